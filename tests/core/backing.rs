@@ -42,7 +42,7 @@ fn is_honest(world: &mut World, id: LockId) {
         let theirs = world.acquire(1, &request, &[JOB]);
         others = world.clients[1].is_granted(theirs).then_some(theirs);
         assert!(others.is_none() || world.remaining(id).is_zero(), "two clients hold it");
-        assert!(world.boot < 2_000_000_000_000, "nobody ever gets it");
+        assert!(world.boot < 2_000_000_000_000, "no client is ever granted the lock");
     }
 }
 

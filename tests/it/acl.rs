@@ -96,18 +96,20 @@ fn the_manual_s_acl_is_enough_for_notifications() {
         server.cmd("SET jobs:a theirs PX 60000");
         let mut waiter = driver_of(as_user(&server, 0));
         let id = waiter.acquire(patiently(b"jobs:a").wait(Wait::Forever)).unwrap();
-        process_until(&mut waiter, "the node tells", |driver| {
+        process_until(&mut waiter, "the node notifies", |driver| {
             driver.node_report().nodes[0].push == PushState::Active
         });
         server.cmd("DEL jobs:a");
         let mut granted = false;
-        eventually("it is granted", || {
+        eventually("the lock is granted", || {
             waiter.process();
             granted |= std::iter::from_fn(|| waiter.poll_event()).any(|e| e == Event::Granted(id));
             granted
         });
         waiter.release(id);
-        process_until(&mut waiter, "it is released", |driver| !driver.has_pending_releases());
+        process_until(&mut waiter, "the release is confirmed", |driver| {
+            !driver.has_pending_releases()
+        });
         assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
     }
 }

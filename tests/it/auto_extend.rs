@@ -72,13 +72,15 @@ fn a_driver_extends_a_lock_for_many_ttls() {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
         let id = held_by(&mut driver, kept(b"job"));
-        process_until(&mut driver, "all nodes have it", |_| held_on(&servers, "job") == n);
+        process_until(&mut driver, "all nodes have the key", |_| held_on(&servers, "job") == n);
         let before = values(&servers, "job");
         let extensions = keeps(&mut driver, &[id], LONG_TIME);
         assert!(extensions >= 8, "{extensions} extensions");
         assert_eq!(values(&servers, "job"), before, "the lock was held without a gap");
         driver.release(id);
-        process_until(&mut driver, "it is released", |driver| !driver.has_pending_releases());
+        process_until(&mut driver, "the release is confirmed", |driver| {
+            !driver.has_pending_releases()
+        });
         assert_eq!(held_on(&servers, "job"), 0);
     });
 }
@@ -173,7 +175,7 @@ fn many_locks_are_auto_extended_together() {
         let request = |name: &String| kept_by(name.as_bytes(), keep).ttl(ttl).into_owned();
         names.iter().map(|name| driver.acquire(request(name)).unwrap()).collect()
     });
-    process_until(&mut driver, "all are held", |driver| {
+    process_until(&mut driver, "all locks are held", |driver| {
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
     });
     while driver.poll_event().is_some() {}
@@ -242,7 +244,7 @@ fn the_loss_of_a_majority_is_reported_in_time() {
         }
         // The loss sent nothing: the remaining keys still protect the holder's work.
         driver.release(id);
-        process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
+        process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
     });
 }
 
@@ -317,7 +319,7 @@ fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
     assert!(told.in_time && told.warnings == 0);
     // The holder releases the key that is left on the third node.
     driver.release(id);
-    process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
+    process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
@@ -340,7 +342,7 @@ fn no_lock_is_extended_past_the_longest_hold() {
         // `outcome` continues for one TTL after the loss.
         assert!(began.elapsed() <= most + TTL + TTL / 2, "{:?}", began.elapsed());
         driver.release(id);
-        process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
+        process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
     });
 }
 
@@ -363,7 +365,9 @@ fn a_released_lock_is_not_extended() {
             driver.process();
         }
         driver.release(id);
-        process_until(&mut driver, "it is released", |driver| !driver.has_pending_releases());
+        process_until(&mut driver, "the release is confirmed", |driver| {
+            !driver.has_pending_releases()
+        });
     }
     let mut extensions = 0;
     for (server, monitor) in servers.iter().zip(&mut monitors) {
@@ -422,13 +426,13 @@ fn a_stopped_process_notices_at_once_that_its_auto_extended_lock_is_lost() {
         holder.signal(Signal::STOP);
         let client = warm_client(builder(&servers));
         let lock = client.acquire(patiently(b"job")).unwrap();
-        eventually("all nodes have it", || held_on(&servers, "job") == n);
+        eventually("all nodes have the key", || held_on(&servers, "job") == n);
         let before = values(&servers, "job");
         // The holder finds this command first.
         holder.request("look");
         holder.signal(Signal::CONT);
         assert!(holder.hear().starts_with("held false, told "));
-        eventually("it was told", || holder.asked("look") == "held false, told 1");
+        eventually("the loss is reported", || holder.asked("look") == "held false, told 1");
         thread::sleep(2 * TTL);
         assert_eq!(holder.asked("look"), "held false, told 1");
         assert_eq!(holder.asked("release"), "lost");

@@ -73,7 +73,7 @@ fn outcomes_are_in_the_order_of_the_asks() {
             *empty.as_ref().unwrap_err(),
             AcquireError::Request(RequestError::EmptyResource)
         );
-        eventually("nothing of what was refused stays", || held_on(&servers, "free") == 0);
+        eventually("the refused requests leave no key", || held_on(&servers, "free") == 0);
         for (name, on) in [("first", n), ("one", n), ("two", n), ("fenced", n), ("other", 0)] {
             eventually(name, || held_on(&servers, name) == on);
         }
@@ -82,7 +82,7 @@ fn outcomes_are_in_the_order_of_the_asks() {
         assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
         drop((holder, client));
         // The fencing counter remains.
-        eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
+        eventually("no key is left", || servers.iter().all(|server| keys(server) == 1));
     }
 }
 
@@ -113,7 +113,7 @@ fn a_batch_without_a_quorum_is_refused_as_a_whole() {
     for refused in all_of(&client, &[long(b"a"), long(b"b"), long(b"c")]) {
         assert_eq!(refusal(refused).reason(), RefusalReason::NoQuorum);
     }
-    eventually("nothing stays", || keys(&servers[0]) == 0);
+    eventually("no key is left", || keys(&servers[0]) == 0);
 }
 
 /// The second request could only wait for the first, whose guard no caller has before the call
@@ -134,7 +134,7 @@ fn a_resource_twice_in_one_batch_is_refused_the_second_time() {
     let twice = |index| AcquireError::Request(RequestError::DuplicateRequest { index });
     assert_eq!(errors, [None, None, Some(&twice(2)), Some(&twice(3)), None]);
     drop(outcomes);
-    eventually("nothing stays", || servers.iter().all(|server| keys(server) == 0));
+    eventually("no key is left", || servers.iter().all(|server| keys(server) == 0));
 }
 
 /// A driver returns control, so there the second request waits for the first.
@@ -155,13 +155,13 @@ fn a_driver_s_second_ask_for_a_resource_waits_for_the_first() {
 fn a_driver_gathers_commands_of_every_kind() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
+    process_until(&mut driver, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     let names = names(100);
     let ids: Vec<LockId> = driver.batch(|driver| {
         let request = |name: &String| driver.acquire(patiently(name.as_bytes())).unwrap();
         names.iter().map(request).collect()
     });
-    process_until(&mut driver, "all are held", |driver| {
+    process_until(&mut driver, "all locks are held", |driver| {
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
     });
     let mut granted = Vec::new();
@@ -181,10 +181,12 @@ fn a_driver_gathers_commands_of_every_kind() {
         (new, called_off)
     });
     assert!(matches!(outcome(&mut driver, called_off), Event::Refused(..)));
-    process_until(&mut driver, "all is done", |driver| {
+    process_until(&mut driver, "all commands are done", |driver| {
         !driver.has_pending_releases() && !driver.remaining(new).is_zero()
     });
-    eventually("half of them and the new one", || servers.iter().all(|server| keys(server) == 51));
+    eventually("half of the locks and the new one are held", || {
+        servers.iter().all(|server| keys(server) == 51)
+    });
     for (at, &id) in ids.iter().enumerate() {
         assert_eq!(driver.remaining(id).is_zero(), at < 50);
     }
@@ -270,7 +272,7 @@ fn many_resources_are_granted_together_or_not_at_all() {
         assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
         let remaining = report.remaining().expect("the script's denial contains the TTL");
         assert!((15..=20).contains(&remaining.as_secs()), "{remaining:?}");
-        eventually("nothing stays", || {
+        eventually("no key is left", || {
             keys(&servers[0]) == 0 && servers[1..].iter().all(|server| keys(server) == 1)
         });
         servers[1..]
@@ -281,7 +283,7 @@ fn many_resources_are_granted_together_or_not_at_all() {
     servers[0].cmd("SET job5 theirs");
     let lock = client.acquire(request().wait(Wait::UpTo(LIMIT))).unwrap();
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
-    eventually("nothing stays", || {
+    eventually("no key is left", || {
         keys(&servers[0]) == 1 && servers[1..].iter().all(|server| keys(server) == 0)
     });
 }
@@ -319,7 +321,9 @@ fn a_lock_on_many_waits_for_each_of_them() {
             }
         }
         holder.release(lock);
-        process_until(&mut holder, "it is released", |holder| !holder.has_pending_releases());
+        process_until(&mut holder, "the release is confirmed", |holder| {
+            !holder.has_pending_releases()
+        });
     }
     assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
 }

@@ -16,7 +16,7 @@ fn a_dropped_guard_releases_without_waiting() {
     let servers = servers(3);
     let client = client(&servers);
     drop(client.acquire(patiently(b"job")).unwrap());
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_forgotten_guard_goes_with_its_client() {
     let client = client(&servers);
     std::mem::forget(client.acquire(patiently(b"job")).unwrap());
     drop(client);
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_panic_under_the_lock_releases_it() {
     }));
     let panic = outcome.unwrap_err();
     assert_eq!(panic.downcast_ref(), Some(&"in the middle of the work"));
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
     // The client still works.
     let held = client.with(patiently(b"job"), |_| 7).unwrap();
     assert_eq!(held.value, 7);
@@ -69,7 +69,7 @@ fn an_acquisition_is_cancelled_after_any_number_of_turns() {
             let mut driver = driver_of(patient(servers.iter().map(Server::address)));
             if warm {
                 let all = |driver: &mut Driver| driver.node_report().ready() == 3;
-                process_until(&mut driver, "all are ready", all);
+                process_until(&mut driver, "all nodes are ready", all);
             }
             let id = driver.acquire(patiently(b"job")).unwrap();
             (0..turns).for_each(|_| driver.process());
@@ -84,7 +84,7 @@ fn an_acquisition_is_cancelled_after_any_number_of_turns() {
                 Event::Refused(_, refusal) => assert_eq!(refusal.reason, RefusalReason::Cancelled),
                 other => panic!("{other:?}"),
             }
-            process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
+            process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
             assert_eq!(held_on(&servers, "job"), 0, "warm {warm}, {turns} turns");
         }
     }
@@ -126,7 +126,7 @@ fn a_waiter_that_gives_up_leaves_the_holder_alone() {
         Event::Refused(_, refusal) => assert_eq!(refusal.reason, RefusalReason::Cancelled),
         other => panic!("{other:?}"),
     }
-    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
+    process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
     assert!(held_on(&servers, "job") >= 2, "the holder's keys remain");
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
@@ -144,8 +144,8 @@ fn a_lock_cancelled_before_a_stopped_server_leaves_no_key_there() {
     driver.release(id);
     drop(driver);
     servers[0].resume();
-    eventually("the ask has run", || crate::support::calls(&servers[0], "set") == 2);
-    eventually("and its undo", || !exists(&servers[0], "job"));
+    eventually("the request has run", || crate::support::calls(&servers[0], "set") == 2);
+    eventually("the undo has run", || !exists(&servers[0], "job"));
     std::thread::sleep(Duration::from_millis(20));
     assert!(!exists(&servers[0], "job"));
 }

@@ -196,7 +196,7 @@ fn a_lock_that_expires_before_its_caller_gets_it_is_refused() {
     let engine = engine_of(builder);
     is_too_late(engine.acquire_timeout(long(b"other"), LIMIT).wait());
     drop((client, engine));
-    eventually("nothing stays", || {
+    eventually("no key is left", || {
         ["job", "a", "b", "other"].iter().all(|key| held_on(&servers, key) == 0)
     });
 }
@@ -224,11 +224,11 @@ fn an_answer_is_timed_after_it_was_read() {
         };
         let busy = Duration::from_micros(200);
         let mut driver = driver_of(patient([relay.address()]).busy_poll(busy).bend_clock(bend));
-        process_until(&mut driver, "it is ready", |driver| driver.node_report().ready() == 1);
+        process_until(&mut driver, "the node is ready", |driver| driver.node_report().ready() == 1);
         relay.held.hold();
         let key = [b"job ", &[b'a' + chosen as u8][..]].concat();
         let id = driver.acquire(long(&key).ttl(Duration::from_secs(1))).unwrap();
-        eventually("it is granted, and the answer under way", || relay.held.answers() == 2);
+        eventually("the grant and its answer are in flight", || relay.held.answers() == 2);
         readings.store(1, SeqCst);
         let mut told = None;
         process_until(&mut driver, "an outcome", |driver| {

@@ -100,7 +100,7 @@ fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
     let nobody = "unix:///nonexistent/redis.sock".to_owned();
     let client = client_of(patient([nobody, unix(&servers[0]), unix(&servers[1])]));
     let both = |client: &Client| client.warm_up(Duration::ZERO).ready() == 2;
-    eventually("two are ready", || both(&client));
+    eventually("two nodes are ready", || both(&client));
     servers[1].kill();
     assert_eq!(refusal(client.acquire(long(b"job"))).reason(), RefusalReason::NoQuorum);
     eventually("the healthy node's key is undone without another call", || {
@@ -116,11 +116,13 @@ fn a_release_written_into_dead_connections_still_arrives() {
         let mut driver = driver_of(builder(&servers));
         // A connection that is cut before its handshake has no known id, so no ghost could be
         // killed.
-        process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == n);
+        process_until(&mut driver, "all nodes are ready", |driver| {
+            driver.node_report().ready() == n
+        });
         let id = held_by(&mut driver, patiently(b"job"));
         cut_all(&servers);
         driver.release(id);
-        process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
+        process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
         assert_eq!(held_on(&servers, "job"), 0);
     }
 }
@@ -155,7 +157,7 @@ fn a_cut_at_any_moment_loses_no_lock_and_leaves_no_key() {
             assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         }
     });
-    eventually("nothing stays", || {
+    eventually("no key is left", || {
         settle(&client);
         held_on(&servers, "job") == 0
     });

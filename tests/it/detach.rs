@@ -155,7 +155,7 @@ fn a_driver_detaches_and_attaches() {
     let mut first = driver_of(builder(&servers));
     let request = patiently(b"job").fenced();
     let id = held_by(&mut first, request);
-    process_until(&mut first, "all have voted", |driver| !driver.awaits_answers(id));
+    process_until(&mut first, "all nodes have voted", |driver| !driver.awaits_answers(id));
     let token = first.fencing_token(id);
     let detached = first.detach(id).unwrap();
     assert!(first.detach(id).is_none());

@@ -87,7 +87,7 @@ fn a_driver_in_a_loop_with_other_sockets() {
         });
         host.until("the host's own bytes", |host| host.heard.len() == round * 4);
     }
-    host.until("nothing is owed", |host| !host.driver.has_pending_releases());
+    host.until("no undo is owed", |host| !host.driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
     assert_eq!(host.heard, b"host".repeat(20));
 }
@@ -112,7 +112,7 @@ fn servers_that_come_and_go_under_a_host() {
         // An undo is owed longer if its request may be in a dead connection.
         host.until("nothing is held", |_| held_on(&servers, "job") == 0);
     }
-    host.until("all are ready", |host| host.driver.node_report().ready() == 3);
+    host.until("all nodes are ready", |host| host.driver.node_report().ready() == 3);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_driver_behind_one_file_descriptor() {
         driver.release(id);
         assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
     }
-    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
+    process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
@@ -147,7 +147,7 @@ fn readiness_and_deadline_are_all_that_a_host_needs() {
         driver.process();
     }
     driver.release(id);
-    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
+    process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn a_driver_holds_several_locks_at_once() {
     let names: Vec<String> = (0..50).map(|at| format!("job{at}")).collect();
     let ids: Vec<_> =
         names.iter().map(|name| driver.acquire(patiently(name.as_bytes())).unwrap()).collect();
-    process_until(&mut driver, "all are held", |driver| {
+    process_until(&mut driver, "all locks are held", |driver| {
         while driver.poll_event().is_some() {}
         ids.iter().all(|&id| !driver.remaining(id).is_zero())
     });
     assert!(names.iter().all(|name| held_on(&servers, name) >= 2));
     ids.iter().for_each(|&id| driver.release(id));
-    process_until(&mut driver, "nothing is owed", |driver| !driver.has_pending_releases());
+    process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
     assert!(names.iter().all(|name| held_on(&servers, name) == 0));
 }
 

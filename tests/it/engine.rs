@@ -90,7 +90,7 @@ fn a_lock_from_its_ask_to_its_end() {
     guard.extend(Duration::from_secs(29)).wait().unwrap();
     assert!(guard.remaining() > Duration::from_secs(25));
     assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
     assert!(engine.shutdown(LIMIT).is_clean());
 }
 
@@ -159,7 +159,9 @@ fn one_extension_at_a_time() {
     first.soon().unwrap();
     // An extension that nobody waits for does not block the next.
     drop(guard.extend(Duration::from_secs(20)));
-    eventually("the next one is taken", || guard.extend(Duration::from_secs(20)).soon().is_ok());
+    eventually("the next extension is accepted", || {
+        guard.extend(Duration::from_secs(20)).soon().is_ok()
+    });
     let last = guard.extend(Duration::from_secs(20));
     let release = guard.release();
     assert!(matches!(release.soon(), ReleaseOutcome::Released(_)));
@@ -207,12 +209,12 @@ fn five_thousand_at_once() {
         other => panic!("{other:?}"),
     };
     // The restart guard of the node is a key, too.
-    eventually("all are there", || servers.iter().all(|server| keys(server) == 5_001));
+    eventually("all keys exist", || servers.iter().all(|server| keys(server) == 5_001));
     let extended: Vec<_> =
         guards.iter().map(|guard| guard.extend(Duration::from_secs(29))).collect();
     extended.into_iter().for_each(|extended| extended.soon().unwrap());
     drop(guards);
-    eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
+    eventually("no key is left", || servers.iter().all(|server| keys(server) == 1));
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean(), "{report}");
 }
@@ -337,8 +339,8 @@ fn dropped_acquisitions_are_cancelled_at_any_point() {
         }
         drop(asked);
     }
-    eventually("all have ended", || engine.in_flight() == 0);
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("all calls have ended", || engine.in_flight() == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
     // No ghost is in the way of the next lock.
     drop(engine.try_acquire(long(b"job")).soon().unwrap());
     let report = engine.shutdown(LIMIT);
@@ -354,7 +356,7 @@ fn a_thread_that_waits_for_what_another_holds() {
         let engine = engine.clone();
         thread::spawn(move || held(&engine, "job").release().wait())
     };
-    eventually("it waits", || engine.in_flight() == 1);
+    eventually("the waiter waits", || engine.in_flight() == 1);
     drop(guard);
     assert!(matches!(waiter.join().unwrap(), ReleaseOutcome::Released(_)));
 }
@@ -445,8 +447,8 @@ fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     let second = engine.acquire(request).soon().unwrap();
     let own = engine.clone();
     second.on_loss(move |_| drop(own.acquire(LockRequest::new(b"from within")).wait()));
-    eventually("it is refused", || engine.panics() == 2);
-    eventually("and cancelled", || held_on(&servers, "from within") == 0);
+    eventually("the request is refused", || engine.panics() == 2);
+    eventually("the call is cancelled", || held_on(&servers, "from within") == 0);
     let report = engine.shutdown(LIMIT);
     assert_eq!((report.ended, report.panics), (true, 2));
 }
@@ -483,7 +485,7 @@ fn callbacks_that_panic_when_they_are_dropped_do_not_stop_the_release() {
         guard.on_loss(move |_| drop(bad));
     }
     drop(guard);
-    eventually("it is released", || held_on(&servers, "job") == 0);
+    eventually("the release is confirmed", || held_on(&servers, "job") == 0);
     assert_eq!(engine.panics(), 2);
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean(), "{report}");
@@ -522,7 +524,7 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     assert_eq!(told.load(Ordering::SeqCst), 0, "the thread is stopped");
     drop(stop);
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
-    eventually("it is told", || told.load(Ordering::SeqCst) == 1);
+    eventually("the loss is reported", || told.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
 }
 
@@ -551,7 +553,7 @@ fn a_grant_that_is_looked_at_too_late_is_refused() {
     let servers = servers(3);
     let engine = engine(&servers);
     let asked = engine.acquire(LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT)));
-    eventually("it was granted", || engine.in_flight() == 0);
+    eventually("the lock is granted", || engine.in_flight() == 0);
     thread::sleep(SHORT);
     match asked.soon() {
         Err(AcquireError::Refused(report)) => {
@@ -571,7 +573,7 @@ fn a_shutdown_releases_everything() {
     let told: Vec<_> = guards.iter().map(count_losses).collect();
     let watcher = guards[0].lost();
     let waiter = engine.acquire(patiently(b"job0"));
-    eventually("it waits", || engine.in_flight() == 1);
+    eventually("the waiter waits", || engine.in_flight() == 1);
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean(), "{report}");
     assert_eq!((report.cancelled, report.released), (1, 5));
@@ -639,7 +641,7 @@ fn a_shutdown_reports_what_it_could_not_release() {
     assert!(report.to_string().contains("not released: job, other (1 of 3 confirmed)"));
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
     // The undo was written nevertheless.
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
 #[test]
@@ -670,7 +672,7 @@ fn a_second_shutdown_with_less_time_cuts_the_first_short() {
         let engine = engine.clone();
         thread::spawn(move || engine.shutdown(LIMIT))
     };
-    eventually("it has begun", || !guard.is_valid());
+    eventually("the shutdown has begun", || !guard.is_valid());
     let report = engine.shutdown(SHORT);
     servers[..2].iter().for_each(Server::resume);
     assert!(report.ended && report.unreleased.len() == 1, "{report}");
@@ -714,7 +716,7 @@ fn dropping_the_last_handle_ends_the_engine() {
     drop(held(&second, "next"));
     drop(second);
     assert!(!guard.is_valid());
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
 }
 
@@ -759,7 +761,7 @@ fn an_engine_answers_inspections_and_reports() {
     assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
     // An inspection that nobody waits for leaves nothing behind.
     drop(engine.inspect(b"job"));
-    eventually("all is answered", || engine.in_flight() == 0);
+    eventually("all calls are answered", || engine.in_flight() == 0);
 }
 
 #[test]
@@ -794,7 +796,7 @@ fn a_lock_that_is_auto_extended_outlives_its_ttl() {
     }
     assert!(guard.is_valid(), "the guard knows of the extensions");
     assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
     assert_eq!(told.load(Ordering::SeqCst), 0);
 }
 
@@ -813,7 +815,7 @@ fn an_auto_extended_lock_that_cannot_be_extended_is_lost_and_reported_once() {
     assert_eq!(cause, Some(LossCause::Unextended));
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Unextended));
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
@@ -840,7 +842,7 @@ fn an_engine_shares_the_nodes_with_other_apis() {
     assert!(engine.try_acquire(long(b"job")).soon().is_err());
     drop(lock);
     drop(held(&engine, "job"));
-    eventually("nothing stays", || !servers.iter().any(|server| exists(server, "job")));
+    eventually("no key is left", || !servers.iter().any(|server| exists(server, "job")));
 }
 
 #[test]
@@ -873,7 +875,7 @@ fn a_lock_that_is_detached_is_not_lost() {
     assert_eq!(lost.soon(), None);
     // A dropped future releases what it attaches.
     drop(engine.attach(&detached));
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean() && report.panics == 0, "{report}");
 
@@ -918,7 +920,9 @@ fn locks_that_are_asked_for_together_have_their_outcomes_in_order() {
     let waiting = engine.acquire_all([patiently(b"d"), patiently(b"b")]);
     eventually("the first of them is granted", || held_on(&servers, "d") >= 2);
     drop(waiting);
-    eventually("nothing of it stays", || held_on(&servers, "d") == 0 && engine.in_flight() == 0);
+    eventually("no key and no call is left", || {
+        held_on(&servers, "d") == 0 && engine.in_flight() == 0
+    });
 
     engine.shutdown(LIMIT);
     let over = engine.acquire_all(requests()).soon();

@@ -185,7 +185,7 @@ fn a_counter_that_cannot_be_raised_is_its_node_s_failure() {
         let report = refusal(client.acquire(long(b"job").fenced()));
         assert_eq!(report.node_votes()[1].vote, Some(Vote::Fail(Cause::ServerError)), "{report}");
         assert!(report.to_string().contains("the fencing counter cannot be raised"), "{report}");
-        eventually("nothing stays behind a refusal", || {
+        eventually("the refusal leaves no key", || {
             let _ = client.warm_up(Duration::from_millis(20));
             held_on(&servers, "job") == 0
         });

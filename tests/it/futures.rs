@@ -59,7 +59,7 @@ async fn a_lock_from_its_ask_to_its_end() {
     assert!(guard.remaining() > Duration::from_secs(25));
     assert!(matches!(guard.release().await, ReleaseOutcome::Released(_)));
     assert_eq!(engine.node_report().await.unwrap().nodes.len(), 3);
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
 async fn a_pending_future_that_is_dropped_is_cancelled() {
@@ -77,9 +77,9 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
     assert!(matches!(guard.release().await, ReleaseOutcome::Released(_)));
     // Granted, and dropped before it was polled.
     let granted = engine.acquire(patiently(b"job"));
-    eventually("it was granted", || engine.in_flight() == 0);
+    eventually("the lock is granted", || engine.in_flight() == 0);
     drop(granted);
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
 async fn a_watcher_is_told_of_the_loss() {
@@ -178,7 +178,7 @@ fn the_task_that_polled_last_is_woken() {
     assert!(Pin::new(&mut watcher).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let waiting = thread::spawn(move || block_on(asked).map(|guard| block_on(guard.release())));
     let watching = thread::spawn(move || block_on(watcher));
-    eventually("one waits", || engine.in_flight() == 1);
+    eventually("a future waits", || engine.in_flight() == 1);
     drop(guard);
     assert!(matches!(waiting.join().unwrap().unwrap(), ReleaseOutcome::Released(_)));
     assert_eq!(watching.join().unwrap(), None);
@@ -200,7 +200,7 @@ fn a_panic_in_a_waker_does_not_end_the_engine() {
     let mut watcher = guard.lost();
     assert!(Pin::new(&mut watcher).poll(&mut Context::from_waker(&waker)).is_pending());
     drop(guard);
-    eventually("it was woken", || engine.panics() == 1);
+    eventually("the task was woken", || engine.panics() == 1);
     assert_eq!(block_on(watcher), None);
     drop(block_on(engine.acquire(patiently(b"job"))).unwrap());
 }
@@ -230,7 +230,7 @@ fn a_watcher_whose_task_owns_the_guard_can_be_dropped() {
         let mut watcher = guard.lost();
         pend(&mut watcher, owner(guard));
         drop(watcher);
-        eventually("it is released", || held_on(&servers, "job") == 0);
+        eventually("the release is confirmed", || held_on(&servers, "job") == 0);
     });
 }
 
@@ -276,7 +276,7 @@ fn a_waker_that_panics_when_it_is_dropped_does_not_end_the_engine() {
     pend(&mut asked, owner(Bad));
     drop(asked);
     assert_eq!(engine.panics(), 1);
-    eventually("it is cancelled", || engine.in_flight() == 0);
+    eventually("the acquisition is cancelled", || engine.in_flight() == 0);
     assert!(matches!(block_on(guard.release()), ReleaseOutcome::Released(_)));
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean(), "{report}");

@@ -38,7 +38,7 @@ fn an_inspection_shows_the_holder_and_the_remaining_time() {
     }
     assert!(lock.is_valid());
     let _ = lock.release();
-    eventually("it is free", || {
+    eventually("the lock is free", || {
         onlooker.inspect(b"job").unwrap().verdict == InspectionVerdict::Free
     });
 }

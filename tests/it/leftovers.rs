@@ -59,7 +59,7 @@ fn leave_nothing(process: &str) {
         );
     }
     holder.batch(|holder| held.iter().for_each(|&id| holder.release(id)));
-    process_until(&mut holder, "all is released", |holder| !holder.has_pending_releases());
+    process_until(&mut holder, "all locks are released", |holder| !holder.has_pending_releases());
     assert!(resources().iter().all(|name| held_on(&servers, name) == 0));
 }
 
@@ -75,7 +75,7 @@ fn driver_process() {
     let Some(nodes) = nodes() else { return };
     let before = Trace::of_this_process();
     let mut driver = driver_of(patient(&nodes));
-    process_until(&mut driver, "all are ready", |driver| {
+    process_until(&mut driver, "all nodes are ready", |driver| {
         driver.node_report().ready() == nodes.len()
     });
     let start = Trace::of_this_process();
@@ -95,9 +95,9 @@ fn driver_process() {
         }
         while driver.poll_event().is_some() {}
     }
-    process_until(&mut driver, "it owes nothing", |driver| !driver.has_pending_releases());
+    process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
     let metrics = driver.metrics();
-    process_until(&mut driver, "everything is as it was", |_| {
+    process_until(&mut driver, "threads and descriptors are as before", |_| {
         Trace::of_this_process() == start && is_quiet(&nodes)
     });
     let (attempts, grants) = (metrics.metrics.attempts, metrics.metrics.grants);
@@ -123,7 +123,7 @@ fn engine_process() {
     let before = Trace::of_this_process();
     let engine = Engine::start(config, redbolt::EngineLimits::default()).unwrap();
     let ready = || engine.node_report().wait().unwrap().ready() == nodes.len();
-    eventually("all are ready", ready);
+    eventually("all nodes are ready", ready);
     let start = Trace::of_this_process();
     assert_eq!(start.threads, before.threads + 1, "an engine has one thread");
     for round in 0..WAITS / AT_ONCE {
@@ -133,8 +133,10 @@ fn engine_process() {
         std::thread::sleep(Duration::from_micros(200 * round as u64));
         drop(waits);
     }
-    eventually("all have ended", || engine.in_flight() == 0);
-    eventually("everything is as it was", || Trace::of_this_process() == start && is_quiet(&nodes));
+    eventually("all calls have ended", || engine.in_flight() == 0);
+    eventually("threads and descriptors are as before", || {
+        Trace::of_this_process() == start && is_quiet(&nodes)
+    });
     let report = engine.shutdown(Duration::from_secs(5));
     assert!(report.is_clean(), "{report}");
     // The engine can be woken as long as a handle exists.

@@ -68,7 +68,7 @@ fn several_resources_are_granted_together_or_not_at_all() {
         assert!(refusal(client(&servers).acquire(long(key))).is_contended());
     }
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
-    eventually("all are free", || {
+    eventually("all keys are gone", || {
         let _ = ours.warm_up(Duration::ZERO);
         held(&["a", "b", "c"]) == 0
     });
@@ -103,7 +103,7 @@ fn a_higher_quorum_is_asked_for_and_kept_to() {
     assert!(report.to_string().starts_with("held by another: "), "{report}");
     assert!(report.to_string().contains(" of 3 granted, 3 needed; "), "{report}");
     drop(client);
-    eventually("nothing stays", || held_on(&servers[..2], "job") == 0);
+    eventually("no key is left", || held_on(&servers[..2], "job") == 0);
     let error = builder(&servers).quorum(1).build().unwrap_err();
     assert_eq!(error.to_string(), "a quorum of 1 does not fit 3 nodes: it must be 2 to 3");
 }

@@ -102,19 +102,19 @@ fn a_node_that_goes_away_and_comes_back_is_logged_once_each() {
     let (heard, builder) = Heard::with(builder(&servers));
     let mut driver = driver_of(builder);
     let drained = |driver: &mut redbolt::Driver| while driver.poll_event().is_some() {};
-    process_until(&mut driver, "all are ready", |driver| {
+    process_until(&mut driver, "all nodes are ready", |driver| {
         drained(driver);
         driver.node_report().ready() == 3
     });
     servers[2].kill();
     let failures = |driver: &redbolt::Driver| driver.metrics().metrics.nodes[2].link_failures;
-    process_until(&mut driver, "it was tried a few times", |driver| {
+    process_until(&mut driver, "reconnecting was tried a few times", |driver| {
         drained(driver);
         failures(driver).total() >= 5
     });
     servers[2].restart();
     vouch_for(&servers[2..], 3);
-    process_until(&mut driver, "it is back", |driver| {
+    process_until(&mut driver, "the node is back", |driver| {
         drained(driver);
         driver.node_report().ready() == 3
     });
@@ -302,7 +302,7 @@ fn a_node_that_cannot_notify_waiters_is_logged() {
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = driver.acquire(patiently(b"job")).unwrap();
     let text = format!("node 1 {}: waiters are not told: NOPERM", server.address());
-    process_until(&mut driver, "it was told", |driver| {
+    process_until(&mut driver, "the note is logged", |driver| {
         while driver.poll_event().is_some() {}
         !heard.of(&text).is_empty()
     });

@@ -118,9 +118,9 @@ fn locks_of_a_driver() {
 fn a_server_that_is_killed_and_comes_back() {
     let mut servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
+    process_until(&mut driver, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     servers[2].kill();
-    process_until(&mut driver, "it is missed", |driver| driver.node_report().ready() == 2);
+    process_until(&mut driver, "the node is missing", |driver| driver.node_report().ready() == 2);
     let id = held_by(&mut driver, long(b"job"));
     driver.release(id);
     assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
@@ -129,10 +129,10 @@ fn a_server_that_is_killed_and_comes_back() {
     let refused = |driver: &redbolt::Driver| {
         driver.metrics().metrics.nodes[2].link_failures.of(Cause::ConnectionRefused)
     };
-    process_until(&mut driver, "it is tried again", |driver| refused(driver) > 0);
+    process_until(&mut driver, "reconnecting is tried again", |driver| refused(driver) > 0);
     servers[2].restart();
     vouch_for(&servers[2..], 3);
-    process_until(&mut driver, "it is back", |driver| driver.node_report().ready() == 3);
+    process_until(&mut driver, "the node is back", |driver| driver.node_report().ready() == 3);
 
     let report = driver.metrics();
     let reconnects: Vec<u64> = report.metrics.nodes.iter().map(NodeMetrics::reconnects).collect();
@@ -158,7 +158,7 @@ fn a_server_that_is_stopped() {
     let node = &client.metrics().metrics.nodes[0];
     assert_eq!((node.timeouts, node.fails.of(Cause::NoAnswer), node.late_replies), (1, 1, 0));
     server.resume();
-    crate::support::eventually("it answers late", || {
+    crate::support::eventually("the node answers late", || {
         let _ = client.inspect(b"job");
         client.metrics().metrics.nodes[0].late_replies > 0
     });
@@ -176,7 +176,7 @@ fn a_notified_waiter_is_counted() {
     let servers = servers(3);
     let holder = client(&servers);
     let mut waiter = driver_of(builder(&servers));
-    process_until(&mut waiter, "all are ready", |driver| driver.node_report().ready() == 3);
+    process_until(&mut waiter, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = waiter.acquire(patiently(b"job")).unwrap();
     let tells = |driver: &mut redbolt::Driver| {
@@ -215,12 +215,12 @@ fn a_flushed_lead_is_one_notification() {
     let mut waiter = driver_of(builder(&servers));
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = waiter.acquire(patiently(b"job")).unwrap();
-    process_until(&mut waiter, "it tells", |driver| {
+    process_until(&mut waiter, "the node notifies", |driver| {
         driver.node_report().nodes[0].push == redbolt::report::PushState::Active
     });
     assert_eq!(waiter.metrics().metrics.nodes[0].pushes, 0);
     servers[0].cmd("FLUSHALL");
-    process_until(&mut waiter, "it was told", |driver| {
+    process_until(&mut waiter, "the notification is counted", |driver| {
         driver.metrics().metrics.nodes[0].pushes > 0
     });
     assert_eq!(waiter.metrics().metrics.nodes[0].pushes, 1);

@@ -44,7 +44,7 @@ fn a_killed_majority_refuses_and_a_restarted_one_grants() {
         eventually("the message says that nobody listens", || {
             refused_soon(&client, long(b"job")).to_string().contains(&refused)
         });
-        assert_eq!(held_on(&servers[dead..], "job"), 0, "nothing stays behind a refusal");
+        assert_eq!(held_on(&servers[dead..], "job"), 0, "the refusal leaves no key");
 
         servers[..dead].iter_mut().for_each(Server::restart);
         // No lock was held when they lost their memory.
@@ -123,7 +123,7 @@ fn a_stopped_majority_refuses_in_time_and_keeps_nothing() {
         eventually("the servers have heard us", || {
             servers[..stopped].iter().all(|server| crate::support::calls(server, "set") > 0)
         });
-        eventually("nothing stays behind a refusal", || held_on(&servers, "job") == 0);
+        eventually("the refusal leaves no key", || held_on(&servers, "job") == 0);
     }
 }
 
@@ -141,7 +141,7 @@ fn a_stopped_majority_outlasts_the_callers_time() {
     assert!(!report.is_contended(), "{report}");
     servers[1..].iter().for_each(Server::resume);
     let _ = client.warm_up(Duration::from_secs(5));
-    eventually("nothing stays behind a refusal", || held_on(&servers, "job") == 0);
+    eventually("the refusal leaves no key", || held_on(&servers, "job") == 0);
     let lock = client.acquire(patiently(b"job")).unwrap();
     released_by_quorum(lock.release(), 3);
 }
@@ -175,7 +175,7 @@ fn rolling_restarts_never_stop_the_service() {
         servers[round % 3].restart();
         released_by_quorum(client.acquire(request()).unwrap().release(), 3);
         // The quarantine ends before the next restart.
-        eventually("all vote again", || client.warm_up(LIMIT).ready() == 3);
+        eventually("all nodes vote again", || client.warm_up(LIMIT).ready() == 3);
     }
 }
 

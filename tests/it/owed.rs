@@ -28,7 +28,7 @@ fn release(driver: &mut Driver, id: LockId) -> u32 {
 /// Drives until the key is deleted, long before it would expire.
 fn gone(driver: &mut Driver, server: &Server) {
     process_until(driver, "the key is gone", |_| !exists(server, "job"));
-    process_until(driver, "nothing is owed", |driver| !driver.has_pending_releases());
+    process_until(driver, "no undo is owed", |driver| !driver.has_pending_releases());
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_ghost_without_a_kill_is_undone_at_half_of_the_ttl() {
     let mut driver = leave_ghost(&proxy);
     process_until(&mut driver, "the first undo", |_| calls(&server, "eval") > 0);
     proxy.set(Mode::Pass);
-    eventually("the ask runs behind its undo", || exists(&server, "job"));
+    eventually("the request runs after its undo", || exists(&server, "job"));
     gone(&mut driver, &server);
     assert!(calls(&server, "eval") + calls(&server, "evalsha") > 1);
 }
@@ -141,7 +141,7 @@ fn leave_ghost(proxy: &Proxy) -> Driver {
     let request = redbolt::LockRequest::new(b"job").ttl(Duration::from_secs(8));
     let id = driver.acquire(request).unwrap();
     let until = Instant::now() + Duration::from_millis(20);
-    process_until(&mut driver, "the ask is in the proxy", |_| Instant::now() > until);
+    process_until(&mut driver, "the request is in the proxy", |_| Instant::now() > until);
     proxy.set(Mode::Orphan);
     match outcome(&mut driver, id) {
         Event::Refused(_, refusal) => assert_eq!(refusal.reason, RefusalReason::NoQuorum),
@@ -159,12 +159,12 @@ fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
     server.pause();
     let id = driver.acquire(long(b"job")).unwrap();
     let until = Instant::now() + Duration::from_millis(50);
-    process_until(&mut driver, "the ask is in the server's socket", |_| Instant::now() > until);
+    process_until(&mut driver, "the request is in the server's socket", |_| Instant::now() > until);
     proxy.set(Mode::Refuse);
     assert!(matches!(outcome(&mut driver, id), Event::Refused(..)));
     proxy.set(Mode::Pass);
     server.resume();
-    process_until(&mut driver, "the ask has run", |_| calls(&server, "set") > 0);
+    process_until(&mut driver, "the request has run", |_| calls(&server, "set") > 0);
     gone(&mut driver, &server);
 }
 
@@ -173,7 +173,7 @@ fn a_connection_cut_before_a_stopped_server_leaves_no_key() {
 fn a_late_grant_is_kept_and_released() {
     let servers = servers(3);
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
+    process_until(&mut driver, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     servers[2].pause();
     let id = held_by(&mut driver, long(b"job"));
     servers[2].resume();
@@ -181,7 +181,7 @@ fn a_late_grant_is_kept_and_released() {
     driver.extend(id, Duration::from_secs(29)).unwrap();
     assert_eq!(outcome(&mut driver, id), Event::Extended(id));
     assert!(release(&mut driver, id) >= 2);
-    process_until(&mut driver, "all are free", |driver| !driver.has_pending_releases());
+    process_until(&mut driver, "all keys are gone", |driver| !driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
@@ -189,14 +189,14 @@ fn a_late_grant_is_kept_and_released() {
 fn a_grant_that_comes_behind_the_release_is_undone() {
     let servers = servers(3);
     let mut driver = driver_of(patient(servers.iter().map(Server::address)));
-    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
+    process_until(&mut driver, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     servers[2].pause();
     let id = held_by(&mut driver, long(b"job"));
     assert_eq!(release(&mut driver, id), 2);
     assert!(driver.has_pending_releases(), "the stopped node has not confirmed");
     servers[2].resume();
-    process_until(&mut driver, "all are free", |driver| !driver.has_pending_releases());
-    assert_eq!(calls(&servers[2], "set"), 1, "the ask has run");
+    process_until(&mut driver, "all keys are gone", |driver| !driver.has_pending_releases());
+    assert_eq!(calls(&servers[2], "set"), 1, "the request has run");
     assert_eq!(held_on(&servers, "job"), 0);
 }
 
@@ -209,7 +209,7 @@ fn end_before_an_answer<H>(
 ) {
     let last = &servers[2];
     hold(&mut holder, b"one");
-    eventually("all grant", || held_on(servers, "one") == 3);
+    eventually("all nodes grant", || held_on(servers, "one") == 3);
     let mut busy = [last.connect(), last.connect()];
     busy.iter_mut().for_each(|connection| drop(connection.cmd("PING")));
     last.pause();
@@ -225,7 +225,7 @@ fn end_before_an_answer<H>(
     drop(holder);
     busy[1].reply();
     for key in ["one", "two", "three"] {
-        eventually("nothing stays", || held_on(servers, key) == 0);
+        eventually("no key is left", || held_on(servers, key) == 0);
     }
 }
 
@@ -257,7 +257,7 @@ fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_client() {
 fn answers_that_nobody_reads_do_not_cost_the_undo_of_a_driver() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
-    process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == 3);
+    process_until(&mut driver, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     end_before_an_answer(driver, &servers, |driver, key| {
         held_by(driver, long(key));
     });

@@ -48,12 +48,12 @@ impl Waiter {
 
     fn told(servers: &[Server], builder: ConfigBuilder, request: LockRequest<'_>) -> Self {
         let mut waiter = Self::with(builder, request);
-        process_until(&mut waiter.driver, "the node tells", |driver| {
+        process_until(&mut waiter.driver, "the node notifies", |driver| {
             driver.node_report().nodes[0].push == PushState::Active
         });
         waiter.process_until("the key is watched", |_| is_watched(&servers[0]));
         // A node that denied earlier may have been the lead at first.
-        waiter.process_until("its timers are far off", |driver| {
+        waiter.process_until("the timers are far off", |driver| {
             driver.deadline().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
         });
         waiter
@@ -67,7 +67,7 @@ impl Waiter {
     fn with(builder: ConfigBuilder, request: LockRequest<'_>) -> Self {
         let mut driver = driver_of(builder);
         let id = driver.acquire(request).unwrap();
-        process_until(&mut driver, "it was refused once", |driver| {
+        process_until(&mut driver, "the first attempt is refused", |driver| {
             driver.state(id) == LockState::Pausing
         });
         Self { driver, id }
@@ -81,10 +81,10 @@ impl Waiter {
     /// request.
     fn settle(&mut self) {
         let id = self.id;
-        self.process_until("it pauses", |driver| driver.state(id) == LockState::Pausing);
+        self.process_until("the waiter pauses", |driver| driver.state(id) == LockState::Pausing);
         thread::sleep(Duration::from_millis(100));
         self.driver.process();
-        assert!(self.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "its timers are far off");
+        assert!(self.driver.deadline().unwrap() > BEFORE_ANY_TIMER, "the timers are far off");
     }
 
     /// Runs until the lock is granted, and checks that no timer ends a pause. While a request is in
@@ -204,14 +204,14 @@ fn waits_for_other_kinds_of_locks_are_notified() {
             taken(servers, "job");
             let mut waiter = Waiter::told(servers, late(servers), request.clone());
             // The request that follows the confirmation reads the keys.
-            waiter.process_until("it has asked again", |driver| {
+            waiter.process_until("the waiter has asked again", |driver| {
                 driver.metrics().metrics.attempts >= 2 || request.resources().count() == 1
             });
             waiter.settle();
             servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
             waiter.is_granted_by_push();
             waiter.driver.release(waiter.id);
-            process_until(&mut waiter.driver, "it is released", |driver| {
+            process_until(&mut waiter.driver, "the release is confirmed", |driver| {
                 !driver.has_pending_releases()
             });
         }
@@ -252,7 +252,9 @@ fn waiters_hand_the_lock_on() {
         servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
         first.is_granted_by_push();
         first.driver.release(first.id);
-        process_until(&mut first.driver, "it is released", |driver| !driver.has_pending_releases());
+        process_until(&mut first.driver, "the release is confirmed", |driver| {
+            !driver.has_pending_releases()
+        });
         // Whichever of them is first lets the other one in.
         hand_on(rest);
         assert_eq!(held_on(servers, "job"), 0);
@@ -272,7 +274,7 @@ fn hand_on(waiters: Vec<Waiter>) {
                     waiter.driver.process();
                 }
                 waiter.driver.release(waiter.id);
-                process_until(&mut waiter.driver, "it is released", |driver| {
+                process_until(&mut waiter.driver, "the release is confirmed", |driver| {
                     !driver.has_pending_releases()
                 });
             });
@@ -292,15 +294,17 @@ fn no_hand_off_between_two_processes_waits_for_a_timer() {
             let [one, other] = &mut drivers;
             let (holder, waiter) = if round % 2 == 0 { (one, other) } else { (other, one) };
             let id = waiter.acquire(patiently(b"job")).unwrap();
-            process_until(waiter, "it waits", |waiter| waiter.state(id) == LockState::Pausing);
+            process_until(waiter, "the waiter waits", |waiter| {
+                waiter.state(id) == LockState::Pausing
+            });
             if round < 2 {
-                process_until(waiter, "the node tells", |waiter| {
+                process_until(waiter, "the node notifies", |waiter| {
                     waiter.node_report().nodes[0].push == PushState::Active
                 });
             }
             let began = Instant::now();
             holder.release(held);
-            process_until(waiter, "it is granted", |waiter| {
+            process_until(waiter, "the lock is granted", |waiter| {
                 holder.process();
                 waiter.state(id) == LockState::Held
             });
@@ -373,7 +377,7 @@ fn a_blocking_client_is_notified() {
                     done.send(()).unwrap();
                     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
                 });
-                eventually("the node will tell", || is_watched(&servers[0]));
+                eventually("the node tracks the key", || is_watched(&servers[0]));
                 assert!(granted.try_recv().is_err(), "the lock is held");
                 if by_redbolt {
                     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
@@ -405,7 +409,7 @@ fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
     let before: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
     servers.iter().for_each(|server| drop(server.cmd("PEXPIRE job 29000")));
-    waiter.process_until("it asks the lead", |_| calls(&servers[0], "set") > before[0]);
+    waiter.process_until("the waiter asks the lead", |_| calls(&servers[0], "set") > before[0]);
     assert!(waiter.hears_nothing());
     let after: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
     assert_eq!(after, [before[0] + 1, before[1], before[2]]);
@@ -447,9 +451,9 @@ fn a_push_link_that_is_killed_is_replaced() {
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
     let before = calls(&servers[0], "set");
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
-    waiter.process_until("its loss leads to an ask", |_| calls(&servers[0], "set") > before);
-    waiter.process_until("there is a new one", |_| subscribers(&servers[0]) == 1);
-    process_until(&mut waiter.driver, "and it tells", |driver| {
+    waiter.process_until("the loss leads to a request", |_| calls(&servers[0], "set") > before);
+    waiter.process_until("there is a new push link", |_| subscribers(&servers[0]) == 1);
+    process_until(&mut waiter.driver, "the node notifies", |driver| {
         driver.node_report().nodes[0].push == PushState::Active
     });
     waiter.process_until("the key is read again", |_| is_watched(&servers[0]));
@@ -467,10 +471,10 @@ fn a_command_link_that_is_killed_is_replaced() {
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE normal"), Reply::Int(1));
     assert_eq!(info(&servers[0], "clients", "tracking_clients"), 0);
     let before = calls(&servers[0], "client|tracking");
-    waiter.process_until("the next one is tracked", |_| {
+    waiter.process_until("the next connection is tracked", |_| {
         calls(&servers[0], "client|tracking") > before
     });
-    process_until(&mut waiter.driver, "the node tells", |driver| {
+    process_until(&mut waiter.driver, "the node notifies", |driver| {
         driver.node_report().nodes[0].push == PushState::Active
     });
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
@@ -489,7 +493,7 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
         Waiter::told_by(&servers, patient(addresses).retry_backoff(LATE, LATE), b"job");
     muffler.muffle();
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
-    assert_eq!(waiter.push(0), PushState::Active, "nobody knows");
+    assert_eq!(waiter.push(0), PushState::Active, "no side has noticed");
     let before = calls(&servers[1], "set");
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
     assert!(waiter.hears_nothing());
@@ -589,7 +593,7 @@ fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
     let set = server.cmd("SET job theirs NX PX 1500");
     assert_eq!(set, Reply::Status("OK".into()));
     let mut waiter = Waiter::of(builder, b"job");
-    process_until(&mut waiter.driver, "the node does not tell", |driver| {
+    process_until(&mut waiter.driver, "the node cannot notify", |driver| {
         driver.node_report().nodes[0].push == PushState::Unavailable(cause)
     });
     let nodes = waiter.driver.node_report();
@@ -684,7 +688,7 @@ fn a_release_before_the_first_notification_is_not_missed() {
         let mut waiter = Waiter { driver, id };
         waiter.is_granted_by_push();
         waiter.driver.release(id);
-        process_until(&mut waiter.driver, "it is released", |driver| {
+        process_until(&mut waiter.driver, "the release is confirmed", |driver| {
             !driver.has_pending_releases()
         });
     }
@@ -697,12 +701,12 @@ fn a_lock_of_the_same_driver_is_handed_on() {
         for wake in [WakeStrategy::Lead, WakeStrategy::Timer] {
             let mut driver = driver_of(late(servers).wake(wake));
             // The holder did not wait and is in no queue, so the next request is sent, and denied.
-            process_until(&mut driver, "all are ready", |driver| {
+            process_until(&mut driver, "all nodes are ready", |driver| {
                 driver.node_report().ready() == servers.len()
             });
             let held = held_by(&mut driver, long(b"job"));
             let id = driver.acquire(patiently(b"job")).unwrap();
-            process_until(&mut driver, "it was refused once", |driver| {
+            process_until(&mut driver, "the first attempt is refused", |driver| {
                 driver.state(id) == LockState::Pausing && !driver.has_pending_releases()
             });
             let mut waiter = Waiter { driver, id };
@@ -720,14 +724,14 @@ fn the_push_link_is_closed_after_the_last_wait() {
     let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
     waiter.driver.release(waiter.id);
     assert_eq!(subscribers(&servers[0]), 1, "the push link stays for the next wait");
-    waiter.process_until("it is closed", |_| subscribers(&servers[0]) == 0);
-    waiter.process_until("and nothing is tracked", |_| {
+    waiter.process_until("the push link is closed", |_| subscribers(&servers[0]) == 0);
+    waiter.process_until("no key is tracked", |_| {
         info(&servers[0], "clients", "tracking_clients") == 0
     });
     assert_eq!(waiter.push(0), PushState::Off);
     // The next wait opens it again.
     let id = waiter.driver.acquire(patiently(b"job")).unwrap();
-    process_until(&mut waiter.driver, "it tells again", |driver| {
+    process_until(&mut waiter.driver, "the node notifies again", |driver| {
         driver.node_report().nodes[0].push == PushState::Active
     });
     assert!(exists(&servers[0], "job") && waiter.driver.state(id) == LockState::Pausing);
@@ -746,7 +750,7 @@ fn one_push_link_serves_all_waits_of_a_driver() {
         let wait = |name: &String| driver.acquire(patiently(name.as_bytes())).unwrap();
         names.iter().map(wait).collect()
     });
-    process_until(&mut driver, "all are watched", |_| {
+    process_until(&mut driver, "all keys are tracked", |_| {
         info(&servers[0], "stats", "tracking_total_keys") >= 20
     });
     assert_eq!(subscribers(&servers[0]), 1);

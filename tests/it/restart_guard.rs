@@ -78,7 +78,7 @@ fn the_next_holder_comes_when_the_forgotten_lock_is_over() {
         assert!(!lock.is_valid(), "{:?} were left", lock.remaining());
         assert!(matches!(other.release(), ReleaseOutcome::Released(_)));
         assert!(matches!(lock.release(), ReleaseOutcome::Lost(_)));
-        eventually("all vote again", || second.warm_up(LIMIT).ready() == n);
+        eventually("all nodes vote again", || second.warm_up(LIMIT).ready() == n);
     }
 }
 
@@ -111,11 +111,11 @@ fn a_node_that_was_flushed_does_not_vote() {
                 "it has no restart guard: it is new, or has lost its memory",
             );
             assert!(lock.is_valid());
-            eventually("nothing stays behind a refusal", || {
+            eventually("the refusal leaves no key", || {
                 let _ = second.warm_up(Duration::from_millis(20));
                 held_on(&servers[..2], "job") + held_on(&servers, "other") == 0
             });
-            eventually("it is enrolled again, and quarantined", || {
+            eventually("the node is enrolled again, and quarantined", || {
                 let _ = second.warm_up(Duration::from_millis(20));
                 u64::try_from(pttl(&servers[0], GUARD)).is_ok_and(|ms| ms > BIG_MS + 10_000)
             });
@@ -143,7 +143,7 @@ fn one_server_under_two_names_has_one_vote_after_a_quarantine() {
     let names =
         [server.address(), format!("localhost:{}", server.port()), "127.0.0.1:1".to_owned()];
     let client = client_of(patient(names).max_ttl(BRIEF).reconnect_backoff(BRIEF / 50, BRIEF / 20));
-    eventually("one of them votes", || {
+    eventually("one of the nodes votes", || {
         let report = client.warm_up(Duration::from_millis(20));
         assert!(report.ready() <= 1, "{report}");
         report.ready() == 1
@@ -168,7 +168,7 @@ fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
     let holder = of(&server, RestartTrust::Durable);
     let lock = holder.acquire(patiently(b"job")).unwrap();
     server.restart();
-    eventually("it has kept its memory", || server.cmd("EXISTS job") == Reply::Int(1));
+    eventually("the node has kept its memory", || server.cmd("EXISTS job") == Reply::Int(1));
 
     let durable = of(&server, RestartTrust::Durable);
     let report = refusal(durable.acquire(long(b"job")));
@@ -208,7 +208,7 @@ fn a_user_without_info_can_be_accepted() {
     // Without INFO the client assumes nothing, and what it can check, it checks.
     ok(&server, "FLUSHALL");
     assert_eq!(quarantined(&refusal(client.acquire(long(b"job")))), 1);
-    eventually("it is enrolled", || {
+    eventually("the node is enrolled", || {
         let _ = client.warm_up(Duration::from_millis(20));
         value(&server).is_some_and(|value| value == "-:30000:1:0")
     });
@@ -255,7 +255,7 @@ fn a_restart_guard_that_loses_its_ttl_on_a_live_connection_stops_the_node() {
     eventually("the words", || {
         refusal(client.acquire(long(b"job"))).to_string().ends_with("its restart guard was altered")
     });
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
 #[test]
@@ -480,12 +480,12 @@ fn a_client_that_knew_the_nodes_never_takes_them_for_new() {
     let client = client_of(builder(&servers).new_nodes());
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
     servers.iter_mut().for_each(Server::kill);
-    eventually("all are missed", || client.warm_up(LIMIT).ready() == 0);
+    eventually("all nodes are missing", || client.warm_up(LIMIT).ready() == 0);
     servers.iter_mut().for_each(Server::restart);
     for _ in 0..3 {
         assert_eq!(granted(&refusal(client.acquire(long(b"job")))), 0);
     }
-    eventually("all are quarantined", || {
+    eventually("all nodes are quarantined", || {
         let _ = client.warm_up(Duration::from_millis(20));
         let left = |server| u64::try_from(pttl(server, GUARD)).unwrap_or_default();
         servers.iter().all(|server| left(server) > BIG_MS + 10_000)
@@ -514,7 +514,7 @@ fn a_first_contact_reads_the_restart_guard_in_the_flight_of_the_ask() {
     let servers = servers(3);
     let client = client(&servers);
     let lock = client.acquire(long(b"job")).unwrap();
-    eventually("all have been asked", || held_on(&servers, "job") == 3);
+    eventually("all nodes have the key", || held_on(&servers, "job") == 3);
     for server in &servers {
         let counts = ["get", "set", "pttl", "eval"].map(|command| calls(server, command));
         assert_eq!(

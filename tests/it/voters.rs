@@ -128,7 +128,7 @@ fn a_password_that_was_right_once() {
         !exists(&server, "job")
     });
     server.cmd("ACL SETUSER alice resetpass >right");
-    eventually("it votes again", || client.acquire(long(b"job")).is_ok());
+    eventually("the node votes again", || client.acquire(long(b"job")).is_ok());
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn scripts_that_are_forbidden_while_connected_and_allowed_again() {
         let _ = client.warm_up(Duration::from_millis(20));
         !exists(&server, "job")
     });
-    eventually("it votes again", || client.acquire(long(b"another")).is_ok());
+    eventually("the node votes again", || client.acquire(long(b"another")).is_ok());
 }
 
 /// Every call sends the script's text.
@@ -357,7 +357,7 @@ fn a_master_that_becomes_a_replica_while_connected() {
         report.nodes[0].state == NodeState::Down(Cause::Replica)
     });
     server.cmd("REPLICAOF NO ONE");
-    eventually("it votes again", || client.acquire(long(b"job")).is_ok());
+    eventually("the node votes again", || client.acquire(long(b"job")).is_ok());
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {
     let addresses = good.iter().map(Server::address).chain([unfit.address()]);
     let client = client_of(patient(addresses));
     let lock = client.acquire(patiently(b"job")).unwrap();
-    eventually("the ask ran, and its undo", || {
+    eventually("the request ran, and its undo", || {
         let _ = client.warm_up(Duration::from_millis(20));
         calls(&unfit, "set") > 0 && !exists(&unfit, "job")
     });

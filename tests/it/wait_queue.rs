@@ -26,11 +26,13 @@ fn a_driver_s_waiters_are_granted_in_the_order_of_their_asks() {
     for n in [1, 3, 5] {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
-        process_until(&mut driver, "all are ready", |driver| driver.node_report().ready() == n);
+        process_until(&mut driver, "all nodes are ready", |driver| {
+            driver.node_report().ready() == n
+        });
         let before = sets(&servers);
         let ids: Vec<_> = (0..CROWD).map(|_| driver.acquire(patiently(b"job")).unwrap()).collect();
         let mut order = Vec::new();
-        process_until(&mut driver, "all had it", |driver| {
+        process_until(&mut driver, "all locks were granted", |driver| {
             while let Some(event) = driver.poll_event() {
                 match event {
                     Event::Granted(id) => {
@@ -81,7 +83,7 @@ fn an_engine_s_threads_are_granted_in_the_order_of_their_asks() {
     for (requests, before) in sets(&servers).into_iter().zip(before) {
         assert!(requests - before <= ASKS, "{} requests for {CROWD} grants", requests - before);
     }
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }
 
 /// A cancelled waiter, one that ran out of time and one that was granted leave the queue alike.
@@ -110,13 +112,15 @@ fn every_way_out_of_the_queue_lets_the_next_one_forward() {
         driver.state(third) == LockState::Pausing
     });
     other.release(held);
-    process_until(&mut driver, "it is granted", |driver| {
+    process_until(&mut driver, "the lock is granted", |driver| {
         other.process();
         driver.state(third) == LockState::Held
     });
     assert_eq!(driver.state(both), LockState::Queued);
     driver.release(third);
-    process_until(&mut driver, "and the last", |driver| driver.state(both) == LockState::Held);
+    process_until(&mut driver, "the last lock is held", |driver| {
+        driver.state(both) == LockState::Held
+    });
 }
 
 /// Locks on two resources, in either order, do not deadlock.
@@ -136,5 +140,5 @@ fn locks_on_the_same_two_resources_follow_one_another() {
             });
         }
     });
-    eventually("nothing stays", || held_on(&servers, "a") + held_on(&servers, "b") == 0);
+    eventually("no key is left", || held_on(&servers, "a") + held_on(&servers, "b") == 0);
 }

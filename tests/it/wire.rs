@@ -111,7 +111,7 @@ fn every_node_s_connection_cut_at_another_byte() {
         }
         proxies.iter().for_each(|proxy| proxy.set(Mode::Pass));
         let _ = client.acquire(patiently(b"job")).unwrap().release();
-        eventually("nothing stays", || {
+        eventually("no key is left", || {
             let _ = client.warm_up(Duration::from_millis(20));
             held_on(&servers, "job") == 0
         });

@@ -62,7 +62,7 @@ fn the_lock_is_held_while_the_work_runs_and_not_behind_it() {
         "the lock has ended for everyone who keeps it"
     );
     assert!(soon(lock.extend(Duration::from_secs(29))).is_err());
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 
     let done = engine.with_blocking(long(b"job"), |lock| (lock.is_valid(), lock)).unwrap();
     assert!(done.value.0 && !done.value.1.is_valid());
@@ -113,13 +113,13 @@ fn work_on_a_thread_is_notified_when_its_lock_is_lost() {
         let told = Arc::clone(&told);
         lock.on_loss(move |cause| *told.lock().unwrap() = Some(cause));
         forget(&servers);
-        eventually("it is lost", || !lock.is_valid());
+        eventually("the lock is lost", || !lock.is_valid());
         lock.lost().wait()
     });
     let done = done.unwrap();
     assert_eq!(done.value, Some(LossCause::Gone));
     assert_eq!(done.outcome, ReleaseOutcome::Lost(LossCause::Gone));
-    eventually("it was told", || *told.lock().unwrap() == Some(LossCause::Gone));
+    eventually("the loss is reported", || *told.lock().unwrap() == Some(LossCause::Gone));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn the_lock_is_released_behind_a_panic_and_a_future_that_is_dropped() {
             false => drop(soon(engine.with(long(b"job"), async |lock| panics(lock)))),
         });
         assert!(catch_unwind(run).is_err());
-        eventually("nothing stays", || held_on(&servers, "job") == 0);
+        eventually("no key is left", || held_on(&servers, "job") == 0);
     }
 
     let begun = Arc::new(AtomicBool::new(false));
@@ -154,5 +154,5 @@ fn the_lock_is_released_behind_a_panic_and_a_future_that_is_dropped() {
             } => {}
         }
     });
-    eventually("nothing stays", || held_on(&servers, "job") == 0);
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 }

@@ -81,7 +81,7 @@ pub fn main() -> ExitCode {
     let mut arguments = Arguments::parse();
     if arguments.fresh {
         arguments.seed = fresh();
-        println!("seeds that nobody has run, again with --seed {}", arguments.seed);
+        println!("random seeds, to repeat with --seed {}", arguments.seed);
     }
     if arguments.replay.is_none() {
         // A panic is a violation, and reported as one.

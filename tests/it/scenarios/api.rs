@@ -70,8 +70,8 @@ pub(super) trait Api: Sized {
         let asked = self.request(request);
         match self.outcome(asked) {
             Err(AcquireError::Request(error)) => error,
-            Err(error) => panic!("must be turned away at the door: {error}"),
-            Ok(_) => panic!("must be turned away, and was granted"),
+            Err(error) => panic!("must be refused at once: {error}"),
+            Ok(_) => panic!("must be refused at once, and was granted"),
         }
     }
 }

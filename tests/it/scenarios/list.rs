@@ -373,7 +373,9 @@ pub(super) fn all_of_many_keys_or_none<F: Api>() {
     eventually("all nodes grant", || held_on(&servers, "c") == 3);
     api.extend(&mut lock, Duration::from_secs(29)).unwrap();
     for key in ["a", "b", "c"] {
-        eventually("all are extended", || servers.iter().all(|server| pttl(server, key) > 12_000));
+        eventually("all keys are extended", || {
+            servers.iter().all(|server| pttl(server, key) > 12_000)
+        });
     }
     assert!(matches!(api.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["a", "b", "c"]);
@@ -397,7 +399,7 @@ pub(super) fn many_locks_at_once<F: Api>() {
     }
     assert!(holder.is_valid(&held));
     assert!(matches!(holder.release(held), ReleaseOutcome::Released(_)));
-    eventually("nothing stays", || servers.iter().all(|server| keys(server) == 1));
+    eventually("no key is left", || servers.iter().all(|server| keys(server) == 1));
 }
 
 /// An onlooker that holds nothing inspects the lock.
@@ -411,7 +413,7 @@ pub(super) fn looked_at<F: Inspects>() {
     assert!(inspection.remaining().is_some_and(|span| span > Duration::from_secs(10)));
     assert_eq!(holder.inspect(b"job").owner(), Some(Owner::Mine));
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
-    eventually("it is free", || onlooker.inspect(b"job").verdict == InspectionVerdict::Free);
+    eventually("the lock is free", || onlooker.inspect(b"job").verdict == InspectionVerdict::Free);
 }
 
 /// What the former holder does later does not affect the next holder.
@@ -620,7 +622,7 @@ fn take_away(servers: &[Server], key: &str) {
 
 fn free_again(servers: &[Server], keys: &[&str]) {
     for key in keys {
-        eventually("nothing stays", || held_on(servers, key) == 0);
+        eventually("no key is left", || held_on(servers, key) == 0);
     }
 }
 

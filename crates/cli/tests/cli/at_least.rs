@@ -37,7 +37,7 @@ fn the_lock_is_free_when_at_least_is_over() {
     let words = ["lock", "--ttl", "500ms", "--at-least", "2s", "job", "--", "true"];
     world.run(&words).expect(0);
     assert_eq!(world.held_on("job"), 3);
-    eventually("it expires", || world.held_on("job") == 0);
+    eventually("the key expires", || world.held_on("job") == 0);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn redbolt_itself_waits_where_no_ttl_is_long_enough() {
     let ran = running.end().expect(4).expect_says("keeping the lock for");
     assert!(ran.took >= Duration::from_millis(2_900), "{ran:?}");
     world.run(&["lock", "-n", "--ttl", "1s", "job", "--", "true"]).expect(75);
-    eventually("it expires", || world.held_on("job") == 0);
+    eventually("the key expires", || world.held_on("job") == 0);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_signal_during_at_least_leaves_the_lock_to_its_ttl() {
         running.signal(signal);
         running.end().expect(4);
         assert_eq!(world.held_on("job"), 3);
-        eventually("it expires", || world.held_on("job") == 0);
+        eventually("the key expires", || world.held_on("job") == 0);
     }
 }
 

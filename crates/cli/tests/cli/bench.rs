@@ -201,7 +201,9 @@ fn the_keys_of_a_killed_bench_expire() {
             assert!((0..=2_000).contains(&left) || left == -2, "{left}");
         }
     }
-    eventually("they end", || world.nodes.iter().all(|node| keys(node) == ["redbolt:guard"]));
+    eventually("the processes end", || {
+        world.nodes.iter().all(|node| keys(node) == ["redbolt:guard"])
+    });
 }
 
 #[test]
@@ -228,7 +230,7 @@ fn clients_and_replicas_are_signs_of_use_too() {
     let clients = (world.nodes[0].connect(), world.nodes[0].connect());
     bench(&world, &[]).expect(64).expect_says("2 other clients");
     drop(clients.1);
-    eventually("one is gone", || {
+    eventually("one client is gone", || {
         crate::harness::info(&world, "clients").contains("connected_clients:2\r\n")
     });
     bench(&world, &[]).expect(0);
@@ -236,7 +238,7 @@ fn clients_and_replicas_are_signs_of_use_too() {
 
     let replica = Server::start();
     replica.cmd(&format!("REPLICAOF 127.0.0.1 {}", world.nodes[0].port()));
-    eventually("it is a replica", || {
+    eventually("the node is a replica", || {
         crate::harness::info(&world, "replication").contains("connected_slaves:1")
     });
     bench(&world, &[]).expect(64).expect_says("1 replica");

@@ -79,7 +79,7 @@ fn the_script_of_the_help_reports_the_end_of_the_lock() {
     }
     world.take("nightly");
     let waits = Running::start(script(&world, "exit 0", "exit 0"));
-    eventually("it waits", || fs::read_dir(world.path("tmp")).unwrap().count() == 1);
+    eventually("the waiter waits", || fs::read_dir(world.path("tmp")).unwrap().count() == 1);
     world.delete("nightly");
     waits.end().expect(0);
     assert_nothing_is_left(&world);
@@ -184,7 +184,7 @@ fn the_file_of_a_living_lock_is_not_overwritten_and_that_of_a_dead_one_is() {
     assert_eq!(world.held_on("other"), 0);
     release(&world).expect(0);
     acquire(&world, &["--ttl", "300ms"]).expect(0);
-    eventually("it is over", || world.held_on("job") == 0);
+    eventually("the key has expired", || world.held_on("job") == 0);
     world.run(&other).expect(0);
     release(&world).expect(0);
     assert_eq!(world.held_on("other"), 0);
@@ -238,7 +238,7 @@ fn an_extension_after_a_release_says_lost() {
         let files = fs::read_dir(format!("/proc/{}/fd", second.pid())).into_iter().flatten();
         files.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.ends_with(FILE)))
     };
-    eventually("it waits", opened);
+    eventually("the waiter waits", opened);
     fs::remove_file(world.path(FILE)).unwrap();
     drop(first);
     second.end().expect(70).expect_says("it has been released");
@@ -277,7 +277,7 @@ fn a_file_that_appears_during_the_wait_is_not_overwritten() {
     let world = World::of(3);
     world.take("job");
     let waiter = world.start(&["acquire", "--token-file", FILE, "job"]);
-    eventually("it waits", || !files(&world).is_empty());
+    eventually("the waiter waits", || !files(&world).is_empty());
     fs::write(world.path(FILE), "somebody's").unwrap();
     world.delete("job");
     waiter.end().expect(64).expect_says("the lock is released");
@@ -388,7 +388,7 @@ fn an_extension_that_fails_deletes_nothing() {
 fn a_lock_whose_time_is_over_is_lost() {
     let world = World::of(3);
     acquire(&world, &["--ttl", "400ms"]).expect(0);
-    eventually("it is over", || world.held_on("job") == 0);
+    eventually("the key has expired", || world.held_on("job") == 0);
     extend(&world, &[]).expect(70).expect_says("its validity ended");
     release(&world).expect(70).expect_says("its validity ended");
     assert!(files(&world).is_empty());
@@ -468,7 +468,7 @@ fn a_refused_lock_leaves_no_file() {
     acquire(&world, &["--try"]).expect(75).expect_says("job is held by other data");
     acquire(&world, &["--wait", "200ms", "-E", "3"]).expect(3);
     let waiter = world.start(&["acquire", "--token-file", FILE, "job"]);
-    eventually("it waits", || !files(&world).is_empty());
+    eventually("the waiter waits", || !files(&world).is_empty());
     waiter.signal(Signal::SIGTERM);
     waiter.end().expect(143);
     world.delete("job");
@@ -482,7 +482,7 @@ fn a_waiter_gets_the_lock_that_is_released() {
     let world = World::of(3);
     acquire(&world, &["--ttl", "25s"]).expect(0);
     let waiter = world.start(&["acquire", "--token-file", "second", "job"]);
-    eventually("it waits", || files(&world).len() == 2);
+    eventually("the waiter waits", || files(&world).len() == 2);
     release(&world).expect(0);
     waiter.end().expect(0);
     assert_eq!(files(&world), ["second"]);

@@ -62,7 +62,7 @@ fn a_set_moves_to_another_max_ttl() {
     let said = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
     assert_eq!(said.matches("quarantined 2 s").count(), 3, "{said}");
     assert!(said.contains("max_ttl of 2.0 s; locks can be attached "), "{said}");
-    // A client with the old limits gets no votes, and is told why.
+    // A client with the old limits gets no votes, and learns why.
     let old = world.run(&["lock", "--ttl", "1s", "job", "--", "touch", "ran"]).expect(69);
     let limits = "set up for 3 nodes and a max_ttl of 2s, this client for 3 and 1s";
     assert_eq!(old.stderr.matches(limits).count(), 3, "{old:?}");

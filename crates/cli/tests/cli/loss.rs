@@ -166,7 +166,7 @@ fn a_killed_redbolt_ends_its_command_and_releases() {
     running.signal(Signal::SIGKILL);
     assert_eq!(world.written("term"), "term");
     eventually("the command has ended", || !lives(pid));
-    eventually("the lock is let go", || world.held_on("job") == 0);
+    eventually("the key is gone", || world.held_on("job") == 0);
 }
 
 #[test]

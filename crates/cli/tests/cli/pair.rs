@@ -107,7 +107,9 @@ fn a_lease_that_got_shorter_ends_the_command_of_a_stopped_inner_process_sooner()
     // The inner process ends the command itself if all of this takes too long on a busy machine.
     let inner = running.inner();
     far.set(Mode::Stall);
-    eventually("it is extended", || pttl(&world.nodes[0]) > 5_000 && pttl(&world.nodes[2]) < 4_500);
+    eventually("the lock is extended", || {
+        pttl(&world.nodes[0]) > 5_000 && pttl(&world.nodes[2]) < 4_500
+    });
     world.nodes[0].cmd("DEL job");
     world.nodes[0].cmd("CONFIG RESETSTAT");
     eventually("the next extension finds no key", || info(&world, "commandstats").contains("eval"));
@@ -200,7 +202,7 @@ fn a_killed_waiter_leaves_the_queue() {
     let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);
     let inner = waiter.inner();
     waiter.signal(Signal::SIGKILL);
-    eventually("nobody waits", || !lives(inner));
+    eventually("the waiter is gone", || !lives(inner));
     world.delete("job");
     assert!(!world.path("ran").exists());
     assert_eq!(world.held_on("job"), 0);

@@ -168,7 +168,7 @@ fn a_refusal_names_the_holder_over_any_distance() {
 #[test]
 fn a_wrong_port_is_reported_soon_in_a_wait_without_limit() {
     let waiter = Running::start(redbolt(&["lock", "--node", "127.0.0.1:1", "job", "--", "true"]));
-    eventually("it says so", || waiter.said().contains("127.0.0.1:1: connection refused"));
+    eventually("the message appears", || waiter.said().contains("127.0.0.1:1: connection refused"));
     waiter.signal(Signal::SIGTERM);
     waiter.end().expect(143);
     let words = ["lock", "--try", "--node", "127.0.0.1:1", "job", "--", "true"];

@@ -145,7 +145,7 @@ fn no_restart_guard_is_written() {
     world.take("job");
     world.run(&["unlock", "job"]).expect(64);
     world.run(&["unlock", "--force", "--foreign", "job"]).expect(0);
-    eventually("it is gone", || world.held_on("job") == 0);
+    eventually("the key is gone", || world.held_on("job") == 0);
     assert_eq!(world.nodes.iter().map(Server::address).count(), 1);
     assert_eq!(world.held_on("redbolt:guard"), 0);
 }

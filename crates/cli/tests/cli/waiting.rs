@@ -90,7 +90,7 @@ fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
     let mut world = World::with_max_ttl(3, "2s");
     world.nodes.iter_mut().for_each(Server::kill);
     let waiter = world.start(&["lock", "--ttl", "1s", "job", "-c", "echo ran > ran"]);
-    eventually("it says so", || waiter.said().contains("connection refused"));
+    eventually("the message appears", || waiter.said().contains("connection refused"));
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(waiter.said().matches("waiting for nodes to come back").count(), 1);
     // The waiter also waits for the end of their quarantines.
@@ -126,7 +126,7 @@ fn a_wait_shorter_than_the_round_trip_is_reported() {
     let world = World::of(3);
     let far = world.far(Duration::from_millis(200));
     let words = ["lock", "--wait", "20ms", "job", "--", "true"];
-    eventually("its time was over", || {
+    eventually("the wait ran out", || {
         let ran = world.run_through(&far, &words).expect(69);
         ran.stderr.contains("the time was over before enough nodes had voted")
     });
