@@ -99,7 +99,6 @@ fn the_parts_of_the_core_do_not_grow_together() {
         ("calls between subjects of the core", coupling.subject_calls().values().sum()),
         ("pairs of subjects that call each other", coupling.mutual().len()),
         ("subjects in circles of calls", coupling.in_circles().len()),
-        ("functions that subjects show to one another", coupling.shown_count()),
         ("accesses to `.active.`", coupling.reaches),
         ("open fields in src/proto", coupling.open_field_count()),
     ];
@@ -371,4 +370,4 @@ const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
 const MAX_ROOT_NAMES: usize = 40;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 7] = [97, 63, 0, 0, 304, 8, 117];
+const MOST: [usize; 6] = [97, 63, 0, 0, 8, 101];

@@ -83,9 +83,9 @@ impl Core {
             (Phase::Asking | Phase::Fencing, Some(it)) => it.round.due(),
             (Phase::Releasing, Some(it)) => it.round.until(),
             (Phase::Extending, Some(it)) => it.round.until().min(lock.lease.ends()),
-            (Phase::Held, Some(it)) => lock.lease.ends().min(it.auto_extension.at()),
-            (Phase::Pausing, Some(it)) => it.pause.until(),
-            (Phase::Queued, Some(it)) => it.deadline,
+            (Phase::Held, Some(it)) => lock.lease.ends().min(it.hold.due()),
+            (Phase::Pausing, Some(it)) => it.waiting.until(),
+            (Phase::Queued, Some(it)) => it.waiting.deadline(),
         }
     }
 

@@ -235,7 +235,7 @@ impl Core {
     /// The votes of the last attempt of a lock that waits, after which it went on; `None` before.
     #[must_use]
     pub fn decided_votes(&self, id: LockId) -> Option<Votes> {
-        self.locks.active(id)?.decided
+        self.locks.active(id)?.attempt.decided()
     }
 
     /// Whether a node that can be reached still owes the confirmation of a release or an undo.

@@ -17,14 +17,14 @@ impl Core {
     /// Asks these nodes, and gives them their time.
     pub(super) fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let (claim, open, lead) = (lock.claim, active.open, active.lead);
+        let (claim, open, lead) = (lock.claim, active.attempt.open, active.attempt.lead);
         let lead_until = lead.map(|lead| now.boot + self.allowance(lead));
         let mut patience = self.config.settings.response_timeout;
         for node in nodes.iter() {
             patience = patience.max(self.offer(node, claim, open, now));
         }
         if let Some((lock, active)) = self.locks.at_work_mut(id) {
-            let until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
+            let until = (now.boot + patience).min(lock.lease.ends()).min(active.waiting.deadline());
             active.round.asks(lead_until);
             active.round.lasts_until(until);
             let until = active.round.due();
@@ -37,7 +37,7 @@ impl Core {
     /// token, and with the validity counted from the lead's ask.
     pub(super) fn ask_the_others(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        if let Some(lead) = active.lead.take() {
+        if let Some(lead) = active.attempt.lead.take() {
             self.offer_to(id, self.all_nodes().without(lead.into()), now);
         }
     }
@@ -186,7 +186,7 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work(id) else { return NodeSet::default() };
         let last = self.claims.find(lock.claim);
         let last = last.map_or_else(NodeSet::default, Claim::undoing);
-        active.open.or(last).and(self.suspected)
+        active.attempt.open.or(last).and(self.suspected)
     }
 
     /// A node that was suspected has answered: what was held back is asked now.

@@ -17,7 +17,40 @@ use crate::proto::lease::Lease;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, NodeSet};
 use crate::proto::time::ClockReading;
-use crate::proto::vote::{Cause, Verdict, Vote};
+use crate::proto::vote::{Cause, Verdict, Vote, Votes};
+
+/// One lock's present attempt, and what the last one came to.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    /// The votes of the last attempt that came to a verdict.
+    decided: Option<Votes>,
+    /// The node that is asked before all others; once it has granted there is none.
+    lead: Option<NodeId>,
+    /// The nodes at which an earlier attempt left an ask open, of those that were suspected then.
+    open: NodeSet,
+}
+
+impl Attempt {
+    /// Of a lock that was not asked for yet.
+    pub(super) const fn new() -> Self {
+        Self { decided: None, lead: None, open: NodeSet::EMPTY }
+    }
+
+    /// The votes of the last attempt that came to a verdict.
+    pub(super) fn decided(&self) -> Option<Votes> {
+        self.decided
+    }
+
+    /// Whether one node is asked before all others.
+    pub(super) fn is_led(&self) -> bool {
+        self.lead.is_some()
+    }
+
+    /// It is over. Whether one node was asked before all others.
+    pub(super) fn was_led(&mut self) -> bool {
+        self.lead.take().is_some()
+    }
+}
 
 impl Core {
     /// One round of asks, under a token of its own: to all nodes, or to one of them first.
@@ -37,8 +70,8 @@ impl Core {
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);
         lock.claim = claim_id;
-        active.lead = lead;
-        active.open = open;
+        active.attempt.lead = lead;
+        active.attempt.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         self.attempt_begins(id);
         match lead {
@@ -54,7 +87,7 @@ impl Core {
         let reason = match active.votes.of(lead) {
             None => return,
             Some(vote @ (Vote::Grant | Vote::Fail(Cause::ClockSkew))) => {
-                active.lead = None;
+                active.attempt.lead = None;
                 self.metrics.lead_grants += u64::from(vote == Vote::Grant);
                 let others = self.all_nodes().without(lead.into());
                 return self.offer_to(id, others, now);
@@ -73,7 +106,7 @@ impl Core {
             Phase::Fencing => return self.decide_write_back(id, now),
             _ => return,
         }
-        if let Some(lead) = active.lead {
+        if let Some(lead) = active.attempt.lead {
             return self.led(id, lead, now);
         }
         if mutant!(AllNodesAwaited) && !active.votes.missing().is_empty() {
@@ -143,8 +176,8 @@ impl Core {
         lock.phase = Phase::Held;
         lock.held_since = active.round.since();
         lock.granted_at = now.boot;
-        self.metrics.granted(active.asked_at, now.boot);
-        let (due, until) = (active.loss_due(lock, now), active.round.until());
+        self.metrics.granted(active.waiting.asked_at(), now.boot);
+        let (due, until) = (active.hold.loss_due(lock, now), active.round.until());
         self.arm_lock(id, due.min(until));
         self.events.push_back(Event::Granted(id));
         self.lock_granted(id, now);
@@ -160,8 +193,8 @@ impl Core {
         }
         self.fail_the_silent(id);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if now.boot >= active.deadline
-            && let Some(decided) = active.decided
+        if now.boot >= active.waiting.deadline()
+            && let Some(decided) = active.attempt.decided
         {
             // An attempt that was cut short says less about the reason than the one before.
             active.votes = decided;
@@ -186,7 +219,7 @@ impl Core {
             }
             _ => NodeSet::default(),
         };
-        let missing = match active.lead {
+        let missing = match active.attempt.lead {
             Some(lead) => active.votes.missing().and(lead.into()),
             None => active.votes.missing(),
         };
@@ -207,15 +240,15 @@ impl Core {
         let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right(id);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let claim = lock.claim;
-        let out_of_time = now.boot >= active.deadline;
+        let out_of_time = now.boot >= active.waiting.deadline();
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
         if is_set_right && !out_of_time && active.fencing.is_repeated() {
             return self.attempt_repeated(id, claim, now);
         }
         let denied = active.votes.denies();
-        if let Some(lead) = active.lead
+        if let Some(lead) = active.attempt.lead
             && let Some(vote) = active.votes.of(lead)
-            && let Some(decided) = active.decided
+            && let Some(decided) = active.attempt.decided
         {
             // What the others said last still says more than nothing.
             active.votes = decided;
@@ -223,7 +256,7 @@ impl Core {
         }
         let retry = active.waits() && !out_of_time && !active.votes.is_misconfigured();
         if retry {
-            active.decided = Some(active.votes);
+            active.attempt.decided = Some(active.votes);
             return self.attempt_over(id, claim, denied, now);
         }
         self.abandon(claim, now);
@@ -242,9 +275,9 @@ impl Core {
     pub(super) fn refuse(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let needed = active.votes.quorum() - active.votes.grants().len().min(active.votes.quorum());
-        let remaining = active.pause.way_free_at(needed).map(|at| at.since(now.boot));
+        let remaining = active.waiting.way_free_at(needed).map(|at| at.since(now.boot));
         let refusal = Refusal { reason, votes: active.votes, remaining };
-        self.metrics.refused(reason, active.asked_at, now.boot);
+        self.metrics.refused(reason, active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Refused(id, refusal));
         self.lock_refused(id, now);
     }

@@ -37,7 +37,7 @@ impl Core {
         if now.boot < until {
             return self.arm_lock(id, until);
         }
-        if active.lead.is_some() {
+        if active.attempt.lead.is_some() {
             return self.ask_the_others(id, now);
         }
         let (since, awaited) = (active.round.quorum_at(), active.votes.awaited());

@@ -108,7 +108,7 @@ impl Core {
         };
         let counts = match lock.phase {
             Phase::Asking | Phase::Fencing => true,
-            Phase::Held => active.backing.is_as_granted(),
+            Phase::Held => active.hold.is_as_granted(),
             _ => false,
         };
         if counts {

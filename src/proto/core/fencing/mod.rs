@@ -133,7 +133,7 @@ impl Core {
         let patience = self.config.settings.response_timeout;
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Fencing;
-        let until = (now.boot + patience).min(lock.lease.ends()).min(active.deadline);
+        let until = (now.boot + patience).min(lock.lease.ends()).min(active.waiting.deadline());
         active.round.asks(None);
         active.round.lasts_until(until);
         let granted = active.votes.grants();

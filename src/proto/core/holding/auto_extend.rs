@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use super::auto_extension::Failed;
 use crate::proto::core::Core;
-use crate::proto::core::locks::{Active, Lock, Phase};
-use crate::proto::event::{Event, LossCause, Refusal};
+use crate::proto::core::locks::Phase;
+use crate::proto::event::{Event, Refusal};
 use crate::proto::names::LockId;
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -19,28 +19,28 @@ impl Core {
     /// Sets the time of the next extension, from the beginning of the round that was granted.
     pub(in crate::proto::core) fn auto_extend_from_now(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let Some(every) = active.auto_extension.every(lock.ttl()) else { return };
+        let Some(every) = active.hold.auto_extension.every(lock.ttl()) else { return };
         let early = self.entropy.below(every / AUTO_EXTEND_JITTER);
         let at = (active.round.since() + (every - early)).max(now.boot);
-        active.auto_extension.is_due_at(at);
+        active.hold.auto_extension.is_due_at(at);
         self.arm_auto_extend(id, at);
     }
 
     /// The extension that came by itself failed: it is tried again, several times before the lock is lost.
     fn auto_extend_again(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let Some(every) = active.auto_extension.every(lock.ttl()) else { return };
-        let left = lock.lease.remaining(now).saturating_sub(active.notice(lock));
+        let Some(every) = active.hold.auto_extension.every(lock.ttl()) else { return };
+        let left = lock.lease.remaining(now).saturating_sub(active.hold.notice(lock));
         let pause = (every.min(left) / 4).max(SOONEST);
         let at = now.boot + pause / 2 + self.entropy.below(pause / 2);
-        active.auto_extension.is_due_at(at);
+        active.hold.auto_extension.is_due_at(at);
         self.arm_auto_extend(id, at);
     }
 
     /// A lock whose validity got shorter may end before its next extension is due.
     pub(super) fn auto_extend_soon(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        if lock.phase == Phase::Held && active.auto_extension.at() != Timestamp::NEVER {
+        if lock.phase == Phase::Held && active.hold.auto_extension.at() != Timestamp::NEVER {
             self.auto_extend_again(id, now);
         }
     }
@@ -61,8 +61,8 @@ impl Core {
     /// Extends a lock whose time has come.
     pub(in crate::proto::core) fn auto_extend_due(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let Some(every) = active.auto_extension.every(lock.ttl()) else { return };
-        let at = active.auto_extension.at();
+        let Some(every) = active.hold.auto_extension.every(lock.ttl()) else { return };
+        let at = active.hold.auto_extension.at();
         if lock.phase != Phase::Held || at == Timestamp::NEVER {
             return;
         }
@@ -70,7 +70,7 @@ impl Core {
         if now.boot + slack < at {
             return self.arm_auto_extend(id, at);
         }
-        active.auto_extension.is_taken_up();
+        active.hold.auto_extension.is_taken_up();
         let (ttl, held) = (lock.ttl(), now.boot.since(lock.held_since) + lock.ttl());
         let longest = self.longest_hold(id);
         if longest.is_some_and(|longest| held > longest) {
@@ -78,21 +78,21 @@ impl Core {
         }
         self.begin_extension(id, ttl, now);
         if let Some(active) = self.locks.active_mut(id) {
-            active.auto_extension.extension_begins(true);
+            active.hold.auto_extension.extension_begins(true);
         }
         self.settle_extension(id, now);
     }
 
     /// How long a lock may be held: by its ask, and by the configuration.
     pub(super) fn longest_hold(&self, id: LockId) -> Option<Duration> {
-        let own = self.locks.active(id).and_then(|active| active.auto_extension.max_hold());
+        let own = self.locks.active(id).and_then(|active| active.hold.auto_extension.max_hold());
         own.into_iter().chain(self.config.settings.max_hold).min()
     }
 
     /// What is told of an extension that succeeded.
     pub(super) fn extended(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        let auto_extended = active.auto_extension.succeeded();
+        let auto_extended = active.hold.auto_extension.succeeded();
         self.metrics.auto_extended += u64::from(auto_extended);
         self.events.push_back(if auto_extended {
             Event::AutoExtended(id)
@@ -105,7 +105,7 @@ impl Core {
     /// What is told of an extension that failed: of those that came by themselves only the first in a row.
     pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        let failed = active.auto_extension.failed();
+        let failed = active.hold.auto_extension.failed();
         self.metrics.auto_extend_failed += u64::from(failed != Failed::Asked);
         match failed {
             Failed::Asked => self.events.push_back(Event::NotExtended(id, refusal)),
@@ -113,32 +113,6 @@ impl Core {
             Failed::Again => {}
         }
         self.auto_extend_again(id, now);
-    }
-}
-
-impl Active {
-    /// How long before the end of its validity the loss of this lock is told.
-    fn notice(&self, lock: &Lock) -> Duration {
-        self.auto_extension.notice(lock.ttl())
-    }
-
-    /// When the loss of this lock is told if nothing is done. Counted from now, because the wall clock may have
-    /// taken more of the lease than boot did.
-    pub(crate) fn loss_due(&self, lock: &Lock, now: ClockReading) -> Timestamp {
-        now.boot + lock.lease.remaining(now).saturating_sub(self.notice(lock))
-    }
-
-    /// Why this lock with so much of its validity left is lost, if it is.
-    pub(super) fn lost_with(&self, lock: &Lock, remaining: Duration) -> Option<LossCause> {
-        if remaining > self.notice(lock) {
-            None
-        } else if lock.phase == Phase::Held && self.auto_extension.has_stopped() {
-            Some(LossCause::HeldTooLong)
-        } else if remaining.is_zero() {
-            Some(LossCause::Expired)
-        } else {
-            Some(LossCause::Unextended)
-        }
     }
 }
 

@@ -32,11 +32,11 @@ pub(crate) enum Failed {
 }
 
 impl AutoExtension {
-    pub(crate) const fn new(options: Option<AutoExtend>) -> Self {
+    pub(super) const fn new(options: Option<AutoExtend>) -> Self {
         Self { options, at: Timestamp::NEVER, is_extending: false, has_failed: false }
     }
 
-    pub(crate) fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.options.is_some()
     }
 
@@ -59,7 +59,7 @@ impl AutoExtension {
     }
 
     /// When the next extension is due.
-    pub(crate) fn at(&self) -> Timestamp {
+    pub(super) fn at(&self) -> Timestamp {
         self.at
     }
 

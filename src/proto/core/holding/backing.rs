@@ -18,23 +18,23 @@ use crate::proto::time::ClockReading;
 pub(crate) struct Backing(Vec<(NodeId, Lease)>);
 
 impl Backing {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
 
     /// Of another lock: nothing has to be remembered yet.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.0.clear();
     }
 
     /// Whether all nodes that count keep the key for the lock's lease, as when it was granted.
-    pub(crate) fn is_as_granted(&self) -> bool {
+    pub(super) fn is_as_granted(&self) -> bool {
         self.0.is_empty()
     }
 
     /// From now on the nodes of a configuration with so many may differ. `nodes` are those that keep the key
     /// for `lease`.
-    pub(crate) fn begin(&mut self, nodes: NodeSet, lease: Lease, of: usize) {
+    pub(super) fn begin(&mut self, nodes: NodeSet, lease: Lease, of: usize) {
         if self.0.is_empty() {
             self.0.reserve(of);
             self.0.extend(nodes.iter().map(|node| (node, lease)));
@@ -55,14 +55,14 @@ impl Backing {
     }
 
     /// What the `quorum` nodes that keep it the longest all support; `None` if they are fewer.
-    pub(crate) fn lease(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
+    pub(super) fn lease(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
         self.0.sort_unstable_by_key(|(_, lease)| Reverse(lease.remaining(now)));
         let best = self.0.get(..quorum)?;
         best.iter().map(|&(_, lease)| lease).reduce(Lease::and)
     }
 
     /// Those of the nodes that keep the key at least for as long as `lease`, whatever the clocks do.
-    pub(crate) fn of(&self, nodes: NodeSet, lease: &Lease) -> NodeSet {
+    pub(super) fn of(&self, nodes: NodeSet, lease: &Lease) -> NodeSet {
         let mut backed = NodeSet::default();
         let lasting = self.0.iter().filter(|(_, known)| known.outlasts(lease));
         lasting.for_each(|&(node, _)| backed.insert(node));

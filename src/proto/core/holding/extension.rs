@@ -18,7 +18,7 @@ pub(crate) struct Extension {
 }
 
 impl Extension {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self { ttl: Duration::ZERO, lease: Lease::NONE, queued: NodeSet::EMPTY }
     }
 
@@ -50,7 +50,7 @@ impl Extension {
     }
 
     /// Something else is asked of the nodes, or nothing any more.
-    pub(crate) fn unqueue_all(&mut self) {
+    pub(super) fn unqueue_all(&mut self) {
         self.queued = NodeSet::EMPTY;
     }
 }

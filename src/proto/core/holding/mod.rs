@@ -10,22 +10,103 @@ mod extension;
 
 use std::time::Duration;
 
+use self::auto_extension::AutoExtension;
+use self::backing::Backing;
+use self::extension::Extension;
 use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::Pending;
-use crate::proto::core::locks::{Active, Phase};
+use crate::proto::core::locks::{Active, Lock, Phase};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::request::{RequestError, check_ttl};
-use crate::proto::time::{ClockReading, ttl_ms};
+use crate::proto::request::{AutoExtend, RequestError, check_ttl};
+use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 
-pub(super) use self::auto_extension::AutoExtension;
-pub(super) use self::backing::Backing;
-pub(super) use self::extension::Extension;
+/// What is known of a lock while it is held: its extensions, and what its lease rests on.
+#[derive(Debug)]
+pub(super) struct Hold {
+    extension: Extension,
+    backing: Backing,
+    auto_extension: AutoExtension,
+}
+
+impl Hold {
+    pub(super) const fn new() -> Self {
+        Self {
+            extension: Extension::new(),
+            backing: Backing::new(),
+            auto_extension: AutoExtension::new(None),
+        }
+    }
+
+    /// Of another lock.
+    pub(super) fn begin(&mut self, auto_extend: Option<AutoExtend>) {
+        self.backing.clear();
+        self.auto_extension = AutoExtension::new(auto_extend);
+    }
+
+    /// An attempt, extension or release begins, and no extension waits for a link any more.
+    pub(super) fn round_begins(&mut self) {
+        self.extension.unqueue_all();
+    }
+
+    pub(super) fn is_auto_extended(&self) -> bool {
+        self.auto_extension.is_on()
+    }
+
+    /// When it is extended by itself.
+    pub(super) fn due(&self) -> Timestamp {
+        self.auto_extension.at()
+    }
+
+    /// Whether all nodes that count keep the key for the lock's lease, as when it was granted.
+    pub(super) fn is_as_granted(&self) -> bool {
+        self.backing.is_as_granted()
+    }
+
+    /// These nodes keep the key for the lease, and others may not, of so many in the configuration.
+    pub(super) fn rests_on(&mut self, nodes: NodeSet, lease: Lease, of: usize) {
+        self.backing.begin(nodes, lease, of);
+    }
+
+    /// Those of the nodes that keep the key at least for as long as the lease.
+    pub(super) fn backed(&self, nodes: NodeSet, lease: &Lease) -> NodeSet {
+        self.backing.of(nodes, lease)
+    }
+
+    /// The lease that a quorum of the nodes supports, if it is known of each of them.
+    pub(super) fn supported(&mut self, quorum: usize, now: ClockReading) -> Option<Lease> {
+        self.backing.lease(quorum, now)
+    }
+
+    /// How long before the end of its validity the loss of this lock is told.
+    fn notice(&self, lock: &Lock) -> Duration {
+        self.auto_extension.notice(lock.ttl())
+    }
+
+    /// When the loss of this lock is told if nothing is done. Counted from now, because the wall clock may have
+    /// taken more of the lease than boot did.
+    pub(super) fn loss_due(&self, lock: &Lock, now: ClockReading) -> Timestamp {
+        now.boot + lock.lease.remaining(now).saturating_sub(self.notice(lock))
+    }
+
+    /// Why this lock with so much of its validity left is lost, if it is.
+    fn lost_with(&self, lock: &Lock, remaining: Duration) -> Option<LossCause> {
+        if remaining > self.notice(lock) {
+            None
+        } else if lock.phase == Phase::Held && self.auto_extension.has_stopped() {
+            Some(LossCause::HeldTooLong)
+        } else if remaining.is_zero() {
+            Some(LossCause::Expired)
+        } else {
+            Some(LossCause::Unextended)
+        }
+    }
+}
 
 /// An extension that fails must not take the time of those that follow: so many would fit into a TTL.
 const ROUNDS: u32 = 6;
@@ -50,7 +131,7 @@ impl Core {
         let now = self.clamp(now);
         self.lease_due(id, now);
         let lock = self.locks.find(id).ok_or(RequestError::NotHeld)?;
-        let came_by_itself = |active: &Active| active.auto_extension.is_extending();
+        let came_by_itself = |active: &Active| active.hold.auto_extension.is_extending();
         match lock.phase {
             Phase::Held => {}
             // The caller's word stands instead.
@@ -74,11 +155,11 @@ impl Core {
         let until = now.boot + self.extension_patience(ttl);
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
         if let Some(claim) = self.claims.find(lock.claim) {
-            active.backing.begin(claim.counted(), lock.lease, self.nodes.len());
+            active.hold.backing.begin(claim.counted(), lock.lease, self.nodes.len());
         }
         lock.begin_round(active, Phase::Extending, now, votes);
-        active.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
-        active.auto_extension.extension_begins(false);
+        active.hold.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
+        active.hold.auto_extension.extension_begins(false);
         let (claim, until) = (lock.claim, until.min(lock.lease.ends()));
         active.round.lasts_until(until);
         self.arm_lock(id, until);
@@ -110,7 +191,7 @@ impl Core {
         let may_return = self.node(node).link.may_return() && !takes;
         let Some(active) = self.locks.active_mut(id) else { return };
         if may_return {
-            active.extension.queue(node);
+            active.hold.extension.queue(node);
         } else {
             active.votes.cast(node, Vote::Fail(cause));
         }
@@ -153,7 +234,7 @@ impl Core {
             let Some(id) = self.locks.at(at) else { continue };
             let Some((lock, active)) = self.locks.at_work_mut(id) else { continue };
             // Also where a quorum has extended meanwhile: the key there is to live as long.
-            if lock.phase.is_held() && active.extension.unqueue(node) {
+            if lock.phase.is_held() && active.hold.extension.unqueue(node) {
                 waiting.push((id, lock.claim));
             }
         }
@@ -169,7 +250,7 @@ impl Core {
     ) {
         let Some(claim) = self.claims.find_mut(claim_id) else { return };
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let ttl = active.extension.ttl();
+        let ttl = active.hold.extension.ttl();
         claim.lives_until(now.boot + ttl);
         let (extend, round) = (claim.kind().extend, lock.round);
         let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
@@ -213,10 +294,10 @@ impl Core {
         }
         if vote == Vote::Grant {
             if mutant!(ExtendFromAnswer) {
-                let ttl = active.extension.ttl();
-                active.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
+                let ttl = active.hold.extension.ttl();
+                active.hold.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
             }
-            active.backing.keeps(node, active.extension.lease(), now);
+            active.hold.backing.keeps(node, active.hold.extension.lease(), now);
         }
         active.votes.cast(node, vote);
         self.settle_extension(id, now);
@@ -241,15 +322,15 @@ impl Core {
         claim.gone(node);
         let (counted, granted) = (claim.counted(), self.ballot().granted());
         let Some((lock, active)) = self.locks.activate(id, granted) else { return };
-        active.backing.begin(counted, lock.lease, self.nodes.len());
-        active.backing.gone(node);
-        let supported = active.backing.lease(quorum, now).unwrap_or_default();
+        active.hold.backing.begin(counted, lock.lease, self.nodes.len());
+        active.hold.backing.gone(node);
+        let supported = active.hold.backing.lease(quorum, now).unwrap_or_default();
         lock.lease = lock.lease.and(supported);
         let left = lock.lease.remaining(now);
         if left.is_zero() {
             return self.lose(id, LossCause::Gone, now);
         }
-        let due = active.loss_due(lock, now);
+        let due = active.hold.loss_due(lock, now);
         self.arm_lock(id, due);
         if left < before {
             self.events.push_back(Event::Shortened(id));
@@ -288,7 +369,7 @@ impl Core {
             lock.phase = Phase::Held;
             let refusal =
                 Refusal { reason: RefusalReason::NoQuorum, votes: active.votes, remaining: None };
-            let due = active.loss_due(lock, now);
+            let due = active.hold.loss_due(lock, now);
             self.arm_lock(id, due);
             self.metrics.not_extended += 1;
             self.not_extended(id, refusal, now);
@@ -303,14 +384,14 @@ impl Core {
     fn prolong(&mut self, id: LockId, quorum: usize, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let before = lock.lease.remaining(now);
-        lock.lease = match active.backing.lease(quorum, now) {
+        lock.lease = match active.hold.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) => lock.lease.longer(lease, now),
-            None => active.extension.lease(),
+            None => active.hold.extension.lease(),
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;
-        let due = active.loss_due(lock, now);
+        let due = active.hold.loss_due(lock, now);
         self.arm_lock(id, due);
         self.metrics.extended += 1;
         self.extended(id, now);
@@ -325,10 +406,11 @@ impl Core {
             return;
         }
         let remaining = lock.lease.remaining(now);
-        if let Some(cause) = active.lost_with(lock, remaining) {
+        if let Some(cause) = active.hold.lost_with(lock, remaining) {
             return self.lose(id, cause, now);
         }
-        let (due, phase, until) = (active.loss_due(lock, now), lock.phase, active.round.until());
+        let (due, phase, until) =
+            (active.hold.loss_due(lock, now), lock.phase, active.round.until());
         self.arm_lock(id, due);
         match phase {
             Phase::Extending if now.boot >= until => self.extension_due(id, now),
@@ -352,7 +434,7 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some(claim) = self.claims.find_mut(lock.claim) else { return };
         claim.unqueue_all();
-        let backed = active.backing.of(claim.counted(), &lock.lease);
+        let backed = active.hold.backing.of(claim.counted(), &lock.lease);
         if lock.phase == Phase::Held && active.is_done() && backed == claim.counted() {
             self.locks.put_away(id);
         }
@@ -373,7 +455,7 @@ impl Core {
         lock.phase = Phase::Lost(cause);
         self.metrics.lost(cause, lock.granted_at, now.boot);
         let claim = lock.claim;
-        let is_auto_extended = |active: &Active| active.auto_extension.is_on();
+        let is_auto_extended = |active: &Active| active.hold.is_auto_extended();
         let is_auto_extended = self.locks.active(id).is_some_and(is_auto_extended);
         self.metrics.auto_extend_losses += u64::from(is_auto_extended);
         if let Some(claim) = self.claims.find_mut(claim) {

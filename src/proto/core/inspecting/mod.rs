@@ -51,16 +51,16 @@ pub struct NodeView {
 
 #[derive(Default)]
 pub(super) struct Viewing {
-    pub(super) view: View,
+    view: View,
     until: Timestamp,
     /// What is to be broken of what is seen.
-    pub(super) force: Option<Force>,
+    force: Option<Force>,
     /// What the nodes have told, in their order.
-    pub(super) seen: Vec<Seen>,
+    seen: Vec<Seen>,
     /// Nodes whose link is not there yet.
-    pub(super) queued: NodeSet,
+    queued: NodeSet,
     /// Nodes that have not answered.
-    pub(super) open: NodeSet,
+    open: NodeSet,
     complete: bool,
 }
 
@@ -82,9 +82,9 @@ impl Viewing {
 #[derive(Clone)]
 pub(super) struct Seen {
     /// The type's name, or why the node does not tell it.
-    pub(super) kind: Result<Vec<u8>, Cause>,
+    kind: Result<Vec<u8>, Cause>,
     /// The beginning of a string.
-    pub(super) value: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl Core {

@@ -6,14 +6,15 @@
 use std::time::Duration;
 
 use super::round::Round;
+use crate::proto::core::acquiring::Attempt;
 use crate::proto::core::fencing::Fencing;
-use crate::proto::core::holding::{AutoExtension, Backing, Extension};
-use crate::proto::core::waiting::{Pause, QueueKey, QueuePosition};
+use crate::proto::core::holding::Hold;
+use crate::proto::core::waiting::Waiting;
 use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
 use crate::proto::lease::Lease;
-use crate::proto::names::{ClaimId, NodeId, NodeSet};
-use crate::proto::request::{LockRequest, Wait};
+use crate::proto::names::ClaimId;
+use crate::proto::request::LockRequest;
 use crate::proto::slab::Key;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Votes;
@@ -40,25 +41,11 @@ pub(crate) struct Active {
     pub(crate) round: Round,
     /// The votes of the present attempt, extension or release.
     pub(crate) votes: Votes,
-    /// The votes of the last attempt that came to a verdict.
-    pub(crate) decided: Option<Votes>,
-    /// When the caller asked for it.
-    pub(crate) asked_at: Timestamp,
-    pub(crate) extension: Extension,
-    pub(crate) backing: Backing,
-    pub(crate) fencing: Fencing,
-    pub(crate) auto_extension: AutoExtension,
     pub(crate) keys: Keys,
-    pub(crate) wait: Wait,
-    pub(crate) deadline: Timestamp,
-    pub(crate) pause: Pause,
-    /// The node that is asked before all others; once it has granted there is none.
-    pub(crate) lead: Option<NodeId>,
-    /// The nodes at which an earlier attempt left an ask open, of those that were suspected then.
-    pub(crate) open: NodeSet,
-    /// The lines that it stands in, and since when.
-    pub(crate) queues: Vec<QueueKey>,
-    pub(crate) position: QueuePosition,
+    pub(crate) attempt: Attempt,
+    pub(crate) waiting: Waiting,
+    pub(crate) fencing: Fencing,
+    pub(crate) hold: Hold,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +95,7 @@ impl Lock {
         self.round = self.round.wrapping_add(1);
         active.round.begins(now);
         active.votes = votes;
-        active.extension.unqueue_all();
+        active.hold.round_begins();
     }
 }
 
@@ -117,20 +104,11 @@ impl Active {
         Self {
             round: Round::new(),
             votes: Votes::new(1, 1),
-            decided: None,
-            asked_at: Timestamp(0),
-            extension: Extension::new(),
-            backing: Backing::new(),
-            fencing: Fencing::new(),
-            auto_extension: AutoExtension::new(None),
             keys: Keys::new(),
-            wait: Wait::No,
-            deadline: Timestamp::NEVER,
-            pause: Pause::new(),
-            lead: None,
-            open: NodeSet::EMPTY,
-            queues: Vec::new(),
-            position: QueuePosition::NONE,
+            attempt: Attempt::new(),
+            waiting: Waiting::new(),
+            fencing: Fencing::new(),
+            hold: Hold::new(),
         }
     }
 
@@ -138,14 +116,9 @@ impl Active {
     pub(super) fn begin(&mut self, request: &LockRequest<'_>, now: ClockReading, votes: Votes) {
         self.clear();
         self.keys.set(request.keys());
-        self.asked_at = now.boot;
-        (self.wait, self.deadline) = match request.wait {
-            Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
-            Wait::UpTo(span) => (request.wait, now.boot + span),
-            Wait::Forever => (request.wait, Timestamp::NEVER),
-        };
+        self.waiting.begin(request.wait, now.boot);
         self.fencing.begin(request.fenced);
-        self.auto_extension = AutoExtension::new(request.auto_extend);
+        self.hold.begin(request.auto_extend);
         self.votes = votes;
     }
 
@@ -154,31 +127,26 @@ impl Active {
         self.clear();
         self.votes = granted;
         self.round = Round::new();
-        self.extension.unqueue_all();
+        self.hold.round_begins();
     }
 
     fn clear(&mut self) {
-        self.decided = None;
-        self.backing.clear();
-        self.fencing.begin(false);
-        self.auto_extension = AutoExtension::new(None);
         self.keys.set([].into_iter());
-        (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
-        self.pause.begin();
-        self.lead = None;
-        self.open = NodeSet::default();
-        self.queues.clear();
+        self.attempt = Attempt::new();
+        self.waiting.clear();
+        self.fencing.begin(false);
+        self.hold.begin(None);
     }
 
     pub(crate) fn waits(&self) -> bool {
-        self.wait != Wait::No
+        self.waiting.is_wanted()
     }
 
     /// Whether nothing is left to be known about a lock that is held, or to be done for it.
     pub(crate) fn is_done(&self) -> bool {
         self.votes.grants().len() == self.votes.node_count()
-            && self.queues.is_empty()
-            && !self.auto_extension.is_on()
+            && !self.waiting.is_queued()
+            && !self.hold.is_auto_extended()
             && !self.fencing.is_wanted()
             && self.fencing.token().is_none()
     }

@@ -229,7 +229,7 @@ impl Core {
         let waits = |id: &LockId| {
             self.locks.at_work(*id).is_some_and(|(lock, active)| {
                 matches!(lock.phase, Phase::Asking | Phase::Pausing)
-                    && active.pause.leads().contains(node)
+                    && active.waiting.leads().contains(node)
             })
         };
         self.locks.ids().filter(waits).collect()

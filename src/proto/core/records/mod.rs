@@ -34,7 +34,7 @@ impl Core {
         if let Some((lock, active)) = self.locks.at_work_mut(id) {
             let quorum = usize::from(self.config.quorum);
             // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
-            lock.lease = lock.lease.and(active.backing.lease(quorum, now).unwrap_or(lock.lease));
+            lock.lease = lock.lease.and(active.hold.supported(quorum, now).unwrap_or(lock.lease));
         }
         let detached = self.record(id)?;
         self.leave_queues(id, now);
@@ -52,7 +52,7 @@ impl Core {
         // All that count support one that is idle.
         let active = self.locks.active(id);
         let counted = claim.counted();
-        let backed = active.map_or(counted, |active| active.backing.of(counted, &lock.lease));
+        let backed = active.map_or(counted, |active| active.hold.backed(counted, &lock.lease));
         let part = |node| match self.part(node, lock.claim, claim) {
             Part::Counted if !backed.contains(node) => Part::Behind,
             part => part,
@@ -160,7 +160,7 @@ impl Core {
         claim.set_label(&detached.label, &self.config);
         let behind = detached.with(&[Part::Behind]);
         if !behind.is_empty() {
-            active.backing.begin(counted, detached.lease, self.nodes.len());
+            active.hold.rests_on(counted, detached.lease, self.nodes.len());
         }
         let seen = detached.with(&[Part::Counted, Part::Behind, Part::Asked, Part::Open]);
         claim.attached(counted.or(behind), seen, detached.with(&[Part::Open]));

@@ -15,6 +15,8 @@ mod wait_queue;
 
 use std::time::Duration;
 
+use self::pause::Pause;
+use self::wait_queue::QueuePosition;
 use super::Core;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::claims::Claim;
@@ -23,24 +25,99 @@ use crate::proto::core::locks::Phase;
 use crate::proto::event::RefusalReason;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::request::Wait;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Vote;
 
-pub(super) use self::pause::Pause;
-pub(super) use self::wait_queue::{QueueKey, QueuePosition, WaitQueues};
+pub(super) use self::wait_queue::{QueueKey, WaitQueues};
+
+/// How one lock waits: for how long, in which queues, and its present pause.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    /// When the caller asked for it.
+    asked_at: Timestamp,
+    wait: Wait,
+    deadline: Timestamp,
+    pause: Pause,
+    /// The queues that it stands in, and since when.
+    queues: Vec<QueueKey>,
+    position: QueuePosition,
+}
+
+impl Waiting {
+    pub(super) const fn new() -> Self {
+        Self {
+            asked_at: Timestamp(0),
+            wait: Wait::No,
+            deadline: Timestamp::NEVER,
+            pause: Pause::new(),
+            queues: Vec::new(),
+            position: QueuePosition::NONE,
+        }
+    }
+
+    /// Of a lock that does not wait.
+    pub(super) fn clear(&mut self) {
+        (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
+        self.pause.begin();
+        self.queues.clear();
+    }
+
+    /// A lock is asked for now.
+    pub(super) fn begin(&mut self, wait: Wait, now: Timestamp) {
+        self.asked_at = now;
+        (self.wait, self.deadline) = match wait {
+            Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
+            Wait::UpTo(span) => (wait, now + span),
+            Wait::Forever => (wait, Timestamp::NEVER),
+        };
+    }
+
+    /// Whether it waits if its first attempt is refused.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wait != Wait::No
+    }
+
+    pub(super) fn asked_at(&self) -> Timestamp {
+        self.asked_at
+    }
+
+    pub(super) fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// When its pause is over.
+    pub(super) fn until(&self) -> Timestamp {
+        self.pause.until()
+    }
+
+    /// The nodes whose notifications it waits for.
+    pub(super) fn leads(&self) -> NodeSet {
+        self.pause.leads()
+    }
+
+    /// When so many of the keys in its way have run out of TTL, if it is known.
+    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
+        self.pause.way_free_at(needed)
+    }
+}
 
 impl Core {
     /// Puts a lock that waits into the lines of its resources, and lets it ask if it is the first in all.
     pub(super) fn join_queues(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Queued;
-        active.position = self.queues.next_position();
+        active.waiting.position = self.queues.next_position();
         for key in active.keys.iter() {
             let key = self.queues.key(key);
-            self.queues.join(key, active.position, id, now.boot);
-            active.queues.push(key);
+            self.queues.join(key, active.waiting.position, id, now.boot);
+            active.waiting.queues.push(key);
         }
-        let deadline = active.deadline;
+        let deadline = active.waiting.deadline;
         self.arm_lock(id, deadline);
         if self.is_first(id) {
             self.first_attempt(id, now);
@@ -49,13 +126,13 @@ impl Core {
 
     fn is_first(&self, id: LockId) -> bool {
         let first = |&key: &_| self.queues.front(key) == Some(id);
-        self.locks.active(id).is_some_and(|active| active.queues.iter().all(first))
+        self.locks.active(id).is_some_and(|active| active.waiting.queues.iter().all(first))
     }
 
     /// Leaves the lines behind a release.
     pub(super) fn leave_queues_released(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
-        for &key in &active.queues {
+        for &key in &active.waiting.queues {
             self.queues.released(key, now.boot);
         }
         self.leave_queues(id, now);
@@ -64,8 +141,8 @@ impl Core {
     /// Leaves the lines. Those who are first now ask when turns are taken.
     pub(super) fn leave_queues(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        let position = active.position;
-        for key in active.queues.drain(..) {
+        let position = active.waiting.position;
+        for key in active.waiting.queues.drain(..) {
             self.queues.leave(key, position, now.boot);
             // Whoever is next in several lines of many need not be looked at for each.
             let first = self.queues.front(key).filter(|first| self.scheduled.back() != Some(first));
@@ -94,11 +171,11 @@ impl Core {
     /// The first ask of a lock that waits.
     fn first_attempt(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
-        if now.boot >= active.deadline {
+        if now.boot >= active.waiting.deadline {
             return self.refuse(id, RefusalReason::OutOfTime, now);
         }
         let released =
-            active.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
+            active.waiting.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
         match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
             Some(until) if until > now.boot => self.yield_to_others(id, until, now),
@@ -110,14 +187,14 @@ impl Core {
     /// looks whether they have, if there is a node that will tell, and waits as they do.
     fn yield_to_others(&mut self, id: LockId, until: Timestamp, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let first = active.queues.first();
+        let first = active.waiting.queues.first();
         let leads = first.map_or_else(NodeSet::default, |&key| self.queues.leads(key));
         let leads = leads.without(self.suspected);
         let waited = first.map_or(Duration::ZERO, |&key| self.queues.waited(key));
         lock.phase = Phase::Pausing;
-        active.pause.lasts_until(until.min(active.deadline));
+        active.waiting.pause.lasts_until(until.min(active.waiting.deadline));
         if leads.iter().all(|node| self.nodes[node.index()].push.notifies()) {
-            active.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
+            active.waiting.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
             self.wants_notifications(leads, now);
         }
         self.arm_lock(id, until);
@@ -125,7 +202,7 @@ impl Core {
 
     /// A lock that waits in line has a deadline as well.
     pub(super) fn queue_due(&mut self, id: LockId, now: ClockReading) {
-        match self.locks.active(id).map(|active| active.deadline) {
+        match self.locks.active(id).map(|active| active.waiting.deadline) {
             Some(deadline) if now.boot >= deadline => {
                 self.refuse(id, RefusalReason::OutOfTime, now)
             }
@@ -148,7 +225,7 @@ impl Core {
             let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
             let Some((lock, active)) = self.locks.at_work_mut(next) else { continue };
             if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
-                active.pause.handed_on(now.boot);
+                active.waiting.pause.handed_on(now.boot);
                 self.scheduled.push_back(next);
             }
         }
@@ -160,7 +237,7 @@ impl Core {
         self.back_off_wakes(id, now);
         let will_be_notified = self.will_be_notified(id);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let led = active.lead.take().is_some();
+        let led = active.attempt.was_led();
         let votes = &active.votes;
         let is_split = !led && !votes.grants().is_empty() && votes.is_contended();
         let needed = match led {
@@ -168,16 +245,16 @@ impl Core {
             false => votes.quorum().saturating_sub(votes.grants().len()),
         };
         let took = active.round.took(now.boot);
-        active.pause.refused(is_split, needed);
+        active.waiting.pause.refused(is_split, needed);
         let (floor, bound) =
-            active.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
+            active.waiting.pause.span(took, will_be_notified, self.config.settings.retry_backoff);
         lock.phase = Phase::Pausing;
         let until = now.boot + floor + self.entropy.below(bound.saturating_sub(floor));
-        let mut until = until.min(active.deadline);
+        let mut until = until.min(active.waiting.deadline);
         if mutant!(PauseWithoutEnd) {
             until = Timestamp::NEVER;
         }
-        active.pause.lasts_until(until);
+        active.waiting.pause.lasts_until(until);
         self.arm_lock(id, until);
         self.shorten_pause(id);
     }
@@ -189,7 +266,7 @@ impl Core {
         let suspected = self.suspected;
         let Some(active) = self.locks.active_mut(id) else { return };
         let denied = active.votes.denies().without(suspected);
-        if active.lead.is_none() {
+        if !active.attempt.is_led() {
             let count = match wake {
                 WakeStrategy::Lead | WakeStrategy::All => 1,
                 WakeStrategy::Quorum => quorum,
@@ -197,11 +274,11 @@ impl Core {
             };
             let mut leads = NodeSet::default();
             denied.iter().take(count).for_each(|node| leads.insert(node));
-            active.pause.listen_to(leads);
+            active.waiting.pause.listen_to(leads);
         }
         if !denied.is_empty() {
-            for &key in &active.queues {
-                self.queues.contended(key, active.pause.leads(), now.boot);
+            for &key in &active.waiting.queues {
+                self.queues.contended(key, active.waiting.pause.leads(), now.boot);
             }
         }
     }
@@ -221,7 +298,7 @@ impl Core {
         let Some((id, round)) = waiter else { return };
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
-        let mut leads = active.pause.leads();
+        let mut leads = active.waiting.pause.leads();
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
         if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
             return;
@@ -231,9 +308,9 @@ impl Core {
         if self.nodes[node.index()].push.notifies() {
             leads = node.into();
         }
-        active.pause.listen_to(leads);
-        for &key in &active.queues {
-            self.queues.contended(key, active.pause.leads(), now.boot);
+        active.waiting.pause.listen_to(leads);
+        for &key in &active.waiting.queues {
+            self.queues.contended(key, active.waiting.pause.leads(), now.boot);
         }
         if active.keys.len() == 1 {
             self.ask_remaining(node, id, now);
@@ -246,10 +323,10 @@ impl Core {
     fn follow_the_first(&mut self, id: LockId) {
         let Some(active) = self.locks.active_mut(id) else { return };
         if self.config.settings.wake != WakeStrategy::Quorum
-            && let Some(first) = active.pause.leads().iter().next()
+            && let Some(first) = active.waiting.pause.leads().iter().next()
             && self.nodes[first.index()].push.notifies()
         {
-            active.pause.listen_to(first.into());
+            active.waiting.pause.listen_to(first.into());
         }
     }
 
@@ -259,29 +336,29 @@ impl Core {
     /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
     fn back_off_wakes(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        let waited = now.boot.since(active.asked_at);
-        let most = match active.lead {
-            Some(_) if waited < OLD => MUTED_AFTER_DENIAL.0,
-            Some(_) => MUTED_AFTER_DENIAL.1,
-            None => MUTED_AFTER_SPLIT,
+        let waited = now.boot.since(active.waiting.asked_at);
+        let most = match active.attempt.is_led() {
+            true if waited < OLD => MUTED_AFTER_DENIAL.0,
+            true => MUTED_AFTER_DENIAL.1,
+            false => MUTED_AFTER_SPLIT,
         };
         let since = active.round.since();
-        let Some(backoff) = active.pause.was_woken_in_vain(since, most) else { return };
+        let Some(backoff) = active.waiting.pause.was_woken_in_vain(since, most) else { return };
         let half = backoff / 2;
-        active.pause.mute_until(now.boot + half + self.entropy.below(half));
+        active.waiting.pause.mute_until(now.boot + half + self.entropy.below(half));
     }
 
     /// Remembers how long a lock had to wait that was granted now.
     pub(super) fn note_wait(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
-        let waited = now.boot.since(active.asked_at);
-        active.queues.iter().for_each(|&key| self.queues.granted(key, waited));
+        let waited = now.boot.since(active.waiting.asked_at);
+        active.waiting.queues.iter().for_each(|&key| self.queues.granted(key, waited));
     }
 
     /// Whether the nodes whose word is waited for denied, and will tell.
     fn will_be_notified(&self, id: LockId) -> bool {
         let Some(active) = self.locks.active(id) else { return false };
-        let (leads, denied) = (active.pause.leads(), active.votes.denies());
+        let (leads, denied) = (active.waiting.pause.leads(), active.votes.denies());
         let will_notify = |node| denied.contains(node) && self.node(node).push.notifies();
         !leads.is_empty() && leads.iter().all(will_notify)
     }
@@ -294,7 +371,7 @@ impl Core {
         if lock.phase != Phase::Pausing {
             return;
         }
-        let leads = active.pause.leads();
+        let leads = active.waiting.pause.leads();
         // A script has told, and has read all keys.
         if active.keys.len() == 1 {
             for node in denied.iter() {
@@ -334,7 +411,7 @@ impl Core {
         if ms == -1 || !is_asking || lock.round != round {
             return;
         }
-        let pause = &mut active.pause;
+        let pause = &mut active.waiting.pause;
         let (is_pausing, leads) = (lock.phase == Phase::Pausing, pause.leads());
         let notifies = leads.contains(node)
             && leads.iter().all(|lead| self.nodes[lead.index()].push.notifies());
@@ -358,11 +435,11 @@ impl Core {
     /// some others have theirs.
     fn rest(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        active.pause.waits_for_word(now.boot, active.deadline);
-        let sit_out = active.pause.take_sit_out();
-        active.pause.sits_out_until(now.boot + self.entropy.below(sit_out));
-        for &key in &active.queues {
-            self.queues.contended(key, active.pause.leads(), now.boot);
+        active.waiting.pause.waits_for_word(now.boot, active.waiting.deadline);
+        let sit_out = active.waiting.pause.take_sit_out();
+        active.waiting.pause.sits_out_until(now.boot + self.entropy.below(sit_out));
+        for &key in &active.waiting.queues {
+            self.queues.contended(key, active.waiting.pause.leads(), now.boot);
         }
     }
 
@@ -370,7 +447,7 @@ impl Core {
     fn shorten_pause(&mut self, id: LockId) {
         let now = self.boot;
         let Some(active) = self.locks.active_mut(id) else { return };
-        if let Some(until) = active.pause.shorten(now) {
+        if let Some(until) = active.waiting.pause.shorten(now) {
             self.arm_lock(id, until);
         }
     }
@@ -382,9 +459,9 @@ impl Core {
             return;
         }
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if lock.phase == Phase::Pausing && !active.pause.follows_split() {
-            active.pause.waits_for_word(now.boot, active.deadline);
-            let until = active.pause.until();
+        if lock.phase == Phase::Pausing && !active.waiting.pause.follows_split() {
+            active.waiting.pause.waits_for_word(now.boot, active.waiting.deadline);
+            let until = active.waiting.pause.until();
             self.arm_lock(id, until);
             self.shorten_pause(id);
         }
@@ -393,18 +470,18 @@ impl Core {
     /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        active.pause.notified(node);
+        active.waiting.pause.notified(node);
         self.wake(id, now);
     }
 
     /// Ends a pause by what has been told, as soon as that may be.
     fn wake(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let is_enough = active.pause.has_heard_enough(self.config.settings.wake);
+        let is_enough = active.waiting.pause.has_heard_enough(self.config.settings.wake);
         if lock.phase != Phase::Pausing || !is_enough {
             return;
         }
-        self.metrics.wakes += u64::from(active.pause.wake(now.boot));
+        self.metrics.wakes += u64::from(active.waiting.pause.wake(now.boot));
         self.pause_due(id, now);
     }
 
@@ -413,22 +490,22 @@ impl Core {
     fn look_first(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
         let patience = self.config.settings.response_timeout.min(self.allowance(lead));
         let Some(active) = self.locks.active_mut(id) else { return };
-        let until = (now.boot + patience).min(active.deadline);
-        active.pause.looks_until(until);
+        let until = (now.boot + patience).min(active.waiting.deadline);
+        active.waiting.pause.looks_until(until);
         self.arm_lock(id, until);
         self.ask_remaining(lead, id, now);
     }
 
     pub(super) fn pause_due(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
-        if now.boot >= active.deadline {
+        if now.boot >= active.waiting.deadline {
             self.refuse(id, RefusalReason::OutOfTime, now);
-        } else if now.boot < active.pause.until() {
-            let until = active.pause.until();
+        } else if now.boot < active.waiting.pause.until() {
+            let until = active.waiting.pause.until();
             self.arm_lock(id, until);
         } else {
             match self.lead_to_ask(id) {
-                Some(lead) if active.pause.is_late() && active.keys.len() == 1 => {
+                Some(lead) if active.waiting.pause.is_late() && active.keys.len() == 1 => {
                     self.look_first(id, lead, now);
                 }
                 lead => self.attempt(id, lead, now),
@@ -439,8 +516,9 @@ impl Core {
     /// The node that is asked before the others, if what it told ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let active = self.locks.active(id)?;
-        let leads = self.config.settings.wake == WakeStrategy::Lead && active.pause.is_woken();
-        let notified = active.pause.heard().without(self.suspected);
+        let leads =
+            self.config.settings.wake == WakeStrategy::Lead && active.waiting.pause.is_woken();
+        let notified = active.waiting.pause.heard().without(self.suspected);
         let lead = notified.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
     }
@@ -449,7 +527,7 @@ impl Core {
     pub(super) fn end_pause(&mut self, id: LockId) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let (least, most) = EXPIRY_JITTER;
-        active.pause.attempt_begins(least + self.entropy.below(most - least));
+        active.waiting.pause.attempt_begins(least + self.entropy.below(most - least));
     }
 }
 

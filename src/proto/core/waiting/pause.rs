@@ -43,7 +43,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             until: Timestamp(0),
             refusals: 0,
@@ -63,13 +63,13 @@ impl Pause {
     }
 
     /// Of a new acquisition.
-    pub(crate) fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         let mut expiries = std::mem::take(&mut self.expiries);
         expiries.clear();
         *self = Self { expiries, ..Self::new() };
     }
 
-    pub(crate) fn until(&self) -> Timestamp {
+    pub(super) fn until(&self) -> Timestamp {
         self.until
     }
 
@@ -122,7 +122,7 @@ impl Pause {
     }
 
     /// The nodes whose word ends it.
-    pub(crate) fn leads(&self) -> NodeSet {
+    pub(super) fn leads(&self) -> NodeSet {
         self.leads
     }
 
@@ -266,7 +266,7 @@ impl Pause {
     }
 
     /// When the `needed`-th of the keys that stand in the way is over, if that is known.
-    pub(crate) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
+    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
         self.expiries.sort_unstable_by_key(|&(_, at)| at);
         self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
     }
