@@ -250,21 +250,21 @@ impl Core {
     #[inline]
     pub fn transmit(&self, link: LinkId) -> &[u8] {
         let node = &self.nodes[link.node().index()];
-        if link.is_push() { node.push.pipeline.unsent() } else { node.pipeline.unsent() }
+        if link.is_push() { node.push.unsent() } else { node.pipeline.unsent() }
     }
 
     /// The socket took the first `bytes` of [`transmit`](Self::transmit).
     #[inline]
     pub fn transmitted(&mut self, link: LinkId, bytes: usize) {
         let node = &mut self.nodes[link.node().index()];
-        if link.is_push() { node.push.pipeline.sent(bytes) } else { node.pipeline.sent(bytes) }
+        if link.is_push() { node.push.sent(bytes) } else { node.pipeline.sent(bytes) }
     }
 
     /// Where the link's next bytes shall be read to: at least 8 KiB.
     #[inline]
     pub fn space(&mut self, link: LinkId) -> &mut [u8] {
         let node = &mut self.nodes[link.node().index()];
-        if link.is_push() { node.push.inbox.space() } else { node.inbox.space() }
+        if link.is_push() { node.push.space() } else { node.inbox.space() }
     }
 
     /// What to do about a link, in order.

@@ -12,7 +12,7 @@ use super::pace::Pace;
 use super::pipeline::Pipeline;
 use crate::proto::config::NodeSettings;
 use crate::proto::core::claims::Debt;
-use crate::proto::core::push::{Push, Tracking};
+use crate::proto::core::push::Push;
 use crate::proto::core::restart_guard::Watch;
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, LockId, ViewId};
@@ -160,7 +160,7 @@ impl Node {
         self.loaded = Loaded::default();
         self.identity = None;
         self.debt.connection_lost();
-        self.push.tracking = Tracking::Off;
+        self.push.command_link_lost();
     }
 
     /// Whether it is on its way to take asks.

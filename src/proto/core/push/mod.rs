@@ -13,19 +13,102 @@ mod push_link;
 
 use std::time::Duration;
 
-use self::push_link::{News, Stage};
+use self::push_link::{News, PushStep, Reading, Stage, Tracking, push_limits};
 use super::Core;
 use crate::proto::classify::classify;
 use crate::proto::config::WakeStrategy;
-use crate::proto::core::links::{Ability, Mistyped, Pending};
+use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pending, Pipeline};
 use crate::proto::core::locks::Phase;
 use crate::proto::event::LinkOp;
 use crate::proto::names::{LinkId, LockId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
-use crate::resp::{Token, command};
+use crate::resp::{Decoder, Token, command};
 
-pub(super) use self::push_link::{Push, Tracking};
+/// The push link of one node.
+pub(super) struct Push {
+    stage: Stage,
+    /// Whether the command link sends its invalidations here.
+    tracking: Tracking,
+    pipeline: Pipeline<PushStep>,
+    inbox: Inbox,
+    decoder: Decoder,
+    handshake: Handshake,
+    reading: Reading,
+    /// It told of changes to all keys, which nobody has heard of yet.
+    has_notified_all: bool,
+    /// Links that came to nothing since the last one that told.
+    failures: u32,
+    /// When somebody last had a use for it.
+    wanted_at: Timestamp,
+}
+
+impl Push {
+    pub(super) fn new() -> Self {
+        Self {
+            stage: Stage::Off { retry_at: Timestamp::default() },
+            tracking: Tracking::Off,
+            pipeline: Pipeline::new(),
+            inbox: Inbox::default(),
+            decoder: Decoder::new(push_limits()),
+            handshake: Handshake::default(),
+            reading: Reading::Start,
+            has_notified_all: false,
+            failures: 0,
+            wanted_at: Timestamp::default(),
+        }
+    }
+
+    /// Its connection has ended, and all that belonged to it is forgotten.
+    fn reset_connection(&mut self) {
+        self.pipeline = Pipeline::new();
+        self.inbox.clear();
+        self.decoder = Decoder::new(push_limits());
+        self.handshake = Handshake::default();
+        self.reading = Reading::Start;
+        self.tracking = Tracking::Off;
+    }
+
+    /// The command link has ended, and does not send its invalidations here any more.
+    pub(super) fn command_link_lost(&mut self) {
+        self.tracking = Tracking::Off;
+    }
+
+    /// Another server process is there, which may tell although the last one did not.
+    pub(super) fn forget_failures(&mut self, now: Timestamp) {
+        self.failures = 0;
+        if let Stage::Off { retry_at } = &mut self.stage {
+            *retry_at = now;
+        }
+    }
+
+    /// Whether somebody may wait for its word.
+    pub(super) fn is_wanted(&self) -> bool {
+        !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Timestamp::default()
+    }
+
+    /// Whether the node tells of changes to what the command link reads from now on.
+    pub(super) fn notifies(&self) -> bool {
+        self.stage == Stage::Subscribed && self.tracking == Tracking::On
+    }
+
+    /// The bytes that wait to be written.
+    #[inline]
+    pub(super) fn unsent(&self) -> &[u8] {
+        self.pipeline.unsent()
+    }
+
+    #[inline]
+    pub(super) fn sent(&mut self, bytes: usize) {
+        self.pipeline.sent(bytes);
+    }
+
+    /// Where the next bytes are to be read to.
+    #[inline]
+    pub(super) fn space(&mut self) -> &mut [u8] {
+        self.inbox.space()
+    }
+}
 
 impl Core {
     /// Whether a node tells of changes to those who wait.

@@ -7,31 +7,15 @@
 //!
 //! [page]: https://redis.io/docs/latest/develop/reference/client-side-caching/
 
+use super::Push;
 use crate::proto::config::{NodeSettings, Settings};
-use crate::proto::core::links::{Handshake, Inbox, Mistyped, Pipeline, Step};
+use crate::proto::core::links::{Mistyped, Step};
 use crate::proto::time::Timestamp;
 use crate::proto::vote::Cause;
-use crate::resp::{Decoder, Limits, Token, command};
-
-pub(crate) struct Push {
-    pub(crate) stage: Stage,
-    /// Whether the command link sends its invalidations here.
-    pub(crate) tracking: Tracking,
-    pub(crate) pipeline: Pipeline<PushStep>,
-    pub(crate) inbox: Inbox,
-    pub(crate) decoder: Decoder,
-    pub(crate) handshake: Handshake,
-    reading: Reading,
-    /// It told of changes to all keys, which nobody has heard of yet.
-    pub(crate) has_notified_all: bool,
-    /// Links that came to nothing since the last one that told.
-    pub(crate) failures: u32,
-    /// When somebody last had a use for it.
-    pub(crate) wanted_at: Timestamp,
-}
+use crate::resp::{Limits, Token, command};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(super) enum Stage {
     /// Closed; not to be opened before `retry_at`.
     Off { retry_at: Timestamp },
     /// The socket is being connected.
@@ -43,7 +27,7 @@ pub(crate) enum Stage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tracking {
+pub(super) enum Tracking {
     Off,
     /// The node was told, and has not confirmed.
     Asked,
@@ -53,14 +37,14 @@ pub(crate) enum Tracking {
 
 /// One command of the flight that begins a push link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PushStep {
+pub(super) enum PushStep {
     Handshake(Step),
     Subscribe,
 }
 
 /// How far the open message has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+pub(super) enum Reading {
     /// Between two messages.
     Start,
     Kind,
@@ -75,7 +59,7 @@ enum Reading {
 
 /// What a push link has told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News<'b> {
+pub(super) enum News<'b> {
     /// Every key may have changed.
     All,
     /// This key has changed.
@@ -85,49 +69,6 @@ pub(crate) enum News<'b> {
 }
 
 impl Push {
-    pub(crate) fn new() -> Self {
-        Self {
-            stage: Stage::Off { retry_at: Timestamp::default() },
-            tracking: Tracking::Off,
-            pipeline: Pipeline::new(),
-            inbox: Inbox::default(),
-            decoder: Decoder::new(push_limits()),
-            handshake: Handshake::default(),
-            reading: Reading::Start,
-            has_notified_all: false,
-            failures: 0,
-            wanted_at: Timestamp::default(),
-        }
-    }
-
-    /// Forgets everything that belonged to the last connection.
-    pub(super) fn reset_connection(&mut self) {
-        self.pipeline = Pipeline::new();
-        self.inbox.clear();
-        self.decoder = Decoder::new(push_limits());
-        self.handshake = Handshake::default();
-        self.reading = Reading::Start;
-        self.tracking = Tracking::Off;
-    }
-
-    /// Another server process is there, which may tell although the last one did not.
-    pub(crate) fn forget_failures(&mut self, now: Timestamp) {
-        self.failures = 0;
-        if let Stage::Off { retry_at } = &mut self.stage {
-            *retry_at = now;
-        }
-    }
-
-    /// Whether somebody may wait for its word.
-    pub(crate) fn is_wanted(&self) -> bool {
-        !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Timestamp::default()
-    }
-
-    /// Whether the node tells of changes to what the command link reads from now on.
-    pub(crate) fn notifies(&self) -> bool {
-        self.stage == Stage::Subscribed && self.tracking == Tracking::On
-    }
-
     /// The first flight.
     pub(super) fn handshake(&mut self, node: &NodeSettings, settings: &Settings, now: Timestamp) {
         let auth = node.credentials.as_ref().map(|_| Step::Auth);
@@ -212,7 +153,7 @@ impl Push {
 }
 
 /// A message names one key as a rule; how many it may name is not said anywhere.
-fn push_limits() -> Limits {
+pub(super) fn push_limits() -> Limits {
     Limits { bulk: 64 << 10, depth: 2, elements: 1 << 16, line: 64 << 10, reply: 1 << 20 }
 }
 
