@@ -21,11 +21,11 @@ impl Core {
         }
         // Out of the node, so that tokens can borrow it while the answers change everything else.
         let node = self.node_mut(id);
-        node.heard = now.boot;
-        let mut inbox = std::mem::take(&mut node.inbox);
+        node.hears(now.boot);
+        let mut inbox = node.take_inbox();
         inbox.filled(bytes);
         loop {
-            match self.nodes[id.index()].decoder.next(inbox.unread()) {
+            match self.nodes[id.index()].decode(inbox.unread()) {
                 Ok(None) => break,
                 Ok(Some((token, len))) => {
                     if self.answered(id, token, now).is_err() {
@@ -35,7 +35,7 @@ impl Core {
                 }
                 Err(_) if self.is_tls(id, inbox.unread()) => self.close(id, Cause::TlsPort, now),
                 Err(violation) => {
-                    self.node_mut(id).detail = Some((Cause::Violation, violation.to_string()));
+                    self.node_mut(id).explain(Cause::Violation, violation.to_string());
                     self.close(id, Cause::Violation, now);
                 }
             }
@@ -44,7 +44,7 @@ impl Core {
                 break;
             }
         }
-        self.node_mut(id).inbox = inbox;
+        self.node_mut(id).give_back(inbox);
     }
 
     /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
@@ -144,7 +144,7 @@ impl Core {
         };
         let answer = told.to_request(by_digest);
         if answer == Count::NoScript {
-            self.node_mut(id).loaded.forget_all();
+            self.node_mut(id).forget_scripts();
         }
         match pending {
             Pending::Extend { claim, round, .. } => {

@@ -201,8 +201,7 @@ impl Core {
             Cause::OtherLimits => return Some(self.limits_in_words(node)),
             _ => {}
         }
-        let (of, words) = self.nodes[node.index()].detail.as_ref()?;
-        (*of == cause).then(|| words.clone())
+        self.nodes[node.index()].words(cause).map(str::to_owned)
     }
 
     /// Where a lock is in its life.
@@ -264,7 +263,7 @@ impl Core {
     #[inline]
     pub fn space(&mut self, link: LinkId) -> &mut [u8] {
         let node = &mut self.nodes[link.node().index()];
-        if link.is_push() { node.push.space() } else { node.inbox.space() }
+        if link.is_push() { node.push.space() } else { node.space() }
     }
 
     /// What to do about a link, in order.

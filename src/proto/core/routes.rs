@@ -185,7 +185,7 @@ impl Core {
         due: &[Pending],
         now: ClockReading,
     ) {
-        if self.node(id).wrong_server {
+        if self.node(id).server.is_wrong() {
             self.disbelieve_undos(id, due, now);
         }
         for pending in due {

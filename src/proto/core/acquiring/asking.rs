@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::{FEW, Pending};
+use crate::proto::core::links::Pending;
 use crate::proto::core::{Core, MAX_PIPELINE};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
@@ -76,14 +76,9 @@ impl Core {
         let alive = self.claims.len();
         let Some(it) = self.claims.find_mut(claim) else { return };
         it.queue(node);
-        let held_back = &mut self.nodes[node.index()].held_back;
-        held_back.push(claim);
-        // Attempts end, and a node may hang for long.
-        if held_back.len() > 2 * alive.max(FEW) {
-            let claims = &self.claims;
-            let waits = |it: &ClaimId| claims.find(*it).is_some_and(|it| it.is_queued(node));
-            held_back.retain(waits);
-        }
+        let claims = &self.claims;
+        let waits = |it: &ClaimId| claims.find(*it).is_some_and(|it| it.is_queued(node));
+        self.nodes[node.index()].hold_back(claim, alive, waits);
     }
 
     /// A first contact is given the time that it needs; a node that was lost before is not waited
@@ -192,7 +187,7 @@ impl Core {
     /// A node that was suspected has answered: what was held back is asked now.
     #[cold]
     pub(in crate::proto::core) fn send_held_back(&mut self, id: NodeId, now: ClockReading) {
-        let held_back = std::mem::take(&mut self.node_mut(id).held_back);
+        let held_back = self.node_mut(id).take_held_back();
         if !self.node(id).link.takes_asks() {
             return;
         }
@@ -201,9 +196,6 @@ impl Core {
                 self.send_ask(id, claim, now);
             }
         }
-        // Its memory is used again.
-        let mut empty = held_back;
-        empty.clear();
-        self.node_mut(id).held_back = empty;
+        self.node_mut(id).give_back_held_back(held_back);
     }
 }

@@ -43,7 +43,7 @@ impl Core {
         }
         match answer {
             Answer::NoScript => {
-                self.node_mut(id).loaded.forget_all();
+                self.node_mut(id).forget_scripts();
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(());
@@ -58,7 +58,7 @@ impl Core {
         let vote = self.vote_in(answer, id, claim_id, now);
         if vote == Vote::Grant && ask != Command::SetIfAbsent {
             // The script has rehearsed the undo before it wrote.
-            self.node_mut(id).capabilities.undo = Ability::Given;
+            self.node_mut(id).capabilities.undo_is(Ability::Given);
         }
         self.note_refused(id, claim_id, vote);
         let vote = match self.config.restart_guard_key() {
@@ -123,7 +123,7 @@ impl Core {
         let Vote::Fail(cause) = vote else { return };
         if cause.is_forbidden() {
             // It may be what the undo needs as well.
-            self.node_mut(id).capabilities.undo = Ability::Refused(cause);
+            self.node_mut(id).capabilities.undo_is(Ability::Refused(cause));
         }
         if cause != Cause::ServerError
             && let Some(claim) = self.claims.find_mut(claim)

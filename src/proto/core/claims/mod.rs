@@ -77,13 +77,13 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id) else { return true };
         claim.never_ran(node_id);
         if let Pending::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
-            node.loaded.forget(script);
+            node.forget_script(script);
         }
         true
     }
 
     pub(super) fn send_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
-        if !self.node(node_id).wrong_server {
+        if !self.node(node_id).server.is_wrong() {
             self.push_undo(node_id, id, now);
         }
     }
@@ -146,7 +146,7 @@ impl Core {
         let node = self.node_mut(node_id);
         // One that found nothing has not shown that it may delete.
         if found > 0 {
-            node.capabilities.undo = Ability::Given;
+            node.capabilities.undo_is(Ability::Given);
         }
         if node.debt.confirmed() {
             self.send_owed(node_id, now);
@@ -183,7 +183,7 @@ impl Core {
         self.arm(again_at);
         self.undo_settled(node_id, id, Vote::Fail(cause), now);
         if cause.is_forbidden() {
-            self.node_mut(node_id).capabilities.undo = Ability::Refused(cause);
+            self.node_mut(node_id).capabilities.undo_is(Ability::Refused(cause));
             if self.node(node_id).link.is_ready() {
                 self.retire(node_id, cause, now);
             }

@@ -49,8 +49,8 @@ impl Core {
             format!("{:.1?} {side} the proposed fencing token", Duration::from_micros(apart));
         let ahead = i128::from(server_us) - i128::from(micros(now));
         let node = self.node_mut(id);
-        node.detail = Some((Cause::ClockSkew, words));
-        node.ahead_us = i64::try_from(ahead).ok();
+        node.explain(Cause::ClockSkew, words);
+        node.clock_is_ahead(i64::try_from(ahead).ok());
     }
 
     /// By how many µs the clocks of a quorum are ahead of ours, as far as an attempt has told: where it was
@@ -61,7 +61,7 @@ impl Core {
         for node in self.config.node_ids() {
             let ahead = match active.votes.of(node) {
                 Some(Vote::Grant) => Some(active.fencing.ahead_us()),
-                Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).ahead_us,
+                Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).clock_ahead_us(),
                 _ => None,
             };
             if let Some(ahead) = ahead {

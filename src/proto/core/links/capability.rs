@@ -15,20 +15,20 @@ use crate::proto::vote::Cause;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Capabilities {
     /// `EVAL`. Extension and undo are scripts: without them nothing is asked of the node.
-    pub(crate) scripts: Ability,
+    scripts: Ability,
     /// `EVALSHA`: a script that was sent once goes by its digest.
-    pub(crate) digests: Ability,
+    digests: Ability,
     /// It takes writes now, as opposed to `NOREPLICAS` and the like.
-    pub(crate) writes: Ability,
+    writes: Ability,
     /// What the scripts do to undo: known by an undo, or by a script that has rehearsed one, and by nothing
     /// that a handshake could ask. So it outlives connections. A user without a password is taken for one who
     /// may do it, until the node says otherwise.
-    pub(crate) undo: Ability,
+    undo: Ability,
     /// `SUBSCRIBE` and `CLIENT TRACKING`: it tells who waits that a key has changed.
     /// That is a matter of two connections, and is tried again in its own time.
-    pub(crate) push: Ability,
+    push: Ability,
     /// Of the server, where it told.
-    pub(crate) version: Option<Version>,
+    version: Option<Version>,
 }
 
 impl Capabilities {
@@ -46,6 +46,51 @@ impl Capabilities {
     /// Forgets what was found out on the last connection.
     pub(super) fn reset(&mut self) {
         self.learn(Self::default());
+    }
+
+    pub(super) fn scripts_are(&mut self, ability: Ability) {
+        self.scripts = ability;
+    }
+
+    pub(super) fn digests_are(&mut self, ability: Ability) {
+        self.digests = ability;
+    }
+
+    /// Whether a script that was sent once goes by its digest.
+    #[inline]
+    pub(super) fn go_by_digest(&self) -> bool {
+        self.digests.is_given()
+    }
+
+    /// Whether it takes writes now.
+    pub(crate) fn writes(&self) -> Ability {
+        self.writes
+    }
+
+    pub(crate) fn writes_are(&mut self, ability: Ability) {
+        self.writes = ability;
+    }
+
+    pub(crate) fn undo_is(&mut self, ability: Ability) {
+        self.undo = ability;
+    }
+
+    /// Whether it sends notifications.
+    pub(crate) fn push(&self) -> Ability {
+        self.push
+    }
+
+    pub(crate) fn push_is(&mut self, ability: Ability) {
+        self.push = ability;
+    }
+
+    /// Of the server, where it told.
+    pub(super) fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    pub(super) fn version_is(&mut self, version: Option<Version>) {
+        self.version = version;
     }
 
     /// Whether what the node grants is known to be undone there when it is to be.
@@ -66,7 +111,7 @@ pub(crate) enum Ability {
 }
 
 impl Ability {
-    pub(crate) fn is_given(self) -> bool {
+    fn is_given(self) -> bool {
         self == Self::Given
     }
 }

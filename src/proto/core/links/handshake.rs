@@ -67,7 +67,7 @@ impl Step {
         settings: &Settings,
     ) -> impl Iterator<Item = Self> + use<> {
         let (guarded, writes) =
-            (settings.restart_guard == RestartGuard::On, known.writes == Ability::Given);
+            (settings.restart_guard == RestartGuard::On, known.writes() == Ability::Given);
         let look = [Self::Set, Self::RestartGuardValue, Self::RestartGuardTtl].into_iter();
         look.filter(move |step| if step.reads_restart_guard() { guarded } else { !writes })
     }
@@ -130,15 +130,15 @@ impl Step {
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
     /// The first thing that makes the node no voter.
-    pub(crate) refused: Option<Cause>,
-    pub(crate) run_id: Option<RunId>,
-    pub(crate) client_id: Option<u64>,
-    pub(crate) capabilities: Capabilities,
+    refused: Option<Cause>,
+    run_id: Option<RunId>,
+    client_id: Option<u64>,
+    capabilities: Capabilities,
     /// SELECT failed: whatever runs on this connection runs in another database.
-    pub(crate) wrong_server: bool,
+    wrong_server: bool,
     /// The restart guard's value; `None` if the key is missing.
-    pub(crate) restart_guard: Option<Vec<u8>>,
-    pub(crate) restart_guard_pttl: i64,
+    restart_guard: Option<Vec<u8>>,
+    restart_guard_pttl: i64,
 }
 
 /// An answer of a type that the command cannot have.
@@ -146,6 +146,38 @@ pub(crate) struct Handshake {
 pub(crate) struct Mistyped;
 
 impl Handshake {
+    /// The first thing that makes the node no voter.
+    pub(crate) fn refused(&self) -> Option<Cause> {
+        self.refused
+    }
+
+    pub(crate) fn run_id(&self) -> Option<RunId> {
+        self.run_id
+    }
+
+    pub(crate) fn client_id(&self) -> Option<u64> {
+        self.client_id
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    /// Whether whatever runs on this connection runs in another database.
+    pub(super) fn is_wrong_server(&self) -> bool {
+        self.wrong_server
+    }
+
+    /// The restart guard's value; `None` if the key is missing.
+    pub(crate) fn restart_guard(&self) -> Option<&[u8]> {
+        self.restart_guard.as_deref()
+    }
+
+    /// The restart guard's value, empty if the key is missing, and its PTTL.
+    pub(crate) fn into_restart_guard(self) -> (Vec<u8>, i64) {
+        (self.restart_guard.unwrap_or_default(), self.restart_guard_pttl)
+    }
+
     /// Takes an answer; if it is an error that says why the node cannot vote, that is returned.
     pub(crate) fn answer(
         &mut self,
@@ -160,9 +192,9 @@ impl Handshake {
             (Step::InfoServer, Token::Bulk(info)) => self.server(info),
             (Step::InfoReplication, Token::Bulk(info)) => self.replication(info),
             (Step::InfoMemory, Token::Bulk(info)) => self.memory(info, settings),
-            (Step::Eval, Token::Int(_)) => self.capabilities.scripts = Ability::Given,
-            (Step::EvalSha, Token::Int(_)) => self.capabilities.digests = Ability::Given,
-            (Step::Set, Token::NilBulk) => self.capabilities.writes = Ability::Given,
+            (Step::Eval, Token::Int(_)) => self.capabilities.scripts_are(Ability::Given),
+            (Step::EvalSha, Token::Int(_)) => self.capabilities.digests_are(Ability::Given),
+            (Step::Set, Token::NilBulk) => self.capabilities.writes_are(Ability::Given),
             (Step::Del, Token::Int(_)) => {}
             (Step::RestartGuardValue, Token::Bulk(value)) => {
                 self.restart_guard = Some(value.to_vec())
@@ -190,7 +222,7 @@ impl Handshake {
                 return None;
             }
             Step::EvalSha => {
-                self.capabilities.digests = tried(text);
+                self.capabilities.digests_are(tried(text));
                 return None;
             }
             Step::Set | Step::Del => return self.write_tried(step, tried(text)),
@@ -217,7 +249,7 @@ impl Handshake {
                 self.refuse(cause);
                 return Some(cause);
             }
-            _ if step == Step::Set => self.capabilities.writes = outcome,
+            _ if step == Step::Set => self.capabilities.writes_are(outcome),
             _ => {}
         }
         None
@@ -231,8 +263,8 @@ impl Handshake {
         if field(info, b"redis_mode") == Some(b"cluster") {
             self.refuse(Cause::ClusterMode);
         }
-        self.capabilities.version = field(info, b"redis_version").and_then(Version::parse);
-        if self.capabilities.version.is_some_and(|version| version < Version::OLDEST) {
+        self.capabilities.version_is(field(info, b"redis_version").and_then(Version::parse));
+        if self.capabilities.version().is_some_and(|version| version < Version::OLDEST) {
             self.refuse(Cause::TooOld);
         }
     }
@@ -359,7 +391,7 @@ mod tests {
         for &(step, answer) in steps {
             handshake.answer(step, answer, &node, &Settings::default()).unwrap();
         }
-        (handshake.refused, handshake.capabilities.writes)
+        (handshake.refused, handshake.capabilities.writes())
     }
 
     const NOREPLICAS: Token<'_> = Token::Error(b"NOREPLICAS Not enough good replicas to write.");

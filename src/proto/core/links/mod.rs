@@ -11,10 +11,10 @@ mod inbox;
 mod node;
 mod pace;
 mod pipeline;
+mod server;
 mod suspect;
 mod words;
 
-use self::node::Identity;
 use super::Core;
 use crate::proto::event::LinkOp;
 use crate::proto::mutants::mutant;
@@ -28,7 +28,7 @@ pub(super) use self::capability::{Ability, Version};
 pub(super) use self::command_link::Link;
 pub(super) use self::handshake::{Handshake, Mistyped, Step};
 pub(super) use self::inbox::Inbox;
-pub(super) use self::node::{FEW, Node, Pending};
+pub(super) use self::node::{Node, Pending};
 pub(super) use self::pipeline::{Due, Pipeline};
 pub(super) use self::suspect::FIRST_CONTACT;
 
@@ -48,7 +48,7 @@ impl Core {
         if link.is_push() {
             return;
         }
-        self.node_mut(link.node()).detail = Some((cause, words));
+        self.node_mut(link.node()).explain(cause, words);
     }
 
     /// Whether an answer is due on this link, so that a read may bring it without being told of it.
@@ -90,13 +90,13 @@ impl Core {
         self.node_mut(id).pace.connected(opened, now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
-        let fused = self.node(id).proven
+        let fused = self.node(id).server.is_proven()
             && !self.claims.is_burdened(id)
             && !self.set_up.is_awaited(self.config.settings.setup);
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
-        node.heard = now.boot;
-        node.restart_guard.is_asked_for(now.boot);
+        node.hears(now.boot);
+        node.handshake_begins(now.boot);
         node.link.connected(until, fused);
         for step in Step::needed(settings, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
@@ -118,7 +118,8 @@ impl Core {
         let retry_at = now.boot + cap / 2 + self.entropy.below(cap / 2);
         let node = &mut self.nodes[id.index()];
         // A server that turns us away says why before it closes.
-        if !node.link.lost(node.handshake.refused.unwrap_or(cause), retry_at) {
+        let cause = node.handshake().refused().unwrap_or(cause);
+        if !node.link.lost(cause, retry_at) {
             return;
         }
         let cause = node.link.cause();
@@ -127,19 +128,18 @@ impl Core {
         let first = Step::needed(self.config.node(id), &self.config.settings).next();
         let oldest = node.pipeline.oldest().map(|due| due.pending);
         if closed && first.is_some_and(|first| oldest == Some(Pending::Handshake(first))) {
-            node.detail = Some((cause, UNANSWERED.to_owned()));
+            node.explain(cause, UNANSWERED.to_owned());
         }
         let pipeline = std::mem::replace(&mut node.pipeline, Pipeline::new());
-        let identity = node.identity;
-        node.reset_connection();
+        let dead = node.reset_connection();
         self.changed.insert(id);
         self.arm(retry_at);
         let ghosts = self.claims.ghosts(id);
         self.connection_lost(id, pipeline, now);
         if ghosts == 0 {
-            self.node_mut(id).ghost_connection = identity;
+            self.node_mut(id).server.has_ghosts_in(dead);
         } else if self.claims.ghosts(id) > ghosts {
-            self.node_mut(id).ghost_connection = None;
+            self.node_mut(id).server.has_ghosts_in(None);
         }
         self.link_down(id, now);
     }
@@ -157,11 +157,11 @@ impl Core {
         if step != Step::last(&self.config.settings) {
             return Ok(None);
         }
-        let handshake = std::mem::take(&mut self.node_mut(id).handshake);
+        let handshake = std::mem::take(self.node_mut(id).handshake());
         let refused = match self.node(id).link.state() {
             Link::Handshake { .. } => self.handshake_done(id, &handshake, now),
             // A node that did not vote has been looked at again.
-            Link::Quarantined { .. } => handshake.refused,
+            Link::Quarantined { .. } => handshake.refused(),
             // One whose time is over has been refused, and what it granted is being undone.
             _ => return Ok(None),
         };
@@ -178,18 +178,18 @@ impl Core {
     fn handshake_step(&mut self, id: NodeId, step: Step, token: Token<'_>) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
         let settings = self.config.node(id);
-        let told = node.handshake.answer(step, token, settings, &self.config.settings)?;
-        let refused = node.handshake.refused;
+        let told = node.handshake().answer(step, token, settings, &self.config.settings)?;
+        let refused = node.handshake().refused();
         match token {
             // The words of the server belong to the cause that stands.
             Token::Error(text) if told.is_some() && told == refused && step != Step::Auth => {
                 self.note_of(id, refused, text);
             }
             _ if refused == Some(Cause::TooOld) => {
-                let version = node.handshake.capabilities.version;
-                let words =
-                    version.map(|version| format!("{version}, {} is needed", Version::OLDEST));
-                node.detail = words.map(|words| (Cause::TooOld, words));
+                if let Some(version) = node.handshake().capabilities().version() {
+                    let words = format!("{version}, {} is needed", Version::OLDEST);
+                    node.explain(Cause::TooOld, words);
+                }
             }
             _ => {}
         }
@@ -204,52 +204,51 @@ impl Core {
         now: ClockReading,
     ) -> Option<Cause> {
         let twin = self.twin(id, handshake);
-        self.node_mut(id).capabilities.learn(handshake.capabilities);
-        self.node_mut(id).wrong_server = handshake.wrong_server || twin.is_some();
+        self.node_mut(id).capabilities.learn(handshake.capabilities());
+        self.node_mut(id).server.wrong(handshake.is_wrong_server() || twin.is_some());
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
             let handshake_done =
                 matches!(self.node(twin).link.state(), Link::Ready | Link::Quarantined { .. });
             if !handshake_done {
-                self.node_mut(twin).run_id = None;
+                self.node_mut(twin).server.forget_process();
             }
             let words = format!("it is node {}", twin.index() + 1);
-            self.node_mut(id).detail = Some((Cause::SameServer, words));
-        } else if let Some(run_id) = handshake.run_id {
+            self.node_mut(id).explain(Cause::SameServer, words);
+        } else if let Some(run_id) = handshake.run_id() {
             self.lay_old_connection(id, run_id, now);
             let node = self.node_mut(id);
-            if node.run_id.is_some_and(|before| before != run_id) {
-                node.capabilities.push = Ability::Unknown;
+            if node.server.told(run_id, handshake.client_id()) {
+                node.capabilities.push_is(Ability::Unknown);
                 node.push.forget_failures(now.boot);
             }
-            node.run_id = Some(run_id);
-            node.identity = handshake.client_id.map(|client_id| Identity { run_id, client_id });
         }
-        let refused = handshake.refused.or_else(|| twin.map(|_| Cause::SameServer));
+        let refused = handshake.refused().or_else(|| twin.map(|_| Cause::SameServer));
         if let Some(cause) = refused.filter(|cause| cause.is_configuration()) {
             let must_be_proven = self.config.node(id).must_be_proven();
-            self.node_mut(id).proven = !must_be_proven && cause != Cause::SameServer;
+            let is_proven = !must_be_proven && cause != Cause::SameServer;
+            self.node_mut(id).server.proven(is_proven);
         }
         refused
     }
 
     /// Another node that turned out to be the same server process.
     fn twin(&self, id: NodeId, handshake: &Handshake) -> Option<NodeId> {
-        let run_id = handshake.run_id?;
-        self.config.node_ids().find(|&other| other != id && self.node(other).run_id == Some(run_id))
+        let run_id = handshake.run_id()?;
+        let is_there = |other: NodeId| self.node(other).server.run_id() == Some(run_id);
+        self.config.node_ids().find(|&other| other != id && is_there(other))
     }
 
     /// Bytes in a dead connection may run after an undo on this one. Where the server is certainly
     /// the same process, it is told to drop that connection first; ids of another process would be
     /// those of strangers.
     fn lay_old_connection(&mut self, id: NodeId, run_id: RunId, now: ClockReading) {
-        let ghost_connection = self.claims.ghosts(id) > 0;
+        let has_ghosts = self.claims.ghosts(id) > 0;
         let node = &mut self.nodes[id.index()];
-        let same = |old: &Identity| old.run_id == run_id;
-        if let Some(old) = node.ghost_connection.filter(|old| ghost_connection && same(old)) {
+        if let Some(dead) = node.server.ghosts_in(run_id).filter(|_| has_ghosts) {
             node.pipeline.push(Pending::Kill, now.boot, |out| {
                 let kill = crate::resp::command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
-                let _ = kill.int(old.client_id);
+                let _ = kill.int(dead);
             });
         }
     }
@@ -307,10 +306,10 @@ impl Core {
     fn handshake_late(&mut self, id: NodeId, now: ClockReading) {
         let span = self.config.settings.connect_timeout;
         let words = format!("connected, but no answer to the handshake in {span:?}");
-        self.node_mut(id).detail = Some((Cause::NoAnswer, words));
+        self.node_mut(id).explain(Cause::NoAnswer, words);
         self.metrics.of(id).timeouts += 1;
         // Nobody knows where it leads.
-        self.node_mut(id).wrong_server = true;
+        self.node_mut(id).server.wrong(true);
         self.retire(id, Cause::NoAnswer, now);
     }
 

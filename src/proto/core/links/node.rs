@@ -10,17 +10,17 @@ use super::handshake::{Handshake, Step};
 use super::inbox::{Inbox, reply_limits};
 use super::pace::Pace;
 use super::pipeline::Pipeline;
+use super::server::{Connection, Server};
 use crate::proto::config::NodeSettings;
 use crate::proto::core::claims::Debt;
 use crate::proto::core::push::Push;
 use crate::proto::core::restart_guard::Watch;
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, LockId, ViewId};
-use crate::proto::restart_guard::RunId;
-use crate::proto::script::Loaded;
+use crate::proto::script::{Loaded, Script};
 use crate::proto::time::Timestamp;
 use crate::proto::vote::{Cause, Vote};
-use crate::resp::Decoder;
+use crate::resp::{Decoder, Token, Violation};
 
 /// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
 /// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
@@ -76,47 +76,29 @@ pub(crate) enum Pending {
     },
 }
 
-/// Which server process a connection led to, and the connection's name there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Identity {
-    pub(crate) run_id: RunId,
-    pub(crate) client_id: u64,
-}
-
+/// One node, as a core knows it.
 pub(crate) struct Node {
     pub(crate) link: CommandLink,
+    pub(crate) server: Server,
     pub(crate) restart_guard: Watch,
     /// How far the server's clock was ahead of ours when it last refused a fencing token, in µs.
-    pub(crate) ahead_us: Option<i64>,
+    ahead_us: Option<i64>,
     pub(crate) push: Push,
     pub(crate) pipeline: Pipeline<Pending>,
-    pub(crate) inbox: Inbox,
-    pub(crate) decoder: Decoder,
-    pub(crate) handshake: Handshake,
+    inbox: Inbox,
+    decoder: Decoder,
+    handshake: Handshake,
     pub(crate) capabilities: Capabilities,
     /// The scripts that this connection has sent.
-    pub(crate) loaded: Loaded,
-    /// This connection is in the wrong database, leads to another node's server, or did not say in time where
-    /// it leads: an undo of anything that was not asked for on it would find nothing, and be taken for a
-    /// confirmation.
-    pub(crate) wrong_server: bool,
-    /// AUTH and SELECT have succeeded here with these settings, or are not needed.
-    pub(crate) proven: bool,
-    /// Of the last connection that was handshake_done.
-    pub(crate) run_id: Option<RunId>,
-    /// Of the present connection, once it was handshake_done.
-    pub(crate) identity: Option<Identity>,
-    /// Of the dead connection that all asks are in which may yet run here; `None` if there are
-    /// several, or if it told no name.
-    pub(crate) ghost_connection: Option<Identity>,
+    loaded: Loaded,
     /// More about a cause, in words that are safe to show.
-    pub(crate) detail: Option<(Cause, String)>,
+    detail: Option<(Cause, String)>,
     /// When bytes last came.
-    pub(crate) heard: Timestamp,
+    heard: Timestamp,
     /// How long it takes to answer.
     pub(crate) pace: Pace,
     /// Asks wait here until it has answered, for it is suspected.
-    pub(crate) held_back: Vec<ClaimId>,
+    held_back: Vec<ClaimId>,
     /// What it owes the confirmation of.
     pub(crate) debt: Debt,
 }
@@ -125,6 +107,7 @@ impl Node {
     pub(crate) fn new(settings: &NodeSettings) -> Self {
         Self {
             link: CommandLink::new(),
+            server: Server::new(!settings.must_be_proven()),
             restart_guard: Watch::default(),
             ahead_us: None,
             push: Push::new(),
@@ -134,11 +117,6 @@ impl Node {
             handshake: Handshake::default(),
             capabilities: Capabilities::of_user(settings.credentials.is_some()),
             loaded: Loaded::default(),
-            wrong_server: false,
-            proven: !settings.must_be_proven(),
-            run_id: None,
-            identity: None,
-            ghost_connection: None,
             detail: None,
             heard: Timestamp::default(),
             pace: Pace::default(),
@@ -147,20 +125,127 @@ impl Node {
         }
     }
 
-    /// Forgets everything that belonged to the last connection.
-    pub(super) fn reset_connection(&mut self) {
+    /// Forgets everything that belonged to the last connection; its name, if it told one.
+    pub(super) fn reset_connection(&mut self) -> Option<Connection> {
         self.inbox.clear();
         self.decoder = Decoder::new(reply_limits());
         self.handshake = Handshake::default();
         self.capabilities.reset();
         self.restart_guard.connection_lost();
-        self.wrong_server = false;
         // Or one server that stood in for two nodes would be a quorum of clocks.
         self.ahead_us = None;
         self.loaded = Loaded::default();
-        self.identity = None;
         self.debt.connection_lost();
         self.push.command_link_lost();
+        self.server.connection_lost()
+    }
+
+    /// The handshake begins, or a part of it once more.
+    pub(crate) fn handshake_begins(&mut self, now: Timestamp) {
+        self.handshake = Handshake::default();
+        self.restart_guard.is_asked_for(now);
+    }
+
+    /// What the handshake has told so far.
+    pub(super) fn handshake(&mut self) -> &mut Handshake {
+        &mut self.handshake
+    }
+
+    /// Keeps words about a cause, which are safe to show.
+    pub(crate) fn explain(&mut self, cause: Cause, words: String) {
+        self.detail = Some((cause, words));
+    }
+
+    /// More about this cause, if it is known.
+    pub(crate) fn words(&self, cause: Cause) -> Option<&str> {
+        let (of, words) = self.detail.as_ref()?;
+        (*of == cause).then_some(words)
+    }
+
+    /// How far the server's clock was ahead of ours when it last refused a fencing token, in µs.
+    pub(crate) fn clock_ahead_us(&self) -> Option<i64> {
+        self.ahead_us
+    }
+
+    pub(crate) fn clock_is_ahead(&mut self, ahead_us: Option<i64>) {
+        self.ahead_us = ahead_us;
+    }
+
+    /// Bytes have come, or are to come from now on.
+    pub(crate) fn hears(&mut self, now: Timestamp) {
+        self.heard = now;
+    }
+
+    /// When bytes last came.
+    pub(super) fn heard(&self) -> Timestamp {
+        self.heard
+    }
+
+    /// Where the next bytes are to be read to.
+    #[inline]
+    pub(crate) fn space(&mut self) -> &mut [u8] {
+        self.inbox.space()
+    }
+
+    /// The inbox, so that tokens can borrow it while answers change everything else. It has to be given back.
+    #[inline]
+    pub(crate) fn take_inbox(&mut self) -> Inbox {
+        std::mem::take(&mut self.inbox)
+    }
+
+    #[inline]
+    pub(crate) fn give_back(&mut self, inbox: Inbox) {
+        self.inbox = inbox;
+    }
+
+    /// The next token of these bytes, and how many of them it takes.
+    #[inline]
+    pub(crate) fn decode<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<Option<(Token<'b>, usize)>, Violation> {
+        self.decoder.next(bytes)
+    }
+
+    /// Whether the command goes by its digest, or else by its text, which the node knows from then on.
+    #[inline]
+    pub(crate) fn goes_by_digest(&mut self, command: Command) -> bool {
+        let is_known = command.goes_by_digest(&mut self.loaded);
+        is_known && self.capabilities.go_by_digest()
+    }
+
+    /// The text of this script was not sent after all.
+    pub(crate) fn forget_script(&mut self, script: Script) {
+        self.loaded.forget(script);
+    }
+
+    /// The node knows no script by its digest any more.
+    pub(crate) fn forget_scripts(&mut self) {
+        self.loaded.forget_all();
+    }
+
+    /// The claim's ask waits until the node has answered. `waits` tells those that still do, of so many `alive`.
+    pub(crate) fn hold_back(
+        &mut self,
+        claim: ClaimId,
+        alive: usize,
+        waits: impl FnMut(&ClaimId) -> bool,
+    ) {
+        self.held_back.push(claim);
+        // Attempts end, and a node may hang for long.
+        if self.held_back.len() > 2 * alive.max(FEW) {
+            self.held_back.retain(waits);
+        }
+    }
+
+    /// The claims whose asks were held back. Their list is to be given back, for its memory is used again.
+    pub(crate) fn take_held_back(&mut self) -> Vec<ClaimId> {
+        std::mem::take(&mut self.held_back)
+    }
+
+    pub(crate) fn give_back_held_back(&mut self, mut list: Vec<ClaimId>) {
+        list.clear();
+        self.held_back = list;
     }
 
     /// Whether it is on its way to take asks.
@@ -171,7 +256,7 @@ impl Node {
 
     /// The server has answered the handshake as it should.
     pub(crate) fn handshake_done(&mut self) {
-        self.proven = true;
+        self.server.proven(true);
         self.detail = None;
     }
 
@@ -184,4 +269,4 @@ impl Node {
 
 /// There is room for the asks that so many locks hold back at a node; a program with few allocates nothing when
 /// one hangs.
-pub(crate) const FEW: usize = 8;
+const FEW: usize = 8;

@@ -42,14 +42,14 @@ impl Core {
     pub(super) fn suspect_if_silent(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node(id);
         let Some(oldest) = node.pipeline.oldest() else { return };
-        let silent_since = oldest.since.max(node.heard);
+        let silent_since = oldest.since.max(node.heard());
         if self.is_suspected(id)
             || !node.link.takes_asks()
             || now.boot < silent_since + self.farthest() + self.allowance(id)
         {
             return;
         }
-        let heard = self.nodes.iter().filter(|node| node.heard > silent_since).count();
+        let heard = self.nodes.iter().filter(|node| node.heard() > silent_since).count();
         if heard >= self.config.quorum() {
             self.suspect(id, now);
         }

@@ -27,7 +27,7 @@ impl Core {
             is_vague || cause.is_forbidden() || *cause == Cause::ScriptsForbidden
         };
         if let Some(cause) = cause.filter(notifies) {
-            self.node_mut(id).detail = Some((cause, presentable(text)));
+            self.node_mut(id).explain(cause, presentable(text));
         }
     }
 }

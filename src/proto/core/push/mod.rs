@@ -115,7 +115,7 @@ impl Core {
     #[must_use]
     pub fn push_state(&self, id: NodeId) -> PushState {
         let node = self.node(id);
-        match (node.push.stage, node.capabilities.push) {
+        match (node.push.stage, node.capabilities.push()) {
             _ if node.push.notifies() => PushState::Active,
             // A connection that was lost is nobody's concern unless somebody waits for the next.
             (Stage::Off { .. }, Ability::Refused(cause))
@@ -244,8 +244,8 @@ impl Core {
     pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
         let node = &mut self.nodes[id.index()];
         let ready = node.push.stage == Stage::Subscribed && node.link.is_ready();
-        let Some(to) = node.push.handshake.client_id.filter(|_| ready) else { return };
-        if let (Some(here), Some(there)) = (node.push.handshake.run_id, node.run_id)
+        let Some(to) = node.push.handshake.client_id().filter(|_| ready) else { return };
+        if let (Some(here), Some(there)) = (node.push.handshake.run_id(), node.server.run_id())
             && here != there
         {
             return self.close_push(id, Cause::ConnectionReset, now);
@@ -278,10 +278,10 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let node = self.node_mut(id);
-        let is_present = to.is_some() && to == node.push.handshake.client_id;
+        let is_present = to.is_some() && to == node.push.handshake.client_id();
         match answer {
             Token::Simple(_) if is_present => {
-                node.capabilities.push = Ability::Given;
+                node.capabilities.push_is(Ability::Given);
                 node.push.tracking = Tracking::On;
                 node.push.failures = 0;
                 self.look_at_keys(id, now);
@@ -335,7 +335,7 @@ impl Core {
         push.reset_connection();
         push.stage = Stage::Off { retry_at };
         push.failures = push.failures.saturating_add(1);
-        self.node_mut(id).capabilities.push = Ability::Refused(cause);
+        self.node_mut(id).capabilities.push_is(Ability::Refused(cause));
         if asked && self.node(id).link.takes_extensions() {
             self.send_track(id, None, now);
         }
@@ -393,7 +393,7 @@ impl Core {
     fn put_push_away(&mut self, id: NodeId, now: ClockReading) {
         self.close_push(id, Cause::default(), now);
         let node = self.node_mut(id);
-        node.capabilities.push = Ability::Unknown;
+        node.capabilities.push_is(Ability::Unknown);
         node.push.stage = Stage::Off { retry_at: now.boot };
         node.push.failures = 0;
         node.push.wanted_at = Timestamp::default();

@@ -144,7 +144,7 @@ impl Push {
     }
 
     fn outcome(&self) -> Result<(), Cause> {
-        match (self.handshake.refused, self.handshake.client_id) {
+        match (self.handshake.refused(), self.handshake.client_id()) {
             (Some(cause), _) => Err(cause),
             (None, None) => Err(Cause::UnexpectedReply),
             (None, Some(_)) => Ok(()),

@@ -54,11 +54,11 @@ impl Core {
 
     /// Nothing speaks against this node but what may change while the connection lasts.
     pub(super) fn let_in(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        let writes = handshake.capabilities.writes;
+        let writes = handshake.capabilities().writes();
         if writes != Ability::Unknown {
-            self.node_mut(id).capabilities.writes = writes;
+            self.node_mut(id).capabilities.writes_are(writes);
         }
-        match self.node(id).capabilities.writes {
+        match self.node(id).capabilities.writes() {
             Ability::Refused(cause) => {
                 self.suspend(id, cause, now);
                 self.set_up(now);
@@ -72,9 +72,8 @@ impl Core {
 
     /// Value and TTL have been read on this link.
     fn restart_guard_read(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        let found = self.expected(id).judge(handshake.restart_guard.as_deref());
-        let (value, pttl) =
-            (handshake.restart_guard.unwrap_or_default(), handshake.restart_guard_pttl);
+        let found = self.expected(id).judge(handshake.restart_guard());
+        let (value, pttl) = handshake.into_restart_guard();
         // A set that has a restart guard is not new, and will not be when all of them are gone.
         let setup = self.config.settings.setup;
         if setup == Setup::IfNew && found != Found::Missing {
@@ -307,8 +306,7 @@ impl Core {
         self.keep_out(id, cause, Timestamp::NEVER, now);
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
-        node.handshake = Handshake::default();
-        node.restart_guard.is_asked_for(now.boot);
+        node.handshake_begins(now.boot);
         for step in Step::look(&node.capabilities, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
@@ -337,7 +335,7 @@ impl Core {
 
     /// The server takes no writes for now, and does not vote until it would.
     pub(super) fn suspend(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        self.node_mut(id).capabilities.writes = Ability::Refused(cause);
+        self.node_mut(id).capabilities.writes_are(Ability::Refused(cause));
         self.keep_out(id, cause, now.boot + LOOKS_APART, now);
     }
 
@@ -430,7 +428,7 @@ impl Core {
         let settings = &self.config.settings;
         let node = self.config.node(id);
         Expected {
-            run_id: self.node(id).run_id,
+            run_id: self.node(id).server.run_id(),
             max_ttl_ms: ttl_ms(settings.max_ttl),
             nodes: self.nodes.len() as u64,
             database: node.database.into(),

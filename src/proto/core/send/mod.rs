@@ -29,8 +29,7 @@ impl Core {
     ) {
         let Some(claim) = self.claims.find(id) else { return };
         let node = &mut self.nodes[to.index()];
-        let is_known = command.goes_by_digest(&mut node.loaded);
-        let by_digest = is_known && node.capabilities.digests.is_given();
+        let by_digest = node.goes_by_digest(command);
         let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
         let bytes = self.encoded.for_node(to, subject, |token, out| {
             claim.write_token(token, &self.config);

@@ -1,0 +1,118 @@
+//! Which server a node's connection leads to, as far as it has told.
+//!
+//! A node is known by its address; a server process by its run id, and a connection to it by its client id. Apart from the
+//! handshake, which reads both, because this outlives connections: what a dead one may yet do is stopped only where the
+//! process is certainly the same. Not here: that two nodes are one process, which the folder's `mod.rs` sees.
+
+use crate::proto::restart_guard::RunId;
+
+/// Who a node is.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// This connection is in the wrong database, leads to another node's server, or did not say in time where it
+    /// leads: an undo of anything that was not asked for on it would find nothing, and be taken for a confirmation.
+    is_wrong: bool,
+    /// AUTH and SELECT have succeeded here with these settings, or are not needed.
+    is_proven: bool,
+    /// Of the last connection whose handshake was complete.
+    run_id: Option<RunId>,
+    /// The present connection, once its handshake was complete.
+    connection: Option<Connection>,
+    /// The dead connection that all asks are in which may yet run here; `None` if there are several, or if it told no
+    /// name.
+    ghosts_in: Option<Connection>,
+}
+
+/// Which server process a connection led to, and the connection's name there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Connection {
+    run_id: RunId,
+    client_id: u64,
+}
+
+impl Server {
+    pub(super) fn new(is_proven: bool) -> Self {
+        Self { is_wrong: false, is_proven, run_id: None, connection: None, ghosts_in: None }
+    }
+
+    /// Whether AUTH and SELECT have succeeded here, or are not needed, so that asks may follow them unanswered.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    pub(super) fn proven(&mut self, is_proven: bool) {
+        self.is_proven = is_proven;
+    }
+
+    /// Whether the connection leads to another server than the node's, or may do so.
+    pub(crate) fn is_wrong(&self) -> bool {
+        self.is_wrong
+    }
+
+    pub(super) fn wrong(&mut self, is_wrong: bool) {
+        self.is_wrong = is_wrong;
+    }
+
+    /// The process that the last connection led to.
+    pub(crate) fn run_id(&self) -> Option<RunId> {
+        self.run_id
+    }
+
+    /// It may have moved to another address: it is believed next time.
+    pub(super) fn forget_process(&mut self) {
+        self.run_id = None;
+    }
+
+    /// The handshake has told which process this is, and the name of the connection there. Whether another process was
+    /// here before.
+    pub(super) fn told(&mut self, run_id: RunId, client_id: Option<u64>) -> bool {
+        self.connection = client_id.map(|client_id| Connection { run_id, client_id });
+        self.run_id.replace(run_id).is_some_and(|before| before != run_id)
+    }
+
+    /// The connection is gone: its name, if it told one.
+    pub(super) fn connection_lost(&mut self) -> Option<Connection> {
+        self.is_wrong = false;
+        self.connection.take()
+    }
+
+    /// Asks may yet run out of this dead connection, and out of no other; or out of several.
+    pub(super) fn has_ghosts_in(&mut self, connection: Option<Connection>) {
+        self.ghosts_in = connection;
+    }
+
+    /// The client id of the dead connection that all ghosts are in, if it was to this process: of another process it would
+    /// be a stranger's.
+    pub(super) fn ghosts_in(&self, run_id: RunId) -> Option<u64> {
+        let dead = self.ghosts_in.filter(|dead| dead.run_id == run_id)?;
+        Some(dead.client_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_connection_is_named_to_its_own_process_only() {
+        let mut server = Server::new(true);
+        assert!(!server.told([b'1'; 40], Some(7)), "nobody was here before");
+        let dead = server.connection_lost();
+        server.has_ghosts_in(dead);
+        assert_eq!(server.ghosts_in([b'1'; 40]), Some(7));
+        assert_eq!(server.ghosts_in([b'2'; 40]), None);
+        assert!(server.told([b'2'; 40], None), "another process is here");
+        assert!(server.connection_lost().is_none(), "it told no name");
+        server.has_ghosts_in(None);
+        assert_eq!(server.ghosts_in([b'1'; 40]), None);
+    }
+
+    #[test]
+    fn a_new_connection_is_not_wrong() {
+        let mut server = Server::new(false);
+        server.wrong(true);
+        assert!(server.is_wrong() && !server.is_proven());
+        server.connection_lost();
+        assert!(!server.is_wrong());
+    }
+}
