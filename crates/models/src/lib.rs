@@ -16,3 +16,4 @@ pub mod line;
 pub mod read_write;
 pub mod restart_guard;
 pub mod search;
+pub mod semaphore;
