@@ -7,7 +7,7 @@ use redbolt::proto::{
     RequestError, Settings, Timestamp, Wait,
 };
 
-use crate::world::{World, Written, ms, secs};
+use crate::world::{World, Written, error, ms, secs};
 
 /// Three nodes, each 1 ms away.
 fn world() -> World {
@@ -326,9 +326,8 @@ fn an_extension_is_tried_several_times_before_the_lock_is_lost() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     for node in 0..2 {
-        world.answer(node, |args| {
-            args[0].starts_with(b"EVAL").then(|| crate::world::error("OOM full")).flatten()
-        });
+        world
+            .answer(node, |args| args[0].starts_with(b"EVAL").then(|| error("OOM full")).flatten());
     }
     world.run(secs(4));
     assert_eq!(losses(&world, id).len(), 1);
@@ -508,4 +507,56 @@ fn locks_whose_extensions_are_far_apart_are_not_extended_for_each_other() {
     world.run(secs(20));
     let extended = extended(&world, 0, 0).len();
     assert!((38..=50).contains(&extended), "{extended} of two locks in 20 s");
+}
+
+/// The gaps get shorter as less of the validity is left.
+#[test]
+fn an_extension_that_fails_is_tried_again_within_a_quarter_of_its_interval() {
+    let mut world = world();
+    keep(&mut world, b"job");
+    for node in [1, 2] {
+        world.answer(node, |args| args[0].starts_with(b"EVAL").then(|| error("MISCONF")).flatten());
+    }
+    world.run(secs(2));
+    let times = extended(&world, 0, 0);
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.len() > 3 && gaps.iter().all(|gap| *gap <= 255), "{gaps:?}");
+}
+
+/// The first node is heard to have lost the key when the extension has failed already, and what is left rests on
+/// the one that has missed an extension before.
+#[test]
+fn a_lease_that_got_shorter_is_extended_before_it_ends() {
+    let mut tried = 0;
+    for others in 0..24 {
+        let mut world = world().forgetful();
+        for _ in 0..others {
+            let id = world.lock(b"other", secs(1));
+            world.run(ms(2));
+            world.release(id);
+            world.run(ms(10));
+        }
+        let request = kept(b"job").ttl(secs(30));
+        let request = request.auto_extend(AutoExtend::until_released().every(ms(13_500)));
+        let id = world.acquire(0, &request, &[b"job"]);
+        world.run(ms(10));
+        world.log.clear();
+        let refuse =
+            |args: &[&[u8]]| args[0].starts_with(b"EVAL").then(|| error("MISCONF")).flatten();
+        world.answer(2, refuse);
+        world.run_until(secs(20), |world| extended(world, 1, 0).len() == 1);
+        world.run(ms(10));
+        world.servers[0].delay = ms(50).as_nanos() as u64;
+        world.delete(0, b"job");
+        world.run_until(secs(20), |world| extended(world, 1, 0).len() == 2);
+        world.run(ms(60));
+        world.servers[2].answer = None;
+        world.run(ms(60));
+        if world.outcomes(id).last() == Some(&Event::Shortened(id)) {
+            tried += 1;
+            world.run(secs(20));
+            assert_eq!(losses(&world, id), [], "{others}: {:?}", world.outcomes(id));
+        }
+    }
+    assert!(tried > 5, "{tried}");
 }

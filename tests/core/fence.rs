@@ -821,3 +821,18 @@ fn a_counter_out_of_bounds_is_no_answer() {
         assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::UnexpectedReply)), "{counter}");
     }
 }
+
+/// Another ask finds that the node takes no writes any more. The third one is away.
+#[test]
+fn a_write_back_to_a_node_that_is_left_is_not_waited_for() {
+    let (mut world, _) = diverged([100, 0, 0]);
+    world.stop(2);
+    world.answer(1, |args| (args[0] == b"SET").then(|| error("READONLY no")).flatten());
+    let id = lock(&mut world);
+    world.run(ms(5));
+    world.lock(b"other", secs(10));
+    world.run(ms(15));
+    assert_eq!(world.core().state(id), LockState::Fencing);
+    world.run(ms(6));
+    assert_eq!(world.vote(id, 1), Some(Vote::Fail(Cause::ReadOnly)));
+}

@@ -8,7 +8,7 @@ use redbolt::proto::{
     Settings, Verdict, ViewId, Vote, WakeStrategy,
 };
 
-use crate::world::{Accept, World, ms, secs};
+use crate::world::{Accept, World, Written, ms, secs};
 
 /// Three nodes, each 1 ms away. Another client has the key on the second; the third hangs.
 fn split() -> World {
@@ -348,4 +348,37 @@ fn without_a_quorum_an_inspection_waits_for_hanging_nodes() {
     world.resume(1);
     let (_, seen) = seen(&mut world, id);
     assert!(matches!(seen[1], Ok(KeyState::Foreign(_))), "{seen:?}");
+}
+
+/// It was never connected to, and nobody has the key there.
+#[test]
+fn a_first_contact_may_take_as_long_as_the_farthest_nodes_do() {
+    let mut world = World::with(3, 1, |settings| {
+        settings.response_timeout = secs(3);
+        settings.connect_timeout = secs(3);
+    });
+    world.delay(ms(150));
+    world.servers[2].accept = Accept::Silent;
+    world.run(secs(2));
+    world.set(1, b"job", b"theirs", 60_000);
+    world.servers[2].accept = Accept::Yes;
+    world.servers[2].delay = ms(200).as_nanos() as u64;
+    world.cut(0, 2, Written::Vanishes);
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(2));
+    assert!(world.is_granted(id), "{:?}", world.outcomes(id));
+}
+
+#[test]
+fn a_node_that_is_only_slower_than_the_others_is_not_suspected() {
+    let mut world = World::new(3).warm();
+    world.delay(ms(1));
+    world.servers[2].delay = ms(20).as_nanos() as u64;
+    get_to_know(&mut world, 0);
+    for at in 0..40 {
+        let id = world.lock(&[at], secs(1));
+        world.run(ms(5));
+        assert_eq!(world.state(2), NodeState::Ready, "{at}");
+        world.release(id);
+    }
 }

@@ -471,12 +471,12 @@ fn a_key_that_is_gone_is_heard_of_from_nodes_that_are_left() {
 fn a_release_stays_one_whatever_an_extension_finds() {
     let mut world = World::new(3).warm().forgetful();
     let id = world.lock(b"job", secs(10));
-    [1, 2].iter().for_each(|&node| world.pause(node));
+    (0..3).for_each(|node| world.pause(node));
     world.extend(id, secs(10));
     let now = world.server_now();
     [1, 2].iter().for_each(|&node| drop(world.servers[node].observe(&[b"DEL", b"job"], now)));
     world.release(id);
-    [1, 2].iter().for_each(|&node| world.resume(node));
+    [1, 2, 0].iter().for_each(|&node| world.resume(node));
     assert!(matches!(world.outcomes(id)[1..], [Event::Released(_, c)] if c.nodes >= 2));
     assert_eq!(world.kept(0), (0, 0));
 }

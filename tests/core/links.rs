@@ -339,3 +339,23 @@ fn a_dead_node_is_not_probed_by_every_try() {
     let later = tries(&mut world, 800);
     assert!((4..=24).contains(&later), "{later} connects in four seconds");
 }
+
+#[test]
+fn what_a_driver_knows_of_a_cause_is_told_with_it() {
+    let mut world = World::new(1).warm();
+    let (node, link) = (world.node(0), world.link(0));
+    world.core().explain(link, Cause::NameLookup, "no such host".to_owned());
+    assert_eq!(world.core().detail(node, Cause::NameLookup).as_deref(), Some("no such host"));
+    assert_eq!(world.core().detail(node, Cause::Io), None);
+}
+
+/// A deadline ends the attempt before the connection is given up.
+#[test]
+fn a_node_that_is_not_connected_yet_is_not_said_to_be_silent() {
+    let mut world = World::new(3);
+    [1, 2].iter().for_each(|&node| world.servers[node].accept = Accept::Silent);
+    let request = LockRequest::new(b"job").wait(Wait::UpTo(ms(100)));
+    let id = world.acquire(0, &request, &[b"job"]);
+    world.run(ms(200));
+    assert_eq!(world.vote(id, 1), Some(Vote::Fail(Cause::ConnectTimeout)));
+}

@@ -205,6 +205,9 @@ fn the_lead_is_asked_alone_and_the_others_when_it_has_granted() {
     assert_eq!(at, [2, 4, 4], "first message and request, then a round trip later");
     assert!(asked.iter().all(|ran| ran.token() == asked[0].token()));
     assert_eq!(world.count("ask"), 3);
+    let (node, metrics) = (world.node(0), world.core().metrics());
+    assert_eq!((metrics.wakes, metrics.lead_asks, metrics.lead_grants), (1, 1, 1));
+    assert_eq!(metrics.node(node).pushes, 1);
 }
 
 #[test]
@@ -760,4 +763,31 @@ fn ten_thousand_cancelled_waits_leave_nothing() {
     }
     assert_eq!(world.core().poll_timeout(), None);
     assert_eq!(world.holders(b"many"), [false; 3]);
+}
+
+/// As an operator does who looks at a set of nodes.
+#[test]
+fn whether_nodes_notify_can_be_tried_without_waiting() {
+    for (wake, state) in
+        [(WakeStrategy::Lead, PushState::Active), (WakeStrategy::Timer, PushState::Off)]
+    {
+        let mut world = World::with(3, 1, |settings| settings.wake = wake).warm();
+        let now = world.now();
+        world.core().try_push(now);
+        world.run(ms(10));
+        assert_eq!([0, 1, 2].map(|node| world.push_state(0, node)), [state; 3]);
+    }
+}
+
+#[test]
+fn a_flush_is_one_notification_of_each_node() {
+    let mut world = with(1, |settings| {
+        patient(settings);
+        settings.restart_guard = RestartGuard::Off;
+    });
+    told_in(&mut world);
+    world.flush(0);
+    world.run(ms(10));
+    let node = world.node(0);
+    assert_eq!(world.core().metrics().node(node).pushes, 1);
 }

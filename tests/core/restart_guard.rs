@@ -1283,3 +1283,21 @@ fn a_node_whose_clock_was_set_forward_is_looked_at_once_a_second() {
     let looks = world.ran(0).iter().filter(|&&kind| kind == "look").count();
     assert!((9..=11).contains(&looks), "{looks} in 10 s");
 }
+
+/// The nodes answer one after the other, so that the first one was doubted alone for a while.
+#[test]
+fn a_node_that_was_doubted_wrongly_votes_again_at_once() {
+    let mut world = World::new(3).warm();
+    let id = world.lock(b"job", secs(1));
+    world.release(id);
+    for node in 0..3 {
+        step(&mut world, node, 60);
+        world.servers[node].delay = node as u64 * ms(5).as_nanos() as u64;
+    }
+    let id = world.lock(b"job", secs(1));
+    world.run(ms(5));
+    assert_eq!(world.state(0), NodeState::Down(Cause::Quarantined));
+    world.run(ms(95));
+    assert_eq!([0, 1, 2].map(|node| world.state(node)), [NodeState::Ready; 3]);
+    world.release(id);
+}

@@ -483,3 +483,20 @@ fn a_process_with_a_long_queue_lets_others_in() {
     let waited = order.iter().position(|&client| client == 1).unwrap();
     assert!(waited < 300, "{waited} holds of 10 ms");
 }
+
+/// The place before it in the one queue is free, the other one is still occupied.
+#[test]
+fn it_sends_nothing_before_it_is_first_in_all_of_its_queues() {
+    let mut world = world();
+    world.foreign(b"a", &[60_000; 3]);
+    world.foreign(b"b", &[60_000; 3]);
+    let [a, b] = [b"a", b"b"].map(|key| join(&mut world, 0, &[key]));
+    let both = join(&mut world, 0, &[b"a", b"b"]);
+    world.run(ms(50));
+    world.release(b);
+    world.run(ms(50));
+    assert!(is_queued(&world, both));
+    world.release(a);
+    world.run(ms(50));
+    assert!(!is_queued(&world, both));
+}
