@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_replaces_the_parts_own() {
+    fn a_selection_replaces_the_parts_own() {
         let choice = Choice {
             nodes: vec![5],
             placements: vec![Placement::OneCore],

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_start_has_no_figures() {
+    fn a_contender_that_cannot_start_has_no_figures() {
         let contenders = vec![("a", Err(anyhow!("refused").context("connecting")))];
         let outcomes = run(contenders, PLAN, || {}).unwrap();
         assert_eq!(outcomes[0].figures.as_ref().unwrap_err(), "connecting: refused");

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_is_named_with_the_error_in_one_line() {
+    fn a_failure_is_named_with_its_error_in_one_line() {
         assert_eq!(failures([].into_iter()), "");
         let text = failures([("fred", "warming up:\n  refused"), ("rslock", "late")].into_iter());
         assert_eq!(text, "\n- **fred** failed: warming up: refused\n- **rslock** failed: late\n");

@@ -129,7 +129,7 @@ fn an_interval_too_long_for_the_ttl_is_refused() {
 }
 
 #[test]
-fn without_auto_extend_it_is_a_lease() {
+fn without_auto_extend_a_lock_is_a_lease() {
     let mut world = world();
     let id = world.lock(b"job", secs(3));
     world.run(secs(4));
@@ -288,7 +288,7 @@ fn nothing_follows_a_release_if_an_extension_is_due_at_that_moment() {
 // Failures.
 
 #[test]
-fn a_loss_is_told_before_the_validity_is_over() {
+fn a_loss_is_reported_before_the_validity_ends() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     world.run(secs(5));
@@ -305,7 +305,7 @@ fn a_loss_is_told_before_the_validity_is_over() {
 }
 
 #[test]
-fn a_failure_is_told_once_in_a_row() {
+fn consecutive_failures_are_reported_once() {
     let mut world = world();
     let id = keep(&mut world, b"job");
     for round in 1..=3 {

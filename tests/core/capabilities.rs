@@ -73,7 +73,7 @@ fn a_refused_try_leaves_no_key_where_scripts_or_set_are_forbidden() {
 }
 
 #[test]
-fn in_a_set_of_three_a_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it() {
+fn in_a_set_of_three_a_lock_leaves_no_key_on_a_node_without_undos() {
     for denial in DENIALS {
         for (commands, cause) in table(denial) {
             let mut world = lacking(World::new(3), 2, commands, denial);
@@ -147,7 +147,7 @@ fn a_node_that_has_refused_an_undo_is_asked_for_nothing_that_it_could_keep() {
 /// A user with a password may have few permissions. A script shows that before it could leave a key
 /// that nobody can delete.
 #[test]
-fn with_a_password_the_first_lock_leaves_no_key_on_a_node_that_could_not_let_go_of_it() {
+fn with_a_password_the_first_lock_leaves_no_key_on_a_node_without_undos() {
     for request in asks() {
         for others in [0, 2] {
             let mut world = World::with(1 + others, 1, |settings| {
@@ -168,7 +168,7 @@ fn with_a_password_the_first_lock_leaves_no_key_on_a_node_that_could_not_let_go_
 
 /// Then the permissions are known, and plain commands are cheaper.
 #[test]
-fn with_a_password_the_second_lock_is_asked_for_with_set() {
+fn with_a_password_the_second_lock_uses_set() {
     let mut world = World::with(1, 1, |settings| {
         settings.nodes[0].credentials = Some(credentials());
     });
@@ -182,7 +182,7 @@ fn with_a_password_the_second_lock_is_asked_for_with_set() {
 }
 
 #[test]
-fn with_a_password_the_first_ask_waits_and_nothing_is_asked_of_such_a_node() {
+fn with_a_password_nothing_is_asked_of_a_node_without_scripts() {
     let mut world = World::with(1, 1, |settings| {
         settings.nodes[0].credentials = Some(credentials());
     });
@@ -297,7 +297,7 @@ fn probing_a_node_writes_nothing() {
 // Digests.
 
 #[test]
-fn where_evalsha_is_forbidden_scripts_go_by_their_text() {
+fn without_evalsha_scripts_are_sent_as_text() {
     for denial in DENIALS {
         for kind in asks() {
             let mut world = lacking(World::new(3), 2, &["evalsha"], denial);
@@ -418,7 +418,7 @@ fn a_node_that_takes_no_writes_is_named_at_first_contact() {
 // Other unusable peers.
 
 #[test]
-fn a_port_for_tls_says_so() {
+fn a_tls_port_is_recognised() {
     let mut world = World::new(1);
     world.answer(0, |_| Some(b"\x15\x03\x01\x00\x02\x02\x46".to_vec()));
     world.run(ms(10));
@@ -461,7 +461,7 @@ fn a_server_that_is_too_old_says_its_version() {
 }
 
 #[test]
-fn a_password_for_a_server_without_one_says_so() {
+fn a_password_for_a_server_without_one_is_reported() {
     let mut world = World::with(1, 1, |settings| {
         settings.nodes[0].credentials = Some(credentials());
     });

@@ -117,7 +117,7 @@ fn a_small_step_takes_what_it_is_worth() {
 
 /// The next timer of any kind notices the step, though no timer of this lock is due until then.
 #[test]
-fn a_step_that_ends_a_lease_is_told_by_the_next_timeout() {
+fn a_step_that_ends_a_lease_is_reported_by_the_next_timeout() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
     world.run(secs(1));
@@ -304,7 +304,7 @@ fn every_timer_is_on_the_boot_clock() {
 
 /// These three begin with a held lock: the clock begins to jump at the release.
 #[test]
-fn what_follows_a_release_is_on_the_boot_clock() {
+fn timers_after_a_release_are_on_the_boot_clock() {
     for jumping in [false, true] {
         let mut world = World::new(3).warm();
         let begun = world.boot;
@@ -360,7 +360,7 @@ fn late_timeouts_are_harmless() {
 }
 
 #[test]
-fn the_end_of_a_lease_is_told_late_and_known_on_time() {
+fn the_end_of_a_lease_is_known_on_time_and_reported_late() {
     let mut world = World::new(3).warm();
     world.late = SECOND;
     let id = world.lock(b"job", secs(10));

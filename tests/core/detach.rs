@@ -63,7 +63,7 @@ fn detaching_sends_nothing_and_the_lock_goes_on_in_another_core() {
 }
 
 #[test]
-fn all_of_a_lock_goes_along() {
+fn a_detached_lock_carries_its_whole_state() {
     let mut world = World::with(3, 2, |settings| settings.label = b"web 1:77".to_vec()).warm();
     let keys: [&[u8]; 3] = [b"a", b"100%\r\n\0", b"\xff \xfe"];
     let request = LockRequest::new(keys[0])
@@ -231,7 +231,7 @@ fn a_grant_that_did_not_count_is_undone_by_whoever_attaches_the_lock() {
 
 /// A node may keep the key for longer than the requested TTL.
 #[test]
-fn what_is_owed_of_a_lock_that_was_extended_is_owed_for_as_long_as_that() {
+fn the_undo_of_an_extended_lock_is_owed_for_the_extended_ttl() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     world.extend(id, secs(20));
@@ -243,7 +243,7 @@ fn what_is_owed_of_a_lock_that_was_extended_is_owed_for_as_long_as_that() {
 /// The other boot clock means nothing here, so the keys may live as long as any lock's, but no
 /// longer.
 #[test]
-fn what_is_owed_of_a_lock_of_another_boot_is_forgotten_after_the_longest_ttl() {
+fn the_undo_of_a_lock_of_another_boot_is_owed_for_the_longest_ttl() {
     let mut world = pair(3);
     let id = world.lock(b"job", secs(10));
     let detached = detach(&mut world, id);

@@ -30,7 +30,7 @@ fn was_held(view: &View) -> Vec<bool> {
 }
 
 #[test]
-fn the_key_is_gone_and_whose_it_was_is_told() {
+fn a_force_unlock_deletes_the_key_and_reports_its_owner() {
     let mut world = World::with(3, 2, |settings| settings.label = b"web-1:77".to_vec()).warm();
     let now = world.now();
     let held =
@@ -84,7 +84,7 @@ fn neither_restart_guards_nor_counters_are_locks() {
 }
 
 #[test]
-fn what_is_no_lock_of_ours_is_left_alone_unless_that_is_asked_for() {
+fn a_foreign_value_is_left_alone_unless_foreign_is_requested() {
     let mut world = World::new(3).warm();
     for (node, value) in [(0, STRANGER), (1, b"00112233445566778899aabbccddeeff"), (2, b"")] {
         world.set(node, b"job", value, 60_000);
@@ -103,7 +103,7 @@ fn what_is_no_lock_of_ours_is_left_alone_unless_that_is_asked_for() {
 }
 
 #[test]
-fn data_of_another_kind_is_told_by_its_type_and_left_alone() {
+fn other_data_is_reported_by_its_type_and_left_alone() {
     let mut world = World::new(1).warm();
     let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
     world.set(0, b"job", STRANGER, 60_000);

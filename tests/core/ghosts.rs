@@ -48,7 +48,7 @@ fn the_old_connection_is_killed_before_the_undo() {
 }
 
 #[test]
-fn the_connection_of_a_lock_that_is_held_is_killed_too() {
+fn the_connection_of_a_held_lock_is_killed_too() {
     let mut world = World::new(3).warm();
     world.pause(2);
     let id = world.lock(b"job", TTL);
@@ -63,7 +63,7 @@ fn the_connection_of_a_lock_that_is_held_is_killed_too() {
 }
 
 #[test]
-fn nobody_is_killed_when_every_ask_was_answered() {
+fn no_connection_is_killed_when_every_ask_was_answered() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", TTL);
     world.cut(0, 2, Written::Runs);
@@ -75,7 +75,7 @@ fn nobody_is_killed_when_every_ask_was_answered() {
 
 /// The connection ids of another process belong to other clients.
 #[test]
-fn nobody_is_killed_in_another_process() {
+fn no_connection_of_another_process_is_killed() {
     let mut world = with_ghost(|world| {
         world.stop(2);
         world.start(2, Memory::Kept);
@@ -104,7 +104,7 @@ fn without_a_kill_the_undo_is_sent_again_at_half_of_the_ttl() {
 
 /// The id of only one of two connections is known; killing that one would leave the other ghost.
 #[test]
-fn ghosts_in_two_connections_are_not_laid_by_one_kill() {
+fn one_kill_does_not_end_ghosts_in_two_connections() {
     let mut world = World::new(3).warm();
     refuse_kills(&mut world, 2);
     world.pause(2);
@@ -189,7 +189,7 @@ fn a_second_undo_that_was_due_while_the_lock_was_held_is_due_at_its_end() {
 
 /// The kill must name the ghost's connection. Here that one died before its handshake told its id.
 #[test]
-fn a_kill_of_another_connection_lays_no_ghost() {
+fn a_kill_of_another_connection_ends_no_ghost() {
     let mut world = World::new(3).warm();
     world.cut(0, 2, Written::Runs);
     for node in 0..3 {
@@ -232,7 +232,7 @@ fn a_restarted_node_loses_no_strangers_connection() {
 
 /// Whatever prevents the kill: the undo is sent after the reconnect, and again at half of the TTL.
 #[test]
-fn where_nobody_can_be_killed_the_undo_is_sent_twice() {
+fn without_a_kill_the_undo_is_sent_twice() {
     let no = |world: &mut World, word: &'static [u8]| {
         world.answer(2, move |args| {
             (args[0] == word || args.get(1) == Some(&word)).then(|| error("NOPERM no")).flatten()
@@ -309,7 +309,7 @@ fn nothing_is_owed_for_longer_than_the_ttl() {
 
 /// A node that is quarantined by then may have ghosts as well.
 #[test]
-fn a_ghost_is_laid_on_a_node_that_does_not_vote() {
+fn a_ghost_is_killed_on_a_node_that_does_not_vote() {
     let mut world = with_ghost(|world| world.flush(2));
     world.run(ms(100));
     assert_eq!(world.state(2), NodeState::Down(Cause::Quarantined));
@@ -323,7 +323,7 @@ fn a_ghost_is_laid_on_a_node_that_does_not_vote() {
 
 /// The write-back of a failed attempt can also arrive late: by then the lock is undone.
 #[test]
-fn a_ghost_of_a_fenced_ask_is_laid() {
+fn a_ghost_of_a_fenced_ask_is_killed() {
     let mut world = World::new(3).warm();
     for node in 0..3 {
         if node < 2 {

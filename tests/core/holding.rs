@@ -67,7 +67,7 @@ fn a_lock_whose_ttl_is_a_few_round_trips_is_extended() {
 }
 
 #[test]
-fn without_a_quorum_it_is_held_until_it_ends() {
+fn without_a_quorum_a_lock_is_held_until_its_validity_ends() {
     let mut world = World::new(3).warm();
     let id = world.lock(b"job", secs(10));
     world.pause(1);
@@ -291,7 +291,7 @@ fn an_extension_whose_links_are_lost_and_stay_silent_fails_in_its_time() {
 /// The process was stopped between the answer and the timers, for longer than the TTL. Its driver
 /// takes both events at once, and queries a lock that no longer exists.
 #[test]
-fn a_lock_granted_and_lost_in_one_turn_can_be_asked_about() {
+fn a_lock_granted_and_lost_in_one_iteration_can_be_queried() {
     let mut world = World::new(1).warm();
     world.pause(0);
     let id = world.lock(b"job", secs(10));

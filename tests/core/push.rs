@@ -459,7 +459,7 @@ fn without_notifications_the_timer_is_enough() {
 }
 
 #[test]
-fn what_was_forbidden_is_tried_again_after_a_minute() {
+fn forbidden_notifications_are_tried_again_after_a_minute() {
     let mut world = with(1, |_| {});
     forbid(&mut world, 0, &[b"SUBSCRIBE"], "NOPERM no");
     let request = LockRequest::new(b"job").wait(Wait::Forever);
@@ -506,7 +506,7 @@ fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
 
 /// The next server process may be a newer one, or permit it.
 #[test]
-fn what_was_forbidden_is_tried_again_at_a_restart() {
+fn forbidden_notifications_are_tried_again_after_a_restart() {
     let mut world = with(1, |settings| settings.restart_guard = RestartGuard::Off);
     forbid(&mut world, 0, &[b"SUBSCRIBE"], "NOPERM no");
     world.foreign(b"job", &[600_000; 3]);
@@ -657,7 +657,7 @@ fn a_holder_that_extends_is_not_answered_by_hammering() {
 // The wake strategies.
 
 #[test]
-fn all_are_asked_at_once_where_that_is_wanted() {
+fn wake_all_asks_all_nodes_at_once() {
     let mut world = with(1, |settings| {
         patient(settings);
         settings.wake = WakeStrategy::All;
@@ -673,7 +673,7 @@ fn all_are_asked_at_once_where_that_is_wanted() {
 }
 
 #[test]
-fn a_quorum_of_messages_is_awaited_where_that_is_wanted() {
+fn wake_quorum_waits_for_messages_of_a_quorum() {
     let mut world = with(1, |settings| {
         patient(settings);
         settings.wake = WakeStrategy::Quorum;

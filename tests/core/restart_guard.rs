@@ -424,7 +424,7 @@ fn a_lock_held_while_its_node_is_quarantined_is_extended_and_released() {
 
 /// For exactly as long as the forgotten lock can live.
 #[test]
-fn what_two_nodes_forgot_is_granted_to_nobody_else() {
+fn a_lock_that_two_nodes_forgot_is_granted_to_nobody_else() {
     for memory in ["lost", "kept", "stale"] {
         let mut world = World::with(3, 2, |_| {}).warm().forgetful();
         let before = [0, 1].map(|node| world.servers[node].store.snapshot());
@@ -577,7 +577,7 @@ fn a_marker_is_enough_where_info_is_forbidden_and_that_is_accepted() {
 }
 
 #[test]
-fn without_the_restart_guard_nobody_looks_at_one() {
+fn without_the_restart_guard_none_is_read_or_written() {
     let mut world =
         World::with(3, 1, |settings| settings.restart_guard = RestartGuard::Off).unguarded().warm();
     let id = world.lock(b"job", secs(10));
@@ -599,7 +599,7 @@ fn without_the_restart_guard_nobody_looks_at_one() {
 
 /// Even if a node sends an answer about it.
 #[test]
-fn without_the_restart_guard_nobody_answers_about_one() {
+fn without_the_restart_guard_an_answer_about_one_is_unexpected() {
     let mut world = World::with(1, 1, |settings| settings.restart_guard = RestartGuard::Off).warm();
     world.answer(0, |args| (args[0] == b"EVAL").then(|| b"+GUARD -2\r\n".to_vec()));
     let id = world.acquire(0, &many(), &[b"job", b"other"]);
@@ -1234,7 +1234,7 @@ fn a_client_whose_clock_stood_still_doubts_no_node() {
 /// A difference within the drift is no step. A backward step and the end of a quarantine do not
 /// count either.
 #[test]
-fn what_is_no_step_forward_is_not_taken_for_one() {
+fn other_differences_of_clocks_are_no_step_forward() {
     let mut world = World::new(3).warm();
     let pair = |world: &mut World| {
         let id = world.lock(b"job", secs(1));

@@ -181,7 +181,7 @@ fn an_attempt_cut_short_does_not_hide_that_somebody_holds_it() {
 }
 
 #[test]
-fn it_can_be_cancelled_while_asking() {
+fn a_lock_can_be_cancelled_while_asking() {
     let mut world = World::new(3).warm();
     for node in 0..3 {
         world.pause(node);
@@ -198,7 +198,7 @@ fn it_can_be_cancelled_while_asking() {
 }
 
 #[test]
-fn it_can_be_cancelled_while_pausing() {
+fn a_lock_can_be_cancelled_while_pausing() {
     let mut world = World::with(3, 1, patient).warm();
     foreign(&mut world, &[60_000, 60_000, 60_000]);
     let id = world.wait_for(b"job", secs(10));
@@ -212,7 +212,7 @@ fn it_can_be_cancelled_while_pausing() {
 }
 
 #[test]
-fn it_can_be_cancelled_while_connecting() {
+fn a_lock_can_be_cancelled_while_connecting() {
     let mut world = World::new(3);
     for server in &mut world.servers {
         server.delay = ms(20).as_nanos() as u64;

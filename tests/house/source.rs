@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_told_from_what_ships() {
+    fn test_code_is_distinguished_from_shipping_code() {
         let text = "#[cfg(test)]\nuse a::b;\n#[cfg(test)]\nmod tests { use c::d; }\nuse e::f;";
         let source = Source::parse("src/lib.rs", text);
         let in_tests: Vec<bool> = source.paths.iter().map(|named| named.place.in_tests).collect();

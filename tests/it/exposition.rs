@@ -192,7 +192,7 @@ fn has_known_escapes(text: &str, known: &str) -> bool {
 }
 
 #[test]
-fn what_prometheus_takes() {
+fn texts_that_prometheus_accepts() {
     let text = "# HELP a_total Of a\\nb.\n# TYPE a_total counter\na_total{x=\"q\\\"\\\\\\n\",y=\"\"} 3\n\
         # HELP h Of h.\n# TYPE h histogram\nh_bucket{le=\"0.5\"} 1\nh_bucket{le=\"+Inf\"} 2\n\
         h_sum 1.5\nh_count 2\n# HELP g Of g.\n# TYPE g gauge\ng -1.5e3\n";
@@ -203,7 +203,7 @@ fn what_prometheus_takes() {
 }
 
 #[test]
-fn what_prometheus_refuses() {
+fn texts_that_prometheus_refuses() {
     let head = "# HELP a_total A.\n# TYPE a_total counter\n";
     for line in [
         "a_total 1",

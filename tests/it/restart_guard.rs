@@ -51,7 +51,7 @@ fn a_node_that_lost_its_memory_does_not_vote() {
 
 /// The control: without the restart guard there are two holders.
 #[test]
-fn without_the_restart_guard_two_hold_the_same_lock() {
+fn without_the_restart_guard_two_clients_hold_the_same_lock() {
     for n in [1, 3, 5] {
         let mut servers = redbolt_test_servers::servers(n);
         let unguarded = || client_of(builder(&servers).restart_guard(RestartGuard::Off));

@@ -408,7 +408,7 @@ fn a_server_that_may_evict() {
 /// The first request follows the handshake in the same flight. If the node then turns out to be no
 /// voter, its grant is undone at once, not with the lock.
 #[test]
-fn what_a_refused_node_granted_is_undone_while_the_lock_is_held() {
+fn the_grant_of_a_refused_node_is_undone_while_the_lock_is_held() {
     let unfit = Server::with(&["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"]);
     let good = servers(2);
     vouch_for(&good, 3);

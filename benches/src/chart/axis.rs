@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_takes_no_room() {
+    fn values_that_cannot_be_drawn_take_no_room() {
         let axis = Axis::of([f64::NAN, f64::INFINITY, 0.0, 10.0, 20.0].into_iter(), true);
         assert!(axis.low > 9.0 && axis.high < 22.0, "{axis:?}");
         assert_eq!(labels(&Axis::of(std::iter::empty(), true)), "1");

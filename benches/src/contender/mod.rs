@@ -250,7 +250,7 @@ mod tests {
     use crate::wire::TOKEN;
 
     #[test]
-    fn all_take_the_lock_on_a_majority_and_let_go_of_it() {
+    fn every_contender_takes_the_lock_on_a_majority_and_releases_it() {
         let servers = servers(3);
         let tcp = |server: &Server| Node::Tcp(server.address());
         let unix = |server: &Server| Node::Unix(server.socket().display().to_string());

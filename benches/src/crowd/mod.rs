@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_of_all_nodes_are_told_from_asks_of_one() {
+    fn requests_to_all_nodes_are_distinguished_from_requests_to_one() {
         let outcome = Outcome { waits: vec![0; 10], sets: vec![25, 20, 20], ..Outcome::default() };
         assert_eq!((outcome.full_asks(), outcome.lead_asks()), (2.0, 0.5));
     }

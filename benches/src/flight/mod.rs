@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_take_as_many_locks_as_they_should_and_leave_none() {
+    fn every_contender_takes_all_its_locks_and_leaves_none() {
         let servers = servers(3);
         let nodes: Vec<_> = servers.iter().map(|server| Node::Tcp(server.address())).collect();
         for entry in ALL {

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paid_once_does_not_hide_what_grows_at_the_end() {
+    fn fixed_costs_do_not_hide_growth_at_the_end() {
         let hidden = growth(Expected::Linear, |size| 1e5 + size + 1e-2 * size * size);
         assert!(hidden.slope() < 1.1 && hidden.last_slope() > 1.1, "{hidden}");
         assert!(!hidden.is_sound());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_others_a_cost_must_not_grow_at_all() {
+    fn a_cost_beside_others_must_be_constant() {
         assert!(growth(Expected::Constant, |_| 40.0).is_sound());
         let walk = growth(Expected::Constant, |size| 40.0 + 1e-3 * size);
         assert!(walk.slope() < 1.0 && !walk.is_sound(), "{walk}");

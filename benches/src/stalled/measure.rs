@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn all_take_the_lock_and_let_go_of_it() {
+    fn every_contender_takes_and_releases_the_lock() {
         let servers = redbolt_test_servers::servers(3);
         for entry in ALL {
             let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();

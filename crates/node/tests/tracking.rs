@@ -236,7 +236,7 @@ fn a_connection_that_subscribes_is_refused_what_a_real_server_refuses() {
 
 /// The password is required before anything else.
 #[test]
-fn nobody_subscribes_or_tracks_without_the_password() {
+fn subscribing_and_tracking_need_the_password() {
     let mut pair = Pair::start();
     pair.clear();
     pair.same("0 SUBSCRIBE a");

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn one_after_the_other_is_fine() {
+    fn holders_one_after_another_are_explained() {
         let history =
             [lock(1, 0, 2, 5), unlock(1, 4, 6), lock(2, 3, 8, 6), unlock(2, 9, Time::MAX)];
         assert!(judged(&history, true));

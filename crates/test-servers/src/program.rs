@@ -49,7 +49,7 @@ mod tests {
     const ALL: u64 = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14;
 
     #[test]
-    fn what_the_caller_ignores_is_not_ignored() {
+    fn signals_that_the_caller_ignores_are_not_ignored() {
         assert_eq!(ignored(&Command::new("grep")), ALL);
         assert_eq!(ignored(&program("grep")), 0);
     }

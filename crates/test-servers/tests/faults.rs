@@ -128,7 +128,7 @@ fn a_fixed_reply_answers_each_command_once() {
 }
 
 #[test]
-fn what_an_orphan_had_sent_arrives_when_it_is_let_go() {
+fn the_bytes_of_an_orphan_arrive_when_the_mode_changes() {
     let server = Server::start();
     let proxy = Proxy::before(&server.address());
     let mut old = Connection::open(&proxy.address());

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_seen() {
+    fn invalid_requests_are_detected() {
         for bytes in [
             &b"PING\r\n"[..],
             b"*0\r\n",

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_and_not_made_is_told() {
+    fn listed_mutants_that_are_not_made_are_reported() {
         let notes = Notes::parse(SHIPPED, NOTED).unwrap();
         let made: Vec<_> = names("src/a.rs:3:4: replace < with > in g\n").collect();
         let gone = notes.beyond(&made);

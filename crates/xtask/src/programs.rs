@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_can_be_run_by_hand() {
+    fn a_failed_installation_prints_its_commands() {
         let commands = ["false".to_owned(), "echo done".to_owned()];
         let failure = install(&commands).unwrap_err().to_string();
         assert!(failure.ends_with("To install by hand: false && echo done"), "{failure}");

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_hurry_there_is_one_cell_of_another_placement() {
+    fn with_quick_there_is_one_cell_of_another_placement() {
         let choice = Choice { quick: true, cores: vec![0, 1], ..Choice::default() };
         assert!(
             chosen(&choice).ends_with("Unix sockets; split, N = 3, TCP"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_is_measured_in_a_hurry_too() {
+    fn a_selection_is_measured_with_quick_too() {
         let placements = vec![Placement::Unpinned, Placement::Split];
         let choice = Choice { quick: true, nodes: vec![1], placements, ..Choice::default() };
         assert_eq!(chosen(&choice), "unpinned, N = 1, TCP; split, N = 1, TCP");

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_counted_is_nothing() {
+    fn a_missing_count_is_none() {
         let counts = read(br#"{ "allocations": 0, "syscalls": null }"#).unwrap();
         assert_eq!(counts, Counts { allocations: Some(0.0), syscalls: None });
         assert!(read(b"help").is_err());

@@ -209,7 +209,7 @@ fn a_killed_waiter_leaves_the_queue() {
 }
 
 #[test]
-fn a_waiter_whose_inner_process_is_killed_says_so() {
+fn a_waiter_reports_a_killed_inner_process() {
     let world = World::of(1);
     world.take("job");
     let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);

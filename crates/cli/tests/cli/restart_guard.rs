@@ -48,7 +48,7 @@ fn a_newcomer_learns_why_the_first_lock_waits_and_what_to_do() {
 }
 
 #[test]
-fn a_waiter_waits_for_the_quarantine_and_says_so_once() {
+fn a_waiter_reports_the_quarantine_once() {
     for wait in [&["--wait", "20s"][..], &[]] {
         let world = World::fresh(3);
         let limits = ["--max-ttl", "1500ms", "--ttl", "1s"];

@@ -108,7 +108,7 @@ fn ctrl_c_reaches_the_command_once_and_it_decides() {
 }
 
 #[test]
-fn a_command_that_dies_of_ctrl_c_is_130_and_the_lock_is_let_go() {
+fn a_command_that_dies_of_ctrl_c_is_130_and_the_lock_is_released() {
     let world = World::of(1);
     let line = "echo ready; exec sleep 600";
     let mut session = Session::start(&world, &[REDBOLT, "lock", "job", "-c", line]);

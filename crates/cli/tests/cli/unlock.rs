@@ -77,7 +77,7 @@ fn an_application_s_data_is_deleted_only_with_foreign() {
 }
 
 #[test]
-fn where_some_nodes_have_other_data_only_the_lock_is_force_unlocked() {
+fn other_data_on_some_nodes_is_left_alone() {
     let world = World::of(3);
     let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
     world.process("redbolt");

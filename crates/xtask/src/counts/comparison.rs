@@ -196,7 +196,7 @@ core/pair-3 3000
     }
 
     #[test]
-    fn what_is_the_same_is_no_complaint() {
+    fn equal_counts_are_no_failure() {
         let same = compared(BASELINE);
         assert_eq!(same.complaint(true), None);
         assert!(!same.to_string().contains('%'), "{same}");
@@ -234,7 +234,7 @@ core/pair-3 3000
     }
 
     #[test]
-    fn an_improvement_is_told_and_is_no_failure() {
+    fn an_improvement_is_reported_and_is_no_failure() {
         let better =
             compared(&BASELINE.replace("pair-1 1000", "pair-1 900").replace("600 1000", "500 900"));
         assert_eq!(better.complaint(false), None);
@@ -245,7 +245,7 @@ core/pair-3 3000
     }
 
     #[test]
-    fn another_compiler_is_said_and_fails_only_if_that_is_wanted() {
+    fn another_compiler_is_reported_and_fails_only_with_strict() {
         let after = BASELINE.replace("1.95.0", "1.96.0").replace("1000", "2000");
         let other = compared(&after);
         let text = other.to_string();

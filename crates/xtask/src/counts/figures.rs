@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn figures_parse_back() {
         let measured =
             "counter valgrind-3.19.0\ncore/pair-3 1000\n  9 9 small\n  70 900 b c\n  70 70 a\n";
         let mut figures = Figures::parse(measured).unwrap();
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_has_no_line() {
+    fn small_functions_have_no_line() {
         let figures = Figures::parse("core/pair-3 1000\n  4 4 small\n  5 5 large\n").unwrap();
         let text = figures.to_string();
         assert!(text.contains(" large\n") && !text.contains(" small\n"), "{text}");

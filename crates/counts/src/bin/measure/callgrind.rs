@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_called_is_told_from_what_ran_here() {
+    fn calls_are_distinguished_from_own_instructions() {
         let text = "positions: instr line
 events: Ir
 summary: 12
