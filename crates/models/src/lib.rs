@@ -17,3 +17,4 @@ pub mod read_write;
 pub mod restart_guard;
 pub mod search;
 pub mod semaphore;
+pub mod turns;

@@ -1,0 +1,274 @@
+//! Whose turn it is: the graces, calls and wake-ups of a line, on one node.
+//!
+//! `line.rs` shows without any time that everybody gets in; here time passes in ticks, and the question is for
+//! how long a free lock stays idle while somebody alive waits for it, and whether a head that is on time keeps
+//! its turn. One node is enough: a lock is idle on a quorum for no longer than on the slowest of them.
+//!
+//! A waiter's ask runs when its timer says so: a while after the node has woken it, or at the next poll. Time
+//! does not pass while an ask is due, and holders hold for as long as they like. Tickets of the dead stay until somebody
+//! removes them. Not here: everything of the line that `line.rs` has, tickets that end, more than one node.
+
+use std::fmt;
+
+use crate::search::Model;
+
+/// Three waiters in line, A before B before C, and the rules. At first a stranger holds the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// After how many ticks each one's ask runs once it was woken.
+    pub trips: [u8; WAITERS],
+    /// For how many ticks each one's turn is kept for it.
+    pub graces: [u8; WAITERS],
+    /// The most ticks between two asks of a waiter.
+    pub pause: u8,
+    /// For how many ticks the lock may be idle while somebody alive waits.
+    pub most_idle: u8,
+    /// How many waiters may die.
+    pub deaths: u8,
+    /// How many wake-ups may be lost.
+    pub unheard: u8,
+    /// How often a stranger, who stands in no line, takes the free lock.
+    pub strangers: u8,
+    /// Whose grace counts.
+    pub grace: Grace,
+    /// An ask that finds the lock held takes the head's call back.
+    pub clears: bool,
+    /// The second in line is woken too, and calls the head.
+    pub second_listens: bool,
+}
+
+/// Whose grace counts for a head that was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grace {
+    /// Its own, which its ticket carries: the rule.
+    OfHead,
+    /// That of whoever asks.
+    OfAsker,
+}
+
+/// How many there are.
+pub const WAITERS: usize = 3;
+
+impl Turns {
+    /// The rules as they are meant, and no faults.
+    pub const RULES: Self = Self {
+        trips: [1; WAITERS],
+        graces: [3; WAITERS],
+        pause: 5,
+        most_idle: 1,
+        deaths: 0,
+        unheard: 0,
+        strangers: 0,
+        grace: Grace::OfHead,
+        clears: true,
+        second_listens: true,
+    };
+}
+
+/// The lock, the waiters, and the faults that are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State {
+    is_held: bool,
+    waiters: [Waiter; WAITERS],
+    /// Ticks for which the lock has been idle.
+    idle: u8,
+    deaths: u8,
+    unheard: u8,
+    strangers: u8,
+    /// A head that was on time has lost its turn.
+    robbed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Waiter {
+    stands: bool,
+    dead: bool,
+    /// Ticks until its next ask runs.
+    timer: u8,
+    /// It was woken for its turn, and its ask has not run.
+    woken: bool,
+    /// Ticks since its turn was called, plus one; 0 if it was not.
+    called: u8,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "`Display` says what each is")]
+pub enum Step {
+    Tick,
+    Released { heard: [bool; WAITERS] },
+    Asks { by: usize, what: &'static str },
+    Dies { by: usize },
+    Stranger,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |by: usize| char::from(b'A' + by as u8);
+        match *self {
+            Self::Tick => f.write_str("a tick passes"),
+            Self::Released { heard } => {
+                f.write_str("the lock is released, and wakes")?;
+                let woken = (0..WAITERS).filter(|&by| heard[by]);
+                woken.clone().try_for_each(|by| write!(f, " {}", name(by)))?;
+                f.write_str(if woken.count() == 0 { " nobody" } else { "" })
+            }
+            Self::Asks { by, what } => write!(f, "{} asks, and {what}", name(by)),
+            Self::Dies { by } => write!(f, "{} dies", name(by)),
+            Self::Stranger => f.write_str("a stranger takes the lock"),
+        }
+    }
+}
+
+impl Model for Turns {
+    type State = State;
+    type Step = Step;
+
+    /// Everybody is somewhere between two asks.
+    fn begins(&self) -> Vec<State> {
+        let spans = usize::from(self.pause) + 1;
+        let timers = |code: usize| [code % spans, code / spans % spans, code / spans / spans];
+        let waiter = |timer: usize| Waiter {
+            stands: true,
+            dead: false,
+            timer: timer as u8,
+            woken: false,
+            called: 0,
+        };
+        let state = |code| State {
+            is_held: true,
+            waiters: timers(code).map(waiter),
+            idle: 0,
+            deaths: self.deaths,
+            unheard: self.unheard,
+            strangers: self.strangers,
+            robbed: false,
+        };
+        (0..spans.pow(WAITERS as u32)).map(state).collect()
+    }
+
+    fn steps(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+        let mut is_due = false;
+        for by in (0..WAITERS).filter(|&by| state.waiters[by].waits()) {
+            if state.waiters[by].timer == 0 {
+                is_due = true;
+                let (what, next) = self.asked(state, by);
+                found(Step::Asks { by, what }, next);
+            }
+            if state.deaths > 0 {
+                let mut next = *state;
+                next.deaths -= 1;
+                next.waiters[by].dead = true;
+                found(Step::Dies { by }, next);
+            }
+        }
+        if !is_due {
+            found(Step::Tick, state.tick());
+        }
+        if state.is_held {
+            self.release(state, found);
+        } else if state.strangers > 0 {
+            let mut next = *state;
+            next.strangers -= 1;
+            (next.is_held, next.idle) = (true, 0);
+            // What it takes was nobody's turn.
+            next.waiters.iter_mut().for_each(|waiter| waiter.woken = false);
+            found(Step::Stranger, next);
+        }
+    }
+
+    fn wrong(&self, state: &State) -> Option<&'static str> {
+        if state.robbed {
+            return Some("a head that was on time lost its turn");
+        }
+        (state.idle > self.most_idle).then_some("the lock is idle for too long")
+    }
+}
+
+impl Turns {
+    /// The head and the second are woken, unless it is lost.
+    fn release(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+        let listens = state.line().take(if self.second_listens { 2 } else { 1 });
+        let listens: u8 = listens.filter(|&by| !state.waiters[by].dead).map(|by| 1 << by).sum();
+        let is_part = |heard: &u8| heard & !listens == 0;
+        for heard in (0..1 << WAITERS).filter(is_part) {
+            let lost = (listens & !heard).count_ones() as u8;
+            if lost > state.unheard {
+                continue;
+            }
+            let mut next = *state;
+            (next.is_held, next.idle) = (false, 0);
+            next.unheard -= lost;
+            let heard: [bool; WAITERS] = std::array::from_fn(|by| heard >> by & 1 == 1);
+            for (by, waiter) in next.waiters.iter_mut().enumerate().filter(|&(by, _)| heard[by]) {
+                waiter.timer = waiter.timer.min(self.trips[by]);
+                waiter.woken = true;
+            }
+            found(Step::Released { heard }, next);
+        }
+    }
+
+    /// The script of the line, as far as it is about turns.
+    fn asked(&self, state: &State, by: usize) -> (&'static str, State) {
+        let mut next = *state;
+        next.waiters[by].woken = false;
+        next.waiters[by].timer = self.pause;
+        if next.is_held {
+            if self.clears {
+                next.waiters.iter_mut().for_each(|waiter| waiter.called = 0);
+            }
+            return ("finds it held", next);
+        }
+        while let Some(head) = next.head() {
+            let grace = self.graces[if self.grace == Grace::OfHead { head } else { by }];
+            let waiter = &mut next.waiters[head];
+            if head == by {
+                *waiter = Waiter { stands: false, timer: 0, called: 0, ..*waiter };
+                (next.is_held, next.idle) = (true, 0);
+                return ("has it", next);
+            }
+            if waiter.called <= grace {
+                waiter.called = waiter.called.max(1);
+                let left = grace + 1 - waiter.called;
+                next.waiters[by].timer = left.min(self.pause);
+                return ("calls the head", next);
+            }
+            next.robbed |= waiter.woken && !waiter.dead;
+            *waiter = Waiter { stands: false, timer: 0, woken: false, called: 0, ..*waiter };
+        }
+        ("finds nobody", next)
+    }
+}
+
+impl State {
+    /// Who stands in line, in order.
+    fn line(&self) -> impl Iterator<Item = usize> + use<'_> {
+        (0..WAITERS).filter(|&by| self.waiters[by].stands)
+    }
+
+    fn head(&self) -> Option<usize> {
+        self.line().next()
+    }
+
+    fn tick(&self) -> Self {
+        let mut next = *self;
+        let is_idle = !self.is_held && self.waiters.iter().any(Waiter::waits);
+        next.idle = if is_idle { self.idle + 1 } else { 0 };
+        for waiter in next.waiters.iter_mut().filter(|waiter| waiter.stands) {
+            waiter.timer = waiter.timer.saturating_sub(1);
+            if waiter.called > 0 {
+                waiter.called = (waiter.called + 1).min(LONG_AGO);
+            }
+        }
+        next
+    }
+}
+
+impl Waiter {
+    fn waits(&self) -> bool {
+        self.stands && !self.dead
+    }
+}
+
+/// A call that is older than every grace.
+const LONG_AGO: u8 = 20;

@@ -1,0 +1,67 @@
+//! The turns of a line with the rules as they are meant, and with each rule broken.
+
+mod told;
+
+use redbolt_models::turns::{Grace, Turns};
+
+use self::told::{clean, wrong};
+
+const RULES: Turns = Turns::RULES;
+
+const IDLE: &str = "the lock is idle for too long";
+const ROBBED: &str = "a head that was on time lost its turn";
+
+/// A trip, a grace and a pause, in ticks.
+const TRIP: u8 = RULES.trips[0];
+const GRACE: u8 = RULES.graces[0];
+const PAUSE: u8 = RULES.pause;
+
+/// Clean for this long, and not for a tick less.
+#[track_caller]
+fn idle_at_most(name: &str, most_idle: u8, rules: Turns) {
+    clean(&format!("turns, {name}, {most_idle} ticks"), &Turns { most_idle, ..rules });
+    let less = most_idle - 1;
+    wrong(&format!("turns, {name}, {less} ticks"), &Turns { most_idle: less, ..rules }, IDLE);
+}
+
+#[test]
+fn a_release_costs_a_trip() {
+    idle_at_most("no faults", TRIP, RULES);
+}
+
+#[test]
+fn a_dead_head_costs_a_grace() {
+    idle_at_most("a death", TRIP + GRACE, Turns { deaths: 1, ..RULES });
+}
+
+#[test]
+fn two_dead_heads_cost_a_pause_and_a_grace_each() {
+    idle_at_most("two deaths", PAUSE + 2 * GRACE, Turns { deaths: 2, ..RULES });
+}
+
+#[test]
+fn a_lost_wake_up_costs_a_pause_at_the_most() {
+    idle_at_most("all unheard", PAUSE, Turns { unheard: 9, ..RULES });
+}
+
+#[test]
+fn a_remote_head_keeps_its_turn_by_its_own_grace() {
+    let remote = Turns { trips: [4, 1, 1], graces: [5, 2, 2], most_idle: 4, pause: 6, ..RULES };
+    clean("turns, a remote head", &remote);
+    let of_asker = Turns { grace: Grace::OfAsker, ..remote };
+    wrong("turns, the asker's grace", &of_asker, ROBBED);
+}
+
+#[test]
+fn a_stranger_takes_no_turn_away() {
+    let rules = Turns { strangers: 2, ..RULES };
+    clean("turns, a stranger twice", &rules);
+    let kept = Turns { clears: false, ..rules };
+    wrong("turns, calls that stay", &kept, ROBBED);
+}
+
+#[test]
+fn broken_if_the_second_does_not_listen() {
+    let rules = Turns { deaths: 1, most_idle: TRIP + GRACE, second_listens: false, ..RULES };
+    wrong("turns, the second does not listen", &rules, IDLE);
+}
