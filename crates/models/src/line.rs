@@ -10,6 +10,9 @@
 //! Commands of one process to one node run in order, so an undo or a leave cancels what was sent before.
 //! A grant is heard at once: one that is not heard is an ask that has not run yet, and in others' way.
 //!
+//! A semaphore's line is the same with more than one permit on each node. Its slots, and so that there are not
+//! too many permits, are in `semaphore.rs`.
+//!
 //! What may not happen: two holders who do not bear each other; a newcomer who passes; a state from which
 //! the waiters get no further, or in which tickets stay for ever. Not here: validity, the restart guard
 //! and loss of keys (a line only denies), graces and TTLs, who is woken when.
@@ -24,6 +27,10 @@ use crate::search::{Model, Progress};
 pub struct Line<const N: usize, const C: usize> {
     /// What each process wants.
     pub modes: [Mode; C],
+    /// How many a node lets in at once: 1 for a lock, more for a semaphore.
+    pub permits: u8,
+    /// Whom a node with several permits lets in.
+    pub admits: Admits,
     /// How often each comes.
     pub comes: [u8; C],
     /// Which of them wait; the others try once and go.
@@ -119,6 +126,15 @@ pub enum Order {
     Clocks,
 }
 
+/// Whom a node with several permits lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admits {
+    /// The head alone: the rule.
+    Head,
+    /// Everybody before whom fewer stand than permits are free.
+    WhileFree,
+}
+
 /// What an ask with T does to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placing {
@@ -136,6 +152,8 @@ impl<const N: usize, const C: usize> Line<N, C> {
     /// The rules as they are meant, for writers who each come once and wait.
     pub const RULES: Self = Self {
         modes: [Mode::Exclusive; C],
+        permits: 1,
+        admits: Admits::Head,
         comes: [1; C],
         waits: [true; C],
         clocks: [0; C],
@@ -294,7 +312,9 @@ impl<const N: usize, const C: usize> Model for Line<N, C> {
 
     fn wrong(&self, state: &State<N, C>) -> Option<&'static str> {
         let holders = state.all_in(Phase::Holds);
-        if (0..C).any(|by| holders >> by & 1 == 1 && !self.bears(by, holders & !(1 << by))) {
+        let is_lock = self.permits == 1;
+        let is_alone = |by: usize| self.bears(by, holders & !(1 << by));
+        if is_lock && (0..C).any(|by| holders >> by & 1 == 1 && !is_alone(by)) {
             return Some("two holders at once");
         }
         state.passed.then_some("a newcomer passed")
@@ -496,7 +516,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
         let may = if is_plain {
             node.holders == 0 && !node.closed
         } else {
-            self.bears(by, node.holders) && !self.is_blocked(&node, by, node.calls[by].stamp)
+            self.fits(by, node.holders) && !self.is_blocked(&node, by, node.calls[by].stamp)
         };
         let mut next = *state;
         let reads_first = is_plain && self.door == Door::ReadBefore;
@@ -552,7 +572,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
             (stamp, Placing::Raises) => stamp.max(t),
             (stamp, Placing::RaisesWhereDenied) => stamp,
         };
-        if self.bears(by, node.holders) && !self.is_blocked(node, by, placed) {
+        if self.fits(by, node.holders) && !self.is_blocked(node, by, placed) {
             let keeps = self.keeps_ticket && node.calls[by].stamp > 0;
             node.calls[by].stamp = if keeps { placed } else { 0 };
             let mut next = self.granted(&next, by, at);
@@ -686,11 +706,25 @@ impl<const N: usize, const C: usize> Line<N, C> {
         others == 0 || is_shared(by) && all_shared
     }
 
+    /// Whether a node has room for a process.
+    fn fits(&self, by: usize, holders: u8) -> bool {
+        if self.permits == 1 {
+            return self.bears(by, holders);
+        }
+        holders.count_ones() < self.permits.into()
+    }
+
     /// Whether somebody stands before it who does not bear it. Without a place all do.
     fn is_blocked(&self, node: &Node<C>, by: usize, placed: u8) -> bool {
         let stands = |&other: &usize| other != by && node.calls[other].stamp > 0;
         let is_before = |&other: &usize| placed == 0 || node.place(other) < (placed, by);
-        (0..C).filter(stands).filter(is_before).any(|other| !self.bears(by, 1 << other))
+        let mut before = (0..C).filter(stands).filter(is_before);
+        match self.admits {
+            Admits::Head => before.any(|other| !self.bears(by, 1 << other)),
+            Admits::WhileFree => {
+                before.count() + node.holders.count_ones() as usize >= self.permits.into()
+            }
+        }
     }
 
     fn closing(&self) -> Closing {

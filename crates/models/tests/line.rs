@@ -2,7 +2,7 @@
 
 mod told;
 
-use redbolt_models::line::{Closing, Door, Faults, Line, Mode, Order, Placing};
+use redbolt_models::line::{Admits, Closing, Door, Faults, Line, Mode, Order, Placing};
 
 use self::told::{progresses, stuck, wrong};
 
@@ -96,6 +96,21 @@ fn three_processes() {
     for (name, door) in DOORS {
         progresses(&format!("line, three once, one down, {name}"), &Three { door, ..THREE });
     }
+}
+
+/// Two permits on each node. Who holds one besides comes and goes.
+const PERMITS: Three = Three { permits: 2, ..THREE };
+
+#[test]
+#[ignore = "minutes: cargo xtask models --all"]
+fn a_semaphore_lets_the_head_in() {
+    progresses("line, two permits, three once, one down", &PERMITS);
+}
+
+#[test]
+fn broken_by_a_semaphore_that_lets_in_while_slots_are_free() {
+    let model = Three { admits: Admits::WhileFree, comes: [1, 1, 2], ..PERMITS };
+    wrong("line, two permits, in while free", &model, PASSED);
 }
 
 #[test]
