@@ -49,7 +49,7 @@ const FOUND: [(Class, u64); 16] = [
     (Class::Safe, 22_001_943_749),
     // A node is suspected while a token is written back to another node (core/fence.rs).
     (Class::Safe, 24_000_233_988),
-    // A late denial was taken for the answer to an extension (core/hold.rs).
+    // A late denial was taken for the answer to an extension (core/holding.rs).
     (Class::Safe, 25_000_067_852),
     // An answer behind garbage, which no client can understand.
     (Class::Safe, 25_000_817_030),
@@ -62,7 +62,7 @@ const FOUND: [(Class, u64); 16] = [
     (Class::Safe, 60_017_955_556),
     // An unsolicited reply behind an empty piece answered a request that was sent meanwhile.
     (Class::Safe, 60_023_344_104),
-    // Waiters deny each other the one node that the holder does not have (pause.rs).
+    // Waiters deny each other the one node that the holder does not have (unit tests of waiting/pause.rs).
     (Class::Waiting, 70_010_042_056),
 ];
 

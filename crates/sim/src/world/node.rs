@@ -110,7 +110,8 @@ impl Node {
         self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
     }
 
-    /// An operator takes commands away from all users, once at a time. Whether it was done.
+    /// An operator takes a set of commands away from all users, unless one is away already. Whether it
+    /// was done.
     pub(crate) fn deny(&mut self, amount: u64, now: Time) -> bool {
         if self.denied.is_some() {
             return false;
