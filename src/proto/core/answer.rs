@@ -174,7 +174,7 @@ impl Core {
         match answer {
             Answer::DenyFor(ms) => {
                 if let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
-                    && let Some(round) = self.locks.find(lock).map(|lock| lock.round)
+                    && let Some(round) = self.locks.find(lock).map(|lock| lock.round())
                 {
                     self.way_blocked(id, lock, round, ms, now);
                 }

@@ -67,7 +67,7 @@ impl Core {
     }
 
     fn check_lock(&self, lock: &Lock) {
-        let Some(claim) = self.claims.find(lock.claim) else { return };
+        let Some(claim) = self.claims.find(lock.claim()) else { return };
         let both = claim.counted().and(claim.owed());
         let held = lock.phase.is_held();
         assert!(!held || both.is_empty(), "what a holder relies on is not being undone");
@@ -76,7 +76,7 @@ impl Core {
 
     /// When a lock is due, by what it waits for.
     fn due_at(&self, lock: &Lock, active: Option<&Active>) -> Timestamp {
-        let forget_at = || self.claims.find(lock.claim).map(Claim::forget_at);
+        let forget_at = || self.claims.find(lock.claim()).map(Claim::forget_at);
         match (lock.phase, active) {
             (Phase::Lost(_), _) => forget_at().unwrap_or(Timestamp::NEVER),
             (_, None) => lock.lease.ends(),
@@ -95,7 +95,7 @@ impl Core {
             return;
         }
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find(lock.claim) else { return };
+        let Some(claim) = self.claims.find(lock.claim()) else { return };
         assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
         let ttl_over = active.round.since() + lock.ttl();
         assert!(lock.lease.ends() <= ttl_over, "a lease ends with its TTL");

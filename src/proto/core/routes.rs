@@ -50,7 +50,7 @@ impl Core {
         let now = self.clamp(now);
         self.lease_due(id, now);
         let Some(lock) = self.locks.find_mut(id) else { return };
-        let claim = lock.claim;
+        let claim = lock.claim();
         match lock.phase {
             Phase::Asking | Phase::Fencing | Phase::Pausing | Phase::Queued => {
                 self.cancel(id, now);

@@ -17,7 +17,7 @@ impl Core {
     /// Asks these nodes, and gives them their time.
     pub(super) fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let (claim, open, lead) = (lock.claim, active.attempt.open, active.attempt.lead);
+        let (claim, open, lead) = (lock.claim(), active.attempt.open, active.attempt.lead);
         let lead_until = lead.map(|lead| now.boot + self.allowance(lead));
         let mut patience = self.config.settings.response_timeout;
         for node in nodes.iter() {
@@ -179,7 +179,7 @@ impl Core {
             return NodeSet::default();
         }
         let Some((lock, active)) = self.locks.at_work(id) else { return NodeSet::default() };
-        let last = self.claims.find(lock.claim);
+        let last = self.claims.find(lock.claim());
         let last = last.map_or_else(NodeSet::default, Claim::undoing);
         active.attempt.open.or(last).and(self.suspected)
     }

@@ -66,10 +66,10 @@ impl Core {
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id).expect("it was made here");
-        claim.begin(id, &active.keys, proposal, lock.ttl_ms, random);
+        claim.begin(id, &active.keys, proposal, lock.ttl_ms(), random);
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);
-        lock.claim = claim_id;
+        lock.asks_for(claim_id);
         active.attempt.lead = lead;
         active.attempt.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
@@ -173,9 +173,7 @@ impl Core {
     fn grant(&mut self, id: LockId, now: ClockReading) {
         self.check_grant(id, now);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        lock.phase = Phase::Held;
-        lock.held_since = active.round.since();
-        lock.granted_at = now.boot;
+        lock.granted(active.round.since(), now.boot);
         self.metrics.granted(active.waiting.asked_at(), now.boot);
         let (due, until) = (active.hold.loss_due(lock, now), active.round.until());
         self.arm_lock(id, due.min(until));
@@ -198,7 +196,7 @@ impl Core {
         {
             // An attempt that was cut short says less about the reason than the one before.
             active.votes = decided;
-            let claim = lock.claim;
+            let claim = lock.claim();
             self.abandon(claim, now);
             return self.refuse(id, RefusalReason::OutOfTime, now);
         }
@@ -239,7 +237,7 @@ impl Core {
     fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
         let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right(id);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let claim = lock.claim;
+        let claim = lock.claim();
         let out_of_time = now.boot >= active.waiting.deadline();
         // The nodes have told how wrong our clock is: that is no verdict about the lock.
         if is_set_right && !out_of_time && active.fencing.is_repeated() {
@@ -267,7 +265,7 @@ impl Core {
     pub(super) fn cancel(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id) else { return };
         if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
-            self.abandon(lock.claim, now);
+            self.abandon(lock.claim(), now);
         }
         self.refuse(id, RefusalReason::Cancelled, now);
     }

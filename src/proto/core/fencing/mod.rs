@@ -166,7 +166,7 @@ impl Core {
             return active.votes.cast(node_id, Vote::Fail(node.link.cause()));
         }
         let write_back = Command::Run(Script::WriteBack);
-        let (claim, round, target) = (lock.claim, lock.round, active.fencing.target());
+        let (claim, round, target) = (lock.claim(), lock.round(), active.fencing.target());
         let pending = |by_digest| Pending::WriteBack { claim, round, by_digest };
         self.send(node_id, claim, write_back, (0, target), now, pending);
     }
@@ -232,7 +232,7 @@ impl Core {
     fn fencing(&self, claim: ClaimId, round: u32) -> Option<LockId> {
         let id = self.claims.find(claim)?.lock()?;
         let lock = self.locks.find(id)?;
-        (lock.phase == Phase::Fencing && lock.round == round).then_some(id)
+        (lock.phase == Phase::Fencing && lock.round() == round).then_some(id)
     }
 }
 

@@ -71,7 +71,7 @@ impl Core {
             return self.arm_auto_extend(id, at);
         }
         active.hold.auto_extension.is_taken_up();
-        let (ttl, held) = (lock.ttl(), now.boot.since(lock.held_since) + lock.ttl());
+        let (ttl, held) = (lock.ttl(), now.boot.since(lock.held_since()) + lock.ttl());
         let longest = self.longest_hold(id);
         if longest.is_some_and(|longest| held > longest) {
             return;

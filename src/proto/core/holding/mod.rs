@@ -141,7 +141,7 @@ impl Core {
         }
         check_ttl(&self.config, ttl)?;
         if let Some(max_hold) = self.longest_hold(id)
-            && now.boot.since(lock.held_since) + ttl > max_hold
+            && now.boot.since(lock.held_since()) + ttl > max_hold
         {
             return Err(RequestError::HeldTooLong { max_hold });
         }
@@ -154,13 +154,13 @@ impl Core {
         let votes = self.ballot();
         let until = now.boot + self.extension_patience(ttl);
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
-        if let Some(claim) = self.claims.find(lock.claim) {
+        if let Some(claim) = self.claims.find(lock.claim()) {
             active.hold.backing.begin(claim.counted(), lock.lease, self.nodes.len());
         }
         lock.begin_round(active, Phase::Extending, now, votes);
         active.hold.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
         active.hold.auto_extension.extension_begins(false);
-        let (claim, until) = (lock.claim, until.min(lock.lease.ends()));
+        let (claim, until) = (lock.claim(), until.min(lock.lease.ends()));
         active.round.lasts_until(until);
         self.arm_lock(id, until);
         // Asks that still wait for a link have missed the lease that they were for.
@@ -235,7 +235,7 @@ impl Core {
             let Some((lock, active)) = self.locks.at_work_mut(id) else { continue };
             // Also where a quorum has extended meanwhile: the key there is to live as long.
             if lock.phase.is_held() && active.hold.extension.unqueue(node) {
-                waiting.push((id, lock.claim));
+                waiting.push((id, lock.claim()));
             }
         }
         waiting
@@ -252,7 +252,7 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let ttl = active.hold.extension.ttl();
         claim.lives_until(now.boot + ttl);
-        let (extend, round) = (claim.kind().extend, lock.round);
+        let (extend, round) = (claim.kind().extend, lock.round());
         let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
         self.send(node_id, claim_id, extend, (ttl_ms(ttl), 0), now, pending);
     }
@@ -264,7 +264,7 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let votes = &active.votes;
         let succeeds = lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
-        if lock.phase.is_held() && lock.round == round && succeeds {
+        if lock.phase.is_held() && lock.round() == round && succeeds {
             self.send_extension(node, claim, id, now);
             self.settle_extension(id, now);
         }
@@ -289,7 +289,7 @@ impl Core {
             let quorum = active.votes.quorum();
             return self.prolong(id, quorum, now);
         }
-        if lock.round != round || !lock.phase.is_held() {
+        if lock.round() != round || !lock.phase.is_held() {
             return;
         }
         if vote == Vote::Grant {
@@ -309,7 +309,7 @@ impl Core {
         let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
         let quorum = usize::from(self.config.quorum);
         let Some(lock) = self.locks.find(id) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim()) else { return };
         if lock.phase == Phase::Fencing {
             // It is not granted yet, and its lease will not rest on this node.
             return claim.gone(node);
@@ -342,7 +342,7 @@ impl Core {
     fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
         let id = self.claims.find(claim)?.lock()?;
         let lock = self.locks.find(id)?;
-        (lock.phase == Phase::Extending && lock.round == round).then_some(id)
+        (lock.phase == Phase::Extending && lock.round() == round).then_some(id)
     }
 
     /// A quorum extends, while the present validity lasts. So many gone that no quorum is left was a loss at
@@ -354,7 +354,7 @@ impl Core {
         }
         let quorum = active.votes.quorum();
         let (grants, missing) = (active.votes.grants(), active.votes.missing());
-        let counted = self.claims.find(lock.claim).map_or(grants, Claim::counted);
+        let counted = self.claims.find(lock.claim()).map_or(grants, Claim::counted);
         if mutant!(ExtendWithOne) && !grants.is_empty() {
             return self.prolong(id, 1, now);
         }
@@ -374,7 +374,7 @@ impl Core {
             self.metrics.not_extended += 1;
             self.not_extended(id, refusal, now);
             if mutant!(FailedExtendUndoes) {
-                let claim = self.locks.find(id).map(|lock| lock.claim);
+                let claim = self.locks.find(id).map(|lock| lock.claim());
                 claim.into_iter().for_each(|claim| self.undo(claim, now));
             }
         }
@@ -432,7 +432,7 @@ impl Core {
     /// sent long after; and a lock about which nothing is left to be known takes less memory.
     fn round_over(&mut self, id: LockId) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim) else { return };
+        let Some(claim) = self.claims.find_mut(lock.claim()) else { return };
         claim.unqueue_all();
         let backed = active.hold.backing.of(claim.counted(), &lock.lease);
         if lock.phase == Phase::Held && active.is_done() && backed == claim.counted() {
@@ -453,8 +453,8 @@ impl Core {
     pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
         let Some(lock) = self.locks.find_mut(id) else { return };
         lock.phase = Phase::Lost(cause);
-        self.metrics.lost(cause, lock.granted_at, now.boot);
-        let claim = lock.claim;
+        self.metrics.lost(cause, lock.granted_at(), now.boot);
+        let claim = lock.claim();
         let is_auto_extended = |active: &Active| active.hold.is_auto_extended();
         let is_auto_extended = self.locks.active(id).is_some_and(is_auto_extended);
         self.metrics.auto_extend_losses += u64::from(is_auto_extended);
@@ -470,7 +470,7 @@ impl Core {
     /// A holder that never lets go of a lost lock is forgotten together with its keys.
     pub(super) fn lost_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id) else { return };
-        let claim = lock.claim;
+        let claim = lock.claim();
         match self.claims.find(claim).map(Claim::forget_at) {
             Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
             Some(_) => {
@@ -495,9 +495,9 @@ impl Core {
         let until = now.boot + self.config.settings.response_timeout;
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
         lock.begin_round(active, Phase::Releasing, now, votes);
-        self.metrics.released(lock.granted_at, now.boot);
+        self.metrics.released(lock.granted_at(), now.boot);
         active.round.lasts_until(until);
-        let claim = lock.claim;
+        let claim = lock.claim();
         self.arm_lock(id, until);
         self.undo(claim, now);
         let owed = self.claims.find(claim).map_or_else(NodeSet::default, Claim::owed);
@@ -524,7 +524,7 @@ impl Core {
     /// hang, or when its time is. What is not confirmed stays owed.
     fn settle_release(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find(lock.claim) else { return };
+        let Some(claim) = self.claims.find(lock.claim()) else { return };
         let confirmed = active.votes.grants().len();
         let awaited =
             |node: NodeId| claim.undoing().contains(node) || self.node(node).link.may_return();
@@ -532,7 +532,7 @@ impl Core {
             || !claim.owed().without(self.suspected).iter().any(awaited)
             || active.round.is_over(now.boot);
         if over {
-            let claim = lock.claim;
+            let claim = lock.claim();
             // At most MAX_NODES.
             let of = active.votes.node_count() as u32;
             self.metrics.unconfirmed += u64::from(confirmed < active.votes.quorum());

@@ -155,7 +155,7 @@ impl Core {
     /// The claim of a lock, if that is on the resource and is held.
     fn holding(&self, lock: LockId, resource: &[u8], now: ClockReading) -> Option<&Claim> {
         let lock = self.locks.find(lock)?;
-        let claim = self.claims.find(lock.claim)?;
+        let claim = self.claims.find(lock.claim())?;
         let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
         (is_held && claim.keys().iter().any(|key| key == resource)).then_some(claim)
     }
@@ -169,7 +169,7 @@ impl Core {
         let held =
             locks.ids().filter(|&lock| locks.find(lock).is_some_and(|lock| lock.phase.is_held()));
         let places = held.flat_map(|lock| {
-            let claim = locks.find(lock).and_then(|lock| claims.find(lock.claim));
+            let claim = locks.find(lock).and_then(|lock| claims.find(lock.claim()));
             let keys = claim.into_iter().flat_map(|claim| claim.keys().iter());
             keys.map(move |key| (queues.key(key), lock.0))
         });

@@ -24,14 +24,14 @@ use crate::proto::vote::Votes;
 pub(crate) struct Lock {
     pub(crate) phase: Phase,
     /// The claim of the present attempt, or of the one that was granted.
-    pub(crate) claim: ClaimId,
+    claim: ClaimId,
     /// Counts attempts and extensions, so that an answer is never credited to a later one.
-    pub(crate) round: u32,
-    pub(crate) ttl_ms: u64,
+    round: u32,
+    ttl_ms: u64,
     pub(crate) lease: Lease,
-    pub(crate) held_since: Timestamp,
+    held_since: Timestamp,
     /// When it was granted or attached: for the metrics.
-    pub(crate) granted_at: Timestamp,
+    granted_at: Timestamp,
 }
 
 /// What is under way for a lock.
@@ -77,6 +77,48 @@ impl Lock {
             held_since: Timestamp::default(),
             granted_at: Timestamp::default(),
         }
+    }
+
+    /// Of a request for this TTL.
+    pub(super) fn begin(&mut self, ttl_ms: u64) {
+        self.ttl_ms = ttl_ms;
+    }
+
+    /// The claim of the present attempt, or of the one that was granted.
+    #[inline]
+    pub(crate) fn claim(&self) -> ClaimId {
+        self.claim
+    }
+
+    /// Its present attempt is made for this claim.
+    pub(crate) fn asks_for(&mut self, claim: ClaimId) {
+        self.claim = claim;
+    }
+
+    /// The number of the present attempt, extension or release: an answer to an earlier one is never credited to it.
+    #[inline]
+    pub(crate) fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// It is held from now on, and counts as held since the round began that it was granted in.
+    pub(crate) fn granted(&mut self, held_since: Timestamp, now: Timestamp) {
+        self.phase = Phase::Held;
+        self.held_since = held_since;
+        self.granted_at = now;
+    }
+
+    pub(crate) fn held_since(&self) -> Timestamp {
+        self.held_since
+    }
+
+    /// When it was granted or attached: for the metrics.
+    pub(crate) fn granted_at(&self) -> Timestamp {
+        self.granted_at
+    }
+
+    pub(crate) fn ttl_ms(&self) -> u64 {
+        self.ttl_ms
     }
 
     pub(crate) fn ttl(&self) -> Duration {

@@ -27,7 +27,7 @@ impl Core {
     pub fn detach(&mut self, id: LockId, now: ClockReading) -> Option<DetachedLock> {
         let now = self.clamp(now);
         let lock = self.locks.find(id).filter(|lock| lock.phase.is_held())?;
-        let claim_id = lock.claim;
+        let claim_id = lock.claim();
         for node in self.config.node_ids() {
             self.withdraw(node, claim_id);
         }
@@ -48,12 +48,12 @@ impl Core {
     /// What there is to know of a lock to go on with it.
     fn record(&self, id: LockId) -> Option<DetachedLock> {
         let lock = self.locks.find(id)?;
-        let claim = self.claims.find(lock.claim)?;
+        let claim = self.claims.find(lock.claim())?;
         // All that count support one that is idle.
         let active = self.locks.active(id);
         let counted = claim.counted();
         let backed = active.map_or(counted, |active| active.hold.backed(counted, &lock.lease));
-        let part = |node| match self.part(node, lock.claim, claim) {
+        let part = |node| match self.part(node, lock.claim(), claim) {
             Part::Counted if !backed.contains(node) => Part::Behind,
             part => part,
         };
@@ -64,7 +64,7 @@ impl Core {
             keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
             ttl: lock.ttl(),
             lease: lock.lease,
-            held_since: lock.held_since,
+            held_since: lock.held_since(),
             keys_until: claim.forget_at(),
             fencing_token: active.and_then(|active| active.fencing.token()),
             random: claim.random(),
@@ -78,11 +78,13 @@ impl Core {
     pub fn awaits_answers(&self, id: LockId) -> bool {
         let Some(lock) = self.locks.find(id) else { return false };
         let of_it = |pending: &Pending| match *pending {
-            Pending::Ask { claim, .. } | Pending::Check { claim, .. } => claim == lock.claim,
-            Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => claim == lock.claim,
+            Pending::Ask { claim, .. } | Pending::Check { claim, .. } => claim == lock.claim(),
+            Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => {
+                claim == lock.claim()
+            }
             _ => false,
         };
-        let is_queued = self.claims.find(lock.claim).is_some_and(Claim::has_queued);
+        let is_queued = self.claims.find(lock.claim()).is_some_and(Claim::has_queued);
         is_queued || self.nodes.iter().any(|node| node.pipeline.pending().any(of_it))
     }
 
@@ -148,11 +150,10 @@ impl Core {
         let (claim_id, claim) = self.claims.occupy();
         let (id, lock, active) = self.locks.begin(request, now, votes);
         lock.begin_round(active, Phase::Held, now, votes);
-        lock.claim = claim_id;
+        lock.asks_for(claim_id);
         active.round.lasts_until(now.boot);
         lock.lease = detached.lease;
-        lock.held_since = detached.held_since;
-        lock.granted_at = now.boot;
+        lock.granted(detached.held_since, now.boot);
         active.fencing.attached(detached.fencing_token);
         // It asks nobody any more, and so proposes nothing.
         let fenced = detached.fencing_token.map(|_| 0);

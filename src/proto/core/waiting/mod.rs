@@ -285,7 +285,7 @@ impl Core {
 
     /// A verdict need not wait for all votes. Those that come later can still show whose word to wait for.
     pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
-        let Some(round) = self.locks.find(id).map(|lock| lock.round) else { return };
+        let Some(round) = self.locks.find(id).map(|lock| lock.round()) else { return };
         if let Some(claim) = self.claims.find_mut(claim) {
             claim.is_heard_by(id, round);
         }
@@ -300,7 +300,7 @@ impl Core {
         let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
         let mut leads = active.waiting.pause.leads();
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
-        if lock.phase != Phase::Pausing || lock.round != round || !is_alone || !is_earlier {
+        if lock.phase != Phase::Pausing || lock.round() != round || !is_alone || !is_earlier {
             return;
         }
         active.votes.cast(node, Vote::Deny);
@@ -390,7 +390,7 @@ impl Core {
         if !node.link.takes_asks() || node.pipeline.len() >= super::MAX_PIPELINE {
             return;
         }
-        let pending = Pending::Remaining { lock: id, round: lock.round };
+        let pending = Pending::Remaining { lock: id, round: lock.round() };
         node.pipeline.push(pending, now.boot, |out| {
             let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(active.keys.first());
         });
@@ -408,7 +408,7 @@ impl Core {
     ) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let is_asking = matches!(lock.phase, Phase::Asking | Phase::Pausing);
-        if ms == -1 || !is_asking || lock.round != round {
+        if ms == -1 || !is_asking || lock.round() != round {
             return;
         }
         let pause = &mut active.waiting.pause;
