@@ -71,7 +71,7 @@ mod planted {
         FailIsDeny,
         /// The first clock that a node tells is believed, however wild it is (a first draft of this library).
         FenceClockOfOne,
-        /// The token is the largest counter, and nobody is told.
+        /// The token is the largest counter, and no node is raised to it.
         FenceNotWrittenBack,
         /// One node is enough for a fencing token.
         FenceWithOne,

@@ -312,7 +312,7 @@ fn locks_that_are_inspected_and_detached() {
     });
 }
 
-/// Whoever lets go of all and turns until nothing is owed.
+/// Releases all locks and goes on until nothing is owed.
 #[test]
 fn releases_that_are_confirmed_one_by_one() {
     grows_in_proportion(256, |count| {

@@ -100,7 +100,7 @@ pub struct Core {
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
     queues: WaitQueues,
-    /// Locks that may be the first in their lines now.
+    /// Locks that may be the first in their queues now.
     scheduled: VecDeque<LockId>,
     runs_scheduled: bool,
     /// When the next lock has to be extended by itself, at the earliest.

@@ -44,7 +44,7 @@ impl Core {
     /// Lets go of a lock, or cancels its acquisition. An unknown id is ignored.
     ///
     /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`RefusalReason::Cancelled`] if it was not
-    /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was told already.
+    /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was reported already.
     /// In every case the undo reaches each node that may keep a key for it.
     pub fn release(&mut self, id: LockId, now: ClockReading) {
         let now = self.clamp(now);
@@ -113,7 +113,7 @@ impl Core {
         self.run_scheduled(now);
     }
 
-    /// A claim is being undone: what it let go of is free for others of this core.
+    /// A claim is being undone: its resources are free for other locks of this core.
     pub(super) fn claim_undone(&mut self, id: ClaimId, now: ClockReading) {
         self.hand_on(id, now);
     }

@@ -33,8 +33,8 @@ impl Core {
         self.decide(id, now);
     }
 
-    /// The lead of a wait takes longer than usual: the others are asked without its word, under the same
-    /// token, and with the validity counted from the lead's ask.
+    /// The lead takes longer than usual: the others are asked before it has voted, under the same token, and with the
+    /// validity counted from the lead's ask.
     pub(super) fn ask_the_others(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         if let Some(lead) = active.attempt.lead.take() {

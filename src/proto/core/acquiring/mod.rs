@@ -80,8 +80,8 @@ impl Core {
         }
     }
 
-    /// The lead of a wait has voted: the others are asked if it granted, under the same token, and with the
-    /// validity counted from the lead's ask. So they are if it minds our clock: that says nothing of the lock.
+    /// The lead has voted: the others are asked if it granted, under the same token, and with the validity counted from the
+    /// lead's ask. They are also asked if it refused our clock, since that says nothing of the lock.
     fn led(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let reason = match active.votes.of(lead) {
@@ -207,7 +207,7 @@ impl Core {
         }
     }
 
-    /// Whoever has not voted, or not confirmed the token, is no voter.
+    /// A node that has not voted, or not confirmed the token, is no voter.
     fn fail_the_silent(&mut self, id: LockId) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let unconfirmed = match lock.phase {
@@ -239,7 +239,7 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let claim = lock.claim();
         let out_of_time = now.boot >= active.waiting.deadline();
-        // The nodes have told how wrong our clock is: that is no verdict about the lock.
+        // The nodes have answered how wrong our clock is: that is no verdict about the lock.
         if is_set_right && !out_of_time && active.fencing.is_repeated() {
             return self.attempt_repeated(id, claim, now);
         }

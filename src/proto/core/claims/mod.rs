@@ -153,8 +153,8 @@ impl Core {
         }
     }
 
-    /// Undos went out behind a handshake that has led wrong_server. What is answered to them confirms
-    /// nothing, unless the ask went the same way, and is about to be disowned.
+    /// Undos were sent behind a handshake that has led to the wrong server. Answers to them confirm nothing, unless the ask
+    /// went the same way, and is about to be disowned.
     pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending], now: ClockReading) {
         for pending in due {
             if let Pending::Undo { claim: id, .. } = *pending
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// The node is to confirm that it keeps no key for this claim.
+    /// The node has to confirm that it keeps no key for this claim.
     pub(super) fn owe(&mut self, node: NodeId, id: ClaimId) {
         if self.claims.find_mut(id).is_some_and(|claim| claim.owe(node)) {
             self.nodes[node.index()].debt.grows();

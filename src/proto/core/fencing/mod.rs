@@ -1,7 +1,7 @@
 //! Fencing tokens: proposing a value, agreeing on one, and writing it back where nodes are behind.
 //!
 //! Apart from `acquiring`, whose attempt pauses here between its quorum and its grant. What counters amount to is
-//! decided in `proto::fence`; here is who is asked and told.
+//! decided in `proto::fence`; here is which nodes are asked, and which are raised.
 
 mod state;
 
@@ -53,7 +53,7 @@ impl Core {
         node.clock_is_ahead(i64::try_from(ahead).ok());
     }
 
-    /// By how many µs the clocks of a quorum are ahead of ours, as far as an attempt has told: where it was
+    /// By how many µs the clocks of a quorum are ahead of ours, as far as an attempt has shown: where it was
     /// refused by its proposal they say it themselves, where it was granted they are like that.
     fn clocks_ahead(&self, active: &Active) -> Option<i64> {
         let mut told = [0; crate::proto::MAX_NODES];
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Whether an attempt without a quorum has to hear more nodes until it is known what time it is for a
-    /// quorum of them: a clock that is wild may have been told first.
+    /// quorum of them: a wild clock may have answered first.
     pub(super) fn awaits_clocks(&self, id: LockId) -> bool {
         self.locks.active(id).is_some_and(|active| {
             active.votes.has_failed_by(Cause::ClockSkew)
@@ -85,7 +85,7 @@ impl Core {
         })
     }
 
-    /// Sets our clock right, if an attempt found no quorum because of it and the nodes have told by how much.
+    /// Sets our clock right, if an attempt found no quorum because of it and the nodes have answered by how much.
     pub(super) fn set_clock_right(&mut self, id: LockId) -> bool {
         let Some(active) = self.locks.active(id) else { return false };
         if !active.votes.has_failed_by(Cause::ClockSkew) {

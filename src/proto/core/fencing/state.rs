@@ -105,7 +105,7 @@ impl Fencing {
         self.target
     }
 
-    /// What a node has counted; zero if it has not told.
+    /// A node's counter; zero if it is not known.
     pub(super) fn counter_of(&self, node: NodeId) -> u64 {
         self.counters.iter().find(|(of, _)| *of == node).map_or(0, |&(_, counter)| counter)
     }

@@ -89,7 +89,7 @@ impl Core {
         own.into_iter().chain(self.config.settings.max_hold).min()
     }
 
-    /// What is told of an extension that succeeded.
+    /// An extension succeeded: which event reports it.
     pub(super) fn extended(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let auto_extended = active.hold.auto_extension.succeeded();
@@ -102,7 +102,7 @@ impl Core {
         self.auto_extend_from_now(id, now);
     }
 
-    /// What is told of an extension that failed: of those that came by themselves only the first in a row.
+    /// An extension failed: which event reports it. Of automatic ones only the first in a row is reported.
     pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let failed = active.hold.auto_extension.failed();

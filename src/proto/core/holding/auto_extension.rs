@@ -16,7 +16,7 @@ pub(crate) struct AutoExtension {
     at: Timestamp,
     /// The extension that is under way came of it.
     is_extending: bool,
-    /// The last extension failed, which has been told.
+    /// The last extension failed, which was reported.
     has_failed: bool,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Failed {
     Asked,
     /// The first in a row that came by itself.
     First,
-    /// Another one, after one that was told.
+    /// Another one, after one that was reported.
     Again,
 }
 
@@ -50,7 +50,7 @@ impl AutoExtension {
         self.options?.max_hold
     }
 
-    /// How long before the end of its validity the loss of a lock with this TTL is told.
+    /// How long before the end of its validity the loss of a lock with this TTL is reported.
     pub(super) fn notice(&self, ttl: Duration) -> Duration {
         match self.options {
             Some(_) => (ttl / 20).min(LONGEST_NOTICE),
@@ -104,7 +104,7 @@ impl AutoExtension {
     }
 }
 
-/// A loss is not told earlier than this before the validity is over.
+/// A loss is not reported earlier than this before the validity is over.
 const LONGEST_NOTICE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -83,12 +83,12 @@ impl Hold {
         self.backing.lease(quorum, now)
     }
 
-    /// How long before the end of its validity the loss of this lock is told.
+    /// How long before the end of its validity the loss of this lock is reported.
     fn notice(&self, lock: &Lock) -> Duration {
         self.auto_extension.notice(lock.ttl())
     }
 
-    /// When the loss of this lock is told if nothing is done. Counted from now, because the wall clock may have
+    /// When the loss of this lock is reported if nothing is done. Counted from now, because the wall clock may have
     /// taken more of the lease than boot did.
     pub(super) fn loss_due(&self, lock: &Lock, now: ClockReading) -> Timestamp {
         now.boot + lock.lease.remaining(now).saturating_sub(self.notice(lock))
@@ -134,7 +134,7 @@ impl Core {
         let came_by_itself = |active: &Active| active.hold.auto_extension.is_extending();
         match lock.phase {
             Phase::Held => {}
-            // The caller's word stands instead.
+            // The caller's extension takes its place.
             Phase::Extending if self.locks.active(id).is_some_and(came_by_itself) => {}
             Phase::Extending => return Err(RequestError::ExtensionUnderWay),
             _ => return Err(RequestError::NotHeld),
@@ -345,8 +345,8 @@ impl Core {
         (lock.phase == Phase::Extending && lock.round() == round).then_some(id)
     }
 
-    /// A quorum extends, while the present validity lasts. So many gone that no quorum is left was a loss at
-    /// once; as long as that can come of those who have not answered, nothing is told.
+    /// A quorum extends, while the present validity lasts. Where so many keys are gone that no quorum is left, the lock was
+    /// lost at once; as long as the missing answers can still show that, no failure is reported.
     fn settle_extension(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if lock.phase != Phase::Extending {

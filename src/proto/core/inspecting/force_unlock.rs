@@ -1,7 +1,7 @@
 //! An operator breaks a lock: what was seen under its key is deleted on every node. See docs/protocol.md.
 //!
-//! A node is looked at first, as by anybody else (`view`), and what it told decides: a lock of ours is broken,
-//! other data only if that was asked for. Nothing is done about the holder, even if it is of this core.
+//! A node is inspected first, as by anybody else, and its answer decides: a lock of ours is deleted, other data only if
+//! that was asked for. Nothing is done about the holder, even if it is of this core.
 
 use super::STRING;
 use super::contents::{self, KeyState};
@@ -72,7 +72,7 @@ impl Core {
         Ok(self.begin_view(resource, Some(Force::Anything), now))
     }
 
-    /// Goes on with what this node has told. Whether it will answer once more.
+    /// Goes on with what this node has answered. Whether it will answer once more.
     pub(super) fn force(&mut self, id: ViewId, node: NodeId, now: ClockReading) -> bool {
         let (link, cause) = (self.node(node).link.state(), self.node(node).link.cause());
         let Some(viewing) = self.open_view(id, node) else { return false };
@@ -87,7 +87,7 @@ impl Core {
             (KeyState::Held(_), _) | (KeyState::Foreign(_), Force::Anything) => {}
         }
         if let Err(cause) = viewing.seen[node.index()].kind {
-            // The script could not compare what is not told.
+            // The script could not compare a type that is not known.
             view.state = Err(cause);
             return false;
         }

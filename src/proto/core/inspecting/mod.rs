@@ -55,7 +55,7 @@ pub(super) struct Viewing {
     until: Timestamp,
     /// What is to be broken of what is seen.
     force: Option<Force>,
-    /// What the nodes have told, in their order.
+    /// What the nodes have answered, in their order.
     seen: Vec<Seen>,
     /// Nodes whose link is not there yet.
     queued: NodeSet,
@@ -71,14 +71,14 @@ impl NodeView {
 }
 
 impl Viewing {
-    /// How many nodes have told all that they were asked.
+    /// How many nodes have answered all that they were asked.
     fn told(&self) -> usize {
         let done = NodeSet::first(self.view.nodes.len()).without(self.open);
         done.iter().filter(|node| self.view.nodes[node.index()].state.is_ok()).count()
     }
 }
 
-/// What a node has told of a key: for comparison, not for eyes.
+/// What a node has answered about a key, as it came: to compare with, not to show.
 #[derive(Clone)]
 pub(super) struct Seen {
     /// The type's name, or why the node does not tell it.
@@ -176,7 +176,7 @@ impl Core {
         self.holdings.begin(places, locks.capacity());
     }
 
-    /// Lets those know who look at its resources.
+    /// Notes for inspections that a lock is on its resources.
     pub(super) fn note_holding(&mut self, id: LockId) {
         if !self.holdings.is_complete() {
             return;
@@ -317,7 +317,7 @@ impl Core {
         Ok(())
     }
 
-    /// The node has said all that it will be asked.
+    /// The node has answered all that it will be asked.
     fn view_answered(&mut self, id: ViewId, node: NodeId) {
         if let Some(viewing) = self.open_view(id, node) {
             viewing.open.remove(node);

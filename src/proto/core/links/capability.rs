@@ -27,7 +27,7 @@ pub(crate) struct Capabilities {
     /// `SUBSCRIBE` and `CLIENT TRACKING`: it tells who waits that a key has changed.
     /// That is a matter of two connections, and is tried again in its own time.
     push: Ability,
-    /// Of the server, where it told.
+    /// The server's version, if it is known.
     version: Option<Version>,
 }
 
@@ -84,7 +84,7 @@ impl Capabilities {
         self.push = ability;
     }
 
-    /// Of the server, where it told.
+    /// The server's version, if it is known.
     pub(super) fn version(&self) -> Option<Version> {
         self.version
     }

@@ -126,7 +126,7 @@ impl Step {
     }
 }
 
-/// What a link's handshake has told so far.
+/// What a link's handshake has found out so far.
 #[derive(Debug, Default)]
 pub(crate) struct Handshake {
     /// The first thing that makes the node no voter.
@@ -242,7 +242,7 @@ impl Handshake {
     }
 
     /// What a `SET` or `DEL` was answered that could not change anything. `DEL` has no arguments at all,
-    /// which is told before anything else but its existence.
+    /// which the server says before anything else but that it does not exist.
     fn write_tried(&mut self, step: Step, outcome: Ability) -> Option<Cause> {
         match outcome {
             Ability::Refused(cause) if !cause.suspends_writes() => {

@@ -51,7 +51,7 @@ impl Core {
         self.node_mut(link.node()).explain(cause, words);
     }
 
-    /// Whether an answer is due on this link, so that a read may bring it without being told of it.
+    /// Whether an answer is due on this link, so that a read may bring it although no readiness was reported.
     #[must_use]
     #[inline]
     pub fn is_awaited(&self, link: LinkId) -> bool {
@@ -144,8 +144,8 @@ impl Core {
         self.link_down(id, now);
     }
 
-    /// A step of the handshake was answered. What all of them have told is returned when they are complete and nothing
-    /// speaks against the node but what may change while the connection lasts.
+    /// A step of the handshake was answered. What all of them have found out is returned when they are complete and
+    /// nothing speaks against the node but what may change while the connection lasts.
     pub(super) fn handshake_answered(
         &mut self,
         id: NodeId,

@@ -1,6 +1,6 @@
 //! One node's conversation: its link, what is under way on it, and what is known of the server.
 //!
-//! Not here: what the answers do to locks. That is in `core`, which owns both.
+//! Not here: what the answers do to locks, see `answer` and the subjects.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ pub(crate) enum Pending {
         lock: LockId,
         round: u32,
     },
-    /// Changes are to be told on the connection with this number, or no longer.
+    /// Changes are to be reported on the connection with this client id, or no longer.
     Track {
         to: Option<u64>,
     },
@@ -97,7 +97,7 @@ pub(crate) struct Node {
     heard: Timestamp,
     /// How long it takes to answer.
     pub(crate) pace: Pace,
-    /// Asks wait here until it has answered, for it is suspected.
+    /// Claims whose asks wait until it has answered, for it is suspected.
     held_back: Vec<ClaimId>,
     /// What it owes the confirmation of.
     pub(crate) debt: Debt,
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Forgets everything that belonged to the last connection; its name, if it told one.
+    /// Forgets everything that belonged to the last connection, and returns that, if its client id was known.
     pub(super) fn reset_connection(&mut self) -> Option<Connection> {
         self.inbox.clear();
         self.decoder = Decoder::new(reply_limits());
@@ -146,7 +146,7 @@ impl Node {
         self.restart_guard.is_asked_for(now);
     }
 
-    /// What the handshake has told so far.
+    /// What the handshake has found out so far.
     pub(super) fn handshake(&mut self) -> &mut Handshake {
         &mut self.handshake
     }

@@ -1,8 +1,8 @@
-//! Which server a node's connection leads to, as far as it has told.
+//! Which server a node's connection leads to, as far as the handshake has found out.
 //!
-//! A node is known by its address; a server process by its run id, and a connection to it by its client id. Apart from the
-//! handshake, which reads both, because this outlives connections: what a dead one may yet do is stopped only where the
-//! process is certainly the same. Not here: that two nodes are one process, which the folder's `mod.rs` sees.
+//! A node is known by its address, a server process by its run id, and a connection to it by its client id. Apart from
+//! the handshake, which reads both ids, because this outlives connections: a dead connection is killed only where the
+//! process is certainly the same. Not here: that two nodes are one process, which the folder's `mod.rs` finds out.
 
 use crate::proto::restart_guard::RunId;
 
@@ -18,12 +18,12 @@ pub(crate) struct Server {
     run_id: Option<RunId>,
     /// The present connection, once its handshake was complete.
     connection: Option<Connection>,
-    /// The dead connection that all asks are in which may yet run here; `None` if there are several, or if it told no
-    /// name.
+    /// The dead connection whose unread asks may still run here; `None` if there are several such connections, or if its
+    /// client id is not known.
     ghosts_in: Option<Connection>,
 }
 
-/// Which server process a connection led to, and the connection's name there.
+/// Which server process a connection led to, and its client id there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Connection {
     run_id: RunId,
@@ -63,26 +63,26 @@ impl Server {
         self.run_id = None;
     }
 
-    /// The handshake has told which process this is, and the name of the connection there. Whether another process was
-    /// here before.
+    /// The handshake has found out which process this is, and the connection's client id there. Whether another process
+    /// was here before.
     pub(super) fn told(&mut self, run_id: RunId, client_id: Option<u64>) -> bool {
         self.connection = client_id.map(|client_id| Connection { run_id, client_id });
         self.run_id.replace(run_id).is_some_and(|before| before != run_id)
     }
 
-    /// The connection is gone: its name, if it told one.
+    /// The connection is gone. It is returned if its client id was known.
     pub(super) fn connection_lost(&mut self) -> Option<Connection> {
         self.is_wrong = false;
         self.connection.take()
     }
 
-    /// Asks may yet run out of this dead connection, and out of no other; or out of several.
+    /// Asks may still run out of this dead connection, and out of no other. `None`: out of several.
     pub(super) fn has_ghosts_in(&mut self, connection: Option<Connection>) {
         self.ghosts_in = connection;
     }
 
-    /// The client id of the dead connection that all ghosts are in, if it was to this process: of another process it would
-    /// be a stranger's.
+    /// The client id of the dead connection that all ghosts are in, if it was to this process: in another process that id
+    /// is a stranger's.
     pub(super) fn ghosts_in(&self, run_id: RunId) -> Option<u64> {
         let dead = self.ghosts_in.filter(|dead| dead.run_id == run_id)?;
         Some(dead.client_id)
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(server.ghosts_in([b'1'; 40]), Some(7));
         assert_eq!(server.ghosts_in([b'2'; 40]), None);
         assert!(server.told([b'2'; 40], None), "another process is here");
-        assert!(server.connection_lost().is_none(), "it told no name");
+        assert!(server.connection_lost().is_none(), "its client id is not known");
         server.has_ghosts_in(None);
         assert_eq!(server.ghosts_in([b'1'; 40]), None);
     }

@@ -35,11 +35,11 @@ pub(super) struct Push {
     decoder: Decoder,
     handshake: Handshake,
     reading: Reading,
-    /// It told of changes to all keys, which nobody has heard of yet.
+    /// All keys may have changed, and waiters are not woken yet.
     has_notified_all: bool,
-    /// Links that came to nothing since the last one that told.
+    /// Links that failed since the last one on which notifications were on.
     failures: u32,
-    /// When somebody last had a use for it.
+    /// When a lock last had a use for it.
     wanted_at: Timestamp,
 }
 
@@ -74,7 +74,7 @@ impl Push {
         self.tracking = Tracking::Off;
     }
 
-    /// Another server process is there, which may tell although the last one did not.
+    /// Another server process is there, which may send notifications although the last one did not.
     pub(super) fn forget_failures(&mut self, now: Timestamp) {
         self.failures = 0;
         if let Stage::Off { retry_at } = &mut self.stage {
@@ -82,12 +82,12 @@ impl Push {
         }
     }
 
-    /// Whether somebody may wait for its word.
+    /// Whether a lock may wait for its notifications.
     pub(super) fn is_wanted(&self) -> bool {
         !matches!(self.stage, Stage::Off { .. }) || self.wanted_at != Timestamp::default()
     }
 
-    /// Whether the node tells of changes to what the command link reads from now on.
+    /// Whether the node reports changes of what the command link reads from now on.
     pub(super) fn notifies(&self) -> bool {
         self.stage == Stage::Subscribed && self.tracking == Tracking::On
     }
@@ -111,7 +111,7 @@ impl Push {
 }
 
 impl Core {
-    /// Whether a node tells of changes to those who wait.
+    /// Whether a node sends notifications of changes to those who wait.
     #[must_use]
     pub fn push_state(&self, id: NodeId) -> PushState {
         let node = self.node(id);
@@ -128,8 +128,8 @@ impl Core {
         }
     }
 
-    /// Opens the push links of all nodes that vote, as if somebody waited, to see whether they tell: what
-    /// comes of it is in [`push_state`](Self::push_state).
+    /// Opens the push links of all nodes that vote, as if a lock waited, to see whether they send notifications: the
+    /// outcome is in [`push_state`](Self::push_state).
     pub fn try_push(&mut self, now: ClockReading) {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
@@ -139,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Somebody waits for this node's word.
+    /// A lock waits for this node's notifications.
     pub(super) fn want_push(&mut self, id: NodeId, now: ClockReading) {
         let push = &mut self.node_mut(id).push;
         push.wanted_at = now.boot;
@@ -223,7 +223,7 @@ impl Core {
                     self.changed_at(first, id, now);
                 }
             }
-            // However many say so in one read, it concerns everybody once.
+            // However many come in one read, each waiter is woken once.
             Some(News::All) => {
                 push.has_notified_all = true;
                 self.metrics.of(id).pushes += 1;
@@ -239,8 +239,8 @@ impl Core {
         self.arm(due);
     }
 
-    /// Tells the command link to report on the push link, once that is subscribed; if both lead to the same
-    /// process, as far as that can be known: to another one the number is a stranger's.
+    /// Tells the node to report on the push link what the command link reads, once that is subscribed. Both have to lead to
+    /// the same process, as far as that can be known: in another one the client id is a stranger's.
     pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
         let node = &mut self.nodes[id.index()];
         let ready = node.push.stage == Stage::Subscribed && node.link.is_ready();
@@ -295,7 +295,7 @@ impl Core {
         Ok(())
     }
 
-    /// What is waited for may have changed before the node was told to report that.
+    /// What is waited for may have changed before the node began to report that.
     fn look_at_keys(&mut self, id: NodeId, now: ClockReading) {
         for lock in self.watchers(id) {
             self.lengthen_pause(lock, now);
@@ -307,7 +307,7 @@ impl Core {
         }
     }
 
-    /// The locks that wait for this node's word.
+    /// The locks that wait for this node's notifications.
     fn watchers(&self, node: NodeId) -> Vec<LockId> {
         let waits = |id: &LockId| {
             self.locks.at_work(*id).is_some_and(|(lock, active)| {
@@ -400,12 +400,12 @@ impl Core {
     }
 }
 
-/// Whether the server does not know how to tell, or forbids it.
+/// Whether the server cannot send notifications, or forbids it.
 fn lasts(cause: Cause) -> bool {
     cause.is_configuration() || cause == Cause::ServerError
 }
 
-/// Whether a node tells of changes to those who wait.
+/// Whether a node sends notifications of changes to those who wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PushState {
@@ -413,15 +413,15 @@ pub enum PushState {
     Off,
     /// It is being arranged.
     Opening,
-    /// It tells.
+    /// It sends them.
     Active,
-    /// It cannot or may not, or somebody waits and its connection is lost: who waits goes by the timer. It
-    /// is tried again after a while.
+    /// It cannot or may not, or a lock waits and its connection is lost: waiters go by their timers. It is tried again
+    /// after a while.
     Unavailable(Cause),
 }
 
 /// A push link that nobody has a use for is closed after so long.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A server that does not know how to tell, or forbids it, is asked again after so long.
+/// A server that cannot send notifications, or forbids it, is asked again after so long.
 const UNAVAILABLE_FOR: Duration = Duration::from_secs(60);

@@ -29,9 +29,9 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tracking {
     Off,
-    /// The node was told, and has not confirmed.
+    /// The node was asked for it, and has not confirmed.
     Asked,
-    /// Keys that the command link reads are told of here when they change.
+    /// Changes of keys that the command link reads are reported here.
     On,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum Reading {
     Keys(u32),
 }
 
-/// What a push link has told.
+/// What has come on a push link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News<'b> {
     /// Every key may have changed.

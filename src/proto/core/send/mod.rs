@@ -16,7 +16,7 @@ pub(super) use self::encoded_command::EncodedCommand;
 
 impl Core {
     /// Sends a command about a claim to one node; `numbers` are the TTL in ms and the counter that it gives,
-    /// or zero. `pending` is what the answer belongs to, told whether the command goes by digest.
+    /// or zero. `pending` makes what the answer belongs to, given whether the command goes by digest.
     #[inline]
     pub(super) fn send(
         &mut self,

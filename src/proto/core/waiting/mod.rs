@@ -107,7 +107,7 @@ impl Waiting {
 }
 
 impl Core {
-    /// Puts a lock that waits into the lines of its resources, and lets it ask if it is the first in all.
+    /// Puts a lock that waits into the queues of its resources, and lets it ask if it is the first in all of them.
     pub(super) fn join_queues(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.phase = Phase::Queued;
@@ -129,7 +129,7 @@ impl Core {
         self.locks.active(id).is_some_and(|active| active.waiting.queues.iter().all(first))
     }
 
-    /// Leaves the lines behind a release.
+    /// Leaves the queues after a release.
     pub(super) fn leave_queues_released(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
         for &key in &active.waiting.queues {
@@ -138,13 +138,13 @@ impl Core {
         self.leave_queues(id, now);
     }
 
-    /// Leaves the lines. Those who are first now ask when turns are taken.
+    /// Leaves the queues. The locks that are first now are scheduled to ask.
     pub(super) fn leave_queues(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let position = active.waiting.position;
         for key in active.waiting.queues.drain(..) {
             self.queues.leave(key, position, now.boot);
-            // Whoever is next in several lines of many need not be looked at for each.
+            // A lock that is next in several queues is scheduled once.
             let first = self.queues.front(key).filter(|first| self.scheduled.back() != Some(first));
             self.scheduled.extend(first);
         }
@@ -152,8 +152,8 @@ impl Core {
         self.arm(purge_at);
     }
 
-    /// Lets those ask whose turn has come. One that is refused at once makes room for the next: they are
-    /// taken one after the other, not one inside the other.
+    /// Lets the scheduled locks ask. One that is refused at once makes room for the next, so that this is a loop, and
+    /// not a recursion.
     pub(super) fn run_scheduled(&mut self, now: ClockReading) {
         if std::mem::replace(&mut self.runs_scheduled, true) {
             return;
@@ -183,8 +183,8 @@ impl Core {
         }
     }
 
-    /// This core has just let go of what others want too: they get until `until` to take it. Then the lock
-    /// looks whether they have, if there is a node that will tell, and waits as they do.
+    /// This core has just released what other processes want too: they have until `until` to take it. Then the lock
+    /// reads whether they have, if a node will send a notification, and waits as they do.
     fn yield_to_others(&mut self, id: LockId, until: Timestamp, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let first = active.waiting.queues.first();
@@ -200,7 +200,7 @@ impl Core {
         self.arm_lock(id, until);
     }
 
-    /// A lock that waits in line has a deadline as well.
+    /// A lock that waits in a queue has a deadline as well.
     pub(super) fn queue_due(&mut self, id: LockId, now: ClockReading) {
         match self.locks.active(id).map(|active| active.waiting.deadline) {
             Some(deadline) if now.boot >= deadline => {
@@ -211,8 +211,8 @@ impl Core {
         }
     }
 
-    /// What this core has just let go of is free for the first of those who wait here, when turns are taken:
-    /// no node tells a connection of what it changed itself.
+    /// What this core has just released is free for the first lock that waits here, which is scheduled: no node notifies
+    /// a connection of what that connection changed itself.
     pub(super) fn hand_on(&mut self, claim: ClaimId, now: ClockReading) {
         if self.queues.is_empty() {
             return;
@@ -259,8 +259,8 @@ impl Core {
         self.shorten_pause(id);
     }
 
-    /// Chooses whose word is waited for: the first node in order that denied, so that all who wait for
-    /// one holder listen to the same one.
+    /// Chooses the leads, whose notifications are waited for: the first node in order that denied, so that all who wait
+    /// for one holder wait for the same node.
     fn look_for_leads(&mut self, id: LockId, now: ClockReading) {
         let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
         let suspected = self.suspected;
@@ -283,7 +283,7 @@ impl Core {
         }
     }
 
-    /// A verdict need not wait for all votes. Those that come later can still show whose word to wait for.
+    /// A verdict need not wait for all votes. A denial that comes later can still change the lead.
     pub(super) fn hear_late_denials(&mut self, id: LockId, claim: ClaimId) {
         let Some(round) = self.locks.find(id).map(|lock| lock.round()) else { return };
         if let Some(claim) = self.claims.find_mut(claim) {
@@ -291,8 +291,8 @@ impl Core {
         }
     }
 
-    /// A node denied after the verdict. If it comes before the lead in the order, all who wait for this
-    /// holder wait for its word, once it tells.
+    /// A node denied after the verdict. If it comes before the lead in the order, it is the lead of all who wait for this
+    /// holder, once it sends notifications.
     pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
         let waiter = self.claims.find(claim).and_then(Claim::waiter);
         let Some((id, round)) = waiter else { return };
@@ -319,7 +319,7 @@ impl Core {
         self.wake(id, now);
     }
 
-    /// Of two leads the first is enough, as soon as it tells.
+    /// Of two leads the first is enough, as soon as it sends notifications.
     fn follow_the_first(&mut self, id: LockId) {
         let Some(active) = self.locks.active_mut(id) else { return };
         if self.config.settings.wake != WakeStrategy::Quorum
@@ -330,10 +330,10 @@ impl Core {
         }
     }
 
-    /// An ask that came of what a node told, in vain, makes the lock deaf for a while, longer each time:
-    /// so that of many waiters not all ask at each change. It may be long only where the lead granted and
-    /// the others did not. Such an ask is told to other waiters in its turn, and they could wake each other
-    /// for as long as the lock is held elsewhere; where the lead denied, nobody else hears of it.
+    /// After an attempt that followed a notification and won nothing, the lock ignores notifications for an interval
+    /// that grows each time, so that of many waiters not all ask at each change. The interval may be long only where the
+    /// lead granted and the others did not: nodes report such an attempt to other waiters, and they could wake each
+    /// other for as long as a third holds the lock. Where the lead denied, nothing changed, and nobody is notified.
     fn back_off_wakes(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let waited = now.boot.since(active.waiting.asked_at);
@@ -355,7 +355,7 @@ impl Core {
         active.waiting.queues.iter().for_each(|&key| self.queues.granted(key, waited));
     }
 
-    /// Whether the nodes whose word is waited for denied, and will tell.
+    /// Whether all leads denied, and will send notifications.
     fn will_be_notified(&self, id: LockId) -> bool {
         let Some(active) = self.locks.active(id) else { return false };
         let (leads, denied) = (active.waiting.pause.leads(), active.votes.denies());
@@ -363,16 +363,16 @@ impl Core {
         !leads.is_empty() && leads.iter().all(will_notify)
     }
 
-    /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the
-    /// key in the way will live, which also makes them tell when it changes, and acts on what was told
-    /// meanwhile. Behind the undo, so that an attempt that is granted never pays for it.
+    /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the key in the way
+    /// will live, which also makes them report its next change, and acts on notifications that have come meanwhile. It
+    /// follows the undo, so that an attempt that is granted never pays for it.
     pub(super) fn settle_in(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         if lock.phase != Phase::Pausing {
             return;
         }
         let leads = active.waiting.pause.leads();
-        // A script has told, and has read all keys.
+        // A script reads all keys, and its denial says how long they live.
         if active.keys.len() == 1 {
             for node in denied.iter() {
                 self.ask_remaining(node, id, now);
@@ -397,7 +397,7 @@ impl Core {
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
 
-    /// A node told for how long the key in the way will live: -2 it is gone, -1 for ever.
+    /// A node has answered for how long the key in the way will live: -2 it is gone, -1 for ever.
     pub(super) fn way_blocked(
         &mut self,
         node: NodeId,
@@ -415,7 +415,7 @@ impl Core {
         let (is_pausing, leads) = (lock.phase == Phase::Pausing, pause.leads());
         let notifies = leads.contains(node)
             && leads.iter().all(|lead| self.nodes[lead.index()].push.notifies());
-        // What has been told comes by another connection, and may be later than this answer.
+        // A notification comes on another connection, and may be later than this answer.
         let rests = is_pausing && !pause.follows_split() && pause.is_quiet();
         let left = u64::try_from(ms).ok().map(Duration::from_millis);
         if left.is_none() && leads.contains(node) {
@@ -431,8 +431,8 @@ impl Core {
         }
     }
 
-    /// The key in the way is still there, and a node will tell of its next change. Whoever has had its turn lets
-    /// some others have theirs.
+    /// The key in the way is still there, and a node will report its next change. A process that has had the lock lets
+    /// others have it first.
     fn rest(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         active.waiting.pause.waits_for_word(now.boot, active.waiting.deadline);
@@ -452,7 +452,7 @@ impl Core {
         }
     }
 
-    /// The nodes will tell from now on, so that the pause can be long.
+    /// The nodes send notifications from now on, so that the pause can be long.
     pub(super) fn lengthen_pause(&mut self, id: LockId, now: ClockReading) {
         self.follow_the_first(id);
         if !self.will_be_notified(id) {
@@ -467,14 +467,14 @@ impl Core {
         }
     }
 
-    /// A node has told that a key in the way of this lock has changed, or cannot tell any longer.
+    /// A node has reported that a key in the way of this lock has changed, or cannot report any longer.
     pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         active.waiting.pause.notified(node);
         self.wake(id, now);
     }
 
-    /// Ends a pause by what has been told, as soon as that may be.
+    /// Ends a pause because of notifications, as soon as the lock does not ignore them.
     fn wake(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let is_enough = active.waiting.pause.has_heard_enough(self.config.settings.wake);
@@ -485,8 +485,8 @@ impl Core {
         self.pause_due(id, now);
     }
 
-    /// What was told while the lock was deaf is old: the key is looked at, which also makes its next change
-    /// be told. So whoever was deaf asks when the lock is let go of, and not in the middle of somebody's turn.
+    /// A notification that came while the lock ignored them is old: the key is read, which also makes the node report its
+    /// next change. So the lock asks when the holder releases it, and not while somebody holds it.
     fn look_first(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
         let patience = self.config.settings.response_timeout.min(self.allowance(lead));
         let Some(active) = self.locks.active_mut(id) else { return };
@@ -513,7 +513,7 @@ impl Core {
         }
     }
 
-    /// The node that is asked before the others, if what it told ended the pause.
+    /// The node that is asked before the others, if its notification ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let active = self.locks.active(id)?;
         let leads =
@@ -543,8 +543,8 @@ const OLD: Duration = Duration::from_millis(250);
 /// How long at the most, where the lead granted and others did not.
 const MUTED_AFTER_SPLIT: Duration = Duration::from_millis(50);
 
-/// Whoever has had its turn sits out for up to half of what it had to wait, but not for longer.
+/// A process that has had the lock ignores notifications for up to half of what it had to wait, but not for longer.
 const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
 
-/// A waiter elsewhere is told, asks the lead, and then the others: with something to spare.
+/// A waiter elsewhere is notified, asks the lead, and then the others: with something to spare.
 const HAND_OFF_ROUND_TRIPS: u32 = 3;

@@ -26,17 +26,17 @@ pub(crate) struct Pause {
     expiries: Vec<(NodeId, Timestamp)>,
     /// How many of these keys have to go before a quorum is possible.
     needed: usize,
-    /// The nodes whose word ends it.
+    /// The leads: the nodes whose notifications end it.
     leads: NodeSet,
-    /// Those that have told of a change since the last attempt began.
+    /// Those that have reported a change since the last attempt began.
     notified: NodeSet,
-    /// It ends, or the attempt after it began, by what a node has told.
+    /// It ends, or the attempt after it began, because of a notification.
     is_woken: bool,
-    /// For how long at the most it does not listen once others have taken the turn that was left to them.
+    /// For how long at the most it ignores notifications once others have taken what was left to them.
     sit_out: Duration,
-    /// It was told when the lock did not listen.
+    /// The notification came while the lock ignored them.
     is_late: bool,
-    /// How long what a node tells is not acted upon, after asks that came of it in vain.
+    /// For how long notifications are ignored, after attempts that followed one and won nothing.
     wake_backoff: Duration,
     /// Until when.
     muted_until: Timestamp,
@@ -77,7 +77,7 @@ impl Pause {
         self.until = until;
     }
 
-    /// An attempt begins, and with it what is told anew. A key that it meets is taken to live longer by `jitter`.
+    /// An attempt begins, and notifications count anew. A key that it meets is taken to live longer by `jitter`.
     pub(super) fn attempt_begins(&mut self, jitter: Duration) {
         self.expiries.clear();
         self.notified = NodeSet::default();
@@ -121,7 +121,7 @@ impl Pause {
         self.is_after_split && self.splits <= SPLITS
     }
 
-    /// The nodes whose word ends it.
+    /// The leads: the nodes whose notifications end it.
     pub(super) fn leads(&self) -> NodeSet {
         self.leads
     }
@@ -130,17 +130,17 @@ impl Pause {
         self.leads = leads;
     }
 
-    /// Those of the leads that have told of a change.
+    /// Those of the leads that have reported a change.
     pub(super) fn heard(&self) -> NodeSet {
         self.notified.and(self.leads)
     }
 
-    /// A node has told of a change. Whose word counts can be known later than it has come.
+    /// A node has reported a change. It may become a lead only afterwards.
     pub(super) fn notified(&mut self, node: NodeId) {
         self.notified.insert(node);
     }
 
-    /// Whether so many leads have told that the pause can end.
+    /// Whether so many leads have reported a change that the pause can end.
     pub(super) fn has_heard_enough(&self, wake: WakeStrategy) -> bool {
         let enough = match wake {
             WakeStrategy::Quorum => self.leads.len().max(1),
@@ -149,29 +149,29 @@ impl Pause {
         self.heard().len() >= enough
     }
 
-    /// Whether nothing was told that it could end by.
+    /// Whether no notification has come that could end it.
     pub(super) fn is_quiet(&self) -> bool {
         self.heard().is_empty() && !self.is_woken
     }
 
-    /// Ends by what was told, as soon as the lock listens. Whether nothing had ended it before.
+    /// Ends because of a notification, as soon as the lock does not ignore it. Whether nothing had ended it before.
     pub(super) fn wake(&mut self, now: Timestamp) -> bool {
         self.is_late = now < self.muted_until;
         self.ends_when_it_listens(now);
         !std::mem::replace(&mut self.is_woken, true)
     }
 
-    /// Whether what was told ended it, or the one before the present attempt.
+    /// Whether a notification ended it, or the pause before the present attempt.
     pub(super) fn is_woken(&self) -> bool {
         self.is_woken
     }
 
-    /// Whether that was told when the lock did not listen, so that it is old.
+    /// Whether that notification came while the lock ignored them, so that it is old.
     pub(super) fn is_late(&self) -> bool {
         self.is_late
     }
 
-    /// A lock of this core has let go of what is waited for, which no node tells.
+    /// A lock of this core has released what is waited for, which no node reports.
     pub(super) fn handed_on(&mut self, now: Timestamp) {
         self.is_woken = false;
         self.is_late = false;
@@ -182,8 +182,8 @@ impl Pause {
         self.until = self.until.min(self.muted_until.max(now));
     }
 
-    /// Others have the turn until it is over: then it is as if these nodes had told of them, and the lock may sit
-    /// out for so long.
+    /// Other processes may take the lock until it is over: then it is as if these nodes had reported that, and
+    /// notifications may be ignored for `sit_out` at the most.
     pub(super) fn leaves_turn(&mut self, leads: NodeSet, sit_out: Duration) {
         (self.leads, self.notified, self.needed) = (leads, leads, 1);
         self.is_woken = !leads.is_empty();
@@ -191,7 +191,7 @@ impl Pause {
         self.sit_out = sit_out;
     }
 
-    /// The key is looked at, which is answered by `until`: what was told before is forgotten.
+    /// The key is read, which is answered by `until`: notifications from before are forgotten.
     pub(super) fn looks_until(&mut self, until: Timestamp) {
         self.is_late = false;
         self.is_woken = false;
@@ -199,8 +199,8 @@ impl Pause {
         self.until = until;
     }
 
-    /// The attempt that began at `since` came to nothing. If it came of what a node had told, such words are not
-    /// to be acted upon for a while, longer each time up to `most`, in half at random: how long.
+    /// The attempt that began at `since` won nothing. If it followed a notification, these are ignored for a while,
+    /// longer each time up to `most`, in half at random: how long.
     pub(super) fn was_woken_in_vain(
         &mut self,
         since: Timestamp,
@@ -242,7 +242,7 @@ impl Pause {
         self.muted_until = self.muted_until.max(until);
     }
 
-    /// A node has told that the key in the way will live for so long, or that it has gone already.
+    /// A node has answered that the key in the way will live for so long, or that it has gone already.
     pub(super) fn key_lives(&mut self, node: NodeId, left: Option<Duration>, now: Timestamp) {
         let at = match left {
             Some(left) => now + left + self.jitter,
@@ -285,7 +285,7 @@ const AT_LEAST_NOTIFIED: Duration = Duration::from_millis(1_500);
 /// Vain asks that are further apart are not of a crowd.
 const RESTED: Duration = Duration::from_millis(500);
 
-/// How long a lock is deaf after the first ask in vain.
+/// How long notifications are ignored after the first attempt that followed one and won nothing.
 const MUTED_AT_FIRST: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -17,10 +17,10 @@ use crate::proto::names::{LockId, NodeSet};
 use crate::proto::steps::step;
 use crate::proto::time::Timestamp;
 
-/// The lines of all resources that somebody here waits for.
+/// The queues of all resources that a lock of this core waits for.
 ///
-/// A line is found by a hash of the resource's name. Two names with the same hash would share a line,
-/// which costs them turns and nothing else; the seed keeps anybody from choosing such names.
+/// A queue is found by a hash of the resource's name. Two names with the same hash would share a queue, which costs them
+/// time and nothing else; the seed keeps anybody from choosing such names.
 pub(crate) struct WaitQueues {
     queues: BTreeMap<QueueKey, WaitQueue>,
     seed: [u8; 16],
@@ -28,15 +28,15 @@ pub(crate) struct WaitQueues {
     positions: u64,
     /// Emptied queues, to be used again.
     spare: Vec<VecDeque<Waiter>>,
-    /// When lines that nobody stands in are looked through for what can be forgotten.
+    /// When empty queues are looked through for what can be forgotten.
     purge_at: Timestamp,
 }
 
-/// The place of a line.
+/// The place of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueueKey(u64);
 
-/// When somebody came: one that came later stands behind in every line that both stand in.
+/// When a lock came: one that came later stands behind in every queue that both stand in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueuePosition(u64);
 
@@ -59,13 +59,13 @@ struct WaitQueue {
     gaps: usize,
     /// When somebody elsewhere was last seen with it.
     contended_at: Option<Timestamp>,
-    /// When a lock of this core last let go of it.
+    /// When a lock of this core last released it.
     released_at: Option<Timestamp>,
     /// Since when this core has had it again and again, and asked at once each time.
     alone_since: Timestamp,
     /// How long a lock of this core waited for it last.
     waited: Duration,
-    /// Whose word was waited for last.
+    /// The nodes whose notifications were waited for last.
     leads: NodeSet,
 }
 
@@ -126,13 +126,13 @@ impl WaitQueues {
         QueueKey(hasher.finish())
     }
 
-    /// Somebody comes, to stand in any number of lines.
+    /// A lock comes, to stand in any number of queues.
     pub(super) fn next_position(&mut self) -> QueuePosition {
         self.positions += 1;
         QueuePosition(self.positions)
     }
 
-    /// Goes to the end of a line; nobody has come since.
+    /// Goes to the end of a queue; nobody has come since.
     pub(super) fn join(
         &mut self,
         key: QueueKey,
@@ -153,7 +153,7 @@ impl WaitQueues {
         }
     }
 
-    /// Leaves a line, from wherever it stands.
+    /// Leaves a queue, from wherever it stands.
     pub(super) fn leave(&mut self, key: QueueKey, position: QueuePosition, now: Timestamp) {
         let many = self.queues.len() > REMEMBERED_QUEUES;
         let Some(queue) = self.queues.get_mut(&key) else { return };
@@ -172,12 +172,12 @@ impl WaitQueues {
         self.queues.get(&key)?.front()
     }
 
-    /// Those in front of any line.
+    /// Those in front of any queue.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = LockId> {
         self.queues.values().filter_map(WaitQueue::front)
     }
 
-    /// Somebody elsewhere has it, and these nodes will tell of it.
+    /// Another process has it, and these nodes will report when that changes.
     pub(super) fn contended(&mut self, key: QueueKey, leads: NodeSet, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.contended_at = Some(now);
@@ -186,16 +186,16 @@ impl WaitQueues {
         }
     }
 
-    /// A lock of this core has let go of it.
+    /// A lock of this core has released it.
     pub(super) fn released(&mut self, key: QueueKey, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&key) {
             queue.released_at = Some(now);
         }
     }
 
-    /// When this core let go of it, if others are to have it before it asks again: where somebody
-    /// elsewhere was seen with it a moment ago; and once in a while in any case, for whoever asks again at
-    /// once is always faster than those who wait, and never sees them.
+    /// When this core released it, if other processes are to have it before this core asks again: where one was seen with
+    /// it a moment ago; and once in a while in any case, for a core that asks again at once is always faster than those
+    /// who wait elsewhere, and never sees them.
     pub(super) fn yields_from(&mut self, key: QueueKey, now: Timestamp) -> Option<Timestamp> {
         let queue = self.queues.get_mut(&key)?;
         let is_contended = queue.contended_at.is_some_and(|at| now < at + REMEMBERED);
@@ -208,12 +208,12 @@ impl WaitQueues {
         queue.released_at
     }
 
-    /// Whose word was waited for last.
+    /// The nodes whose notifications were waited for last.
     pub(super) fn leads(&self, key: QueueKey) -> NodeSet {
         self.queues.get(&key).map_or_else(NodeSet::default, |queue| queue.leads)
     }
 
-    /// How long a lock of this core waited for it last, others having it.
+    /// How long a lock of this core waited last, while other processes had it.
     pub(super) fn waited(&self, key: QueueKey) -> Duration {
         self.queues.get(&key).map_or(Duration::ZERO, |queue| queue.waited)
     }
@@ -230,7 +230,7 @@ impl WaitQueues {
         self.purge_at
     }
 
-    /// Forgets the lines in which nobody stands and of which nothing is to be remembered.
+    /// Forgets the empty queues of which nothing is to be remembered.
     pub(crate) fn purge(&mut self, now: Timestamp) {
         if now < self.purge_at {
             return;
