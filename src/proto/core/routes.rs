@@ -15,11 +15,14 @@ use crate::proto::vote::{Cause, Vote};
 
 /// Commands.
 impl Core {
-    /// Asks all nodes for a lock. The outcome is [`Event::Granted`] or [`Event::Refused`].
+    /// Asks all nodes for a lock. The outcome is [`Granted`] or [`Refused`].
+    ///
+    /// [`Granted`]: crate::proto::Event::Granted
+    /// [`Refused`]: crate::proto::Event::Refused
     ///
     /// # Errors
     ///
-    /// The ask is refused at the door, and nothing is sent.
+    /// The request is not valid, or there are too many locks; nothing is sent.
     pub fn acquire(
         &mut self,
         request: &LockRequest<'_>,
@@ -41,11 +44,16 @@ impl Core {
         Ok(id)
     }
 
-    /// Lets go of a lock, or cancels its acquisition. An unknown id is ignored.
+    /// Releases a lock, or cancels its acquisition. An unknown id is ignored.
     ///
-    /// The outcome is [`Event::Released`]; [`Event::Refused`] with [`RefusalReason::Cancelled`] if it was not
-    /// granted yet; [`Event::Lost`] if its validity ended before; none if its end was reported already.
-    /// In every case the undo reaches each node that may keep a key for it.
+    /// The outcome is [`Released`]; [`Refused`] with [`Cancelled`] if it was not granted yet; [`Lost`] if its validity
+    /// ended before; none if its end was reported already. In every case the undo reaches each node that may keep a key
+    /// for it.
+    ///
+    /// [`Released`]: crate::proto::Event::Released
+    /// [`Refused`]: crate::proto::Event::Refused
+    /// [`Cancelled`]: crate::proto::RefusalReason::Cancelled
+    /// [`Lost`]: crate::proto::Event::Lost
     pub fn release(&mut self, id: LockId, now: ClockReading) {
         let now = self.clamp(now);
         self.lease_due(id, now);
