@@ -1,7 +1,7 @@
 //! The state machine itself: what it holds, and its four families of methods.
 //!
-//! Each subject is a folder with its data and its transitions. What is `pub(super)` in its `mod.rs` and
-//! `pub(crate)` in its other files is its face; the fields are private:
+//! Each subject is a folder with its data and its transitions. Its face is what is `pub(super)` in its `mod.rs`, and what
+//! its other files show to more than the folder; its fields are private:
 //!
 //! - `acquiring`: from a request to a grant or a refusal;
 //! - `waiting`: the queue of one core, the pauses between two attempts, and what ends them;
