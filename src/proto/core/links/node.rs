@@ -270,3 +270,26 @@ impl Node {
 /// There is room for the asks that so many locks hold back at a node; a program with few allocates nothing when
 /// one hangs.
 const FEW: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::slab::Key;
+
+    /// Attempts come and go meanwhile.
+    #[test]
+    fn a_node_that_hangs_for_long_takes_no_more_memory_than_one_that_hangs_for_a_moment() {
+        for (alive, most) in [(3, 2 * FEW), (20, 40)] {
+            let mut node = Node::new(&NodeSettings::default());
+            let claim = ClaimId(Key::FIRST);
+            (0..most).for_each(|_| node.hold_back(claim, alive, |_| false));
+            let held_back = node.take_held_back();
+            assert_eq!(held_back.len(), most, "nobody is looked at before there are many");
+            node.give_back_held_back(held_back);
+            for _ in 0..=most {
+                node.hold_back(claim, alive, |_| false);
+            }
+            assert_eq!(node.take_held_back().len(), 0);
+        }
+    }
+}
