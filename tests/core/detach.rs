@@ -452,3 +452,22 @@ fn a_lock_awaits_the_answer_of_a_node_that_is_not_connected_yet() {
     assert_eq!(world.holders(b"job"), [true; 3]);
     assert!(!world.core().awaits_answers(id));
 }
+
+/// One node answered while the wall clock was ahead. The two are known to keep the key for different times by
+/// different clocks.
+#[test]
+fn a_lock_leaves_with_what_a_quorum_supports_by_both_clocks() {
+    let mut world = pair(3);
+    world.stop(2);
+    let id = world.lock(b"job", secs(10));
+    world.run(secs(2));
+    world.wall_ahead = 3_000_000_000;
+    world.pause(1);
+    world.extend(id, secs(7));
+    world.wall_ahead = 0;
+    world.resume(1);
+    assert!(world.remaining(id) > ms(7_500));
+    let detached = detach(&mut world, id);
+    let now = world.now();
+    assert_eq!(detached.remaining(now), secs(7) - ms(72));
+}

@@ -362,7 +362,7 @@ fn a_first_contact_may_take_as_long_as_the_farthest_nodes_do() {
     world.run(secs(2));
     world.set(1, b"job", b"theirs", 60_000);
     world.servers[2].accept = Accept::Yes;
-    world.servers[2].delay = ms(200).as_nanos() as u64;
+    world.servers[2].delay = ms(300).as_nanos() as u64;
     world.cut(0, 2, Written::Vanishes);
     let id = world.lock(b"job", secs(10));
     world.run(secs(2));

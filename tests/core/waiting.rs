@@ -308,6 +308,7 @@ fn a_wait_goes_on_after_an_attempt_that_nobody_answers() {
     foreign(&mut world, &[300, 300, 300]);
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(200));
+    assert!(world.core().decided_votes(id).is_some_and(|votes| votes.is_contended()));
     (0..3).for_each(|node| world.pause(node));
     world.run(ms(300));
     (0..3).for_each(|node| world.resume(node));

@@ -548,3 +548,19 @@ const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
 
 /// A waiter elsewhere is notified, asks the lead, and then the others: with something to spare.
 const HAND_OFF_ROUND_TRIPS: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_waited_leaves_nothing_to_the_next() {
+        let mut waiting = Waiting::new();
+        waiting.begin(Wait::UpTo(Duration::from_secs(1)), Timestamp(5));
+        waiting.pause.refused(true, 1);
+        assert!(waiting.is_wanted());
+        waiting.clear();
+        assert!(!waiting.is_wanted() && !waiting.pause.follows_split());
+        assert_eq!(waiting.deadline, Timestamp::NEVER);
+    }
+}
