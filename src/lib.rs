@@ -36,6 +36,7 @@
 //! | wait for a lock | [`LockRequest::wait`], [`Wait`], [`WakeStrategy`](config::WakeStrategy) | [waiting](manual::waiting) |
 //! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
 //! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
+//! | let readers in together | [`LockRequest::shared`], [`LockMode`] | [shared locks](manual::shared_locks) |
 //! | refuse a holder whose time is over | [`LockRequest::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
 //! | bear nodes that lose their memory | [`init`], [`RestartGuard`](config::RestartGuard), [`RestartTrust`](config::RestartTrust) | [the restart guard](manual::restart_guard) |
 //! | run it | [`log`], [`metrics`], [`report`], [`inspect`] | [operations](manual::operations) |
@@ -63,8 +64,8 @@ pub use api::{
     StartError, WithOutcome, init, init_change,
 };
 pub use proto::{
-    AutoExtend, DetachedLock, DetachedLockError, Event, FencingToken, LockId, LockRequest,
-    LossCause, RefusalReason, RequestError, Wait,
+    AutoExtend, DetachedLock, DetachedLockError, Event, FencingToken, LockId, LockMode,
+    LockRequest, LossCause, RefusalReason, RequestError, Wait,
 };
 
 /// What a [`Config`] is made of, and what can be wrong with it.
@@ -87,7 +88,7 @@ pub mod engine {
 /// Who holds a resource, by every node, and what became of a lock that an operator broke.
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
-    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState};
+    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState, Sharers};
 }
 
 /// Lines for somebody's log.
@@ -130,6 +131,7 @@ pub mod manual {
         waiting: "waiting.md",
         auto_extension: "auto-extension.md",
         many_keys: "many-keys.md",
+        shared_locks: "shared-locks.md",
         fencing: "fencing.md",
         restart_guard: "restart-guard.md",
         operations: "operations.md",

@@ -22,8 +22,8 @@ use super::report::{NodeReport, RefusalReport};
 use super::start::StartError;
 use crate::net::Sockets;
 use crate::proto::{
-    Core, DetachedLock, Event, FencingToken, Lease, LockId, LockRequest, LockState, LossCause,
-    NodeId, NodeState, Refusal, RequestError, Timestamp, ViewId, Votes,
+    Core, DetachedLock, Event, FencingToken, Lease, LockId, LockMode, LockRequest, LockState,
+    LossCause, NodeId, NodeState, Refusal, RequestError, Timestamp, ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -516,6 +516,12 @@ impl Driver {
     pub fn remaining(&self, id: LockId) -> Duration {
         let lease = self.sockets.core().lease(id).filter(|_| self.is_ours());
         lease.map_or(Duration::ZERO, |lease: &Lease| lease.remaining(self.config.clock().now()))
+    }
+
+    /// Beside whom a lock is wanted or held; `None` if it was refused or released.
+    #[must_use]
+    pub fn mode(&self, id: LockId) -> Option<LockMode> {
+        self.sockets.core().mode(id)
     }
 
     /// The fencing token of a lock that is held; `None` unless it was asked for

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::driver::Driver;
 use super::report::RefusalReport;
 use crate::proto::{
-    Confirmed, DetachedLock, Event, FencingToken, LockId, LockState, LossCause, RequestError,
+    Confirmed, DetachedLock, Event, FencingToken, LockId, LockMode, LockState, LossCause,
+    RequestError,
 };
 
 /// A lock that was granted.
@@ -42,6 +43,13 @@ impl<'c> LockGuard<'c> {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
+    }
+
+    /// Beside whom it is held.
+    #[must_use]
+    pub fn mode(&self) -> LockMode {
+        let mode = self.driver.borrow().mode(self.id);
+        mode.expect("a lock is known until its guard releases it")
     }
 
     /// The fencing token, for whatever the lock protects; `None` unless it was asked for

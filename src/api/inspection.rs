@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::config::Config;
 use super::report::explain;
 use crate::net::Address;
-use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, View};
+use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, Sharers, View};
 
 /// Who holds a resource, by every node.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub enum InspectionVerdict {
     Free,
     /// One holder has a quorum. Its remaining TTL is that of the node which ends the quorum.
     Held(Holder),
+    /// These share it: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
+    Shared(Sharers),
     /// A quorum of the nodes keeps something under that name that is no lock of redbolt, and nobody can
     /// lock it. Not the same thing, perhaps: this is the one that ends the quorum.
     Foreign(Foreign),
@@ -74,6 +76,7 @@ impl Inspection {
             let what = match state {
                 KeyState::Free => return "free".to_owned(),
                 KeyState::Held(holder) => format!("held by {holder}"),
+                KeyState::Shared(sharers) => format!("shared by {sharers}"),
                 KeyState::Foreign(data) => data.to_string(),
             };
             match state.remaining() {
@@ -84,12 +87,13 @@ impl Inspection {
         Self { nodes, verdict, mine }
     }
 
-    /// Whether a quorum keeps the resource from everybody else: somebody holds it, or there is something
-    /// that is no lock of redbolt. `false` is no promise that nobody does: nodes that do not answer may
+    /// Whether a quorum keeps the resource from whoever wants it alone: somebody holds it or shares it, or there is
+    /// something that is no lock of redbolt. `false` is no promise that nobody does: nodes that do not answer may
     /// keep keys, see the [verdict](Self::verdict).
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        matches!(self.verdict, InspectionVerdict::Held(_) | InspectionVerdict::Foreign(_))
+        use InspectionVerdict::{Foreign, Held, Shared};
+        matches!(self.verdict, Held(_) | Shared(_) | Foreign(_))
     }
 
     /// Whose lock it is; `None` if so many nodes are free that nobody holds it.
@@ -100,17 +104,25 @@ impl Inspection {
             InspectionVerdict::Held(holder) if self.mine == Some(holder.fingerprint) => {
                 Some(Owner::Mine)
             }
-            InspectionVerdict::Held(_) | InspectionVerdict::Foreign(_) => Some(Owner::Other),
+            InspectionVerdict::Shared(sharers)
+                if sharers.holders.iter().any(|holder| self.mine == Some(holder.fingerprint)) =>
+            {
+                Some(Owner::Mine)
+            }
+            InspectionVerdict::Held(_)
+            | InspectionVerdict::Shared(_)
+            | InspectionVerdict::Foreign(_) => Some(Owner::Other),
             InspectionVerdict::Undecided => Some(Owner::Unknown),
         }
     }
 
-    /// For how long the lock keeps its quorum if nobody extends it, by the nodes' word when they
-    /// answered. `None` if nobody has a quorum, or has it without end.
+    /// For how long the lock keeps its quorum if nobody extends it, by the nodes' word when they answered; of those
+    /// who share it, the last to end. `None` if nobody has a quorum, or has it without end.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         match &self.verdict {
             InspectionVerdict::Held(holder) => holder.remaining,
+            InspectionVerdict::Shared(sharers) => sharers.remaining,
             InspectionVerdict::Foreign(data) => data.remaining,
             InspectionVerdict::Free | InspectionVerdict::Undecided => None,
         }
@@ -137,6 +149,12 @@ impl ForceUnlockReport {
             }
             (KeyState::Held(holder), _) => {
                 format!("the lock of {} was gone before it could be broken", in_full(holder))
+            }
+            (KeyState::Shared(sharers), Some(Fate::Deleted)) => {
+                format!("broke the lock that is shared by {sharers}")
+            }
+            (KeyState::Shared(sharers), _) => {
+                format!("the lock that was shared by {sharers} was gone before it could be broken")
             }
             (KeyState::Foreign(data), Some(Fate::Deleted)) => format!("deleted {data}"),
             (KeyState::Foreign(data), Some(Fate::Gone)) => {
@@ -233,6 +251,7 @@ impl fmt::Display for InspectionVerdict {
         match self {
             Self::Free => f.write_str("free"),
             Self::Held(holder) => write!(f, "held by {holder}"),
+            Self::Shared(sharers) => write!(f, "shared by {sharers}"),
             Self::Foreign(data) => data.fmt(f),
             Self::Undecided => f.write_str("undecided"),
         }
@@ -244,26 +263,52 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
     if states().filter(|state| **state == KeyState::Free).count() >= quorum {
         return InspectionVerdict::Free;
     }
-    let mut holders: HashMap<u32, Vec<&KeyState>> = HashMap::new();
+    let mut exclusive: HashMap<u32, Vec<&Holder>> = HashMap::new();
+    let mut shared: HashMap<u32, Vec<&Holder>> = HashMap::new();
     let mut foreign = Vec::new();
     for state in states() {
         match state {
             KeyState::Free => {}
-            KeyState::Held(holder) => holders.entry(holder.fingerprint).or_default().push(state),
-            KeyState::Foreign(_) => foreign.push(state),
+            KeyState::Held(holder) => exclusive.entry(holder.fingerprint).or_default().push(holder),
+            KeyState::Shared(sharers) => sharers
+                .holders
+                .iter()
+                .for_each(|holder| shared.entry(holder.fingerprint).or_default().push(holder)),
+            KeyState::Foreign(data) => foreign.push(data),
         }
     }
-    let mut keys = holders.into_values().chain([foreign]);
-    let Some(mut keys) = keys.find(|keys| keys.len() >= quorum) else {
-        return InspectionVerdict::Undecided;
+    let with_quorum = |holders: HashMap<u32, Vec<&Holder>>| -> Vec<Holder> {
+        let ended =
+            holders.into_values().filter_map(|on| last_of_quorum(quorum, on, |it| it.remaining));
+        ended.cloned().collect()
     };
-    // The quorum lasts until all but quorum - 1 of its keys are over.
-    keys.sort_by_key(|state| Reverse(state.remaining().unwrap_or(Duration::MAX)));
-    match keys[quorum - 1].clone() {
-        KeyState::Free => InspectionVerdict::Free,
-        KeyState::Held(holder) => InspectionVerdict::Held(holder),
-        KeyState::Foreign(data) => InspectionVerdict::Foreign(data),
+    if let Some(holder) = with_quorum(exclusive).pop() {
+        return InspectionVerdict::Held(holder);
     }
+    let mut sharers = with_quorum(shared);
+    if !sharers.is_empty() {
+        sharers.sort_by_key(|holder| (ends(holder.remaining), holder.fingerprint));
+        let (count, last) = (sharers.len(), sharers.last().and_then(|last| last.remaining));
+        return InspectionVerdict::Shared(Sharers::new(sharers, count, last));
+    }
+    match last_of_quorum(quorum, foreign, |it| it.remaining) {
+        Some(data) => InspectionVerdict::Foreign(data.clone()),
+        None => InspectionVerdict::Undecided,
+    }
+}
+
+/// Of keys on a quorum of nodes, the one that ends it: it lasts until all but quorum - 1 of them are over.
+fn last_of_quorum<T>(
+    quorum: usize,
+    mut keys: Vec<&T>,
+    remaining: impl Fn(&T) -> Option<Duration>,
+) -> Option<&T> {
+    keys.sort_by_key(|key| Reverse(ends(remaining(key))));
+    keys.get(quorum - 1).copied()
+}
+
+fn ends(remaining: Option<Duration>) -> Duration {
+    remaining.unwrap_or(Duration::MAX)
 }
 
 #[cfg(test)]

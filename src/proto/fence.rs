@@ -25,6 +25,23 @@ pub fn is_exclusive(token: u64) -> bool {
     (1..=MAX_TOKEN).contains(&token) && token.is_multiple_of(2)
 }
 
+/// Whether this can be the token of those who share a resource.
+#[must_use]
+pub fn is_shared(token: u64) -> bool {
+    (1..=MAX_TOKEN).contains(&token) && !token.is_multiple_of(2)
+}
+
+/// The least counter that stays as it is when a lock is shared, where `proposal` is the client's wall clock in µs.
+///
+/// A node that has come back with an earlier memory may have a counter that was odd before an exclusive holder was
+/// there. It has not voted for `max_ttl` since, so that this counter is behind each proposal by that, less
+/// [`MAX_SKEW`] for its own proposal and for the present one. Such a counter is never kept.
+#[must_use]
+pub fn least_kept(proposal: u64, max_ttl: Duration) -> u64 {
+    let span = max_ttl.saturating_sub(2 * MAX_SKEW).as_micros();
+    proposal.saturating_sub(u64::try_from(span).unwrap_or(u64::MAX)).max(1)
+}
+
 /// A resource's counter on a node is the key of this and its name.
 pub const COUNTER_PREFIX: &[u8] = b"redbolt:fence:";
 

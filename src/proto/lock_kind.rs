@@ -3,6 +3,8 @@
 //! Another kind (read/write, a foreign format) is another value of [`LockKind`], not more code in the core. Not here:
 //! when a command is sent, and to which node.
 
+use std::time::Duration;
+
 use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
@@ -18,6 +20,8 @@ pub(super) struct LockKind {
     pub(super) ask: Command,
     pub(super) extend: Command,
     pub(super) undo: Command,
+    /// Raises fencing counters, where they are used.
+    pub(super) write_back: Command,
 }
 
 /// One resource: `SET NX PX`, and the restart guard's `PTTL` behind it.
@@ -25,6 +29,7 @@ pub(super) const PLAIN: LockKind = LockKind {
     ask: Command::SetIfAbsent,
     extend: Command::Run(Script::Extend),
     undo: Command::Run(Script::Undo),
+    write_back: Command::Run(Script::WriteBack),
 };
 
 /// Several resources, all or nothing.
@@ -32,6 +37,18 @@ pub(super) const MANY: LockKind = LockKind { ask: Command::Run(Script::AcquireMa
 
 /// One resource or several, with a fencing token.
 pub(super) const FENCED: LockKind = LockKind { ask: Command::Run(Script::AcquireFenced), ..PLAIN };
+
+/// One resource, beside others who share it.
+pub(super) const SHARED: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireShared),
+    extend: Command::Run(Script::ExtendShared),
+    undo: Command::Run(Script::UndoShared),
+    write_back: Command::Run(Script::WriteBackShared),
+};
+
+/// The same with a fencing token.
+pub(super) const SHARED_FENCED: LockKind =
+    LockKind { ask: Command::Run(Script::AcquireSharedFenced), ..SHARED };
 
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +69,9 @@ pub(super) struct Arguments<'a> {
     /// The proposed or written value of the fencing counters.
     pub(super) counter: u64,
     pub(super) fencing_counter_ttl_ms: u64,
+    pub(super) max_ttl: Duration,
+    /// How many nodes are asked.
+    pub(super) nodes: u64,
 }
 
 impl Command {
@@ -98,9 +118,10 @@ impl Command {
     #[inline]
     pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
         Some(match (self, answer) {
-            (Self::SetIfAbsent | Self::Run(Script::AcquireMany), Token::Simple(b"OK")) => {
-                Answer::Vote(Vote::Grant)
-            }
+            (
+                Self::SetIfAbsent | Self::Run(Script::AcquireMany | Script::AcquireShared),
+                Token::Simple(b"OK"),
+            ) => Answer::Vote(Vote::Grant),
             (Self::SetIfAbsent, Token::NilBulk) => Answer::Vote(Vote::Deny),
             (Self::Run(_), Token::Int(remaining_ms @ -1..)) => Answer::DenyFor(remaining_ms),
             (Self::Run(script), Token::Simple(line)) => status(script, line)?,
@@ -115,15 +136,21 @@ impl Command {
 
 fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
     let &Arguments { ttl_ms, counter, fencing_counter_ttl_ms, .. } = args;
+    let least = fence::least_kept(counter, args.max_ttl);
     let n = args.keys.len() as u64;
     let numbers = match script {
         Script::AcquireFenced => &[ttl_ms, n, counter, fencing_counter_ttl_ms][..],
         Script::AcquireMany => &[ttl_ms, n],
-        Script::Extend => &[ttl_ms],
+        Script::AcquireShared => &[ttl_ms, args.nodes],
+        Script::AcquireSharedFenced => {
+            &[ttl_ms, counter, fencing_counter_ttl_ms, least, args.nodes]
+        }
+        Script::Extend | Script::ExtendShared => &[ttl_ms],
         Script::WriteBack => &[n, counter, fencing_counter_ttl_ms],
-        Script::Undo => &[],
+        Script::WriteBackShared => &[counter, fencing_counter_ttl_ms],
+        Script::Undo | Script::UndoShared => &[],
     };
-    let counted = matches!(script, Script::AcquireFenced | Script::WriteBack);
+    let counted = script.reads_counters();
     let restart_guard = args.restart_guard.filter(|_| script.checks_restart_guard());
     let keys = args.keys.len() * (1 + usize::from(counted)) + usize::from(restart_guard.is_some());
     let eval = command(out, 4 + keys + numbers.len());
@@ -150,8 +177,14 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
             let counter = number.parse().ok().filter(|&counter| fence::is_exclusive(counter));
             Some(Answer::GrantWith(counter?))
         }
-        (Script::AcquireFenced, "CLOCK") => Some(Answer::Skewed(number.parse().ok()?)),
-        (Script::AcquireFenced | Script::AcquireMany, "GUARD") => {
+        (Script::AcquireSharedFenced, "OK") => {
+            let counter = number.parse().ok().filter(|&counter| fence::is_shared(counter));
+            Some(Answer::GrantWith(counter?))
+        }
+        (Script::AcquireFenced | Script::AcquireSharedFenced, "CLOCK") => {
+            Some(Answer::Skewed(number.parse().ok()?))
+        }
+        (asks, "GUARD") if asks.checks_restart_guard() => {
             let pttl = number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
             Some(Answer::Guarded(pttl?))
         }

@@ -93,7 +93,7 @@ pub use self::config::{
 };
 pub use self::core::{
     Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, KeyState, MAX_LOCKS,
-    MAX_PIPELINE, NodeView, PushState, RestartGuardState, View,
+    MAX_PIPELINE, NodeView, PushState, RestartGuardState, Sharers, View,
 };
 pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
@@ -104,7 +104,9 @@ pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
-pub use self::request::{AutoExtend, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait};
+pub use self::request::{
+    AutoExtend, LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait,
+};
 pub use self::restart_guard::{RestartGuard, RestartTrust, Setup};
 #[cfg(test)]
 pub(crate) use self::steps::grows_in_proportion;

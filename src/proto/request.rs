@@ -31,8 +31,20 @@ pub struct LockRequest<'a> {
     more: Vec<Cow<'a, [u8]>>,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
+    pub(super) mode: LockMode,
     pub(super) fenced: bool,
     pub(super) auto_extend: Option<AutoExtend>,
+}
+
+/// Beside whom a lock may be held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a lock is shared or it is not")]
+pub enum LockMode {
+    /// Beside nobody, as a writer.
+    #[default]
+    Exclusive,
+    /// Beside others who share, as readers do, and beside nobody who excludes.
+    Shared,
 }
 
 impl<'a> LockRequest<'a> {
@@ -46,6 +58,7 @@ impl<'a> LockRequest<'a> {
             more: Vec::new(),
             ttl,
             wait,
+            mode: LockMode::Exclusive,
             fenced: false,
             auto_extend: None,
         }
@@ -67,6 +80,17 @@ impl<'a> LockRequest<'a> {
     /// How long to wait for it.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Asks for the lock beside others who share it, as a reader does beside readers. Whoever asks for it without
+    /// this waits until all who share it are gone, and they wait for whoever has it alone.
+    ///
+    /// Each holder is on its own: one that dies leaves the others what they have, and keeps nobody out for longer
+    /// than its own TTL. With a fencing token, all who share between two exclusive holders have the same number,
+    /// an odd one. Only a lock on one resource can be shared.
+    pub fn shared(mut self) -> Self {
+        self.mode = LockMode::Shared;
         self
     }
 
@@ -94,6 +118,12 @@ impl<'a> LockRequest<'a> {
         self.auto_extend.is_some()
     }
 
+    /// Beside whom the lock is to be held.
+    #[must_use]
+    pub fn mode(&self) -> LockMode {
+        self.mode
+    }
+
     /// The resources that it asks for, in the order in which they were given.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.keys()
@@ -107,6 +137,7 @@ impl<'a> LockRequest<'a> {
             more: self.more.into_iter().map(owned).collect(),
             ttl: self.ttl,
             wait: self.wait,
+            mode: self.mode,
             fenced: self.fenced,
             auto_extend: self.auto_extend,
         }
@@ -149,6 +180,9 @@ impl<'a> LockRequest<'a> {
         }
         if let Some(index) = self.second_of_a_kind() {
             return Err(RequestError::DuplicateKey { index });
+        }
+        if self.mode == LockMode::Shared && !self.more.is_empty() {
+            return Err(RequestError::SharedKeys { keys: self.key_count() });
         }
         if self.fenced && !config.can_fence() {
             return Err(RequestError::CannotFence);
@@ -284,6 +318,11 @@ pub enum RequestError {
     Forked,
     /// The resource has the name of the restart guard's key.
     RestartGuardKey,
+    /// A shared lock on several resources.
+    SharedKeys {
+        /// How many.
+        keys: usize,
+    },
     /// The lock would be held for longer than the maximum hold time.
     HeldTooLong {
         /// The maximum hold time.
@@ -356,6 +395,9 @@ impl fmt::Display for RequestError {
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
             }
+            Self::SharedKeys { keys } => {
+                write!(f, "{keys} resources in one shared lock, only one can be shared")
+            }
             Self::TooManyKeys { keys } => {
                 write!(f, "{keys} resources in one lock, the limit is {MAX_KEYS}")
             }
@@ -396,6 +438,7 @@ impl RequestError {
             | Self::DuplicateRequest { .. }
             | Self::HeldTooLong { .. }
             | Self::ResourceTooLong { .. }
+            | Self::SharedKeys { .. }
             | Self::TooManyKeys { .. }
             | Self::TtlAboveMaximum { .. }
             | Self::TtlBelowDrift { .. } => "",

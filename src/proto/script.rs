@@ -57,6 +57,87 @@ macro_rules! rehearse_undo {
     };
 }
 
+/// The node's clock in ms, for the entries of holders who share, which end each at a time of its own.
+macro_rules! read_clock_ms {
+    () => {
+        "local time = redis.call('TIME') \
+         local now = time[1] * 1000 + math.floor(time[2] / 1000) "
+    };
+}
+
+/// Holders who share a resource are the members of a sorted set, by when they end. A key that is anything
+/// else, or that redbolt cannot have made, is held by another, and never touched.
+macro_rules! deny_unless_shared {
+    () => {
+        "local kind = redis.call('TYPE', KEYS[1]).ok \
+         if kind ~= 'none' then \
+         local t = redis.call('PTTL', KEYS[1]) \
+         if kind ~= 'zset' or t == -1 then return t end \
+         local first = redis.call('ZRANGE', KEYS[1], 0, 0)[1] \
+         if not string.find(first, '^' .. string.rep('%x', 34)) then return t end \
+         end "
+    };
+}
+
+/// Lets the key live for as long as the last of its holders.
+macro_rules! live_as_long_as_the_last {
+    () => {
+        "local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] \
+         if last then redis.call('PEXPIREAT', KEYS[1], last) end "
+    };
+}
+
+/// Whose time is over is taken away. What an undo of a shared hold needs is rehearsed, with a holder that there
+/// cannot be: where it is forbidden, the script ends here, and leaves no key that lives for ever.
+macro_rules! rehearse_undo_shared {
+    () => {
+        "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now) \
+         redis.call('ZREM', KEYS[1], '') \
+         redis.call('PEXPIREAT', KEYS[1], \
+         redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] or now) "
+    };
+}
+
+/// A server that is asked twice by one client, under two addresses, grants once: the tokens of one ask differ in the
+/// two digits of the node. Exclusive holders need no such look, for the second would be denied as anybody.
+macro_rules! deny_twin {
+    ($nodes:literal) => {
+        concat!(
+            "for i = 0, ARGV[",
+            $nodes,
+            "] - 1 do \
+             local twin = string.sub(ARGV[1], 1, 32) .. string.format('%02x', i) .. string.sub(ARGV[1], 35) \
+             if redis.call('ZSCORE', KEYS[1], twin) then return redis.call('PTTL', KEYS[1]) end \
+             end "
+        )
+    };
+}
+
+/// Lets the holder ARGV\[1\] share the resource for ARGV\[2\] ms.
+macro_rules! share {
+    () => {
+        concat!(
+            "redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
+            live_as_long_as_the_last!()
+        )
+    };
+}
+
+/// Reads until when ARGV\[1\] shares the resource, and returns 0 unless it does. Data of another type has no holders.
+macro_rules! read_mine {
+    () => {
+        concat!(
+            "local mine = redis.pcall('ZSCORE', KEYS[1], ARGV[1]) \
+             if type(mine) == 'table' then \
+             if string.find(mine.err, '^WRONGTYPE') then return 0 end \
+             return mine \
+             end ",
+            read_clock_ms!(),
+            "if not mine or tonumber(mine) <= now then return 0 end "
+        )
+    };
+}
+
 /// Grants the resources to the token ARGV\[1\] for ARGV\[2\] ms and returns `OK`, or touches nothing
 /// and returns the longest remaining TTL among them, -1 if one has none.
 ///
@@ -102,6 +183,90 @@ pub const ACQUIRE_FENCED: &str = concat!(
      redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) \
      end \
      return redis.status_reply('OK ' .. text)"
+);
+
+/// Grants the resource KEYS\[1\] to the token ARGV\[1\] for ARGV\[2\] ms, beside others who share it, and returns
+/// `OK`, or touches nothing and returns the remaining TTL of what is in the way, -1 if that has none.
+///
+/// Holders who share are the members of a sorted set, by the time at which they end, in ms by the node's
+/// clock. The key lives for as long as the last of them. KEYS\[2\] is the guard, as for [`ACQUIRE_MANY`]. ARGV\[3\] is
+/// the number of nodes that the client asks: to it the resource is taken where it shares it already, as another node.
+pub const ACQUIRE_SHARED: &str = concat!(
+    "local guard = KEYS[2] ",
+    check_restart_guard!(),
+    deny_unless_shared!(),
+    read_clock_ms!(),
+    rehearse_undo_shared!(),
+    deny_twin!(3),
+    share!(),
+    "return redis.status_reply('OK')"
+);
+
+/// As [`ACQUIRE_SHARED`], with a fencing token: KEYS are the resource, its counter and the guard, ARGV\[3\] is the
+/// proposed value and ARGV\[4\] how many ms the counter lives, as for [`ACQUIRE_FENCED`], and ARGV\[6\] the number of
+/// nodes.
+///
+/// A grant is the status line `OK` with the counter's value, which is odd. If it is odd already, and no less than
+/// ARGV\[5\], it stays as it is, so that all who share between two exclusive holders have the same token. Otherwise it
+/// becomes the smallest odd number that is no less than the proposal and greater than the counter.
+pub const ACQUIRE_SHARED_FENCED: &str = concat!(
+    "local guard = KEYS[3] ",
+    check_restart_guard!(),
+    deny_unless_shared!(),
+    read_clock_ms!(),
+    "local c = tonumber(ARGV[3]) \
+     local us = time[1] * 1000000 + time[2] \
+     if math.abs(c - us) > 5000000 then \
+     return redis.status_reply(string.format('CLOCK %.0f', us)) end \
+     local i = 2 ",
+    read_counter!("< 9007199254740990"),
+    "v = math.floor(v) \
+     if v >= tonumber(ARGV[5]) and v % 2 == 1 then c = v \
+     else \
+     if v >= c then c = v + 1 end \
+     if c % 2 == 0 then c = c + 1 end \
+     end \
+     local text = string.format('%.0f', c) ",
+    rehearse_undo_shared!(),
+    deny_twin!(6),
+    "redis.call('SET', KEYS[2], text, 'PX', ARGV[4]) ",
+    share!(),
+    "return redis.status_reply('OK ' .. text)"
+);
+
+/// Lets the token ARGV\[1\] share KEYS\[1\] for at least ARGV\[2\] ms more and returns 1 if it does so now; otherwise
+/// returns 0. It never shortens a holder's time and never brings one back.
+pub const EXTEND_SHARED: &str = concat!(
+    read_mine!(),
+    "if now + ARGV[2] > tonumber(mine) then \
+     redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
+    live_as_long_as_the_last!(),
+    "end \
+     return 1"
+);
+
+/// Takes the token ARGV\[1\] away from those who share KEYS\[1\], and returns 1 if it was there, 0 otherwise. The
+/// key lives for no longer than those who are left.
+pub const UNDO_SHARED: &str = concat!(
+    "local n = redis.pcall('ZREM', KEYS[1], ARGV[1]) \
+     if type(n) == 'table' then \
+     if string.find(n.err, '^WRONGTYPE') then return 0 end \
+     return n \
+     end \
+     if n == 1 then ",
+    live_as_long_as_the_last!(),
+    "end \
+     return n"
+);
+
+/// Raises the fencing counter KEYS\[2\] to at least ARGV\[2\] and returns 1 if the token ARGV\[1\] shares KEYS\[1\];
+/// otherwise returns 0. The counter lives for ARGV\[3\] ms if it is raised.
+pub const WRITE_BACK_SHARED: &str = concat!(
+    read_mine!(),
+    "local i = 2 ",
+    read_counter!("<= 9007199254740991"),
+    "if v < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) end \
+     return 1"
 );
 
 /// Raises fencing counters to at least ARGV\[3\] and returns 1 if all resources hold the token
@@ -158,6 +323,21 @@ pub const UNDO: &str = concat!(
      return n"
 );
 
+/// Tells who shares KEYS\[1\]: how many, and in further lines up to 16 of them, those first who end first, each with
+/// the ms that are left. Where that cannot be redbolt's, it is empty.
+pub const VIEW_SHARED: &str = concat!(
+    read_clock_ms!(),
+    "local after = string.format('(%.0f', now) \
+     local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], after, '+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
+     if found.err then return found end \
+     local lines = {redis.call('ZCOUNT', KEYS[1], after, '+inf')} \
+     for i = 1, #found, 2 do \
+     if #found[i] > 163 then return '' end \
+     table.insert(lines, string.format('%.0f %s', found[i + 1] - now, found[i])) \
+     end \
+     return table.concat(lines, '\\n')"
+);
+
 /// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
 /// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\].
 pub const FORCE_UNLOCK: &str = "\
@@ -177,9 +357,14 @@ return 0";
 pub(super) enum Script {
     AcquireFenced,
     AcquireMany,
+    AcquireShared,
+    AcquireSharedFenced,
     Extend,
+    ExtendShared,
     Undo,
+    UndoShared,
     WriteBack,
+    WriteBackShared,
 }
 
 impl Script {
@@ -187,9 +372,14 @@ impl Script {
         match self {
             Self::AcquireFenced => ACQUIRE_FENCED,
             Self::AcquireMany => ACQUIRE_MANY,
+            Self::AcquireShared => ACQUIRE_SHARED,
+            Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
             Self::Extend => EXTEND,
+            Self::ExtendShared => EXTEND_SHARED,
             Self::Undo => UNDO,
+            Self::UndoShared => UNDO_SHARED,
             Self::WriteBack => WRITE_BACK,
+            Self::WriteBackShared => WRITE_BACK_SHARED,
         }
     }
 
@@ -198,21 +388,43 @@ impl Script {
         match self {
             Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
+            Self::AcquireShared => "5eed54e3a21ab7aaae4aa5ddf20f64cbde99cf38",
+            Self::AcquireSharedFenced => "c0c7592e8240618c79da5371792dfe2ab86957ec",
             Self::Extend => "86a8d9cdc20196bce2f0a8bc957ad02e81307539",
+            Self::ExtendShared => "4a1b31244735b8f7c91bfe11267dbebe64a703c6",
             Self::Undo => "1dbe430de2052796a8d3e82cfeb8624677097d3a",
+            Self::UndoShared => "2e08b7a90f22065e9c2b48d0fb3e540748fc8953",
             Self::WriteBack => "64fdd7b1c3f68697e72e33c03fc637f9b1c2f1ec",
+            Self::WriteBackShared => "af9ac8347e1daa1cdc7528166c5b567ff8b583aa",
         }
+    }
+
+    /// Whether it reads or raises the resources' fencing counters, which stand behind them in its KEYS.
+    pub(super) fn reads_counters(self) -> bool {
+        matches!(
+            self,
+            Self::AcquireFenced
+                | Self::AcquireSharedFenced
+                | Self::WriteBack
+                | Self::WriteBackShared
+        )
     }
 
     /// Whether it reads the guard's key, the last of its KEYS.
     pub(super) fn checks_restart_guard(self) -> bool {
-        matches!(self, Self::AcquireFenced | Self::AcquireMany)
+        matches!(
+            self,
+            Self::AcquireFenced
+                | Self::AcquireMany
+                | Self::AcquireShared
+                | Self::AcquireSharedFenced
+        )
     }
 }
 
 /// Which scripts a connection has sent by their text, so that the node knows them by digest.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Loaded(u8);
+pub(super) struct Loaded(u16);
 
 impl Loaded {
     /// Whether it is new.
@@ -234,8 +446,18 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 5] =
-    [Script::AcquireFenced, Script::AcquireMany, Script::Extend, Script::Undo, Script::WriteBack];
+const SCRIPTS: [Script; 10] = [
+    Script::AcquireFenced,
+    Script::AcquireMany,
+    Script::AcquireShared,
+    Script::AcquireSharedFenced,
+    Script::Extend,
+    Script::ExtendShared,
+    Script::Undo,
+    Script::UndoShared,
+    Script::WriteBack,
+    Script::WriteBackShared,
+];
 
 #[cfg(test)]
 mod tests {

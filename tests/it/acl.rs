@@ -66,8 +66,12 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
         for database in [0, 3] {
             let client = client_of(as_user(&server, database).new_nodes());
             let requests = [patiently(b"jobs:a"), patiently(b"jobs:a").and_resource(b"jobs:b")];
-            for request in
-                requests.iter().cloned().flat_map(|request| [request.clone(), request.fenced()])
+            let shared = [patiently(b"jobs:a").shared()];
+            for request in requests
+                .iter()
+                .chain(&shared)
+                .cloned()
+                .flat_map(|request| [request.clone(), request.fenced()])
             {
                 let mut lock = client.acquire(request).unwrap();
                 lock.extend(LIMIT).unwrap();

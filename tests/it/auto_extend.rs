@@ -93,6 +93,7 @@ fn an_engine_extends_locks_for_many_ttls() {
         engine.acquire(kept(b"plain")).wait().unwrap(),
         engine.acquire(kept(b"one").and_resource(b"two")).wait().unwrap(),
         engine.acquire(kept(b"fenced").fenced()).wait().unwrap(),
+        engine.acquire(kept(b"shared").shared().fenced()).wait().unwrap(),
     ];
     let (losses, token) = (guards.each_ref().map(count_losses), guards[2].fencing_token());
     let until = Instant::now() + LONG_TIME;

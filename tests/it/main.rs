@@ -31,6 +31,7 @@ mod push;
 mod restart_guard;
 mod scenarios;
 mod scripts;
+mod shared;
 mod support;
 mod voters;
 mod wait_queue;

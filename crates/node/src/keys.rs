@@ -2,23 +2,37 @@
 //!
 //! Every read and write of a key, by a command or a script, goes through [`Keys`], and only here is expiry decided.
 //! An expired key is removed when it is touched. Until then it costs memory, never a wrong reply.
+//!
+//! Not here: whether a script may call a command, see `calls`.
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::{
-    denial::{Denial, Denials},
-    store::ClockReading,
-    tracking::Journal,
-};
+use crate::{sharers::Sharers, store::ClockReading, tracking::Journal};
 
 /// The keys of one database, ordered so that two runs never differ.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
 
 #[derive(Clone)]
 pub(crate) struct Entry {
-    value: Vec<u8>,
+    value: Value,
     /// Unix milliseconds of the last instant at which the key exists.
     expires: Option<i64>,
+}
+
+#[derive(Clone)]
+enum Value {
+    Bytes(Vec<u8>),
+    /// Not empty: the key ends with the last of them.
+    Sharers(Sharers),
+}
+
+/// A key holds data of another type than a command is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrongType;
+
+impl WrongType {
+    pub(crate) const TEXT: &str =
+        "WRONGTYPE Operation against a key holding the wrong kind of value";
 }
 
 impl Entry {
@@ -49,10 +63,6 @@ pub(crate) struct Keys<'s> {
     now: ClockReading,
     /// Where to note what is read and changed, if a connection tracks.
     journal: Option<&'s mut Journal>,
-    /// Commands that a script may not call.
-    denials: Option<&'s Denials>,
-    /// The first forbidden command that the script called. Later ones have no effect.
-    denied: Option<Denial>,
 }
 
 /// What SET does with the key's TTL.
@@ -66,29 +76,11 @@ pub(crate) enum Expiry {
 
 impl<'s> Keys<'s> {
     pub(crate) fn new(entries: &'s mut Entries, now: ClockReading) -> Self {
-        Self { entries, now, journal: None, denials: None, denied: None }
+        Self { entries, now, journal: None }
     }
 
     pub(crate) fn written_down(self, journal: &'s mut Journal) -> Self {
         Self { journal: Some(journal), ..self }
-    }
-
-    /// For a script, whose commands are checked one by one.
-    pub(crate) fn under(self, denials: &'s Denials) -> Self {
-        Self { denials: Some(denials).filter(|denials| !denials.is_empty()), ..self }
-    }
-
-    /// The forbidden command that stopped the script.
-    pub(crate) fn denied(&self) -> Option<Denial> {
-        self.denied
-    }
-
-    #[inline]
-    fn may(&mut self, command: &str) -> bool {
-        if let (Some(denials), None) = (self.denials, self.denied) {
-            self.denied = denials.of(command);
-        }
-        self.denied.is_none()
     }
 
     /// The node's clock: what TIME replies.
@@ -96,21 +88,41 @@ impl<'s> Keys<'s> {
         self.now
     }
 
-    /// The value of a key.
-    pub(crate) fn value(&mut self, key: &[u8]) -> Option<&[u8]> {
-        if !self.may("get") {
-            return None;
+    /// The bytes of a string.
+    pub(crate) fn bytes(&mut self, key: &[u8]) -> Result<Option<&[u8]>, WrongType> {
+        match self.read(key) {
+            None => Ok(None),
+            Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Value::Sharers(_)) => Err(WrongType),
         }
+    }
+
+    /// Those who share a key.
+    pub(crate) fn sharers(&mut self, key: &[u8]) -> Result<Option<&Sharers>, WrongType> {
+        match self.read(key) {
+            None => Ok(None),
+            Some(Value::Sharers(sharers)) => Ok(Some(sharers)),
+            Some(Value::Bytes(_)) => Err(WrongType),
+        }
+    }
+
+    /// What TYPE replies.
+    pub(crate) fn kind(&mut self, key: &[u8]) -> &'static str {
+        match self.read(key) {
+            None => "none",
+            Some(Value::Bytes(_)) => "string",
+            Some(Value::Sharers(_)) => "zset",
+        }
+    }
+
+    fn read(&mut self, key: &[u8]) -> Option<&Value> {
         self.live(key);
         self.note_read();
-        self.entries.get(key).map(|entry| entry.value.as_slice())
+        self.entries.get(key).map(|entry| &entry.value)
     }
 
     /// What PTTL replies: milliseconds left, −1 without a TTL, −2 without the key.
     pub(crate) fn pttl(&mut self, key: &[u8]) -> i64 {
-        if !self.may("pttl") {
-            return -2;
-        }
         let now = self.now.millis();
         let left = match self.live(key) {
             None => -2,
@@ -123,10 +135,6 @@ impl<'s> Keys<'s> {
 
     /// Removes a key. Returns whether it existed.
     pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
-        self.may("del") && self.remove(key)
-    }
-
-    fn remove(&mut self, key: &[u8]) -> bool {
         let was_there = self.live(key).is_some() && self.entries.remove(key).is_some();
         if was_there {
             self.note_change(key);
@@ -135,15 +143,13 @@ impl<'s> Keys<'s> {
     }
 
     /// Sets a key to live for `ttl` milliseconds from now.
-    pub(crate) fn set_for(&mut self, key: &[u8], value: &[u8], ttl: i64) {
-        if self.may("set") {
-            self.set(key, value, Expiry::At(self.now.millis().saturating_add(ttl)));
-        }
+    pub(crate) fn set_for(&mut self, key: &[u8], bytes: &[u8], ttl: i64) {
+        self.set(key, bytes, Expiry::At(self.now.millis().saturating_add(ttl)));
     }
 
     /// Gives a key a TTL of `ttl` milliseconds; a TTL of zero or less removes it. Returns whether it existed.
     pub(crate) fn expire_in(&mut self, key: &[u8], ttl: i64) -> bool {
-        self.may("pexpire") && self.expire_at(key, self.now.millis().saturating_add(ttl))
+        self.expire_at(key, self.now.millis().saturating_add(ttl))
     }
 
     pub(crate) fn contains(&mut self, key: &[u8]) -> bool {
@@ -155,20 +161,22 @@ impl<'s> Keys<'s> {
         self.live(key)?.expires
     }
 
-    pub(crate) fn set(&mut self, key: &[u8], value: &[u8], expiry: Expiry) {
+    /// Sets a key, whatever it held.
+    pub(crate) fn set(&mut self, key: &[u8], bytes: &[u8], expiry: Expiry) {
         let expires = match expiry {
             Expiry::Never => None,
             Expiry::Kept => self.expiry(key),
             Expiry::At(at) => Some(at),
         };
         match self.entries.get_mut(key) {
-            Some(entry) => {
-                entry.value.clear();
-                entry.value.extend_from_slice(value);
-                entry.expires = expires;
+            Some(Entry { value: Value::Bytes(before), expires: end }) => {
+                before.clear();
+                before.extend_from_slice(bytes);
+                *end = expires;
             }
-            None => {
-                self.entries.insert(key.to_vec(), Entry { value: value.to_vec(), expires });
+            _ => {
+                let value = Value::Bytes(bytes.to_vec());
+                self.entries.insert(key.to_vec(), Entry { value, expires });
             }
         }
         self.note_change(key);
@@ -176,12 +184,49 @@ impl<'s> Keys<'s> {
 
     pub(crate) fn expire_at(&mut self, key: &[u8], at: i64) -> bool {
         if at <= self.now.millis() {
-            return self.remove(key);
+            return self.delete(key);
         }
         let Some(entry) = self.live(key) else { return false };
         entry.expires = Some(at);
         self.note_change(key);
         true
+    }
+
+    /// Lets a member share a key until `end`. A new key has no TTL.
+    pub(crate) fn share(&mut self, key: &[u8], name: &[u8], end: i64) -> Result<(), WrongType> {
+        if self.live(key).is_none() {
+            let value = Value::Sharers(Sharers::default());
+            self.entries.insert(key.to_vec(), Entry { value, expires: None });
+        }
+        self.change_sharers(key, |sharers| sharers.end_at(name, end)).map(drop)
+    }
+
+    /// Takes a member away from those who share a key. Returns whether it was there.
+    pub(crate) fn unshare(&mut self, key: &[u8], name: &[u8]) -> Result<bool, WrongType> {
+        self.change_sharers(key, |sharers| sharers.remove(name))
+    }
+
+    /// Takes all members away that end at `time` or earlier.
+    pub(crate) fn unshare_until(&mut self, key: &[u8], time: i64) -> Result<(), WrongType> {
+        self.change_sharers(key, |sharers| sharers.remove_until(time)).map(drop)
+    }
+
+    /// `change` says whether it did any. A key that nobody shares is gone.
+    fn change_sharers(
+        &mut self,
+        key: &[u8],
+        change: impl FnOnce(&mut Sharers) -> bool,
+    ) -> Result<bool, WrongType> {
+        let Some(entry) = self.live(key) else { return Ok(false) };
+        let Value::Sharers(sharers) = &mut entry.value else { return Err(WrongType) };
+        let changed = change(sharers);
+        if sharers.is_empty() {
+            self.entries.remove(key);
+        }
+        if changed {
+            self.note_change(key);
+        }
+        Ok(changed)
     }
 
     fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
@@ -220,8 +265,8 @@ mod tests {
         assert_eq!(Keys::new(&mut entries, ClockReading::from_millis(1_049)).pttl(b"k"), 1);
         assert_eq!(Keys::new(&mut entries, ClockReading::from_millis(1_050)).pttl(b"k"), 0);
         assert_eq!(
-            Keys::new(&mut entries, ClockReading::from_millis(1_050)).value(b"k"),
-            Some(&b"v"[..])
+            Keys::new(&mut entries, ClockReading::from_millis(1_050)).bytes(b"k"),
+            Ok(Some(&b"v"[..]))
         );
         assert_eq!(Keys::new(&mut entries, ClockReading::from_millis(1_051)).pttl(b"k"), -2);
         assert!(entries.is_empty(), "touched and over, it is gone for good");
@@ -249,7 +294,7 @@ mod tests {
         let mut keys = Keys::new(&mut entries, ClockReading::from_millis(100));
         keys.set_for(b"k", b"v", 10);
         keys.set(b"k", b"w", Expiry::Kept);
-        assert_eq!(keys.value(b"k"), Some(&b"w"[..]));
+        assert_eq!(keys.bytes(b"k"), Ok(Some(&b"w"[..])));
         assert_eq!(keys.pttl(b"k"), 10);
         keys.set(b"k", b"w", Expiry::Never);
         assert_eq!(keys.pttl(b"k"), -1);

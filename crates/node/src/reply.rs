@@ -15,16 +15,6 @@ impl<'o> Reply<'o> {
         Self { out }
     }
 
-    /// The length of the buffer.
-    pub(crate) fn mark(&self) -> usize {
-        self.out.len()
-    }
-
-    /// Removes what was written since then.
-    pub(crate) fn take_back(&mut self, mark: usize) {
-        self.out.truncate(mark);
-    }
-
     /// A simple string.
     pub(crate) fn status(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());

@@ -11,10 +11,10 @@ use std::{
 use sha1_smol::Sha1;
 
 use crate::{
+    calls::{Answer, Calls, Stop},
     commands::{self, Settings},
     denial::{Denial, Denials},
-    keys::{self, Entries, Keys},
-    reply::Reply,
+    keys::{self, Entries},
     scripts,
     tracking::{Journal, Tracking},
 };
@@ -48,7 +48,7 @@ pub struct Snapshot {
 }
 
 /// A model of a Lua script: keys, then arguments, as `KEYS` and `ARGV` have them.
-pub(crate) type Script = fn(&mut Keys<'_>, &[&[u8]], &[&[u8]], &mut Reply<'_>);
+pub(crate) type Script = fn(&mut Calls<'_>, &[&[u8]], &[&[u8]]) -> Result<Answer, Stop>;
 
 /// One node's memory and connections, without its sockets.
 ///
@@ -462,7 +462,7 @@ mod tests {
     #[test]
     fn after_a_reset_it_is_as_new() {
         let mut bench = Bench::new();
-        bench.store.teach("return 7", |_, _, _, reply| reply.int(7));
+        bench.store.teach("return 7", |_, _, _| Ok(Answer::Int(7)));
         bench.store.add_user("bob", "pw");
         let conn = bench.store.connect();
         for line in ["SET k v", "SELECT 3", "SET k v", "CONFIG SET requirepass x maxmemory 7"] {
@@ -571,7 +571,7 @@ mod tests {
     #[test]
     fn a_script_can_be_taught() {
         let mut bench = Bench::new();
-        bench.store.teach("return #KEYS", |_, keys, _, reply| reply.int(keys.len() as i64));
+        bench.store.teach("return #KEYS", |_, keys, _| Ok(Answer::Int(keys.len() as i64)));
         let conn = bench.store.connect();
         let mut out = Vec::new();
         let call = [&b"EVAL"[..], b"return #KEYS", b"2", b"a", b"b", b"c"];

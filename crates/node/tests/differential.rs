@@ -4,7 +4,8 @@
 //! Random sequences of commands run over TCP on several connections of both: one at a time,
 //! pipelined, and byte by byte. Replies that cannot be equal are compared by shape: TTLs within a
 //! tolerance, the clock, connection ids, INFO. The lock scripts run here as Lua on one side and as
-//! Rust on the other, among all kinds of commands, and in histories of nothing but locks.
+//! Rust on the other, among all kinds of commands, and in histories of nothing but locks, where the
+//! time of some holders is over before they let go.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -25,11 +26,14 @@ use proptest::{
 };
 use redbolt::proto::{
     restart_guard::BIG_MS,
-    script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, FORCE_UNLOCK, UNDO, WRITE_BACK},
+    script::{
+        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
+        EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_SHARED, VIEW_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+    },
 };
 use redbolt_node::{
     Node,
-    model::{ClockReading, Denial, Store},
+    model::{ClockReading, ConnId, Denial, Store},
 };
 use redbolt_test_servers::Server;
 
@@ -40,19 +44,34 @@ fn random_commands_get_the_replies_of_a_real_server() {
 
 #[test]
 fn random_histories_of_locks_get_the_replies_of_a_real_server() {
-    let pair = compare(450, 0.0, vec(lock_step(), 1..60));
-    for (script, replies) in [
-        (ACQUIRE_MANY, &["+OK", ":", "+GUARD"][..]),
+    let pair = compare(450, 0.0, vec(lock_step(lock_call()), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_MANY, &["+OK", ":", "+GUARD"]),
         (ACQUIRE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
         (WRITE_BACK, &[":0", ":1", "-ERR the fencing"]),
         (FORCE_UNLOCK, &[":0", ":1"]),
         (ENROL, &[":0", ":1"]),
-    ] {
-        for reply in replies {
-            let count = pair.answered(script, reply);
-            assert!(count >= 10, "{count} of {reply:?} only, to {script}");
-        }
-    }
+    ]);
+}
+
+/// Beside locks that nobody shares, on the same names.
+#[test]
+fn random_histories_of_shared_locks_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 3 => shared_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_SHARED, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_SHARED_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
+        (EXTEND_SHARED, &[":0", ":1"]),
+        (UNDO_SHARED, &[":0", ":1"]),
+        (WRITE_BACK_SHARED, &[":0", ":1"]),
+        (VIEW_SHARED, &["$", "-WRONGTYPE"]),
+        (ACQUIRE_FENCED, &["+OK ", ":"]),
+        (EXTEND, &[":0"]),
+        (UNDO, &[":0"]),
+        (FORCE_UNLOCK, &[":0", ":1"]),
+        (ENROL, &[":0", ":1"]),
+    ]);
 }
 
 /// Runs random sequences on both sides, this many of them with a password set.
@@ -81,7 +100,10 @@ fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) ->
 #[test]
 fn a_removed_command_is_refused_on_both_sides() {
     let digest = |text: &str| sha1_smol::Sha1::from(text).digest().to_string();
-    for command in ["eval", "evalsha", "set", "del", "pexpire", "pttl"] {
+    let of_shared =
+        ["zadd", "zrem", "zscore", "zrange", "zremrangebyscore", "pexpireat", "type", "time"];
+    let of_all = ["eval", "evalsha", "set", "get", "del", "pexpire", "pttl"];
+    for command in of_all.into_iter().chain(of_shared) {
         for denial in [Denial::Forbidden, Denial::RenamedAway] {
             let mut pair = Pair::without(command, denial);
             for words in [
@@ -99,10 +121,107 @@ fn a_removed_command_is_refused_on_both_sides() {
                 &["EXISTS", "k"],
                 &["PEXPIRE", "k", "x"],
                 &["DEL", "k"],
+                &["EVAL", ACQUIRE_SHARED, "1", "s", SHARER_A, "60000", "3"],
+                &["EXISTS", "s"],
+                &["EVAL", UNDO_SHARED, "1", "s", SHARER_A],
+                &["EXISTS", "s"],
             ] {
                 pair.same(0, words);
             }
         }
+    }
+}
+
+/// Taken away while others hold the resource in some way, as no operator should.
+#[test]
+fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+    let mut denying = Denying::start();
+    let proposal = unix_micros().to_string();
+    let fenced = [SHARER_A, "900000", &proposal, "900000", "1", "3"];
+    let fenced = [&["EVAL", ACQUIRE_SHARED_FENCED, "2", "k", "c"], &fenced[..]].concat();
+    let held_by = [
+        &["PING"][..],
+        &["SET", "k", SHARER_A, "PX", "600000"],
+        &["EVAL", ACQUIRE_SHARED, "1", "k", SHARER_B, "600000", "3"],
+        &["EVAL", ACQUIRE_SHARED, "1", "k", SHARER_A, "600000", "3"],
+        &["EVAL", ACQUIRE_SHARED, "1", "k", TWIN_OF_A, "600000", "3"],
+        &["EVAL", ACQUIRE_SHARED, "1", "k", "somebody", "600000", "3"],
+    ];
+    let mut refused = 0;
+    for command in COMMANDS_OF_SCRIPTS.map(Some).into_iter().chain([None]) {
+        for held in held_by {
+            for script in [
+                &["EVAL", ACQUIRE_SHARED, "2", "k", "guard", SHARER_A, "900000", "3"][..],
+                &fenced,
+                &["EVAL", EXTEND_SHARED, "1", "k", SHARER_A, "900000"],
+                &["EVAL", UNDO_SHARED, "1", "k", SHARER_A],
+                &["EVAL", WRITE_BACK_SHARED, "2", "k", "c", SHARER_A, "9", "900000"],
+                &["EVAL", EXTEND, "1", "k", SHARER_A, "900000"],
+                &["EVAL", UNDO, "1", "k", SHARER_A],
+                &["EVAL", WRITE_BACK, "2", "k", "c", SHARER_A, "1", "9", "900000"],
+                &["EVAL", ACQUIRE_MANY, "2", "k", "guard", SHARER_A, "900000", "1"],
+                &["EVAL", ENROL, "1", "k", SHARER_A, "run", "126144900000"],
+                &["EVAL", FORCE_UNLOCK, "1", "k", "zset", "163", ""],
+                &["EVAL", VIEW_SHARED, "1", "k"],
+                &["EVAL", FORCE_UNLOCK, "1", "k", "string", "163", SHARER_A],
+            ] {
+                for before in [&["FLUSHALL"][..], &["SET", "guard", "run", "PX", "900000"], held] {
+                    denying.same(before);
+                }
+                let reply = denying.same_without(command, script);
+                refused += usize::from(reply.starts_with(b"-ERR The user"));
+                for look in ["PTTL k", "TYPE k", "GET k", "GET c", "ZRANGE k 0 -1 WITHSCORES"] {
+                    denying.same(&look.split(' ').collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+    assert!(refused >= 100, "{refused} were refused only");
+}
+
+/// A node without a socket and a real server, from both of which commands can be taken at any time.
+struct Denying {
+    store: Store,
+    conn: ConnId,
+    real: Side,
+    _server: Server,
+}
+
+impl Denying {
+    fn start() -> Self {
+        let server = Server::start();
+        let now = ClockReading::from_micros(unix_micros() as u64);
+        let mut store = Store::new("0123456789012345678901234567890123456789", now);
+        let conn = store.connect();
+        Self { store, conn, real: Side::of(&server.address()), _server: server }
+    }
+
+    fn same(&mut self, words: &[&str]) -> Vec<u8> {
+        self.same_without(None, words)
+    }
+
+    fn same_without(&mut self, denied: Option<&str>, words: &[&str]) -> Vec<u8> {
+        self.rule("-", denied, Some(Denial::Forbidden));
+        let now = ClockReading::from_micros(unix_micros() as u64);
+        let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let mut embedded = Vec::new();
+        self.store.command(self.conn, &args, now, &mut embedded);
+        let real = self.real.ask(0, words);
+        self.rule("+", denied, None);
+        assert!(
+            is_same(words[0], "LOCAL", &embedded, &real),
+            "{words:?} without {denied:?}\n  embedded: {}\n  real:     {}",
+            embedded.escape_ascii(),
+            real.escape_ascii()
+        );
+        real
+    }
+
+    fn rule(&mut self, sign: &str, command: Option<&str>, denial: Option<Denial>) {
+        let Some(command) = command else { return };
+        self.store.deny(command, denial);
+        let rule = format!("{sign}{command}");
+        assert_eq!(self.real.ask(1, &["ACL", "SETUSER", "default", &rule]), b"+OK\r\n");
     }
 }
 
@@ -226,6 +345,9 @@ fn the_same_commands_are_refused_while_the_keys_are_loaded() {
         "TIME",
         "TTL k",
         "TYPE k",
+        "ZCARD k",
+        "ZRANGE k 0 -1",
+        "ZSCORE k m",
         "SUBSCRIBE c",
         "GET k",
         "UNSUBSCRIBE c",
@@ -275,6 +397,8 @@ enum Word {
     Instant(i64),
     /// The id of the connection in this slot.
     IdOf(usize),
+    /// A millisecond, and nothing is sent until it is over.
+    Brief,
 }
 
 /// Readable in a failure report.
@@ -286,6 +410,7 @@ impl fmt::Debug for Word {
             Self::SpanAnd(more) => write!(f, "SpanAnd({more})"),
             Self::Instant(offset) => write!(f, "Instant({offset})"),
             Self::IdOf(slot) => write!(f, "IdOf({slot})"),
+            Self::Brief => write!(f, "Brief"),
         }
     }
 }
@@ -343,11 +468,19 @@ fn key_command() -> impl Strategy<Value = Vec<Word>> {
     let edge = || select(vec!["0", "1", "3", "-1", "-3", "-100", "-9223372036854775808", "x"]);
     let range = (key(), edge(), edge())
         .prop_map(|(key, start, end)| vec![text("GETRANGE"), key, text(start), text(end)]);
-    prop_oneof![3 => on_one, 2 => on_many, 2 => range]
+    let of_set = prop_oneof![
+        key().prop_map(|key| vec![text("ZCARD"), key]),
+        (key(), sharer()).prop_map(|(key, name)| vec![text("zscore"), key, name]),
+        (key(), edge(), edge(), select(vec!["", "WITHSCORES", "withscores WithScores", "FOO"]))
+            .prop_map(|(key, start, stop, end)| {
+                [vec![text("ZRANGE"), key, text(start), text(stop)], line(end)].concat()
+            }),
+    ];
+    prop_oneof![3 => on_one, 2 => on_many, 2 => range, 2 => of_set]
 }
 
 fn script_command() -> impl Strategy<Value = Vec<Word>> {
-    let call = (select(vec!["EVAL", "EVALSHA"]), any_script(), vec(key(), 0..4), token())
+    let call = (select(vec!["EVAL", "EVALSHA"]), any_script(), vec(key(), 0..4), sharer())
         .prop_map(|(name, script, keys, token)| script_call(name, script, keys, token));
     let bad_count = select(vec!["3", "-1", "x", "01", "9223372036854775807"]);
     let bad_call = (select(vec!["EVAL", "EVALSHA"]), any_script(), bad_count)
@@ -373,19 +506,20 @@ fn script_command() -> impl Strategy<Value = Vec<Word>> {
 fn script_call(name: &str, script: &str, keys: Vec<Word>, token: Word) -> Vec<Word> {
     let head = vec![text(name), script_word(name, script), text(&keys.len().to_string())];
     let arguments = match script {
-        UNDO => vec![],
+        UNDO | UNDO_SHARED => vec![],
         ACQUIRE_MANY => vec![Word::Span(1), text(&keys.len().to_string())],
+        ACQUIRE_SHARED => vec![Word::Span(1), text("3")],
         _ => vec![Word::Span(1)],
     };
     [head, keys, vec![token], arguments].concat()
 }
 
 /// Commands of clients on the keys of a lock, and of others on the same keys.
-fn lock_step() -> impl Strategy<Value = Step> {
-    let look = (select(vec!["GET", "PTTL", "DEL"]), select(LOCK_KEYS.to_vec()))
+fn lock_step(call: impl Strategy<Value = Vec<Word>>) -> impl Strategy<Value = Step> {
+    let look = (select(vec!["GET", "PTTL", "DEL", "TYPE", "ZCARD"]), select(LOCK_KEYS.to_vec()))
         .prop_map(|(name, key)| vec![text(name), text(key)]);
     let words = prop_oneof![
-        8 => lock_call(),
+        8 => call,
         3 => restart_guard_write(),
         2 => counter_write(),
         3 => look,
@@ -426,7 +560,7 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
         });
     let others = (name(), select(vec![EXTEND, UNDO]), resources(), token())
         .prop_map(|(name, script, resources, token)| script_call(name, script, resources, token));
-    let kind = prop_oneof![8 => Just("string"), 1 => select(vec!["none", "hash"])];
+    let kind = prop_oneof![8 => select(vec!["string", "zset"]), 1 => select(vec!["none", "hash"])];
     let last = prop_oneof![8 => Just("163"), 1 => select(vec!["0", "5"])];
     let seen = prop_oneof![8 => token(), 1 => select(vec!["", "t"]).prop_map(text)];
     let force_unlock = (name(), select(vec!["r1", "r2"]), kind, last, seen).prop_map(
@@ -442,6 +576,55 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
         3 => others,
         2 => force_unlock,
     ]
+}
+
+/// Of those who share a resource, which may be held otherwise.
+fn shared_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    // Seldom a key that is there for something else.
+    let resource = || {
+        prop_oneof![12 => select(vec!["r1", "r1", "r2"]), 1 => select(vec!["c1", "guard"])]
+            .prop_map(text)
+    };
+    let restart_guard = || prop::option::weighted(0.25, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let nodes = || select(vec!["3", "3", "1", "0"]).prop_map(text);
+    let acquire = (name(), resource(), restart_guard(), sharer(), ttl(), nodes()).prop_map(
+        |(name, resource, restart_guard, token, ttl, nodes)| {
+            let keys = [vec![resource], restart_guard.into_iter().collect()].concat();
+            call(name, ACQUIRE_SHARED, keys, vec![token, ttl, nodes])
+        },
+    );
+    let least = select(vec![text("1"), Word::Instant(-2_000), Word::Instant(2_000_000)]);
+    let numbers = (proposal(), life(), least, nodes());
+    let acquire_fenced = (name(), resource(), restart_guard(), sharer(), ttl(), numbers).prop_map(
+        |(name, resource, restart_guard, token, ttl, (proposal, life, least, nodes))| {
+            let counter = counters(std::slice::from_ref(&resource));
+            let keys = [vec![resource], counter, restart_guard.into_iter().collect()].concat();
+            let arguments = vec![token, ttl, proposal, life, least, nodes];
+            call(name, ACQUIRE_SHARED_FENCED, keys, arguments)
+        },
+    );
+    let write_back = (name(), resource(), sharer(), proposal(), life()).prop_map(
+        |(name, resource, token, least, life)| {
+            let keys = [counters(std::slice::from_ref(&resource)), vec![resource]].concat();
+            let keys = keys.into_iter().rev().collect();
+            call(name, WRITE_BACK_SHARED, keys, vec![token, least, life])
+        },
+    );
+    let extend = (name(), resource(), sharer(), ttl()).prop_map(|(name, resource, token, ttl)| {
+        call(name, EXTEND_SHARED, vec![resource], vec![token, ttl])
+    });
+    let undo = (name(), resource(), sharer())
+        .prop_map(|(name, resource, token)| call(name, UNDO_SHARED, vec![resource], vec![token]));
+    let of_operator = (name(), resource(), any::<bool>()).prop_map(|(name, key, looks)| {
+        let breaks = vec![text("zset"), text("163"), text("")];
+        match looks {
+            true => call(name, VIEW_SHARED, vec![key], vec![]),
+            false => call(name, FORCE_UNLOCK, vec![key], breaks),
+        }
+    });
+    prop_oneof![4 => acquire, 5 => acquire_fenced, 4 => write_back, 5 => extend, 4 => undo, 2 => of_operator]
 }
 
 fn call(name: &str, script: &str, keys: Vec<Word>, arguments: Vec<Word>) -> Vec<Word> {
@@ -649,6 +832,9 @@ fn wrong_command() -> impl Strategy<Value = Vec<Word>> {
         "DEL",
         "EXISTS",
         "TYPE",
+        "ZCARD",
+        "ZRANGE",
+        "ZSCORE",
         "PTTL",
         "TTL",
         "PEXPIRE",
@@ -694,7 +880,7 @@ fn unknown_command() -> impl Strategy<Value = Vec<Word>> {
 }
 
 fn any_script() -> impl Strategy<Value = &'static str> {
-    select(vec![UNDO, EXTEND, ACQUIRE_MANY])
+    select(vec![UNDO, EXTEND, ACQUIRE_MANY, ACQUIRE_SHARED, EXTEND_SHARED, UNDO_SHARED])
 }
 
 fn key() -> impl Strategy<Value = Word> {
@@ -703,6 +889,12 @@ fn key() -> impl Strategy<Value = Word> {
 
 fn token() -> impl Strategy<Value = Word> {
     select(vec!["token-a", "token-b"]).prop_map(text)
+}
+
+/// Names that redbolt gives to those who share a resource, and one that it does not.
+fn sharer() -> impl Strategy<Value = Word> {
+    prop_oneof![6 => select(vec![SHARER_A, SHARER_A, SHARER_A, TWIN_OF_A, SHARER_B, TWIN_OF_B]), 1 => Just("token-a")]
+        .prop_map(text)
 }
 
 fn value() -> impl Strategy<Value = Word> {
@@ -790,15 +982,20 @@ impl Pair {
         let password = if guarded { "sesame" } else { "" };
         self.embedded.clear(password);
         self.real.clear(password);
-        self.start = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
+        self.start = unix_micros();
     }
 
-    /// How often a script got a reply with this beginning.
-    fn answered(&self, script: &str, reply: &str) -> usize {
-        let answered = |(sent, got): &&(Vec<u8>, Vec<u8>)| {
-            sent == script.as_bytes() && got.starts_with(reply.as_bytes())
-        };
-        self.scripts.iter().filter(answered).count()
+    /// Each script got replies with each of these beginnings, and more than a few.
+    fn has_answered(&self, expected: &[(&str, &[&str])]) {
+        for (script, replies) in expected {
+            for reply in *replies {
+                let answered = |(sent, got): &&(Vec<u8>, Vec<u8>)| {
+                    sent == script.as_bytes() && got.starts_with(reply.as_bytes())
+                };
+                let count = self.scripts.iter().filter(answered).count();
+                assert!(count >= 10, "{count} of {reply:?} only, to {script}");
+            }
+        }
     }
 
     /// Compares all keys that a sequence may have left.
@@ -808,7 +1005,9 @@ impl Pair {
             steps.push(vec![text("SELECT"), text(database)]);
             for key in KEYS.into_iter().chain(LOCK_KEYS.map(str::as_bytes)) {
                 let key = Word::Bytes(key.to_vec());
+                steps.push(vec![text("TYPE"), key.clone()]);
                 steps.push(vec![text("GET"), key.clone()]);
+                steps.push([vec![text("ZRANGE"), key.clone()], line("0 -1 WITHSCORES")].concat());
                 steps.push(vec![text("PTTL"), key]);
             }
         }
@@ -846,6 +1045,9 @@ impl Pair {
                 self.scripts.push((script.clone(), real.clone()));
             }
         }
+        if steps.iter().any(Step::is_brief) {
+            thread::sleep(BRIEF);
+        }
         let last = &steps[steps.len() - 1];
         for slot in last.ended_slots(&real[real.len() - 1]) {
             prop_assert!(self.real.has_ended(slot), "{last:?} does not end {slot} of the real one");
@@ -856,10 +1058,11 @@ impl Pair {
 }
 
 /// How many steps from the first on go into one write: those of one connection, up to one that ends
-/// a connection.
+/// a connection or whose time is brief.
 fn flight(steps: &[Step]) -> usize {
     let together = steps.iter().take_while(|step| step.slot == steps[0].slot).count();
-    let ending = steps[..together].iter().position(Step::may_end_connections);
+    let is_last = |step: &Step| step.may_end_connections() || step.is_brief();
+    let ending = steps[..together].iter().position(is_last);
     ending.map_or(together, |at| at + 1)
 }
 
@@ -873,6 +1076,10 @@ impl Step {
 
     fn may_end_connections(&self) -> bool {
         self.word(0) == "QUIT" || (self.word(0) == "CLIENT" && self.word(1) == "KILL")
+    }
+
+    fn is_brief(&self) -> bool {
+        self.words.iter().any(|word| matches!(word, Word::Brief))
     }
 
     /// The connections that this command ended, if it got this reply.
@@ -950,6 +1157,7 @@ impl Side {
             Word::Span(unit) => (span(step) / unit).to_string().into(),
             Word::SpanAnd(more) => (span(step) + more).to_string().into(),
             Word::Instant(offset) => (start + offset).to_string().into(),
+            Word::Brief => b"1".to_vec(),
         }
     }
 
@@ -1014,7 +1222,7 @@ fn encode(words: Vec<Vec<u8>>) -> Vec<u8> {
 
 /// Milliseconds, different for each step and not in the order of the steps.
 fn span(step: usize) -> u64 {
-    SHORTEST_SPAN * (1 + (step as u64 * 17) % 41)
+    SHORTEST_SPAN * (1 + (step as u64 * 17) % 61)
 }
 
 /// Equal, or of the same shape where the replies cannot be equal.
@@ -1023,12 +1231,14 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
         ("TTL", _) => embedded == real || is_close(embedded, real, 1_000),
         ("PTTL" | "EVAL" | "EVALSHA", _) if is_close(embedded, real, 1) => true,
         ("EVAL" | "EVALSHA", _) if is_same_refusal(embedded, real) => true,
+        ("EVAL" | "EVALSHA", _) if is_same_view(embedded, real) => true,
         // A script that grants needs a key. Lua reports the missing key in its own words, with the
         // script's name.
         ("EVAL" | "EVALSHA", _) if is_lua_s_own(real) => is_error(embedded),
         ("CLIENT", "ID") => {
             embedded == real || [embedded, real].iter().all(|r| integer(r) > Some(0))
         }
+        ("ZRANGE" | "ZSCORE", _) => have_close_ends(embedded, real),
         ("TIME", _) => embedded == real || are_times(embedded, real),
         ("INFO", _) => embedded == real || is_info_part(embedded, real),
         // Scripts that are no lock scripts fail on both sides, for different reasons.
@@ -1059,6 +1269,38 @@ fn is_same_refusal(embedded: &[u8], real: &[u8]) -> bool {
     let clocks = [embedded, real].map(|reply| number(reply, b"+CLOCK ").unwrap_or(0));
     let is_close = |[a, b]: [i64; 2], tolerance| a.min(b) > 0 && a.abs_diff(b) <= tolerance;
     is_close(restart_guards, TOLERANCE) || is_close(clocks, TOLERANCE * 1_000)
+}
+
+/// Both the same names, each behind a time left that is close to the other.
+fn is_same_view(embedded: &[u8], real: &[u8]) -> bool {
+    let lines = |reply: &[u8]| {
+        let text = String::from_utf8_lossy(reply).into_owned();
+        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_close = |(a, b): (&String, &String)| match (a.split_once(' '), b.split_once(' ')) {
+        (Some((a, name)), Some((b, other))) if name == other => {
+            let times = [a, b].map(|time| format!(":{time}"));
+            is_close(times[0].as_bytes(), times[1].as_bytes(), 1)
+        }
+        _ => a == b,
+    };
+    let is_bulk = [embedded, real].iter().all(|reply| reply.starts_with(b"$"));
+    let (embedded, real) = (lines(embedded), lines(real));
+    is_bulk && embedded.len() == real.len() && embedded.iter().zip(&real).all(is_close)
+}
+
+/// Equal but for Unix times in ms, which are close.
+fn have_close_ends(embedded: &[u8], real: &[u8]) -> bool {
+    let lines = |reply: &[u8]| {
+        String::from_utf8_lossy(reply).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let time = |line: &str| line.parse().ok().filter(|&ms: &u64| ms > 1_000_000_000_000);
+    let is_close = |(a, b): (&String, &String)| match (time(a), time(b)) {
+        (Some(a), Some(b)) => a.abs_diff(b) <= TOLERANCE,
+        _ => a == b,
+    };
+    let (embedded, real) = (lines(embedded), lines(real));
+    embedded.len() == real.len() && embedded.iter().zip(&real).all(is_close)
 }
 
 fn is_lua_s_own(real: &[u8]) -> bool {
@@ -1111,6 +1353,10 @@ fn integer(reply: &[u8]) -> Option<i64> {
     std::str::from_utf8(reply.strip_prefix(b":")?).ok()?.trim_end().parse().ok()
 }
 
+fn unix_micros() -> i64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64
+}
+
 fn is_error(reply: &[u8]) -> bool {
     reply.starts_with(b"-ERR ")
 }
@@ -1119,6 +1365,31 @@ const KEYS: [&[u8]; 4] = [b"k1", b"k2", b"", b"\r\n\0\xff"];
 /// Two resources, their counters, and the restart guard.
 const LOCK_KEYS: [&str; 5] = ["r1", "r2", "c1", "c2", "guard"];
 const SLOTS: usize = 3;
+const SHARER_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
+/// The same client, to which this is another node.
+const TWIN_OF_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02";
+const SHARER_B: &str = "00112233445566778899aabbccddeeff01:web-1";
+const TWIN_OF_B: &str = "00112233445566778899aabbccddeeff00:web-1";
+/// Within this a millisecond is over on any clock here.
+const BRIEF: Duration = Duration::from_millis(3);
+const COMMANDS_OF_SCRIPTS: [&str; 16] = [
+    "del",
+    "get",
+    "getrange",
+    "pexpire",
+    "pexpireat",
+    "pttl",
+    "set",
+    "time",
+    "type",
+    "zadd",
+    "zcount",
+    "zrange",
+    "zrangebyscore",
+    "zrem",
+    "zremrangebyscore",
+    "zscore",
+];
 /// Milliseconds. Far above the tolerance, so that no wrong time passes for a right one.
 const SHORTEST_SPAN: u64 = 200_000;
 const TOLERANCE: u64 = 30_000;

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redbolt::{
     AcquireError, Client, Config, LockGuard, LockRequest, RefusalReport, ReleaseOutcome, Wait,
+    inspect::InspectionVerdict,
 };
 use redbolt_node::{Memory, Node};
 
@@ -49,6 +50,50 @@ fn a_lock_of_one_key_and_of_many_is_held_extended_and_released() {
         assert!(matches!(guard.release(), ReleaseOutcome::Released(_)));
         rival.acquire(request(b"job")).unwrap().release();
     }
+}
+
+#[test]
+fn a_lock_is_shared_by_some_and_then_held_by_one_alone() {
+    let nodes = nodes(3);
+    let max_ttl = Duration::from_secs(30);
+    let [one, two, writer] = [(); 3].map(|()| client(&nodes, max_ttl));
+    for fenced in [false, true] {
+        let shared = || match fenced {
+            true => request(b"job").shared().fenced(),
+            false => request(b"job").shared(),
+        };
+        let mut first = one.acquire(shared()).unwrap();
+        let second = two.acquire(shared()).unwrap();
+        assert_eq!(first.fencing_token(), second.fencing_token());
+        first.extend(Duration::from_secs(25)).unwrap();
+        let seen = writer.inspect(b"job").unwrap();
+        let InspectionVerdict::Shared(sharers) = &seen.verdict else { panic!("{seen:?}") };
+        assert_eq!(sharers.count, 2);
+        refusal(writer.acquire(request(b"job").wait(Wait::No)));
+        for guard in [first, second] {
+            assert!(matches!(guard.release(), ReleaseOutcome::Released(_)));
+        }
+        let alone = writer.acquire(request(b"job")).unwrap();
+        refusal(one.acquire(shared().wait(Wait::No)));
+        alone.release();
+    }
+}
+
+/// Its time is over, and so it keeps nobody out for as long as another has still.
+#[test]
+fn one_who_shares_and_dies_is_in_the_way_until_its_own_time_is_over() {
+    let nodes = nodes(3);
+    let max_ttl = Duration::from_secs(30);
+    let [dead, alive, writer] = [(); 3].map(|()| client(&nodes, max_ttl));
+    let short = request(b"job").ttl(Duration::from_millis(500)).shared();
+    let lock = dead.acquire(short).unwrap();
+    let long = alive.acquire(request(b"job").shared()).unwrap();
+    // Nobody releases or extends it any more.
+    let _ = lock.detach();
+    assert!(matches!(long.release(), ReleaseOutcome::Released(_)));
+    let start = Instant::now();
+    writer.acquire(request(b"job")).unwrap().release();
+    assert!(start.elapsed() < Duration::from_secs(10), "the TTL of the other was 20 s");
 }
 
 #[test]

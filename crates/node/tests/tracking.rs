@@ -13,7 +13,7 @@ use std::{
     fmt,
     io::{self, BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpStream},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use proptest::{
@@ -22,7 +22,10 @@ use proptest::{
     sample::select,
     test_runner::{RngSeed, TestCaseError, TestRunner},
 };
-use redbolt::proto::script::{ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK};
+use redbolt::proto::script::{
+    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
+    EXTEND_SHARED, UNDO, UNDO_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+};
 use redbolt_node::Node;
 use redbolt_test_servers::Server;
 
@@ -46,9 +49,15 @@ fn trackers_get_the_messages_of_a_real_server() {
     });
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
     let seen = pair.into_inner().seen;
-    for sight in
-        ["invalidate\r\n*1", "invalidate\r\n$-1", "broken_redirect", "Can't execute", "pong"]
-    {
+    for sight in [
+        "invalidate\r\n*1",
+        "invalidate\r\n$-1",
+        "broken_redirect",
+        "Can't execute",
+        "pong",
+        "+OK 1",
+        "WRONGTYPE",
+    ] {
         let count = seen.iter().filter(|reply| reply.contains(sight)).count();
         assert!(count >= 10, "{count} of {sight:?} only");
     }
@@ -139,6 +148,64 @@ fn a_script_reads_all_its_keys_if_it_reads_one() {
     }
 }
 
+/// On a key that slot 1 has read, and another then shares, extends and lets go.
+#[test]
+fn each_rule_of_those_who_share_alone() {
+    let told = |script: &str, rest: &[&str]| {
+        let mut pair = Pair::start();
+        pair.clear();
+        pair.same("4 SUBSCRIBE __redis__:invalidate");
+        pair.run(0, &["EVAL", ACQUIRE_SHARED, "1", "held", SHARER, "500000", "3"]);
+        pair.run(0, &["EVAL", ACQUIRE_SHARED, "1", "held", OTHER, "400000", "3"]);
+        pair.same("0 SET taken v");
+        pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
+        pair.same("1 EXISTS free held taken counter");
+        pair.run(2, &[&["EVAL", script], rest].concat());
+        let replies = pair.same("4 PING");
+        let name = |reply: &String| reply.lines().last().map(str::to_owned);
+        let told = replies.iter().filter(|reply| reply.contains("invalidate"));
+        told.filter_map(name).collect::<Vec<_>>()
+    };
+    let nobody: [&str; 0] = [];
+    assert_eq!(told(ACQUIRE_SHARED, &["1", "free", SHARER, "1000", "3"]), ["free"]);
+    assert_eq!(told(ACQUIRE_SHARED, &["1", "held", "a third", "1000", "3"]), ["held"]);
+    assert_eq!(told(ACQUIRE_SHARED, &["1", "held", TWIN, "1000", "3"]), ["held"], "though denied");
+    assert_eq!(told(ACQUIRE_SHARED, &["1", "taken", SHARER, "1000", "3"]), nobody);
+    assert_eq!(told(ACQUIRE_SHARED, &["2", "free", "guard", SHARER, "1000", "3"]), nobody);
+    assert_eq!(told(EXTEND_SHARED, &["1", "held", OTHER, "900000"]), ["held"]);
+    assert_eq!(told(EXTEND_SHARED, &["1", "held", OTHER, "1000"]), nobody, "it has longer");
+    assert_eq!(told(EXTEND_SHARED, &["1", "held", "a third", "900000"]), nobody);
+    assert_eq!(told(UNDO_SHARED, &["1", "held", OTHER]), ["held"]);
+    assert_eq!(told(UNDO_SHARED, &["1", "held", "a third"]), nobody);
+    assert_eq!(told(UNDO_SHARED, &["1", "taken", SHARER]), nobody);
+    let write_back = ["2", "held", "counter", SHARER, "9", "1000"];
+    assert_eq!(told(WRITE_BACK_SHARED, &write_back), ["counter"]);
+    let write_back = ["2", "held", "counter", "a third", "9", "1000"];
+    assert_eq!(told(WRITE_BACK_SHARED, &write_back), nobody);
+}
+
+/// A shared lock that is asked for in vain, extended or written back is remembered with all its keys.
+#[test]
+fn a_shared_script_reads_its_keys_if_it_reads_one() {
+    let told = |script: &str, rest: &[&str]| {
+        let mut pair = Pair::start();
+        pair.clear();
+        pair.same("4 SUBSCRIBE __redis__:invalidate");
+        pair.same("0 SET taken v");
+        pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
+        pair.run(1, &[&["EVAL", script], rest].concat());
+        pair.same("0 SET taken v");
+        pair.same("0 SET counter 7");
+        pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
+    };
+    assert_eq!(told(ACQUIRE_SHARED, &["1", "taken", SHARER, "1000", "3"]), 1);
+    let ask = ["2", "taken", "counter", SHARER, "1000", "7", "1000", "1", "3"];
+    assert_eq!(told(ACQUIRE_SHARED_FENCED, &ask), 2);
+    assert_eq!(told(EXTEND_SHARED, &["1", "taken", SHARER, "1000"]), 1);
+    assert_eq!(told(WRITE_BACK_SHARED, &["2", "taken", "counter", SHARER, "7", "1000"]), 2);
+    assert_eq!(told(UNDO_SHARED, &["1", "taken", SHARER]), 0, "it only writes");
+}
+
 #[test]
 fn an_expired_key_is_reported_without_an_access() {
     let mut pair = Pair::start();
@@ -219,6 +286,9 @@ fn a_connection_that_subscribes_is_refused_what_a_real_server_refuses() {
         "TIME",
         "TTL k",
         "TYPE k",
+        "ZCARD k",
+        "ZRANGE k 0 -1",
+        "ZSCORE k m",
         "UNSUBSCRIBE b c b",
         "UNSUBSCRIBE",
         "UNSUBSCRIBE",
@@ -299,7 +369,7 @@ fn any_flight() -> impl Strategy<Value = Flight> {
 }
 
 fn any_work() -> impl Strategy<Value = Line> {
-    prop_oneof![8 => reading(), 8 => writing(), 6 => tracking(), 4 => script()]
+    prop_oneof![8 => reading(), 8 => writing(), 6 => tracking(), 4 => script(), 4 => shared_script()]
 }
 
 fn any_listening() -> impl Strategy<Value = Line> {
@@ -339,6 +409,9 @@ fn reading() -> impl Strategy<Value = Line> {
         "PTTL k2",
         "TTL k2",
         "TYPE k2",
+        "ZCARD k1",
+        "ZRANGE k1 0 -1",
+        "ZSCORE k2 x",
         "EXISTS k1",
         "EXISTS k1 k2 k1",
         "ECHO e",
@@ -421,6 +494,25 @@ fn script() -> impl Strategy<Value = Line> {
     select(calls).prop_map(|(text, rest)| Line::Script(text, rest))
 }
 
+fn shared_script() -> impl Strategy<Value = Line> {
+    let who = || select(vec![SHARER, TWIN, OTHER, "somebody"]);
+    let ttl = || select(vec![LONGER, SHORTER]);
+    let ask =
+        (select(vec![vec!["1", "k1"], vec!["1", "k2"], vec!["2", "k1", "guard"]]), who(), ttl())
+            .prop_map(|(keys, who, ttl)| (ACQUIRE_SHARED, [keys, vec![who, ttl, "3"]].concat()));
+    let proposal = select(vec![PROPOSAL, PROPOSAL, PROPOSAL, "7"]);
+    let ask_fenced = (who(), ttl(), proposal).prop_map(|(who, ttl, proposal)| {
+        (ACQUIRE_SHARED_FENCED, vec!["2", "k1", "k2", who, ttl, proposal, "1000000", "1", "3"])
+    });
+    let extend = (who(), ttl()).prop_map(|(who, ttl)| (EXTEND_SHARED, vec!["1", "k1", who, ttl]));
+    let undo =
+        (select(vec!["k1", "k2"]), who()).prop_map(|(key, who)| (UNDO_SHARED, vec!["1", key, who]));
+    let write_back = (who(), select(vec!["9", "9007199254740991"]))
+        .prop_map(|(who, least)| (WRITE_BACK_SHARED, vec!["2", "k1", "k2", who, least, "1000000"]));
+    prop_oneof![3 => ask, 2 => ask_fenced, 2 => extend, 2 => undo, 1 => write_back]
+        .prop_map(|(text, rest)| Line::Script(text, rest))
+}
+
 fn plain(line: &str) -> Line {
     Line::Plain(line.to_owned())
 }
@@ -451,7 +543,9 @@ impl Pair {
 
     /// Resets both.
     fn clear(&mut self) {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros();
         for side in [&mut self.embedded, &mut self.real] {
+            side.proposal = now;
             (0..SLOTS).for_each(|slot| drop(side.run(slot, &["RESET"])));
             assert_eq!(side.run(0, &["FLUSHALL"]), ["+OK\r\n"]);
             side.cleared = side.marker;
@@ -534,6 +628,8 @@ struct Side {
     marker: u64,
     /// The number of the last barrier before everything was deleted.
     cleared: u64,
+    /// Unix microseconds of that time.
+    proposal: u128,
 }
 
 struct Slot {
@@ -544,7 +640,7 @@ struct Slot {
 impl Side {
     fn of(address: &str) -> Self {
         let slots = (0..SLOTS).map(|_| Slot::open(address)).collect();
-        Self { address: address.into(), slots, marker: 0, cleared: 0 }
+        Self { address: address.into(), slots, marker: 0, cleared: 0, proposal: 0 }
     }
 
     fn run(&mut self, slot: usize, words: &[&str]) -> Vec<String> {
@@ -582,6 +678,7 @@ impl Side {
                     SHORTER => {
                         (FIRST_SHORT + (self.marker - self.cleared) * 1_000 + at * 100).to_string()
                     }
+                    PROPOSAL => self.proposal.to_string(),
                     word => word.into(),
                 };
                 let rest: Vec<String> = rest.iter().map(word).collect();
@@ -694,4 +791,22 @@ const FIRST_LONG: u64 = 2_000_000;
 /// in a test.
 const SHORTER: &str = "shorter";
 const FIRST_SHORT: u64 = 100_000;
-const SCRIPTS: [&str; 6] = [ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, UNDO, WRITE_BACK];
+/// Close to the clock, and the same on both sides.
+const PROPOSAL: &str = "proposal";
+const SHARER: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
+/// The same client, to which this is another node.
+const TWIN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02";
+const OTHER: &str = "cccccccccccccccccccccccccccccccc01";
+const SCRIPTS: [&str; 11] = [
+    ACQUIRE_FENCED,
+    ACQUIRE_MANY,
+    ENROL,
+    EXTEND,
+    UNDO,
+    WRITE_BACK,
+    ACQUIRE_SHARED,
+    ACQUIRE_SHARED_FENCED,
+    EXTEND_SHARED,
+    UNDO_SHARED,
+    WRITE_BACK_SHARED,
+];

@@ -6,7 +6,8 @@
 use std::sync::LazyLock;
 
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_MANY, ENROL, EXTEND, FORCE_UNLOCK, UNDO, WRITE_BACK,
+    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
+    EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_SHARED, VIEW_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
 
@@ -23,11 +24,17 @@ pub enum Script {
     WriteBack,
     Enrol,
     ForceUnlock,
+    AcquireShared,
+    AcquireSharedFenced,
+    ExtendShared,
+    UndoShared,
+    ViewShared,
+    WriteBackShared,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 13] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -35,6 +42,12 @@ impl Script {
         Self::WriteBack,
         Self::Enrol,
         Self::ForceUnlock,
+        Self::AcquireShared,
+        Self::AcquireSharedFenced,
+        Self::ExtendShared,
+        Self::UndoShared,
+        Self::ViewShared,
+        Self::WriteBackShared,
     ];
 
     /// The text that `EVAL` runs.
@@ -48,6 +61,12 @@ impl Script {
             Self::WriteBack => WRITE_BACK,
             Self::Enrol => ENROL,
             Self::ForceUnlock => FORCE_UNLOCK,
+            Self::AcquireShared => ACQUIRE_SHARED,
+            Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
+            Self::ExtendShared => EXTEND_SHARED,
+            Self::UndoShared => UNDO_SHARED,
+            Self::ViewShared => VIEW_SHARED,
+            Self::WriteBackShared => WRITE_BACK_SHARED,
         }
     }
 
@@ -66,12 +85,16 @@ impl Script {
 
     fn kind(self) -> Kind {
         match self {
-            Self::AcquireFenced | Self::AcquireMany => Kind::Ask,
+            Self::AcquireFenced
+            | Self::AcquireMany
+            | Self::AcquireShared
+            | Self::AcquireSharedFenced => Kind::Ask,
             Self::Enrol => Kind::Enrol,
-            Self::Extend => Kind::Extend,
+            Self::Extend | Self::ExtendShared => Kind::Extend,
             Self::ForceUnlock => Kind::ForceUnlock,
-            Self::Undo => Kind::Undo,
-            Self::WriteBack => Kind::WriteBack,
+            Self::Undo | Self::UndoShared => Kind::Undo,
+            Self::ViewShared => Kind::Sharers,
+            Self::WriteBack | Self::WriteBackShared => Kind::WriteBack,
         }
     }
 }
@@ -119,6 +142,8 @@ pub enum Kind {
     Pttl,
     /// Selects the database.
     Select,
+    /// Asks who shares a resource, for an inspection.
+    Sharers,
     /// Subscribes to invalidation messages.
     Subscribe,
     /// Turns tracking on.
@@ -161,6 +186,7 @@ impl Kind {
             Self::ProbeCall | Self::ProbeWrite => one("probe"),
             Self::Pttl => one("pttl"),
             Self::Select => one("select"),
+            Self::Sharers => ("sharers", "sharers sha"),
             Self::Subscribe => one("subscribe"),
             Self::Track => one("track"),
             Self::Type => one("type"),
@@ -228,6 +254,9 @@ impl<'w> Command<'w> {
         let keys = usize::try_from(number(word(2))).unwrap_or(usize::MAX - 8);
         let (token, number) = match kind {
             Kind::Ask | Kind::Extend => (word(keys + 3), number(word(keys + 4))),
+            Kind::WriteBack if script == Some(Script::WriteBackShared) => {
+                (word(keys + 3), number(word(keys + 4)))
+            }
             Kind::WriteBack => (word(keys + 3), number(word(keys + 5))),
             Kind::Undo => (word(keys + 3), 0),
             _ => (&[][..], 0),

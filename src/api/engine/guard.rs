@@ -9,7 +9,7 @@ use super::queue::Command;
 use super::reply::{Asker, Reply};
 use super::slot::Slot;
 use crate::api::client::AcquireError;
-use crate::proto::{DetachedLock, FencingToken, LossCause};
+use crate::proto::{DetachedLock, FencingToken, LockMode, LossCause};
 
 /// A lock that an [`Engine`](super::Engine) has granted. `Send` and `Sync`, and bound to no lifetime.
 ///
@@ -53,6 +53,12 @@ impl OwnedGuard {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
+    }
+
+    /// Beside whom it is held.
+    #[must_use]
+    pub fn mode(&self) -> LockMode {
+        self.slot().request.mode()
     }
 
     /// The fencing token, for whatever the lock protects; `None` unless it was asked for

@@ -17,7 +17,7 @@ use super::future::{ExtendFuture, LossFuture};
 use super::guard::OwnedGuard;
 use super::slot::Slot;
 use crate::api::client::{AcquireError, WithOutcome};
-use crate::proto::{FencingToken, LockRequest, LossCause};
+use crate::proto::{FencingToken, LockMode, LockRequest, LossCause};
 
 impl Engine {
     /// Runs `work` under a lock. If the lock is lost, `work` is cancelled: its future is dropped where it
@@ -133,6 +133,12 @@ impl HeldLock {
     #[must_use]
     pub fn is_valid(&self) -> bool {
         !self.remaining().is_zero()
+    }
+
+    /// Beside whom it is held.
+    #[must_use]
+    pub fn mode(&self) -> LockMode {
+        self.slot.request.mode()
     }
 
     /// The fencing token; see [`OwnedGuard::fencing_token`].

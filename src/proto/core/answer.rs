@@ -121,6 +121,7 @@ impl Core {
                 number(token, |ms| self.way_blocked(id, lock, round, ms, now))
             }
             Pending::Track { to } => self.track_answered(id, to, token, now),
+            Pending::ViewShared(view) => self.view_shared(view, id, token, now),
             Pending::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now),
             Pending::ViewType(view) => self.view_type(view, id, token),
             Pending::ViewValue(view) => self.view_value(view, id, token),

@@ -58,11 +58,12 @@ use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
+use super::request::LockMode;
 use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
-pub use self::inspecting::{DataKind, Fate, Foreign, Holder, KeyState, NodeView, View};
+pub use self::inspecting::{DataKind, Fate, Foreign, Holder, KeyState, NodeView, Sharers, View};
 pub use self::push::PushState;
 pub use self::records::{DetachedLock, DetachedLockError};
 pub use self::restart_guard::RestartGuardState;
@@ -164,6 +165,12 @@ impl Core {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Beside whom a lock is wanted or held; `None` if it was refused or released.
+    #[must_use]
+    pub fn mode(&self, id: LockId) -> Option<LockMode> {
+        self.locks.find(id).map(|lock| lock.mode())
     }
 
     /// The lease of a lock that is held; `None` before, and after it was released or lost.

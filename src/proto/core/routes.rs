@@ -262,6 +262,7 @@ impl Core {
                     self.write_back_lost(node, claim, round, cause, now);
                 }
                 Pending::ForceUnlock(view)
+                | Pending::ViewShared(view)
                 | Pending::ViewTtl(view)
                 | Pending::ViewType(view)
                 | Pending::ViewValue(view) => {

@@ -6,6 +6,7 @@
 mod scripting;
 mod server;
 mod session;
+mod sorted_sets;
 mod strings;
 mod tracking;
 
@@ -13,7 +14,7 @@ use std::str;
 
 use crate::{
     denial::{Denial, Denials},
-    keys::Keys,
+    keys::{Keys, WrongType},
     reply::Reply,
     store::{ClockReading, ConnId, Session, Store},
 };
@@ -158,6 +159,9 @@ const COMMANDS: &[Command] = &[
     Command::new("unsubscribe", AtLeast(1), tracking::unsubscribe)
         .while_loading()
         .while_subscribed(),
+    Command::new("zcard", Exactly(2), sorted_sets::zcard).reading(Reads::One),
+    Command::new("zrange", AtLeast(4), sorted_sets::zrange).reading(Reads::One),
+    Command::new("zscore", Exactly(3), sorted_sets::zscore).reading(Reads::One),
 ];
 
 impl Command {
@@ -366,6 +370,12 @@ impl<'a> Call<'a> {
     fn int(&mut self, value: i64) -> Outcome {
         self.reply.int(value);
         Ok(())
+    }
+}
+
+impl From<WrongType> for Failure {
+    fn from(_: WrongType) -> Self {
+        WrongType::TEXT.into()
     }
 }
 

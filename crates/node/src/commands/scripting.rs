@@ -6,7 +6,10 @@
 use std::mem;
 
 use super::{Call, Failure, Outcome, integer, is_word};
-use crate::store::SHA_DIGITS;
+use crate::{
+    calls::{Answer, CallError, Calls, Stop},
+    store::SHA_DIGITS,
+};
 
 pub(super) fn eval(call: &mut Call<'_>) -> Outcome {
     let keys = key_count(call.args)?;
@@ -66,24 +69,33 @@ fn key_count(args: &[&[u8]]) -> Result<usize, Failure> {
     usize::try_from(count).map_err(|_| "ERR Number of keys can't be negative".into())
 }
 
-/// Runs the script that stands at `index`. A command that it may not call ends it there, as an error; what it
-/// has written until then stays.
+/// Runs the script that stands at `index`. A command that fails ends it there, as an error; what it has written
+/// until then stays.
 fn run(call: &mut Call<'_>, index: usize, key_count: usize) -> Outcome {
     let (names, argv) = call.args[3..].split_at(key_count);
     call.named = names;
     let (script, sha) = (call.store.scripts[index].run, call.store.scripts[index].sha);
     let denials = mem::take(&mut call.store.denials);
-    let start = call.reply.mark();
-    let (keys, reply) = call.keys_and_reply();
-    let mut keys = keys.under(&denials);
-    script(&mut keys, names, argv, reply);
-    let denied = keys.denied();
+    let outcome = script(&mut Calls::new(call.keys(), &denials), names, argv);
     call.store.denials = denials;
-    if let Some(denial) = denied {
-        call.reply.take_back(start);
-        return Err(Failure(denial.in_script(&sha)));
+    let answer = match outcome {
+        Ok(answer) | Err(Stop::Answered(answer)) => answer,
+        Err(Stop::Raised(error)) => return Err(raised(error, &sha)),
+    };
+    match answer {
+        Answer::Bulk(bytes) => call.reply.bulk(&bytes),
+        Answer::Error(text) => return Err(text.into()),
+        Answer::Int(number) => call.reply.int(number),
+        Answer::Status(word) => call.reply.status(word),
+        Answer::StatusAnd(word, number) => call.reply.status_and(word, number),
     }
     Ok(())
+}
+
+/// The server says where a script has failed.
+fn raised(error: CallError, sha: &[u8]) -> Failure {
+    let text = error.text().as_bytes();
+    Failure([text, b" script: ", sha, b", on @user_script:1."].concat())
 }
 
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";

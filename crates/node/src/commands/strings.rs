@@ -1,4 +1,4 @@
-//! Commands on keys: SET and GET, deletion, expiry.
+//! Commands on strings, and on keys of any type: deletion, expiry.
 
 use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
 use crate::keys::{Expiry, Keys};
@@ -19,7 +19,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
 pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
     let (mut keys, reply) = call.keys_and_reply();
-    match keys.value(key) {
+    match keys.bytes(key)? {
         Some(value) => reply.bulk(value),
         None => reply.nil(),
     }
@@ -30,7 +30,7 @@ pub(super) fn getrange(call: &mut Call<'_>) -> Outcome {
     let (start, end) = (integer(call.args[2])?, integer(call.args[3])?);
     let key = call.args[1];
     let (mut keys, reply) = call.keys_and_reply();
-    reply.bulk(keys.value(key).map_or(b"", |value| range(value, start, end)));
+    reply.bulk(keys.bytes(key)?.map_or(b"", |value| range(value, start, end)));
     Ok(())
 }
 
@@ -50,7 +50,7 @@ pub(super) fn exists(call: &mut Call<'_>) -> Outcome {
 
 pub(super) fn type_of(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];
-    let kind = if call.keys().contains(key) { "string" } else { "none" };
+    let kind = call.keys().kind(key);
     call.reply.status(kind);
     Ok(())
 }

@@ -66,7 +66,7 @@ impl Core {
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id).expect("it was made here");
-        claim.begin(id, &active.keys, proposal, lock.ttl_ms(), random);
+        claim.begin(id, &active.keys, lock.mode(), proposal, lock.ttl_ms(), random);
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);
         lock.asks_for(claim_id);

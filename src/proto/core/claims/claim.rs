@@ -6,8 +6,9 @@
 
 use crate::proto::config::Config;
 use crate::proto::keys::Keys;
-use crate::proto::lock_kind::{Arguments, FENCED, LockKind, MANY, PLAIN};
+use crate::proto::lock_kind::{Arguments, FENCED, LockKind, MANY, PLAIN, SHARED, SHARED_FENCED};
 use crate::proto::names::{LockId, NodeId, NodeSet};
+use crate::proto::request::LockMode;
 use crate::proto::time::{self, Timestamp};
 
 pub(crate) struct Claim {
@@ -84,16 +85,19 @@ impl Claim {
         &mut self,
         lock: LockId,
         keys: &Keys,
+        mode: LockMode,
         fenced: Option<u64>,
         ttl_ms: u64,
         random: [u8; 16],
     ) {
         let none = NodeSet::default();
         self.user = ClaimUser::Lock(lock);
-        self.kind = match (fenced, keys.len()) {
-            (Some(_), _) => &FENCED,
-            (None, 1) => &PLAIN,
-            (None, _) => &MANY,
+        self.kind = match (mode, fenced, keys.len()) {
+            (LockMode::Shared, None, _) => &SHARED,
+            (LockMode::Shared, Some(_), _) => &SHARED_FENCED,
+            (LockMode::Exclusive, Some(_), _) => &FENCED,
+            (LockMode::Exclusive, None, 1) => &PLAIN,
+            (LockMode::Exclusive, None, _) => &MANY,
         };
         self.keys.copy_from(keys);
         self.random = random;
@@ -175,6 +179,8 @@ impl Claim {
             restart_guard: config.restart_guard_key(),
             counter,
             fencing_counter_ttl_ms: time::ttl_ms(config.settings().fencing_counter_ttl),
+            max_ttl: config.settings().max_ttl,
+            nodes: config.node_count() as u64,
         }
     }
 
@@ -424,7 +430,7 @@ mod tests {
         let mut claim = Claim::new();
         let mut keys = Keys::default();
         keys.set([&b"job"[..]].into_iter());
-        claim.begin(LockId(Key::FIRST), &keys, None, 1_000, [7; 16]);
+        claim.begin(LockId(Key::FIRST), &keys, LockMode::Exclusive, None, 1_000, [7; 16]);
         claim.queue(NODE);
         claim.sent(NODE, Timestamp(1_000));
         claim

@@ -11,10 +11,9 @@ use super::Core;
 use crate::proto::core::links::Pending;
 use crate::proto::core::locks::{Active, Phase};
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, clock_of_most};
-use crate::proto::lock_kind::{Command, Count};
+use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId};
-use crate::proto::script::Script;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote};
 
@@ -165,8 +164,10 @@ impl Core {
         if !node.link.takes_extensions() {
             return active.votes.cast(node_id, Vote::Fail(node.link.cause()));
         }
-        let write_back = Command::Run(Script::WriteBack);
         let (claim, round, target) = (lock.claim(), lock.round(), active.fencing.target());
+        let Some(write_back) = self.claims.find(claim).map(|claim| claim.kind().write_back) else {
+            return;
+        };
         let pending = |by_digest| Pending::WriteBack { claim, round, by_digest };
         self.send(node_id, claim, write_back, (0, target), now, pending);
     }

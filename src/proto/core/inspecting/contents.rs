@@ -21,6 +21,8 @@ pub enum KeyState {
     Free,
     /// A lock of redbolt.
     Held(Holder),
+    /// A lock of redbolt that is shared.
+    Shared(Sharers),
     /// Something else, such as a lock of another library or an application's data. Nobody can lock
     /// the resource as long as it is there.
     Foreign(Foreign),
@@ -44,6 +46,26 @@ impl Holder {
     #[must_use]
     pub fn new(label: Option<String>, fingerprint: u32, remaining: Option<Duration>) -> Self {
         Self { label, fingerprint, remaining }
+    }
+}
+
+/// Those who share a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Sharers {
+    /// Up to 16 of them, those first who end first, each with a time of its own.
+    pub holders: Vec<Holder>,
+    /// How many there are.
+    pub count: usize,
+    /// How long the node will keep the key, which is as long as the last of them lasts.
+    pub remaining: Option<Duration>,
+}
+
+impl Sharers {
+    /// These and maybe others, `count` in all.
+    #[must_use]
+    pub fn new(holders: Vec<Holder>, count: usize, remaining: Option<Duration>) -> Self {
+        Self { holders, count, remaining }
     }
 }
 
@@ -99,6 +121,7 @@ impl KeyState {
         match self {
             Self::Free => None,
             Self::Held(holder) => holder.remaining,
+            Self::Shared(sharers) => sharers.remaining,
             Self::Foreign(data) => data.remaining,
         }
     }
@@ -107,6 +130,7 @@ impl KeyState {
         match self {
             Self::Free => Self::Free,
             Self::Held(holder) => Self::Held(Holder { remaining, ..holder }),
+            Self::Shared(sharers) => Self::Shared(Sharers { remaining, ..sharers }),
             Self::Foreign(data) => Self::Foreign(Foreign { remaining, ..data }),
         }
     }
@@ -123,6 +147,19 @@ pub(super) fn of_string(value: &[u8]) -> KeyState {
     let fingerprint = fingerprint(&[&digits[..RANDOM_DIGITS], &value[TOKEN_DIGITS..]]);
     let label = label.map(|label| String::from_utf8_lossy(label).into_owned());
     KeyState::Held(Holder { label, fingerprint, remaining: None })
+}
+
+/// Who shares a sorted set, as the script [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED) tells. `None` if it is none of ours.
+pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
+    let mut lines = std::str::from_utf8(lines).ok()?.lines();
+    let count = lines.next()?.parse().ok()?;
+    let holder = |line: &str| {
+        let (left, token) = line.split_once(' ')?;
+        let KeyState::Held(holder) = of_string(token.as_bytes()) else { return None };
+        Some(Holder { remaining: Some(Duration::from_millis(left.parse().ok()?)), ..holder })
+    };
+    let holders = lines.map(holder).collect::<Option<Vec<_>>>()?;
+    Some(KeyState::Shared(Sharers { holders, count, remaining: None }))
 }
 
 /// What data is that `TYPE` calls so, and that is no string. Empty where the node did not say.
@@ -182,6 +219,19 @@ impl fmt::Display for Holder {
         match &self.label {
             Some(label) => f.write_str(label),
             None => write!(f, "unlabelled #{:08x}", self.fingerprint),
+        }
+    }
+}
+
+/// Their names.
+impl fmt::Display for Sharers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, holder) in self.holders.iter().enumerate() {
+            write!(f, "{}{holder}", if at == 0 { "" } else { ", " })?;
+        }
+        match self.count.saturating_sub(self.holders.len()) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
     }
 }

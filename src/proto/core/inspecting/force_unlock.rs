@@ -84,7 +84,8 @@ impl Core {
                 view.fate = Some(Fate::Kept);
                 return false;
             }
-            (KeyState::Held(_), _) | (KeyState::Foreign(_), Force::Anything) => {}
+            (KeyState::Held(_) | KeyState::Shared(_), _)
+            | (KeyState::Foreign(_), Force::Anything) => {}
         }
         if let Err(cause) = viewing.seen[node.index()].kind {
             // The script could not compare a type that is not known.

@@ -19,11 +19,12 @@ use crate::proto::core::links::{FIRST_CONTACT, Link, Mistyped, Pending};
 use crate::proto::event::Event;
 use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
 use crate::proto::request::{RequestError, check_resource};
+use crate::proto::script;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
-pub use self::contents::{DataKind, Foreign, Holder, KeyState};
+pub use self::contents::{DataKind, Foreign, Holder, KeyState, Sharers};
 pub use self::force_unlock::Fate;
 pub(super) use self::holdings::Holdings;
 
@@ -310,14 +311,62 @@ impl Core {
                 Ok(state.lives_for(u64::try_from(ms).ok().map(Duration::from_millis)))
             }
         };
-        if self.force(id, node, now) {
-            return Ok(());
+        if !self.ask_who_shares(id, node, now) {
+            self.looked(id, node, now);
         }
-        self.view_answered(id, node);
         Ok(())
     }
 
-    /// The node has answered all that it will be asked.
+    /// Behind a sorted set there is one more question: who is in it. Whether it was asked.
+    fn ask_who_shares(&mut self, id: ViewId, node_id: NodeId, now: ClockReading) -> bool {
+        let Some(viewing) = self.views.find(id.0) else { return false };
+        let state = &viewing.view.nodes[node_id.index()].state;
+        let is_sorted_set =
+            matches!(state, Ok(KeyState::Foreign(data)) if data.kind == DataKind::SortedSet);
+        let node = &mut self.nodes[node_id.index()];
+        let is_there = matches!(node.link.state(), Link::Quarantined { .. } | Link::Ready);
+        if !is_sorted_set || !is_there {
+            return false;
+        }
+        node.pipeline.push(Pending::ViewShared(id), now.boot, |out| {
+            let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_SHARED.as_bytes()).int(1);
+            let _ = eval.arg(&viewing.view.resource);
+        });
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
+        true
+    }
+
+    /// The fourth answer, of a sorted set: who shares it. A node that does not tell has told what it is.
+    pub(super) fn view_shared(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let sharers = match token {
+            Token::Bulk(lines) => contents::of_sharers(lines),
+            Token::Error(_) => None,
+            _ => return Err(Mistyped),
+        };
+        let Some(viewing) = self.open_view(id, node) else { return Ok(()) };
+        let view = &mut viewing.view.nodes[node.index()];
+        let remaining = view.state.as_ref().ok().and_then(KeyState::remaining);
+        if let Some(sharers) = sharers {
+            view.state = Ok(sharers.lives_for(remaining));
+        }
+        self.looked(id, node, now);
+        Ok(())
+    }
+
+    /// It is known what is there. An operator may want it gone.
+    fn looked(&mut self, id: ViewId, node: NodeId, now: ClockReading) {
+        if !self.force(id, node, now) {
+            self.view_answered(id, node);
+        }
+    }
+
+    /// The node has said all that it will be asked.
     fn view_answered(&mut self, id: ViewId, node: NodeId) {
         if let Some(viewing) = self.open_view(id, node) {
             viewing.open.remove(node);

@@ -65,6 +65,7 @@ pub(crate) enum Pending {
         claim: ClaimId,
         by_digest: bool,
     },
+    ViewShared(ViewId),
     ViewTtl(ViewId),
     ViewType(ViewId),
     ViewValue(ViewId),

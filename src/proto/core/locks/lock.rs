@@ -14,7 +14,7 @@ use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
 use crate::proto::lease::Lease;
 use crate::proto::names::ClaimId;
-use crate::proto::request::LockRequest;
+use crate::proto::request::{LockMode, LockRequest};
 use crate::proto::slab::Key;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Votes;
@@ -23,6 +23,7 @@ use crate::proto::vote::Votes;
 #[derive(Debug)]
 pub(crate) struct Lock {
     pub(crate) phase: Phase,
+    mode: LockMode,
     /// The claim of the present attempt, or of the one that was granted.
     claim: ClaimId,
     /// Counts attempts and extensions, so that an answer is never credited to a later one.
@@ -70,6 +71,7 @@ impl Lock {
     pub(super) fn new() -> Self {
         Self {
             phase: Phase::Queued,
+            mode: LockMode::Exclusive,
             claim: ClaimId(Key::NONE),
             round: 0,
             ttl_ms: 0,
@@ -79,9 +81,15 @@ impl Lock {
         }
     }
 
-    /// Of a request for this TTL.
-    pub(super) fn begin(&mut self, ttl_ms: u64) {
-        self.ttl_ms = ttl_ms;
+    /// Of a request for this mode and TTL.
+    pub(super) fn begin(&mut self, mode: LockMode, ttl_ms: u64) {
+        (self.mode, self.ttl_ms) = (mode, ttl_ms);
+    }
+
+    /// Beside whom it is wanted or held.
+    #[inline]
+    pub(crate) fn mode(&self) -> LockMode {
+        self.mode
     }
 
     /// The claim of the present attempt, or of the one that was granted.

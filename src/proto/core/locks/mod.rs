@@ -52,7 +52,7 @@ impl Locks {
         let (key, place) = self.places.occupy(Place::new);
         let active = place.active.get_or_insert_with(|| self.pool.pop().unwrap_or_default());
         active.begin(request, now, votes);
-        place.lock.begin(ttl_ms(request.ttl));
+        place.lock.begin(request.mode, ttl_ms(request.ttl));
         (LockId(key), &mut place.lock, active)
     }
 

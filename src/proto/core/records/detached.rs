@@ -15,7 +15,7 @@ use crate::proto::core::claims::{RANDOM_DIGITS, hex};
 use crate::proto::fence::{FencingToken, MAX_TOKEN};
 use crate::proto::lease::Lease;
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
-use crate::proto::request::{LockRequest, MAX_KEYS, MAX_RESOURCE};
+use crate::proto::request::{LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE};
 use crate::proto::time::{ClockReading, Timestamp};
 
 /// A lock that was detached, to be attached by another process on the same machine.
@@ -38,6 +38,7 @@ pub struct DetachedLock {
     pub(crate) nodes: Vec<DetachedNode>,
     pub(crate) quorum: u8,
     pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) mode: LockMode,
     pub(crate) ttl: Duration,
     pub(crate) lease: Lease,
     pub(crate) held_since: Timestamp,
@@ -77,6 +78,12 @@ impl DetachedLock {
     /// The resources that it locks.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.iter().map(Vec::as_slice)
+    }
+
+    /// Beside whom it is held.
+    #[must_use]
+    pub fn mode(&self) -> LockMode {
+        self.mode
     }
 
     /// The TTL that was asked for.
@@ -142,6 +149,10 @@ impl DetachedLock {
     pub(crate) fn request(&self) -> LockRequest<'_> {
         let mut keys = self.keys();
         let first = LockRequest::new(keys.next().unwrap_or_default()).ttl(self.ttl);
+        let first = match self.mode {
+            LockMode::Exclusive => first,
+            LockMode::Shared => first.shared(),
+        };
         let request = keys.fold(first, LockRequest::and_resource);
         if self.fencing_token.is_some() { request.fenced() } else { request }
     }
@@ -204,10 +215,12 @@ impl DetachedLock {
     }
 
     fn kind(&self) -> &'static str {
-        match (self.fencing_token, self.keys.len()) {
-            (Some(_), _) => "fenced",
-            (None, 1) => "plain",
-            (None, _) => "many",
+        match (self.mode, self.fencing_token, self.keys.len()) {
+            (LockMode::Shared, None, _) => SHARED,
+            (LockMode::Shared, Some(_), _) => SHARED_FENCED,
+            (LockMode::Exclusive, Some(_), _) => FENCED,
+            (LockMode::Exclusive, None, 1) => "plain",
+            (LockMode::Exclusive, None, _) => "many",
         }
     }
 
@@ -221,7 +234,10 @@ impl DetachedLock {
             "quorum"
         } else if self.with(&[Part::Counted]).len() < quorum {
             "node"
-        } else if self.keys.iter().any(Vec::is_empty) || self.keys.iter().enumerate().any(twice) {
+        } else if self.mode == LockMode::Shared && self.keys.len() > 1
+            || self.keys.iter().any(Vec::is_empty)
+            || self.keys.iter().enumerate().any(twice)
+        {
             "key"
         } else if self.ttl.is_zero() || self.ttl > LONGEST {
             "ttl_ms"
@@ -259,10 +275,8 @@ impl FromStr for DetachedLock {
         let lease = Lease::from_parts(since, lines.number("span_ns")?);
         let held_since = Timestamp(lines.number("held_since_ns")?);
         let keys_until = Timestamp(lines.number("keys_until_ns")?);
-        let fencing_token = match kind {
-            "fenced" => Some(lines.number("fencing_token")?),
-            _ => None,
-        };
+        let (mode, is_fenced) = mode(kind);
+        let fencing_token = if is_fenced { Some(lines.number("fencing_token")?) } else { None };
         let random = lines.field("token")?;
         let random = digits(random).ok_or_else(|| lines.wrong("token"))?;
         let label = lines.field("label")?;
@@ -272,6 +286,7 @@ impl FromStr for DetachedLock {
             nodes,
             quorum,
             keys,
+            mode,
             ttl,
             lease,
             held_since,
@@ -284,6 +299,16 @@ impl FromStr for DetachedLock {
         let is_kind = detached.kind() == kind;
         detached.contradiction().map_or(Ok(()), Err)?;
         if is_kind { Ok(detached) } else { Err(DetachedLockError::Contradiction { of: "kind" }) }
+    }
+}
+
+/// The mode of a lock of this kind, and whether it has a fencing token.
+fn mode(kind: &str) -> (LockMode, bool) {
+    match kind {
+        SHARED => (LockMode::Shared, false),
+        SHARED_FENCED => (LockMode::Shared, true),
+        FENCED => (LockMode::Exclusive, true),
+        _ => (LockMode::Exclusive, false),
     }
 }
 
@@ -493,6 +518,11 @@ const ANY_FORM: &str = "redbolt lock record ";
 const FIRST_LINE: &str = "redbolt lock record 1";
 const LAST_LINE: &str = "end";
 
+/// Kinds of locks that are shared, or have a fencing token, or both.
+const SHARED: &str = "shared";
+const FENCED: &str = "fenced";
+const SHARED_FENCED: &str = "shared-fenced";
+
 /// The most bytes in the name of a node, or of a boot.
 const MAX_NAME: usize = 1 << 10;
 
@@ -510,6 +540,7 @@ mod tests {
             nodes: parts.map(|part| DetachedNode { name: String::new(), part }).into(),
             quorum: 2,
             keys: vec![b"job".to_vec(), b" 100%\n\xff".to_vec()],
+            mode: LockMode::Exclusive,
             ttl: Duration::from_secs(10),
             lease: Lease::from_parts(since, 9_898_000_000),
             held_since: Timestamp(5),
@@ -530,8 +561,14 @@ mod tests {
         assert_eq!(DetachedLock::from_str(&text), Ok(detached.clone()));
         assert!(text.contains("\nkey %20100%25%0A%FF\n"), "{text}");
         assert!(text.contains("\nnode counted /c%20d/2\n"), "{text}");
-        let plain = DetachedLock { keys: vec![b"job".to_vec()], fencing_token: None, ..detached };
-        assert_eq!(DetachedLock::from_str(&plain.to_text()), Ok(plain));
+        let fenced = DetachedLock { keys: vec![b"job".to_vec()], ..detached };
+        let plain = DetachedLock { fencing_token: None, ..fenced.clone() };
+        for mode in [LockMode::Exclusive, LockMode::Shared] {
+            for detached in [&fenced, &plain] {
+                let detached = DetachedLock { mode, ..detached.clone() };
+                assert_eq!(DetachedLock::from_str(&detached.to_text()), Ok(detached));
+            }
+        }
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Core {
             nodes: parts.map(|part| DetachedNode { name: String::new(), part }).collect(),
             quorum: self.config.quorum,
             keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
+            mode: lock.mode(),
             ttl: lock.ttl(),
             lease: lock.lease,
             held_since: lock.held_since(),
@@ -157,7 +158,7 @@ impl Core {
         active.fencing.attached(detached.fencing_token);
         // It asks nobody any more, and so proposes nothing.
         let fenced = detached.fencing_token.map(|_| 0);
-        claim.begin(id, &active.keys, fenced, ttl_ms(detached.ttl), detached.random);
+        claim.begin(id, &active.keys, lock.mode(), fenced, ttl_ms(detached.ttl), detached.random);
         claim.set_label(&detached.label, &self.config);
         let behind = detached.with(&[Part::Behind]);
         if !behind.is_empty() {

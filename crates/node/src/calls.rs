@@ -1,0 +1,183 @@
+//! The commands as a script calls them.
+//!
+//! Each is checked before it runs and may fail: a script calls what its user may not, or finds data of another type.
+//! Where the Lua text has `redis.call`, its model has a question mark; where it has `redis.pcall`, [`caught`].
+//! Not here: what the commands do to the keys, see `keys`.
+
+use crate::{
+    denial::{Denial, Denials},
+    keys::{Keys, WrongType},
+    sharers::Sharers,
+    store::ClockReading,
+};
+
+/// The keys, for a script that may not call everything.
+pub(crate) struct Calls<'s> {
+    keys: Keys<'s>,
+    denials: &'s Denials,
+}
+
+/// What a script replies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Bulk(Vec<u8>),
+    Error(&'static str),
+    Int(i64),
+    Status(&'static str),
+    /// A word and a number.
+    StatusAnd(&'static str, i64),
+}
+
+/// How a script ends before its last line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Answered(Answer),
+    /// A command failed. The server adds to its error where that was.
+    Raised(CallError),
+}
+
+/// How a command of a script fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallError {
+    Denied(Denial),
+    WrongType,
+}
+
+impl CallError {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Denied(denial) => denial.in_script(),
+            Self::WrongType => WrongType::TEXT,
+        }
+    }
+
+    /// The script replies with what it has caught.
+    pub(crate) fn answer(self) -> Stop {
+        Stop::Answered(Answer::Error(self.text()))
+    }
+}
+
+impl From<WrongType> for CallError {
+    fn from(_: WrongType) -> Self {
+        Self::WrongType
+    }
+}
+
+impl From<CallError> for Stop {
+    fn from(error: CallError) -> Self {
+        Self::Raised(error)
+    }
+}
+
+/// What a script got that has caught errors: nothing from data of another type. Any other error is its answer.
+pub(crate) fn caught<T>(outcome: Result<T, CallError>) -> Result<Option<T>, Stop> {
+    match outcome {
+        Ok(got) => Ok(Some(got)),
+        Err(CallError::WrongType) => Ok(None),
+        Err(error) => Err(error.answer()),
+    }
+}
+
+impl<'s> Calls<'s> {
+    pub(crate) fn new(keys: Keys<'s>, denials: &'s Denials) -> Self {
+        Self { keys, denials }
+    }
+
+    #[inline]
+    fn may(&self, command: &str) -> Result<(), CallError> {
+        self.denials.of(command).map_or(Ok(()), |denial| Err(CallError::Denied(denial)))
+    }
+
+    pub(crate) fn del(&mut self, key: &[u8]) -> Result<bool, CallError> {
+        self.may("del")?;
+        Ok(self.keys.delete(key))
+    }
+
+    pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, CallError> {
+        self.may("get")?;
+        Ok(self.keys.bytes(key)?)
+    }
+
+    /// The bytes up to this one, from zero.
+    pub(crate) fn getrange(&mut self, key: &[u8], last: usize) -> Result<&[u8], CallError> {
+        self.may("getrange")?;
+        let bytes = self.keys.bytes(key)?.unwrap_or_default();
+        Ok(&bytes[..bytes.len().min(last.saturating_add(1))])
+    }
+
+    pub(crate) fn pexpire(&mut self, key: &[u8], ttl: i64) -> Result<bool, CallError> {
+        self.may("pexpire")?;
+        Ok(self.keys.expire_in(key, ttl))
+    }
+
+    pub(crate) fn pexpireat(&mut self, key: &[u8], at: i64) -> Result<bool, CallError> {
+        self.may("pexpireat")?;
+        Ok(self.keys.expire_at(key, at))
+    }
+
+    pub(crate) fn pttl(&mut self, key: &[u8]) -> Result<i64, CallError> {
+        self.may("pttl")?;
+        Ok(self.keys.pttl(key))
+    }
+
+    pub(crate) fn set_for(&mut self, key: &[u8], bytes: &[u8], ttl: i64) -> Result<(), CallError> {
+        self.may("set")?;
+        self.keys.set_for(key, bytes, ttl);
+        Ok(())
+    }
+
+    pub(crate) fn time(&self) -> Result<ClockReading, CallError> {
+        self.may("time")?;
+        Ok(self.keys.now())
+    }
+
+    pub(crate) fn kind(&mut self, key: &[u8]) -> Result<&'static str, CallError> {
+        self.may("type")?;
+        Ok(self.keys.kind(key))
+    }
+
+    /// ZADD of one member.
+    pub(crate) fn zadd(&mut self, key: &[u8], end: i64, name: &[u8]) -> Result<(), CallError> {
+        self.may("zadd")?;
+        Ok(self.keys.share(key, name, end)?)
+    }
+
+    /// ZCOUNT of those who end after `time`.
+    pub(crate) fn zcount(&mut self, key: &[u8], time: i64) -> Result<usize, CallError> {
+        self.may("zcount")?;
+        Ok(self.keys.sharers(key)?.map_or(0, |sharers| sharers.after(time).count()))
+    }
+
+    /// What ZRANGE reads.
+    pub(crate) fn zrange(&mut self, key: &[u8]) -> Result<Option<&Sharers>, CallError> {
+        self.may("zrange")?;
+        Ok(self.keys.sharers(key)?)
+    }
+
+    /// ZRANGEBYSCORE of those who end after `time`.
+    pub(crate) fn zrangebyscore(
+        &mut self,
+        key: &[u8],
+        time: i64,
+    ) -> Result<Vec<(Vec<u8>, i64)>, CallError> {
+        self.may("zrangebyscore")?;
+        let after = self.keys.sharers(key)?.into_iter().flat_map(|sharers| sharers.after(time));
+        Ok(after.map(|(name, end)| (name.to_vec(), end)).collect())
+    }
+
+    pub(crate) fn zrem(&mut self, key: &[u8], name: &[u8]) -> Result<bool, CallError> {
+        self.may("zrem")?;
+        Ok(self.keys.unshare(key, name)?)
+    }
+
+    /// ZREMRANGEBYSCORE up to `last`, which is included.
+    pub(crate) fn zremrangebyscore(&mut self, key: &[u8], last: i64) -> Result<(), CallError> {
+        self.may("zremrangebyscore")?;
+        Ok(self.keys.unshare_until(key, last)?)
+    }
+
+    pub(crate) fn zscore(&mut self, key: &[u8], name: &[u8]) -> Result<Option<i64>, CallError> {
+        self.may("zscore")?;
+        Ok(self.keys.sharers(key)?.and_then(|sharers| sharers.end_of(name)))
+    }
+}

@@ -1,0 +1,152 @@
+//! The scripts of locks that nobody shares: a resource is a string, the token of its holder.
+
+use super::{
+    BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
+    token_and_ttl,
+};
+use crate::{
+    calls::{Answer, Calls, Stop, caught},
+    reply::decimal,
+};
+
+/// Sets all resources if the restart guard lets the node vote and none of them exists.
+pub(super) fn acquire_many(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let (resources, rest) = split(names, argv.get(2))?;
+    check_restart_guard(calls, rest.first())?;
+    check_free(calls, resources)?;
+    rehearse_undo(calls, names)?;
+    resources.iter().try_for_each(|name| calls.set_for(name, token, ttl))?;
+    Ok(Answer::Status("OK"))
+}
+
+/// As above, and raises the resources' counters to the proposal or past the largest of them, and to an
+/// even number.
+pub(super) fn acquire_fenced(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let (resources, rest) = split(names, argv.get(2))?;
+    let (proposal, life) = (number(argv.get(3))?, span(argv.get(4))?);
+    let Some((counters, restart_guard)) = rest.split_at_checked(resources.len()) else {
+        return Err(BAD_ARGUMENTS);
+    };
+    check_restart_guard(calls, restart_guard.first())?;
+    check_free(calls, resources)?;
+    check_clock(proposal, calls.time()?.micros())?;
+    let mut raised = proposal as f64;
+    for name in counters {
+        let count = counter_to_raise(calls, name)?;
+        if count >= raised {
+            // A counter that another program wrote may be a fraction.
+            raised = count.floor() + 1.0;
+        }
+    }
+    let raised = (raised as u64).next_multiple_of(2);
+    let mut text = Vec::new();
+    decimal(&mut text, raised);
+    rehearse_undo(calls, names)?;
+    for (counter, resource) in counters.iter().zip(resources) {
+        calls.set_for(counter, &text, life)?;
+        calls.set_for(resource, token, ttl)?;
+    }
+    Ok(Answer::StatusAnd("OK", raised.cast_signed()))
+}
+
+/// Raises the counters to at least the given value, if all resources are ours.
+pub(super) fn write_back(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let &[token, _, _, _] = argv else { return Err(BAD_ARGUMENTS) };
+    let (resources, rest) = split(names, argv.get(1))?;
+    let (least, life) = (argv.get(2), span(argv.get(3))?);
+    number::<u64>(least)?;
+    let counters = rest.get(..resources.len()).ok_or(BAD_ARGUMENTS)?;
+    for name in resources {
+        if !is_ours(calls, name, token)? {
+            return Ok(Answer::Int(0));
+        }
+    }
+    counters.iter().try_for_each(|name| raise(calls, name, least, life))?;
+    Ok(Answer::Int(1))
+}
+
+/// Extends all keys to at least the TTL, if all are ours. Never shortens one.
+pub(super) fn extend(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    for name in names {
+        if !is_ours(calls, name, token)? {
+            return Ok(Answer::Int(0));
+        }
+    }
+    for name in names {
+        if calls.pttl(name)? < ttl {
+            calls.pexpire(name, ttl)?;
+        }
+    }
+    Ok(Answer::Int(1))
+}
+
+/// Deletes the keys that are ours, and counts them.
+pub(super) fn undo(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
+    let mut deleted = 0;
+    for name in names {
+        let ours = match argv.first() {
+            Some(token) => is_ours(calls, name, token)?,
+            None => false,
+        };
+        deleted += i64::from(ours && calls.del(name)?);
+    }
+    Ok(Answer::Int(deleted))
+}
+
+/// Data of another type is nobody's token.
+fn is_ours(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<bool, Stop> {
+    Ok(caught(calls.get(name))?.flatten() == Some(token))
+}
+
+/// No resource is taken. If one is, the longest TTL in the way is the answer, −1 for a resource without one.
+fn check_free(calls: &mut Calls<'_>, resources: &[&[u8]]) -> Result<(), Stop> {
+    let mut longest = -2;
+    for name in resources {
+        longest = match calls.pttl(name)? {
+            -1 => return Err(Stop::Answered(Answer::Int(-1))),
+            left => left.max(longest),
+        };
+    }
+    if longest >= 0 {
+        return Err(Stop::Answered(Answer::Int(longest)));
+    }
+    Ok(())
+}
+
+/// Nothing is there to be looked at or deleted: this only finds out whether that is allowed. Without a key there
+/// is none to find it out with.
+fn rehearse_undo(calls: &mut Calls<'_>, names: &[&[u8]]) -> Result<(), Stop> {
+    let name = names.first().ok_or(BAD_ARGUMENTS)?;
+    calls.get(name)?;
+    calls.del(name)?;
+    Ok(())
+}
+
+type Names<'a, 'n> = &'a [&'n [u8]];
+
+/// The resources, of which there are so many, and the keys behind them.
+fn split<'a, 'n>(
+    names: &'a [&'n [u8]],
+    count: Option<&&[u8]>,
+) -> Result<(Names<'a, 'n>, Names<'a, 'n>), Stop> {
+    names.split_at_checked(number(count)?).ok_or(BAD_ARGUMENTS)
+}

@@ -1,0 +1,209 @@
+//! Redbolt's scripts as Rust functions.
+//!
+//! A test compares each with its Lua text on a real server. The library calls scripts with well-formed arguments; for
+//! others the models reply with an error of their own.
+
+mod exclusive;
+mod shared;
+
+use std::{
+    str::{self, FromStr},
+    sync::OnceLock,
+};
+
+use redbolt::proto::{
+    fence::{MAX_SKEW, MAX_TOKEN},
+    restart_guard::{BIG_MS, Standing},
+    script::{
+        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
+        EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_SHARED, VIEW_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+    },
+};
+
+use crate::{
+    calls::{Answer, Calls, Stop, caught},
+    store::{Script, Taught},
+};
+
+/// The scripts of every new store.
+pub(crate) fn shipped() -> &'static [Taught] {
+    // Computed once: a simulator makes many stores, and a digest takes microseconds.
+    static SHIPPED: OnceLock<Vec<Taught>> = OnceLock::new();
+    SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
+}
+
+const MODELS: [(&str, Script); 13] = [
+    (ACQUIRE_FENCED, exclusive::acquire_fenced),
+    (ACQUIRE_MANY, exclusive::acquire_many),
+    (ACQUIRE_SHARED, shared::acquire_shared),
+    (ACQUIRE_SHARED_FENCED, shared::acquire_shared_fenced),
+    (FORCE_UNLOCK, force_unlock),
+    (ENROL, enrol),
+    (EXTEND, exclusive::extend),
+    (EXTEND_SHARED, shared::extend_shared),
+    (UNDO, exclusive::undo),
+    (UNDO_SHARED, shared::undo_shared),
+    (VIEW_SHARED, shared::view_shared),
+    (WRITE_BACK, exclusive::write_back),
+    (WRITE_BACK_SHARED, shared::write_back_shared),
+];
+
+/// Gives the restart guard a new value if it still has the one that was read. Never shortens a quarantine.
+fn enrol(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
+    let (&[restart_guard], &[seen, value, _]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    let ttl = span(argv.get(2))?;
+    let found = calls.get(restart_guard)?.unwrap_or_default();
+    if found == seen {
+        let longer = if ttl > BIG_MS.cast_signed() { calls.pttl(restart_guard)? } else { 0 };
+        calls.set_for(restart_guard, value, ttl.max(longer))?;
+        return Ok(Answer::Int(1));
+    }
+    Ok(Answer::Int(i64::from(found == value)))
+}
+
+/// Deletes a key if it is what was read.
+fn force_unlock(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
+    let (&[name], &[kind, last, seen]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    let last = number(Some(&last))?;
+    let same = match kind {
+        b"string" => caught(calls.getrange(name, last))? == Some(seen),
+        kind => calls.kind(name)?.as_bytes() == kind,
+    };
+    Ok(Answer::Int(i64::from(same && calls.del(name)?)))
+}
+
+/// The restart guard, if one is given, lets the node vote.
+fn check_restart_guard(calls: &mut Calls<'_>, name: Option<&&[u8]>) -> Result<(), Stop> {
+    let Some(name) = name else { return Ok(()) };
+    match calls.pttl(name)? {
+        left if Standing::of(left) == Standing::Votes => Ok(()),
+        left => Err(Stop::Answered(Answer::StatusAnd("GUARD", left))),
+    }
+}
+
+/// The proposal, in µs, is close to the node's clock.
+fn check_clock(proposal: u64, now: u64) -> Result<(), Stop> {
+    match u128::from(proposal.abs_diff(now)) > MAX_SKEW.as_micros() {
+        true => Err(Stop::Answered(Answer::StatusAnd("CLOCK", now.cast_signed()))),
+        false => Ok(()),
+    }
+}
+
+/// A counter from which a token can be made.
+fn counter_to_raise(calls: &mut Calls<'_>, name: &[u8]) -> Result<f64, Stop> {
+    counter(calls, name)?.filter(|&count| count < (MAX_TOKEN - 1) as f64).ok_or(BAD_COUNTER)
+}
+
+/// Raises a counter to at least the given value.
+fn raise(calls: &mut Calls<'_>, name: &[u8], least: Argument<'_>, life: i64) -> Result<(), Stop> {
+    let count = counter(calls, name)?.filter(|&count| count <= MAX_TOKEN as f64);
+    if count.ok_or(BAD_COUNTER)? < number::<u64>(least)? as f64 {
+        calls.set_for(name, least.copied().unwrap_or_default(), life)?;
+    }
+    Ok(())
+}
+
+/// A counter as `tonumber` reads it: a C string with blanks around a number, no hexadecimal here.
+fn counter(calls: &mut Calls<'_>, name: &[u8]) -> Result<Option<f64>, Stop> {
+    let Some(found) = caught(calls.get(name))? else { return Ok(None) };
+    let Some(value) = found else { return Ok(Some(0.0)) };
+    let text = value.split(|&byte| byte == 0).next().and_then(|text| str::from_utf8(text).ok());
+    let blanks = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
+    Ok(text.and_then(|text| text.trim_matches(blanks).parse().ok()))
+}
+
+type Argument<'a> = Option<&'a &'a [u8]>;
+
+fn token_and_ttl<'a>(argv: &[&'a [u8]]) -> Result<(&'a [u8], i64), Stop> {
+    let [token, ttl, ..] = argv else { return Err(BAD_ARGUMENTS) };
+    Ok((token, span(Some(ttl))?))
+}
+
+/// Milliseconds for which a key can be set.
+fn span(arg: Argument<'_>) -> Result<i64, Stop> {
+    number(arg).and_then(|ms| if ms > 0 { Ok(ms) } else { Err(BAD_ARGUMENTS) })
+}
+
+fn number<T: FromStr>(arg: Argument<'_>) -> Result<T, Stop> {
+    let text = arg.and_then(|arg| str::from_utf8(arg).ok());
+    text.and_then(|text| text.parse().ok()).ok_or(BAD_ARGUMENTS)
+}
+
+const BAD_ARGUMENTS: Stop = Stop::Answered(Answer::Error(
+    "ERR this embedded node runs a lock script only with its arguments",
+));
+const BAD_COUNTER: Stop = Stop::Answered(Answer::Error("ERR the fencing counter cannot be raised"));
+
+#[cfg(test)]
+mod tests {
+    use super::{exclusive::*, *};
+    use crate::{
+        denial::Denials,
+        keys::{Entries, Keys},
+        store::ClockReading,
+    };
+
+    /// Runs a script at the instant `NOW`, on keys that are set for so many ms.
+    fn run(script: Script, set: &[(&str, i64)], names: &[&str], argv: &[&str]) -> Answer {
+        let mut entries = Entries::new();
+        let mut keys = Keys::new(&mut entries, ClockReading::from_micros(NOW));
+        set.iter().for_each(|(name, ttl)| keys.set_for(name.as_bytes(), b"7", *ttl));
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
+        match script(&mut Calls::new(keys, &Denials::default()), &names, &argv) {
+            Ok(answer) | Err(Stop::Answered(answer)) => answer,
+            Err(raised) => panic!("{raised:?}"),
+        }
+    }
+
+    /// To the microsecond, which no test of a real server can be.
+    #[test]
+    fn a_proposal_may_be_off_by_five_seconds_and_no_more() {
+        let propose = |proposal: u64| {
+            let argv = ["token", "1000", "1", &proposal.to_string(), "1000"];
+            run(acquire_fenced, &[("c", 1)], &["r", "c"], &argv)
+        };
+        for fine in [NOW - 5_000_000, NOW, NOW + 5_000_000] {
+            assert_eq!(propose(fine), Answer::StatusAnd("OK", fine.cast_signed()));
+        }
+        assert_eq!(
+            propose(NOW + 1),
+            Answer::StatusAnd("OK", (NOW + 2).cast_signed()),
+            "an even number"
+        );
+        for off in [NOW - 5_000_001, NOW + 5_000_001, 0, u64::MAX] {
+            assert_eq!(propose(off), Answer::StatusAnd("CLOCK", NOW.cast_signed()));
+        }
+    }
+
+    #[test]
+    fn a_restart_guard_lets_vote_from_its_last_millisecond_to_the_end_of_the_quarantine() {
+        let big = BIG_MS.cast_signed();
+        let ask =
+            |left| run(acquire_many, &[("guard", left)], &["r", "guard"], &["token", "1000", "1"]);
+        assert_eq!(ask(0), Answer::Status("OK"));
+        assert_eq!(ask(big), Answer::Status("OK"));
+        assert_eq!(ask(big + 1), Answer::StatusAnd("GUARD", big + 1));
+        assert_eq!(ask(-1), Answer::StatusAnd("GUARD", -2), "it is over");
+    }
+
+    #[test]
+    fn wrong_arguments_are_an_error_and_touch_nothing() {
+        for (script, argv) in [
+            (acquire_many as Script, &["token", "1000", "3"][..]),
+            (acquire_many, &["token", "1000"]),
+            (acquire_many, &["token", "0", "1"]),
+            (acquire_fenced, &["token", "1000", "2", "1", "1000"]),
+            (acquire_fenced, &["token", "1000", "1", "-1", "1000"]),
+            (acquire_fenced, &["token", "1000", "1", "1"]),
+            (write_back, &["token", "2", "1", "1000"]),
+            (write_back, &["token", "1", "x", "1000"]),
+            (enrol, &["", "value", "1000"]),
+        ] {
+            let reply = run(script, &[], &["a", "b"], argv);
+            assert_eq!(Stop::Answered(reply), BAD_ARGUMENTS, "{argv:?}");
+        }
+    }
+
+    const NOW: u64 = 1_767_225_600_000_000;
+}

@@ -1,0 +1,423 @@
+//! The scripts of locks that are shared: a resource is a sorted set of its holders, by the time at which each ends.
+//!
+//! Times are the node's, in ms. Whoever ends now is over; the key itself exists through its last millisecond.
+
+use super::{
+    BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
+    token_and_ttl,
+};
+use crate::{
+    calls::{Answer, CallError, Calls, Stop, caught},
+    reply::decimal,
+};
+
+/// Lets a holder share the resource, if the restart guard lets the node vote and nothing else is there.
+pub(super) fn acquire_shared(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    deny_unless_shared(calls, resource)?;
+    let now = calls.time()?.millis();
+    rehearse_undo(calls, resource, now)?;
+    deny_twin(calls, resource, token, argv.get(2))?;
+    share(calls, resource, token, now, ttl)?;
+    Ok(Answer::Status("OK"))
+}
+
+/// As above, with an odd fencing token: the counter, or the next one from the proposal on.
+pub(super) fn acquire_shared_fenced(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let (proposal, life) = (number(argv.get(2))?, span(argv.get(3))?);
+    let least = number::<u64>(argv.get(4))?;
+    let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    deny_unless_shared(calls, resource)?;
+    let time = calls.time()?;
+    check_clock(proposal, time.micros())?;
+    let shown = odd_from(counter_to_raise(calls, counter)?.floor(), proposal, least);
+    let mut text = Vec::new();
+    decimal(&mut text, shown);
+    rehearse_undo(calls, resource, time.millis())?;
+    deny_twin(calls, resource, token, argv.get(5))?;
+    calls.set_for(counter, &text, life)?;
+    share(calls, resource, token, time.millis(), ttl)?;
+    Ok(Answer::StatusAnd("OK", shown.cast_signed()))
+}
+
+/// Lets a holder share the resource for at least so long, if it does. Never shortens its time.
+pub(super) fn extend_shared(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let resource = *names.first().ok_or(BAD_ARGUMENTS)?;
+    let Some((end, now)) = read_mine(calls, resource, token)? else { return Ok(Answer::Int(0)) };
+    let later = now.saturating_add(ttl);
+    if later > end {
+        calls.zadd(resource, later, token)?;
+        live_as_long_as_the_last(calls, resource)?;
+    }
+    Ok(Answer::Int(1))
+}
+
+/// Takes a holder away from those who share the resource.
+pub(super) fn undo_shared(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, ..], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    let was_there = caught(calls.zrem(resource, token))?.unwrap_or(false);
+    if was_there {
+        live_as_long_as_the_last(calls, resource)?;
+    }
+    Ok(Answer::Int(i64::from(was_there)))
+}
+
+/// Raises the counter to at least the given value, if the holder shares the resource.
+pub(super) fn write_back_shared(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, counter], &[token, _, _]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    let (least, life) = (argv.get(1), span(argv.get(2))?);
+    number::<u64>(least)?;
+    if read_mine(calls, resource, token)?.is_none() {
+        return Ok(Answer::Int(0));
+    }
+    raise(calls, counter, least, life)?;
+    Ok(Answer::Int(1))
+}
+
+/// Tells who shares the resource, in lines: how many, and what is left to those who end first.
+pub(super) fn view_shared(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    _argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let &[resource, ..] = names else { return Err(BAD_ARGUMENTS) };
+    let now = calls.time()?.millis();
+    let shown = calls.zrangebyscore(resource, now).map_err(CallError::answer)?;
+    let mut lines = calls.zcount(resource, now)?.to_string().into_bytes();
+    for (name, end) in shown.iter().take(MAX_VIEWED) {
+        if name.len() > LONGEST_NAME {
+            return Ok(Answer::Bulk(Vec::new()));
+        }
+        lines.extend_from_slice(format!("\n{} ", end - now).as_bytes());
+        lines.extend_from_slice(name);
+    }
+    Ok(Answer::Bulk(lines))
+}
+
+/// Nobody holds the resource but those who share it. A key that is anything else, or that no script made, is in the
+/// way for as long as it lives.
+fn deny_unless_shared(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
+    let kind = calls.kind(resource)?;
+    if kind == "none" {
+        return Ok(());
+    }
+    let left = calls.pttl(resource)?;
+    if kind == "zset" && left != -1 {
+        let first = calls.zrange(resource)?.and_then(|sharers| sharers.iter().next());
+        if first.is_some_and(|(name, _)| begins_as_a_token(name)) {
+            return Ok(());
+        }
+    }
+    Err(Stop::Answered(Answer::Int(left)))
+}
+
+fn begins_as_a_token(name: &[u8]) -> bool {
+    name.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Whose time is over is taken away. Besides, this only finds out whether an undo is allowed: nobody has the empty
+/// name, and the key lives for as long as the last of its holders already.
+fn rehearse_undo(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(), Stop> {
+    calls.zremrangebyscore(resource, now)?;
+    calls.zrem(resource, b"")?;
+    let last = last_end(calls, resource)?.unwrap_or(now);
+    calls.pexpireat(resource, last)?;
+    Ok(())
+}
+
+/// Denies an ask that has come before, as another one of the client's so many nodes.
+fn deny_twin(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    token: &[u8],
+    nodes: Option<&&[u8]>,
+) -> Result<(), Stop> {
+    let (random, rest) = token.split_at(token.len().min(TOKEN_DIGITS - 2));
+    for node in 0..number::<u8>(nodes)? {
+        let digits = format!("{node:02x}");
+        let label = rest.get(2..).unwrap_or_default();
+        if calls.zscore(resource, &[random, digits.as_bytes(), label].concat())?.is_some() {
+            return Err(Stop::Answered(Answer::Int(calls.pttl(resource)?)));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the holder, or lets it end later if it shares the resource already.
+fn share(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    token: &[u8],
+    now: i64,
+    ttl: i64,
+) -> Result<(), Stop> {
+    calls.zadd(resource, now.saturating_add(ttl), token)?;
+    live_as_long_as_the_last(calls, resource)
+}
+
+fn live_as_long_as_the_last(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
+    if let Some(last) = last_end(calls, resource)? {
+        calls.pexpireat(resource, last)?;
+    }
+    Ok(())
+}
+
+fn last_end(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Option<i64>, Stop> {
+    Ok(calls.zrange(resource)?.and_then(|sharers| sharers.iter().next_back()).map(|(_, end)| end))
+}
+
+/// When the holder ends, and the time; nothing if it does not share the resource.
+fn read_mine(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    token: &[u8],
+) -> Result<Option<(i64, i64)>, Stop> {
+    let Some(end) = caught(calls.zscore(resource, token))? else { return Ok(None) };
+    let now = calls.time()?.millis();
+    Ok(end.filter(|&end| end > now).map(|end| (end, now)))
+}
+
+/// The counter if it is odd and not too small, otherwise the next odd number behind it that is no less than the
+/// proposal.
+fn odd_from(counter: f64, proposal: u64, least: u64) -> u64 {
+    if counter >= least as f64 && counter % 2.0 == 1.0 {
+        return counter as u64;
+    }
+    let next = if counter >= proposal as f64 { counter as u64 + 1 } else { proposal };
+    next | 1
+}
+
+const MAX_VIEWED: usize = 16;
+/// A token, a colon, and the longest label.
+const LONGEST_NAME: usize = 163;
+/// A token begins with so many hexadecimal digits. A label may follow them.
+const TOKEN_DIGITS: usize = 34;
+
+#[cfg(test)]
+mod tests {
+    use redbolt::proto::fence::MAX_TOKEN;
+
+    use super::*;
+    use crate::{
+        denial::Denials,
+        keys::{Entries, Keys},
+        store::{ClockReading, Script},
+    };
+
+    /// A resource, its counter and the guard, at a time that only the test moves.
+    #[derive(Default)]
+    struct Bench {
+        entries: Entries,
+        micros: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { micros: START * 1_000, ..Self::default() }
+        }
+
+        fn keys(&mut self) -> Keys<'_> {
+            Keys::new(&mut self.entries, ClockReading::from_micros(self.micros))
+        }
+
+        fn at(&mut self, after_ms: u64) -> &mut Self {
+            self.micros = (START + after_ms) * 1_000;
+            self
+        }
+
+        fn run(&mut self, script: Script, names: &[&[u8]], argv: &[&str]) -> Answer {
+            let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
+            match script(&mut Calls::new(self.keys(), &Denials::default()), names, &argv) {
+                Ok(answer) | Err(Stop::Answered(answer)) => answer,
+                Err(raised) => panic!("{raised:?}"),
+            }
+        }
+
+        fn ask(&mut self, name: char, ttl: &str) -> Answer {
+            self.run(acquire_shared, &[b"r"], &[&token(name), ttl, "3"])
+        }
+
+        fn extend(&mut self, name: char, ttl: &str) -> Answer {
+            self.run(extend_shared, &[b"r"], &[&token(name), ttl])
+        }
+
+        /// Asks with a proposal, on a counter that is this text.
+        fn ask_fenced(&mut self, counter: Option<&str>, proposal: u64) -> Answer {
+            for key in [b"r", b"c"] {
+                self.keys().delete(key);
+            }
+            counter.iter().for_each(|text| self.keys().set_for(b"c", text.as_bytes(), 9));
+            let argv = [&token('a'), "1000", &proposal.to_string(), "50", "1", "3"];
+            self.run(acquire_shared_fenced, &[b"r", b"c"], &argv)
+        }
+
+        fn pttl(&mut self) -> i64 {
+            self.keys().pttl(b"r")
+        }
+
+        fn holders(&mut self) -> Vec<(char, i64)> {
+            let mut keys = self.keys();
+            let sharers =
+                keys.sharers(b"r").unwrap().into_iter().flat_map(|sharers| sharers.iter());
+            sharers.map(|(name, end)| (char::from(name[0]), end - START as i64)).collect()
+        }
+    }
+
+    fn token(name: char) -> String {
+        std::iter::repeat_n(name, TOKEN_DIGITS - 2).chain("00".chars()).collect()
+    }
+
+    /// To the millisecond, which no test of a real server can be.
+    #[test]
+    fn whoever_ends_now_is_over_and_the_key_not_yet() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.ask('a', "10"), OK);
+        assert_eq!(bench.at(9).extend('a', "1"), Answer::Int(1), "it has a millisecond");
+        assert_eq!(bench.pttl(), 1, "and keeps it");
+        assert_eq!(bench.at(10).pttl(), 0);
+        assert_eq!(bench.extend('a', "50"), Answer::Int(0));
+        let write_back = [&token('a'), "7", "50"];
+        assert_eq!(bench.run(write_back_shared, &[b"r", b"c"], &write_back), Answer::Int(0));
+        assert_eq!(bench.holders(), [('a', 10)], "but nobody has taken it away");
+        assert_eq!(bench.ask('b', "10"), OK);
+        assert_eq!(bench.holders(), [('b', 20)]);
+        assert_eq!(bench.at(21).pttl(), -2);
+    }
+
+    #[test]
+    fn the_key_lives_as_long_as_the_last_and_nobodys_time_gets_shorter() {
+        let mut bench = Bench::new();
+        bench.ask('a', "10");
+        bench.ask('b', "30");
+        bench.ask('c', "20");
+        assert_eq!(bench.pttl(), 30);
+        assert_eq!(bench.ask('b', "5"), Answer::Int(30), "an ask that comes twice");
+        assert_eq!(bench.extend('c', "5"), Answer::Int(1));
+        assert_eq!(bench.holders(), [('a', 10), ('c', 20), ('b', 30)]);
+        assert_eq!(bench.extend('a', "40"), Answer::Int(1));
+        assert_eq!(bench.pttl(), 40);
+        let undo = |bench: &mut Bench, name| bench.run(undo_shared, &[b"r"], &[&token(name)]);
+        assert_eq!(undo(&mut bench, 'a'), Answer::Int(1));
+        assert_eq!(bench.pttl(), 30);
+        assert_eq!(undo(&mut bench, 'a'), Answer::Int(0));
+        assert_eq!(undo(&mut bench, 'b'), Answer::Int(1));
+        assert_eq!(undo(bench.at(20), 'c'), Answer::Int(1));
+        assert_eq!(bench.pttl(), -2);
+    }
+
+    /// Without those who live longer the key would be left to one who is over.
+    #[test]
+    fn a_key_whose_last_holder_is_over_goes_with_the_undo_of_another() {
+        let mut bench = Bench::new();
+        bench.ask('a', "10");
+        bench.ask('b', "30");
+        assert_eq!(bench.at(10).run(undo_shared, &[b"r"], &[&token('b')]), Answer::Int(1));
+        assert_eq!(bench.pttl(), -2);
+    }
+
+    #[test]
+    fn what_no_script_made_is_in_the_way_and_stays() {
+        let mut bench = Bench::new();
+        bench.keys().share(b"r", token('a').as_bytes(), START as i64 + 10).unwrap();
+        assert_eq!(bench.ask('b', "10"), Answer::Int(-1), "it has no end");
+        assert_eq!(bench.holders(), [('a', 10)]);
+        let digits = "0123456789abcdefABCDEF0123456789ab";
+        for (first, is_let_in) in
+            [(&digits[1..], false), (digits, true), ("0123456789abcdefg123456789abcdef01", false)]
+        {
+            bench.keys().delete(b"r");
+            bench.keys().share(b"r", first.as_bytes(), START as i64 + 5).unwrap();
+            bench.keys().expire_in(b"r", 10);
+            let expected = if is_let_in { OK } else { Answer::Int(10) };
+            assert_eq!(bench.ask('b', "20"), expected, "{first}");
+        }
+    }
+
+    #[test]
+    fn those_who_share_show_the_odd_counter_or_the_next_one_from_the_proposal_on() {
+        let now = START * 1_000;
+        let mut bench = Bench::new();
+        let last = (MAX_TOKEN - 2).to_string();
+        let before = (MAX_TOKEN - 3).to_string();
+        for (counter, proposal, shown) in [
+            (None, now, now + 1),
+            (None, now + 1, now + 1),
+            (None, now - 5_000_000, now - 4_999_999),
+            (Some("7".to_owned()), now, 7),
+            (Some("8".to_owned()), now, now + 1),
+            (Some("-7".to_owned()), now, now + 1),
+            (Some("0".to_owned()), now, now + 1),
+            (Some((now + 8).to_string()), now, now + 9),
+            (Some((now + 9).to_string()), now, now + 9),
+            (Some(format!("{}.5", now + 8)), now, now + 9),
+            (Some("-inf".to_owned()), now, now + 1),
+            (Some(last), now, MAX_TOKEN - 2),
+            (Some(before), now, MAX_TOKEN - 2),
+        ] {
+            let answer = bench.ask_fenced(counter.as_deref(), proposal);
+            assert_eq!(answer, Answer::StatusAnd("OK", shown.cast_signed()), "{counter:?}");
+            assert_eq!(bench.keys().bytes(b"c"), Ok(Some(shown.to_string().as_bytes())));
+            assert_eq!(bench.keys().pttl(b"c"), 50, "it lives on, also as it was");
+        }
+        for counter in [(MAX_TOKEN - 1).to_string(), MAX_TOKEN.to_string(), "nan".into()] {
+            let answer = bench.ask_fenced(Some(&counter), now);
+            assert!(matches!(answer, Answer::Error(_)), "{counter}: {answer:?}");
+            assert_eq!(bench.pttl(), -2);
+        }
+        for far in [now - 5_000_001, now + 5_000_001] {
+            let clock = Answer::StatusAnd("CLOCK", now.cast_signed());
+            assert_eq!(bench.ask_fenced(None, far), clock);
+        }
+    }
+
+    #[test]
+    fn wrong_arguments_are_an_error_and_touch_nothing() {
+        let (one, two): (&[&[u8]], &[&[u8]]) = (&[b"r"], &[b"r", b"c"]);
+        for (script, names, argv) in [
+            (acquire_shared as Script, one, &["token"][..]),
+            (acquire_shared, one, &["token", "0"]),
+            (acquire_shared, &[], &["token", "1000"]),
+            (acquire_shared_fenced, one, &["token", "1000", "1", "1000", "x"]),
+            (acquire_shared_fenced, two, &["token", "1000", "-1", "1000"]),
+            (acquire_shared_fenced, two, &["token", "1000", "1"]),
+            (extend_shared, one, &["token", "x"]),
+            (undo_shared, one, &[]),
+            (write_back_shared, one, &["token", "1", "1000"]),
+            (write_back_shared, two, &["token", "x", "1000"]),
+        ] {
+            let mut bench = Bench::new();
+            let answer = bench.run(script, names, argv);
+            assert_eq!(Stop::Answered(answer), BAD_ARGUMENTS, "{argv:?}");
+            assert_eq!(bench.pttl(), -2);
+        }
+    }
+
+    const OK: Answer = Answer::Status("OK");
+    /// In Unix ms.
+    const START: u64 = 1_767_225_600_000;
+}

@@ -1,0 +1,317 @@
+//! Locks that are shared, on real servers: who is let in beside whom, what each leaves behind, and which numbers
+//! they show to a store.
+
+use std::time::Duration;
+
+use redbolt::inspect::{DataKind, InspectionVerdict, KeyState, Owner};
+use redbolt::proto::fence::least_kept;
+use redbolt::proto::script::{
+    ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, EXTEND_SHARED, UNDO_SHARED, WRITE_BACK_SHARED,
+};
+use redbolt::{LockMode, LockRequest, ReleaseOutcome, RequestError};
+use redbolt_test_servers::{Reply, Server};
+
+use crate::support::{
+    builder, client, eventually, exists, held_on, long, patiently, pttl, refusal, servers,
+    warm_client,
+};
+
+/// As many digits as a token has.
+fn token(name: char) -> String {
+    std::iter::repeat_n(name, 34).collect()
+}
+
+fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Reply {
+    let count = keys.len().to_string();
+    let words = [&["EVAL", script, &count], keys, args].concat();
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    server.connect().run(&words)
+}
+
+fn ok() -> Reply {
+    Reply::Status("OK".into())
+}
+
+#[test]
+fn those_who_share_hold_it_together_and_nobody_else_beside_them() {
+    let servers = servers(3);
+    let (one, two, writer) = (client(&servers), client(&servers), client(&servers));
+    let first = one.acquire(patiently(b"job").shared()).unwrap();
+    let second = two.acquire(patiently(b"job").shared()).unwrap();
+    assert_eq!(first.mode(), LockMode::Shared);
+    assert!(refusal(writer.acquire(long(b"job"))).to_string().contains("held"));
+    assert!(matches!(first.release(), ReleaseOutcome::Released(_)));
+    refusal(writer.acquire(long(b"job")));
+    assert!(matches!(second.release(), ReleaseOutcome::Released(_)));
+    let alone = writer.acquire(patiently(b"job")).unwrap();
+    assert_eq!(alone.mode(), LockMode::Exclusive);
+    refusal(one.acquire(long(b"job").shared()));
+    assert!(matches!(alone.release(), ReleaseOutcome::Released(_)));
+    eventually("nothing is left", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn whoever_waits_alone_gets_it_when_the_last_who_shares_lets_go() {
+    let servers = servers(3);
+    let (reader, writer) = (client(&servers), client(&servers));
+    let shared = reader.acquire(patiently(b"job").shared()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let writer = writer;
+            let alone = writer.acquire(patiently(b"job")).unwrap();
+            assert!(alone.is_valid());
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(matches!(shared.release(), ReleaseOutcome::Released(_)));
+    });
+}
+
+#[test]
+fn a_holder_that_dies_keeps_nobody_out_for_longer_than_its_own_ttl() {
+    let server = Server::start();
+    let share = |name: &str, ttl: &str| eval(&server, ACQUIRE_SHARED, &["job"], &[name, ttl, "3"]);
+    assert_eq!(share(&token('a'), "60000"), ok());
+    assert_eq!(share(&token('b'), "300"), ok());
+    assert!(pttl(&server, "job") > 50_000, "as long as the last of them");
+    assert_eq!(eval(&server, UNDO_SHARED, &["job"], &[&token('a')]), Reply::Int(1));
+    assert!(pttl(&server, "job") <= 300, "no longer than who is left");
+    eventually("its time is over", || !exists(&server, "job"));
+}
+
+#[test]
+fn whose_time_is_over_is_neither_extended_nor_counted() {
+    let server = Server::start();
+    eval(&server, ACQUIRE_SHARED, &["job"], &[&token('a'), "1", "3"]);
+    eval(&server, ACQUIRE_SHARED, &["job"], &[&token('b'), "60000", "3"]);
+    std::thread::sleep(Duration::from_millis(5));
+    let extend = |name: &str, ttl: &str| eval(&server, EXTEND_SHARED, &["job"], &[name, ttl]);
+    assert_eq!(extend(&token('a'), "60000"), Reply::Int(0));
+    assert_eq!(extend(&token('b'), "90000"), Reply::Int(1));
+    assert!(pttl(&server, "job") > 80_000);
+    assert_eq!(extend(&token('b'), "1000"), Reply::Int(1));
+    assert!(pttl(&server, "job") > 80_000, "never shortened");
+    eval(&server, ACQUIRE_SHARED, &["job"], &[&token('c'), "60000", "3"]);
+    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "who is over is taken away");
+}
+
+/// Exclusive holders, data of others, and sorted sets that redbolt has not made.
+#[test]
+fn what_is_not_shared_is_in_the_way_and_stays_as_it_is() {
+    let server = Server::start();
+    for (other, pttl) in [
+        ("SET other x PX 60000", 50_000..=60_000),
+        ("SET other x", -1..=-1),
+        ("HSET other x y", -1..=-1),
+        ("RPUSH other x", -1..=-1),
+        ("ZADD other 1 x", -1..=-1),
+    ] {
+        server.cmd("DEL other");
+        server.cmd(other);
+        let before = server.cmd("DUMP other");
+        for fenced in [false, true] {
+            let denied = match fenced {
+                false => eval(&server, ACQUIRE_SHARED, &["other"], &[&token('a'), "1000", "3"]),
+                true => {
+                    let args = [&token('a'), "1000", "1", "1000", "1", "3"];
+                    eval(&server, ACQUIRE_SHARED_FENCED, &["other", "counter"], &args)
+                }
+            };
+            assert!(matches!(denied, Reply::Int(ms) if pttl.contains(&ms)), "{other}: {denied:?}");
+        }
+        for (script, keys, args) in [
+            (EXTEND_SHARED, &["other"][..], &["token", "1000"][..]),
+            (UNDO_SHARED, &["other"], &["token"]),
+            (WRITE_BACK_SHARED, &["other", "counter"], &["token", "9", "1000"]),
+        ] {
+            assert_eq!(eval(&server, script, keys, args), Reply::Int(0), "{other}");
+        }
+        assert_eq!(server.cmd("DUMP other"), before, "{other}");
+    }
+    server.cmd("DEL other");
+    server.cmd("ZADD other 1 x");
+    server.cmd("PEXPIRE other 60000");
+    let denied = eval(&server, ACQUIRE_SHARED, &["other"], &[&token('a'), "1000", "3"]);
+    assert!(matches!(denied, Reply::Int(50_000..=60_000)), "{denied:?}");
+    assert_eq!(server.cmd("ZCARD other"), Reply::Int(1));
+}
+
+/// A key without an end would be in everybody's way for ever.
+#[test]
+fn an_ask_that_may_not_run_to_its_end_leaves_nothing() {
+    let server = Server::start();
+    let commands = ["zadd", "pexpireat", "zremrangebyscore", "zrange", "zrem", "zscore"];
+    for command in commands {
+        for held in [false, true] {
+            server.cmd("DEL job");
+            if held {
+                eval(&server, ACQUIRE_SHARED, &["job"], &[&token('b'), "60000", "3"]);
+            }
+            let before = server.cmd("DUMP job");
+            server.cmd(&format!("ACL SETUSER default -{command}"));
+            let refused = eval(&server, ACQUIRE_SHARED, &["job"], &[&token('a'), "60000", "3"]);
+            server.cmd(&format!("ACL SETUSER default +{command}"));
+            assert!(matches!(refused, Reply::Error(_)), "{command}: {refused:?}");
+            assert_eq!(server.cmd("DUMP job"), before, "{command}");
+        }
+    }
+}
+
+#[test]
+fn all_who_share_have_one_odd_number_between_the_even_ones_of_those_who_do_not() {
+    let servers = servers(3);
+    let (one, two) = (warm_client(builder(&servers)), warm_client(builder(&servers)));
+    let mut last = 0;
+    for _ in 0..3 {
+        let alone = one.acquire(patiently(b"job").fenced()).unwrap();
+        let even = alone.fencing_token().unwrap().get();
+        assert!(even > last && even % 2 == 0, "{even} after {last}");
+        alone.release();
+        let first = one.acquire(patiently(b"job").shared().fenced()).unwrap();
+        let second = two.acquire(patiently(b"job").shared().fenced()).unwrap();
+        last = first.fencing_token().unwrap().get();
+        assert_eq!(second.fencing_token().unwrap().get(), last, "one phase, one number");
+        assert!(last > even && last % 2 == 1, "{last} after {even}");
+        first.release();
+        second.release();
+    }
+}
+
+/// A negative number is odd in Lua, too.
+#[test]
+fn a_counter_that_is_no_token_is_not_shown_to_a_store() {
+    let server = Server::start();
+    let micros = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros();
+    for counter in ["-7", "0", "-inf"] {
+        server.cmd("DEL job");
+        server.cmd(&format!("SET counter {counter}"));
+        let args = [&token('a'), "60000", &micros.to_string(), "60000", "1", "3"];
+        let reply = eval(&server, ACQUIRE_SHARED_FENCED, &["job", "counter"], &args);
+        assert_eq!(reply, Reply::Status(format!("OK {}", micros | 1)), "{counter}");
+    }
+}
+
+/// A node that has come back with an earlier memory shows one from before somebody had the lock alone.
+#[test]
+fn an_odd_counter_of_long_ago_is_not_kept() {
+    let server = Server::start();
+    let micros = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros() as u64;
+    let least = least_kept(micros, Duration::from_secs(30));
+    assert_eq!(least, micros - 20_000_000);
+    for (counter, shown) in [((least - 2) | 1, micros | 1), (least | 1, least | 1)] {
+        server.cmd("DEL job");
+        server.cmd(&format!("SET counter {counter}"));
+        let args = [&token('a'), "60000", &micros.to_string(), "60000", &least.to_string(), "3"];
+        let reply = eval(&server, ACQUIRE_SHARED_FENCED, &["job", "counter"], &args);
+        assert_eq!(reply, Reply::Status(format!("OK {shown}")), "{counter}");
+    }
+}
+
+#[test]
+fn a_shared_lock_is_extended_detached_and_attached_as_what_it_is() {
+    let servers = servers(3);
+    let (reader, other) = (warm_client(builder(&servers)), warm_client(builder(&servers)));
+    let mut lock = reader
+        .acquire(LockRequest::new(b"job").ttl(Duration::from_secs(5)).shared().fenced())
+        .unwrap();
+    lock.extend(Duration::from_secs(20)).unwrap();
+    assert!(lock.remaining() > Duration::from_secs(10));
+    let detached = lock.detach().unwrap();
+    assert_eq!(detached.mode(), LockMode::Shared);
+    let detached = detached.to_text().parse().unwrap();
+    let mut again = other.attach(&detached).unwrap();
+    assert_eq!(again.mode(), LockMode::Shared);
+    again.extend(Duration::from_secs(25)).unwrap();
+    assert!(matches!(again.release(), ReleaseOutcome::Released(_)));
+    eventually("nothing is left", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn a_shared_lock_on_two_resources_is_refused_at_the_door() {
+    let servers = servers(1);
+    let client = client(&servers);
+    let error = client.acquire(long(b"a").and_resource(b"b").shared()).unwrap_err();
+    let expected = RequestError::SharedKeys { keys: 2 };
+    assert!(matches!(error, redbolt::AcquireError::Request(request) if request == expected));
+}
+
+#[test]
+fn an_inspection_names_those_who_share_and_an_operator_can_break_their_lock() {
+    let servers = servers(3);
+    let reader = |label: &str| warm_client(builder(&servers).label(label));
+    let (one, two, operator) = (reader("one"), reader("two"), reader("operator"));
+    let first = one.acquire(patiently(b"job").shared()).unwrap();
+    let second = two.acquire(patiently(b"job").shared()).unwrap();
+    eventually("all nodes have both", || {
+        servers.iter().all(|server| server.cmd("ZCARD job") == Reply::Int(2))
+    });
+    let seen = operator.inspect(b"job").unwrap();
+    let InspectionVerdict::Shared(sharers) = &seen.verdict else { panic!("{seen:?}") };
+    let labels: Vec<_> =
+        sharers.holders.iter().map(|holder| holder.label.as_deref().unwrap()).collect();
+    assert_eq!((labels.len(), sharers.count), (2, 2), "{labels:?}");
+    assert!(labels.contains(&"one") && labels.contains(&"two"), "{labels:?}");
+    assert!(seen.is_locked() && seen.owner() == Some(Owner::Other));
+    assert_eq!(one.inspect(b"job").unwrap().owner(), Some(Owner::Mine));
+    let words = seen.nodes[0].to_string();
+    assert!(words.contains("shared by") && words.contains("two"), "{words}");
+    let report = operator.force_unlock(b"job").unwrap();
+    assert!(report.is_confirmed() && report.broken() == 3, "{report}");
+    assert_eq!(held_on(&servers, "job"), 0);
+    let alone = operator.acquire(patiently(b"job")).unwrap();
+    // They do not know yet, and what they let go of is no longer theirs.
+    for lock in [first, second] {
+        drop(lock);
+    }
+    assert!(alone.is_valid() && held_on(&servers, "job") == 3);
+}
+
+/// More of them than are shown, and sorted sets of others.
+#[test]
+fn a_crowd_that_shares_is_counted_and_a_sorted_set_of_others_is_other_data() {
+    let servers = servers(1);
+    let client = warm_client(builder(&servers));
+    for name in 0..20 {
+        let token = format!("{name:032x}00:reader {name}");
+        assert_eq!(eval(&servers[0], ACQUIRE_SHARED, &["job"], &[&token, "60000", "3"]), ok());
+    }
+    let seen = client.inspect(b"job").unwrap();
+    let Ok(KeyState::Shared(sharers)) = &seen.nodes[0].state else { panic!("{seen:?}") };
+    assert_eq!((sharers.holders.len(), sharers.count), (16, 20));
+    assert!(sharers.to_string().ends_with(" and 4 more"), "{sharers}");
+    let long = "x".repeat(200);
+    for member in ["x", "two\nlines", &long] {
+        servers[0].cmd("DEL other");
+        let add: [&[u8]; 4] = [b"ZADD", b"other", b"9795372973641", member.as_bytes()];
+        servers[0].connect().run(&add);
+        let seen = client.inspect(b"other").unwrap();
+        let Ok(KeyState::Foreign(data)) = &seen.nodes[0].state else { panic!("{seen:?}") };
+        assert_eq!(data.kind, DataKind::SortedSet);
+    }
+}
+
+/// An address that leads to another server of the set for a moment, and back: what one server says counts once.
+#[test]
+fn a_server_that_is_asked_twice_grants_once() {
+    let server = Server::start();
+    let random = "a7".repeat(16);
+    let ask = |node: &str, label: &str, fenced: bool| {
+        let token = format!("{random}{node}{label}");
+        let micros = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros().to_string();
+        match fenced {
+            false => eval(&server, ACQUIRE_SHARED, &["job"], &[&token, "60000", "5"]),
+            true => {
+                let args = [&token, "60000", &micros, "60000", "1", "5"];
+                eval(&server, ACQUIRE_SHARED_FENCED, &["job", "counter"], &args)
+            }
+        }
+    };
+    assert_eq!(ask("00", "", false), ok());
+    for (node, fenced) in [("04", false), ("01", true), ("00", false)] {
+        let denied = ask(node, "", fenced);
+        assert!(matches!(denied, Reply::Int(50_000..=60_000)), "{node}: {denied:?}");
+    }
+    assert_eq!(ask("01", ":another % label", false), ok(), "another holder");
+    assert!(matches!(ask("02", ":another % label", false), Reply::Int(_)));
+    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2));
+    assert!(!exists(&server, "counter"), "a denial raises no counter");
+}
