@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use redbolt::proto::{
     ClockReading, DetachedLock, Event as Told, Lease, LockId, LockRequest, LockState, LossCause,
-    NodeState, RefusalReason, Wait, fence::is_exclusive,
+    NodeState, RefusalReason, Wait,
+    fence::{is_exclusive, is_shared},
 };
 
 use crate::coverage::{Edge, Phase};
@@ -15,7 +16,7 @@ use crate::history::{Does, Operation};
 use crate::invariant::Violation;
 use crate::patience::Asked;
 use crate::plan::{Job, KEYS, Kind, MAX_NODES, MS};
-use crate::register::Writer;
+use crate::register::User;
 use crate::world::World;
 use crate::world::queue::{Event, Time};
 
@@ -216,6 +217,7 @@ impl World {
         let now = self.clocks(client);
         self.note(0x100 + at as u64);
         let request = if job.fenced { request.fenced() } else { request };
+        let request = if job.shared { request.shared() } else { request };
         let asked = self.clients[client].core.acquire(&request.wait(wait), now);
         let Ok(id) = asked else {
             return self.violated(Violation::Outcome { job: at, what: "a request error" });
@@ -282,8 +284,10 @@ impl World {
         let begun = self.attempts[attempt].begun;
         self.note(0x110 + at as u64);
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
-            let writer = Writer { job: at as u16, token, granted, begun };
-            if let Err(token) = self.registers[key].write(writer) {
+            let user = User { job: at as u16, token, granted, begun };
+            let register = &mut self.registers[key];
+            let used = if job.shared { register.read(user) } else { register.write(user) };
+            if let Err(token) = used {
                 self.violated(Violation::StaleWrite { key, job: at, token });
             }
         }
@@ -557,7 +561,7 @@ impl World {
         self.jobs[at].lease = self.lease(at);
         self.look_later(at, self.remaining(at));
         let called = call.map_or(self.now, |call| call.at);
-        let does = Does::Lock { token: self.jobs[at].token.unwrap_or(0) };
+        let does = Does::Lock { token: self.jobs[at].token.unwrap_or(0), shared: job.shared };
         let operation = Operation { called, returned: self.now, owner: at as u16, does };
         self.record(at, operation);
         self.look(at, &job);
@@ -618,28 +622,30 @@ impl World {
         Some(number)
     }
 
-    /// I4: a quorum's counters equal the token, and the token belongs to an exclusive lock.
+    /// I4: a quorum's counters equal the token, and the token belongs to a lock of this mode.
     fn has_token(&mut self, at: usize, job: &Job) {
         let core = &self.clients[usize::from(job.client)].core;
         let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
         self.jobs[at].token = token;
         let counters = self.attempts[self.jobs[at].attempt].counters;
         let said = counters.iter().filter(|&&counter| Some(counter) == token).count();
-        let is_odd = token.is_some_and(|token| !is_exclusive(token));
-        if is_odd || token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
+        let of_mode = if job.shared { is_shared } else { is_exclusive };
+        let is_wrong = token.is_some_and(|token| !of_mode(token));
+        if is_wrong || token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
             self.violated(Violation::Miscredited { job: at, what: "a fencing token", node: 0 });
         }
     }
 
-    /// I2: it is larger than every token that was returned before this lock's first node granted.
+    /// I2: it is larger than every token that was returned before this lock's first node granted. Those who share may
+    /// have the same one.
     fn token_grows(&mut self, at: usize, job: &Job) {
         let Some(token) = self.jobs[at].token else { return };
         self.tally.fenced += 1;
         let begun = self.attempts[self.jobs[at].attempt].begun;
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
-            let clash = self.tokens[key]
-                .iter()
-                .find(|&&(told, earlier)| earlier == token || (told < begun && earlier > token));
+            let clash = self.tokens[key].iter().find(|&&(told, earlier)| {
+                earlier == token && !job.shared || (told < begun && earlier > token)
+            });
             if let Some(&(_, earlier)) = clash {
                 self.violated(Violation::TokenOrder { key, earlier, later: token });
             }
@@ -654,7 +660,8 @@ impl World {
         }
         for other in 0..self.jobs.len() {
             let shared = self.plan.jobs[at].keys & self.plan.jobs[other].keys;
-            let is_rival = other != at && shared != 0 && self.jobs[other].is_held;
+            let both_share = self.plan.jobs[at].shared && self.plan.jobs[other].shared;
+            let is_rival = other != at && shared != 0 && !both_share && self.jobs[other].is_held;
             if is_rival && !self.remaining(other).is_zero() {
                 let key = shared.trailing_zeros() as usize;
                 self.violated(Violation::TwoHolders { key, holder: other, rival: at });
@@ -671,8 +678,8 @@ impl World {
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
             let now = self.now;
             let nodes = self.nodes[..self.plan.nodes].iter_mut();
-            let nodes = nodes.filter_map(|node| node.owner(KEYS[key], now));
-            let nodes = nodes.filter(|&owner| owner == tag).count();
+            let keep = nodes.map(|node| node.owners(KEYS[key], now).contains(&tag));
+            let nodes = keep.filter(|&keeps| keeps).count();
             if nodes < self.plan.quorum() {
                 self.violated(Violation::NoQuorumBehind { key, job: at, nodes });
             }

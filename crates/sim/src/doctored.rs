@@ -132,7 +132,7 @@ fn histories_are_judged() {
                 history.clear();
             }
             for at in 0..2 {
-                let does = crate::history::Does::Lock { token: 0 };
+                let does = crate::history::Does::Lock { token: 0, shared: false };
                 let owner = at as u16;
                 let (called, returned) = (at, at);
                 let lock = crate::history::Operation { called, returned, owner, does };
@@ -179,7 +179,7 @@ fn a_counter_of_a_wild_clock_is_found() {
 fn a_stale_write_is_found() {
     let is_second = |world: &World| world.jobs[1].was_granted();
     let doctored = found(plan(), is_second, |world| {
-        let mut writer = crate::register::Writer { job: 9, token: Some(1), granted: 0, begun: 0 };
+        let mut writer = crate::register::User { job: 9, token: Some(1), granted: 0, begun: 0 };
         writer.begun = world.now + 1_000 * MS;
         world.registers[0].clear();
         world.registers[0].write(writer).unwrap();

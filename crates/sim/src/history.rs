@@ -1,4 +1,4 @@
-//! The histories of resources, checked offline against the model of a mutex with owners.
+//! The histories of resources, checked offline against the model of a read/write lock with owners.
 //!
 //! The online checks look at validities. This check knows nothing of them: it asks whether some
 //! order of the operations, each at an instant between its call and its return, explains the
@@ -18,8 +18,8 @@ pub(crate) struct Operation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// The owner was granted the lock, with this fencing token.
-    Lock { token: u64 },
+    /// The owner was granted the lock, alone or beside others who share it, with this fencing token.
+    Lock { token: u64, shared: bool },
     /// The owner released, or its lease ended.
     Unlock,
 }
@@ -44,7 +44,7 @@ impl History {
     }
 
     /// Whether some order of the operations explains the history; with `fenced`, also why each
-    /// token is larger than the one before.
+    /// token is larger than the one before, or as large as that of others who share.
     ///
     /// A depth-first search that remembers failed sets of operations. Histories of more than 60
     /// operations are not judged.
@@ -53,7 +53,7 @@ impl History {
             return true;
         }
         let search = Search { operations: &self.operations, fenced };
-        search.explains(0, Mutex { owner: None, token: 0 }, &mut Vec::new())
+        search.explains(0, State { owners: 0, shared: false, token: 0 }, &mut Vec::new())
     }
 }
 
@@ -63,45 +63,53 @@ struct Search<'h> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mutex {
-    owner: Option<u16>,
+struct State {
+    /// A bit for each.
+    owners: u64,
+    /// Whether they share.
+    shared: bool,
     token: u64,
 }
 
 impl Search<'_> {
-    fn explains(&self, done: u64, mutex: Mutex, dead: &mut Vec<(u64, Mutex)>) -> bool {
+    fn explains(&self, done: u64, state: State, dead: &mut Vec<(u64, State)>) -> bool {
         let is_open = |at: usize| done >> at & 1 == 0;
         let open = || (0..self.operations.len()).filter(|&at| is_open(at));
         // An operation without a result need not have happened.
         if open().all(|at| self.operations[at].returned == Time::MAX) {
             return true;
         }
-        if dead.contains(&(done, mutex)) {
+        if dead.contains(&(done, state)) {
             return false;
         }
         // An operation that returned before another was called precedes it.
         let first = open().map(|at| self.operations[at].returned).min().unwrap_or(Time::MAX);
         for at in open().filter(|&at| self.operations[at].called <= first) {
-            if let Some(next) = self.step(mutex, &self.operations[at])
+            if let Some(next) = self.step(state, &self.operations[at])
                 && self.explains(done | 1 << at, next, dead)
             {
                 return true;
             }
         }
-        dead.push((done, mutex));
+        dead.push((done, state));
         false
     }
 
-    fn step(&self, mutex: Mutex, operation: &Operation) -> Option<Mutex> {
+    fn step(&self, state: State, operation: &Operation) -> Option<State> {
+        let owner = 1 << operation.owner;
         match operation.does {
-            Does::Lock { token } if mutex.owner.is_none() => {
-                let grows = !self.fenced || token == 0 || token > mutex.token;
-                let token = mutex.token.max(token);
-                grows.then_some(Mutex { owner: Some(operation.owner), token })
+            Does::Lock { token, shared } => {
+                let may_have_it = state.owners == 0 || shared && state.shared;
+                // A shared token is odd, and stays until somebody has the lock alone.
+                let least = state.token + u64::from(!shared || state.token.is_multiple_of(2));
+                let grows = !self.fenced || token == 0 || token >= least;
+                let owners = state.owners | owner;
+                let token = state.token.max(token);
+                (may_have_it && grows).then_some(State { owners, shared, token })
             }
-            Does::Lock { .. } => None,
             Does::Unlock => {
-                (mutex.owner == Some(operation.owner)).then_some(Mutex { owner: None, ..mutex })
+                let owners = state.owners & !owner;
+                (owners != state.owners).then_some(State { owners, ..state })
             }
         }
     }
@@ -112,7 +120,7 @@ mod tests {
     use super::*;
 
     fn lock(owner: u16, called: Time, returned: Time, token: u64) -> Operation {
-        Operation { called, returned, owner, does: Does::Lock { token } }
+        Operation { called, returned, owner, does: Does::Lock { token, shared: false } }
     }
 
     fn unlock(owner: u16, called: Time, returned: Time) -> Operation {

@@ -23,12 +23,14 @@ pub enum Class {
     /// Many jobs wait for one resource, and few faults occur except lost notifications: no job
     /// sleeps for long beside a free resource.
     Waiting,
+    /// As [`Class::Safe`], and many of the jobs share their resource with others.
+    Shared,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Self; 4] =
-        [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded, Self::Waiting];
+    pub const ALL: [Self; 5] =
+        [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded, Self::Waiting, Self::Shared];
 
     /// Its name on the command line.
     #[must_use]
@@ -38,7 +40,14 @@ impl Class {
             Self::ClockStep => "clock-step",
             Self::MemoryLossUnguarded => "memory-loss-unguarded",
             Self::Waiting => "waiting",
+            Self::Shared => "shared",
         }
+    }
+
+    /// Whether any fault that the promises allow may happen, and no promise may break.
+    #[must_use]
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Safe | Self::Shared)
     }
 
     /// Whether exclusion must break now and then; if it never does, the checker is blind.
@@ -160,6 +169,7 @@ pub(crate) struct Job {
     pub(crate) patience: Time,
     pub(crate) work: Time,
     pub(crate) fenced: bool,
+    pub(crate) shared: bool,
     /// While the job works, its lock moves to another process, or is detached for a while.
     pub(crate) hand_on: Option<HandOn>,
 }
@@ -274,7 +284,7 @@ impl Plan {
         self.class = class;
         self.seed = seed;
         self.nodes = match class {
-            Class::Safe | Class::Waiting => draw.pick(&SIZES),
+            Class::Safe | Class::Shared | Class::Waiting => draw.pick(&SIZES),
             _ => draw.pick(&[3, 3, 3, 5]),
         };
         self.keys = draw.pick(&[1, 1, 1, 2, 2, 3]);
@@ -284,7 +294,7 @@ impl Plan {
         self.faults.clear();
         let budget = clocks(draw, &mut self.node_clocks);
         let jobs = draw.pick(&[1, 2, 2, 2, 2, 3, 3, 4]);
-        let least = if class == Class::Safe { 1 } else { 2 };
+        let least = if class.is_safe() { 1 } else { 2 };
         let jobs = jobs.max(least);
         for _ in 0..draw.pick(&[1, 2, 2, 2, 3]).clamp(least, jobs) {
             self.clients.push(client(draw, budget));
@@ -292,7 +302,7 @@ impl Plan {
         let span = self.draw_jobs(draw, jobs);
         self.draw_counters(draw);
         match class {
-            Class::Safe => {
+            Class::Safe | Class::Shared => {
                 swarm::draw(self, draw, span);
                 guided::draw(self, draw, span);
                 // From a stream of its own, so that all other schedules stay the same.
@@ -305,6 +315,9 @@ impl Plan {
         self.draw_wild_clocks(&mut Random::of(seed, WILD));
         self.draw_denials(&mut Random::of(seed, DENIED), span);
         self.draw_hand_ons(&mut Random::of(seed, HAND_ON));
+        if class == Class::Shared {
+            self.draw_sharers(&mut Random::of(seed, SHARED));
+        }
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
@@ -326,7 +339,7 @@ impl Plan {
     /// clock is ever as far off.
     fn draw_wild_clocks(&mut self, draw: &mut Random) {
         self.wild = 0;
-        if self.class != Class::Safe || !self.can_fence() || !draw.chance(300) {
+        if !self.class.is_safe() || !self.can_fence() || !draw.chance(300) {
             return;
         }
         let ahead =
@@ -342,7 +355,7 @@ impl Plan {
 
     /// Nodes that lack a command for a while.
     fn draw_denials(&mut self, draw: &mut Random, span: Time) {
-        if self.class == Class::Safe && draw.chance(80) {
+        if self.class.is_safe() && draw.chance(80) {
             for _ in 0..draw.between(1, 2) {
                 let denied = swarm::fault(self, draw, What::Denied, span);
                 self.faults.push(denied);
@@ -353,7 +366,7 @@ impl Plan {
     /// Locks that leave their process while they are held. A detached lock is for processes of the
     /// same machine: where clients have clocks of their own, a lock returns to its first client.
     fn draw_hand_ons(&mut self, draw: &mut Random) {
-        if self.class != Class::Safe || !draw.chance(100) {
+        if !self.class.is_safe() || !draw.chance(100) {
             return;
         }
         let splits = |what: What| {
@@ -375,6 +388,17 @@ impl Plan {
             let to = if is_one { draw.below(clients) as u8 } else { job.client };
             if draw.chance(700) {
                 job.hand_on = Some(HandOn { after, gap, to });
+            }
+        }
+    }
+
+    /// Jobs that share. Only one resource can be shared.
+    fn draw_sharers(&mut self, draw: &mut Random) {
+        let most = draw.pick(&[400, 600, 800]);
+        for job in &mut self.jobs {
+            if draw.chance(most) {
+                job.shared = true;
+                job.keys = 1 << job.keys.trailing_zeros();
             }
         }
     }
@@ -406,6 +430,7 @@ impl Plan {
             patience: 0,
             work: MS,
             fenced: self.can_fence() && draw.chance(500),
+            shared: false,
             hand_on: None,
         });
         start + 2 * span
@@ -415,8 +440,7 @@ impl Plan {
     /// lasts that long. Locks can be fenced only where it is long.
     fn draw_setup(&mut self, draw: &mut Random, ttl_ms: u64) {
         let restart_guard = self.class != Class::MemoryLossUnguarded && draw.chance(900);
-        let fenced =
-            restart_guard && draw.chance(if self.class == Class::Safe { 300 } else { 700 });
+        let fenced = restart_guard && draw.chance(if self.class.is_safe() { 300 } else { 700 });
         let needed = match ttl_ms {
             0..=400 => 500,
             401..=1_600 => 1_700,
@@ -433,7 +457,7 @@ impl Plan {
             labelled: draw.chance(250),
             wake: draw.pick(&WAKES),
         };
-        if restart_guard && self.class == Class::Safe {
+        if restart_guard && self.class.is_safe() {
             match draw.below(32) {
                 0 | 1 => self.setup.start = Start::New,
                 2 => self.setup.start = Start::Bare,
@@ -482,6 +506,7 @@ impl Plan {
             patience,
             work: work.max(MS),
             fenced: self.can_fence() && draw.chance(800),
+            shared: false,
             hand_on: None,
         }
     }
@@ -617,6 +642,7 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
 /// The random streams of faults that were added later.
 const BROKEN: u64 = 0x78;
 const WILD: u64 = 0x77;
+const SHARED: u64 = 0x73;
 const DENIED: u64 = 0x64;
 
 /// The stream of locks that are detached.

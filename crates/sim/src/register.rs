@@ -1,24 +1,26 @@
 //! What the locks protect: one register that checks fencing tokens, and one that takes every write.
 //!
-//! The first refuses a token smaller than the largest it has seen. The second is what most
+//! The first refuses a write with a token smaller than the largest it has seen, and a read with one smaller than the
+//! largest of a writer. The second is what most
 //! resources are: a holder that was paused past its lease overwrites the value of its successor.
 
 use crate::world::queue::Time;
 
-/// A write that a register took.
+/// A write or a read that a register took.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct Taken {
     job: u16,
-    token: u64,
-    /// When the writer's first node granted the lock.
+    /// When the first node granted the user's lock.
     begun: Time,
+    is_write: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Register {
     largest: u64,
-    fenced: Vec<Written>,
-    unfenced: Vec<Written>,
+    largest_of_writers: u64,
+    fenced: Vec<Taken>,
+    unfenced: Vec<Taken>,
     /// Stale writes that the unfenced register took: writes behind those of a later holder.
     pub(crate) stale: u64,
     /// Writes that the fenced register refused.
@@ -26,7 +28,7 @@ pub(crate) struct Register {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Writer {
+pub(crate) struct User {
     pub(crate) job: u16,
     pub(crate) token: Option<u64>,
     pub(crate) granted: Time,
@@ -35,29 +37,42 @@ pub(crate) struct Writer {
 
 impl Register {
     pub(crate) fn clear(&mut self) {
-        self.largest = 0;
+        (self.largest, self.largest_of_writers) = (0, 0);
         self.fenced.clear();
         self.unfenced.clear();
         (self.stale, self.refused) = (0, 0);
     }
 
     /// Writes to both registers. Fails with the token if the fenced register took the write
-    /// although a later holder had already written.
-    pub(crate) fn write(&mut self, writer: Writer) -> Result<(), u64> {
-        let Writer { job, token, granted, begun } = writer;
-        let is_later = |other: &Written| other.job != job && other.begun > granted;
+    /// although a later holder had already used it.
+    pub(crate) fn write(&mut self, writer: User) -> Result<(), u64> {
+        let User { job, token, granted, begun } = writer;
+        let is_later = |other: &Taken| other.job != job && other.begun > granted;
         self.stale += u64::from(self.unfenced.iter().any(is_later));
-        let mut written = Written { job, token: 0, begun };
-        self.unfenced.push(written);
+        let taken = Taken { job, begun, is_write: true };
+        self.unfenced.push(taken);
         let Some(token) = token else { return Ok(()) };
         if token < self.largest {
             self.refused += 1;
             return Ok(());
         }
-        self.largest = token;
-        written.token = token;
+        (self.largest, self.largest_of_writers) = (token, token);
         let stale = self.fenced.iter().any(is_later);
-        self.fenced.push(written);
+        self.fenced.push(taken);
+        if stale { Err(token) } else { Ok(()) }
+    }
+
+    /// Reads the fenced register. Fails with the token if it answered although a later holder had already written.
+    pub(crate) fn read(&mut self, reader: User) -> Result<(), u64> {
+        let User { job, token, granted, begun } = reader;
+        let Some(token) = token else { return Ok(()) };
+        if token < self.largest_of_writers {
+            self.refused += 1;
+            return Ok(());
+        }
+        self.largest = self.largest.max(token);
+        let stale = self.fenced.iter().any(|other| other.is_write && other.begun > granted);
+        self.fenced.push(Taken { job, begun, is_write: false });
         if stale { Err(token) } else { Ok(()) }
     }
 }
@@ -66,8 +81,8 @@ impl Register {
 mod tests {
     use super::*;
 
-    fn writer(job: u16, token: u64, at: Time) -> Writer {
-        Writer { job, token: Some(token), begun: at, granted: at + 5 }
+    fn writer(job: u16, token: u64, at: Time) -> User {
+        User { job, token: Some(token), begun: at, granted: at + 5 }
     }
 
     #[test]

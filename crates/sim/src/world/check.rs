@@ -76,23 +76,29 @@ impl World {
     pub(super) fn leftovers(&mut self) {
         for node in 0..self.plan.nodes {
             for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
-                let Some(owner) = self.nodes[node].owner(name, self.now) else { continue };
-                let known = self.attempts.iter().find(|attempt| attempt.tag == owner);
-                let Some(attempt) = known else { continue };
-                let job = usize::from(attempt.job);
-                let is_over = self.jobs[job].is_over() && self.plan.jobs[job].kind != Kind::Probe;
-                // The undo may have gone to the server that the address led to meanwhile, as may
-                // the request of the client that had the lock before.
-                let client = usize::from(self.plan.jobs[job].client);
-                let mut had_it = (0..self.clients.len())
-                    .filter(|&other| other == client || self.jobs[job].was_detached);
-                let may_stay = self.nodes[node].is_stale
-                    || attempt.has_ghosts[node]
-                    || had_it.any(|client| self.clients[client].strayed.contains(&true));
-                if is_over && !may_stay {
-                    self.violated(Violation::KeySurvives { key, node, job });
+                for owner in self.nodes[node].owners(name, self.now) {
+                    self.may_be_left(node, key, owner);
                 }
             }
+        }
+    }
+
+    fn may_be_left(&mut self, node: usize, key: usize, owner: u128) {
+        let Some(attempt) = self.attempts.iter().find(|attempt| attempt.tag == owner) else {
+            return;
+        };
+        let job = usize::from(attempt.job);
+        let is_over = self.jobs[job].is_over() && self.plan.jobs[job].kind != Kind::Probe;
+        // The undo may have gone to the server that the address led to meanwhile, as may the request of the client
+        // that had the lock before.
+        let client = usize::from(self.plan.jobs[job].client);
+        let mut had_it =
+            (0..self.clients.len()).filter(|&other| other == client || self.jobs[job].was_detached);
+        let may_stay = self.nodes[node].is_stale
+            || attempt.has_ghosts[node]
+            || had_it.any(|client| self.clients[client].strayed.contains(&true));
+        if is_over && !may_stay {
+            self.violated(Violation::KeySurvives { key, node, job });
         }
     }
 

@@ -131,9 +131,9 @@ impl Node {
     }
 
     /// Whether undos have been impossible here for so long that a client which connected at `at`
-    /// knew it.
-    pub(crate) fn cannot_undo(&self, at: Time) -> bool {
-        let needs = |command: &&str| ["eval", "del"].contains(command);
+    /// knew it. A hold that is shared is undone without DEL.
+    pub(crate) fn cannot_undo(&self, at: Time, is_shared: bool) -> bool {
+        let needs = |command: &&str| *command == "eval" || *command == "del" && !is_shared;
         self.denied.is_some_and(|(commands, since)| since <= at && commands.iter().any(needs))
     }
 
@@ -219,12 +219,34 @@ impl Node {
         digits.parse().unwrap_or_default()
     }
 
-    /// The first half of the token under a key; `None` if there is no key.
-    pub(crate) fn owner(&mut self, key: &[u8], now: Time) -> Option<u128> {
+    /// The first halves of the tokens of those who hold a key, alone or together, and whose time is not over.
+    pub(crate) fn owners(&mut self, key: &[u8], now: Time) -> Vec<u128> {
+        let now_ms = self.clock(now).micros() / 1_000;
         let reply = self.observe(&[b"GET", key], now);
-        let start = reply.iter().position(|&byte| byte == b'\n')? + 1;
-        tag(reply.get(start..)?)
+        if !reply.starts_with(b"-WRONGTYPE") {
+            return bulks(reply).filter_map(tag).collect();
+        }
+        let reply = self.observe(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], now);
+        let words: Vec<_> = bulks(reply).collect();
+        let lives = |ends: &[u8]| decimal(ends).is_some_and(|ends| ends > now_ms);
+        words.chunks_exact(2).filter(|it| lives(it[1])).filter_map(|it| tag(it[0])).collect()
     }
+}
+
+/// The bulk strings of a reply, which hold no line breaks here.
+fn bulks(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines =
+        reply.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let mut is_next = false;
+    lines.filter(move |line| {
+        let is_bulk = is_next;
+        is_next = !is_bulk && line.starts_with(b"$");
+        is_bulk
+    })
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// The first half of a token, which identifies its attempt.

@@ -8,7 +8,7 @@ use redbolt::proto::restart_guard::BIG_MS;
 use redbolt_node::model::ConnId;
 use redbolt_testkit::command::number;
 use redbolt_testkit::request::{Request, request};
-use redbolt_testkit::{Command, Kind};
+use redbolt_testkit::{Command, Kind, Script};
 
 use super::node::tag;
 use super::queue::Event;
@@ -174,7 +174,9 @@ impl World {
             self.killed(node, client);
         }
         let is_granted = request.kind == Kind::Ask && out[start..].starts_with(b"+OK");
-        if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at) {
+        let shared = [Some(Script::AcquireShared), Some(Script::AcquireSharedFenced)];
+        let is_shared = shared.contains(&request.script);
+        if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at, is_shared) {
             self.violated(Violation::KeptForGood { client, node });
         }
         if is_granted && mem::take(&mut self.nodes[node].flush_behind_set) && !self.is_healed {
