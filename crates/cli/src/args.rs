@@ -196,6 +196,10 @@ pub(crate) struct LockArgs {
     #[arg(long, value_name = "TIME", conflicts_with = "no_extend", value_parser = duration::parse)]
     pub(crate) at_least: Option<Duration>,
 
+    /// Hold the lock beside others who share it, as readers do, and beside nobody who holds it alone
+    #[arg(long)]
+    pub(crate) shared: bool,
+
     /// Give the command a fencing token: a number that grows from holder to holder, for the store that it
     /// writes to
     #[arg(long)]
@@ -254,6 +258,10 @@ pub(crate) struct AcquireArgs {
 
     #[command(flatten)]
     pub(crate) request: RequestArgs,
+
+    /// Hold the lock beside others who share it, as readers do, and beside nobody who holds it alone
+    #[arg(long)]
+    pub(crate) shared: bool,
 
     /// Print a fencing token: a number that grows from holder to holder, for the store that the script
     /// writes to
@@ -574,6 +582,10 @@ as soon as they have ended. Two cases remain. If both processes are killed at on
 command itself gets SIGTERM, and a command that ignores it goes on. If both are stopped at once and
 the command is not, the command goes on until one of them continues.
 
+With --shared any number of commands that all use it run at once, and none beside a command
+without it: readers and writers. Each of them counts for itself: one that dies keeps others out
+for no longer than its own --ttl.
+
 The command gets REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fencing also
 REDBOLT_FENCING_TOKEN. It does not get REDBOLT_NODES if there is a password in it. The store that
 the command writes to should remember the largest token that it has seen and refuse smaller ones:
@@ -604,6 +616,7 @@ Examples:
   redbolt lock nightly -- ./backup.sh --full
   redbolt lock --try nightly -- ./backup.sh || echo 'already running'
   redbolt lock --wait 30s --ttl 20s deploy -c 'git pull && make install'
+  redbolt lock --shared data -- ./read.sh          (beside other readers, and never beside a writer)
   redbolt lock --try --at-least 30s nightly -- ./report.sh      (the crontab of each host)";
 
 const ACQUIRE_HELP: &str = "\
@@ -618,7 +631,8 @@ still held is refused. It gets mode 0600. Whoever can read it can release the lo
 refused later if others can read it. The lock can be extended and released on this machine only,
 and only until the machine is restarted: then the lock is lost.
 
-With --fencing the fencing token is printed on standard output.
+With --shared others who use it too can take the lock beside this one. With --fencing the fencing
+token is printed on standard output.
 
 Exit status: 0 when the lock is taken, or
    64  wrong usage, FILE cannot be used       71  refused by the operating system

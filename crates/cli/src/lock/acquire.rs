@@ -17,8 +17,13 @@ use crate::token_file::{self, Draft};
 
 /// Takes the lock of `args`. Returns the exit status.
 pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
-    let wanted =
-        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fencing, quiet: args.request.quiet };
+    let wanted = Wanted {
+        key: &args.key,
+        ttl: args.ttl,
+        shared: args.shared,
+        fenced: args.fencing,
+        quiet: args.request.quiet,
+    };
     // The holder is the calling script, which goes on when this process has ended.
     let config = super::config(&args.request, &args.nodes, parent_id())?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;

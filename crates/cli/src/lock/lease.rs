@@ -28,6 +28,7 @@ use crate::nodes;
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a OsStr,
     pub(super) ttl: Duration,
+    pub(super) shared: bool,
     pub(super) fenced: bool,
     pub(super) quiet: bool,
 }
@@ -38,6 +39,7 @@ pub(super) struct Lease {
     driver: Driver,
     key: Vec<u8>,
     ttl: Duration,
+    shared: bool,
     fenced: bool,
     /// The command that declares the nodes as new, until it has been shown.
     init_command: Option<String>,
@@ -84,6 +86,7 @@ impl Lease {
             driver: Driver::new(config)?,
             key: wanted.key.as_bytes().to_vec(),
             ttl: wanted.ttl,
+            shared: wanted.shared,
             fenced: wanted.fenced,
             init_command: Some(nodes::init_command(nodes)),
             id: None,
@@ -96,6 +99,7 @@ impl Lease {
     /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
     pub(super) fn request(&mut self, wait: Wait) -> Result<(), RequestError> {
         let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait);
+        let request = if self.shared { request.shared() } else { request };
         let request = if self.fenced { request.fenced() } else { request };
         self.id = Some(self.driver.acquire(request)?);
         Ok(())

@@ -137,6 +137,9 @@ impl<'a> Line<'a> {
                     News::Seen(InspectionVerdict::Held(holder)) => {
                         return Ok(Outcome::Contended(holder.to_string()));
                     }
+                    News::Seen(InspectionVerdict::Shared(sharers)) => {
+                        return Ok(Outcome::Contended(sharers.to_string()));
+                    }
                     News::Seen(InspectionVerdict::Foreign(data)) => {
                         return Ok(Outcome::Contended(data.to_string()));
                     }

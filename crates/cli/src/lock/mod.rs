@@ -63,8 +63,13 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let config = config(&args.request, &args.nodes, inner.outer)?;
     let poller =
         Poller::new(Requests::with_outer(Signals::keep_blocked(&inner.unblock)?, requests))?;
-    let wanted =
-        Wanted { key: &args.key, ttl: args.ttl, fenced: args.fencing, quiet: args.request.quiet };
+    let wanted = Wanted {
+        key: &args.key,
+        ttl: args.ttl,
+        shared: args.shared,
+        fenced: args.fencing,
+        quiet: args.request.quiet,
+    };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
     let ended = wait_and_run(&mut lease, args, &poller, terms, &notices);
     let confirmed = lease.let_go(&poller)?;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use redbolt::{
     Client, Config,
-    inspect::{DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection},
+    inspect::{
+        DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection, Sharers,
+    },
     report::{NodeReport, NodeStatus, RestartGuardState},
 };
 use serde_json::{Value, json};
@@ -52,6 +54,10 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeR
                 count(seen, |state| matches!(state, KeyState::Held(h) if is_same(h, holder)));
             format!("{key}: held by {holder} on {held} of {nodes} nodes\n")
         }
+        InspectionVerdict::Shared(sharers) => {
+            let there = count(seen, |state| matches!(state, KeyState::Shared(_)));
+            format!("{key}: shared by {sharers} on {there} of {nodes} nodes\n")
+        }
         InspectionVerdict::Foreign(data) => {
             let there = count(seen, |state| matches!(state, KeyState::Foreign(_)));
             format!("{key}: {data}, no lock of redbolt, on {there} of {nodes} nodes\n")
@@ -67,6 +73,9 @@ fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
     let state = match &node.state {
         Ok(KeyState::Free) => "free".to_owned(),
         Ok(KeyState::Held(holder)) => format!("held by {holder}, {}", left(holder.remaining)),
+        Ok(KeyState::Shared(sharers)) => {
+            format!("shared by {sharers}, {}", left(sharers.remaining))
+        }
         Ok(KeyState::Foreign(data)) => format!("{data}, {}", left(data.remaining)),
         Ok(_) => "held".to_owned(),
         Err(_) => format!("no answer: {}", reason(node)),
@@ -89,11 +98,12 @@ fn restart_guard_in_words(node: &NodeStatus) -> String {
 
 fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &NodeReport) -> Value {
     let nodes = seen.nodes.iter().zip(&restart_guards.nodes);
-    let (verdict, holder, data) = match &seen.verdict {
-        InspectionVerdict::Free => ("free", None, None),
-        InspectionVerdict::Held(holder) => ("held", Some(holder), None),
-        InspectionVerdict::Foreign(data) => ("foreign", None, Some(data)),
-        _ => ("undecided", None, None),
+    let (verdict, holder, sharers, data) = match &seen.verdict {
+        InspectionVerdict::Free => ("free", None, None, None),
+        InspectionVerdict::Held(holder) => ("held", Some(holder), None, None),
+        InspectionVerdict::Shared(sharers) => ("shared", None, Some(sharers), None),
+        InspectionVerdict::Foreign(data) => ("foreign", None, None, Some(data)),
+        _ => ("undecided", None, None, None),
     };
     json!({
         "key": name::text(key),
@@ -101,6 +111,7 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
         "verdict": verdict,
         "holder": holder.map(|holder| &holder.label),
         "hash": holder.map(hash),
+        "sharers": sharers.map(sharers_as_json),
         "data": data.map(data_as_json),
         "remaining_ms": seen.remaining().map(|left| whole(left.as_millis())),
         "quorum": config.quorum(),
@@ -109,12 +120,13 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
 }
 
 fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
-    let (state, holder, data) = match &node.state {
-        Ok(KeyState::Free) => ("free", None, None),
-        Ok(KeyState::Held(holder)) => ("held", Some(holder), None),
-        Ok(KeyState::Foreign(data)) => ("foreign", None, Some(data)),
-        Ok(_) => ("held", None, None),
-        Err(_) => ("no_answer", None, None),
+    let (state, holder, sharers, data) = match &node.state {
+        Ok(KeyState::Free) => ("free", None, None, None),
+        Ok(KeyState::Held(holder)) => ("held", Some(holder), None, None),
+        Ok(KeyState::Shared(sharers)) => ("shared", None, Some(sharers), None),
+        Ok(KeyState::Foreign(data)) => ("foreign", None, None, Some(data)),
+        Ok(_) => ("held", None, None, None),
+        Err(_) => ("no_answer", None, None, None),
     };
     let remaining = node.state.as_ref().ok().and_then(KeyState::remaining);
     json!({
@@ -122,11 +134,26 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
         "state": state,
         "holder": holder.map(|holder| &holder.label),
         "hash": holder.map(hash),
+        "sharers": sharers.map(sharers_as_json),
         "data": data.map(data_as_json),
         "remaining_ms": remaining.map(|left| whole(left.as_millis())),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
         "reason": node.state.is_err().then(|| reason(node)),
         "restart_guard": restart_guard_as_json(status.restart_guard),
+    })
+}
+
+fn sharers_as_json(sharers: &Sharers) -> Value {
+    let one = |holder: &Holder| {
+        json!({
+            "holder": &holder.label,
+            "hash": hash(holder),
+            "remaining_ms": holder.remaining.map(|left| whole(left.as_millis())),
+        })
+    };
+    json!({
+        "count": sharers.count,
+        "first": sharers.holders.iter().map(one).collect::<Vec<_>>(),
     })
 }
 

@@ -20,6 +20,7 @@ mod loss;
 mod manual;
 mod pair;
 mod restart_guard;
+mod shared;
 mod signals;
 mod statuses;
 mod terminal;
