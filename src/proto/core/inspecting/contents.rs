@@ -159,6 +159,10 @@ pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
         Some(Holder { remaining: Some(Duration::from_millis(left.parse().ok()?)), ..holder })
     };
     let holders = lines.map(holder).collect::<Option<Vec<_>>>()?;
+    // Nobody whose time is not over: the key of those who share would be gone as well.
+    if holders.is_empty() {
+        return None;
+    }
     Some(KeyState::Shared(Sharers { holders, count, remaining: None }))
 }
 
