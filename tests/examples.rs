@@ -215,8 +215,9 @@ fn tells_of_the_jobs(end: &End) {
 
 fn tells_of_the_leaders(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
-    let lines = ["first leads", "first stops: ", "first steps down: lost: "];
-    says_in_order(end, &[&lines[..], &["second steps down: released"]].concat());
+    // Each in its own thread: the second can be done before the first has printed its last line.
+    says_in_order(end, &["first leads", "first stops: ", "first steps down: lost: "]);
+    says_in_order(end, &["first leads", "second leads", "second steps down: released"]);
     let second = end.output.find("second leads");
     assert!(second > end.output.find("first stops"), "two leaders at once: {end:?}");
 }

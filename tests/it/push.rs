@@ -347,6 +347,7 @@ fn no_waiter_in_a_crowd_waits_for_a_timer() {
 fn an_expiry_is_noticed_by_the_timer() {
     on_each_number_of_nodes(|servers| {
         for builder in [late(servers), late(servers).wake(WakeStrategy::Timer)] {
+            eventually("the waiter before has let go", || held_on(servers, "job") == 0);
             for server in servers {
                 assert_eq!(server.cmd("SET job dead NX PX 1200"), Reply::Status("OK".into()));
             }
