@@ -28,7 +28,7 @@ struct Arguments {
     /// Begin with a random seed, and print it
     #[arg(long, conflicts_with_all = ["seed", "replay"])]
     fresh: bool,
-    /// safe, clock-step, memory-loss-unguarded or waiting; all of them if not given
+    /// safe, clock-step, memory-loss-unguarded, waiting or shared; all of them if not given
     #[arg(long)]
     class: Option<Class>,
     /// Run the schedule of this seed, and print it
@@ -219,7 +219,7 @@ fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
 fn determinism(first: u64, seeds: u64) -> bool {
     let (mut one, mut other) = (Lab::new(), Lab::new());
     for seed in first..first + seeds {
-        let class = Class::ALL[(seed % 4) as usize];
+        let class = Class::ALL[seed as usize % Class::ALL.len()];
         // The other world has already run another schedule.
         let _ = other.run(Class::Safe, seed.wrapping_mul(31));
         let (here, there) = (one.run(class, seed), other.run(class, seed));
@@ -240,6 +240,7 @@ fn search(arguments: &Arguments) -> bool {
     let share = |class: Class| match class {
         Class::Safe => arguments.schedules,
         _ if arguments.class.is_some() => arguments.schedules,
+        Class::Shared => (arguments.schedules / 4).max(1_000),
         _ => (arguments.schedules / 20).max(1_000),
     };
     let mut is_well = true;

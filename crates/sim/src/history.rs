@@ -123,6 +123,10 @@ mod tests {
         Operation { called, returned, owner, does: Does::Lock { token, shared: false } }
     }
 
+    fn share(owner: u16, called: Time, returned: Time, token: u64) -> Operation {
+        Operation { called, returned, owner, does: Does::Lock { token, shared: true } }
+    }
+
     fn unlock(owner: u16, called: Time, returned: Time) -> Operation {
         Operation { called, returned, owner, does: Does::Unlock }
     }
@@ -153,6 +157,25 @@ mod tests {
         let history = [lock(1, 0, 2, 5), unlock(1, 3, 4), lock(2, 5, 6, 5)];
         assert!(judged(&history, false));
         assert!(!judged(&history, true));
+    }
+
+    #[test]
+    fn those_who_share_are_explained_and_an_exclusive_holder_beside_them_is_not() {
+        let two = [share(1, 0, 2, 5), share(2, 3, 4, 5)];
+        assert!(judged(&two, true), "together, with one token");
+        assert!(!judged(&[two[0], two[1], lock(3, 5, 6, 6)], false));
+        assert!(!judged(&[lock(3, 0, 1, 4), share(1, 2, 3, 5)], false));
+        let left = [two[0], two[1], unlock(1, 5, 6), unlock(2, 5, 6)];
+        assert!(judged(&[&left[..], &[lock(3, 7, 8, 6)]].concat(), true));
+        assert!(!judged(&[&left[..], &[lock(3, 7, 8, 4)]].concat(), true));
+    }
+
+    #[test]
+    fn a_shared_token_from_before_an_exclusive_holder_is_found() {
+        let between = [lock(1, 0, 1, 6), unlock(1, 2, 3)];
+        assert!(judged(&[&between[..], &[share(2, 4, 5, 7)]].concat(), true));
+        assert!(!judged(&[&between[..], &[share(2, 4, 5, 5)]].concat(), true));
+        assert!(!judged(&[&between[..], &[share(2, 4, 5, 6)]].concat(), true));
     }
 
     #[test]

@@ -102,6 +102,20 @@ mod tests {
     }
 
     #[test]
+    fn a_stale_read_is_refused_by_the_token_of_a_writer_and_not_of_a_reader() {
+        let mut register = Register::default();
+        assert_eq!(register.read(writer(0, 7, 0)), Ok(()));
+        assert_eq!(register.read(writer(1, 9, 100)), Ok(()));
+        assert_eq!(register.read(writer(0, 7, 0)), Ok(()), "nobody wrote in between");
+        assert_eq!(register.write(writer(2, 8, 50)), Ok(()));
+        assert_eq!(register.refused, 1, "a later reader was there");
+        assert_eq!(register.write(writer(2, 10, 200)), Ok(()));
+        assert_eq!(register.read(writer(1, 9, 100)), Ok(()));
+        assert_eq!(register.refused, 2);
+        assert_eq!(register.read(writer(1, 11, 100)), Err(11), "the register showed a stale value");
+    }
+
+    #[test]
     fn holders_at_the_same_time_may_write_in_any_order() {
         let mut register = Register::default();
         assert_eq!(register.write(writer(1, 7, 3)), Ok(()));
