@@ -12,7 +12,7 @@ use redbolt::{LockMode, LockRequest, ReleaseOutcome, RequestError};
 use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
-    builder, client, eventually, exists, held_on, long, patiently, pttl, refusal, servers,
+    builder, calls, client, eventually, exists, held_on, long, patiently, pttl, refusal, servers,
     warm_client,
 };
 
@@ -61,7 +61,7 @@ fn whoever_waits_alone_gets_it_when_the_last_who_shares_lets_go() {
             let alone = writer.acquire(patiently(b"job")).unwrap();
             assert!(alone.is_valid());
         });
-        std::thread::sleep(Duration::from_millis(100));
+        eventually("it has been denied", || calls(&servers[0], "set") > 0);
         assert!(matches!(shared.release(), ReleaseOutcome::Released(_)));
     });
 }
@@ -83,6 +83,7 @@ fn whose_time_is_over_is_neither_extended_nor_counted() {
     let server = Server::start();
     eval(&server, ACQUIRE_SHARED, &["job"], &[&token('a'), "1", "3"]);
     eval(&server, ACQUIRE_SHARED, &["job"], &[&token('b'), "60000", "3"]);
+    // Longer than the first one's TTL: a look that extends it would keep it.
     std::thread::sleep(Duration::from_millis(5));
     let extend = |name: &str, ttl: &str| eval(&server, EXTEND_SHARED, &["job"], &[name, ttl]);
     assert_eq!(extend(&token('a'), "60000"), Reply::Int(0));
