@@ -1,14 +1,13 @@
-//! Leader election: the holder of an auto-extended lock leads until it steps down, and learns of a
-//! loss in time to stop.
+//! Leader election: two candidates, a store that refuses whoever leads no longer, and one who observes.
 //!
 //! ```text
 //! cargo run --example leader
 //! cargo run --example leader -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
 //! ```
 //!
-//! Two candidates want the same lock, as two processes would. The first leads until its term is
-//! over, because here nobody may lead for longer than four seconds; the second steps down on its
-//! own.
+//! Two candidates campaign for the same lead, as two processes would. The first leads until its term is over, because here
+//! nobody may lead for longer than four seconds, and then writes once more, as a leader does that was paused: the store
+//! refuses it by its term. The second resigns on its own. Beside them one observes who leads.
 //!
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
@@ -17,12 +16,14 @@ use std::env;
 use std::error::Error;
 use std::io;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use redbolt::leader::{Campaign, Leadership};
 use redbolt::{
-    AutoExtend, Config, ConfigError, Engine, EngineLimits, LockRequest, OwnedGuard, ReleaseOutcome,
+    AutoExtend, Client, Config, ConfigError, Engine, EngineLimits, FencingToken, ReleaseOutcome,
     Wait,
 };
 use redbolt_node::Node;
@@ -45,63 +46,90 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
-    let config = configure(&addresses)?;
+    let store = Store::default();
 
-    let first = Candidate::start("first", config.clone())?;
-    let office = first.run_for_office()?;
-    let second = Candidate::start("second", config)?;
+    let first = Candidate::start("first", configure(&addresses, "first")?, &store)?;
+    let second = Candidate::start("second", configure(&addresses, "second")?, &store)?;
+    let onlooker = Client::new(configure(&addresses, "onlooker")?)?;
+    let lead = first.campaign()?;
     thread::scope(|scope| {
+        let observing = scope.spawn(move || observe(&onlooker).map_err(|error| error.to_string()));
         let waiting = scope.spawn(|| {
-            // The candidate sleeps until a node notifies it that the lock is free.
-            let office = second.run_for_office().map_err(|error| error.to_string())?;
-            second.lead(office, Some(3)).map_err(|error| error.to_string())
+            // The candidate sleeps until a node notifies it that the lead is free.
+            let lead = second.campaign().map_err(|error| error.to_string())?;
+            second.lead(lead, Some(3)).map_err(|error| error.to_string())
         });
-        // The first leader does not step down on its own; the end of its term makes it.
-        let outcome = first.lead(office, None)?;
+        // The first leader does not resign on its own; the end of its term makes it.
+        let outcome = first.lead(lead, None)?;
         if !matches!(outcome, ReleaseOutcome::Lost(_)) {
             return Err(format!("the first leader's term did not end: {outcome}").into());
         }
-        match waiting.join().map_err(|_| "the second candidate panicked")?? {
-            ReleaseOutcome::Released(_) => Ok(()),
-            ReleaseOutcome::Lost(cause) => {
-                Err(format!("the second leader was deposed: {cause}").into())
-            }
+        if let ReleaseOutcome::Lost(cause) =
+            waiting.join().map_err(|_| "the second candidate panicked")??
+        {
+            return Err(format!("the second leader was deposed: {cause}").into());
         }
+        Ok(observing.join().map_err(|_| "the observer panicked")??)
     })
 }
 
-struct Candidate {
-    name: &'static str,
-    engine: Engine,
+/// Prints who leads until the second has resigned.
+fn observe(client: &Client) -> Result<(), Box<dyn Error>> {
+    let mut observer = client.observe(RESOURCE)?;
+    let mut saw_second = false;
+    loop {
+        // A hint: it may be over when it is printed.
+        let seen = observer.next(PATIENCE).ok_or("nothing changes")?;
+        println!("seen: {seen}");
+        match seen.leader() {
+            Some(leader) => saw_second |= leader.label.as_deref() == Some("second"),
+            None if saw_second => return Ok(()),
+            None => {}
+        }
+    }
 }
 
-impl Candidate {
-    fn start(name: &'static str, config: Config) -> io::Result<Self> {
-        Ok(Self { name, engine: Engine::start(config, EngineLimits::default())? })
+/// What leaders write to. A database does the same with a condition in each write.
+#[derive(Default)]
+struct Store {
+    largest_term: AtomicU64,
+}
+
+impl Store {
+    /// Whether it took the write of the leader in this term.
+    fn write(&self, term: FencingToken) -> bool {
+        self.largest_term.fetch_max(term.get(), Ordering::SeqCst) <= term.get()
+    }
+}
+
+struct Candidate<'s> {
+    name: &'static str,
+    engine: Engine,
+    store: &'s Store,
+}
+
+impl<'s> Candidate<'s> {
+    fn start(name: &'static str, config: Config, store: &'s Store) -> io::Result<Self> {
+        Ok(Self { name, engine: Engine::start(config, EngineLimits::default())?, store })
     }
 
-    /// Waits for the lock, which is auto-extended from then on.
-    fn run_for_office(&self) -> Result<OwnedGuard, Box<dyn Error>> {
-        // The TTL: how long the nodes keep the lock if this process dies. `max_hold`: how long the
-        // leader may lead.
+    /// Waits until it is elected.
+    fn campaign(&self) -> Result<Leadership, Box<dyn Error>> {
+        // The TTL: how long it still leads if this process dies. `max_hold`: how long it may lead at all.
         let keep = AutoExtend::until_released().max_hold(TERM);
-        let request = LockRequest::new(RESOURCE).ttl(TTL).auto_extend(keep);
-        let office = self.engine.acquire(request.wait(Wait::UpTo(PATIENCE))).wait()?;
-        println!("{} leads", self.name);
-        Ok(office)
+        let campaign = Campaign::new(RESOURCE).ttl(TTL).auto_extend(keep);
+        let lead = self.engine.campaign(campaign.wait(Wait::UpTo(PATIENCE))).wait()?;
+        println!("{} leads in term {}", self.name, lead.term());
+        Ok(lead)
     }
 
-    /// Works in steps until it has done all of them, or has lost the lock.
-    fn lead(
-        &self,
-        office: OwnedGuard,
-        steps: Option<u32>,
-    ) -> Result<ReleaseOutcome, Box<dyn Error>> {
+    /// Works in steps until it has done all of them, or has lost the lead.
+    fn lead(&self, lead: Leadership, steps: Option<u32>) -> Result<ReleaseOutcome, Box<dyn Error>> {
         let (tell, told) = mpsc::channel();
-        office.on_loss(move |cause| {
+        lead.on_loss(move |cause| {
             let _ = tell.send(cause);
         });
-        let mut done = 0;
+        let (term, mut done) = (lead.term(), 0);
         while steps.is_none_or(|steps| done < steps) {
             // The work. A loss interrupts it, and is reported before the validity ends, so that a
             // moment is left to stop in.
@@ -110,18 +138,34 @@ impl Candidate {
                     println!("{} stops: {cause}", self.name);
                     break;
                 }
-                Err(RecvTimeoutError::Timeout) => done += 1,
+                Err(RecvTimeoutError::Timeout) if self.store.write(term) => done += 1,
+                Err(RecvTimeoutError::Timeout) => return Err("a later leader has written".into()),
                 Err(RecvTimeoutError::Disconnected) => return Err("nobody tells".into()),
             }
         }
         println!("{} has done some work: {}", self.name, done > 0);
-        let outcome = office.release().wait();
+        let outcome = lead.resign().wait();
         println!("{} steps down: {outcome}", self.name);
+        if matches!(outcome, ReleaseOutcome::Lost(_)) {
+            self.write_late(term)?;
+        }
         Ok(outcome)
+    }
+
+    /// As a leader that was paused, and does not know that its time is over.
+    fn write_late(&self, term: FencingToken) -> Result<(), Box<dyn Error>> {
+        for _ in 0..PATIENCE.as_millis() / STEP.as_millis() {
+            thread::sleep(STEP);
+            if !self.store.write(term) {
+                println!("{} writes late, and is refused", self.name);
+                return Ok(());
+            }
+        }
+        Err("no later leader has written".into())
     }
 }
 
-fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
+fn configure(addresses: &[String], label: &str) -> Result<Config, ConfigError> {
     // A node that takes longer than this to answer fails its vote. On a network of your own, choose
     // less.
     let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
@@ -129,7 +173,7 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
         builder = builder.node(address)?;
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
-    builder.new_nodes().label(b"example").build()
+    builder.new_nodes().label(label).build()
 }
 
 /// The addresses after `--node`; `None` if there is any other argument.
@@ -149,7 +193,7 @@ fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-leader";
-/// How long the nodes keep the lock of a leader that has died.
+/// How long a leader that has died still leads.
 const TTL: Duration = Duration::from_secs(2);
 /// The longest that a leader may lead.
 const TERM: Duration = Duration::from_secs(4);

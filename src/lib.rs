@@ -37,6 +37,7 @@
 //! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
 //! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
 //! | let readers in together | [`LockRequest::shared`], [`LockMode`] | [shared locks](manual::shared_locks) |
+//! | have one leader among many, and see who leads | [`Engine::campaign`], [`Engine::observe`] | [leaders](manual::leader) |
 //! | refuse a holder whose time is over | [`LockRequest::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
 //! | bear nodes that lose their memory | [`init`], [`RestartGuard`](config::RestartGuard), [`RestartTrust`](config::RestartTrust) | [the restart guard](manual::restart_guard) |
 //! | run it | [`log`], [`metrics`], [`report`], [`inspect`] | [operations](manual::operations) |
@@ -91,6 +92,15 @@ pub mod inspect {
     pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState, Sharers};
 }
 
+/// Leaders: campaigning for the lead, holding it, and observing who leads.
+pub mod leader {
+    pub use crate::api::{
+        Campaign, CampaignFuture, ChangeFuture, Leadership, NodeObservation, Observation, Observer,
+        OwnedObserver,
+    };
+    pub use crate::proto::{Leader, LeaderVerdict, NodeSight, ObserverId};
+}
+
 /// Lines for somebody's log.
 pub mod log {
     pub use crate::api::{Level, Log, Note};
@@ -132,6 +142,7 @@ pub mod manual {
         auto_extension: "auto-extension.md",
         many_keys: "many-keys.md",
         shared_locks: "shared-locks.md",
+        leader: "leader.md",
         fencing: "fencing.md",
         restart_guard: "restart-guard.md",
         operations: "operations.md",

@@ -218,6 +218,8 @@ fn tells_of_the_leaders(end: &End) {
     // Each in its own thread: the second can be done before the first has printed its last line.
     says_in_order(end, &["first leads", "first stops: ", "first steps down: lost: "]);
     says_in_order(end, &["first leads", "second leads", "second steps down: released"]);
+    says_in_order(end, &["second leads", "first writes late, and is refused"]);
+    says_in_order(end, &["seen: first leads in", "seen: second leads in", "seen: nobody leads"]);
     let second = end.output.find("second leads");
     assert!(second > end.output.find("first stops"), "two leaders at once: {end:?}");
 }

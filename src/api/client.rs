@@ -16,6 +16,7 @@ use super::engine::EngineError;
 use super::guard::{LockGuard, ReleaseOutcome};
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::metrics::MetricsReport;
+use super::observer::Observer;
 use super::report::{NodeReport, RefusalReport};
 use super::start::StartError;
 use crate::proto::{
@@ -268,6 +269,32 @@ impl Client {
         driver.catch_up();
         let id = driver.inspect(resource)?;
         viewed(&mut driver, |driver| driver.take_inspection(id))
+    }
+
+    /// Observes who leads in `election`, for as long as the result lives. Takes no part and writes nothing. What is seen is
+    /// a [hint](crate::manual::leader).
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn f(client: redbolt::Client) -> Result<(), redbolt::RequestError> {
+    /// // Once:
+    /// if let Some(seen) = client.observe("leader:shop")?.next(Duration::from_secs(1)) {
+    ///     println!("{seen}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The name is empty, too long, the restart guard's, or that of a fencing counter.
+    pub fn observe(
+        &self,
+        election: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Observer<'_>, RequestError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.observe(election)?;
+        Ok(Observer::new(&self.driver, id))
     }
 
     /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an

@@ -16,6 +16,7 @@ use super::busy;
 use super::config::Config;
 use super::detached;
 use super::inspection::{ForceUnlockReport, Inspection};
+use super::leader::{Campaign, Observation};
 use super::log::Notes;
 use super::metrics::MetricsReport;
 use super::report::{NodeReport, RefusalReport};
@@ -23,7 +24,7 @@ use super::start::StartError;
 use crate::net::Sockets;
 use crate::proto::{
     Core, DetachedLock, Event, FencingToken, Lease, LockId, LockMode, LockRequest, LockState,
-    LossCause, NodeId, NodeState, Refusal, RequestError, Timestamp, ViewId, Votes,
+    LossCause, NodeId, NodeState, ObserverId, Refusal, RequestError, Timestamp, ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -224,6 +225,49 @@ impl Driver {
         let view = core.take_view(id)?;
         let mine = core.held_on(&view.resource, self.config.clock().now());
         Some(Inspection::new(&self.config, core, view, mine))
+    }
+
+    /// Stands for election: asks for an exclusive lock with a fencing token that is extended until it is released. The
+    /// outcome is that of [`acquire`](Self::acquire). The [fencing token](Self::fencing_token) is the term;
+    /// [`Event::Lost`] says that the lead is lost, and [`release`](Self::release) resigns.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn campaign(&mut self, campaign: Campaign<'_>) -> Result<LockId, RequestError> {
+        self.acquire(campaign.request())
+    }
+
+    /// Observes who leads in `election`, until [`unobserve`](Self::unobserve). [`Event::Observed`] says that it is known, or
+    /// has changed. Takes no part and writes nothing. What is seen is a [hint](crate::manual::leader).
+    ///
+    /// # Errors
+    ///
+    /// The name is empty, too long, the restart guard's, or that of a fencing counter.
+    pub fn observe(
+        &mut self,
+        election: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ObserverId, RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.observe(election.as_ref(), now)?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// Who leads, as it was announced last; `None` before the first [`Event::Observed`].
+    #[must_use]
+    pub fn observation(&self, id: ObserverId) -> Option<Observation> {
+        let core = self.sockets.core();
+        let view = core.observation(id).filter(|_| self.is_ours())?;
+        Some(Observation::new(&self.config, core, view))
+    }
+
+    /// Observes no longer. An unknown id is ignored.
+    pub fn unobserve(&mut self, id: ObserverId) {
+        if self.is_ours() {
+            self.sockets.core_mut().unobserve(id);
+        }
     }
 
     /// Breaks the lock on `resource`, whoever holds it: an operator's means against a holder that
@@ -439,7 +483,10 @@ impl Driver {
                     Event::NotExtended(of, _)
                     | Event::AutoExtendFailed(of, _)
                     | Event::Refused(of, _) => of,
-                    Event::Node(..) | Event::Shortened(_) | Event::Viewed(_) => continue,
+                    Event::Node(..)
+                    | Event::Observed(_)
+                    | Event::Shortened(_)
+                    | Event::Viewed(_) => continue,
                 };
                 if of == id {
                     return event;

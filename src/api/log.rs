@@ -247,7 +247,8 @@ impl Notes {
             Some(Event::Released(lock, confirmed)) => {
                 self.log.note(&Note::Released { lock, confirmed });
             }
-            Some(Event::Node(..) | Event::Shortened(_) | Event::Viewed(_)) | None => {}
+            Some(Event::Node(..) | Event::Observed(_) | Event::Shortened(_) | Event::Viewed(_))
+            | None => {}
         }
     }
 

@@ -12,8 +12,10 @@ mod engine;
 mod guard;
 mod inspection;
 mod label;
+mod leader;
 mod log;
 mod metrics;
+mod observer;
 mod report;
 mod setup;
 mod start;
@@ -22,14 +24,16 @@ pub use client::{AcquireError, Client, WithOutcome};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use engine::{
-    AcquireAllFuture, AcquireFuture, Engine, EngineError, EngineLimits, ExtendFuture, HeldLock,
-    LossFuture, OwnedGuard, QueryFuture, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased,
-    WithError,
+    AcquireAllFuture, AcquireFuture, CampaignFuture, ChangeFuture, Engine, EngineError,
+    EngineLimits, ExtendFuture, HeldLock, Leadership, LossFuture, OwnedGuard, OwnedObserver,
+    QueryFuture, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased, WithError,
 };
 pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
+pub use leader::{Campaign, NodeObservation, Observation};
 pub use log::{Level, Log, Note};
 pub use metrics::MetricsReport;
+pub use observer::Observer;
 pub use report::{NodeReport, NodeStatus, NodeVote, RefusalReport};
 pub use setup::{SetupError, init, init_change};
 pub use start::StartError;

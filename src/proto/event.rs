@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::names::{LinkId, LockId, NodeId, ViewId};
+use super::names::{LinkId, LockId, NodeId, ObserverId, ViewId};
 use super::vote::{Cause, Votes};
 
 /// An outcome.
@@ -28,6 +28,9 @@ pub enum Event {
     NotExtended(LockId, Refusal),
     /// An automatic extension failed. It is tried again, and a series of failures is reported once.
     AutoExtendFailed(LockId, Refusal),
+    /// Who leads, or in which term, is seen for the first time or has changed: read it with
+    /// [`Core::observation`](super::Core::observation).
+    Observed(ObserverId),
     /// The acquisition ended without a lock, and nothing stays behind.
     Refused(LockId, Refusal),
     /// The holder let go.

@@ -92,8 +92,9 @@ pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
 pub use self::core::{
-    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, KeyState, MAX_LOCKS,
-    MAX_PIPELINE, NodeView, PushState, RestartGuardState, Sharers, View,
+    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, KeyState, Leader,
+    LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, PushState,
+    RestartGuardState, Sharers, View,
 };
 pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
@@ -103,7 +104,8 @@ pub use self::lease::Lease;
 pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
-pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ViewId};
+pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ObserverId, ViewId};
+pub(crate) use self::request::check_lock_name;
 pub use self::request::{
     AutoExtend, LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait,
 };

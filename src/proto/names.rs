@@ -1,4 +1,4 @@
-//! Names: of nodes, links, locks, claims and inspections, and sets of nodes.
+//! Names: of nodes, links, locks, claims, inspections and observers, and sets of nodes.
 //!
 //! Apart from what they name, so that an event or a request can carry them without knowing it.
 
@@ -71,6 +71,20 @@ pub struct LockId(pub(super) Key);
 /// The name of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ViewId(pub(super) Key);
+
+/// The name of one who observes who leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ObserverId(Key);
+
+impl ObserverId {
+    pub(super) fn new(key: Key) -> Self {
+        Self(key)
+    }
+
+    pub(super) fn key(self) -> Key {
+        self.0
+    }
+}
 
 /// The name of what the nodes may hold for one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

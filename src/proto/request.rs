@@ -246,9 +246,9 @@ pub(super) fn check_resource(key: &[u8]) -> Result<(), RequestError> {
     }
 }
 
-/// Whether an operator may delete a key of this name: no restart guard, whether this client minds it or not,
-/// and no counter.
-pub(super) fn check_breakable(config: &Config, key: &[u8]) -> Result<(), RequestError> {
+/// Whether a key of this name can be a lock's, which an operator may delete: no restart guard's, whether this client
+/// minds it or not, and no counter's.
+pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), RequestError> {
     check_resource(key)?;
     check_counter(key)?;
     if config.settings.restart_guard_key == key {

@@ -17,6 +17,7 @@ mod hang;
 mod holding;
 mod links;
 mod metrics;
+mod observing;
 mod owed;
 mod push;
 mod random;

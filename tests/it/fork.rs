@@ -10,6 +10,7 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use fork::Fork;
+use redbolt::leader::Campaign;
 use redbolt::{
     AcquireError, AutoExtend, Client, Driver, Engine, EngineError, EngineLimits, Event,
     ExtendError, LockRequest, LossCause, ReleaseOutcome, RequestError, report::LockState,
@@ -33,6 +34,8 @@ fn client_process() {
     let mut lock = client.acquire(long(b"job")).unwrap();
     let other = client.acquire(long(b"other")).unwrap();
     let fenced = client.acquire(long(b"fenced").fenced()).unwrap();
+    let mut observer = client.observe(b"nobody").unwrap();
+    assert!(observer.next(LIMIT).is_some());
     // No request of ours is in flight.
     assert!(client.inspect(b"nobody").unwrap().nodes.iter().all(|node| node.state.is_ok()));
 
@@ -48,6 +51,8 @@ fn client_process() {
         );
         assert_eq!(client.with(LockRequest::new(b"new"), |_| ()).unwrap_err(), forked);
         assert_eq!(client.inspect(b"job").unwrap_err(), RequestError::Forked);
+        assert_eq!(client.observe(b"job").unwrap_err(), RequestError::Forked);
+        assert_eq!(observer.next(LIMIT), None);
         assert_eq!(client.force_unlock(b"job").unwrap_err(), RequestError::Forked);
         assert_eq!(client.force_unlock_foreign(b"job").unwrap_err(), RequestError::Forked);
         let begun = Instant::now();
@@ -56,6 +61,7 @@ fn client_process() {
         assert!(fenced.detach().is_none());
         drop(other);
         assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Forked));
+        drop(observer);
         drop(client);
         child.ends();
     }
@@ -116,6 +122,7 @@ fn driver_process() {
         assert_eq!(driver.extend(held, LONG), Err(RequestError::Forked));
         assert_eq!(driver.acquire(LockRequest::new(b"new")), Err(RequestError::Forked));
         assert_eq!(driver.inspect(b"job"), Err(RequestError::Forked));
+        assert_eq!(driver.observe(b"job"), Err(RequestError::Forked));
         assert_eq!(driver.force_unlock(b"job"), Err(RequestError::Forked));
         assert!(driver.detach(held).is_none());
         assert!(
@@ -179,6 +186,8 @@ fn engine_process() {
         assert_eq!(engine.acquire(LockRequest::new(b"new")).wait().unwrap_err(), forked);
         assert_eq!(waiting.wait().unwrap_err(), forked);
         assert_eq!(engine.inspect(b"job").wait().unwrap_err(), forked);
+        assert_eq!(engine.observe(b"job").unwrap_err(), forked);
+        assert_eq!(engine.campaign(Campaign::new(b"new")).wait().unwrap_err(), forked);
         assert_eq!(engine.node_report().wait().unwrap_err(), EngineError::Forked);
         let lost = Err(ExtendError::Lost(LossCause::Forked));
         assert_eq!(guard.extend(LONG).wait(), lost);

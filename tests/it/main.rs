@@ -20,6 +20,7 @@ mod fencing;
 mod fork;
 mod futures;
 mod inspection;
+mod leader;
 mod leftovers;
 mod locks;
 mod log;

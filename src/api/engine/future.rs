@@ -353,12 +353,12 @@ debug_by_name!(
     TryLockFuture
 );
 
-fn refuse_own_thread(shared: &Shared) {
+pub(super) fn refuse_own_thread(shared: &Shared) {
     assert!(!shared.is_own_thread(), "a callback of an engine cannot wait for that engine");
 }
 
 /// The whole executor that a blocking call needs.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(super) fn block_on<F: Future>(future: F) -> F::Output {
     thread_local! {
         static WAKER: Waker = Arc::new(Unpark(thread::current())).into();
     }

@@ -10,6 +10,8 @@
 
 mod future;
 mod guard;
+mod leadership;
+mod observer;
 mod pending;
 mod queue;
 mod reply;
@@ -32,9 +34,12 @@ pub use self::future::{
     TryLockFuture,
 };
 pub use self::guard::OwnedGuard;
+pub use self::leadership::{CampaignFuture, Leadership};
+pub use self::observer::{ChangeFuture, OwnedObserver};
 pub use self::shutdown::{ShutdownReport, Unreleased};
 pub use self::with::{HeldLock, WithError};
 
+use self::observer::Lookout;
 use self::queue::{Command, Queue, Viewer, WarmUp};
 use self::reply::{Asker, Reply};
 use self::shared::{Place, Shared};
@@ -45,10 +50,11 @@ use super::config::Config;
 use super::detached;
 use super::driver::{Driver, instant_in};
 use super::inspection::{ForceUnlockReport, Inspection};
+use super::leader::Campaign;
 use super::metrics::MetricsReport;
 use super::report::NodeReport;
 use super::start::StartError;
-use crate::proto::{AutoExtend, DetachedLock, LockRequest, MAX_LOCKS, Wait};
+use crate::proto::{AutoExtend, DetachedLock, LockRequest, MAX_LOCKS, Wait, check_lock_name};
 
 /// Takes locks for all threads and tasks of a program, with one background thread of its own, named
 /// `redbolt-engine`. `Send`, `Sync`, and cheap to clone.
@@ -207,6 +213,46 @@ impl Engine {
     /// Takes a lock, waiting for up to `wait`, whatever the request says about waiting. Zero is one attempt.
     pub fn acquire_timeout(&self, request: LockRequest<'_>, wait: Duration) -> AcquireFuture {
         self.acquire(request.wait(Wait::UpTo(wait)))
+    }
+
+    /// Stands for election, and leads from the outcome on until it [resigns](Leadership::resign) or the lead is lost. See
+    /// [leaders](crate::manual::leader).
+    ///
+    /// ```no_run
+    /// use redbolt::leader::Campaign;
+    ///
+    /// # async fn serve(_term: redbolt::FencingToken) {}
+    /// # async fn f(engine: redbolt::Engine) -> Result<(), redbolt::AcquireError> {
+    /// loop {
+    ///     let lead = engine.campaign(Campaign::new("leader:shop")).await?;
+    ///     let (work, lost) = (serve(lead.term()), lead.lost());
+    ///     // ... do the work until the lead is lost ...
+    /// #   let _ = (work, lost);
+    /// }
+    /// # }
+    /// ```
+    pub fn campaign(&self, campaign: Campaign<'_>) -> CampaignFuture {
+        CampaignFuture::new(self.acquire(campaign.request()))
+    }
+
+    /// Observes who leads in `election`, for as long as the result lives. Takes no part and writes nothing. What is seen is
+    /// a hint: it may be over when it is read.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Request`]: the name is empty, too long, the restart guard's, or that of a fencing counter.
+    /// [`AcquireError::Engine`]: the engine is over, or belongs to the process that this one was forked from.
+    pub fn observe(
+        &self,
+        election: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<OwnedObserver, AcquireError> {
+        let (shared, election) = (&self.handle.shared, election.as_ref());
+        self.place_for_none()?;
+        check_lock_name(&self.config().core(), election)?;
+        let lookout = Arc::new(Lookout::new(Arc::clone(shared)));
+        let command = Command::Observe(election.into(), Arc::clone(&lookout));
+        shared.queue.push(command).map_err(|_| EngineError::ShutDown)?;
+        Ok(OwnedObserver::of(lookout))
     }
 
     /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
@@ -537,6 +583,7 @@ mod tests {
 
     use super::*;
     use crate::api::guard::{ExtendError, ReleaseOutcome};
+    use crate::api::leader::Observation;
     use crate::proto::{Lease, LossCause, Votes};
 
     fn config(node: &Node) -> Config {
@@ -609,6 +656,12 @@ mod tests {
         assert_eq!(soon(AcquireFuture::under_way(Arc::clone(&slot))).unwrap_err(), refused);
         assert_eq!(soon(engine.node_report()).unwrap_err(), EngineError::Forked);
         assert!(!engine.shutdown(LIMIT).ended);
+
+        let lookout = Arc::new(Lookout::new(Arc::clone(&engine.handle.shared)));
+        assert!(lookout.seen(Observation::of_nobody()).is_none());
+        let mut observer = OwnedObserver::of(lookout);
+        assert_eq!((soon(observer.changed()), observer.latest()), (None, None));
+        drop(observer);
 
         let copy = OwnedGuard::of(slot);
         assert!(!copy.is_valid() && copy.fencing_token().is_none());

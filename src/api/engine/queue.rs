@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use super::EngineError;
 use super::guard::OwnedGuard;
+use super::observer::Lookout;
 use super::reply::Asker;
 use super::slot::Slot;
 use crate::api::client::AcquireError;
@@ -40,8 +41,12 @@ pub(super) enum Command {
     Extend(Arc<Slot>, Duration),
     /// Answer a question about the driver.
     Look(Box<dyn FnOnce(&Driver) + Send>),
+    /// Observe who leads by the lock on this resource.
+    Observe(Box<[u8]>, Arc<Lookout>),
     /// Let go of a lock, or cancel its acquisition.
     Release(Arc<Slot>),
+    /// Observe no longer.
+    Unobserve(Arc<Lookout>),
     /// Ask the nodes about a resource.
     View(Box<[u8]>, Viewer),
     /// Connect to all nodes.
@@ -82,7 +87,20 @@ impl Command {
             | Self::Detach(slot, _)
             | Self::Extend(slot, _)
             | Self::Release(slot) => Some(slot),
-            Self::Close(_) | Self::Look(_) | Self::View(..) | Self::WarmUp(..) => None,
+            Self::Close(_)
+            | Self::Look(_)
+            | Self::Observe(..)
+            | Self::Unobserve(_)
+            | Self::View(..)
+            | Self::WarmUp(..) => None,
+        }
+    }
+
+    /// Who wants to observe by it.
+    pub(super) fn lookout(&self) -> Option<&Arc<Lookout>> {
+        match self {
+            Self::Observe(_, lookout) => Some(lookout),
+            _ => None,
         }
     }
 }

@@ -17,6 +17,7 @@ use mio::{Events, Poll};
 
 use super::EngineError;
 use super::guard::OwnedGuard;
+use super::observer::Lookout;
 use super::pending::{Pending, Question};
 use super::queue::{Command, Viewer, WarmUp};
 use super::reply::Asker;
@@ -29,8 +30,8 @@ use crate::api::driver::Driver;
 use crate::api::guard::{ExtendError, ReleaseOutcome, loss};
 use crate::api::report::NodeReport;
 use crate::proto::{
-    ClockReading, Confirmed, DetachedLock, Event, LockId, LockState, LossCause, Refusal,
-    RefusalReason, RequestError, ViewId,
+    ClockReading, Confirmed, DetachedLock, Event, LockId, LockState, LossCause, ObserverId,
+    Refusal, RefusalReason, RequestError, ViewId,
 };
 
 pub(super) struct Thread {
@@ -46,6 +47,8 @@ pub(super) struct Thread {
     slots: HashMap<LockId, Arc<Slot>, BuildHasherDefault<NameHasher>>,
     /// Looks at resources under way, each with whoever asked for it.
     views: HashMap<ViewId, Viewer, BuildHasherDefault<NameHasher>>,
+    /// Those who observe who leads.
+    lookouts: HashMap<ObserverId, Arc<Lookout>, BuildHasherDefault<NameHasher>>,
     /// What is answered later.
     pending: Vec<Pending>,
     /// The engine is to end by then.
@@ -73,6 +76,7 @@ impl Thread {
             concerned: None,
             slots: HashMap::default(),
             views: HashMap::default(),
+            lookouts: HashMap::default(),
             pending: Vec::new(),
             until: None,
             waiters: Vec::new(),
@@ -177,7 +181,9 @@ impl Thread {
                 Command::Detach(slot, asker) => self.begin_to_detach(slot, asker),
                 Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
                 Command::Look(question) => question(&self.driver),
+                Command::Observe(election, lookout) => self.observe(&election, lookout, now),
                 Command::Release(slot) => self.release(&slot, now),
+                Command::Unobserve(lookout) => self.unobserve(&lookout),
                 Command::View(resource, viewer) => self.view(&resource, viewer, now),
                 Command::WarmUp(warm_up, asker) => self.warm_up(warm_up, asker),
             }
@@ -257,6 +263,32 @@ impl Thread {
                 }
             }
             None => {}
+        }
+    }
+
+    fn observe(&mut self, election: &[u8], lookout: Arc<Lookout>, now: ClockReading) {
+        if lookout.is_let_go() {
+            return;
+        }
+        // Its name was accepted at the door.
+        if let Ok(id) = self.driver.core_mut().observe(election, now) {
+            lookout.begun(id);
+            self.lookouts.insert(id, lookout);
+        }
+    }
+
+    fn unobserve(&mut self, lookout: &Lookout) {
+        if let Some(id) = lookout.id() {
+            self.driver.core_mut().unobserve(id);
+            self.lookouts.remove(&id);
+        }
+    }
+
+    fn observed(&mut self, id: ObserverId) {
+        let Some(lookout) = self.lookouts.get(&id) else { return };
+        if let Some(observation) = self.driver.observation(id) {
+            let waiter = lookout.seen(observation);
+            self.will_wake(waiter);
         }
     }
 
@@ -386,6 +418,7 @@ impl Thread {
                 Event::NotExtended(id, refusal) => self.not_extended(id, refusal),
                 Event::Lost(id, cause) => self.lost(id, cause),
                 Event::Released(id, confirmed) => self.released(id, confirmed),
+                Event::Observed(id) => self.observed(id),
                 Event::Viewed(id) => self.viewed(id),
                 Event::Node(..) | Event::AutoExtendFailed(..) => {}
             }
@@ -505,11 +538,12 @@ impl Thread {
         for (id, slot) in std::mem::take(&mut self.slots) {
             self.leave_behind(id, &slot);
         }
-        let commands = self.commands.drain(..).chain(rest);
-        let unheard = commands.filter_map(|command| command.slot().cloned());
-        for slot in self.concerned.take().into_iter().chain(unheard) {
-            slot.abandoned();
-        }
+        let unheard: Vec<Command> = self.commands.drain(..).chain(rest).collect();
+        let slots = unheard.iter().filter_map(Command::slot);
+        self.concerned.iter().chain(slots).for_each(|slot| slot.abandoned());
+        let unbegun = unheard.iter().filter_map(Command::lookout);
+        self.lookouts.values().chain(unbegun).for_each(|lookout| lookout.over());
+        drop(unheard);
         self.views.clear();
         self.pending.clear();
         let Self { driver, shared, mut report, poll, .. } = self;

@@ -116,6 +116,7 @@ impl Core {
                 }
                 Ok(())
             }
+            Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
             Pending::Kill => number(token, |_| self.lay_ghosts(id)),
             Pending::Remaining { lock, round } => {
                 number(token, |ms| self.way_blocked(id, lock, round, ms, now))

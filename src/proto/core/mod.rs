@@ -10,6 +10,7 @@
 //! - `fencing`: from counters to a fencing token;
 //! - `records`: a lock leaves for another process, or comes from one;
 //! - `inspecting`: looking at a resource without taking part, and the operator who breaks a lock;
+//! - `observing`: who leads, and who hears of a change;
 //! - `links`: nodes and their connections, from the handshake to the loss, and which nodes seem to hang;
 //! - `restart_guard`: whether a node remembers every lock, and whether its clock was set forward.
 //!
@@ -33,6 +34,7 @@ mod holding;
 mod inspecting;
 mod links;
 mod locks;
+mod observing;
 mod push;
 mod records;
 mod restart_guard;
@@ -49,6 +51,7 @@ use self::claims::Claims;
 use self::inspecting::{Holdings, Viewing};
 use self::links::{Link, Node};
 use self::locks::{Locks, Phase};
+use self::observing::Observers;
 use self::restart_guard::SetUp;
 use self::send::EncodedCommand;
 use self::waiting::WaitQueues;
@@ -57,13 +60,14 @@ use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
 use super::metrics::Metrics;
-use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ViewId};
+use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ObserverId, ViewId};
 use super::request::LockMode;
 use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
 pub use self::inspecting::{DataKind, Fate, Foreign, Holder, KeyState, NodeView, Sharers, View};
+pub use self::observing::{Leader, LeaderVerdict, LeaderView, NodeSight};
 pub use self::push::PushState;
 pub use self::records::{DetachedLock, DetachedLockError};
 pub use self::restart_guard::RestartGuardState;
@@ -94,6 +98,7 @@ pub struct Core {
     claims: Claims,
     views: Slab<Viewing>,
     holdings: Holdings,
+    observers: Observers,
     events: VecDeque<Event>,
     /// Nodes that seem to hang.
     suspected: NodeSet,
@@ -146,6 +151,7 @@ impl Core {
             claims: Claims::new(),
             views: Slab::new(),
             holdings: Holdings::default(),
+            observers: Observers::new(),
             events: VecDeque::new(),
             suspected: NodeSet::default(),
             changed: NodeSet::default(),
@@ -332,9 +338,14 @@ impl Core {
         while let Some(key) = self.views.next_due(&mut at, now.boot) {
             self.view_due(ViewId(key), now);
         }
+        let mut at = 0;
+        while let Some(id) = self.observers.next_due(&mut at, now.boot) {
+            self.observer_due(id, now);
+        }
         self.is_auto_extending = false;
-        let next = [self.queues.purge_at(), self.locks.due(), self.claims.due(), self.views.due()];
-        next.into_iter().for_each(|at| self.arm(at));
+        let subjects = [self.locks.due(), self.claims.due(), self.views.due()];
+        let next = subjects.into_iter().chain([self.queues.purge_at(), self.observers.due()]);
+        next.for_each(|at| self.arm(at));
         self.check();
     }
 
@@ -392,6 +403,11 @@ impl Core {
 
     fn arm_view(&mut self, id: ViewId, at: Timestamp) {
         self.views.arm(id.0, at);
+        self.arm(at);
+    }
+
+    fn arm_observer(&mut self, id: ObserverId, at: Timestamp) {
+        self.observers.arm(id, at);
         self.arm(at);
     }
 

@@ -6,7 +6,7 @@
 //! routes.
 
 use super::links::{Link, Pending, Pipeline};
-use super::locks::Phase;
+use super::locks::{Lock, Phase};
 use super::{Core, MAX_LOCKS};
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
 use crate::proto::request::{LockRequest, RequestError};
@@ -113,6 +113,11 @@ impl Core {
         self.note_holding(id);
         self.auto_extend_from_now(id, now);
         self.note_wait(id, now);
+        if !self.observers.is_empty()
+            && let Some(claim) = self.locks.find(id).map(Lock::claim)
+        {
+            self.claim_changed(claim, now);
+        }
     }
 
     pub(super) fn lock_refused(&mut self, id: LockId, now: ClockReading) {
@@ -124,6 +129,27 @@ impl Core {
     /// A claim is being undone: its resources are free for other locks of this core.
     pub(super) fn claim_undone(&mut self, id: ClaimId, now: ClockReading) {
         self.hand_on(id, now);
+        if !self.observers.is_empty() {
+            self.claim_changed(id, now);
+        }
+    }
+
+    /// We have changed what nodes hold for this claim. No node reports that to us.
+    fn claim_changed(&mut self, id: ClaimId, now: ClockReading) {
+        let keys = self.claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
+        let observers: Vec<_> = keys.flat_map(|key| self.observers.of(key)).collect();
+        observers.into_iter().for_each(|observer| self.observer_wakes(observer, now));
+    }
+
+    /// A node reports that it has changed this key.
+    pub(super) fn key_changed(&mut self, key: &[u8], now: ClockReading) {
+        let observers: Vec<_> = self.observers.of(key).collect();
+        observers.into_iter().for_each(|observer| self.observer_wakes(observer, now));
+    }
+
+    /// A node may have changed any key since that was read: it begins to report changes, or has not reported all.
+    pub(super) fn keys_changed(&mut self, id: NodeId, now: ClockReading) {
+        self.observers_look_at(id, now);
     }
 
     /// An undo was confirmed, or this connection will not confirm it.
@@ -171,6 +197,7 @@ impl Core {
         self.send_queued(id, now);
         self.send_queued_extensions(id, now);
         self.send_queued_views(id, now);
+        self.observers_look_at(id, now);
         self.track(id, now);
     }
 
@@ -182,6 +209,7 @@ impl Core {
         self.send_owed(id, now);
         self.send_queued_extensions(id, now);
         self.send_queued_views(id, now);
+        self.observers_look_at(id, now);
     }
 
     /// The node is no voter any more. What it may have granted on this connection, where `due` was under way, is undone,
@@ -240,6 +268,7 @@ impl Core {
         self.settle_releases(now);
         self.set_up(now);
         self.reports_lost(id, now);
+        self.observers_lose(id, now);
     }
 
     fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Pending>, now: ClockReading) {
@@ -272,6 +301,8 @@ impl Core {
                 | Pending::Enrol
                 | Pending::Handshake(_)
                 | Pending::Kill
+                // The loss of the link is told to all who observe.
+                | Pending::Observe(..)
                 | Pending::Remaining { .. }
                 | Pending::Track { .. } => {}
             }

@@ -137,7 +137,7 @@ impl KeyState {
 }
 
 /// What the beginning of a string is: up to [`LONGEST`] bytes, and one more if there are more.
-pub(super) fn of_string(value: &[u8]) -> KeyState {
+pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
     let Some((digits, label)) = token(value) else {
         let bytes = Some(value.len()).filter(|&bytes| bytes <= LONGEST);
         let fingerprint = fingerprint(&[value]);
@@ -167,7 +167,7 @@ pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
 }
 
 /// What data is that `TYPE` calls so, and that is no string. Empty where the node did not say.
-pub(super) fn of_type(name: &[u8]) -> KeyState {
+pub(in crate::proto::core) fn of_type(name: &[u8]) -> KeyState {
     foreign(match name {
         b"hash" => DataKind::Hash,
         b"list" => DataKind::List,

@@ -9,7 +9,7 @@ use crate::proto::classify::classify;
 use crate::proto::core::Core;
 use crate::proto::core::links::{Link, Mistyped, Pending};
 use crate::proto::names::{NodeId, ViewId};
-use crate::proto::request::{RequestError, check_breakable};
+use crate::proto::request::{RequestError, check_lock_name};
 use crate::proto::script;
 use crate::proto::time::ClockReading;
 use crate::resp::{Token, command};
@@ -52,7 +52,7 @@ impl Core {
         resource: &[u8],
         now: ClockReading,
     ) -> Result<ViewId, RequestError> {
-        check_breakable(&self.config, resource)?;
+        check_lock_name(&self.config, resource)?;
         Ok(self.begin_view(resource, Some(Force::Locks), now))
     }
 
@@ -68,7 +68,7 @@ impl Core {
         resource: &[u8],
         now: ClockReading,
     ) -> Result<ViewId, RequestError> {
-        check_breakable(&self.config, resource)?;
+        check_lock_name(&self.config, resource)?;
         Ok(self.begin_view(resource, Some(Force::Anything), now))
     }
 

@@ -25,6 +25,7 @@ use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
 pub use self::contents::{DataKind, Foreign, Holder, KeyState, Sharers};
+pub(super) use self::contents::{LONGEST, of_string, of_type};
 pub use self::force_unlock::Fate;
 pub(super) use self::holdings::Holdings;
 
@@ -147,7 +148,7 @@ impl Core {
         }?;
         let mut token = Vec::new();
         claim.write_token(&mut token, &self.config);
-        match contents::of_string(&token) {
+        match of_string(&token) {
             KeyState::Held(holder) => Some(holder.fingerprint),
             _ => None,
         }
@@ -217,7 +218,7 @@ impl Core {
         });
         pipeline.push(Pending::ViewValue(id), now.boot, |out| {
             let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.view.resource).int(0);
-            let _ = range.int(contents::LONGEST as u64);
+            let _ = range.int(LONGEST as u64);
         });
         pipeline.push(Pending::ViewTtl(id), now.boot, |out| {
             let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
@@ -275,10 +276,10 @@ impl Core {
             Token::Bulk(value) => {
                 seen.kind = Ok(STRING.to_vec());
                 seen.value = value.to_vec();
-                Ok(contents::of_string(value))
+                Ok(of_string(value))
             }
             Token::Error(text) => match classify(text).cause() {
-                Cause::WrongType => Ok(contents::of_type(seen.kind.as_deref().unwrap_or_default())),
+                Cause::WrongType => Ok(of_type(seen.kind.as_deref().unwrap_or_default())),
                 cause => Err(cause),
             },
             _ => return Err(Mistyped),

@@ -13,10 +13,11 @@ use super::pipeline::Pipeline;
 use super::server::{Connection, Server};
 use crate::proto::config::NodeSettings;
 use crate::proto::core::claims::Debt;
+use crate::proto::core::observing::Read;
 use crate::proto::core::push::Push;
 use crate::proto::core::restart_guard::Watch;
 use crate::proto::lock_kind::Command;
-use crate::proto::names::{ClaimId, LockId, ViewId};
+use crate::proto::names::{ClaimId, LockId, ObserverId, ViewId};
 use crate::proto::script::{Loaded, Script};
 use crate::proto::time::Timestamp;
 use crate::proto::vote::{Cause, Vote};
@@ -52,6 +53,8 @@ pub(crate) enum Pending {
     },
     Handshake(Step),
     Kill,
+    /// One of the reads by which an observer sees who leads.
+    Observe(ObserverId, Read),
     /// The remaining TTL of the key that stood in the way of this attempt.
     Remaining {
         lock: LockId,

@@ -202,6 +202,7 @@ impl Core {
         if std::mem::take(&mut push.has_notified_all) {
             let firsts: Vec<_> = self.queues.fronts().collect();
             firsts.into_iter().for_each(|first| self.changed_at(first, id, now));
+            self.keys_changed(id, now);
         }
     }
 
@@ -222,6 +223,7 @@ impl Core {
                 if let Some(first) = self.queues.front(self.queues.key(key)) {
                     self.changed_at(first, id, now);
                 }
+                self.key_changed(key, now);
             }
             // However many come in one read, each waiter is woken once.
             Some(News::All) => {
@@ -285,6 +287,7 @@ impl Core {
                 node.push.tracking = Tracking::On;
                 node.push.failures = 0;
                 self.look_at_keys(id, now);
+                self.keys_changed(id, now);
             }
             Token::Error(text) if is_present => {
                 self.close_push(id, classify(text).cause(), now);
@@ -345,6 +348,7 @@ impl Core {
         }
         if notified {
             watchers.into_iter().for_each(|lock| self.changed_at(lock, id, now));
+            self.keys_changed(id, now);
         }
     }
 

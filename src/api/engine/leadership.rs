@@ -1,0 +1,127 @@
+//! What a leader has in hand, and the campaign for it: the engine's guard and its future, in a leader's words. Not here:
+//! the lock, which the slot stands for.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::future::{AcquireFuture, LossFuture, ReleaseFuture};
+use super::guard::OwnedGuard;
+use crate::api::client::AcquireError;
+use crate::proto::{FencingToken, LossCause};
+
+/// The lead in an election: see [`Engine::campaign`](super::Engine::campaign). `Send` and `Sync`, and bound to no lifetime.
+///
+/// Act as a leader only while [`is_valid`](Self::is_valid), and stamp each write with the [`term`](Self::term): a pause
+/// between the look and the write cannot be seen from here, but the store can refuse a smaller term than the largest that
+/// it has seen.
+///
+/// Dropping it resigns, and never blocks. It does not keep the engine alive: with the last handle, or by a shutdown, the
+/// lead is lost ([`LossCause::ShutDown`]).
+#[must_use = "dropping it resigns"]
+pub struct Leadership {
+    guard: OwnedGuard,
+    term: FencingToken,
+}
+
+impl Leadership {
+    fn of(guard: OwnedGuard) -> Result<Self, AcquireError> {
+        match guard.fencing_token() {
+            Some(term) => Ok(Self { guard, term }),
+            None => Err(guard.slot().granted_too_late()),
+        }
+    }
+
+    /// The number of this term, which is the lock's fencing token: larger than that of each leader before. It stays what
+    /// it was when the lead is over, so that a store can refuse what comes too late.
+    #[must_use]
+    pub fn term(&self) -> FencingToken {
+        self.term
+    }
+
+    /// The label under which others see this leader; empty if the configuration has none.
+    #[must_use]
+    pub fn label(&self) -> &[u8] {
+        &self.guard.slot().shared.config.settings().label
+    }
+
+    /// How long it still leads if nothing is heard of the nodes, by the clock as it is now; zero once the lead is over.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.guard.remaining()
+    }
+
+    /// Whether it leads, by the clock as it is now.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.guard.is_valid()
+    }
+
+    /// Watches for the end: gives the cause once the lead is lost, before its validity ends where that is possible, and
+    /// `None` once it has resigned. Each call makes a watcher of its own, which may outlive this.
+    pub fn lost(&self) -> LossFuture {
+        self.guard.lost()
+    }
+
+    /// Has `callback` called once if the lead is lost: as [`OwnedGuard::on_loss`].
+    pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
+        self.guard.on_loss(callback);
+    }
+
+    /// Resigns, so that another one can be elected at once. Stop acting as a leader before.
+    pub fn resign(self) -> ReleaseFuture {
+        self.guard.release()
+    }
+}
+
+impl fmt::Debug for Leadership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leadership")
+            .field("term", &self.term)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A campaign under way: a future, or [`wait`](Self::wait) for it.
+///
+/// As an [`AcquireFuture`] it stands for election from the moment of the call, and dropping it withdraws.
+#[must_use = "dropping it withdraws the candidate"]
+pub struct CampaignFuture {
+    acquire: AcquireFuture,
+}
+
+impl CampaignFuture {
+    pub(super) fn new(acquire: AcquireFuture) -> Self {
+        Self { acquire }
+    }
+
+    /// Blocks until this candidate is elected, or gives up.
+    ///
+    /// # Errors
+    ///
+    /// As [`AcquireFuture::wait`].
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, as [`AcquireFuture::wait`].
+    pub fn wait(self) -> Result<Leadership, AcquireError> {
+        self.acquire.wait().and_then(Leadership::of)
+    }
+}
+
+impl Future for CampaignFuture {
+    type Output = Result<Leadership, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.acquire).poll(context).map(|elected| elected.and_then(Leadership::of))
+    }
+}
+
+impl fmt::Debug for CampaignFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CampaignFuture").finish_non_exhaustive()
+    }
+}

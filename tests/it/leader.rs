@@ -1,0 +1,262 @@
+//! Leaders and those who observe them, on real servers: through every API, across failovers and with nodes down.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use redbolt::leader::{Campaign, Leader, LeaderVerdict, Leadership, Observation, OwnedObserver};
+use redbolt::{
+    AcquireError, Config, Engine, EngineError, EngineLimits, Event, LossCause, ReleaseOutcome,
+    RequestError, Wait,
+};
+use redbolt_test_servers::Server;
+
+use crate::engine::{engine, engine_of};
+use crate::support::{
+    LIMIT, builder, client_of, default, driver_of, eventually, held_on, outcome, patient,
+    process_until, servers,
+};
+
+fn candidate(servers: &[Server], label: &str) -> Engine {
+    engine_of(builder(servers).label(label))
+}
+
+fn campaign() -> Campaign<'static> {
+    Campaign::new(b"boss").ttl(Duration::from_secs(1)).wait(Wait::UpTo(LIMIT))
+}
+
+fn elected(engine: &Engine) -> Leadership {
+    engine.campaign(campaign()).wait().unwrap()
+}
+
+/// What an observer says once this is true of it.
+#[track_caller]
+fn until(observer: &mut OwnedObserver, is_it: impl Fn(&Observation) -> bool) -> Observation {
+    eventually("it is seen", || observer.latest().as_ref().is_some_and(&is_it));
+    observer.latest().unwrap()
+}
+
+fn is_led_by(label: &str) -> impl Fn(&Observation) -> bool {
+    move |seen| {
+        seen.leader().is_some_and(|it| it.label.as_deref() == Some(label) && it.term.is_some())
+    }
+}
+
+fn is_vacant(seen: &Observation) -> bool {
+    seen.verdict == LeaderVerdict::Nobody
+}
+
+#[test]
+fn a_term_from_the_campaign_to_the_resignation() {
+    let servers = servers(3);
+    let (one, two) = (candidate(&servers, "one:80"), candidate(&servers, "two:80"));
+    let mut observer = engine(&servers).observe("boss").unwrap();
+    assert!(observer.changed().wait().is_none(), "its engine is gone");
+    let watching = engine(&servers);
+    let mut observer = watching.observe("boss").unwrap();
+    assert_eq!(observer.changed().wait().unwrap().to_string(), "nobody leads");
+    let lead = elected(&one);
+    assert!(lead.is_valid() && lead.label() == b"one:80");
+    let seen = until(&mut observer, is_led_by("one:80"));
+    assert_eq!(seen.leader().unwrap().term, Some(lead.term()));
+    assert_eq!(seen.to_string(), format!("one:80 leads in term {}", lead.term()));
+    let waiting = two.campaign(campaign());
+    assert!(matches!(
+        two.campaign(campaign().wait(Wait::No)).wait(),
+        Err(AcquireError::Refused(report)) if report.is_contended()
+    ));
+    let (first, lost) = (lead.term(), lead.lost());
+    assert!(matches!(lead.resign().wait(), ReleaseOutcome::Released(_)));
+    assert_eq!(lost.wait(), None);
+    let next = waiting.wait().unwrap();
+    assert!(next.term() > first);
+    let seen = until(&mut observer, is_led_by("two:80"));
+    assert_eq!(seen.leader().unwrap().term, Some(next.term()));
+    drop(next);
+    until(&mut observer, is_vacant);
+    assert_eq!(held_on(&servers, "boss"), 0);
+}
+
+#[test]
+fn a_lead_is_extended_until_it_is_lost_and_its_loss_is_told() {
+    let servers = servers(3);
+    let engine = candidate(&servers, "one:80");
+    let lead = elected(&engine);
+    let (told, heard) = mpsc::channel();
+    lead.on_loss(move |cause| told.send(cause).unwrap());
+    let term = lead.term();
+    eventually("it is extended", || engine.metrics().wait().unwrap().metrics.auto_extended >= 4);
+    assert!(lead.is_valid());
+    servers.iter().for_each(|server| drop(server.cmd("DEL boss")));
+    assert_eq!(lead.lost().wait(), Some(LossCause::Gone));
+    assert_eq!(heard.recv_timeout(LIMIT), Ok(LossCause::Gone));
+    assert!(!lead.is_valid() && lead.remaining().is_zero());
+    assert_eq!(lead.term(), term, "so that a store can refuse what comes too late");
+    assert!(elected(&engine).term() > term);
+}
+
+/// Its process dies with all that it knows: nobody extends and nobody releases.
+#[test]
+fn the_next_leader_is_seen_when_the_first_has_died() {
+    let servers = servers(3);
+    let watching = engine(&servers);
+    let mut observer = watching.observe("boss").unwrap();
+    let two = candidate(&servers, "two:80");
+    // A driver that is not processed any more is as good as dead.
+    let mut one = driver_of(builder(&servers).label(b"one:80"));
+    let id = one.campaign(campaign()).unwrap();
+    assert_eq!(outcome(&mut one, id), Event::Granted(id));
+    let term = one.fencing_token(id).unwrap();
+    until(&mut observer, is_led_by("one:80"));
+    let next = elected(&two);
+    assert!(next.term() > term);
+    let seen = until(&mut observer, is_led_by("two:80"));
+    assert_eq!(seen.leader().unwrap().term, Some(next.term()));
+    process_until(&mut one, "it learns of its loss", |one| one.remaining(id).is_zero());
+}
+
+#[test]
+fn a_failover_is_seen_with_a_node_down() {
+    let mut servers = servers(3);
+    let watching = engine(&servers);
+    let mut observer = watching.observe("boss").unwrap();
+    let (one, two) = (candidate(&servers, "one:80"), candidate(&servers, "two:80"));
+    let lead = elected(&one);
+    until(&mut observer, is_led_by("one:80"));
+    servers[0].kill();
+    let waiting = two.campaign(campaign());
+    lead.resign().wait();
+    let next = waiting.wait().unwrap();
+    let seen = until(&mut observer, is_led_by("two:80"));
+    assert_eq!(seen.leader().unwrap().term, Some(next.term()));
+    assert!(seen.nodes[0].to_string().contains("connection"), "{}", seen.nodes[0]);
+    servers[1].kill();
+    let seen = until(&mut observer, |seen| seen.verdict == LeaderVerdict::Unknown);
+    assert!(!seen.needs_operator(), "they may come back");
+    assert_eq!(next.lost().wait(), Some(LossCause::Unextended));
+}
+
+#[test]
+fn a_client_and_a_driver_observe_as_well() {
+    let servers = servers(3);
+    let client = client_of(builder(&servers));
+    let mut driver = driver_of(builder(&servers));
+    let mut observer = client.observe("boss").unwrap();
+    assert!(is_vacant(&observer.next(LIMIT).unwrap()));
+    assert_eq!(observer.next(Duration::ZERO), None, "nothing new");
+    let id = driver.observe("boss").unwrap();
+    process_until(&mut driver, "it is told", |driver| {
+        driver.poll_event() == Some(Event::Observed(id))
+    });
+    assert!(is_vacant(&driver.observation(id).unwrap()));
+
+    let engine = candidate(&servers, "one:80");
+    let lead = elected(&engine);
+    let seen = loop {
+        let seen = observer.next(LIMIT).expect("a change comes");
+        if is_led_by("one:80")(&seen) {
+            break seen;
+        }
+    };
+    let leader: &Leader = seen.leader().unwrap();
+    assert_eq!(leader.term, Some(lead.term()));
+    process_until(&mut driver, "it sees the leader", |driver| {
+        while driver.poll_event().is_some() {}
+        driver.observation(id).unwrap() == seen
+    });
+    driver.unobserve(id);
+    assert_eq!(driver.observation(id), None);
+    // A client that waits for something else meanwhile misses nothing.
+    lead.resign().wait();
+    assert!(client.try_lock("other").unwrap().is_some());
+    let seen = observer.next(LIMIT).unwrap();
+    assert!(is_vacant(&seen), "{seen}");
+}
+
+#[test]
+fn an_observer_with_a_wrong_password_is_told_why_it_sees_nothing() {
+    let servers = servers(3);
+    servers.iter().for_each(|server| drop(server.cmd("CONFIG SET requirepass secret")));
+    let engine = engine(&servers);
+    let mut observer = engine.observe("boss").unwrap();
+    let seen = observer.changed().wait().unwrap();
+    assert_eq!(seen.verdict, LeaderVerdict::Unknown);
+    assert!(seen.needs_operator());
+    assert!(seen.to_string().contains("password"), "{seen}");
+    // With the right one, after an operator has helped, it sees again.
+    servers.iter().for_each(|server| {
+        let mut connection = server.connect();
+        connection.cmd("AUTH secret");
+        connection.run(&[b"CONFIG", b"SET", b"requirepass", b""]);
+    });
+    until(&mut observer, is_vacant);
+}
+
+#[test]
+fn nodes_that_do_not_report_are_looked_at() {
+    let servers = servers(3);
+    for server in &servers {
+        server.cmd("ACL SETUSER default -subscribe");
+    }
+    let watching = engine(&servers);
+    let mut observer = watching.observe("boss").unwrap();
+    until(&mut observer, is_vacant);
+    let one = candidate(&servers, "one:80");
+    let lead = elected(&one);
+    until(&mut observer, is_led_by("one:80"));
+    drop(lead);
+    until(&mut observer, is_vacant);
+}
+
+#[test]
+fn a_name_that_cannot_be_an_election_s_is_refused_at_the_door() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let refused = |name: &[u8]| match engine.observe(name) {
+        Err(AcquireError::Request(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(b""), RequestError::EmptyResource);
+    assert_eq!(refused(b"redbolt:guard"), RequestError::RestartGuardKey);
+    assert_eq!(refused(b"redbolt:fence:boss"), RequestError::CounterKey);
+    // A lead is fenced, which needs room for clocks.
+    let config = patient([servers[0].address()]).max_ttl(Duration::from_secs(5)).build().unwrap();
+    let short = Engine::start(config, EngineLimits::default()).unwrap();
+    assert_eq!(
+        short.campaign(campaign()).wait().unwrap_err(),
+        AcquireError::Request(RequestError::CannotFence)
+    );
+}
+
+#[test]
+fn an_engine_that_is_shut_down_observes_no_more() {
+    let servers = servers(1);
+    let config: Config = default([servers[0].address()]).build().unwrap();
+    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let mut observer = engine.observe("boss").unwrap();
+    until(&mut observer, is_vacant);
+    while observer.changed().wait().is_some() {
+        engine.shutdown(LIMIT);
+    }
+    let over = AcquireError::Engine(EngineError::ShutDown);
+    assert_eq!(engine.observe("boss").unwrap_err(), over);
+    assert!(is_vacant(&observer.latest().unwrap()), "what was seen last");
+}
+
+#[test]
+fn whoever_has_stopped_observing_costs_the_nodes_nothing() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let observers: Vec<_> = (0..100).map(|_| engine.observe("boss").unwrap()).collect();
+    for mut observer in observers {
+        until(&mut observer, is_vacant);
+    }
+    // Only the last of them could still be looked for.
+    let reads =
+        || servers.iter().map(|server| crate::support::calls(server, "getrange")).sum::<u64>();
+    let mut before = reads();
+    eventually("nobody reads any longer", || {
+        std::thread::sleep(Duration::from_millis(2_500));
+        std::mem::replace(&mut before, reads()) == before
+    });
+    assert_eq!(engine.panics(), 0);
+}
