@@ -33,6 +33,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a command while holding a lock
     Lock(LockArgs),
+    /// Run a command while leading an election, and campaign again when the lead is lost
+    Lead(LeadArgs),
+    /// Show who leads an election, and each change
+    Observe(ObserveArgs),
     /// Take a lock and leave it taken, for a script that holds it over several commands
     Acquire(AcquireArgs),
     /// Extend a lock that `acquire` has taken
@@ -217,12 +221,28 @@ pub(crate) struct LockArgs {
     #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "shell_line")]
     pub(crate) command: Vec<OsString>,
 
+    /// Set if the lock is a leader's
+    #[arg(skip)]
+    pub(crate) lead: Option<Lead>,
+
     // Last, or its heading would stand over the rest.
     #[command(flatten)]
     pub(crate) nodes: Nodes,
 }
 
+/// What a leader's lock has besides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lead {
+    /// Under which others see the leader
+    pub(crate) label: Option<String>,
+}
+
 impl LockArgs {
+    /// The label of the holder, if it is not that of its process.
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.lead.as_ref()?.label.as_deref()
+    }
+
     /// The words to execute: CMD, or a shell with the line of `-c`.
     pub(crate) fn words(&self) -> Vec<OsString> {
         match &self.shell_line {
@@ -243,6 +263,85 @@ impl LockArgs {
             duration::show(self.ttl / 3)
         ))
     }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = LEAD_HELP, override_usage = LEAD_USAGE)]
+pub(crate) struct LeadArgs {
+    /// How long the lead lasts if redbolt vanishes. redbolt extends it every third of this time, which must be at
+    /// least four round trips
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    pub(crate) ttl: Duration,
+
+    /// Under which name others see the leader, such as the address at which it is reached: at most 128
+    /// printable ASCII characters [default: the host's name and redbolt's process id]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) label: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) request: RequestArgs,
+
+    /// When the lead is lost, exit with 70 instead of campaigning again
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Time between the command's SIGTERM and SIGKILL when the lead is lost, at most TTL/3
+    /// [default: TTL/4]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) kill_after: Option<Duration>,
+
+    /// Run this line with /bin/sh instead of CMD
+    #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
+    pub(crate) shell_line: Option<OsString>,
+
+    /// The name of the election
+    #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
+    pub(crate) key: OsString,
+
+    /// The command to run while leading, with its arguments
+    #[arg(value_name = "CMD", trailing_var_arg = true, required_unless_present = "shell_line")]
+    pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
+}
+
+impl From<LeadArgs> for LockArgs {
+    fn from(args: LeadArgs) -> Self {
+        Self {
+            ttl: args.ttl,
+            request: args.request,
+            no_extend: false,
+            kill_after: args.kill_after,
+            at_least: None,
+            shared: false,
+            fencing: true,
+            shell_line: args.shell_line,
+            key: args.key,
+            command: args.command,
+            lead: Some(Lead { label: args.label }),
+            nodes: args.nodes,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = OBSERVE_HELP)]
+pub(crate) struct ObserveArgs {
+    /// Print one JSON object on each line
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print who leads now, and exit
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// The name of the election
+    #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
+    pub(crate) key: OsString,
+
+    #[command(flatten)]
+    pub(crate) nodes: Nodes,
 }
 
 #[derive(Debug, Args)]
@@ -618,6 +717,55 @@ Examples:
   redbolt lock --wait 30s --ttl 20s deploy -c 'git pull && make install'
   redbolt lock --shared data -- ./read.sh          (beside other readers, and never beside a writer)
   redbolt lock --try --at-least 30s nightly -- ./report.sh      (the crontab of each host)";
+
+const LEAD_USAGE: &str = "\
+redbolt lead [OPTIONS] KEY -- CMD [ARG]...
+       redbolt lead [OPTIONS] KEY -c 'shell line'";
+
+const LEAD_HELP: &str = "\
+Of all that run it with the same KEY, one leads and runs its command; the others wait for it. As
+with `redbolt lock`, the command never outlives the lead: if the lead is lost or cannot be extended,
+the command and all its descendants get SIGTERM, then SIGKILL, and redbolt campaigns again. So it
+runs the command once for each time that it is elected. With --once it exits with 70 instead.
+
+When the command ends by itself, redbolt resigns and exits with the command's status. SIGINT,
+SIGTERM and SIGHUP are passed on to the command; after SIGINT or SIGTERM redbolt does not campaign
+again. `kill -9` of redbolt changes nothing: see `redbolt help lock`, which says as well when
+exactly the command gets its signals, and what a wait reports.
+
+The command gets REDBOLT_KEY, REDBOLT_TTL_MS and REDBOLT_TERM in its environment. The term is a
+number that is larger for each later leader. The store that the command writes to should remember
+the largest term that it has seen and refuse smaller ones: they come from leaders whose time is
+over. `redbolt observe KEY` shows the leader's label and term.
+
+Exit status: that of the command (128 + signal if it was killed), or
+   64  wrong usage                            70  lead lost, command stopped (--once)
+   69  too few nodes vote; says why           75  another one leads (--try, --wait; see -E)
+   71  refused by the operating system       126  CMD cannot be executed
+                                             127  CMD not found
+
+Examples:
+  redbolt lead --ttl 5s leader:shop -- ./lead.sh
+  redbolt lead --label 10.0.0.7:8080 leader:shop -c './serve.sh --term \"$REDBOLT_TERM\"'";
+
+const OBSERVE_HELP: &str = "\
+Prints who leads, and a line for each change, until it is stopped. It takes no part and writes
+nothing to the nodes. It is told of changes by a majority of the nodes, within milliseconds; where
+they cannot or may not tell, it looks every other second.
+
+What it prints is a hint: it may be over when it is read. Whoever acts on it must bear that. Writes
+that only a leader may make carry its term, and the store refuses smaller terms.
+
+With --json each line is an object: verdict is leader, nobody or unknown; leader is the leader's
+label; term is null while no majority agrees on one, or if it has none; silent has the nodes that do
+not tell, each with its reason. key_hex has the bytes of the name, and key is null if they are not UTF-8.
+
+Exit status: with --once 0 when somebody leads or nobody does, and 69 when that is not known. 69 as
+well when only an operator can help, as after a wrong password. 64 for wrong usage.
+
+Examples:
+  redbolt observe leader:shop
+  redbolt observe --once --json leader:shop | jq -r .leader";
 
 const ACQUIRE_HELP: &str = "\
 For a script that holds a lock over several commands. Nothing extends the lock when redbolt has

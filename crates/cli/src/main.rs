@@ -22,6 +22,7 @@ mod man;
 mod name;
 mod node;
 mod nodes;
+mod observe;
 mod say;
 #[cfg(target_os = "linux")]
 mod signals;
@@ -74,9 +75,10 @@ fn shim() -> Result<Result<u8, Failure>, clap::Error> {
 fn inner() -> Result<Result<u8, Failure>, clap::Error> {
     let inner = InnerArgs::try_parse_from(env::args_os().skip(1))?;
     let cli = inner.cli()?;
-    Ok(match &cli.command {
-        Command::Lock(args) => lock::run(args, &inner),
-        command => run(command),
+    Ok(match cli.command {
+        Command::Lock(args) => lock::run(&args, &inner),
+        Command::Lead(args) => lock::run(&args.into(), &inner),
+        command => run(&command),
     })
 }
 
@@ -88,6 +90,13 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Lock(_) => Err(Failure::usage(
             "redbolt lock needs Linux, for signalfd and the parent-death signal",
         )),
+        #[cfg(target_os = "linux")]
+        Command::Lead(args) => lock::outer::lead(args.once),
+        #[cfg(not(target_os = "linux"))]
+        Command::Lead(_) => Err(Failure::usage(
+            "redbolt lead needs Linux, for signalfd and the parent-death signal",
+        )),
+        Command::Observe(args) => observe::run(args),
         #[cfg(target_os = "linux")]
         Command::Acquire(args) => lock::acquire::run(args),
         #[cfg(not(target_os = "linux"))]

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::os::unix::process::parent_id;
 
+use super::Waited;
 use super::lease::{Lease, Wanted};
 use super::poller::Poller;
 use super::requests::Requests;
@@ -25,14 +26,15 @@ pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
         quiet: args.request.quiet,
     };
     // The holder is the calling script, which goes on when this process has ended.
-    let config = super::config(&args.request, &args.nodes, parent_id())?;
+    let config = super::config(&args.request, &args.nodes, parent_id(), None)?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;
     // From here on no signal can end this process with the lock taken.
     let draft = Draft::of_new(&args.token_file)?;
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
     let outcome = match super::wait(&mut lease, &args.request, &args.key, &poller) {
-        Ok(None) => leave(&mut lease, &poller, args, draft),
-        Ok(Some(status)) => Ok(status),
+        Ok(Waited::Granted) => leave(&mut lease, &poller, args, draft),
+        Ok(Waited::RanOut) => Ok(exit::LOST),
+        Ok(Waited::Ended(status)) => Ok(status),
         Err(failure) => Err(failure),
     };
     // Sends nothing if the lock was detached.

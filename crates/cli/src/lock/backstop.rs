@@ -30,8 +30,8 @@ pub(super) enum Backstop {
     Idle,
     /// A command runs under a lease.
     Watching(Held),
-    /// It has ended. The status with which redbolt will exit.
-    Done { status: u8 },
+    /// It has ended. The status with which redbolt will exit, and whether the lock was lost.
+    Done { status: u8, lost: bool },
     /// It was asked to stop.
     Stopping { held: Held, kill_at: Timestamp },
     /// It was killed.
@@ -44,7 +44,7 @@ impl Backstop {
         match (&self, notice) {
             (Self::Stopping { .. } | Self::Killed, _) => {}
             (_, Notice::Held(held)) => *self = Self::Watching(held),
-            (_, Notice::Done { status }) => *self = Self::Done { status },
+            (_, Notice::Done { status, lost }) => *self = Self::Done { status, lost },
         }
     }
 
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(backstop.due_in(at(since, 1000 + since)), Some(Duration::from_secs(9)));
             assert_eq!(backstop.act(at(since + 8, 1008 + since)), None);
         }
-        backstop.told(Notice::Done { status: 3 });
+        backstop.told(Notice::Done { status: 3, lost: false });
         assert_eq!(backstop.act(at(100, 2000)), None);
         assert_eq!(backstop.due_in(at(100, 2000)), None);
         assert_eq!(backstop.bereft(at(100, 2000)), None);

@@ -72,11 +72,12 @@ impl Command {
         if addresses::environment_is_secret() {
             command.env_remove(NODES_VARIABLE);
         }
-        match token {
-            Some(token) => command.env(FENCING_TOKEN, token.to_string()),
-            // A token that redbolt itself inherited belongs to another lock.
-            None => command.env_remove(FENCING_TOKEN),
-        };
+        // Those that redbolt itself inherited belong to another lock.
+        let its = if args.lead.is_some() { TERM } else { FENCING_TOKEN };
+        command.env_remove(its);
+        if let Some(token) = token {
+            command.env(its, token.to_string());
+        }
         let child = command.spawn()?;
         Ok(Self { child: Child::of(child)?, complaint })
     }
@@ -112,3 +113,6 @@ impl Command {
 }
 
 const FENCING_TOKEN: &str = "REDBOLT_FENCING_TOKEN";
+
+/// A leader's fencing token. A command that leads may take locks of its own, which have theirs under the other name.
+const TERM: &str = "REDBOLT_TERM";

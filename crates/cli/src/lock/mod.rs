@@ -1,4 +1,5 @@
-//! `redbolt lock`: take the lock, run the command, extend the lock, release it.
+//! `redbolt lock`: take the lock, run the command, extend the lock, release it. `redbolt lead` is the same for a leader's
+//! lock, and begins again when that is lost.
 //!
 //! There are two processes, so that one remains if the other is killed ([`pair`]): a thin one that the caller
 //! started ([`outer`], with [`backstop`] for the case that the other fails), and this one, which does the work.
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let kill_after = args.grace().map_err(Failure::usage)?;
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
     // To others the holder is the process that the caller started, not this one.
-    let config = config(&args.request, &args.nodes, inner.outer)?;
+    let config = config(&args.request, &args.nodes, inner.outer, args.label())?;
     let poller =
         Poller::new(Requests::with_outer(Signals::keep_blocked(&inner.unblock)?, requests))?;
     let wanted = Wanted {
@@ -92,18 +93,22 @@ fn wait_and_run(
     terms: Terms,
     notices: &NoticeSender,
 ) -> Result<Ended, Failure> {
-    if let Some(status) = wait(lease, &args.request, &args.key, poller)? {
-        return Ok(Ended::NotBegun { status });
+    match wait(lease, &args.request, &args.key, poller)? {
+        Waited::Granted => {}
+        Waited::RanOut => return Ok(not_begun(notices)),
+        Waited::Ended(status) => return Ok(Ended::NotBegun { status }),
     }
     // The grant may have come late, or this process may have been stopped after it.
     if supervise::usable(lease, terms).is_zero() {
         say("the lock ran out before the command could be started");
-        return Ok(Ended::NotBegun { status: exit::LOST });
+        return Ok(not_begun(notices));
     }
     let since = now()?;
     let ended = Supervisor::start(lease, poller, args, terms, notices).and_then(Supervisor::run);
     // From here on, what the command left in the background is not touched.
-    notices.send(Notice::Done { status: ended.as_ref().map_or(exit::SYSTEM, Ended::status) });
+    let status = ended.as_ref().map_or(exit::SYSTEM, Ended::status);
+    let lost = matches!(ended, Ok(Ended::Lost { all_ended: true }));
+    notices.send(Notice::Done { status, lost });
     let ended = ended?;
     match (args.at_least, &ended) {
         (Some(at_least), &Ended::Itself { status })
@@ -122,6 +127,12 @@ fn wait_and_run(
     }
 }
 
+/// The lock was over before its command was begun.
+fn not_begun(notices: &NoticeSender) -> Ended {
+    notices.send(Notice::Done { status: exit::LOST, lost: true });
+    Ended::NotBegun { status: exit::LOST }
+}
+
 /// Whether the lock must not be released: a process still runs under it, or it is to outlast redbolt.
 fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
     match *ended {
@@ -132,20 +143,35 @@ fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
     }
 }
 
-/// A configuration for taking locks whose holder is the process `holder`.
-fn config(request: &RequestArgs, nodes: &Nodes, holder: u32) -> Result<Config, Failure> {
+/// A configuration for taking locks whose holder is the process `holder`, under a label of its own or none.
+fn config(
+    request: &RequestArgs,
+    nodes: &Nodes,
+    holder: u32,
+    label: Option<&str>,
+) -> Result<Config, Failure> {
     let builder = nodes::builder_for(nodes, holder)?.restart_guard(request.restart_guard.into());
+    let builder = if let Some(label) = label { builder.label(label) } else { builder };
     let builder = if request.new_nodes { builder.new_nodes() } else { builder };
     nodes::build(builder, nodes)
 }
 
-/// Waits until the lock is granted. If it is not, returns the status that says why.
+/// How a wait ended.
+enum Waited {
+    Granted,
+    /// It was granted, but is over already. That was said.
+    RanOut,
+    /// It was not granted. The status says why.
+    Ended(u8),
+}
+
+/// Waits until the lock is granted.
 fn wait(
     lease: &mut Lease,
     request: &RequestArgs,
     key: &OsStr,
     poller: &Poller,
-) -> Result<Option<u8>, Failure> {
+) -> Result<Waited, Failure> {
     let once = request.try_once || request.wait.is_some_and(|wait| wait.is_zero());
     lease.request(if once { Wait::No } else { Wait::Forever }).map_err(Failure::usage)?;
     let patience = match once {
@@ -156,9 +182,9 @@ fn wait(
         // This process may have been stopped since the grant.
         Outcome::Granted if lease.remaining().is_zero() => {
             say("the lock ran out before it could be used");
-            exit::LOST
+            return Ok(Waited::RanOut);
         }
-        Outcome::Granted => return Ok(None),
+        Outcome::Granted => return Ok(Waited::Granted),
         Outcome::Interrupted(signal) => exit::killed_by(signal as i32),
         Outcome::Contended(who) => {
             say(format_args!("{} is held by {who}", name::show(key)));
@@ -169,7 +195,7 @@ fn wait(
             exit::NO_QUORUM
         }
     };
-    Ok(Some(status))
+    Ok(Waited::Ended(status))
 }
 
 const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \

@@ -1,4 +1,4 @@
-//! The outer process of `redbolt lock`: the one that the caller started and waits for.
+//! The outer process of `redbolt lock` and `redbolt lead`: the one that the caller started and waits for.
 //!
 //! It starts the inner process, passes signals on to it and exits with its status. It also knows until when the command
 //! may run, and ends the command and its descendants if the inner process fails to: because it was killed or stopped,
@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process;
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use redbolt::net;
@@ -26,19 +27,28 @@ use super::speak::say;
 use crate::args::INNER;
 use crate::duration::show;
 use crate::exit::{self, Failure};
-use crate::signals::{Signals, is_ignored};
+use crate::signals::{Request, Signals, is_ignored};
 
 /// Runs `redbolt lock` with the arguments of this process. Returns the exit status.
 pub(crate) fn run() -> Result<u8, Failure> {
-    if is_ignored(Signal::SIGCHLD) {
-        return Err(Failure::system(NO_SIGCHLD));
+    Ok(Outer::start()?.watch()?)
+}
+
+/// Runs `redbolt lead` with the arguments of this process: as a lock, and when that is lost once more with an inner process
+/// of its own, unless redbolt was asked to end.
+pub(crate) fn lead(once: bool) -> Result<u8, Failure> {
+    let mut outer = Outer::start()?;
+    loop {
+        let status = outer.watch()?;
+        if once || !outer.has_lost() || outer.ending.is_some() {
+            return Ok(status);
+        }
+        say("campaigning again");
+        if let Some(signal) = outer.pause()? {
+            return Ok(exit::killed_by(signal as i32));
+        }
+        outer.begin_again()?;
     }
-    let family = Family::found()?;
-    let signals = Signals::block()?;
-    let (inner, requests, notices) = start(&signals)?;
-    let poller = Poller::new(Requests::of(signals))?;
-    let backstop = Backstop::Idle;
-    Ok(Outer { inner, requests, notices: Some(notices), family, poller, backstop }.watch()?)
 }
 
 fn start(signals: &Signals) -> io::Result<(Child, RequestSender, NoticeReceiver)> {
@@ -64,13 +74,72 @@ struct Outer {
     family: Family,
     poller: Poller,
     backstop: Backstop,
+    /// What came of killing all that ran under the lock.
+    killed: Option<Kill>,
+    /// The signal by which redbolt was asked to end.
+    ending: Option<Signal>,
 }
 
 impl Outer {
-    fn watch(mut self) -> io::Result<u8> {
+    fn start() -> Result<Self, Failure> {
+        if is_ignored(Signal::SIGCHLD) {
+            return Err(Failure::system(NO_SIGCHLD));
+        }
+        let family = Family::found()?;
+        let signals = Signals::block()?;
+        let (inner, requests, notices) = start(&signals)?;
+        let poller = Poller::new(Requests::of(signals))?;
+        Ok(Self {
+            inner,
+            requests,
+            notices: Some(notices),
+            family,
+            poller,
+            backstop: Backstop::Idle,
+            killed: None,
+            ending: None,
+        })
+    }
+
+    /// Starts another inner process in the place of one that has ended.
+    fn begin_again(&mut self) -> io::Result<()> {
+        let (inner, requests, notices) = start(&self.poller.requests.signals)?;
+        (self.inner, self.requests, self.notices) = (inner, requests, Some(notices));
+        (self.backstop, self.killed) = (Backstop::Idle, None);
+        Ok(())
+    }
+
+    /// Whether it has ended because the lock was lost, and nothing goes on under it.
+    fn has_lost(&self) -> bool {
+        match self.backstop {
+            Backstop::Done { lost, .. } => lost,
+            Backstop::Killed => self.killed != Some(Kill::Failed),
+            Backstop::Stopping { .. } => true,
+            Backstop::Idle | Backstop::Watching(_) => false,
+        }
+    }
+
+    /// A lead that is lost at once, again and again, is not worth all of a processor. A request to end ends it.
+    fn pause(&mut self) -> io::Result<Option<Signal>> {
+        self.poller.wait(&[], Some(PAUSE))?;
+        while let Some(request) = self.poller.requests.next() {
+            self.note(request);
+        }
+        Ok(self.ending)
+    }
+
+    /// SIGHUP asks some commands to read their settings again.
+    fn note(&mut self, request: Request) {
+        if request.signal != Signal::SIGHUP {
+            self.ending = Some(request.signal);
+        }
+    }
+
+    fn watch(&mut self) -> io::Result<u8> {
         loop {
             self.poller.requests.signals.hear_children();
             while let Some(request) = self.poller.requests.next() {
+                self.note(request);
                 self.requests.send(request);
             }
             // The clock is read first: after a stop here, the notices are newer than the time.
@@ -112,7 +181,7 @@ impl Outer {
                 }
                 Some(end.status())
             }
-            Backstop::Done { status } => match end {
+            Backstop::Done { status, .. } => match end {
                 End::Exited(status) => Some(status),
                 End::Killed(_) | End::Unknown => {
                     say(format_args!("{}\n{}", Bereft { end }, super::UNCONFIRMED));
@@ -139,6 +208,7 @@ impl Outer {
             }
             Action::Kill => {
                 let kill = self.family.kill(|| self.inner.reap());
+                self.killed = Some(kill);
                 if bereft.is_none() {
                     say("the lock ran out while redbolt's inner process did not run");
                 }
@@ -156,6 +226,9 @@ impl Outer {
         self.poller.wait(&heard, self.backstop.due_in(net::now()))
     }
 }
+
+/// Between the loss of a lead and the next campaign.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// If SIGCHLD is ignored, the kernel keeps no exit statuses of children.
 const NO_SIGCHLD: &str = "SIGCHLD is ignored here, so the command's exit status could not be had; \

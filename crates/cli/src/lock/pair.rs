@@ -53,8 +53,9 @@ impl Held {
 pub(super) enum Notice {
     /// A command runs, or is about to.
     Held(Held),
-    /// It has ended, or was stopped. The status with which redbolt will exit.
-    Done { status: u8 },
+    /// It has ended, was stopped, or was not begun. The status with which redbolt will exit, and whether that is because
+    /// the lock was lost, and nothing goes on under it.
+    Done { status: u8, lost: bool },
 }
 
 impl Notice {
@@ -64,7 +65,7 @@ impl Notice {
                 let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
                 [HELD, until.boot.0, until.wall.0, grace]
             }
-            Self::Done { status } => [DONE, status.into(), 0, 0],
+            Self::Done { status, lost } => [DONE, status.into(), lost.into(), 0],
         };
         let mut bytes = [0; NOTICE];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -81,7 +82,7 @@ impl Notice {
                 until: ClockReading { boot: Timestamp(first), wall: Timestamp(second) },
                 grace: Duration::from_nanos(third),
             }),
-            _ => Self::Done { status: first.to_le_bytes()[0] },
+            _ => Self::Done { status: first.to_le_bytes()[0], lost: second != 0 },
         }
     }
 }
@@ -280,7 +281,11 @@ mod tests {
     fn what_is_told_is_heard_and_then_the_end() {
         let (requests, notices, orders, told) = pair();
         assert_eq!(notices.hear(), Heard::Nothing);
-        for notice in [held(5), Notice::Done { status: 143 }] {
+        for notice in [
+            held(5),
+            Notice::Done { status: 143, lost: false },
+            Notice::Done { status: 70, lost: true },
+        ] {
             told.send(notice);
             assert_eq!(notices.hear(), Heard::Message(notice));
         }

@@ -156,7 +156,7 @@ pub(crate) fn redbolt(words: &[&str]) -> Command {
     command.args(words);
     let settings = ["NODES", "NODES_FILE", "MAX_TTL", "RESTART_GUARD_KEY", "TRUST"];
     let timeouts = ["RESPONSE_TIMEOUT", "CONNECT_TIMEOUT"];
-    for name in settings.into_iter().chain(timeouts).chain(["FENCING_TOKEN"]) {
+    for name in settings.into_iter().chain(timeouts).chain(["FENCING_TOKEN", "TERM"]) {
         command.env_remove(format!("REDBOLT_{name}"));
     }
     command.stdin(Stdio::null());

@@ -15,6 +15,7 @@ mod forbidden;
 mod harness;
 mod held;
 mod init;
+mod lead;
 mod look;
 mod loss;
 mod manual;

@@ -35,6 +35,8 @@ fn help_subcommand_equals_the_help_option() {
     assert_eq!(ran(&["help"]).expect(0).stdout, ran(&["--help"]).expect(0).stdout);
     let subcommands = [
         "lock",
+        "lead",
+        "observe",
         "acquire",
         "extend",
         "release",
