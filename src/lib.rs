@@ -37,6 +37,7 @@
 //! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
 //! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
 //! | let readers in together | [`LockRequest::shared`], [`LockMode`] | [shared locks](manual::shared_locks) |
+//! | take a lock that its owner holds already | [`Engine::acquire_reentrant`] | [re-entry](manual::reentrant) |
 //! | have one leader among many, and see who leads | [`Engine::campaign`], [`Engine::observe`] | [leaders](manual::leader) |
 //! | refuse a holder whose time is over | [`LockRequest::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
 //! | bear nodes that lose their memory | [`init`], [`RestartGuard`](config::RestartGuard), [`RestartTrust`](config::RestartTrust) | [the restart guard](manual::restart_guard) |
@@ -82,7 +83,8 @@ pub mod config {
 pub mod engine {
     pub use crate::api::{
         AcquireAllFuture, AcquireFuture, ExtendFuture, HeldLock, LossFuture, QueryFuture,
-        ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased, WithError,
+        ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased,
+        WithError,
     };
 }
 
@@ -142,6 +144,7 @@ pub mod manual {
         auto_extension: "auto-extension.md",
         many_keys: "many-keys.md",
         shared_locks: "shared-locks.md",
+        reentrant: "reentrant.md",
         leader: "leader.md",
         fencing: "fencing.md",
         restart_guard: "restart-guard.md",

@@ -20,7 +20,7 @@ use super::observer::Observer;
 use super::report::{NodeReport, RefusalReport};
 use super::start::StartError;
 use crate::proto::{
-    DetachedLock, Event, LockId, LockRequest, Refusal, RefusalReason, RequestError, Wait,
+    DetachedLock, Event, LockId, LockRequest, LossCause, Refusal, RefusalReason, RequestError, Wait,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -478,6 +478,9 @@ pub struct WithOutcome<T> {
 pub enum AcquireError {
     /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
     Engine(EngineError),
+    /// The owner holds the lock already, and it is over: all guards of it have to end before it can be taken again. Only
+    /// [`Engine::acquire_reentrant`](crate::Engine::acquire_reentrant) says so.
+    Lost(LossCause),
     /// The request cannot be carried out, whatever the nodes say.
     Request(RequestError),
     /// The nodes refused it.
@@ -488,6 +491,7 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Engine(error) => error.fmt(f),
+            Self::Lost(cause) => write!(f, "the owner's lock is lost: {cause}"),
             Self::Request(error) => error.fmt(f),
             Self::Refused(report) => report.fmt(f),
         }
@@ -498,6 +502,7 @@ impl Error for AcquireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(match self {
             Self::Engine(error) => error,
+            Self::Lost(_) => return None,
             Self::Request(error) => error,
             Self::Refused(report) => report,
         })

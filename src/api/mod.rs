@@ -26,7 +26,8 @@ pub use driver::Driver;
 pub use engine::{
     AcquireAllFuture, AcquireFuture, CampaignFuture, ChangeFuture, Engine, EngineError,
     EngineLimits, ExtendFuture, HeldLock, Leadership, LossFuture, OwnedGuard, OwnedObserver,
-    QueryFuture, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased, WithError,
+    QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture,
+    Unreleased, WithError,
 };
 pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};

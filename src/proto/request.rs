@@ -118,6 +118,17 @@ impl<'a> LockRequest<'a> {
         self.auto_extend.is_some()
     }
 
+    /// Whether it asks for a fencing token.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    /// The TTL that it asks for.
+    pub(crate) fn wanted_ttl(&self) -> Duration {
+        self.ttl
+    }
+
     /// Beside whom the lock is to be held.
     #[must_use]
     pub fn mode(&self) -> LockMode {
@@ -323,6 +334,16 @@ pub enum RequestError {
         /// How many.
         keys: usize,
     },
+    /// An owner holds the lock already, and a re-entry asks for what cannot be added to it.
+    HeldWithout {
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// A lock that can be entered again, on several resources.
+    ReentrantKeys {
+        /// How many.
+        keys: usize,
+    },
     /// The lock would be held for longer than the maximum hold time.
     HeldTooLong {
         /// The maximum hold time.
@@ -382,16 +403,37 @@ impl fmt::Display for RequestError {
                 "fencing needs the restart guard, and a max_ttl of at least {:?}",
                 fence::MIN_MAX_TTL
             ),
-            Self::DuplicateKey { index } => {
-                write!(f, "resource {} of the lock is there twice", index + 1)
-            }
             Self::HeldTooLong { max_hold } => {
                 write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")
+            }
+            Self::HeldWithout { missing } => {
+                write!(f, "the owner holds the lock without {missing}")
             }
             Self::AutoExtendInterval { every, ttl } => write!(
                 f,
                 "a TTL of {ttl:?} cannot be auto-extended every {every:?} (more than 0, at most half of it)"
             ),
+            Self::TtlAboveMaximum { ttl, max_ttl } => {
+                write!(f, "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)")
+            }
+            Self::TtlBelowDrift { ttl, drift } => {
+                write!(f, "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}")
+            }
+            other => other.fmt_resources(f),
+        }
+    }
+}
+
+impl RequestError {
+    /// What there is to say of the resources that were asked for.
+    fn fmt_resources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DuplicateKey { index } => {
+                write!(f, "resource {} of the lock is there twice", index + 1)
+            }
+            Self::ReentrantKeys { keys } => {
+                write!(f, "{keys} resources in one reentrant lock, it can have one")
+            }
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
             }
@@ -401,18 +443,10 @@ impl fmt::Display for RequestError {
             Self::TooManyKeys { keys } => {
                 write!(f, "{keys} resources in one lock, the limit is {MAX_KEYS}")
             }
-            Self::TtlAboveMaximum { ttl, max_ttl } => {
-                write!(f, "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)")
-            }
-            Self::TtlBelowDrift { ttl, drift } => {
-                write!(f, "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}")
-            }
             numberless => f.write_str(numberless.words()),
         }
     }
-}
 
-impl RequestError {
     /// All that there is to say of one without numbers.
     fn words(&self) -> &'static str {
         match self {
@@ -437,6 +471,8 @@ impl RequestError {
             | Self::DuplicateKey { .. }
             | Self::DuplicateRequest { .. }
             | Self::HeldTooLong { .. }
+            | Self::HeldWithout { .. }
+            | Self::ReentrantKeys { .. }
             | Self::ResourceTooLong { .. }
             | Self::SharedKeys { .. }
             | Self::TooManyKeys { .. }

@@ -177,6 +177,7 @@ fn engine_process() {
     // Its extension is due after the child has ended.
     let kept = LockRequest::new(b"kept").ttl(LONG / 2).auto_extend(AutoExtend::until_released());
     let kept = engine.acquire(kept).wait().unwrap();
+    let entered = engine.acquire_reentrant(long(b"entered"), "owner").wait().unwrap();
     let waiting = engine.acquire(long(b"job").wait(redbolt::Wait::Forever));
     drop(engine.inspect(b"nobody").wait().unwrap());
 
@@ -187,6 +188,10 @@ fn engine_process() {
         assert_eq!(waiting.wait().unwrap_err(), forked);
         assert_eq!(engine.inspect(b"job").wait().unwrap_err(), forked);
         assert_eq!(engine.observe(b"job").unwrap_err(), forked);
+        let again = engine.acquire_reentrant(long(b"entered"), "owner");
+        assert_eq!(again.wait().unwrap_err(), forked);
+        assert!(!entered.is_valid() && entered.hold_count() == 0);
+        assert!(entered.release().is_none());
         assert_eq!(engine.campaign(Campaign::new(b"new")).wait().unwrap_err(), forked);
         assert_eq!(engine.node_report().wait().unwrap_err(), EngineError::Forked);
         let lost = Err(ExtendError::Lost(LossCause::Forked));
@@ -204,7 +209,8 @@ fn engine_process() {
     guard.extend(LONG).wait().unwrap();
     assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
     assert!(waiting.wait().unwrap().is_valid());
-    drop((other, kept));
+    assert!(entered.is_valid() && entered.hold_count() == 1);
+    drop((other, kept, entered));
     assert!(engine.shutdown(LIMIT).is_clean());
 }
 

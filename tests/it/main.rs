@@ -29,6 +29,7 @@ mod muffler;
 mod outages;
 mod owed;
 mod push;
+mod reentrant;
 mod restart_guard;
 mod scenarios;
 mod scripts;

@@ -14,6 +14,7 @@ mod leadership;
 mod observer;
 mod pending;
 mod queue;
+mod reentrant;
 mod reply;
 mod shared;
 mod shutdown;
@@ -36,6 +37,7 @@ pub use self::future::{
 pub use self::guard::OwnedGuard;
 pub use self::leadership::{CampaignFuture, Leadership};
 pub use self::observer::{ChangeFuture, OwnedObserver};
+pub use self::reentrant::{ReentrantFuture, ReentrantGuard};
 pub use self::shutdown::{ShutdownReport, Unreleased};
 pub use self::with::{HeldLock, WithError};
 
@@ -213,6 +215,37 @@ impl Engine {
     /// Takes a lock, waiting for up to `wait`, whatever the request says about waiting. Zero is one attempt.
     pub fn acquire_timeout(&self, request: LockRequest<'_>, wait: Duration) -> AcquireFuture {
         self.acquire(request.wait(Wait::UpTo(wait)))
+    }
+
+    /// Takes a lock for `owner`, who may take it again while holding it: a task or a request, by a name that the caller
+    /// chooses. A re-entry is a counted guard of the same lock, and sends nothing. The lock is released with the last of
+    /// its guards.
+    ///
+    /// ```
+    /// # use redbolt::{Config, Engine, EngineLimits, LockRequest};
+    /// # let node = redbolt_node::Node::start()?;
+    /// # let config = Config::builder().node(&node.address().to_string())?.new_nodes().build()?;
+    /// # let engine = Engine::start(config, EngineLimits::default())?;
+    /// let outer = engine.acquire_reentrant(LockRequest::new("invoice:7"), "request:42").wait()?;
+    /// // ... somewhere below, in code that does not know of the other guard:
+    /// let inner = engine.acquire_reentrant(LockRequest::new("invoice:7"), "request:42").wait()?;
+    /// assert_eq!(inner.hold_count(), 2);
+    /// assert!(inner.release().is_none(), "the owner has another guard");
+    /// println!("{}", outer.release().expect("it is the last").wait());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A re-entry has the lease that there is. If it asks for a longer TTL than was asked for before, the lock is extended
+    /// by that first. It is refused if the lock is over ([`AcquireError::Lost`]) or has not what it asks for
+    /// ([`RequestError::HeldWithout`](crate::RequestError::HeldWithout)); see [the manual](crate::manual::reentrant). The
+    /// errors are those of [`ReentrantFuture::wait`].
+    pub fn acquire_reentrant(
+        &self,
+        request: LockRequest<'_>,
+        owner: &(impl AsRef<[u8]> + ?Sized),
+    ) -> ReentrantFuture {
+        let shared = &self.handle.shared;
+        ReentrantFuture::new(shared, request, owner.as_ref(), |request| self.acquire(request))
     }
 
     /// Stands for election, and leads from the outcome on until it [resigns](Leadership::resign) or the lead is lost. See

@@ -8,6 +8,7 @@ use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use super::queue::Queue;
+use super::reentrant::Holds;
 use super::shutdown::ShutdownReport;
 use super::{EngineError, EngineLimits};
 use crate::api::config::Config;
@@ -17,6 +18,8 @@ pub(super) struct Shared {
     pub(super) config: Config,
     pub(super) limits: EngineLimits,
     pub(super) queue: Queue,
+    /// The locks of owners who may enter them again.
+    pub(super) holds: Holds,
     /// The engine's own thread, which must not wait for itself.
     pub(super) thread: OnceLock<ThreadId>,
     in_flight: AtomicUsize,
@@ -33,6 +36,7 @@ impl Shared {
             config,
             limits,
             queue,
+            holds: Holds::default(),
             thread: OnceLock::new(),
             in_flight: AtomicUsize::new(0),
             panics: AtomicU64::new(0),

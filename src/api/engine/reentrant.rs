@@ -1,0 +1,609 @@
+//! Locks that their owner may enter again: one lock on the nodes, and counted guards of it in this process.
+//!
+//! The caller says who the owner is: a task, a request, never a thread. A table has the lock that an owner holds on a
+//! resource, and how many guards of it there are. All that changes a count is done under the table's mutex: whoever takes
+//! the count from one to zero takes the lock out of the table, so that a re-entry either comes before and keeps it, or
+//! comes after and asks for a lock of its own. The lock is released, and wakers are called, when the mutex is free.
+//!
+//! Of several acquisitions of one owner that are under way, each asks for itself, waiting for as long as it says. The first
+//! to be granted goes into the table, and the others join it. Nothing of this is on the nodes, where a count would be
+//! raised twice by a request that is sent again. Not here: the lock, which the slot stands for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::future::{
+    AcquireFuture, ExtendFuture, LossFuture, ReleaseFuture, block_on, refuse_own_thread,
+};
+use super::guard::OwnedGuard;
+use super::shared::Shared;
+use super::slot::Slot;
+use crate::api::client::AcquireError;
+use crate::api::guard::ExtendError;
+use crate::proto::{FencingToken, LockMode, LockRequest, LossCause, RequestError};
+
+/// The locks of all owners.
+#[derive(Default)]
+pub(super) struct Holds {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    holds: HashMap<Arc<Owned>, Hold>,
+    /// Acquisitions of an owner that are under way, to be woken when one of them is granted.
+    entering: HashMap<Arc<Owned>, BTreeMap<u64, Waker>>,
+    entering_ever: u64,
+}
+
+/// A resource, and who owns a lock on it.
+#[derive(PartialEq, Eq, Hash)]
+struct Owned {
+    resource: Box<[u8]>,
+    owner: Box<[u8]>,
+}
+
+/// A lock, and how many guards of it there are: at least one.
+struct Hold {
+    guard: OwnedGuard,
+    count: usize,
+    /// The longest TTL that it was asked for, or extended by.
+    ttl: Duration,
+}
+
+/// What an acquisition wants of a lock that its owner holds already.
+#[derive(Clone, Copy)]
+struct Wanted {
+    mode: LockMode,
+    fenced: bool,
+    auto_extended: bool,
+    ttl: Duration,
+}
+
+/// A re-entry: the guard, and by how much its lock is to be extended if at all.
+struct Entered {
+    guard: ReentrantGuard,
+    raise: Option<Duration>,
+}
+
+impl Holds {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters the lock that this owner holds; `None` if it holds none.
+    fn enter(&self, owned: &Arc<Owned>, wanted: Wanted) -> Option<Result<Entered, AcquireError>> {
+        let mut inner = self.lock();
+        Some(inner.holds.get_mut(owned)?.enter(owned, wanted))
+    }
+
+    /// Takes a lock that was granted into the table. If the owner holds another one by now, that is entered, and this one
+    /// given back.
+    fn granted(
+        &self,
+        owned: &Arc<Owned>,
+        guard: OwnedGuard,
+        wanted: Wanted,
+    ) -> Result<Entered, AcquireError> {
+        let shared = Arc::clone(&guard.slot().shared);
+        let mut inner = self.lock();
+        if let Some(other) = inner.holds.get_mut(owned) {
+            let entered = other.enter(owned, wanted);
+            drop(inner);
+            drop(guard);
+            return entered;
+        }
+        let hold = Hold { guard, count: 1, ttl: wanted.ttl };
+        let first = hold.another(owned);
+        inner.holds.insert(Arc::clone(owned), hold);
+        let others = inner.entering.remove(owned);
+        drop(inner);
+        for other in others.into_iter().flat_map(BTreeMap::into_values) {
+            shared.wake(Some(other));
+        }
+        Ok(Entered { guard: first, raise: None })
+    }
+
+    /// One guard less. The last one gets the lock.
+    fn leave(&self, owned: &Arc<Owned>) -> Option<OwnedGuard> {
+        let mut inner = self.lock();
+        let hold = inner.holds.get_mut(owned)?;
+        hold.count -= 1;
+        if hold.count > 0 {
+            return None;
+        }
+        inner.holds.remove(owned).map(|hold| hold.guard)
+    }
+
+    fn raised(&self, owned: &Arc<Owned>, ttl: Duration) {
+        if let Some(hold) = self.lock().holds.get_mut(owned) {
+            hold.ttl = hold.ttl.max(ttl);
+        }
+    }
+
+    fn count(&self, owned: &Arc<Owned>) -> usize {
+        self.lock().holds.get(owned).map_or(0, |hold| hold.count)
+    }
+
+    /// Has whoever enters woken when another acquisition of the owner is granted. What this replaces is to be dropped once
+    /// the mutex is free.
+    #[must_use]
+    fn watch(&self, owned: &Arc<Owned>, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
+        let mut inner = self.lock();
+        let number = *number.get_or_insert_with(|| {
+            inner.entering_ever += 1;
+            inner.entering_ever
+        });
+        let entering = inner.entering.entry(Arc::clone(owned)).or_default();
+        entering.insert(number, waker.clone())
+    }
+
+    #[must_use]
+    fn unwatch(&self, owned: &Arc<Owned>, number: u64) -> Option<Waker> {
+        let mut inner = self.lock();
+        let entering = inner.entering.get_mut(owned)?;
+        let waker = entering.remove(&number);
+        if entering.is_empty() {
+            inner.entering.remove(owned);
+        }
+        waker
+    }
+}
+
+impl Hold {
+    fn another(&self, owned: &Arc<Owned>) -> ReentrantGuard {
+        let slot = Arc::clone(self.guard.slot());
+        ReentrantGuard { slot, owned: Arc::clone(owned), is_out: false }
+    }
+
+    fn enter(&mut self, owned: &Arc<Owned>, wanted: Wanted) -> Result<Entered, AcquireError> {
+        self.check(wanted)?;
+        self.count += 1;
+        let raise = Some(wanted.ttl).filter(|&ttl| ttl > self.ttl);
+        Ok(Entered { guard: self.another(owned), raise })
+    }
+
+    /// Whether the owner may enter it again.
+    fn check(&self, wanted: Wanted) -> Result<(), AcquireError> {
+        let slot = self.guard.slot();
+        if slot.remaining().is_zero() {
+            return Err(AcquireError::Lost(slot.loss().unwrap_or(LossCause::Expired)));
+        }
+        let missing = match wanted {
+            _ if wanted.mode == LockMode::Exclusive && self.guard.mode() == LockMode::Shared => {
+                "having it alone"
+            }
+            _ if wanted.fenced && slot.fencing_token().is_none() => "a fencing token",
+            _ if wanted.auto_extended && !slot.request.is_auto_extended() => "auto-extension",
+            _ => return Ok(()),
+        };
+        Err(RequestError::HeldWithout { missing }.into())
+    }
+}
+
+/// One of the guards by which an owner holds a lock: see
+/// [`Engine::acquire_reentrant`](super::Engine::acquire_reentrant). `Send` and `Sync`, and bound to no lifetime.
+///
+/// All guards of an owner stand for one lock, with one lease and one fencing token. The lock is released with the last of
+/// them, in whatever order they end. Dropping one never blocks.
+#[must_use = "dropping the last guard releases the lock"]
+pub struct ReentrantGuard {
+    slot: Arc<Slot>,
+    owned: Arc<Owned>,
+    /// It does not count any longer.
+    is_out: bool,
+}
+
+impl ReentrantGuard {
+    /// How many guards of this lock its owner has now, with this one.
+    #[must_use]
+    pub fn hold_count(&self) -> usize {
+        if self.slot.shared.is_ours() { self.slot.shared.holds.count(&self.owned) } else { 0 }
+    }
+
+    /// The owner, as it was given.
+    #[must_use]
+    pub fn owner(&self) -> &[u8] {
+        &self.owned.owner
+    }
+
+    /// The validity that is left, by the clock as it is now; zero once the lock is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.slot.remaining()
+    }
+
+    /// Whether the lock is held, by the clock as it is now.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// Beside whom it is held: exclusively also if this guard was asked for to share it, and the owner has it alone.
+    #[must_use]
+    pub fn mode(&self) -> LockMode {
+        self.slot.request.mode()
+    }
+
+    /// The fencing token, the same for all guards; `None` unless the first was asked for with one, and after the lock was
+    /// lost.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.slot.fencing_token()
+    }
+
+    /// Asks the nodes to keep the lock for `ttl` from now, for all guards: as
+    /// [`OwnedGuard::extend`](super::OwnedGuard::extend).
+    pub fn extend(&self, ttl: Duration) -> ExtendFuture {
+        ExtendFuture::new(self.slot.extend(ttl), Arc::clone(&self.slot.shared))
+    }
+
+    /// Watches for the loss of the lock: as [`OwnedGuard::lost`](super::OwnedGuard::lost).
+    pub fn lost(&self) -> LossFuture {
+        LossFuture::new(Arc::clone(&self.slot))
+    }
+
+    /// Has `callback` called once if the lock is lost: as [`OwnedGuard::on_loss`](super::OwnedGuard::on_loss).
+    pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
+        self.slot.on_loss(Box::new(callback));
+    }
+
+    /// Ends this guard. The last one releases the lock, and gives its outcome; `None` if the owner has others.
+    pub fn release(mut self) -> Option<ReleaseFuture> {
+        self.leave().map(OwnedGuard::release)
+    }
+
+    fn leave(&mut self) -> Option<OwnedGuard> {
+        // In a forked child the mutex may be locked by a thread that is not there.
+        if std::mem::replace(&mut self.is_out, true) || !self.slot.shared.is_ours() {
+            return None;
+        }
+        self.slot.shared.holds.leave(&self.owned)
+    }
+}
+
+impl Drop for ReentrantGuard {
+    fn drop(&mut self) {
+        drop(self.leave());
+    }
+}
+
+impl fmt::Debug for ReentrantGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReentrantGuard")
+            .field("remaining", &self.remaining())
+            .field("hold_count", &self.hold_count())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A lock that an owner asks for, or enters again: a future, or [`wait`](Self::wait) for it.
+///
+/// As an [`AcquireFuture`] it asks from the moment of the call, and dropping it cancels.
+#[must_use = "dropping it cancels the acquisition"]
+pub struct ReentrantFuture {
+    shared: Arc<Shared>,
+    state: Entering,
+}
+
+enum Entering {
+    Refused(Box<AcquireError>),
+    Entered(ReentrantGuard),
+    /// The lock of the owner is being extended first.
+    Raising(ReentrantGuard, ExtendFuture, Duration),
+    Asked(Asked),
+    Done,
+}
+
+/// An acquisition that is under way.
+struct Asked {
+    acquire: AcquireFuture,
+    owned: Arc<Owned>,
+    wanted: Wanted,
+    /// Its place among those of its owner.
+    watch: Watch,
+}
+
+/// Ends with the acquisition, also if that is dropped.
+struct Watch {
+    shared: Arc<Shared>,
+    owned: Arc<Owned>,
+    number: Option<u64>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(number) = self.number
+            && self.shared.is_ours()
+        {
+            let waker = self.shared.holds.unwatch(&self.owned, number);
+            self.shared.discard(waker);
+        }
+    }
+}
+
+impl ReentrantFuture {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        request: LockRequest<'_>,
+        owner: &[u8],
+        acquire: impl FnOnce(LockRequest<'_>) -> AcquireFuture,
+    ) -> Self {
+        let state = Entering::begin(shared, request, owner, acquire);
+        Self { shared: Arc::clone(shared), state }
+    }
+
+    /// Blocks until the owner holds the lock, or is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Lost`]: the owner holds the lock already, and it is over.
+    /// [`RequestError::HeldWithout`]: the owner holds it, but not as this request wants it. Where a longer TTL was asked
+    /// for, the errors of an extension. The others are those of [`AcquireFuture::wait`].
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, as [`AcquireFuture::wait`].
+    pub fn wait(self) -> Result<ReentrantGuard, AcquireError> {
+        if matches!(self.state, Entering::Asked(_) | Entering::Raising(..)) {
+            refuse_own_thread(&self.shared);
+        }
+        block_on(self)
+    }
+}
+
+impl Entering {
+    fn begin(
+        shared: &Arc<Shared>,
+        request: LockRequest<'_>,
+        owner: &[u8],
+        acquire: impl FnOnce(LockRequest<'_>) -> AcquireFuture,
+    ) -> Self {
+        let resource = match request.resources().collect::<Vec<_>>()[..] {
+            [one] => one.into(),
+            ref more => {
+                let error = RequestError::ReentrantKeys { keys: more.len() };
+                return Self::Refused(Box::new(error.into()));
+            }
+        };
+        let wanted = Wanted {
+            mode: request.mode(),
+            fenced: request.is_fenced(),
+            auto_extended: request.is_auto_extended(),
+            ttl: request.wanted_ttl(),
+        };
+        let owned = Arc::new(Owned { resource, owner: owner.into() });
+        let held = if shared.is_ours() { shared.holds.enter(&owned, wanted) } else { None };
+        if let Some(held) = held {
+            return Self::entered(held);
+        }
+        let watch = Watch { shared: Arc::clone(shared), owned: Arc::clone(&owned), number: None };
+        Self::Asked(Asked { acquire: acquire(request), owned, wanted, watch })
+    }
+
+    fn entered(held: Result<Entered, AcquireError>) -> Self {
+        match held {
+            Err(error) => Self::Refused(Box::new(error)),
+            Ok(Entered { guard, raise: None }) => Self::Entered(guard),
+            Ok(Entered { guard, raise: Some(ttl) }) => {
+                let extend = guard.extend(ttl);
+                Self::Raising(guard, extend, ttl)
+            }
+        }
+    }
+}
+
+impl Asked {
+    /// What has become of it, unless it goes on.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Entering> {
+        let shared = Arc::clone(&self.watch.shared);
+        if shared.is_ours() {
+            // Before the look, so that a grant behind it wakes.
+            let replaced = shared.holds.watch(&self.owned, &mut self.watch.number, context.waker());
+            shared.discard(replaced);
+            if let Some(held) = shared.holds.enter(&self.owned, self.wanted) {
+                return Poll::Ready(Entering::entered(held));
+            }
+        }
+        match Pin::new(&mut self.acquire).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(Entering::Refused(Box::new(error))),
+            Poll::Ready(Ok(guard)) => {
+                let held = shared.holds.granted(&self.owned, guard, self.wanted);
+                Poll::Ready(Entering::entered(held))
+            }
+        }
+    }
+}
+
+impl Future for ReentrantFuture {
+    type Output = Result<ReentrantGuard, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match std::mem::replace(&mut self.state, Entering::Done) {
+                Entering::Refused(error) => return Poll::Ready(Err(*error)),
+                Entering::Entered(guard) => return Poll::Ready(Ok(guard)),
+                Entering::Done => panic!("a ReentrantFuture was polled after it was ready"),
+                Entering::Asked(mut asked) => match asked.poll(context) {
+                    Poll::Ready(next) => self.state = next,
+                    Poll::Pending => {
+                        self.state = Entering::Asked(asked);
+                        return Poll::Pending;
+                    }
+                },
+                Entering::Raising(guard, mut extend, ttl) => {
+                    match Pin::new(&mut extend).poll(context) {
+                        Poll::Pending => {
+                            self.state = Entering::Raising(guard, extend, ttl);
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(outcome) => return Poll::Ready(guard.raised(outcome, ttl)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl ReentrantGuard {
+    fn raised(self, outcome: Result<(), ExtendError>, ttl: Duration) -> Result<Self, AcquireError> {
+        match outcome {
+            Ok(()) => {
+                self.slot.shared.holds.raised(&self.owned, ttl);
+                Ok(self)
+            }
+            Err(ExtendError::Lost(cause)) => Err(AcquireError::Lost(cause)),
+            Err(ExtendError::Request(error)) => Err(error.into()),
+            Err(ExtendError::Refused(report)) => Err(AcquireError::Refused(report)),
+        }
+    }
+}
+
+impl fmt::Debug for ReentrantFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReentrantFuture").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redbolt_node::Node;
+
+    use super::*;
+    use crate::api::config::Config;
+    use crate::api::engine::{Engine, EngineLimits};
+
+    /// What a thread does next. Each step is done under the table's mutex, so that all orders of steps are all that can
+    /// happen.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Step {
+        /// Looks whether the owner has a lock, and enters it.
+        Look,
+        /// Has been granted one, unless it has entered another.
+        Granted,
+        Leave,
+    }
+
+    /// All orders in which these threads can do their steps.
+    fn orders(threads: &[&[Step]]) -> Vec<Vec<usize>> {
+        if threads.iter().all(|steps| steps.is_empty()) {
+            return vec![Vec::new()];
+        }
+        let mut all = Vec::new();
+        for thread in (0..threads.len()).filter(|&thread| !threads[thread].is_empty()) {
+            let mut rest = threads.to_vec();
+            rest[thread] = &rest[thread][1..];
+            let tails = orders(&rest);
+            all.extend(tails.into_iter().map(|tail| [&[thread][..], &tail].concat()));
+        }
+        all
+    }
+
+    struct Play {
+        engine: Engine,
+        owned: Arc<Owned>,
+        guards: Vec<Option<ReentrantGuard>>,
+        /// All locks that were ever granted.
+        slots: Vec<Arc<Slot>>,
+    }
+
+    const WANTED: Wanted = Wanted {
+        mode: LockMode::Exclusive,
+        fenced: false,
+        auto_extended: false,
+        ttl: Duration::from_secs(10),
+    };
+
+    impl Play {
+        fn holds(&self) -> &Holds {
+            &self.engine.handle.shared.holds
+        }
+
+        fn act(&mut self, thread: usize, step: Step) {
+            match step {
+                Step::Look => {
+                    let entered = self.holds().enter(&self.owned, WANTED);
+                    self.guards[thread] = entered.map(|entered| entered.unwrap().guard);
+                }
+                Step::Granted if self.guards[thread].is_none() => {
+                    // On a resource of its own, as if the nodes had granted the same one twice: to share it.
+                    let name = format!("job {}", self.slots.len());
+                    let guard = self.engine.acquire(LockRequest::new(&name)).wait().unwrap();
+                    self.slots.push(Arc::clone(guard.slot()));
+                    let entered = self.holds().granted(&self.owned, guard, WANTED).unwrap();
+                    self.guards[thread] = Some(entered.guard);
+                }
+                Step::Granted => {}
+                Step::Leave => drop(self.guards[thread].take()),
+            }
+        }
+
+        /// All guards are of one lock, which is held for as long as there is one of them. No other lock is.
+        fn check(&self) {
+            let guards: Vec<_> = self.guards.iter().flatten().collect();
+            assert_eq!(self.holds().count(&self.owned), guards.len());
+            for slot in &self.slots {
+                let is_its = guards.iter().any(|guard| Arc::ptr_eq(&guard.slot, slot));
+                assert_eq!(is_its, !slot.is_let_go());
+            }
+            assert!(guards.windows(2).all(|pair| Arc::ptr_eq(&pair[0].slot, &pair[1].slot)));
+            assert_eq!(self.holds().lock().holds.len(), usize::from(!guards.is_empty()));
+        }
+    }
+
+    #[test]
+    fn in_every_order_of_steps_all_guards_are_of_one_lock_that_ends_with_the_last() {
+        use Step::{Granted, Leave, Look};
+        let node = Node::start().unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let config = builder.new_nodes().build().unwrap();
+        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let threads: [&[Step]; 3] =
+            [&[Granted, Leave], &[Look, Granted, Leave], &[Look, Granted, Leave]];
+        let orders = orders(&threads);
+        assert_eq!(orders.len(), 560);
+        for order in orders {
+            let owned = Arc::new(Owned { resource: (*b"job").into(), owner: (*b"me").into() });
+            let guards = vec![None, None, None];
+            let mut play = Play { engine: engine.clone(), owned, guards, slots: Vec::new() };
+            let mut at = [0; 3];
+            for &thread in &order {
+                play.act(thread, threads[thread][at[thread]]);
+                at[thread] += 1;
+                play.check();
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_acquisitions_that_are_over_or_dropped() {
+        let node = Node::start().unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let config = builder.new_nodes().build().unwrap();
+        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let request = || LockRequest::new("job").wait(crate::proto::Wait::Forever);
+        let first = engine.acquire_reentrant(request(), "first").wait().unwrap();
+        let mut waiting: Vec<_> =
+            (0..5).map(|_| engine.acquire_reentrant(request(), "second")).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        for future in &mut waiting {
+            assert!(Pin::new(&mut *future).poll(&mut context).is_pending());
+            assert!(Pin::new(future).poll(&mut context).is_pending());
+        }
+        let holds = &engine.handle.shared.holds;
+        assert_eq!(holds.lock().entering.values().map(BTreeMap::len).collect::<Vec<_>>(), [5]);
+        waiting.truncate(2);
+        drop(first);
+        let guards: Vec<_> = waiting.into_iter().map(|future| future.wait().unwrap()).collect();
+        assert_eq!(guards[0].hold_count(), 2);
+        drop(guards);
+        let inner = holds.lock();
+        assert!(inner.holds.is_empty() && inner.entering.is_empty());
+    }
+}

@@ -1,0 +1,290 @@
+//! Locks that their owner may enter again, on real servers: one lock on the nodes, however often and from wherever its
+//! owner enters, and gone with the last guard.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use redbolt::engine::{ReentrantFuture, ReentrantGuard};
+use redbolt::{
+    AcquireError, AutoExtend, Engine, LockMode, LockRequest, LossCause, RefusalReason,
+    ReleaseOutcome, RequestError, Wait,
+};
+use redbolt_test_servers::{Reply, Server};
+
+use crate::engine::engine;
+use crate::support::{LIMIT, calls, eventually, exists, held_on, long, patiently, pttl, servers};
+
+const OWNER: &str = "request:42";
+
+fn ask(engine: &Engine, request: LockRequest<'_>) -> ReentrantFuture {
+    engine.acquire_reentrant(request, OWNER)
+}
+
+fn enter(engine: &Engine, request: LockRequest<'_>) -> ReentrantGuard {
+    ask(engine, request).wait().unwrap()
+}
+
+#[track_caller]
+fn refused(engine: &Engine, request: LockRequest<'_>) -> AcquireError {
+    ask(engine, request).wait().unwrap_err()
+}
+
+/// Everything that servers were asked about locks.
+fn asked(servers: &[Server]) -> u64 {
+    let all = |server| {
+        ["set", "eval", "evalsha"].map(|command| calls(server, command)).iter().sum::<u64>()
+    };
+    servers.iter().map(all).sum()
+}
+
+#[test]
+fn a_re_entry_is_a_guard_of_the_same_lock_and_sends_nothing() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let outer = enter(&engine, patiently(b"job").fenced());
+    eventually("all nodes grant", || held_on(&servers, "job") == 3);
+    let before = asked(&servers);
+    let inner = enter(&engine, patiently(b"job").fenced());
+    let innermost = enter(&engine, LockRequest::new(b"job"));
+    assert_eq!(asked(&servers), before);
+    assert!(inner.fencing_token().is_some());
+    for guard in [&outer, &inner, &innermost] {
+        assert_eq!((guard.hold_count(), guard.owner()), (3, OWNER.as_bytes()));
+        assert_eq!(guard.fencing_token(), outer.fencing_token());
+        assert!(guard.is_valid());
+    }
+    // In any order.
+    assert!(outer.release().is_none());
+    drop(innermost);
+    assert!(inner.is_valid() && inner.hold_count() == 1);
+    assert_eq!(held_on(&servers, "job"), 3);
+    let outcome = inner.release().expect("it is the last").wait();
+    assert!(matches!(outcome, ReleaseOutcome::Released(_)));
+    assert_eq!(held_on(&servers, "job"), 0);
+}
+
+#[test]
+fn another_owner_is_another_and_so_is_nobody() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let guard = enter(&engine, patiently(b"job"));
+    let other = engine.acquire_reentrant(long(b"job"), "request:43").wait().unwrap_err();
+    let nobody = engine.try_acquire(long(b"job")).wait().unwrap_err();
+    for error in [other, nobody] {
+        assert!(
+            matches!(&error, AcquireError::Refused(report) if report.is_contended()),
+            "{error}"
+        );
+    }
+    let elsewhere = enter(&engine, patiently(b"other"));
+    assert_eq!((guard.hold_count(), elsewhere.hold_count()), (1, 1));
+    let waiting = engine.acquire_reentrant(patiently(b"job"), "request:43");
+    drop(guard);
+    assert_eq!(waiting.wait().unwrap().owner(), b"request:43");
+}
+
+#[test]
+fn a_lock_that_is_lost_is_not_entered_again_until_all_guards_have_ended() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let keep = AutoExtend::until_released();
+    let request = || patiently(b"job").ttl(Duration::from_secs(1)).auto_extend(keep);
+    let (outer, inner) = (enter(&engine, request()), enter(&engine, request()));
+    servers.iter().for_each(|server| drop(server.cmd("DEL job")));
+    assert_eq!(outer.lost().wait(), Some(LossCause::Gone));
+    assert!(!inner.is_valid());
+    assert_eq!(refused(&engine, request()), AcquireError::Lost(LossCause::Gone));
+    assert!(outer.release().is_none());
+    assert_eq!(refused(&engine, request()), AcquireError::Lost(LossCause::Gone));
+    let outcome = inner.release().expect("it is the last").wait();
+    assert_eq!(outcome, ReleaseOutcome::Lost(LossCause::Gone));
+    assert!(enter(&engine, request()).is_valid());
+}
+
+#[test]
+fn a_lease_that_is_over_is_not_entered_again() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let short = || patiently(b"job").ttl(Duration::from_millis(200));
+    let outer = enter(&engine, short());
+    eventually("its time is over", || !outer.is_valid());
+    assert_eq!(refused(&engine, short()), AcquireError::Lost(LossCause::Expired));
+    assert_eq!(outer.hold_count(), 1);
+}
+
+#[test]
+fn a_re_entry_may_only_raise_the_ttl() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let outer = enter(&engine, patiently(b"job").ttl(Duration::from_secs(10)));
+    let inner = enter(&engine, patiently(b"job").ttl(Duration::from_secs(30)));
+    assert!(pttl(&servers[0], "job") > 20_000 && outer.remaining() > Duration::from_secs(20));
+    let before = asked(&servers);
+    for seconds in [1, 10, 30] {
+        drop(enter(&engine, patiently(b"job").ttl(Duration::from_secs(seconds))));
+    }
+    assert_eq!(asked(&servers), before, "it has that TTL, or a longer one");
+    assert!(outer.remaining() > Duration::from_secs(20));
+    drop(inner);
+    let too_long = patiently(b"job").ttl(Duration::from_secs(31));
+    assert!(matches!(
+        refused(&engine, too_long),
+        AcquireError::Request(RequestError::TtlAboveMaximum { .. })
+    ));
+    assert_eq!(outer.hold_count(), 1);
+}
+
+#[test]
+fn a_re_entry_whose_extension_is_refused_leaves_the_lock_as_it_was() {
+    let mut servers = servers(3);
+    let engine = engine(&servers);
+    let outer = enter(&engine, patiently(b"job").ttl(Duration::from_secs(20)));
+    servers[..2].iter_mut().for_each(Server::kill);
+    match refused(&engine, patiently(b"job").ttl(Duration::from_secs(30))) {
+        AcquireError::Refused(report) => assert_eq!(report.reason(), RefusalReason::NoQuorum),
+        other => panic!("{other}"),
+    }
+    assert!(outer.is_valid() && outer.hold_count() == 1);
+}
+
+#[test]
+fn a_re_entry_has_what_the_lock_has() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let missing = |request: LockRequest<'_>| match refused(&engine, request) {
+        AcquireError::Request(error) => error.to_string(),
+        other => panic!("{other}"),
+    };
+    let alone = enter(&engine, patiently(b"job"));
+    let reading = enter(&engine, patiently(b"job").shared());
+    assert_eq!((reading.mode(), reading.hold_count()), (LockMode::Exclusive, 2));
+    let with = |what: &str| format!("the owner holds the lock without {what}");
+    assert_eq!(missing(patiently(b"job").fenced()), with("a fencing token"));
+    let keep = AutoExtend::until_released();
+    assert_eq!(missing(patiently(b"job").auto_extend(keep)), with("auto-extension"));
+    drop((alone, reading));
+
+    let shared = enter(&engine, patiently(b"job").shared());
+    assert_eq!(enter(&engine, patiently(b"job").shared()).hold_count(), 2);
+    assert_eq!(missing(patiently(b"job")), with("having it alone"));
+    assert_eq!(shared.hold_count(), 1);
+    let two = long(b"one").and_resource(b"two");
+    assert_eq!(missing(two), "2 resources in one reentrant lock, it can have one");
+}
+
+#[test]
+fn acquisitions_of_one_owner_that_wait_are_granted_together() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let strangers = engine.acquire(patiently(b"job")).wait().unwrap();
+    let waiting: Vec<_> = (0..4).map(|_| ask(&engine, patiently(b"job"))).collect();
+    let error = refused(&engine, long(b"job").wait(Wait::No));
+    assert!(matches!(&error, AcquireError::Refused(report) if report.is_contended()), "{error}");
+    drop(strangers);
+    thread::scope(|scope| {
+        let entered: Vec<_> =
+            waiting.into_iter().map(|it| scope.spawn(|| it.wait().unwrap())).collect();
+        let guards: Vec<_> = entered.into_iter().map(|it| it.join().unwrap()).collect();
+        assert_eq!(guards[0].hold_count(), 4);
+    });
+    eventually("nobody asks any longer", || engine.in_flight() == 0);
+    eventually("it is released", || !exists(&servers[0], "job"));
+}
+
+/// The nodes would grant both, beside each other.
+#[test]
+fn an_owner_that_asks_twice_at_once_to_share_has_one_lock() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    for _ in 0..50 {
+        let asked: Vec<_> = (0..3).map(|_| ask(&engine, patiently(b"job").shared())).collect();
+        let guards: Vec<_> = asked.into_iter().map(|it| it.wait().unwrap()).collect();
+        assert_eq!(guards[0].hold_count(), 3);
+        eventually("the others are given back", || servers[0].cmd("ZCARD job") == Reply::Int(1));
+        assert!(guards.iter().all(ReentrantGuard::is_valid));
+    }
+}
+
+#[test]
+fn a_future_that_is_dropped_counts_no_longer() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let outer = enter(&engine, patiently(b"job"));
+    let entered = ask(&engine, patiently(b"job"));
+    assert_eq!(outer.hold_count(), 2);
+    drop(entered);
+    assert_eq!(outer.hold_count(), 1);
+    drop(outer);
+    drop(ask(&engine, patiently(b"job")));
+    eventually("nobody asks", || engine.in_flight() == 0);
+    eventually("nothing is left", || !exists(&servers[0], "job"));
+}
+
+#[test]
+fn an_engine_that_is_shut_down_holds_none() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let guard = enter(&engine, patiently(b"job"));
+    assert!(engine.shutdown(LIMIT).is_clean());
+    assert!(!guard.is_valid());
+    assert_eq!(refused(&engine, long(b"job")), AcquireError::Lost(LossCause::ShutDown));
+    drop(guard);
+    assert!(matches!(refused(&engine, long(b"job")), AcquireError::Engine(_)));
+}
+
+/// The last guard ends while another thread enters: it either keeps the lock, or gets one of its own.
+#[test]
+fn a_re_entry_beside_the_last_release_has_a_lock() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    for _ in 0..300 {
+        let last = enter(&engine, patiently(b"job"));
+        let start = Barrier::new(2);
+        let entered = thread::scope(|scope| {
+            let entering = scope.spawn(|| {
+                start.wait();
+                enter(&engine, patiently(b"job"))
+            });
+            start.wait();
+            drop(last);
+            entering.join().unwrap()
+        });
+        assert!(entered.is_valid() && entered.hold_count() == 1);
+        assert!(exists(&servers[0], "job"), "the guard is of a lock that is on the node");
+        let outcome = entered.release().expect("it is the last").wait();
+        assert!(matches!(outcome, ReleaseOutcome::Released(_)));
+        assert!(!exists(&servers[0], "job"));
+    }
+}
+
+/// Two owners, each with threads that enter and leave at random depths: no two owners are inside at one time.
+#[test]
+fn threads_of_two_owners_exclude_those_of_the_other() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let inside = [AtomicUsize::new(0), AtomicUsize::new(0)];
+    let met = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for number in 0..6 {
+            let (engine, inside, met) = (&engine, &inside, &met);
+            scope.spawn(move || {
+                let owner = number % 2;
+                for round in 0..60 {
+                    let depth = 1 + (round + number) % 3;
+                    let ask = || engine.acquire_reentrant(patiently(b"job"), &[owner as u8]);
+                    let guards: Vec<_> = (0..depth).map(|_| ask().wait().unwrap()).collect();
+                    inside[owner].fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(inside[1 - owner].load(Ordering::SeqCst), 0, "two owners at once");
+                    assert!(guards.iter().all(ReentrantGuard::is_valid));
+                    met.fetch_add(usize::from(guards[0].hold_count() > depth), Ordering::Relaxed);
+                    inside[owner].fetch_sub(1, Ordering::SeqCst);
+                    drop(guards);
+                }
+            });
+        }
+    });
+    assert!(met.into_inner() > 0, "no two threads of one owner were inside at one time");
+    eventually("nothing is left", || engine.in_flight() == 0 && !exists(&servers[0], "job"));
+}
