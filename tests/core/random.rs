@@ -10,8 +10,9 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use redbolt::proto::restart_guard::RestartGuard;
 use redbolt::proto::{
-    AutoExtend, Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId,
-    LockRequest, NodeSettings, PushState, Settings, Timestamp, Wait, WakeStrategy,
+    AutoExtend, Cause, ClockReading, Config, Core, DetachedLock, Event, LeaderVerdict, LinkId,
+    LinkOp, LockId, LockRequest, NodeSettings, ObserverId, PushState, Settings, Timestamp, Wait,
+    WakeStrategy,
 };
 use redbolt_node::Memory;
 use redbolt_testkit::request::Requests;
@@ -42,12 +43,14 @@ enum Step {
     Inspect { client: usize },
     Mute { node: usize },
     Nonsense { client: usize, node: usize, push: bool },
+    Observe { client: usize, key: usize },
     Pause { node: usize },
     Release { client: usize, which: usize },
     Restart { node: usize, lost: bool },
     Run { millis: u64 },
     Silence { node: usize },
     Stop { node: usize },
+    Unobserve,
     Attach { client: usize },
     Wall { seconds: i64 },
     Well { node: usize },
@@ -119,7 +122,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (node.clone(), 0..300usize).prop_map(|(node, bytes)| Step::Window { node, bytes }),
         1 => node.clone().prop_map(|node| Step::ForgetScripts { node }),
         1 => node.clone().prop_map(|node| Step::HangUp { node }),
-        1 => client.prop_map(|client| Step::Inspect { client }),
+        1 => client.clone().prop_map(|client| Step::Inspect { client }),
+        2 => (client, 0..KEYS.len()).prop_map(|(client, key)| Step::Observe { client, key }),
+        1 => Just(Step::Unobserve),
         1 => (both.clone(), any::<bool>())
             .prop_map(|((client, node), push)| Step::Nonsense { client, node, push }),
         1 => both.clone().prop_map(|(client, node)| Step::BreakRedirect { client, node }),
@@ -202,6 +207,11 @@ fn apply(world: &mut World, step: &Step) {
         }
         Step::Nonsense { client, node, push: false } => world.say(client, node, b"\0"),
         Step::Nonsense { client, node, push: true } => world.say_to_push(client, node, b"\0"),
+        Step::Observe { client, key } => {
+            let now = world.now();
+            let id = world.clients[client].core.observe(KEYS[key], now).unwrap();
+            world.observers.push((client, id, KEYS[key].to_vec()));
+        }
         Step::Pause { node } => world.pause(node),
         Step::Release { client, which } => {
             if let Some(id) = lock_at(world, client, which) {
@@ -217,6 +227,11 @@ fn apply(world: &mut World, step: &Step) {
         Step::Attach { client } => {
             if let Some(detached) = world.records.pop() {
                 world.attach(client, &detached);
+            }
+        }
+        Step::Unobserve => {
+            if let Some((client, id, _)) = world.observers.pop() {
+                world.clients[client].core.unobserve(id);
             }
         }
         Step::Wall { seconds } => world.wall_ahead += seconds * 1_000_000_000,
@@ -277,6 +292,22 @@ fn quiesce(world: &mut World) {
         }
     }
     world.run(secs(5));
+}
+
+/// When all is quiet, whoever observes knows who leads and in which term. Ends them all.
+fn sees_the_truth(world: &mut World) {
+    world.run(secs(if world.observers.is_empty() { 0 } else { 10 }));
+    for (client, id, key) in std::mem::take(&mut world.observers) {
+        let mut tokens: Vec<_> = (0..NODES).map(|node| world.value(node, &key)).collect();
+        tokens.iter_mut().for_each(|token| token.truncate(32));
+        let same = |token: &Vec<u8>| tokens.iter().filter(|other| *other == token).count();
+        let is_led = tokens.iter().any(|token| !token.is_empty() && same(token) > NODES / 2);
+        let core = &mut world.clients[client].core;
+        let verdict = core.observation(id).expect("it was announced").verdict;
+        assert_eq!(matches!(verdict, LeaderVerdict::Leader(_)), is_led, "{verdict:?}");
+        assert_ne!(verdict, LeaderVerdict::Unknown);
+        core.unobserve(id);
+    }
 }
 
 /// Each lock has ended once.
@@ -357,6 +388,7 @@ proptest! {
             apply(&mut world, step);
         }
         quiesce(&mut world);
+        sees_the_truth(&mut world);
         is_settled(&world);
         world.free_ghosts();
         world.run(LONG + secs(1));
@@ -372,9 +404,10 @@ proptest! {
             apply(&mut world, step);
         }
         quiesce(&mut world);
+        sees_the_truth(&mut world);
         is_over(&world);
         world.free_ghosts();
-        world.run(secs(3));
+        world.run(secs(6));
         is_empty(&mut world);
     }
 
@@ -392,6 +425,7 @@ proptest! {
             world.attach(0, &detached);
         }
         quiesce(&mut world);
+        sees_the_truth(&mut world);
         for lock in world.clients.iter().flat_map(|client| &client.locks) {
             assert_eq!(lock.ended, 1);
         }
@@ -426,6 +460,7 @@ proptest! {
         }
         quiesce(&mut world);
         world.run(secs(10));
+        sees_the_truth(&mut world);
         is_settled(&world);
         world.free_ghosts();
         world.run(LONG + secs(5));
@@ -469,6 +504,10 @@ enum Call {
     Inspect {
         key: u8,
     },
+    Observe {
+        key: u8,
+    },
+    Unobserve,
     OpenAll,
     Release {
         which: usize,
@@ -572,6 +611,8 @@ fn calls(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<Call>> {
         2 => (0..4usize, 0..40_000u64).prop_map(|(which, ttl)| Call::Extend { which, ttl }),
         1 => (0..4usize).prop_map(|which| Call::Detach { which }),
         1 => (0..3u8).prop_map(|key| Call::Inspect { key }),
+        1 => (0..3u8).prop_map(|key| Call::Observe { key }),
+        1 => Just(Call::Unobserve),
         1 => Just(Call::OpenAll),
         1 => Just(Call::Attach),
         2 => (0..4usize).prop_map(|which| Call::Release { which }),
@@ -590,6 +631,7 @@ struct Abused {
     now: ClockReading,
     locks: Vec<LockId>,
     records: Vec<DetachedLock>,
+    observers: Vec<ObserverId>,
     ends: HashMap<LockId, u32>,
     valid: HashMap<LockId, Timestamp>,
 }
@@ -606,8 +648,9 @@ impl Abused {
             ClockReading { boot: Timestamp(5_000_000_000), wall: Timestamp(9_000_000_000) },
             vec![],
         );
-        let (ends, valid, records) = (HashMap::new(), HashMap::new(), Vec::new());
-        Self { core, links, now, locks, records, ends, valid }
+        let (ends, valid, records, observers) =
+            (HashMap::new(), HashMap::new(), Vec::new(), Vec::new());
+        Self { core, links, now, locks, records, observers, ends, valid }
     }
 
     /// All nodes are connected, and can vote.
@@ -695,6 +738,10 @@ impl Abused {
                 self.receive(*link, bytes);
             }
             Call::Inspect { key } => drop(self.core.inspect(&[*key], now)),
+            Call::Observe { key } => self.observers.extend(self.core.observe(&[*key], now)),
+            Call::Unobserve => {
+                self.observers.pop().into_iter().for_each(|id| self.core.unobserve(id))
+            }
             Call::OpenAll => self.core.open_all(now),
             Call::Release { which } => {
                 if let Some(&id) = self.locks.iter().rev().nth(*which) {
@@ -826,6 +873,12 @@ fn an_attempt_that_is_noticed_late_leaves_no_timer_in_the_past() {
     ] {
         abused.call(&call);
     }
+}
+
+/// Found by chance: the links are lost in the same timeout in which the next round is due.
+#[test]
+fn an_observer_of_nodes_that_are_gone_leaves_no_timer_in_the_past() {
+    survives(Abused::with(RestartGuard::On), &[Call::Observe { key: 0 }]).unwrap();
 }
 
 fn survives(mut abused: Abused, calls: &[Call]) -> Result<(), TestCaseError> {

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use redbolt::proto::{
     Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId, LockRequest,
-    NodeId, NodeSettings, NodeState, PushState, Refusal, Settings, Timestamp, Vote, Wait,
-    restart_guard::BIG_MS,
+    NodeId, NodeSettings, NodeState, ObserverId, PushState, Refusal, Settings, Timestamp, Vote,
+    Wait, restart_guard::BIG_MS,
 };
 use redbolt_node::Memory;
 pub(crate) use redbolt_testkit::GUARD;
@@ -32,6 +32,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     /// Locks that are detached.
     pub(crate) records: Vec<DetachedLock>,
+    /// Clients that observe who leads, and of which key.
+    pub(crate) observers: Vec<(usize, ObserverId, Vec<u8>)>,
     wires: Vec<Wire>,
     /// All commands that ran on servers, in order.
     pub(crate) log: Vec<Ran>,
@@ -117,6 +119,7 @@ impl World {
             servers: Vec::new(),
             clients: Vec::new(),
             records: Vec::new(),
+            observers: Vec::new(),
             wires: Vec::new(),
             log: Vec::new(),
             chunk: usize::MAX,

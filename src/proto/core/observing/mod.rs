@@ -372,7 +372,11 @@ impl Core {
         if is_news {
             self.events.push_back(Event::Observed(id));
         }
-        self.arm_observer(id, due);
+        self.observers.arm(id, due);
+        // What is due is armed already, or this timeout comes to it.
+        if due > self.boot {
+            self.arm(due);
+        }
     }
 }
 
