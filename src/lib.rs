@@ -36,6 +36,7 @@
 //! | wait for a lock | [`LockRequest::wait`], [`Wait`], [`WakeStrategy`](config::WakeStrategy) | [waiting](manual::waiting) |
 //! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
 //! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
+//! | let at most so many in at once | [`LockRequest::permits`] | [semaphores](manual::semaphores) |
 //! | let readers in together | [`LockRequest::shared`], [`LockMode`] | [shared locks](manual::shared_locks) |
 //! | take a lock that its owner holds already | [`Engine::acquire_reentrant`] | [re-entry](manual::reentrant) |
 //! | have one leader among many, and see who leads | [`Engine::campaign`], [`Engine::observe`] | [leaders](manual::leader) |
@@ -91,7 +92,7 @@ pub mod engine {
 /// Who holds a resource, by every node, and what became of a lock that an operator broke.
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
-    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState, Sharers};
+    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState, Permits, Sharers};
 }
 
 /// Leaders: campaigning for the lead, holding it, and observing who leads.
@@ -143,6 +144,7 @@ pub mod manual {
         waiting: "waiting.md",
         auto_extension: "auto-extension.md",
         many_keys: "many-keys.md",
+        semaphores: "semaphores.md",
         shared_locks: "shared-locks.md",
         reentrant: "reentrant.md",
         leader: "leader.md",

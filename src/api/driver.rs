@@ -571,6 +571,13 @@ impl Driver {
         self.sockets.core().mode(id)
     }
 
+    /// The number of the permit of a lock that is held, from 0 on; `None` unless it was asked for
+    /// ([`LockRequest::permits`]).
+    #[must_use]
+    pub fn slot(&self, id: LockId) -> Option<u16> {
+        self.sockets.core().slot(id)
+    }
+
     /// The fencing token of a lock that is held; `None` unless it was asked for
     /// ([`LockRequest::fenced`]).
     #[must_use]

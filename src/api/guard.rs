@@ -52,6 +52,13 @@ impl<'c> LockGuard<'c> {
         mode.expect("a lock is known until its guard releases it")
     }
 
+    /// The number of its permit, from 0 on; `None` unless it was asked for
+    /// ([`LockRequest::permits`](crate::LockRequest::permits)), and after the lock was lost.
+    #[must_use]
+    pub fn slot(&self) -> Option<u16> {
+        self.driver.borrow().slot(self.id)
+    }
+
     /// The fencing token, for whatever the lock protects; `None` unless it was asked for
     /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), and after the lock was lost.
     #[must_use]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::config::Config;
 use super::report::explain;
 use crate::net::Address;
-use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, Sharers, View};
+use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, Permits, Sharers, View};
 
 /// Who holds a resource, by every node.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub enum InspectionVerdict {
     Free,
     /// One holder has a quorum. Its remaining TTL is that of the node which ends the quorum.
     Held(Holder),
+    /// These hold permits: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
+    Permits(Permits),
     /// These share it: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
     Shared(Sharers),
     /// A quorum of the nodes keeps something under that name that is no lock of redbolt, and nobody can
@@ -76,6 +78,7 @@ impl Inspection {
             let what = match state {
                 KeyState::Free => return "free".to_owned(),
                 KeyState::Held(holder) => format!("held by {holder}"),
+                KeyState::Permits(permits) => format!("permits of {permits}"),
                 KeyState::Shared(sharers) => format!("shared by {sharers}"),
                 KeyState::Foreign(data) => data.to_string(),
             };
@@ -87,13 +90,13 @@ impl Inspection {
         Self { nodes, verdict, mine }
     }
 
-    /// Whether a quorum keeps the resource from whoever wants it alone: somebody holds it or shares it, or there is
+    /// Whether a quorum keeps the resource from whoever wants it alone: somebody holds it, shares it or has a permit, or there is
     /// something that is no lock of redbolt. `false` is no promise that nobody does: nodes that do not answer may
     /// keep keys, see the [verdict](Self::verdict).
     #[must_use]
     pub fn is_locked(&self) -> bool {
-        use InspectionVerdict::{Foreign, Held, Shared};
-        matches!(self.verdict, Held(_) | Shared(_) | Foreign(_))
+        use InspectionVerdict::{Foreign, Held, Permits, Shared};
+        matches!(self.verdict, Held(_) | Permits(_) | Shared(_) | Foreign(_))
     }
 
     /// Whose lock it is; `None` if so many nodes are free that nobody holds it.
@@ -109,7 +112,13 @@ impl Inspection {
             {
                 Some(Owner::Mine)
             }
+            InspectionVerdict::Permits(permits)
+                if permits.holders.iter().any(|(_, it)| self.mine == Some(it.fingerprint)) =>
+            {
+                Some(Owner::Mine)
+            }
             InspectionVerdict::Held(_)
+            | InspectionVerdict::Permits(_)
             | InspectionVerdict::Shared(_)
             | InspectionVerdict::Foreign(_) => Some(Owner::Other),
             InspectionVerdict::Undecided => Some(Owner::Unknown),
@@ -122,6 +131,7 @@ impl Inspection {
     pub fn remaining(&self) -> Option<Duration> {
         match &self.verdict {
             InspectionVerdict::Held(holder) => holder.remaining,
+            InspectionVerdict::Permits(permits) => permits.remaining,
             InspectionVerdict::Shared(sharers) => sharers.remaining,
             InspectionVerdict::Foreign(data) => data.remaining,
             InspectionVerdict::Free | InspectionVerdict::Undecided => None,
@@ -142,26 +152,7 @@ pub struct ForceUnlockReport {
 impl ForceUnlockReport {
     pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
         let was = verdict(config.quorum(), &view);
-        let nodes = nodes(config, core, view, |state, fate| match (state, fate) {
-            (KeyState::Free, _) => "nothing was there".to_owned(),
-            (KeyState::Held(holder), Some(Fate::Deleted)) => {
-                format!("broke the lock of {}", in_full(holder))
-            }
-            (KeyState::Held(holder), _) => {
-                format!("the lock of {} was gone before it could be broken", in_full(holder))
-            }
-            (KeyState::Shared(sharers), Some(Fate::Deleted)) => {
-                format!("broke the lock that is shared by {sharers}")
-            }
-            (KeyState::Shared(sharers), _) => {
-                format!("the lock that was shared by {sharers} was gone before it could be broken")
-            }
-            (KeyState::Foreign(data), Some(Fate::Deleted)) => format!("deleted {data}"),
-            (KeyState::Foreign(data), Some(Fate::Gone)) => {
-                format!("{data}: it changed before it could be deleted")
-            }
-            (KeyState::Foreign(data), _) => format!("{data}: left alone, it is no lock of redbolt"),
-        });
+        let nodes = nodes(config, core, view, what_became);
         Self { nodes, was, quorum: config.quorum() }
     }
 
@@ -204,6 +195,36 @@ impl fmt::Display for ForceUnlockReport {
         let (gone, nodes) = (self.gone(), self.nodes.len());
         write!(f, "gone on {gone} of {nodes} nodes, {} needed", self.quorum)?;
         self.nodes.iter().try_for_each(|node| write!(f, "; {node}"))
+    }
+}
+
+/// What became of what was there, in words.
+fn what_became(state: &KeyState, fate: Option<Fate>) -> String {
+    match (state, fate) {
+        (KeyState::Free, _) => "nothing was there".to_owned(),
+        (KeyState::Held(holder), Some(Fate::Deleted)) => {
+            format!("broke the lock of {}", in_full(holder))
+        }
+        (KeyState::Held(holder), _) => {
+            format!("the lock of {} was gone before it could be broken", in_full(holder))
+        }
+        (KeyState::Permits(permits), Some(Fate::Deleted)) => {
+            format!("broke the permits of {permits}")
+        }
+        (KeyState::Permits(permits), _) => {
+            format!("the permits of {permits} were gone before they could be broken")
+        }
+        (KeyState::Shared(sharers), Some(Fate::Deleted)) => {
+            format!("broke the lock that is shared by {sharers}")
+        }
+        (KeyState::Shared(sharers), _) => {
+            format!("the lock that was shared by {sharers} was gone before it could be broken")
+        }
+        (KeyState::Foreign(data), Some(Fate::Deleted)) => format!("deleted {data}"),
+        (KeyState::Foreign(data), Some(Fate::Gone)) => {
+            format!("{data}: it changed before it could be deleted")
+        }
+        (KeyState::Foreign(data), _) => format!("{data}: left alone, it is no lock of redbolt"),
     }
 }
 
@@ -251,6 +272,7 @@ impl fmt::Display for InspectionVerdict {
         match self {
             Self::Free => f.write_str("free"),
             Self::Held(holder) => write!(f, "held by {holder}"),
+            Self::Permits(permits) => write!(f, "permits of {permits}"),
             Self::Shared(sharers) => write!(f, "shared by {sharers}"),
             Self::Foreign(data) => data.fmt(f),
             Self::Undecided => f.write_str("undecided"),
@@ -268,7 +290,7 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
     let mut foreign = Vec::new();
     for state in states() {
         match state {
-            KeyState::Free => {}
+            KeyState::Free | KeyState::Permits(_) => {}
             KeyState::Held(holder) => exclusive.entry(holder.fingerprint).or_default().push(holder),
             KeyState::Shared(sharers) => sharers
                 .holders
@@ -291,10 +313,35 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
         let (count, last) = (sharers.len(), sharers.last().and_then(|last| last.remaining));
         return InspectionVerdict::Shared(Sharers::new(sharers, count, last));
     }
-    match last_of_quorum(quorum, foreign, |it| it.remaining) {
-        Some(data) => InspectionVerdict::Foreign(data.clone()),
-        None => InspectionVerdict::Undecided,
+    let data = || Some(last_of_quorum(quorum, foreign, |it| it.remaining)?.clone());
+    let permits = permits(quorum, view).map(InspectionVerdict::Permits);
+    let other = permits.or_else(|| data().map(InspectionVerdict::Foreign));
+    other.unwrap_or(InspectionVerdict::Undecided)
+}
+
+/// Who has a permit on a quorum of nodes. `None` if nobody has.
+fn permits(quorum: usize, view: &View) -> Option<Permits> {
+    let mut holders: HashMap<(u16, u32), Vec<&Holder>> = HashMap::new();
+    let mut counts = Vec::new();
+    for node in &view.nodes {
+        if let Ok(KeyState::Permits(permits)) = &node.state {
+            counts.push(permits.count);
+            for (slot, holder) in &permits.holders {
+                holders.entry((*slot, holder.fingerprint)).or_default().push(holder);
+            }
+        }
     }
+    let ended = holders.into_iter().filter_map(|((slot, _), on)| {
+        Some((slot, last_of_quorum(quorum, on, |it| it.remaining)?.clone()))
+    });
+    let mut ended: Vec<(u16, Holder)> = ended.collect();
+    ended.sort_by_key(|(slot, _)| *slot);
+    // A node names 16 at the most.
+    counts.sort_by_key(|&count| Reverse(count));
+    let named = ended.len();
+    let count = counts.get(quorum - 1).filter(|_| named >= 16).map_or(named, |&of| of.max(named));
+    let last = ended.iter().map(|(_, holder)| ends(holder.remaining)).max()?;
+    Some(Permits::new(ended, count, Some(last)))
 }
 
 /// Of keys on a quorum of nodes, the one that ends it: it lasts until all but quorum - 1 of them are over.

@@ -100,7 +100,9 @@ impl Observation {
                 Some(Ok(sight)) => match &sight.state {
                     KeyState::Free => "nobody".to_owned(),
                     KeyState::Held(holder) => holder.to_string(),
-                    KeyState::Shared(_) | KeyState::Foreign(_) => "no leader's lock".to_owned(),
+                    KeyState::Permits(_) | KeyState::Shared(_) | KeyState::Foreign(_) => {
+                        "no leader's lock".to_owned()
+                    }
                 },
                 Some(Err(cause)) => explain(config, *cause, core.detail(node, *cause).as_deref()),
             };

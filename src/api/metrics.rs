@@ -145,12 +145,14 @@ impl Display for MetricsReport {
 
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-const COUNTERS: [Counter<Metrics>; 11] = [
+const COUNTERS: [Counter<Metrics>; 13] = [
     ("acquisitions_total", "Asks that were taken at the door.", |of| of.acquisitions),
     ("attempts_total", "Rounds of asks to the nodes.", |of| of.attempts),
     ("lead_asks_total", "Attempts that asked the lead of the wait first.", |of| of.lead_asks),
     ("lead_grants_total", "Attempts whose lead granted.", |of| of.lead_grants),
     ("wakes_total", "Pauses that ended by what a node had told.", |of| of.wakes),
+    ("settled_total", "Attempts for a permit that moved it to one slot.", |of| of.settled),
+    ("healed_total", "Asks to nodes that did not keep a permit.", |of| of.healed),
     ("grants_total", "Acquisitions that ended with the lock.", |of| of.grants),
     ("auto_extend_losses_total", "Locks that were auto-extended, and lost.", |of| {
         of.auto_extend_losses

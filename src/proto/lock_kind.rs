@@ -10,6 +10,7 @@ use crate::resp::{CommandEncoder, Token, command};
 use super::classify::{ServerError, classify};
 use super::fence;
 use super::keys::Keys;
+use super::permits::{self, Offer, SlotOrder};
 use super::restart_guard::Standing;
 use super::script::{Loaded, Script};
 use super::vote::{Cause, Vote};
@@ -50,9 +51,19 @@ pub(super) const SHARED: LockKind = LockKind {
 pub(super) const SHARED_FENCED: LockKind =
     LockKind { ask: Command::Run(Script::AcquireSharedFenced), ..SHARED };
 
+/// One of a semaphore's permits.
+pub(super) const PERMIT: LockKind = LockKind {
+    ask: Command::Run(Script::AcquirePermit),
+    extend: Command::Run(Script::ExtendPermit),
+    undo: Command::Run(Script::UndoPermit),
+    write_back: Command::Run(Script::WriteBackPermit),
+};
+
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
+    /// The ask for a permit, for one slot and no other.
+    Move,
     Run(Script),
     SetIfAbsent,
 }
@@ -72,6 +83,10 @@ pub(super) struct Arguments<'a> {
     pub(super) max_ttl: Duration,
     /// How many nodes are asked.
     pub(super) nodes: u64,
+    /// The order in which a permit's slot is looked for.
+    pub(super) slots: SlotOrder,
+    /// The slot of a permit, once there is one.
+    pub(super) slot: u64,
 }
 
 impl Command {
@@ -87,7 +102,8 @@ impl Command {
                 }
                 token
             }
-            Self::Run(script) => run(script, out, args, by_digest),
+            Self::Run(script) => run(script, out, args, by_digest, false),
+            Self::Move => run(Script::AcquirePermit, out, args, by_digest, true),
         }
     }
 
@@ -96,6 +112,7 @@ impl Command {
     pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
         match self {
             Self::Run(script) => !loaded.insert(script),
+            Self::Move => !loaded.insert(Script::AcquirePermit),
             Self::SetIfAbsent => false,
         }
     }
@@ -105,7 +122,7 @@ impl Command {
     pub(super) fn as_script(self) -> Self {
         match self {
             Self::SetIfAbsent => Self::Run(Script::AcquireMany),
-            Self::Run(_) => self,
+            Self::Move | Self::Run(_) => self,
         }
     }
 
@@ -123,7 +140,10 @@ impl Command {
                 Token::Simple(b"OK"),
             ) => Answer::Vote(Vote::Grant),
             (Self::SetIfAbsent, Token::NilBulk) => Answer::Vote(Vote::Deny),
-            (Self::Run(_), Token::Int(remaining_ms @ -1..)) => Answer::DenyFor(remaining_ms),
+            (Self::Move | Self::Run(_), Token::Int(remaining_ms @ -1..)) => {
+                Answer::DenyFor(remaining_ms)
+            }
+            (Self::Move, Token::Simple(line)) => status(Script::AcquirePermit, line)?,
             (Self::Run(script), Token::Simple(line)) => status(script, line)?,
             (_, Token::Error(text)) => match classify(text) {
                 ServerError::NoScript => Answer::NoScript,
@@ -134,25 +154,24 @@ impl Command {
     }
 }
 
-fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
-    let &Arguments { ttl_ms, counter, fencing_counter_ttl_ms, .. } = args;
-    let least = fence::least_kept(counter, args.max_ttl);
-    let n = args.keys.len() as u64;
-    let numbers = match script {
-        Script::AcquireFenced => &[ttl_ms, n, counter, fencing_counter_ttl_ms][..],
-        Script::AcquireMany => &[ttl_ms, n],
-        Script::AcquireShared => &[ttl_ms, args.nodes],
-        Script::AcquireSharedFenced => {
-            &[ttl_ms, counter, fencing_counter_ttl_ms, least, args.nodes]
-        }
-        Script::Extend | Script::ExtendShared => &[ttl_ms],
-        Script::WriteBack => &[n, counter, fencing_counter_ttl_ms],
-        Script::WriteBackShared => &[counter, fencing_counter_ttl_ms],
-        Script::Undo | Script::UndoShared => &[],
+fn run(
+    script: Script,
+    out: &mut Vec<u8>,
+    args: &Arguments<'_>,
+    by_digest: bool,
+    moves: bool,
+) -> usize {
+    let (numbers, count) = numbers(script, args, moves);
+    let numbers = &numbers[..count];
+    let counted = script.reads_counters(args.counter > 0);
+    let behind: &[&[u8]] = match (script.is_of_permit(), counted) {
+        (true, true) => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
+        (true, false) => &[permits::ENDS_PREFIX],
+        (false, true) => &[fence::COUNTER_PREFIX],
+        (false, false) => &[],
     };
-    let counted = script.reads_counters();
     let restart_guard = args.restart_guard.filter(|_| script.checks_restart_guard());
-    let keys = args.keys.len() * (1 + usize::from(counted)) + usize::from(restart_guard.is_some());
+    let keys = args.keys.len() * (1 + behind.len()) + usize::from(restart_guard.is_some());
     let eval = command(out, 4 + keys + numbers.len());
     let mut eval = match by_digest {
         true => eval.arg(b"EVALSHA").arg(script.digest().as_bytes()),
@@ -160,13 +179,73 @@ fn run(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool)
     }
     .int(keys as u64);
     eval = args.keys.iter().fold(eval, CommandEncoder::arg);
-    if counted {
-        eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(fence::COUNTER_PREFIX, key));
+    for prefix in behind {
+        eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(prefix, key));
     }
     eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let token = eval.last(args.token);
     let _ = numbers.iter().copied().fold(eval, CommandEncoder::int);
     token
+}
+
+/// What a script is told behind the token: so many of these numbers.
+fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUMBERS], usize) {
+    let &Arguments { ttl_ms, counter, fencing_counter_ttl_ms: counter_ttl, slots, slot, .. } = args;
+    let (n, nodes) = (args.keys.len() as u64, args.nodes);
+    let numbers = match script {
+        Script::AcquireFenced => &[ttl_ms, n, counter, counter_ttl][..],
+        Script::AcquireMany => &[ttl_ms, n],
+        Script::AcquirePermit => {
+            let (permits, own) = (slots.permits().into(), (slots.first(), slots.step()));
+            let (first, step) = if moves { (slot, 0) } else { (own.0.into(), own.1.into()) };
+            let all = [ttl_ms, nodes, permits, first, step, counter, counter_ttl];
+            return (all, if counter > 0 { MOST_NUMBERS } else { MOST_NUMBERS - 2 });
+        }
+        Script::AcquireShared => &[ttl_ms, nodes],
+        Script::AcquireSharedFenced => {
+            let least = fence::least_kept(counter, args.max_ttl);
+            &[ttl_ms, counter, counter_ttl, least, nodes]
+        }
+        Script::Extend | Script::ExtendShared => &[ttl_ms],
+        Script::ExtendPermit => &[ttl_ms, slot],
+        Script::WriteBack => &[n, counter, counter_ttl],
+        Script::WriteBackPermit => &[counter, counter_ttl, slot],
+        Script::WriteBackShared => &[counter, counter_ttl],
+        Script::Undo | Script::UndoPermit | Script::UndoShared => &[],
+    };
+    let mut all = [0; MOST_NUMBERS];
+    all[..numbers.len()].copy_from_slice(numbers);
+    (all, numbers.len())
+}
+
+const MOST_NUMBERS: usize = 7;
+
+/// Reads the words behind the `OK` of a permit: its slot; the part and the free slots in it, unless it was moved; and the
+/// counter, if it is fenced.
+fn permit(words: &str) -> Option<Answer> {
+    let words: [&str; 4] = {
+        let mut found = words.split(' ');
+        std::array::from_fn(|_| found.next().unwrap_or_default())
+    };
+    let slot = words[0].parse().ok()?;
+    let (part, free, counter) = match words {
+        [_, counter, "", ""] => (0, 0, counter),
+        [_, part, free, counter] => (part.parse().ok()?, bits(free)?, counter),
+    };
+    let counter = match counter {
+        "" => 0,
+        counter => counter.parse().ok().filter(|&counter| fence::is_exclusive(counter))?,
+    };
+    Some(Answer::GrantSlot { offer: Offer::new(slot, part, free), counter })
+}
+
+/// Reads hexadecimal digits, of which the first is for the lowest bits.
+fn bits(digits: &str) -> Option<u64> {
+    let mut bits = 0;
+    for (at, digit) in digits.chars().enumerate() {
+        bits |= u64::from(digit.to_digit(16)?).checked_shl(4 * at as u32)?;
+    }
+    Some(bits)
 }
 
 /// Reads a script's status line: a word and a number.
@@ -177,11 +256,12 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
             let counter = number.parse().ok().filter(|&counter| fence::is_exclusive(counter));
             Some(Answer::GrantWith(counter?))
         }
+        (Script::AcquirePermit, "OK") => permit(number),
         (Script::AcquireSharedFenced, "OK") => {
             let counter = number.parse().ok().filter(|&counter| fence::is_shared(counter));
             Some(Answer::GrantWith(counter?))
         }
-        (Script::AcquireFenced | Script::AcquireSharedFenced, "CLOCK") => {
+        (Script::AcquireFenced | Script::AcquirePermit | Script::AcquireSharedFenced, "CLOCK") => {
             Some(Answer::Skewed(number.parse().ok()?))
         }
         (asks, "GUARD") if asks.checks_restart_guard() => {
@@ -199,6 +279,11 @@ pub(super) enum Answer {
     DenyFor(i64),
     /// A grant, and the value of the fencing counters there.
     GrantWith(u64),
+    /// A slot of a semaphore, and the value of its fencing counter there; zero if it is not fenced.
+    GrantSlot {
+        offer: Offer,
+        counter: u64,
+    },
     /// The restart guard does not let the node vote: its PTTL.
     Guarded(i64),
     /// The node does not know the script by its digest.

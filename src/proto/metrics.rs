@@ -26,6 +26,10 @@ pub struct Metrics {
     pub lead_grants: u64,
     /// Pauses of waiting acquisitions that a notification of a node ended, not their timer.
     pub wakes: u64,
+    /// Attempts for a permit whose nodes gave different slots, and were asked to give one.
+    pub settled: u64,
+    /// Asks to nodes that did not keep a permit which is held.
+    pub healed: u64,
     /// Acquisitions that ended with the lock.
     pub grants: u64,
     /// Acquisitions that ended without it.
@@ -148,6 +152,8 @@ impl Metrics {
             lead_asks: 0,
             lead_grants: 0,
             wakes: 0,
+            settled: 0,
+            healed: 0,
             grants: 0,
             refusals: By::default(),
             wait_granted: Histogram::default(),

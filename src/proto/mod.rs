@@ -80,6 +80,7 @@ mod lock_kind;
 pub mod metrics;
 mod mutants;
 mod names;
+mod permits;
 mod request;
 pub mod restart_guard;
 pub mod script;
@@ -93,7 +94,7 @@ pub use self::config::{
 };
 pub use self::core::{
     Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, KeyState, Leader,
-    LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, PushState,
+    LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits, PushState,
     RestartGuardState, Sharers, View,
 };
 pub use self::event::{
@@ -105,6 +106,7 @@ pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ObserverId, ViewId};
+pub use self::permits::MAX_PERMITS;
 pub(crate) use self::request::check_lock_name;
 pub use self::request::{
     AutoExtend, LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait,

@@ -83,10 +83,14 @@ mod planted {
         RestartGuardTooShort,
         /// The validity counts from the last answer (node-redlock#168).
         LeaseFromAnswer,
+        /// A node's answer counts after it was moved to another slot (a draft of the semaphore).
+        MovedAnswerCounts,
         /// A script that the node has forgotten is not sent again (redlock-rb#29).
         NoScriptIsFinal,
         /// A waiter is never woken (Redisson#1763).
         PauseWithoutEnd,
+        /// A quorum of slots is a permit, whichever they are (redis-semaphore, DistributedLock.NET).
+        PermitOfAnySlots,
         /// A connection that was lost is never opened again (fred#315).
         ReconnectNever,
         /// An extension that was under way revives a lock that is being released (Redisson#7272).

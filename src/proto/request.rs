@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::fence;
+use super::permits::{self, MAX_PERMITS};
 use super::steps::step;
 use super::time::ttl_ms;
 
@@ -38,13 +39,18 @@ pub struct LockRequest<'a> {
 
 /// Beside whom a lock may be held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "a lock is shared or it is not")]
+#[non_exhaustive]
 pub enum LockMode {
     /// Beside nobody, as a writer.
     #[default]
     Exclusive,
     /// Beside others who share, as readers do, and beside nobody who excludes.
     Shared,
+    /// With one of a semaphore's permits, beside holders of the others.
+    Permit {
+        /// How many permits the semaphore has.
+        of: u16,
+    },
 }
 
 impl<'a> LockRequest<'a> {
@@ -91,6 +97,17 @@ impl<'a> LockRequest<'a> {
     /// an odd one. Only a lock on one resource can be shared.
     pub fn shared(mut self) -> Self {
         self.mode = LockMode::Shared;
+        self
+    }
+
+    /// Asks for one of the resource's `permits`, 1 to 1 024: at most so many hold one at once, as of a semaphore.
+    ///
+    /// The lock tells the number of its permit, from 0 to `permits` - 1, and no other holder has the same. Whoever asks for
+    /// the resource without this, or to share it, waits until all permits are given back, and the other way round. Where
+    /// requests differ in `permits`, at most the largest of them are given. With a fencing token, each permit has a counter
+    /// of its own. Only a lock on one resource can have permits.
+    pub fn permits(mut self, permits: u16) -> Self {
+        self.mode = LockMode::Permit { of: permits };
         self
     }
 
@@ -195,6 +212,14 @@ impl<'a> LockRequest<'a> {
         if self.mode == LockMode::Shared && !self.more.is_empty() {
             return Err(RequestError::SharedKeys { keys: self.key_count() });
         }
+        if let LockMode::Permit { of } = self.mode {
+            if !(1..=MAX_PERMITS).contains(&of) {
+                return Err(RequestError::Permits { permits: of });
+            }
+            if !self.more.is_empty() {
+                return Err(RequestError::PermitKeys { keys: self.key_count() });
+            }
+        }
         if self.fenced && !config.can_fence() {
             return Err(RequestError::CannotFence);
         }
@@ -269,9 +294,19 @@ pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), Request
     }
 }
 
+/// Names of redbolt's own are no resources.
 fn check_counter(key: &[u8]) -> Result<(), RequestError> {
-    if key.starts_with(fence::COUNTER_PREFIX) { Err(RequestError::CounterKey) } else { Ok(()) }
+    if key.starts_with(fence::COUNTER_PREFIX) {
+        Err(RequestError::CounterKey)
+    } else if RESERVED.iter().any(|prefix| key.starts_with(prefix)) {
+        Err(RequestError::ReservedKey)
+    } else {
+        Ok(())
+    }
 }
+
+/// How the names begin of what is kept beside a resource.
+const RESERVED: [&[u8]; 2] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX];
 
 /// A TTL is judged by the whole milliseconds that the nodes will get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {
@@ -329,6 +364,18 @@ pub enum RequestError {
     Forked,
     /// The resource has the name of the restart guard's key.
     RestartGuardKey,
+    /// A semaphore has 1 to 1 024 permits.
+    Permits {
+        /// How many were asked for.
+        permits: u16,
+    },
+    /// One permit for several resources.
+    PermitKeys {
+        /// How many.
+        keys: usize,
+    },
+    /// The name of the resource begins as those of keys that redbolt keeps beside resources.
+    ReservedKey,
     /// A shared lock on several resources.
     SharedKeys {
         /// How many.
@@ -437,6 +484,8 @@ impl RequestError {
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
             }
+            Self::Permits { permits } => write!(f, "{permits} permits, of 1 to {MAX_PERMITS}"),
+            Self::PermitKeys { keys } => write!(f, "one permit for {keys} resources at once"),
             Self::SharedKeys { keys } => {
                 write!(f, "{keys} resources in one shared lock, only one can be shared")
             }
@@ -456,6 +505,9 @@ impl RequestError {
             Self::Forked => {
                 "this client belongs to the process before the fork: make a new one in the child"
             }
+            Self::ReservedKey => {
+                "the resource has a name that redbolt keeps for itself, redbolt:until:... or redbolt:slotfence:..."
+            }
             Self::RestartGuardKey => "the resource has the name of the restart guard's key",
             Self::AutoExtendUnsupported => {
                 "a blocking client cannot auto-extend a lock: use an Engine, or extend it yourself"
@@ -473,6 +525,8 @@ impl RequestError {
             | Self::HeldTooLong { .. }
             | Self::HeldWithout { .. }
             | Self::ReentrantKeys { .. }
+            | Self::Permits { .. }
+            | Self::PermitKeys { .. }
             | Self::ResourceTooLong { .. }
             | Self::SharedKeys { .. }
             | Self::TooManyKeys { .. }

@@ -102,12 +102,17 @@ macro_rules! rehearse_undo_shared {
 /// two digits of the node. Exclusive holders need no such look, for the second would be denied as anybody.
 macro_rules! deny_twin {
     ($nodes:literal) => {
+        deny_twin!($nodes, "redis.call('ZSCORE', KEYS[1], twin)")
+    };
+    ($nodes:literal, $is_there:literal) => {
         concat!(
             "for i = 0, ARGV[",
             $nodes,
             "] - 1 do \
              local twin = string.sub(ARGV[1], 1, 32) .. string.format('%02x', i) .. string.sub(ARGV[1], 35) \
-             if redis.call('ZSCORE', KEYS[1], twin) then return redis.call('PTTL', KEYS[1]) end \
+             if ",
+            $is_there,
+            " then return redis.call('PTTL', KEYS[1]) end \
              end "
         )
     };
@@ -134,6 +139,136 @@ macro_rules! read_mine {
              end ",
             read_clock_ms!(),
             "if not mine or tonumber(mine) <= now then return 0 end "
+        )
+    };
+}
+
+/// Permits of a semaphore are slots, numbered from 0: fields of a hash, which has the field `redbolt` and for each slot that
+/// is taken two more, from the slot to its holder and back. When each holder ends is in KEYS\[2\], a sorted set. A
+/// key that is anything else, or that redbolt cannot have made, is held by another, and never touched.
+macro_rules! deny_unless_permits {
+    () => {
+        "local kind = redis.call('TYPE', KEYS[1]).ok \
+         if kind ~= 'none' then \
+         local t = redis.call('PTTL', KEYS[1]) \
+         if kind ~= 'hash' or t == -1 or redis.call('HEXISTS', KEYS[1], 'redbolt') == 0 then return t end \
+         end "
+    };
+}
+
+/// Lets both keys of a semaphore live for as long as the last of its holders. A hash without holders goes.
+macro_rules! live_as_long_as_the_last_permit {
+    () => {
+        "local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] \
+         if last then \
+         redis.call('PEXPIREAT', KEYS[2], last) \
+         redis.call('PEXPIREAT', KEYS[1], last) \
+         else redis.call('HDEL', KEYS[1], 'redbolt') end "
+    };
+}
+
+/// Takes away whose time is over. Of the two keys one may have been deleted by hand: what is left of the other is of
+/// nobody.
+macro_rules! drop_permits_that_ended {
+    () => {
+        "if kind == 'none' or redis.call('ZCARD', KEYS[2]) == 0 then redis.call('DEL', KEYS[1], KEYS[2]) end \
+         local function drop(token) \
+         local slot = redis.call('HGET', KEYS[1], token) \
+         if slot then redis.call('HDEL', KEYS[1], token, slot) end \
+         redis.call('ZREM', KEYS[2], token) \
+         end \
+         for _, token in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do drop(token) end "
+    };
+}
+
+/// Rehearses what an undo needs, as for locks that are shared. Not before a denial: this makes the node send
+/// notifications of a change.
+macro_rules! rehearse_undo_permit {
+    () => {
+        "redis.call('HDEL', KEYS[1], '') \
+         local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or now \
+         redis.call('PEXPIREAT', KEYS[2], last) \
+         redis.call('PEXPIREAT', KEYS[1], last) "
+    };
+}
+
+/// Finds the first slot that is free of ARGV\[5\] and each ARGV\[6\]-th after it, of ARGV\[4\] in a circle. They are
+/// looked at 64 at once, and which of those 64 are free is part of the answer: a hexadecimal digit for each 4.
+macro_rules! find_free_slot {
+    () => {
+        "if redis.call('ZCARD', KEYS[2]) < n then \
+         local part = 0 \
+         while not slot and part * 64 < n do \
+         local slots = {} \
+         for i = part * 64, math.min(part * 64 + 64, n) - 1 do \
+         table.insert(slots, string.format('%.0f', (ARGV[5] + i * ARGV[6]) % n)) \
+         end \
+         local taken = redis.call('HMGET', KEYS[1], unpack(slots)) \
+         local free = {} \
+         for i = 1, #slots, 4 do \
+         local digit = 0 \
+         for j = 0, 3 do \
+         if slots[i + j] and not taken[i + j] then \
+         digit = digit + 2 ^ j \
+         slot = slot or slots[i + j] \
+         end \
+         end \
+         table.insert(free, string.format('%x', digit)) \
+         end \
+         if slot then seen = string.format(' %.0f ', part) .. table.concat(free) end \
+         part = part + 1 \
+         end \
+         end \
+         if not slot then return redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] - now end "
+    };
+}
+
+/// Reads the counter of a slot, in the hash KEYS\[3\], as a number below a bound.
+macro_rules! read_slot_counter {
+    ($bound:literal) => {
+        concat!(
+            "local v = tonumber(redis.call('HGET', KEYS[3], slot) or 0) \
+             if not (v and v ",
+            $bound,
+            ") then return redis.error_reply('ERR the fencing counter cannot be raised') end "
+        )
+    };
+}
+
+/// Sets the counter of a slot, and keeps those of the others. That they may be given a TTL is seen first.
+macro_rules! write_slot_counter {
+    ($value:literal, $ttl:literal) => {
+        concat!(
+            "local lives = redis.call('PTTL', KEYS[3]) >= tonumber(ARGV[",
+            $ttl,
+            "]) \
+             local til = string.format('%.0f', now + ARGV[",
+            $ttl,
+            "]) \
+             if not lives then redis.call('PEXPIREAT', KEYS[3], til) end \
+             redis.call('HSET', KEYS[3], slot, ",
+            $value,
+            ") \
+             if not lives then redis.call('PEXPIREAT', KEYS[3], til) end "
+        )
+    };
+}
+
+/// Reads until when ARGV\[1\] has this slot, and returns 0 unless it does.
+macro_rules! read_my_permit {
+    ($slot:literal) => {
+        concat!(
+            "local slot = redis.pcall('HGET', KEYS[1], ARGV[1]) \
+             if type(slot) == 'table' then \
+             if string.find(slot.err, '^WRONGTYPE') then return 0 end \
+             return slot \
+             end \
+             if slot ~= ARGV[",
+            $slot,
+            "] then return 0 end ",
+            read_clock_ms!(),
+            "local mine = redis.call('ZSCORE', KEYS[2], ARGV[1]) \
+             if not mine or tonumber(mine) <= now then return 0 end "
         )
     };
 }
@@ -269,6 +404,102 @@ pub const WRITE_BACK_SHARED: &str = concat!(
      return 1"
 );
 
+/// Gives the token ARGV\[1\] one of the ARGV\[4\] slots of the semaphore KEYS\[1\] for ARGV\[2\] ms and returns `OK` with
+/// its number, or touches nothing of others and returns for how many ms the way is blocked, -1 if without end.
+///
+/// The slot is the first that is free, beginning with ARGV\[5\] and in steps of ARGV\[6\], which has no divisor in common
+/// with ARGV\[4\]. Which others are free follows, among 64: the number of their part, and a hexadecimal digit for
+/// each 4, from the lowest bit on. With a step of 0 the token is to have the slot ARGV\[5\] and no other: the one that it
+/// had is free from then on, also where it does not get this one.
+///
+/// KEYS\[2\] is the sorted set of holders by the time at which they end, in ms by the node's clock. ARGV\[3\] is the number of
+/// nodes that the client asks, as for [`ACQUIRE_SHARED`]. The last of KEYS is the guard, as for [`ACQUIRE_MANY`]. With
+/// ARGV\[7\] and ARGV\[8\] the slot's fencing counter in the hash KEYS\[3\] is raised as by [`ACQUIRE_FENCED`], and is the last
+/// word of the answer.
+pub const ACQUIRE_PERMIT: &str = concat!(
+    "local guard = KEYS[ARGV[7] and 4 or 3] ",
+    check_restart_guard!(),
+    deny_unless_permits!(),
+    read_clock_ms!(),
+    "local c = tonumber(ARGV[7]) \
+     local us = time[1] * 1000000 + time[2] \
+     if c and math.abs(c - us) > 5000000 then \
+     return redis.status_reply(string.format('CLOCK %.0f', us)) end ",
+    drop_permits_that_ended!(),
+    deny_twin!(3, "twin ~= ARGV[1] and redis.call('ZSCORE', KEYS[2], twin)"),
+    "local n = tonumber(ARGV[4]) \
+     local mine = redis.call('HGET', KEYS[1], ARGV[1]) \
+     local slot, seen = mine, '' \
+     if ARGV[6] == '0' then \
+     local taken = redis.call('HGET', KEYS[1], ARGV[5]) \
+     if taken and taken ~= ARGV[1] then \
+     if mine then \
+     drop(ARGV[1]) ",
+    live_as_long_as_the_last_permit!(),
+    "end \
+     return (redis.call('ZSCORE', KEYS[2], taken) or now) - now \
+     end \
+     slot = ARGV[5] \
+     elseif not slot then ",
+    find_free_slot!(),
+    "end ",
+    rehearse_undo_permit!(),
+    "local text = '' \
+     if c then ",
+    read_slot_counter!("< 9007199254740990"),
+    "if v >= c then c = math.floor(v) + 1 end \
+     text = string.format('%.0f', c + c % 2) ",
+    write_slot_counter!("text", 8),
+    "text = ' ' .. text \
+     end \
+     local ends = math.max(now + ARGV[2], tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)) \
+     redis.call('ZADD', KEYS[2], string.format('%.0f', ends), ARGV[1]) \
+     last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] \
+     redis.call('PEXPIREAT', KEYS[2], last) \
+     redis.call('HSET', KEYS[1], 'redbolt', 1, slot, ARGV[1], ARGV[1], slot) \
+     redis.call('PEXPIREAT', KEYS[1], last) \
+     if mine and mine ~= slot then redis.call('HDEL', KEYS[1], mine) end \
+     return redis.status_reply('OK ' .. slot .. seen .. text)"
+);
+
+/// Lets the token ARGV\[1\] have the slot ARGV\[3\] of the semaphore KEYS\[1\] for at least ARGV\[2\] ms more and returns 1 if it
+/// has that now; otherwise returns 0. It never shortens a holder's time and never brings one back.
+pub const EXTEND_PERMIT: &str = concat!(
+    read_my_permit!(3),
+    "if now + ARGV[2] > tonumber(mine) then \
+     redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
+    live_as_long_as_the_last_permit!(),
+    "end \
+     return 1"
+);
+
+/// Takes whichever slot of the semaphore KEYS\[1\] the token ARGV\[1\] has, and returns 1 if it had one, 0 otherwise. The
+/// keys live for no longer than those who are left.
+pub const UNDO_PERMIT: &str = concat!(
+    "local slot = redis.pcall('HGET', KEYS[1], ARGV[1]) \
+     if type(slot) == 'table' then \
+     if string.find(slot.err, '^WRONGTYPE') then return 0 end \
+     return slot \
+     end \
+     local n = redis.call('ZREM', KEYS[2], ARGV[1]) \
+     if slot then \
+     n = redis.call('HDEL', KEYS[1], ARGV[1], slot) / 2 ",
+    live_as_long_as_the_last_permit!(),
+    "end \
+     return n"
+);
+
+/// Raises the fencing counter of the slot ARGV\[4\], in the hash KEYS\[3\], to at least ARGV\[2\] and returns 1 if the token
+/// ARGV\[1\] has that slot; otherwise returns 0. The counters live for ARGV\[3\] ms if it is raised.
+pub const WRITE_BACK_PERMIT: &str = concat!(
+    read_my_permit!(4),
+    read_slot_counter!("<= 9007199254740991"),
+    "if v < tonumber(ARGV[2]) then ",
+    write_slot_counter!("ARGV[2]", 3),
+    "end \
+     return 1"
+);
+
 /// Raises fencing counters to at least ARGV\[3\] and returns 1 if all resources hold the token
 /// ARGV\[1\]; otherwise returns 0. KEYS are ARGV\[2\] resources and their counters, which live for
 /// ARGV\[4\] ms if they are raised. A counter that is no number, or beyond 2^53 - 1, is an error.
@@ -338,6 +569,23 @@ pub const VIEW_SHARED: &str = concat!(
      return table.concat(lines, '\\n')"
 );
 
+/// Tells who has which slot of the semaphore KEYS\[1\]: how many, and in further lines up to 16 of them, those first who
+/// end first, each with the ms that are left and the slot. Where that cannot be redbolt's, it is empty.
+pub const VIEW_PERMITS: &str = concat!(
+    read_clock_ms!(),
+    "local after = string.format('(%.0f', now) \
+     local mark = redis.pcall('HEXISTS', KEYS[1], 'redbolt') \
+     if mark ~= 1 then return type(mark) == 'table' and mark or '' end \
+     local found = redis.call('ZRANGEBYSCORE', KEYS[2], after, '+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
+     local lines = {redis.call('ZCOUNT', KEYS[2], after, '+inf')} \
+     for i = 1, #found, 2 do \
+     local slot = redis.call('HGET', KEYS[1], found[i]) \
+     if not slot or #found[i] > 163 then return '' end \
+     table.insert(lines, string.format('%.0f %s %s', found[i + 1] - now, slot, found[i])) \
+     end \
+     return table.concat(lines, '\\n')"
+);
+
 /// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
 /// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\].
 pub const FORCE_UNLOCK: &str = "\
@@ -357,13 +605,17 @@ return 0";
 pub(super) enum Script {
     AcquireFenced,
     AcquireMany,
+    AcquirePermit,
     AcquireShared,
     AcquireSharedFenced,
     Extend,
+    ExtendPermit,
     ExtendShared,
     Undo,
+    UndoPermit,
     UndoShared,
     WriteBack,
+    WriteBackPermit,
     WriteBackShared,
 }
 
@@ -372,13 +624,17 @@ impl Script {
         match self {
             Self::AcquireFenced => ACQUIRE_FENCED,
             Self::AcquireMany => ACQUIRE_MANY,
+            Self::AcquirePermit => ACQUIRE_PERMIT,
             Self::AcquireShared => ACQUIRE_SHARED,
             Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
             Self::Extend => EXTEND,
+            Self::ExtendPermit => EXTEND_PERMIT,
             Self::ExtendShared => EXTEND_SHARED,
             Self::Undo => UNDO,
+            Self::UndoPermit => UNDO_PERMIT,
             Self::UndoShared => UNDO_SHARED,
             Self::WriteBack => WRITE_BACK,
+            Self::WriteBackPermit => WRITE_BACK_PERMIT,
             Self::WriteBackShared => WRITE_BACK_SHARED,
         }
     }
@@ -388,25 +644,40 @@ impl Script {
         match self {
             Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
+            Self::AcquirePermit => "ec1752682e1f8b26ebc0123114d7b53174f75913",
             Self::AcquireShared => "5eed54e3a21ab7aaae4aa5ddf20f64cbde99cf38",
             Self::AcquireSharedFenced => "c0c7592e8240618c79da5371792dfe2ab86957ec",
             Self::Extend => "86a8d9cdc20196bce2f0a8bc957ad02e81307539",
+            Self::ExtendPermit => "18f8346818f5cc83a58ccb456fddc8884c2703b4",
             Self::ExtendShared => "4a1b31244735b8f7c91bfe11267dbebe64a703c6",
             Self::Undo => "1dbe430de2052796a8d3e82cfeb8624677097d3a",
+            Self::UndoPermit => "b6e475237ff53eba96ee8a1d65ce0885abdd214e",
             Self::UndoShared => "2e08b7a90f22065e9c2b48d0fb3e540748fc8953",
             Self::WriteBack => "64fdd7b1c3f68697e72e33c03fc637f9b1c2f1ec",
+            Self::WriteBackPermit => "fc34e18d6b89936a064d77a0af9522240e5f90be",
             Self::WriteBackShared => "af9ac8347e1daa1cdc7528166c5b567ff8b583aa",
         }
     }
 
-    /// Whether it reads or raises the resources' fencing counters, which stand behind them in its KEYS.
-    pub(super) fn reads_counters(self) -> bool {
+    /// Whether it reads or raises the resources' fencing counters, which stand behind them in its KEYS. One that gives a
+    /// permit does so where a counter is proposed.
+    pub(super) fn reads_counters(self, proposes: bool) -> bool {
+        match self {
+            Self::AcquirePermit => proposes,
+            Self::AcquireFenced
+            | Self::AcquireSharedFenced
+            | Self::WriteBack
+            | Self::WriteBackPermit
+            | Self::WriteBackShared => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it is about a permit of a semaphore.
+    pub(super) fn is_of_permit(self) -> bool {
         matches!(
             self,
-            Self::AcquireFenced
-                | Self::AcquireSharedFenced
-                | Self::WriteBack
-                | Self::WriteBackShared
+            Self::AcquirePermit | Self::ExtendPermit | Self::UndoPermit | Self::WriteBackPermit
         )
     }
 
@@ -416,6 +687,7 @@ impl Script {
             self,
             Self::AcquireFenced
                 | Self::AcquireMany
+                | Self::AcquirePermit
                 | Self::AcquireShared
                 | Self::AcquireSharedFenced
         )
@@ -424,7 +696,7 @@ impl Script {
 
 /// Which scripts a connection has sent by their text, so that the node knows them by digest.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Loaded(u16);
+pub(super) struct Loaded(u32);
 
 impl Loaded {
     /// Whether it is new.
@@ -446,16 +718,20 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 10] = [
+const SCRIPTS: [Script; 14] = [
     Script::AcquireFenced,
     Script::AcquireMany,
+    Script::AcquirePermit,
     Script::AcquireShared,
     Script::AcquireSharedFenced,
     Script::Extend,
+    Script::ExtendPermit,
     Script::ExtendShared,
     Script::Undo,
+    Script::UndoPermit,
     Script::UndoShared,
     Script::WriteBack,
+    Script::WriteBackPermit,
     Script::WriteBackShared,
 ];
 

@@ -282,9 +282,7 @@ impl Votes {
         if mutant!(FailIsDeny) && matches!(vote, Vote::Fail(_)) {
             return self.cast(node, Vote::Deny);
         }
-        self.grants.remove(node);
-        self.denies.remove(node);
-        self.fails.remove(node);
+        self.retract(node);
         match vote {
             Vote::Grant => self.grants.insert(node),
             Vote::Deny => self.denies.insert(node),
@@ -293,6 +291,13 @@ impl Votes {
                 self.causes[node.index()] = cause;
             }
         }
+    }
+
+    /// A node is asked anew: what it has said before counts no longer.
+    pub(super) fn retract(&mut self, node: NodeId) {
+        self.grants.remove(node);
+        self.denies.remove(node);
+        self.fails.remove(node);
     }
 
     /// These nodes seem to hang, and no others.

@@ -19,6 +19,7 @@ mod links;
 mod metrics;
 mod observing;
 mod owed;
+mod permits;
 mod push;
 mod random;
 mod restart_guard;

@@ -66,7 +66,7 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
         for database in [0, 3] {
             let client = client_of(as_user(&server, database).new_nodes());
             let requests = [patiently(b"jobs:a"), patiently(b"jobs:a").and_resource(b"jobs:b")];
-            let shared = [patiently(b"jobs:a").shared()];
+            let shared = [patiently(b"jobs:a").shared(), patiently(b"jobs:a").permits(3)];
             for request in requests
                 .iter()
                 .chain(&shared)

@@ -28,6 +28,7 @@ mod metrics;
 mod muffler;
 mod outages;
 mod owed;
+mod permits;
 mod push;
 mod reentrant;
 mod restart_guard;

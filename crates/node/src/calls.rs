@@ -26,6 +26,7 @@ pub(crate) enum Answer {
     Status(&'static str),
     /// A word and a number.
     StatusAnd(&'static str, i64),
+    StatusLine(Vec<u8>),
 }
 
 /// How a script ends before its last line.
@@ -93,6 +94,43 @@ impl<'s> Calls<'s> {
         Ok(self.keys.delete(key))
     }
 
+    /// DEL of two keys.
+    pub(crate) fn del_both(&mut self, one: &[u8], other: &[u8]) -> Result<(), CallError> {
+        self.may("del")?;
+        self.keys.delete(one);
+        self.keys.delete(other);
+        Ok(())
+    }
+
+    pub(crate) fn hdel(&mut self, key: &[u8], fields: &[&[u8]]) -> Result<i64, CallError> {
+        self.may("hdel")?;
+        Ok(self.keys.remove_fields(key, fields)? as i64)
+    }
+
+    pub(crate) fn hexists(&mut self, key: &[u8], field: &[u8]) -> Result<bool, CallError> {
+        self.may("hexists")?;
+        Ok(self.keys.fields(key)?.is_some_and(|fields| fields.value_of(field).is_some()))
+    }
+
+    pub(crate) fn hget(&mut self, key: &[u8], field: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
+        self.may("hget")?;
+        let fields = self.keys.fields(key)?;
+        Ok(fields.and_then(|fields| fields.value_of(field)).map(<[u8]>::to_vec))
+    }
+
+    /// HMGET: which of the fields are there.
+    pub(crate) fn hmget(&mut self, key: &[u8], names: &[Vec<u8>]) -> Result<Vec<bool>, CallError> {
+        self.may("hmget")?;
+        let fields = self.keys.fields(key)?;
+        let is_there = |name| fields.is_some_and(|fields| fields.value_of(name).is_some());
+        Ok(names.iter().map(|name| is_there(name)).collect())
+    }
+
+    pub(crate) fn hset(&mut self, key: &[u8], fields: &[(&[u8], &[u8])]) -> Result<(), CallError> {
+        self.may("hset")?;
+        Ok(self.keys.set_fields(key, fields)?)
+    }
+
     pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, CallError> {
         self.may("get")?;
         Ok(self.keys.bytes(key)?)
@@ -142,6 +180,11 @@ impl<'s> Calls<'s> {
         Ok(self.keys.share(key, name, end)?)
     }
 
+    pub(crate) fn zcard(&mut self, key: &[u8]) -> Result<usize, CallError> {
+        self.may("zcard")?;
+        Ok(self.keys.sharers(key)?.map_or(0, Sharers::len))
+    }
+
     /// ZCOUNT of those who end after `time`.
     pub(crate) fn zcount(&mut self, key: &[u8], time: i64) -> Result<usize, CallError> {
         self.may("zcount")?;
@@ -163,6 +206,17 @@ impl<'s> Calls<'s> {
         self.may("zrangebyscore")?;
         let after = self.keys.sharers(key)?.into_iter().flat_map(|sharers| sharers.after(time));
         Ok(after.map(|(name, end)| (name.to_vec(), end)).collect())
+    }
+
+    /// ZRANGEBYSCORE of those who end at `last` or earlier.
+    pub(crate) fn zrangebyscore_until(
+        &mut self,
+        key: &[u8],
+        last: i64,
+    ) -> Result<Vec<Vec<u8>>, CallError> {
+        self.may("zrangebyscore")?;
+        let all = self.keys.sharers(key)?.into_iter().flat_map(Sharers::iter);
+        Ok(all.take_while(|&(_, end)| end <= last).map(|(name, _)| name.to_vec()).collect())
     }
 
     pub(crate) fn zrem(&mut self, key: &[u8], name: &[u8]) -> Result<bool, CallError> {

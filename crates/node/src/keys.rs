@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::{sharers::Sharers, store::ClockReading, tracking::Journal};
+use crate::{fields::Fields, sharers::Sharers, store::ClockReading, tracking::Journal};
 
 /// The keys of one database, ordered so that two runs never differ.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;
@@ -22,6 +22,8 @@ pub(crate) struct Entry {
 #[derive(Clone)]
 enum Value {
     Bytes(Vec<u8>),
+    /// Not empty: the key ends with the last of them.
+    Fields(Fields),
     /// Not empty: the key ends with the last of them.
     Sharers(Sharers),
 }
@@ -93,7 +95,16 @@ impl<'s> Keys<'s> {
         match self.read(key) {
             None => Ok(None),
             Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
-            Some(Value::Sharers(_)) => Err(WrongType),
+            Some(Value::Fields(_) | Value::Sharers(_)) => Err(WrongType),
+        }
+    }
+
+    /// The fields of a hash.
+    pub(crate) fn fields(&mut self, key: &[u8]) -> Result<Option<&Fields>, WrongType> {
+        match self.read(key) {
+            None => Ok(None),
+            Some(Value::Fields(fields)) => Ok(Some(fields)),
+            Some(Value::Bytes(_) | Value::Sharers(_)) => Err(WrongType),
         }
     }
 
@@ -102,7 +113,7 @@ impl<'s> Keys<'s> {
         match self.read(key) {
             None => Ok(None),
             Some(Value::Sharers(sharers)) => Ok(Some(sharers)),
-            Some(Value::Bytes(_)) => Err(WrongType),
+            Some(Value::Bytes(_) | Value::Fields(_)) => Err(WrongType),
         }
     }
 
@@ -111,6 +122,7 @@ impl<'s> Keys<'s> {
         match self.read(key) {
             None => "none",
             Some(Value::Bytes(_)) => "string",
+            Some(Value::Fields(_)) => "hash",
             Some(Value::Sharers(_)) => "zset",
         }
     }
@@ -190,6 +202,42 @@ impl<'s> Keys<'s> {
         entry.expires = Some(at);
         self.note_change(key);
         true
+    }
+
+    /// Sets fields of a hash. A new key has no TTL.
+    pub(crate) fn set_fields(
+        &mut self,
+        key: &[u8],
+        fields: &[(&[u8], &[u8])],
+    ) -> Result<(), WrongType> {
+        if self.live(key).is_none() {
+            let value = Value::Fields(Fields::default());
+            self.entries.insert(key.to_vec(), Entry { value, expires: None });
+        }
+        let Some(Entry { value: Value::Fields(of), .. }) = self.live(key) else {
+            return Err(WrongType);
+        };
+        fields.iter().for_each(|(field, value)| of.set(field, value));
+        self.note_change(key);
+        Ok(())
+    }
+
+    /// Removes fields of a hash, and the key with the last of them. Returns how many were there.
+    pub(crate) fn remove_fields(
+        &mut self,
+        key: &[u8],
+        fields: &[&[u8]],
+    ) -> Result<usize, WrongType> {
+        let Some(entry) = self.live(key) else { return Ok(0) };
+        let Value::Fields(of) = &mut entry.value else { return Err(WrongType) };
+        let removed = fields.iter().filter(|field| of.remove(field)).count();
+        if of.is_empty() {
+            self.entries.remove(key);
+        }
+        if removed > 0 {
+            self.note_change(key);
+        }
+        Ok(removed)
     }
 
     /// Lets a member share a key until `end`. A new key has no TTL.

@@ -32,6 +32,7 @@
 mod calls;
 mod commands;
 mod denial;
+mod fields;
 mod keys;
 mod node;
 mod reply;

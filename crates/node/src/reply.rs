@@ -20,6 +20,11 @@ impl<'o> Reply<'o> {
         self.line(b'+', text.as_bytes());
     }
 
+    /// A simple string of any bytes but line ends.
+    pub(crate) fn status_line(&mut self, line: &[u8]) {
+        self.line(b'+', line);
+    }
+
     /// A simple string of a word and a number.
     pub(crate) fn status_and(&mut self, word: &str, number: i64) {
         self.out.push(b'+');

@@ -27,8 +27,9 @@ use proptest::{
 use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
-        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
-        EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_SHARED, VIEW_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
+        EXTEND, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_PERMIT, UNDO_SHARED,
+        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
     },
 };
 use redbolt_node::{
@@ -74,6 +75,21 @@ fn random_histories_of_shared_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
+/// Beside locks of the other kinds, on the same names.
+#[test]
+fn random_histories_of_permits_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 8 => permit_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_PERMIT, &["+OK ", ":", "+GUARD ", "+CLOCK "]),
+        (EXTEND_PERMIT, &[":0", ":1"]),
+        (UNDO_PERMIT, &[":0", ":1"]),
+        (WRITE_BACK_PERMIT, &[":0", ":1"]),
+        (VIEW_PERMITS, &["$"]),
+        (FORCE_UNLOCK, &[":0", ":1"]),
+    ]);
+}
+
 /// Runs random sequences on both sides, this many of them with a password set.
 fn compare(cases: u32, guarded: f64, steps: impl Strategy<Value = Vec<Step>>) -> Pair {
     let pair = RefCell::new(Pair::start());
@@ -102,8 +118,9 @@ fn a_removed_command_is_refused_on_both_sides() {
     let digest = |text: &str| sha1_smol::Sha1::from(text).digest().to_string();
     let of_shared =
         ["zadd", "zrem", "zscore", "zrange", "zremrangebyscore", "pexpireat", "type", "time"];
+    let of_permits = ["hset", "hget", "hdel", "hmget", "hexists", "zcard", "zrangebyscore"];
     let of_all = ["eval", "evalsha", "set", "get", "del", "pexpire", "pttl"];
-    for command in of_all.into_iter().chain(of_shared) {
+    for command in of_all.into_iter().chain(of_shared).chain(of_permits) {
         for denial in [Denial::Forbidden, Denial::RenamedAway] {
             let mut pair = Pair::without(command, denial);
             for words in [
@@ -125,6 +142,10 @@ fn a_removed_command_is_refused_on_both_sides() {
                 &["EXISTS", "s"],
                 &["EVAL", UNDO_SHARED, "1", "s", SHARER_A],
                 &["EXISTS", "s"],
+                &["EVAL", ACQUIRE_PERMIT, "2", "p", "u", SHARER_A, "60000", "3", "9", "7", "2"],
+                &["EXISTS", "p", "u"],
+                &["EVAL", UNDO_PERMIT, "2", "p", "u", SHARER_A],
+                &["EXISTS", "p", "u"],
             ] {
                 pair.same(0, words);
             }
@@ -173,6 +194,70 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
                 for look in ["PTTL k", "TYPE k", "GET k", "GET c", "ZRANGE k 0 -1 WITHSCORES"] {
                     denying.same(&look.split(' ').collect::<Vec<_>>());
                 }
+            }
+        }
+    }
+    assert!(refused >= 100, "{refused} were refused only");
+}
+
+/// A script that gives a permit leaves nothing that lives for ever, and nothing that its undo could not take away.
+#[test]
+fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+    let mut denying = Denying::start();
+    let proposal = unix_micros().to_string();
+    let asks = |token: &'static str, first: &'static str, step: &'static str| {
+        vec!["EVAL", ACQUIRE_PERMIT, "2", "k", "u", token, "600000", "3", "2", first, step]
+    };
+    let of_guard = |words: Vec<&'static str>| {
+        [&["EVAL", ACQUIRE_PERMIT, "3", "k", "u", "guard"], &words[5..]].concat()
+    };
+    let fenced = ["600000", "3", "2", "0", "1", &proposal, "900000"];
+    let fenced = [&["EVAL", ACQUIRE_PERMIT, "3", "k", "u", "f", SHARER_A], &fenced[..]].concat();
+    let held_by = [
+        vec!["PING"],
+        vec!["SET", "k", SHARER_A, "PX", "600000"],
+        vec!["EVAL", ACQUIRE_SHARED, "1", "k", SHARER_B, "600000", "3"],
+        asks(SHARER_B, "0", "1"),
+        asks(SHARER_B, "1", "1"),
+        asks(SHARER_A, "0", "1"),
+        asks(SHARER_A, "1", "1"),
+        asks(TWIN_OF_A, "1", "1"),
+    ];
+    let mut refused = 0;
+    for command in COMMANDS_OF_SCRIPTS.map(Some).into_iter().chain([None]) {
+        for held in &held_by {
+            for script in [
+                of_guard(asks(SHARER_A, "0", "1")),
+                of_guard(asks(SHARER_A, "0", "0")),
+                fenced.clone(),
+                vec!["EVAL", EXTEND_PERMIT, "2", "k", "u", SHARER_A, "900000", "0"],
+                vec!["EVAL", UNDO_PERMIT, "2", "k", "u", SHARER_A],
+                vec!["EVAL", WRITE_BACK_PERMIT, "3", "k", "u", "f", SHARER_A, "8", "900000", "0"],
+                vec!["EVAL", VIEW_PERMITS, "2", "k", "u"],
+                vec!["EVAL", EXTEND, "1", "k", SHARER_A, "900000"],
+                vec!["EVAL", UNDO, "1", "k", SHARER_A],
+                vec!["EVAL", UNDO_SHARED, "1", "k", SHARER_A],
+                vec!["EVAL", FORCE_UNLOCK, "1", "k", "hash", "163", ""],
+            ] {
+                for before in [&["FLUSHALL"][..], &["SET", "guard", "run", "PX", "900000"], held] {
+                    denying.same(before);
+                }
+                let reply = denying.same_without(command, &script);
+                refused += usize::from(reply.starts_with(b"-ERR The user"));
+                for look in ["k", "u", "f"] {
+                    let lives = denying.same(&["PTTL", look]);
+                    assert_ne!(lives, b":-1\r\n", "{script:?} without {command:?}: {look} is left");
+                }
+                if reply.starts_with(b"-ERR") && script[1] == ACQUIRE_PERMIT {
+                    denying.same(&["EVAL", UNDO_PERMIT, "2", "k", "u", SHARER_A]);
+                    assert_ne!(denying.same(&["HLEN", "k"]), b":1\r\n", "{script:?}");
+                    assert_eq!(denying.same(&["ZSCORE", "u", SHARER_A]), b"$-1\r\n");
+                }
+                for look in ["TYPE k", "GET k", "HLEN k", "HGET k 0", "HGET k 1", "HGET f 0"] {
+                    denying.same(&look.split(' ').collect::<Vec<_>>());
+                }
+                denying.same(&["HGET", "k", SHARER_A]);
+                denying.same(&["ZRANGE", "u", "0", "-1", "WITHSCORES"]);
             }
         }
     }
@@ -516,8 +601,9 @@ fn script_call(name: &str, script: &str, keys: Vec<Word>, token: Word) -> Vec<Wo
 
 /// Commands of clients on the keys of a lock, and of others on the same keys.
 fn lock_step(call: impl Strategy<Value = Vec<Word>>) -> impl Strategy<Value = Step> {
-    let look = (select(vec!["GET", "PTTL", "DEL", "TYPE", "ZCARD"]), select(LOCK_KEYS.to_vec()))
-        .prop_map(|(name, key)| vec![text(name), text(key)]);
+    let look =
+        (select(vec!["GET", "PTTL", "DEL", "TYPE", "ZCARD", "HLEN"]), select(LOCK_KEYS.to_vec()))
+            .prop_map(|(name, key)| vec![text(name), text(key)]);
     let words = prop_oneof![
         8 => call,
         3 => restart_guard_write(),
@@ -625,6 +711,58 @@ fn shared_call() -> impl Strategy<Value = Vec<Word>> {
         }
     });
     prop_oneof![4 => acquire, 5 => acquire_fenced, 4 => write_back, 5 => extend, 4 => undo, 2 => of_operator]
+}
+
+/// Of those who have permits of a resource, which may be held otherwise.
+fn permit_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    // Seldom keys that are there for something else.
+    let pair = || {
+        let usual = select(vec![["r1", "u1"], ["r1", "u1"], ["r2", "u2"]]);
+        let odd = select(vec![["c1", "u1"], ["r1", "r2"], ["r1", "c1"]]);
+        prop_oneof![20 => usual, 1 => odd].prop_map(|pair| pair.map(text).to_vec())
+    };
+    let guard = || prop::option::weighted(0.2, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let slot = || select(vec!["0", "0", "0", "1", "2"]).prop_map(text);
+    let order = (select(vec!["1", "2", "3", "5", "70"]), slot(), select(vec!["0", "0", "1", "3"]));
+    let numbers = (select(vec!["3", "3", "1", "0"]), order, any::<bool>(), proposal(), life());
+    let acquire = (name(), pair(), guard(), sharer(), ttl(), numbers).prop_map(
+        |(
+            name,
+            pair,
+            guard,
+            token,
+            ttl,
+            (nodes, (permits, first, step), fenced, proposal, life),
+        )| {
+            let counters = if fenced { vec![text("f1")] } else { vec![] };
+            let keys = [pair, counters, guard.into_iter().collect()].concat();
+            let order = vec![token, ttl, text(nodes), text(permits), first, text(step)];
+            let of_token = if fenced { vec![proposal, life] } else { vec![] };
+            call(name, ACQUIRE_PERMIT, keys, [order, of_token].concat())
+        },
+    );
+    let write_back = (name(), pair(), sharer(), proposal(), life(), slot()).prop_map(
+        |(name, pair, token, least, life, slot)| {
+            let keys = [pair, vec![text("f1")]].concat();
+            call(name, WRITE_BACK_PERMIT, keys, vec![token, least, life, slot])
+        },
+    );
+    let extend =
+        (name(), pair(), sharer(), ttl(), slot()).prop_map(|(name, pair, token, ttl, slot)| {
+            call(name, EXTEND_PERMIT, pair, vec![token, ttl, slot])
+        });
+    let undo = (name(), pair(), sharer())
+        .prop_map(|(name, pair, token)| call(name, UNDO_PERMIT, pair, vec![token]));
+    let of_operator = (name(), pair(), any::<bool>()).prop_map(|(name, pair, looks)| {
+        let breaks = vec![text("hash"), text("163"), text("")];
+        match looks {
+            true => call(name, VIEW_PERMITS, pair, vec![]),
+            false => call(name, FORCE_UNLOCK, vec![pair[0].clone()], breaks),
+        }
+    });
+    prop_oneof![8 => acquire, 4 => write_back, 5 => extend, 3 => undo, 1 => of_operator]
 }
 
 fn call(name: &str, script: &str, keys: Vec<Word>, arguments: Vec<Word>) -> Vec<Word> {
@@ -1008,6 +1146,10 @@ impl Pair {
                 steps.push(vec![text("TYPE"), key.clone()]);
                 steps.push(vec![text("GET"), key.clone()]);
                 steps.push([vec![text("ZRANGE"), key.clone()], line("0 -1 WITHSCORES")].concat());
+                steps.push(vec![text("HLEN"), key.clone()]);
+                for field in ["0", "1", "2", "3", "4", SHARER_A, TWIN_OF_A, SHARER_B, TWIN_OF_B] {
+                    steps.push(vec![text("HGET"), key.clone(), text(field)]);
+                }
                 steps.push(vec![text("PTTL"), key]);
             }
         }
@@ -1363,7 +1505,7 @@ fn is_error(reply: &[u8]) -> bool {
 
 const KEYS: [&[u8]; 4] = [b"k1", b"k2", b"", b"\r\n\0\xff"];
 /// Two resources, their counters, and the restart guard.
-const LOCK_KEYS: [&str; 5] = ["r1", "r2", "c1", "c2", "guard"];
+const LOCK_KEYS: [&str; 8] = ["r1", "r2", "u1", "u2", "c1", "c2", "f1", "guard"];
 const SLOTS: usize = 3;
 const SHARER_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
 /// The same client, to which this is another node.
@@ -1372,10 +1514,15 @@ const SHARER_B: &str = "00112233445566778899aabbccddeeff01:web-1";
 const TWIN_OF_B: &str = "00112233445566778899aabbccddeeff00:web-1";
 /// Within this a millisecond is over on any clock here.
 const BRIEF: Duration = Duration::from_millis(3);
-const COMMANDS_OF_SCRIPTS: [&str; 16] = [
+const COMMANDS_OF_SCRIPTS: [&str; 22] = [
     "del",
     "get",
     "getrange",
+    "hdel",
+    "hexists",
+    "hget",
+    "hmget",
+    "hset",
     "pexpire",
     "pexpireat",
     "pttl",
@@ -1383,6 +1530,7 @@ const COMMANDS_OF_SCRIPTS: [&str; 16] = [
     "time",
     "type",
     "zadd",
+    "zcard",
     "zcount",
     "zrange",
     "zrangebyscore",

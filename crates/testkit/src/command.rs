@@ -6,8 +6,9 @@
 use std::sync::LazyLock;
 
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
-    EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_SHARED, VIEW_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
+    EXTEND, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_PERMIT, UNDO_SHARED,
+    VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
 
@@ -30,11 +31,16 @@ pub enum Script {
     UndoShared,
     ViewShared,
     WriteBackShared,
+    AcquirePermit,
+    ExtendPermit,
+    UndoPermit,
+    ViewPermits,
+    WriteBackPermit,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -48,6 +54,11 @@ impl Script {
         Self::UndoShared,
         Self::ViewShared,
         Self::WriteBackShared,
+        Self::AcquirePermit,
+        Self::ExtendPermit,
+        Self::UndoPermit,
+        Self::ViewPermits,
+        Self::WriteBackPermit,
     ];
 
     /// The text that `EVAL` runs.
@@ -67,6 +78,11 @@ impl Script {
             Self::UndoShared => UNDO_SHARED,
             Self::ViewShared => VIEW_SHARED,
             Self::WriteBackShared => WRITE_BACK_SHARED,
+            Self::AcquirePermit => ACQUIRE_PERMIT,
+            Self::ExtendPermit => EXTEND_PERMIT,
+            Self::UndoPermit => UNDO_PERMIT,
+            Self::ViewPermits => VIEW_PERMITS,
+            Self::WriteBackPermit => WRITE_BACK_PERMIT,
         }
     }
 
@@ -87,14 +103,15 @@ impl Script {
         match self {
             Self::AcquireFenced
             | Self::AcquireMany
+            | Self::AcquirePermit
             | Self::AcquireShared
             | Self::AcquireSharedFenced => Kind::Ask,
             Self::Enrol => Kind::Enrol,
-            Self::Extend | Self::ExtendShared => Kind::Extend,
+            Self::Extend | Self::ExtendPermit | Self::ExtendShared => Kind::Extend,
             Self::ForceUnlock => Kind::ForceUnlock,
-            Self::Undo | Self::UndoShared => Kind::Undo,
-            Self::ViewShared => Kind::Sharers,
-            Self::WriteBack | Self::WriteBackShared => Kind::WriteBack,
+            Self::Undo | Self::UndoPermit | Self::UndoShared => Kind::Undo,
+            Self::ViewPermits | Self::ViewShared => Kind::Sharers,
+            Self::WriteBack | Self::WriteBackPermit | Self::WriteBackShared => Kind::WriteBack,
         }
     }
 }
@@ -134,6 +151,8 @@ pub enum Kind {
     KillOthers,
     /// Reads the restart guard's value.
     Look,
+    /// Requests a permit in one slot.
+    Move,
     /// A script command without a script: tests whether scripts could be called.
     ProbeCall,
     /// A write that has no effect: tests whether writes would succeed.
@@ -183,6 +202,7 @@ impl Kind {
             Self::Kill => one("kill"),
             Self::KillOthers => one("kill others"),
             Self::Look => one("look"),
+            Self::Move => ("move", "move sha"),
             Self::ProbeCall | Self::ProbeWrite => one("probe"),
             Self::Pttl => one("pttl"),
             Self::Select => one("select"),
@@ -252,9 +272,11 @@ impl<'w> Command<'w> {
         let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
         let kind = script.map_or(Kind::Unknown, Script::kind);
         let keys = usize::try_from(number(word(2))).unwrap_or(usize::MAX - 8);
+        let is_move = script == Some(Script::AcquirePermit) && word(keys + 8) == b"0";
+        let kind = if is_move { Kind::Move } else { kind };
         let (token, number) = match kind {
-            Kind::Ask | Kind::Extend => (word(keys + 3), number(word(keys + 4))),
-            Kind::WriteBack if script == Some(Script::WriteBackShared) => {
+            Kind::Ask | Kind::Extend | Kind::Move => (word(keys + 3), number(word(keys + 4))),
+            Kind::WriteBack if script != Some(Script::WriteBack) => {
                 (word(keys + 3), number(word(keys + 4)))
             }
             Kind::WriteBack => (word(keys + 3), number(word(keys + 5))),

@@ -33,20 +33,20 @@ impl OwnedGuard {
 
     /// Itself, if anything is left of the lock.
     pub(super) fn if_valid(self) -> Result<Self, AcquireError> {
-        if self.is_valid() { Ok(self) } else { Err(self.slot().granted_too_late()) }
+        if self.is_valid() { Ok(self) } else { Err(self.its_slot().granted_too_late()) }
     }
 
     /// What the slot of another process would have of it.
     #[cfg(test)]
     pub(super) fn copy(&self) -> (crate::proto::Lease, crate::proto::Votes) {
-        self.slot().copy()
+        self.its_slot().copy()
     }
 
     /// The validity that is left, by the clock as it is now; zero once the lock is lost. The engine's
     /// thread is not asked: if it is late, this is not.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.slot().remaining()
+        self.its_slot().remaining()
     }
 
     /// Whether the lock is held, by the clock as it is now.
@@ -58,26 +58,33 @@ impl OwnedGuard {
     /// Beside whom it is held.
     #[must_use]
     pub fn mode(&self) -> LockMode {
-        self.slot().request.mode()
+        self.its_slot().request.mode()
+    }
+
+    /// The number of its permit, from 0 on; `None` unless it was asked for
+    /// ([`LockRequest::permits`](crate::LockRequest::permits)), and after the lock was lost.
+    #[must_use]
+    pub fn slot(&self) -> Option<u16> {
+        self.its_slot().permit()
     }
 
     /// The fencing token, for whatever the lock protects; `None` unless it was asked for
     /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), and after the lock was lost.
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.slot().fencing_token()
+        self.its_slot().fencing_token()
     }
 
     /// The resources that it is a lock on.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
-        self.slot().request.resources()
+        self.its_slot().request.resources()
     }
 
     /// Asks the nodes to keep the lock for `ttl` from now, which is cut to whole milliseconds and at most
     /// the configuration's `max_ttl`. The validity is never shortened by it. One at a time: a second one is
     /// refused while the first is under way.
     pub fn extend(&self, ttl: Duration) -> ExtendFuture {
-        let slot = self.slot();
+        let slot = self.its_slot();
         ExtendFuture::new(slot.extend(ttl), Arc::clone(&slot.shared))
     }
 
@@ -126,7 +133,7 @@ impl OwnedGuard {
     /// # }
     /// ```
     pub fn lost(&self) -> LossFuture {
-        LossFuture::new(Arc::clone(self.slot()))
+        LossFuture::new(Arc::clone(self.its_slot()))
     }
 
     /// Has `callback` called once if the lock is lost; never if it is released or dropped before that.
@@ -137,10 +144,10 @@ impl OwnedGuard {
     /// [`Engine::panics`](super::Engine::panics). If the lock is lost already, it is called at once on the
     /// calling thread. Several may be set; each is called.
     pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
-        self.slot().on_loss(Box::new(callback));
+        self.its_slot().on_loss(Box::new(callback));
     }
 
-    pub(super) fn slot(&self) -> &Arc<Slot> {
+    pub(super) fn its_slot(&self) -> &Arc<Slot> {
         self.slot.as_ref().expect("only its end empties it, and takes the guard with it")
     }
 }

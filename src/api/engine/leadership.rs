@@ -30,7 +30,7 @@ impl Leadership {
     fn of(guard: OwnedGuard) -> Result<Self, AcquireError> {
         match guard.fencing_token() {
             Some(term) => Ok(Self { guard, term }),
-            None => Err(guard.slot().granted_too_late()),
+            None => Err(guard.its_slot().granted_too_late()),
         }
     }
 
@@ -44,7 +44,7 @@ impl Leadership {
     /// The label under which others see this leader; empty if the configuration has none.
     #[must_use]
     pub fn label(&self) -> &[u8] {
-        &self.guard.slot().shared.config.settings().label
+        &self.guard.its_slot().shared.config.settings().label
     }
 
     /// How long it still leads if nothing is heard of the nodes, by the clock as it is now; zero once the lead is over.

@@ -633,7 +633,7 @@ mod tests {
         let place = shared.copy_of_a_place();
         let slot =
             Arc::new(Slot::new(Arc::clone(&shared), place, LockRequest::new(b"job").into_owned()));
-        assert!(slot.granted(lease, None, votes).is_none());
+        assert!(slot.granted(lease, None, None, votes).is_none());
         (Engine { handle: Arc::new(Handle { shared, thread: Mutex::new(None) }) }, slot)
     }
 

@@ -90,7 +90,7 @@ impl Holds {
         guard: OwnedGuard,
         wanted: Wanted,
     ) -> Result<Entered, AcquireError> {
-        let shared = Arc::clone(&guard.slot().shared);
+        let shared = Arc::clone(&guard.its_slot().shared);
         let mut inner = self.lock();
         if let Some(other) = inner.holds.get_mut(owned) {
             let entered = other.enter(owned, wanted);
@@ -157,7 +157,7 @@ impl Holds {
 
 impl Hold {
     fn another(&self, owned: &Arc<Owned>) -> ReentrantGuard {
-        let slot = Arc::clone(self.guard.slot());
+        let slot = Arc::clone(self.guard.its_slot());
         ReentrantGuard { slot, owned: Arc::clone(owned), is_out: false }
     }
 
@@ -170,20 +170,27 @@ impl Hold {
 
     /// Whether the owner may enter it again.
     fn check(&self, wanted: Wanted) -> Result<(), AcquireError> {
-        let slot = self.guard.slot();
+        let slot = self.guard.its_slot();
         if slot.remaining().is_zero() {
             return Err(AcquireError::Lost(slot.loss().unwrap_or(LossCause::Expired)));
         }
         let missing = match wanted {
-            _ if wanted.mode == LockMode::Exclusive && self.guard.mode() == LockMode::Shared => {
-                "having it alone"
-            }
+            _ if !covers(self.guard.mode(), wanted.mode) => match wanted.mode {
+                LockMode::Exclusive => "having it alone",
+                LockMode::Permit { .. } => "such a permit",
+                LockMode::Shared => "sharing it",
+            },
             _ if wanted.fenced && slot.fencing_token().is_none() => "a fencing token",
             _ if wanted.auto_extended && !slot.request.is_auto_extended() => "auto-extension",
             _ => return Ok(()),
         };
         Err(RequestError::HeldWithout { missing }.into())
     }
+}
+
+/// Whether who holds a resource in one mode holds it in the other as well.
+fn covers(held: LockMode, wanted: LockMode) -> bool {
+    held == wanted || (held, wanted) == (LockMode::Exclusive, LockMode::Shared)
 }
 
 /// One of the guards by which an owner holds a lock: see
@@ -228,6 +235,12 @@ impl ReentrantGuard {
     #[must_use]
     pub fn mode(&self) -> LockMode {
         self.slot.request.mode()
+    }
+
+    /// The number of its permit, the same for all guards; see [`OwnedGuard::slot`](super::OwnedGuard::slot).
+    #[must_use]
+    pub fn slot(&self) -> Option<u16> {
+        self.slot.permit()
     }
 
     /// The fencing token, the same for all guards; `None` unless the first was asked for with one, and after the lock was
@@ -535,7 +548,7 @@ mod tests {
                     // On a resource of its own, as if the nodes had granted the same one twice: to share it.
                     let name = format!("job {}", self.slots.len());
                     let guard = self.engine.acquire(LockRequest::new(&name)).wait().unwrap();
-                    self.slots.push(Arc::clone(guard.slot()));
+                    self.slots.push(Arc::clone(guard.its_slot()));
                     let entered = self.holds().granted(&self.owned, guard, WANTED).unwrap();
                     self.guards[thread] = Some(entered.guard);
                 }

@@ -44,6 +44,8 @@ struct State {
     acquisition: Acquisition,
     lease: Lease,
     token: Option<FencingToken>,
+    /// The number of a semaphore's permit.
+    permit: Option<u16>,
     /// Those that granted it.
     votes: Option<Votes>,
     /// The holder wants no more of it.
@@ -144,6 +146,15 @@ impl Slot {
         }
         let state = self.lock();
         state.token.filter(|_| !state.is_over())
+    }
+
+    /// The number of its permit, if it is one.
+    pub(super) fn permit(&self) -> Option<u16> {
+        if !self.shared.is_ours() {
+            return None;
+        }
+        let state = self.lock();
+        state.permit.filter(|_| !state.is_over())
     }
 
     /// The holder wants no more of it: it is released, or its acquisition cancelled. Never waits.
@@ -288,11 +299,13 @@ impl Slot {
         &self,
         lease: Lease,
         token: Option<FencingToken>,
+        permit: Option<u16>,
         votes: Votes,
     ) -> Option<Waker> {
         let mut state = self.lock();
         state.lease = lease;
         state.token = token;
+        state.permit = permit;
         state.votes = Some(votes);
         state.acquisition_over(Ok(()))
     }

@@ -458,7 +458,8 @@ impl Thread {
         // It is over already if its events come one behind the other.
         let lease = self.driver.lease(id).copied().unwrap_or_default();
         let token = self.driver.fencing_token(id);
-        let waiter = slot.granted(lease, token, self.driver.votes(id));
+        let permit = self.driver.slot(id);
+        let waiter = slot.granted(lease, token, permit, self.driver.votes(id));
         self.will_wake(waiter);
     }
 

@@ -120,7 +120,7 @@ pub struct HeldLock {
 
 impl HeldLock {
     fn of(guard: &OwnedGuard) -> Self {
-        Self { slot: Arc::clone(guard.slot()) }
+        Self { slot: Arc::clone(guard.its_slot()) }
     }
 
     /// The validity that is left; see [`OwnedGuard::remaining`].
@@ -139,6 +139,12 @@ impl HeldLock {
     #[must_use]
     pub fn mode(&self) -> LockMode {
         self.slot.request.mode()
+    }
+
+    /// The number of its permit; see [`OwnedGuard::slot`].
+    #[must_use]
+    pub fn slot(&self) -> Option<u16> {
+        self.slot.permit()
     }
 
     /// The fencing token; see [`OwnedGuard::fencing_token`].

@@ -4,8 +4,8 @@ use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Due, Link, Mistyped, Pending};
 use crate::proto::lock_kind::{Answer, Count, count};
-use crate::proto::names::{ClaimId, LinkId, NodeId};
-use crate::proto::time::ClockReading;
+use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
@@ -99,12 +99,7 @@ impl Core {
             Pending::Ask { claim, ask, by_digest, .. } => {
                 self.ask_answered(id, claim, (ask, by_digest), token, now)
             }
-            Pending::Check { claim, vote } => {
-                let vote = self.check_answered(id, claim, vote, token, due.since, now)?;
-                self.count_vote(id, claim, vote, now);
-                Ok(())
-            }
-            Pending::ForceUnlock(view) => self.force_unlock_answered(view, id, token),
+            Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::DropOthers => self.others_dropped(id, token, now),
             Pending::Enrol => self.enrolled(id, token, now),
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
@@ -117,16 +112,76 @@ impl Core {
                 Ok(())
             }
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
+            Pending::Move { claim, counter, by_digest } => {
+                self.moved(id, claim, (counter, by_digest), token, now)
+            }
             Pending::Kill => number(token, |_| self.lay_ghosts(id)),
             Pending::Remaining { lock, round } => {
                 number(token, |ms| self.way_blocked(id, lock, round, ms, now))
             }
             Pending::Track { to } => self.track_answered(id, to, token, now),
-            Pending::ViewShared(view) => self.view_shared(view, id, token, now),
-            Pending::ViewTtl(view) => self.view_ttl(view, id, token, due.since, now),
-            Pending::ViewType(view) => self.view_type(view, id, token),
-            Pending::ViewValue(view) => self.view_value(view, id, token),
+            Pending::ForceUnlock(view)
+            | Pending::ViewPermits(view)
+            | Pending::ViewShared(view)
+            | Pending::ViewTtl(view)
+            | Pending::ViewType(view)
+            | Pending::ViewValue(view) => self.viewed(id, due, view, token, now),
         }
+    }
+
+    /// The restart guard's TTL says whether a vote counts.
+    fn checked(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        vote: Vote,
+        since: Timestamp,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let vote = self.check_answered(id, claim, vote, token, since, now)?;
+        self.count_vote(id, claim, vote, now);
+        Ok(())
+    }
+
+    /// The answer is to somebody who looks at a resource.
+    fn viewed(
+        &mut self,
+        id: NodeId,
+        due: &Due<Pending>,
+        view: ViewId,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        match due.pending {
+            Pending::ForceUnlock(_) => self.force_unlock_answered(view, id, token),
+            Pending::ViewPermits(_) => self.view_permits(view, id, token, now),
+            Pending::ViewShared(_) => self.view_shared(view, id, token, now),
+            Pending::ViewTtl(_) => self.view_ttl(view, id, token, due.since, now),
+            Pending::ViewType(_) => self.view_type(view, id, token),
+            _ => self.view_value(view, id, token),
+        }
+    }
+
+    /// The answer to a move is a vote as any other, and may be that of a node that is healed.
+    fn moved(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        how: (u64, bool),
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let Some(answer) = self.move_answered(id, claim, how, token, now)? else { return Ok(()) };
+        let vote = self.vote_in(answer, id, claim, now);
+        let vote = match self.config.restart_guard_key() {
+            // The script has read the TTL itself.
+            Some(_) if vote == Vote::Grant => self.guarded_vote(id, claim, vote, 0, now),
+            _ => vote,
+        };
+        self.count_vote(id, claim, vote, now);
+        self.healed(id, claim, vote, now);
+        Ok(())
     }
 
     /// The answer says on how many keys something was done.
@@ -186,6 +241,13 @@ impl Core {
                 self.counter_told(id, claim, counter);
                 Vote::Grant
             }
+            Answer::GrantSlot { offer, counter } => {
+                let vote = self.slot_given(id, claim, offer);
+                if counter > 0 && vote == Vote::Grant {
+                    self.counter_told(id, claim, counter);
+                }
+                vote
+            }
             Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
                 let proposed = self.claims.find(claim).map(Claim::counter);
@@ -220,6 +282,9 @@ impl Core {
                         claim.granted(id);
                     }
                     lock.into_iter().for_each(|lock| self.voted(id, lock, vote, now));
+                    if vote == Vote::Deny {
+                        self.heal_late(id, claim_id, now);
+                    }
                 }
             }
         }

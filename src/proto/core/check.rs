@@ -7,6 +7,7 @@ use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::locks::{Active, Lock, Phase};
 use crate::proto::names::{LockId, MAX_NODES, NodeSet};
+use crate::proto::request::LockMode;
 use crate::proto::restart_guard::RestartGuard;
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -82,8 +83,10 @@ impl Core {
             (_, None) => lock.lease.ends(),
             (Phase::Asking | Phase::Fencing, Some(it)) => it.round.due(),
             (Phase::Releasing, Some(it)) => it.round.until(),
-            (Phase::Extending, Some(it)) => it.round.until().min(lock.lease.ends()),
-            (Phase::Held, Some(it)) => lock.lease.ends().min(it.hold.due()),
+            (Phase::Extending, Some(it)) => {
+                it.round.until().min(lock.lease.ends()).min(it.permit.due())
+            }
+            (Phase::Held, Some(it)) => lock.lease.ends().min(it.hold.due()).min(it.permit.due()),
             (Phase::Pausing, Some(it)) => it.waiting.until(),
             (Phase::Queued, Some(it)) => it.waiting.deadline(),
         }
@@ -103,6 +106,10 @@ impl Core {
         let uncounted: NodeSet = grants.without(claim.counted());
         assert!(uncounted.is_empty(), "every grant was checked by its restart guard");
         assert!(grants.len() >= self.config.quorum(), "a quorum has granted");
+        assert!(
+            !matches!(lock.mode(), LockMode::Permit { .. }) || claim.slot().is_some(),
+            "it has its slot"
+        );
         assert!(
             !active.fencing.is_wanted() || active.fencing.token().is_some(),
             "it has its token"

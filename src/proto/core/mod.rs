@@ -7,6 +7,7 @@
 //! - `waiting`: the queue of one core, the pauses between two attempts, and what ends them;
 //! - `push`: push links, on which nodes send notifications of changes;
 //! - `holding`: extension, release, loss;
+//! - `permits`: from the slots that nodes give to one of a semaphore's permits;
 //! - `fencing`: from counters to a fencing token;
 //! - `records`: a lock leaves for another process, or comes from one;
 //! - `inspecting`: looking at a resource without taking part, and the operator who breaks a lock;
@@ -35,6 +36,7 @@ mod inspecting;
 mod links;
 mod locks;
 mod observing;
+mod permits;
 mod push;
 mod records;
 mod restart_guard;
@@ -66,7 +68,9 @@ use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
-pub use self::inspecting::{DataKind, Fate, Foreign, Holder, KeyState, NodeView, Sharers, View};
+pub use self::inspecting::{
+    DataKind, Fate, Foreign, Holder, KeyState, NodeView, Permits, Sharers, View,
+};
 pub use self::observing::{Leader, LeaderVerdict, LeaderView, NodeSight};
 pub use self::push::PushState;
 pub use self::records::{DetachedLock, DetachedLockError};
@@ -369,6 +373,7 @@ impl Core {
             Phase::Queued => self.queue_due(id, now),
             Phase::Extending | Phase::Held => {
                 self.lease_due(id, now);
+                self.heal_due(id, now);
                 self.auto_extend_due(id, now);
             }
             Phase::Releasing => self.release_due(id, now),

@@ -118,6 +118,12 @@ impl Core {
         {
             self.claim_changed(claim, now);
         }
+        if self.locks.active(id).is_some_and(|active| active.permit.is_wanted()) {
+            self.heal(id, now);
+            // Whoever is next may find another one free.
+            self.leave_queues(id, now);
+            self.run_scheduled(now);
+        }
     }
 
     pub(super) fn lock_refused(&mut self, id: LockId, now: ClockReading) {
@@ -226,7 +232,9 @@ impl Core {
         }
         for pending in due {
             match *pending {
-                Pending::Ask { claim, .. } | Pending::Check { claim, .. } => {
+                Pending::Ask { claim, .. }
+                | Pending::Check { claim, .. }
+                | Pending::Move { claim, .. } => {
                     self.disown(id, claim, now);
                 }
                 Pending::WriteBack { claim, round, .. } => {
@@ -290,7 +298,9 @@ impl Core {
                 Pending::WriteBack { claim, round, .. } => {
                     self.write_back_lost(node, claim, round, cause, now);
                 }
+                Pending::Move { claim, .. } => self.move_lost(node, claim, untouched, now),
                 Pending::ForceUnlock(view)
+                | Pending::ViewPermits(view)
                 | Pending::ViewShared(view)
                 | Pending::ViewTtl(view)
                 | Pending::ViewType(view)
@@ -319,6 +329,11 @@ impl Core {
     ) {
         let lock = self.write_back_failed(node, claim, round, cause);
         lock.into_iter().for_each(|lock| self.decide(lock, now));
+    }
+
+    fn move_lost(&mut self, node: NodeId, claim: ClaimId, untouched: bool, now: ClockReading) {
+        self.move_unanswered(node, claim, untouched);
+        self.vote_failed(node, claim, now);
     }
 
     /// What waited for this link.

@@ -8,3 +8,4 @@ mod extend;
 mod fencing;
 mod ghosts;
 mod restart_guard;
+mod semaphore;

@@ -3,6 +3,7 @@
 //! The checks come in the server's order: the name, the number of arguments, authentication, whether the connection is
 //! subscribed, whether the keys are loaded. A command writes its whole reply, or fails and has written nothing.
 
+mod hashes;
 mod scripting;
 mod server;
 mod session;
@@ -129,6 +130,8 @@ const COMMANDS: &[Command] = &[
     Command::new("flushdb", AtLeast(1), server::flushdb),
     Command::new("get", Exactly(2), strings::get).reading(Reads::One),
     Command::new("getrange", Exactly(4), strings::getrange).reading(Reads::One),
+    Command::new("hget", Exactly(3), hashes::hget).reading(Reads::One),
+    Command::new("hlen", Exactly(2), hashes::hlen).reading(Reads::One),
     Command::new("info", AtLeast(1), server::info).while_loading(),
     Command::new("pexpire", AtLeast(3), strings::pexpire),
     Command::new("ping", AtLeast(1), session::ping).while_subscribed(),

@@ -88,6 +88,7 @@ fn run(call: &mut Call<'_>, index: usize, key_count: usize) -> Outcome {
         Answer::Int(number) => call.reply.int(number),
         Answer::Status(word) => call.reply.status(word),
         Answer::StatusAnd(word, number) => call.reply.status_and(word, number),
+        Answer::StatusLine(line) => call.reply.status_line(&line),
     }
     Ok(())
 }

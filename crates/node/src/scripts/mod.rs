@@ -4,6 +4,7 @@
 //! others the models reply with an error of their own.
 
 mod exclusive;
+mod permits;
 mod shared;
 
 use std::{
@@ -15,8 +16,9 @@ use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
     restart_guard::{BIG_MS, Standing},
     script::{
-        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
-        EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_SHARED, VIEW_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
+        EXTEND, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_PERMIT, UNDO_SHARED,
+        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
     },
 };
 
@@ -32,19 +34,24 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 13] = [
+const MODELS: [(&str, Script); 18] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
     (ACQUIRE_MANY, exclusive::acquire_many),
+    (ACQUIRE_PERMIT, permits::acquire_permit),
     (ACQUIRE_SHARED, shared::acquire_shared),
     (ACQUIRE_SHARED_FENCED, shared::acquire_shared_fenced),
     (FORCE_UNLOCK, force_unlock),
     (ENROL, enrol),
     (EXTEND, exclusive::extend),
+    (EXTEND_PERMIT, permits::extend_permit),
     (EXTEND_SHARED, shared::extend_shared),
     (UNDO, exclusive::undo),
+    (UNDO_PERMIT, permits::undo_permit),
     (UNDO_SHARED, shared::undo_shared),
+    (VIEW_PERMITS, permits::view_permits),
     (VIEW_SHARED, shared::view_shared),
     (WRITE_BACK, exclusive::write_back),
+    (WRITE_BACK_PERMIT, permits::write_back_permit),
     (WRITE_BACK_SHARED, shared::write_back_shared),
 ];
 
@@ -106,10 +113,14 @@ fn raise(calls: &mut Calls<'_>, name: &[u8], least: Argument<'_>, life: i64) -> 
 /// A counter as `tonumber` reads it: a C string with blanks around a number, no hexadecimal here.
 fn counter(calls: &mut Calls<'_>, name: &[u8]) -> Result<Option<f64>, Stop> {
     let Some(found) = caught(calls.get(name))? else { return Ok(None) };
-    let Some(value) = found else { return Ok(Some(0.0)) };
+    Ok(found.map_or(Some(0.0), lua_number))
+}
+
+/// What `tonumber` makes of it.
+fn lua_number(value: &[u8]) -> Option<f64> {
     let text = value.split(|&byte| byte == 0).next().and_then(|text| str::from_utf8(text).ok());
     let blanks = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
-    Ok(text.and_then(|text| text.trim_matches(blanks).parse().ok()))
+    text.and_then(|text| text.trim_matches(blanks).parse().ok())
 }
 
 type Argument<'a> = Option<&'a &'a [u8]>;

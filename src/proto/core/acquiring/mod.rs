@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::core::links::Link;
 use crate::proto::core::locks::Phase;
+use crate::proto::core::permits::Agreed;
 use crate::proto::event::{Event, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::mutants::mutant;
@@ -69,6 +70,7 @@ impl Core {
         claim.begin(id, &active.keys, lock.mode(), proposal, lock.ttl_ms(), random);
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);
+        active.permit.attempt_begins();
         lock.asks_for(claim_id);
         active.attempt.lead = lead;
         active.attempt.open = open;
@@ -142,8 +144,13 @@ impl Core {
         };
     }
 
-    /// A quorum has granted, in time: so is the lock, once it has its token.
+    /// A quorum has granted, in time: so is the lock, once it has its slot and its token.
     fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
+        match self.agree_on_slot(id, now) {
+            Agreed::Yes => {}
+            Agreed::NotYet => return self.limit_wait(id, now),
+            Agreed::Never => return self.attempt_failed(id, RefusalReason::Contended, now),
+        }
         let Some(active) = self.locks.active(id) else { return };
         if active.fencing.is_wanted() && !self.agree(id, now) {
             self.decide_write_back(id, now);

@@ -4,10 +4,15 @@
 //! ask, until each has confirmed or the TTL is over. Here is what each step of that says about a node. Not here: when
 //! which command is sent.
 
+use std::time::Duration;
+
 use crate::proto::config::Config;
 use crate::proto::keys::Keys;
-use crate::proto::lock_kind::{Arguments, FENCED, LockKind, MANY, PLAIN, SHARED, SHARED_FENCED};
+use crate::proto::lock_kind::{
+    Arguments, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED, SHARED_FENCED,
+};
 use crate::proto::names::{LockId, NodeId, NodeSet};
+use crate::proto::permits::SlotOrder;
 use crate::proto::request::LockMode;
 use crate::proto::time::{self, Timestamp};
 
@@ -22,6 +27,10 @@ pub(crate) struct Claim {
     ttl_ms: u64,
     /// The value that is proposed for its fencing counters.
     counter: u64,
+    /// In which order a permit's slot is looked for.
+    slots: SlotOrder,
+    /// The slot of a permit on which the nodes agree, or are to agree.
+    slot: Option<u16>,
     /// Nodes whose ask waits for their link.
     queued: NodeSet,
     /// Nodes that may hold the keys.
@@ -67,6 +76,8 @@ impl Claim {
             label: None,
             ttl_ms: 0,
             counter: 0,
+            slots: SlotOrder::NONE,
+            slot: None,
             queued: none,
             seen: none,
             counted: none,
@@ -93,6 +104,7 @@ impl Claim {
         let none = NodeSet::default();
         self.user = ClaimUser::Lock(lock);
         self.kind = match (mode, fenced, keys.len()) {
+            (LockMode::Permit { .. }, ..) => &PERMIT,
             (LockMode::Shared, None, _) => &SHARED,
             (LockMode::Shared, Some(_), _) => &SHARED_FENCED,
             (LockMode::Exclusive, Some(_), _) => &FENCED,
@@ -101,6 +113,10 @@ impl Claim {
         };
         self.keys.copy_from(keys);
         self.random = random;
+        if let LockMode::Permit { of } = mode {
+            self.slots = SlotOrder::new(of, random);
+        }
+        self.slot = None;
         self.label = None;
         self.ttl_ms = ttl_ms;
         self.counter = fenced.unwrap_or_default();
@@ -158,9 +174,28 @@ impl Claim {
         self.ttl_ms
     }
 
+    pub(crate) fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+
     /// The value that is proposed for its fencing counters; zero if it is not fenced.
     pub(crate) fn counter(&self) -> u64 {
         self.counter
+    }
+
+    /// In which order a permit's slot is looked for.
+    pub(crate) fn slots(&self) -> SlotOrder {
+        self.slots
+    }
+
+    /// The slot of a permit on which the nodes agree, or are to agree.
+    pub(crate) fn slot(&self) -> Option<u16> {
+        self.slot
+    }
+
+    /// The nodes agree on a slot, or are to agree on it from now on.
+    pub(crate) fn takes_slot(&mut self, slot: u16) {
+        self.slot = Some(slot);
     }
 
     /// What a command about this claim carries, for whichever node. Whatever gives no TTL and raises no
@@ -181,6 +216,8 @@ impl Claim {
             fencing_counter_ttl_ms: time::ttl_ms(config.settings().fencing_counter_ttl),
             max_ttl: config.settings().max_ttl,
             nodes: config.node_count() as u64,
+            slots: self.slots,
+            slot: self.slot.unwrap_or_default().into(),
         }
     }
 

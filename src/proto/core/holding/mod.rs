@@ -73,6 +73,13 @@ impl Hold {
         self.backing.begin(nodes, lease, of);
     }
 
+    /// One more node keeps a permit, for this lease. Where nothing has to be remembered that is not less than the lock's.
+    pub(super) fn is_healed(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
+        if !self.backing.is_as_granted() {
+            self.backing.keeps(node, lease, now);
+        }
+    }
+
     /// Those of the nodes that keep the key at least for as long as the lease.
     pub(super) fn backed(&self, nodes: NodeSet, lease: &Lease) -> NodeSet {
         self.backing.of(nodes, lease)

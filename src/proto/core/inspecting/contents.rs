@@ -21,6 +21,8 @@ pub enum KeyState {
     Free,
     /// A lock of redbolt.
     Held(Holder),
+    /// Permits of a semaphore of redbolt.
+    Permits(Permits),
     /// A lock of redbolt that is shared.
     Shared(Sharers),
     /// Something else, such as a lock of another library or an application's data. Nobody can lock
@@ -65,6 +67,26 @@ impl Sharers {
     /// These and maybe others, `count` in all.
     #[must_use]
     pub fn new(holders: Vec<Holder>, count: usize, remaining: Option<Duration>) -> Self {
+        Self { holders, count, remaining }
+    }
+}
+
+/// Those who hold permits of a semaphore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Permits {
+    /// Up to 16 of them, those first who end first, each with the number of its permit and a time of its own.
+    pub holders: Vec<(u16, Holder)>,
+    /// How many permits are taken.
+    pub count: usize,
+    /// How long the node will keep the key, which is as long as the last of them lasts.
+    pub remaining: Option<Duration>,
+}
+
+impl Permits {
+    /// These and maybe others, `count` in all.
+    #[must_use]
+    pub fn new(holders: Vec<(u16, Holder)>, count: usize, remaining: Option<Duration>) -> Self {
         Self { holders, count, remaining }
     }
 }
@@ -121,6 +143,7 @@ impl KeyState {
         match self {
             Self::Free => None,
             Self::Held(holder) => holder.remaining,
+            Self::Permits(permits) => permits.remaining,
             Self::Shared(sharers) => sharers.remaining,
             Self::Foreign(data) => data.remaining,
         }
@@ -130,6 +153,7 @@ impl KeyState {
         match self {
             Self::Free => Self::Free,
             Self::Held(holder) => Self::Held(Holder { remaining, ..holder }),
+            Self::Permits(permits) => Self::Permits(Permits { remaining, ..permits }),
             Self::Shared(sharers) => Self::Shared(Sharers { remaining, ..sharers }),
             Self::Foreign(data) => Self::Foreign(Foreign { remaining, ..data }),
         }
@@ -164,6 +188,25 @@ pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
         return None;
     }
     Some(KeyState::Shared(Sharers { holders, count, remaining: None }))
+}
+
+/// Who has which permit of a hash, as the script [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) tells. `None` if it is
+/// none of ours.
+pub(super) fn of_permits(lines: &[u8]) -> Option<KeyState> {
+    let mut lines = std::str::from_utf8(lines).ok()?.lines();
+    let count = lines.next()?.parse().ok()?;
+    let holder = |line: &str| {
+        let (left, rest) = line.split_once(' ')?;
+        let (slot, token) = rest.split_once(' ')?;
+        let KeyState::Held(holder) = of_string(token.as_bytes()) else { return None };
+        let remaining = Some(Duration::from_millis(left.parse().ok()?));
+        Some((slot.parse().ok()?, Holder { remaining, ..holder }))
+    };
+    let holders = lines.map(holder).collect::<Option<Vec<_>>>()?;
+    if holders.is_empty() {
+        return None;
+    }
+    Some(KeyState::Permits(Permits { holders, count, remaining: None }))
 }
 
 /// What data is that `TYPE` calls so, and that is no string. Empty where the node did not say.
@@ -223,6 +266,19 @@ impl fmt::Display for Holder {
         match &self.label {
             Some(label) => f.write_str(label),
             None => write!(f, "unlabelled #{:08x}", self.fingerprint),
+        }
+    }
+}
+
+/// Their permits and names.
+impl fmt::Display for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (slot, holder)) in self.holders.iter().enumerate() {
+            write!(f, "{}{slot}: {holder}", if at == 0 { "" } else { ", " })?;
+        }
+        match self.count.saturating_sub(self.holders.len()) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
         }
     }
 }

@@ -84,7 +84,7 @@ impl Core {
                 view.fate = Some(Fate::Kept);
                 return false;
             }
-            (KeyState::Held(_) | KeyState::Shared(_), _)
+            (KeyState::Held(_) | KeyState::Permits(_) | KeyState::Shared(_), _)
             | (KeyState::Foreign(_), Force::Anything) => {}
         }
         if let Err(cause) = viewing.seen[node.index()].kind {

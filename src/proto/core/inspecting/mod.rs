@@ -18,13 +18,14 @@ use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{FIRST_CONTACT, Link, Mistyped, Pending};
 use crate::proto::event::Event;
 use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
+use crate::proto::permits;
 use crate::proto::request::{RequestError, check_resource};
 use crate::proto::script;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
-pub use self::contents::{DataKind, Foreign, Holder, KeyState, Sharers};
+pub use self::contents::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
 pub(super) use self::contents::{LONGEST, of_string, of_type};
 pub use self::force_unlock::Fate;
 pub(super) use self::holdings::Holdings;
@@ -312,7 +313,7 @@ impl Core {
                 Ok(state.lives_for(u64::try_from(ms).ok().map(Duration::from_millis)))
             }
         };
-        if !self.ask_who_shares(id, node, now) {
+        if !self.ask_who_shares(id, node, now) && !self.ask_who_has_permits(id, node, now) {
             self.looked(id, node, now);
         }
         Ok(())
@@ -337,6 +338,59 @@ impl Core {
         true
     }
 
+    /// Behind a hash there is one more question: who has which of its permits. Whether it was asked.
+    fn ask_who_has_permits(&mut self, id: ViewId, node_id: NodeId, now: ClockReading) -> bool {
+        let Some(viewing) = self.views.find(id.0) else { return false };
+        let state = &viewing.view.nodes[node_id.index()].state;
+        let is_hash = matches!(state, Ok(KeyState::Foreign(data)) if data.kind == DataKind::Hash);
+        let node = &mut self.nodes[node_id.index()];
+        let is_there = matches!(node.link.state(), Link::Quarantined { .. } | Link::Ready);
+        if !is_hash || !is_there {
+            return false;
+        }
+        node.pipeline.push(Pending::ViewPermits(id), now.boot, |out| {
+            let eval = command(out, 5).arg(b"EVAL").arg(script::VIEW_PERMITS.as_bytes()).int(2);
+            let resource = &viewing.view.resource;
+            let _ = eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource);
+        });
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
+        true
+    }
+
+    /// The fourth answer, of a hash: who has which permit. A node that does not tell has told what it is.
+    pub(super) fn view_permits(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let found = match token {
+            Token::Bulk(lines) => contents::of_permits(lines),
+            Token::Error(_) => None,
+            _ => return Err(Mistyped),
+        };
+        self.view_several(id, node, found, now);
+        Ok(())
+    }
+
+    /// It is known who has the resource together. `None` if that is none of ours.
+    fn view_several(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        found: Option<KeyState>,
+        now: ClockReading,
+    ) {
+        let Some(viewing) = self.open_view(id, node) else { return };
+        let view = &mut viewing.view.nodes[node.index()];
+        let remaining = view.state.as_ref().ok().and_then(KeyState::remaining);
+        if let Some(found) = found {
+            view.state = Ok(found.lives_for(remaining));
+        }
+        self.looked(id, node, now);
+    }
+
     /// The fourth answer, of a sorted set: who shares it. A node that does not tell has told what it is.
     pub(super) fn view_shared(
         &mut self,
@@ -350,13 +404,7 @@ impl Core {
             Token::Error(_) => None,
             _ => return Err(Mistyped),
         };
-        let Some(viewing) = self.open_view(id, node) else { return Ok(()) };
-        let view = &mut viewing.view.nodes[node.index()];
-        let remaining = view.state.as_ref().ok().and_then(KeyState::remaining);
-        if let Some(sharers) = sharers {
-            view.state = Ok(sharers.lives_for(remaining));
-        }
-        self.looked(id, node, now);
+        self.view_several(id, node, sharers, now);
         Ok(())
     }
 

@@ -55,6 +55,12 @@ pub(crate) enum Pending {
     Kill,
     /// One of the reads by which an observer sees who leads.
     Observe(ObserverId, Read),
+    /// A permit is asked for in one slot, by an ask that may raise its counter.
+    Move {
+        claim: ClaimId,
+        counter: u64,
+        by_digest: bool,
+    },
     /// The remaining TTL of the key that stood in the way of this attempt.
     Remaining {
         lock: LockId,
@@ -68,6 +74,7 @@ pub(crate) enum Pending {
         claim: ClaimId,
         by_digest: bool,
     },
+    ViewPermits(ViewId),
     ViewShared(ViewId),
     ViewTtl(ViewId),
     ViewType(ViewId),

@@ -9,6 +9,7 @@ use super::round::Round;
 use crate::proto::core::acquiring::Attempt;
 use crate::proto::core::fencing::Fencing;
 use crate::proto::core::holding::Hold;
+use crate::proto::core::permits::Permit;
 use crate::proto::core::waiting::Waiting;
 use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
@@ -46,6 +47,7 @@ pub(crate) struct Active {
     pub(crate) attempt: Attempt,
     pub(crate) waiting: Waiting,
     pub(crate) fencing: Fencing,
+    pub(crate) permit: Permit,
     pub(crate) hold: Hold,
 }
 
@@ -158,6 +160,7 @@ impl Active {
             attempt: Attempt::new(),
             waiting: Waiting::new(),
             fencing: Fencing::new(),
+            permit: Permit::new(),
             hold: Hold::new(),
         }
     }
@@ -168,6 +171,7 @@ impl Active {
         self.keys.set(request.keys());
         self.waiting.begin(request.wait, now.boot);
         self.fencing.begin(request.fenced);
+        self.permit.begin(request.mode);
         self.hold.begin(request.auto_extend);
         self.votes = votes;
     }
@@ -184,12 +188,18 @@ impl Active {
         self.keys.set([].into_iter());
         self.attempt = Attempt::new();
         self.waiting.clear();
+        self.permit.begin(LockMode::Exclusive);
         self.fencing.begin(false);
         self.hold.begin(None);
     }
 
     pub(crate) fn waits(&self) -> bool {
         self.waiting.is_wanted()
+    }
+
+    /// Whether PTTL of its key says how long what is in its way lives. A script that reads more says so itself.
+    pub(crate) fn is_told_by_pttl(&self) -> bool {
+        self.keys.len() == 1 && !self.permit.is_wanted()
     }
 
     /// Whether nothing is left to be known about a lock that is held, or to be done for it.

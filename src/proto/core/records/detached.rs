@@ -15,6 +15,7 @@ use crate::proto::core::claims::{RANDOM_DIGITS, hex};
 use crate::proto::fence::{FencingToken, MAX_TOKEN};
 use crate::proto::lease::Lease;
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
+use crate::proto::permits::MAX_PERMITS;
 use crate::proto::request::{LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE};
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -39,6 +40,8 @@ pub struct DetachedLock {
     pub(crate) quorum: u8,
     pub(crate) keys: Vec<Vec<u8>>,
     pub(crate) mode: LockMode,
+    /// The number of a permit.
+    pub(crate) slot: Option<u16>,
     pub(crate) ttl: Duration,
     pub(crate) lease: Lease,
     pub(crate) held_since: Timestamp,
@@ -84,6 +87,12 @@ impl DetachedLock {
     #[must_use]
     pub fn mode(&self) -> LockMode {
         self.mode
+    }
+
+    /// The number of its permit; `None` if it is none.
+    #[must_use]
+    pub fn slot(&self) -> Option<u16> {
+        self.slot
     }
 
     /// The TTL that was asked for.
@@ -152,6 +161,7 @@ impl DetachedLock {
         let first = match self.mode {
             LockMode::Exclusive => first,
             LockMode::Shared => first.shared(),
+            LockMode::Permit { of } => first.permits(of),
         };
         let request = keys.fold(first, LockRequest::and_resource);
         if self.fencing_token.is_some() { request.fenced() } else { request }
@@ -196,6 +206,10 @@ impl DetachedLock {
         for key in &self.keys {
             line("key", &escaped(key));
         }
+        if let (LockMode::Permit { of }, Some(slot)) = (self.mode, self.slot) {
+            line("permits", &of.to_string());
+            line("slot", &slot.to_string());
+        }
         let (since, span_ns) = self.lease.parts();
         line("ttl_ms", &self.ttl.as_millis().to_string());
         line("boot_ns", &since.boot.0.to_string());
@@ -216,6 +230,8 @@ impl DetachedLock {
 
     fn kind(&self) -> &'static str {
         match (self.mode, self.fencing_token, self.keys.len()) {
+            (LockMode::Permit { .. }, None, _) => PERMIT,
+            (LockMode::Permit { .. }, Some(_), _) => PERMIT_FENCED,
             (LockMode::Shared, None, _) => SHARED,
             (LockMode::Shared, Some(_), _) => SHARED_FENCED,
             (LockMode::Exclusive, Some(_), _) => FENCED,
@@ -234,7 +250,11 @@ impl DetachedLock {
             "quorum"
         } else if self.with(&[Part::Counted]).len() < quorum {
             "node"
-        } else if self.mode == LockMode::Shared && self.keys.len() > 1
+        } else if let LockMode::Permit { of } = self.mode
+            && self.slot.is_none_or(|slot| slot >= of || of > MAX_PERMITS)
+        {
+            "slot"
+        } else if self.mode != LockMode::Exclusive && self.keys.len() > 1
             || self.keys.iter().any(Vec::is_empty)
             || self.keys.iter().enumerate().any(twice)
         {
@@ -269,13 +289,14 @@ impl FromStr for DetachedLock {
         let nodes = lines.all("node", MAX_NODES, node)?;
         let kind = lines.field("kind")?;
         let keys = lines.all("key", MAX_KEYS, |value| unescaped(value, MAX_RESOURCE))?;
+        let (mode, is_fenced) = mode(kind);
+        let (mode, slot) = lines.permit(mode)?;
         let ttl = Duration::from_millis(lines.number("ttl_ms")?);
         let boot_ns = Timestamp(lines.number("boot_ns")?);
         let since = ClockReading { boot: boot_ns, wall: Timestamp(lines.number("wall_ns")?) };
         let lease = Lease::from_parts(since, lines.number("span_ns")?);
         let held_since = Timestamp(lines.number("held_since_ns")?);
         let keys_until = Timestamp(lines.number("keys_until_ns")?);
-        let (mode, is_fenced) = mode(kind);
         let fencing_token = if is_fenced { Some(lines.number("fencing_token")?) } else { None };
         let random = lines.field("token")?;
         let random = digits(random).ok_or_else(|| lines.wrong("token"))?;
@@ -287,6 +308,7 @@ impl FromStr for DetachedLock {
             quorum,
             keys,
             mode,
+            slot,
             ttl,
             lease,
             held_since,
@@ -305,6 +327,9 @@ impl FromStr for DetachedLock {
 /// The mode of a lock of this kind, and whether it has a fencing token.
 fn mode(kind: &str) -> (LockMode, bool) {
     match kind {
+        // How many permits there are is in a line of its own.
+        PERMIT => (LockMode::Permit { of: 0 }, false),
+        PERMIT_FENCED => (LockMode::Permit { of: 0 }, true),
         SHARED => (LockMode::Shared, false),
         SHARED_FENCED => (LockMode::Shared, true),
         FENCED => (LockMode::Exclusive, true),
@@ -399,6 +424,13 @@ impl<'t> TextLines<'t> {
             found.push(one.ok_or_else(|| self.wrong(name))?);
         }
         Ok(found)
+    }
+
+    /// How many permits there are and which one it is, of a lock that is one.
+    fn permit(&mut self, mode: LockMode) -> Result<(LockMode, Option<u16>), DetachedLockError> {
+        let LockMode::Permit { .. } = mode else { return Ok((mode, None)) };
+        let mode = LockMode::Permit { of: self.number("permits")? };
+        Ok((mode, Some(self.number("slot")?)))
     }
 
     fn end(mut self) -> Result<(), DetachedLockError> {
@@ -519,6 +551,8 @@ const FIRST_LINE: &str = "redbolt lock record 1";
 const LAST_LINE: &str = "end";
 
 /// Kinds of locks that are shared, or have a fencing token, or both.
+const PERMIT: &str = "permit";
+const PERMIT_FENCED: &str = "permit-fenced";
 const SHARED: &str = "shared";
 const FENCED: &str = "fenced";
 const SHARED_FENCED: &str = "shared-fenced";
@@ -541,6 +575,7 @@ mod tests {
             quorum: 2,
             keys: vec![b"job".to_vec(), b" 100%\n\xff".to_vec()],
             mode: LockMode::Exclusive,
+            slot: None,
             ttl: Duration::from_secs(10),
             lease: Lease::from_parts(since, 9_898_000_000),
             held_since: Timestamp(5),

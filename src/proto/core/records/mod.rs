@@ -63,6 +63,7 @@ impl Core {
             quorum: self.config.quorum,
             keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
             mode: lock.mode(),
+            slot: claim.slot(),
             ttl: lock.ttl(),
             lease: lock.lease,
             held_since: lock.held_since(),
@@ -79,7 +80,9 @@ impl Core {
     pub fn awaits_answers(&self, id: LockId) -> bool {
         let Some(lock) = self.locks.find(id) else { return false };
         let of_it = |pending: &Pending| match *pending {
-            Pending::Ask { claim, .. } | Pending::Check { claim, .. } => claim == lock.claim(),
+            Pending::Ask { claim, .. }
+            | Pending::Check { claim, .. }
+            | Pending::Move { claim, .. } => claim == lock.claim(),
             Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => {
                 claim == lock.claim()
             }
@@ -90,8 +93,10 @@ impl Core {
     }
 
     fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {
-        let asks =
-            |pending: &Pending| matches!(pending, Pending::Ask { claim, .. } if *claim == id);
+        let asks = |pending: &Pending| match pending {
+            Pending::Ask { claim, .. } | Pending::Move { claim, .. } => *claim == id,
+            _ => false,
+        };
         if claim.counted().contains(node) {
             Part::Counted
         } else if !claim.seen().contains(node) {
@@ -160,6 +165,7 @@ impl Core {
         let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &active.keys, lock.mode(), fenced, ttl_ms(detached.ttl), detached.random);
         claim.set_label(&detached.label, &self.config);
+        detached.slot.into_iter().for_each(|slot| claim.takes_slot(slot));
         let behind = detached.with(&[Part::Behind]);
         if !behind.is_empty() {
             active.hold.rests_on(counted, detached.lease, self.nodes.len());

@@ -312,7 +312,7 @@ impl Core {
         for &key in &active.waiting.queues {
             self.queues.contended(key, active.waiting.pause.leads(), now.boot);
         }
-        if active.keys.len() == 1 {
+        if active.is_told_by_pttl() {
             self.ask_remaining(node, id, now);
         }
         self.wants_notifications(node.into(), now);
@@ -372,8 +372,7 @@ impl Core {
             return;
         }
         let leads = active.waiting.pause.leads();
-        // A script reads all keys, and its denial says how long they live.
-        if active.keys.len() == 1 {
+        if active.is_told_by_pttl() {
             for node in denied.iter() {
                 self.ask_remaining(node, id, now);
             }
@@ -408,6 +407,7 @@ impl Core {
     ) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         let is_asking = matches!(lock.phase, Phase::Asking | Phase::Pausing);
+        let tells = active.is_told_by_pttl();
         if ms == -1 || !is_asking || lock.round() != round {
             return;
         }
@@ -421,6 +421,8 @@ impl Core {
         if left.is_none() && leads.contains(node) {
             return self.changed_at(id, node, now);
         }
+        // The key of a semaphore outlives the first permit that ends, of which only the denial tells.
+        let left = if is_pausing && !tells { pause.known(node, now.boot).or(left) } else { left };
         pause.key_lives(node, left, now.boot);
         if left.is_some() && notifies && rests {
             self.rest(id, now);
@@ -505,7 +507,7 @@ impl Core {
             self.arm_lock(id, until);
         } else {
             match self.lead_to_ask(id) {
-                Some(lead) if active.waiting.pause.is_late() && active.keys.len() == 1 => {
+                Some(lead) if active.waiting.pause.is_late() && active.is_told_by_pttl() => {
                     self.look_first(id, lead, now);
                 }
                 lead => self.attempt(id, lead, now),

@@ -253,6 +253,12 @@ impl Pause {
         self.expiries.push((node, at));
     }
 
+    /// How long the key in the way is known to live on a node, less what is added to it.
+    pub(super) fn known(&self, node: NodeId, now: Timestamp) -> Option<Duration> {
+        let (_, at) = self.expiries.iter().find(|(of, _)| *of == node)?;
+        Some(at.since(now + self.jitter))
+    }
+
     /// It need not outlast the keys that stand in the way; until when, if that is known. One that keeps the parties
     /// of a split vote apart is random, and stays so.
     pub(super) fn shorten(&mut self, now: Timestamp) -> Option<Timestamp> {

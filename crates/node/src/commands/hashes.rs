@@ -1,0 +1,21 @@
+//! Commands on hashes, for those who want to see who has a permit of a semaphore.
+//!
+//! Not here: all that write, which only the lock scripts do.
+
+use super::{Call, Outcome};
+
+pub(super) fn hlen(call: &mut Call<'_>) -> Outcome {
+    let key = call.args[1];
+    let count = call.keys().fields(key)?.map_or(0, |fields| fields.len());
+    call.int(count as i64)
+}
+
+pub(super) fn hget(call: &mut Call<'_>) -> Outcome {
+    let (key, field) = (call.args[1], call.args[2]);
+    let (mut keys, reply) = call.keys_and_reply();
+    match keys.fields(key)?.and_then(|fields| fields.value_of(field)) {
+        Some(value) => reply.bulk(value),
+        None => reply.nil(),
+    }
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! The scripts of semaphores: a resource is a hash of its permits, and a sorted set says when each holder ends.
+//!
+//! Times are the node's, in ms. Whoever ends now is over; the keys exist through their last millisecond.
+
+use super::{
+    Argument, BAD_ARGUMENTS, BAD_COUNTER, check_clock, check_restart_guard, lua_number, number,
+    span, token_and_ttl,
+};
+use crate::{
+    calls::{Answer, CallError, Calls, Stop, caught},
+    reply::decimal,
+};
+
+use redbolt::proto::fence::MAX_TOKEN;
+
+/// Gives a token a free slot or the one that it wants, if the restart guard lets the node vote and nothing else is there.
+pub(super) fn acquire_permit(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let proposal = argv.get(6).map(|_| number::<u64>(argv.get(6))).transpose()?;
+    let behind = if proposal.is_some() { 3 } else { 2 };
+    let Some((&[resource, ends, ref counters @ ..], restart_guard)) =
+        names.split_at_checked(behind)
+    else {
+        return Err(BAD_ARGUMENTS);
+    };
+    let order = Order::new(argv)?;
+    check_restart_guard(calls, restart_guard.first())?;
+    let is_there = deny_unless_permits(calls, resource)?;
+    let clock = calls.time()?;
+    let now = clock.millis();
+    if let Some(proposal) = proposal {
+        check_clock(proposal, clock.micros())?;
+    }
+    let keys = Pair { resource, ends };
+    keys.drop_ended(calls, is_there, now)?;
+    deny_twin(calls, &keys, token, number(argv.get(2))?)?;
+    let mine = calls.hget(resource, token)?;
+    let (slot, seen) = match (order.step, mine.clone()) {
+        (0, mine) => (keys.wanted(calls, argv[4], token, mine.is_some(), now)?, Vec::new()),
+        (_, Some(mine)) => (mine, Vec::new()),
+        (_, None) => keys.first_free(calls, &order, now)?,
+    };
+    keys.rehearse_undo(calls, now)?;
+    let counter = match proposal {
+        Some(proposal) => Some(raise_slot(calls, counters[0], &slot, proposal, argv.get(7), now)?),
+        None => None,
+    };
+    keys.take(calls, token, &slot, ttl, now)?;
+    if let Some(mine) = mine.filter(|mine| *mine != slot) {
+        calls.hdel(resource, &[&mine])?;
+    }
+    let mut words = [b"OK ", slot.as_slice(), &seen].concat();
+    if let Some(counter) = counter {
+        words.push(b' ');
+        decimal(&mut words, counter);
+    }
+    Ok(Answer::StatusLine(words))
+}
+
+/// Lets a holder have its slot for at least this TTL more. Never shortens anything.
+pub(super) fn extend_permit(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, ends] = names else { return Err(BAD_ARGUMENTS) };
+    let slot = argv.get(2).ok_or(BAD_ARGUMENTS)?;
+    let keys = Pair { resource, ends };
+    let Some((end, now)) = keys.read_mine(calls, token, slot)? else { return Ok(Answer::Int(0)) };
+    let later = now.saturating_add(ttl);
+    if later > end {
+        calls.zadd(ends, later, token)?;
+        keys.live_as_long_as_the_last(calls)?;
+    }
+    Ok(Answer::Int(1))
+}
+
+/// Takes the holder's slot, whichever it is.
+pub(super) fn undo_permit(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, ends], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    let Some(slot) = caught(calls.hget(resource, token))? else { return Ok(Answer::Int(0)) };
+    let removed = calls.zrem(ends, token)?;
+    let Some(slot) = slot else { return Ok(Answer::Int(i64::from(removed))) };
+    let found = calls.hdel(resource, &[token, &slot])?;
+    Pair { resource, ends }.live_as_long_as_the_last(calls)?;
+    Ok(Answer::Int(found / 2))
+}
+
+/// Raises the counter of the holder's slot to at least the given value.
+pub(super) fn write_back_permit(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, ends, counters], &[token, least, _, slot]) = (names, argv) else {
+        return Err(BAD_ARGUMENTS);
+    };
+    let (target, life) = (number::<u64>(argv.get(1))?, span(argv.get(2))?);
+    let keys = Pair { resource, ends };
+    let Some((_, now)) = keys.read_mine(calls, token, slot)? else { return Ok(Answer::Int(0)) };
+    let count = slot_counter(calls, counters, slot)?.filter(|&count| count <= MAX_TOKEN as f64);
+    if count.ok_or(BAD_COUNTER)? < target as f64 {
+        write_slot_counter(calls, counters, slot, least, now, life)?;
+    }
+    Ok(Answer::Int(1))
+}
+
+/// Tells how many hold permits, and who those are that end first.
+pub(super) fn view_permits(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    _: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let &[resource, ends] = names else { return Err(BAD_ARGUMENTS) };
+    let now = calls.time()?.millis();
+    match calls.hexists(resource, MARK) {
+        Ok(true) => {}
+        Ok(false) => return Ok(Answer::Bulk(Vec::new())),
+        Err(error) => return Err(error.answer()),
+    }
+    let found = calls.zrangebyscore(ends, now)?;
+    let mut text = calls.zcount(ends, now)?.to_string().into_bytes();
+    for (name, end) in found.into_iter().take(MAX_VIEWED) {
+        let Some(slot) = calls.hget(resource, &name)? else {
+            return Ok(Answer::Bulk(Vec::new()));
+        };
+        if name.len() > LONGEST_NAME {
+            return Ok(Answer::Bulk(Vec::new()));
+        }
+        text.push(b'\n');
+        decimal(&mut text, (end - now).cast_unsigned());
+        text.push(b' ');
+        text.extend_from_slice(&slot);
+        text.push(b' ');
+        text.extend_from_slice(&name);
+    }
+    Ok(Answer::Bulk(text))
+}
+
+/// In which order an ask looks for a free slot.
+struct Order {
+    permits: u64,
+    first: u64,
+    /// 0 where it wants the first and no other.
+    step: u64,
+}
+
+impl Order {
+    fn new(argv: &[&[u8]]) -> Result<Self, Stop> {
+        let (permits, first) = (number(argv.get(3))?, number(argv.get(4))?);
+        let step = number(argv.get(5))?;
+        if permits == 0 { Err(BAD_ARGUMENTS) } else { Ok(Self { permits, first, step }) }
+    }
+
+    fn slot(&self, place: u64) -> Vec<u8> {
+        ((self.first + place * self.step) % self.permits).to_string().into_bytes()
+    }
+}
+
+/// The two keys of a semaphore.
+struct Pair<'n> {
+    resource: &'n [u8],
+    ends: &'n [u8],
+}
+
+impl Pair<'_> {
+    fn drop_ended(&self, calls: &mut Calls<'_>, is_there: bool, now: i64) -> Result<(), Stop> {
+        if !is_there || calls.zcard(self.ends)? == 0 {
+            calls.del_both(self.resource, self.ends)?;
+        }
+        for token in calls.zrangebyscore_until(self.ends, now)? {
+            self.drop_token(calls, &token)?;
+        }
+        Ok(())
+    }
+
+    fn drop_token(&self, calls: &mut Calls<'_>, token: &[u8]) -> Result<(), CallError> {
+        if let Some(slot) = calls.hget(self.resource, token)? {
+            calls.hdel(self.resource, &[token, &slot])?;
+        }
+        calls.zrem(self.ends, token)?;
+        Ok(())
+    }
+
+    /// The slot that is wanted, unless it is taken. Then the one that the token had is free.
+    fn wanted(
+        &self,
+        calls: &mut Calls<'_>,
+        slot: &[u8],
+        token: &[u8],
+        has_one: bool,
+        now: i64,
+    ) -> Result<Vec<u8>, Stop> {
+        let Some(taken) = calls.hget(self.resource, slot)?.filter(|taken| taken != token) else {
+            return Ok(slot.to_vec());
+        };
+        if has_one {
+            self.drop_token(calls, token)?;
+            self.live_as_long_as_the_last(calls)?;
+        }
+        let end = calls.zscore(self.ends, &taken)?.unwrap_or(now);
+        Err(Stop::Answered(Answer::Int(end - now)))
+    }
+
+    /// The first slot that is free, and which others are among the 64 places where it is.
+    fn first_free(
+        &self,
+        calls: &mut Calls<'_>,
+        order: &Order,
+        now: i64,
+    ) -> Result<(Vec<u8>, Vec<u8>), Stop> {
+        if (calls.zcard(self.ends)? as u64) < order.permits {
+            for part in 0..order.permits.div_ceil(PART) {
+                let places = part * PART..(part * PART + PART).min(order.permits);
+                let slots: Vec<_> = places.map(|place| order.slot(place)).collect();
+                let taken = calls.hmget(self.resource, &slots)?;
+                let Some(first) = taken.iter().position(|taken| !taken) else { continue };
+                let mut seen = format!(" {part} ").into_bytes();
+                for four in taken.chunks(4) {
+                    let bits = four.iter().zip([1, 2, 4, 8]).filter(|(taken, _)| !**taken);
+                    let digit: u8 = bits.map(|(_, bit)| bit).sum();
+                    seen.extend(format!("{digit:x}").bytes());
+                }
+                return Ok((slots[first].clone(), seen));
+            }
+        }
+        let first = calls.zrange(self.ends)?.and_then(|all| all.iter().next());
+        let left = first.map_or(0, |(_, end)| end - now);
+        Err(Stop::Answered(Answer::Int(left)))
+    }
+
+    fn rehearse_undo(&self, calls: &mut Calls<'_>, now: i64) -> Result<(), Stop> {
+        calls.hdel(self.resource, &[b""])?;
+        let last = self.last(calls)?.unwrap_or(now);
+        calls.pexpireat(self.ends, last)?;
+        calls.pexpireat(self.resource, last)?;
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        calls: &mut Calls<'_>,
+        token: &[u8],
+        slot: &[u8],
+        ttl: i64,
+        now: i64,
+    ) -> Result<(), Stop> {
+        let before = calls.zscore(self.ends, token)?.unwrap_or_default();
+        calls.zadd(self.ends, before.max(now.saturating_add(ttl)), token)?;
+        let last = self.last(calls)?.ok_or(BAD_ARGUMENTS)?;
+        calls.pexpireat(self.ends, last)?;
+        calls.hset(self.resource, &[(MARK, b"1"), (slot, token), (token, slot)])?;
+        calls.pexpireat(self.resource, last)?;
+        Ok(())
+    }
+
+    fn live_as_long_as_the_last(&self, calls: &mut Calls<'_>) -> Result<(), Stop> {
+        match self.last(calls)? {
+            Some(last) => {
+                calls.pexpireat(self.ends, last)?;
+                calls.pexpireat(self.resource, last)?;
+            }
+            None => {
+                calls.hdel(self.resource, &[MARK])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn last(&self, calls: &mut Calls<'_>) -> Result<Option<i64>, Stop> {
+        Ok(calls.zrange(self.ends)?.and_then(|all| all.iter().next_back()).map(|(_, end)| end))
+    }
+
+    /// When the holder of this slot ends, and the time; nothing if the token does not have it.
+    fn read_mine(
+        &self,
+        calls: &mut Calls<'_>,
+        token: &[u8],
+        slot: &[u8],
+    ) -> Result<Option<(i64, i64)>, Stop> {
+        let found = caught(calls.hget(self.resource, token))?.flatten();
+        if found.as_deref() != Some(slot) {
+            return Ok(None);
+        }
+        let now = calls.time()?.millis();
+        let end = calls.zscore(self.ends, token)?;
+        Ok(end.filter(|&end| end > now).map(|end| (end, now)))
+    }
+}
+
+/// Whether there is a semaphore. Anything else is in the way.
+fn deny_unless_permits(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
+    let kind = calls.kind(resource)?;
+    if kind == "none" {
+        return Ok(false);
+    }
+    let left = calls.pttl(resource)?;
+    if kind != "hash" || left == -1 || !calls.hexists(resource, MARK)? {
+        return Err(Stop::Answered(Answer::Int(left)));
+    }
+    Ok(true)
+}
+
+/// A client that asks one server as two nodes is granted once.
+fn deny_twin(calls: &mut Calls<'_>, keys: &Pair<'_>, token: &[u8], nodes: u64) -> Result<(), Stop> {
+    let (head, tail) = (token.get(..32).unwrap_or(token), token.get(34..).unwrap_or_default());
+    for node in 0..nodes {
+        let twin = [head, format!("{node:02x}").as_bytes(), tail].concat();
+        if twin != token && calls.zscore(keys.ends, &twin)?.is_some() {
+            return Err(Stop::Answered(Answer::Int(calls.pttl(keys.resource)?)));
+        }
+    }
+    Ok(())
+}
+
+fn raise_slot(
+    calls: &mut Calls<'_>,
+    counters: &[u8],
+    slot: &[u8],
+    proposal: u64,
+    life: Argument<'_>,
+    now: i64,
+) -> Result<u64, Stop> {
+    let life = span(life)?;
+    let count = slot_counter(calls, counters, slot)?;
+    let count = count.filter(|&count| count < (MAX_TOKEN - 1) as f64).ok_or(BAD_COUNTER)?;
+    let raised = if count >= proposal as f64 { count.floor() + 1.0 } else { proposal as f64 };
+    let raised = (raised as u64).next_multiple_of(2);
+    write_slot_counter(calls, counters, slot, raised.to_string().as_bytes(), now, life)?;
+    Ok(raised)
+}
+
+fn slot_counter(calls: &mut Calls<'_>, counters: &[u8], slot: &[u8]) -> Result<Option<f64>, Stop> {
+    match calls.hget(counters, slot)? {
+        None => Ok(Some(0.0)),
+        Some(text) => Ok(lua_number(&text)),
+    }
+}
+
+fn write_slot_counter(
+    calls: &mut Calls<'_>,
+    counters: &[u8],
+    slot: &[u8],
+    value: &[u8],
+    now: i64,
+    life: i64,
+) -> Result<(), Stop> {
+    let lives = calls.pttl(counters)? >= life;
+    let until = now.saturating_add(life);
+    if !lives {
+        calls.pexpireat(counters, until)?;
+    }
+    calls.hset(counters, &[(slot, value)])?;
+    if !lives {
+        calls.pexpireat(counters, until)?;
+    }
+    Ok(())
+}
+
+const MARK: &[u8] = b"redbolt";
+const PART: u64 = 64;
+const MAX_VIEWED: usize = 16;
+/// A token, a colon, and the longest label.
+const LONGEST_NAME: usize = 163;

@@ -1,0 +1,146 @@
+//! One of a semaphore's permits: from slots that nodes have given to the one that a quorum keeps.
+//!
+//! Each node gives whichever slot is free there, so that a quorum of grants is no permit yet. Where their slots differ, the
+//! client *settles*, once per attempt: it moves its entries to one slot, see `settling`. Once it holds, it *heals*: nodes
+//! that gave another slot, or none, are asked for its slot, see `healing`. Without that, permits on a bare quorum
+//! leave holes on the others, into which newcomers fall and make more.
+//!
+//! A move is an ask: it is guarded, counted, and undone by its token, and what a node has answered before counts no longer
+//! once one is sent to it. Not here: which slot is the best, see `proto::permits`.
+
+mod healing;
+mod settling;
+
+use super::Core;
+use crate::proto::core::links::{Mistyped, Pending};
+use crate::proto::core::locks::Phase;
+use crate::proto::lock_kind::{Answer, Command};
+use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::permits::Offer;
+use crate::proto::request::LockMode;
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Vote;
+use crate::resp::Token;
+
+use self::healing::Healing;
+
+pub(super) use self::settling::Agreed;
+
+/// What the nodes have given one lock, and what is being healed. Empty for a lock that is no permit.
+#[derive(Debug)]
+pub(super) struct Permit {
+    is_wanted: bool,
+    /// What the nodes gave the present attempt before it settled.
+    offers: Vec<(NodeId, Offer)>,
+    healing: Healing,
+}
+
+impl Permit {
+    pub(super) const fn new() -> Self {
+        Self { is_wanted: false, offers: Vec::new(), healing: Healing::new() }
+    }
+
+    /// Of another lock.
+    pub(super) fn begin(&mut self, mode: LockMode) {
+        self.is_wanted = matches!(mode, LockMode::Permit { .. });
+        self.attempt_begins();
+    }
+
+    /// Whether the lock is a permit.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted
+    }
+
+    pub(super) fn attempt_begins(&mut self) {
+        self.offers.clear();
+        self.healing.begin();
+    }
+
+    /// When a node is to be healed.
+    pub(super) fn due(&self) -> Timestamp {
+        self.healing.due()
+    }
+
+    /// The slot that most nodes have given, and how many.
+    fn most_given(&self) -> Option<(u16, usize)> {
+        let slots = || self.offers.iter().map(|(_, offer)| offer.slot());
+        let counted = slots().map(|slot| (slot, slots().filter(|&other| other == slot).count()));
+        counted.max_by_key(|&(_, count)| count)
+    }
+
+    fn given(&mut self, node: NodeId, offer: Offer) {
+        self.offers.retain(|&(of, _)| of != node);
+        self.offers.push((node, offer));
+    }
+}
+
+impl Core {
+    /// The number of the permit of a lock that is held; `None` if it is none.
+    #[must_use]
+    pub fn slot(&self, id: LockId) -> Option<u16> {
+        let lock = self.locks.find(id).filter(|lock| lock.phase.is_held())?;
+        self.claims.find(lock.claim())?.slot()
+    }
+
+    /// A node has given a slot. Once there is one on which the nodes agree, or are to agree, another one is a denial.
+    pub(super) fn slot_given(&mut self, node: NodeId, claim: ClaimId, offer: Offer) -> Vote {
+        let Some(claim) = self.claims.find(claim) else { return Vote::Deny };
+        let is_other = claim.slot().is_some_and(|slot| slot != offer.slot());
+        if is_other || offer.slot() >= claim.slots().permits() {
+            return Vote::Deny;
+        }
+        if let Some((lock, active)) = claim.lock().and_then(|lock| self.locks.at_work_mut(lock))
+            && lock.phase == Phase::Asking
+        {
+            active.permit.given(node, offer);
+        }
+        Vote::Grant
+    }
+
+    /// Asks a node for the slot of this claim, and for no other. What it has given before counts no longer.
+    fn send_move(&mut self, node: NodeId, id: ClaimId, counter: u64, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id) else { return };
+        claim.sent(node, now.boot + claim.ttl());
+        let ttl_ms = claim.ttl_ms();
+        self.metrics.of(node).asks += 1;
+        let pending = |by_digest| Pending::Move { claim: id, counter, by_digest };
+        self.send(node, id, Command::Move, (ttl_ms, counter), now, pending);
+    }
+
+    /// What the answer to a move says, unless the move was sent again.
+    pub(super) fn move_answered(
+        &mut self,
+        node: NodeId,
+        id: ClaimId,
+        (counter, by_digest): (u64, bool),
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<Option<Answer>, Mistyped> {
+        let answer = Command::Move.vote(token).ok_or(Mistyped)?;
+        let Some(lock) = self.claims.find(id).map(|claim| claim.lock()) else { return Ok(None) };
+        let phase = lock.and_then(|lock| self.locks.find(lock)).map(|lock| lock.phase);
+        let is_wanted = phase.is_some_and(|it| it == Phase::Asking || it.is_held());
+        match answer {
+            Answer::NoScript => {
+                self.node_mut(node).forget_scripts();
+                if by_digest && is_wanted && self.node(node).link.takes_asks() {
+                    self.send_move(node, id, counter, now);
+                    return Ok(None);
+                }
+            }
+            // No script was given the restart guard's key.
+            Answer::Guarded(_) if self.config.restart_guard_key().is_none() => {
+                return Err(Mistyped);
+            }
+            _ => {}
+        }
+        Ok(Some(answer))
+    }
+
+    /// The connection was lost with the move in it. What the node has given before may be there, and what was asked for.
+    pub(super) fn move_unanswered(&mut self, node: NodeId, id: ClaimId, untouched: bool) {
+        if let Some(claim) = self.claims.find_mut(id).filter(|_| !untouched) {
+            claim.connection_lost(node, false);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The slots of a semaphore: in which order an attempt looks for a free one, and on which one the nodes can agree.
+//!
+//! A semaphore's permits are slots, each a lock of a quorum. The nodes choose: each gives the first slot that is free
+//! there, in an order that is random for each attempt and the same on all nodes. Where they have given different ones, the
+//! client settles on one that a quorum can give. Pure functions, so that tests can show what follows from answers. Not here:
+//! when nodes are asked, see `core/permits/`.
+
+use std::cmp::Reverse;
+
+/// The most permits of a semaphore.
+pub const MAX_PERMITS: u16 = 1024;
+
+/// When each holder of a permit ends is in the key of this and the resource's name.
+pub(super) const ENDS_PREFIX: &[u8] = b"redbolt:until:";
+
+/// The fencing counters of a semaphore's slots are in the key of this and the resource's name.
+pub(super) const COUNTERS_PREFIX: &[u8] = b"redbolt:slotfence:";
+
+/// The order in which an attempt looks for a free slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SlotOrder {
+    permits: u16,
+    first: u16,
+    /// Without a common divisor with the number of permits, so that all slots come up.
+    step: u16,
+}
+
+impl SlotOrder {
+    /// Of a lock that is no permit.
+    pub(super) const NONE: Self = Self { permits: 1, first: 0, step: 1 };
+
+    /// One of so many permits, at random.
+    pub(super) fn new(permits: u16, random: [u8; 16]) -> Self {
+        let permits = permits.max(1);
+        let number = |at: usize| u16::from_le_bytes([random[at], random[at + 1]]);
+        let mut step = 1 + number(2) % permits;
+        while divisor(step, permits) > 1 {
+            step = step % permits + 1;
+        }
+        Self { permits, first: number(0) % permits, step }
+    }
+
+    pub(super) fn permits(self) -> u16 {
+        self.permits
+    }
+
+    pub(super) fn first(self) -> u16 {
+        self.first
+    }
+
+    pub(super) fn step(self) -> u16 {
+        self.step
+    }
+
+    /// The slot that comes up at this place.
+    fn slot(self, place: usize) -> u16 {
+        let at = usize::from(self.first) + place * usize::from(self.step);
+        // Below the number of permits.
+        (at % usize::from(self.permits)) as u16
+    }
+
+    /// The place at which a slot comes up.
+    fn place(self, slot: u16) -> Option<usize> {
+        (0..usize::from(self.permits)).find(|&place| self.slot(place) == slot)
+    }
+}
+
+fn divisor(one: u16, other: u16) -> u16 {
+    if other == 0 { one } else { divisor(other, one % other) }
+}
+
+/// What a node has given: a slot, and which others it had free, of the 64 places that it looked at last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    slot: u16,
+    /// The number of those 64 places.
+    part: u16,
+    /// A bit for each of them, the lowest for the first.
+    free: u64,
+}
+
+impl Offer {
+    /// A slot, and the free ones of the 64 places of this number: a bit for each, the lowest for the first.
+    pub(super) fn new(slot: u16, part: u16, free: u64) -> Self {
+        Self { slot, part, free }
+    }
+
+    /// The slot that it has given.
+    pub(super) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    fn has_free(&self, place: usize) -> bool {
+        usize::from(self.part) == place / PART && self.free >> (place % PART) & 1 == 1
+    }
+}
+
+/// So many places are looked at together.
+const PART: usize = 64;
+
+/// The slot that at least a quorum of these nodes have given or can give: one that most of them have given, and of these the
+/// one that most can give. `None` if there is none.
+pub(super) fn best_slot(order: SlotOrder, offers: &[Offer], quorum: usize) -> Option<u16> {
+    let given = offers.iter().filter_map(|offer| order.place(offer.slot));
+    let free = offers.iter().flat_map(|offer| {
+        let places = (0..PART).map(|at| usize::from(offer.part) * PART + at);
+        places.filter(|&place| offer.has_free(place))
+    });
+    let worth = |place: usize| {
+        let slot = order.slot(place);
+        let ours = offers.iter().filter(|offer| offer.slot == slot).count();
+        let open = offers.iter().filter(|offer| offer.slot != slot && offer.has_free(place));
+        (ours, ours + open.count(), Reverse(place))
+    };
+    let places = given.chain(free).filter(|&place| place < order.permits.into());
+    let all = places.map(worth).filter(|&(_, can, _)| can >= quorum);
+    all.max().map(|(_, _, Reverse(place))| order.slot(place))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_comes_up_once() {
+        for permits in (1..=66).chain([1000, 1023, MAX_PERMITS]) {
+            for seed in [0, 1, 7, 128, 255] {
+                let random = std::array::from_fn(|at| (at as u8 + 3).wrapping_mul(seed));
+                let order = SlotOrder::new(permits, random);
+                let mut slots: Vec<_> = (0..permits.into()).map(|at| order.slot(at)).collect();
+                assert_eq!(order.place(slots[0]), Some(0));
+                slots.sort_unstable();
+                assert!(slots.into_iter().eq(0..permits), "{order:?}");
+                assert_ne!(order.step(), 0, "that would be a move");
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_settle_on_a_slot_that_a_quorum_can_give() {
+        let order = SlotOrder { permits: 10, first: 4, step: 3 };
+        // The slots in order: 4 7 0 3 6 9 2 5 8 1.
+        let offer = |slot, free| Offer { slot, part: 0, free };
+        let best = |offers: &[Offer], quorum| best_slot(order, offers, quorum);
+        assert_eq!(best(&[offer(4, 1), offer(7, 0b11)], 2), Some(4), "one has it, one has it free");
+        assert_eq!(best(&[offer(4, 1), offer(7, 0b10)], 2), None);
+        let three = [offer(4, 1), offer(7, 0b1010), offer(0, 0b1100)];
+        assert_eq!(best(&three, 2), Some(3), "nobody gave it, and two have it free");
+        assert_eq!(best(&three, 3), None);
+        let five = [offer(4, 1), offer(7, 0b11), offer(7, 0b10), offer(0, 0b111), offer(0, 0b111)];
+        assert_eq!(best(&five, 3), Some(7), "the one that more have given");
+        assert_eq!(best(&[offer(99, 0), offer(99, 0)], 2), None, "it is not of this semaphore");
+    }
+
+    #[test]
+    fn places_of_other_parts_are_not_the_same() {
+        let order = SlotOrder { permits: 200, first: 0, step: 1 };
+        let offers = [
+            Offer { slot: 0, part: 0, free: 0b11 },
+            Offer { slot: 64, part: 1, free: 0b11 },
+            Offer { slot: 65, part: 1, free: 0b11 },
+        ];
+        assert_eq!(best_slot(order, &offers, 2), Some(64));
+        assert_eq!(best_slot(order, &offers[..2], 2), None);
+    }
+}

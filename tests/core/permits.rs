@@ -1,0 +1,263 @@
+//! Permits of a semaphore: how many, which, and what waits for one.
+
+use std::collections::BTreeSet;
+
+use redbolt::proto::{
+    Event, KeyState, LockId, LockRequest, LockState, RefusalReason, RequestError, Wait,
+};
+
+use crate::world::{World, ms, secs};
+
+const ENDS: &[u8] = b"redbolt:until:job";
+
+fn permit(world: &mut World, client: usize, permits: u16) -> LockId {
+    let request = LockRequest::new(b"job").ttl(secs(10)).permits(permits);
+    world.acquire(client, &request, &[])
+}
+
+fn wait_for_permit(world: &mut World, client: usize, permits: u16) -> LockId {
+    let request =
+        LockRequest::new(b"job").ttl(secs(10)).permits(permits).wait(Wait::UpTo(secs(30)));
+    world.acquire(client, &request, &[])
+}
+
+fn slot(world: &World, client: usize, id: LockId) -> u16 {
+    world.clients[client].core.slot(id).expect("the permit is held")
+}
+
+fn is_contended(world: &World, client: usize, id: LockId) -> bool {
+    matches!(world.clients[client].outcomes(id)[..], [Event::Refused(_, it)] if it.reason == RefusalReason::Contended)
+}
+
+#[test]
+fn at_most_so_many_hold_at_once_and_each_has_a_number_of_its_own() {
+    for permits in [1, 2, 3, 7] {
+        let mut world = World::with(3, 2, |_| {}).warm();
+        let held: Vec<_> = (0..permits)
+            .map(|at| (usize::from(at) % 2, permit(&mut world, usize::from(at) % 2, permits)))
+            .collect();
+        let slots: BTreeSet<u16> =
+            held.iter().map(|&(client, id)| slot(&world, client, id)).collect();
+        assert!(slots.into_iter().eq(0..permits), "{permits} permits");
+        let late = permit(&mut world, 0, permits);
+        assert!(is_contended(&world, 0, late), "{permits} permits are all");
+        let (client, first) = held[0];
+        let free = slot(&world, client, first);
+        world.let_go(client, first);
+        world.flow();
+        let next = permit(&mut world, 1, permits);
+        assert_eq!(slot(&world, 1, next), free);
+    }
+}
+
+#[test]
+fn a_permit_keeps_out_those_who_want_the_resource_alone_or_shared_and_the_other_way_round() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    let id = permit(&mut world, 0, 2);
+    let (alone, shared) = (LockRequest::new(b"job"), LockRequest::new(b"job").shared());
+    for other in [&alone, &shared] {
+        let other = world.acquire(1, other, &[]);
+        assert!(is_contended(&world, 1, other));
+    }
+    world.let_go(0, id);
+    world.flow();
+    for other in [&alone, &shared] {
+        let other = world.acquire(1, other, &[]);
+        let late = permit(&mut world, 0, 2);
+        assert!(is_contended(&world, 0, late));
+        world.let_go(1, other);
+        world.flow();
+    }
+    assert_eq!(world.pttl(0, b"job"), -2);
+}
+
+/// Whoever waits in the same process is not behind those who hold one.
+#[test]
+fn waiters_of_one_process_get_the_permits_that_are_left() {
+    let mut world = World::with(3, 1, |_| {}).warm();
+    let ids = [(); 4].map(|()| wait_for_permit(&mut world, 0, 3));
+    world.run(ms(200));
+    let held = ids.map(|id| world.is_granted(id));
+    assert_eq!(held, [true, true, true, false], "in the order in which they came");
+    let state = world.core().state(ids[3]);
+    assert!(matches!(state, LockState::Pausing | LockState::Asked), "{state:?}");
+    world.release(ids[1]);
+    world.run(ms(200));
+    assert!(world.is_granted(ids[3]));
+}
+
+#[test]
+fn a_permit_that_is_given_back_wakes_a_waiter_of_another_process() {
+    let mut world =
+        World::with(3, 2, |settings| settings.retry_backoff = (secs(5), secs(5))).warm();
+    let held = [(); 2].map(|()| permit(&mut world, 0, 2));
+    let waits = wait_for_permit(&mut world, 1, 2);
+    world.run(secs(1));
+    assert!(!world.clients[1].is_granted(waits));
+    world.let_go(0, held[0]);
+    world.flow();
+    world.run(ms(300));
+    assert!(world.clients[1].is_granted(waits));
+}
+
+/// Its own TTL ends its permit, and the others of the semaphore live on.
+#[test]
+fn a_holder_that_dies_is_in_the_way_for_no_longer_than_its_own_ttl() {
+    let mut world = World::with(3, 3, |_| {}).warm();
+    let short = LockRequest::new(b"job").ttl(secs(1)).permits(2);
+    let dies = world.acquire(0, &short, &[]);
+    let stays = permit(&mut world, 1, 2);
+    world.flow();
+    assert!(world.is_granted(dies) && world.clients[1].is_granted(stays));
+    let begun = world.boot;
+    for node in 0..3 {
+        world.cut(0, node, crate::world::Written::Runs);
+    }
+    let waits = wait_for_permit(&mut world, 2, 2);
+    world.run_until(secs(9), |world| world.clients[2].is_granted(waits));
+    let waited = (world.boot - begun) / 1_000_000;
+    assert!((900..1_500).contains(&waited), "{waited} ms");
+    assert!(world.clients[1].core.lease(stays).is_some());
+}
+
+#[test]
+fn a_node_that_gave_another_permit_is_healed() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    // On one node somebody else is in the first one's way.
+    let one = permit(&mut world, 0, 2);
+    let first = slot(&world, 0, one);
+    world.let_go(0, one);
+    world.flow();
+    let token = b"0123456789abcdef0123456789abcdef00";
+    let now = world.server_now();
+    let node = &mut world.servers[2];
+    let text = redbolt::proto::script::ACQUIRE_PERMIT.as_bytes();
+    let slots = [first, 1 - first];
+    let ask: Vec<&[u8]> = vec![b"EVAL", text, b"2", b"job", ENDS, token, b"20", b"1", b"2"];
+    let digits = slots.map(|slot| slot.to_string().into_bytes());
+    node.observe(&[&ask[..], &[&digits[1], b"1"]].concat(), now);
+    let id = permit(&mut world, 0, 2);
+    let mine = slot(&world, 0, id);
+    world.run(ms(500));
+    for node in 0..3 {
+        let reply = world.servers[node].observe(
+            &[b"HGET", b"job", mine.to_string().as_bytes()],
+            redbolt_node::model::ClockReading::from_micros(0),
+        );
+        assert!(reply.starts_with(b"$3"), "node {node}: {}", reply.escape_ascii());
+    }
+    assert_eq!(world.core().votes(id).grants().len(), 3);
+}
+
+#[test]
+fn what_is_not_a_semaphore_of_redbolt_is_in_the_way_and_is_not_touched() {
+    let mut world = World::with(3, 1, |_| {}).warm();
+    for node in 0..2 {
+        world.set(node, b"job", b"theirs", 60_000);
+    }
+    let id = permit(&mut world, 0, 2);
+    assert!(is_contended(&world, 0, id));
+    assert_eq!(world.value(0, b"job"), b"theirs");
+    assert_eq!(world.pttl(2, b"job"), -2, "what the third gave is undone");
+}
+
+#[test]
+fn requests_with_other_numbers_of_permits_take_part_in_one_semaphore() {
+    let mut world = World::with(3, 1, |_| {}).warm();
+    let five = [(); 5].map(|()| permit(&mut world, 0, 5));
+    let of_two = permit(&mut world, 0, 2);
+    assert!(is_contended(&world, 0, of_two), "five are held");
+    for id in five {
+        if slot(&world, 0, id) >= 2 {
+            world.release(id);
+        }
+    }
+    let of_two = permit(&mut world, 0, 2);
+    assert!(is_contended(&world, 0, of_two), "two are held");
+    let of_three = permit(&mut world, 0, 3);
+    assert_eq!(slot(&world, 0, of_three), 2);
+}
+
+#[test]
+fn a_permit_is_extended_released_and_detached_with_its_number() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    let id = permit(&mut world, 0, 4);
+    let mine = slot(&world, 0, id);
+    world.run(secs(6));
+    world.extend(id, secs(10));
+    assert!(world.remaining(id) > secs(9));
+    let now = world.now();
+    let detached = world.core().detach(id, now).expect("it is held");
+    assert_eq!(detached.slot(), Some(mine));
+    let text = detached.to_text();
+    assert!(text.contains(&format!("permits 4\nslot {mine}\n")), "{text}");
+    let again = text.parse().expect("as it was written");
+    let id = world.clients[1].core.attach(&again, now).unwrap();
+    world.flow();
+    assert_eq!(slot(&world, 1, id), mine);
+    world.let_go(1, id);
+    world.flow();
+    assert_eq!((world.pttl(0, b"job"), world.pttl(0, ENDS)), (-2, -2));
+    for (line, wrong) in [(format!("slot {mine}"), "slot 4"), ("permits 4".into(), "permits 2000")]
+    {
+        let text = text.replace(&line, wrong);
+        assert!(text.parse::<redbolt::DetachedLock>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn each_permit_has_fencing_tokens_of_its_own_that_grow() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    let request = LockRequest::new(b"job").ttl(secs(10)).permits(2).fenced();
+    let mut last = [0; 2];
+    for _ in 0..6 {
+        let ids = [0, 1].map(|client| {
+            let id = world.acquire(client, &request, &[]);
+            (client, id)
+        });
+        for (client, id) in ids {
+            let core = &world.clients[client].core;
+            let token = core.fencing_token(id).expect("it is fenced").get();
+            let of = &mut last[usize::from(core.slot(id).unwrap())];
+            assert!(token > *of && token.is_multiple_of(2), "{token} after {of}");
+            *of = token;
+        }
+        for (client, id) in ids {
+            world.let_go(client, id);
+            world.flow();
+        }
+    }
+    assert!(world.pttl(0, b"redbolt:slotfence:job") > 0);
+}
+
+#[test]
+fn an_inspection_names_those_who_hold_permits() {
+    let mut world = World::with(3, 1, |settings| settings.label = b"web-1".into()).warm();
+    let id = permit(&mut world, 0, 3);
+    let mine = slot(&world, 0, id);
+    let now = world.now();
+    let view = world.core().inspect(b"job", now).unwrap();
+    world.run(ms(100));
+    let view = world.core().take_view(view).unwrap();
+    for node in &view.nodes {
+        let Ok(KeyState::Permits(permits)) = &node.state else { panic!("{:?}", node.state) };
+        assert_eq!((permits.count, permits.holders[0].0), (1, mine));
+        assert_eq!(permits.to_string(), format!("{mine}: web-1"));
+        assert!(permits.remaining.is_some_and(|left| left > secs(9)));
+    }
+}
+
+#[test]
+fn requests_that_no_semaphore_can_have_are_refused() {
+    let mut world = World::with(3, 1, |_| {}).warm();
+    let now = world.now();
+    let mut error = |request: &LockRequest<'_>| world.core().acquire(request, now).unwrap_err();
+    let of = |permits| LockRequest::new(b"job").permits(permits);
+    assert_eq!(error(&of(0)), RequestError::Permits { permits: 0 });
+    assert_eq!(error(&of(1025)), RequestError::Permits { permits: 1025 });
+    let two = LockRequest::new(b"a").and_resource(b"b").permits(2);
+    assert_eq!(error(&two), RequestError::PermitKeys { keys: 2 });
+    for name in [ENDS, b"redbolt:slotfence:x"] {
+        assert_eq!(error(&LockRequest::new(name)), RequestError::ReservedKey);
+    }
+}

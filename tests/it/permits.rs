@@ -1,0 +1,203 @@
+//! Permits of a semaphore, on real servers: how many hold one, what each leaves behind, and what is not touched.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redbolt::inspect::{InspectionVerdict, KeyState, Owner};
+use redbolt::proto::script::{ACQUIRE_PERMIT, EXTEND_PERMIT, UNDO_PERMIT};
+use redbolt::{
+    AcquireError, AutoExtend, Engine, EngineLimits, LockMode, ReleaseOutcome, RequestError,
+};
+use redbolt_test_servers::{Reply, Server};
+
+use crate::support::{
+    builder, client, eventually, exists, held_on, patiently, pttl, servers, warm_client,
+};
+
+const ENDS: &str = "redbolt:until:job";
+
+/// As many digits as a token has.
+fn token(name: char) -> String {
+    std::iter::repeat_n(name, 34).collect()
+}
+
+fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Reply {
+    let count = keys.len().to_string();
+    let words = [&["EVAL", script, &count], keys, args].concat();
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    server.connect().run(&words)
+}
+
+/// Asks for one of three, from the first on.
+fn ask(server: &Server, token: &str, ttl: &str) -> Reply {
+    eval(server, ACQUIRE_PERMIT, &["job", ENDS], &[token, ttl, "5", "3", "0", "1"])
+}
+
+#[test]
+fn workers_of_many_processes_are_never_more_than_there_are_permits() {
+    const PERMITS: u16 = 3;
+    let servers = servers(3);
+    let at_work: [AtomicBool; PERMITS as usize] = Default::default();
+    let (most, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            let client = client(&servers);
+            scope.spawn(|| {
+                let client = client;
+                for _ in 0..12 {
+                    let permit = client.acquire(patiently(b"job").permits(PERMITS)).unwrap();
+                    assert_eq!(permit.mode(), LockMode::Permit { of: PERMITS });
+                    let place = &at_work[usize::from(permit.slot().unwrap())];
+                    assert!(!place.swap(true, Ordering::SeqCst), "each has a number of its own");
+                    let count = at_work.iter().filter(|place| place.load(Ordering::SeqCst)).count();
+                    most.fetch_max(count, Ordering::SeqCst);
+                    std::thread::sleep(Duration::from_millis(1));
+                    place.store(false, Ordering::SeqCst);
+                    assert!(matches!(permit.release(), ReleaseOutcome::Released(_)));
+                    done.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    assert_eq!(done.into_inner(), 8 * 12);
+    assert!(most.into_inner() > 1, "they work beside each other");
+    eventually("nothing is left", || held_on(&servers, "job") == 0);
+    eventually("nor beside it", || held_on(&servers, ENDS) == 0);
+}
+
+#[test]
+fn whose_time_is_over_is_neither_extended_nor_counted() {
+    let server = Server::start();
+    assert_eq!(ask(&server, &token('a'), "1"), Reply::Status("OK 0 0 7".into()));
+    // Longer than its TTL.
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(ask(&server, &token('b'), "60000"), Reply::Status("OK 0 0 7".into()));
+    let extend =
+        |name, slot| eval(&server, EXTEND_PERMIT, &["job", ENDS], &[&token(name), "90000", slot]);
+    assert_eq!(extend('a', "0"), Reply::Int(0));
+    assert_eq!(extend('b', "1"), Reply::Int(0), "that is not its permit");
+    assert_eq!(extend('b', "0"), Reply::Int(1));
+    assert!(pttl(&server, "job") > 80_000 && pttl(&server, ENDS) > 80_000);
+    ask(&server, &token('c'), "1000");
+    assert_eq!(server.cmd(&format!("ZCARD {ENDS}")), Reply::Int(2));
+    let undo = |name| eval(&server, UNDO_PERMIT, &["job", ENDS], &[&token(name)]);
+    assert_eq!(undo('b'), Reply::Int(1));
+    assert!(pttl(&server, "job") <= 1_000, "no longer than who is left");
+    assert_eq!((undo('b'), undo('c')), (Reply::Int(0), Reply::Int(1)));
+    assert!(!exists(&server, "job") && !exists(&server, ENDS));
+}
+
+/// Exclusive holders, data of others, and hashes that redbolt has not made.
+#[test]
+fn what_is_no_semaphore_of_redbolt_is_in_the_way_and_stays_as_it_is() {
+    let server = Server::start();
+    for (other, left) in [
+        ("SET job x PX 60000", 50_000..=60_000),
+        ("SET job x", -1..=-1),
+        ("HSET job x y", -1..=-1),
+        ("HSET job redbolt 1", -1..=-1),
+        ("RPUSH job x", -1..=-1),
+        ("ZADD job 1 x", -1..=-1),
+    ] {
+        server.cmd("DEL job");
+        server.cmd(other);
+        let before = server.cmd("DUMP job");
+        let denied = ask(&server, &token('a'), "1000");
+        assert!(matches!(denied, Reply::Int(ms) if left.contains(&ms)), "{other}: {denied:?}");
+        let keys = ["job", ENDS];
+        for (script, args) in [
+            (UNDO_PERMIT, vec![token('a')]),
+            (EXTEND_PERMIT, vec![token('a'), "9".into(), "0".into()]),
+        ] {
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            assert_eq!(eval(&server, script, &keys, &args), Reply::Int(0), "{other}");
+        }
+        assert_eq!(server.cmd("DUMP job"), before, "{other}");
+        assert!(!exists(&server, ENDS), "{other}");
+    }
+    server.cmd("DEL job");
+    server.cmd("HSET job x y");
+    server.cmd("PEXPIRE job 60000");
+    assert!(matches!(ask(&server, &token('a'), "1000"), Reply::Int(50_000..)));
+    assert_eq!(server.cmd("HLEN job"), Reply::Int(1));
+}
+
+/// Of the two keys somebody has deleted one.
+#[test]
+fn what_is_left_of_a_semaphore_that_was_deleted_by_half_is_of_nobody() {
+    let server = Server::start();
+    for half in ["job", ENDS] {
+        assert_eq!(ask(&server, &token('a'), "60000"), Reply::Status("OK 0 0 7".into()));
+        server.cmd(&format!("DEL {half}"));
+        assert_eq!(ask(&server, &token('b'), "60000"), Reply::Status("OK 0 0 7".into()), "{half}");
+        assert_eq!(server.cmd("HLEN job"), Reply::Int(3), "{half}");
+        assert_eq!(server.cmd(&format!("ZCARD {ENDS}")), Reply::Int(1), "{half}");
+        eval(&server, UNDO_PERMIT, &["job", ENDS], &[&token('b')]);
+    }
+}
+
+/// An address that leads to another server of the set for a moment, and back: what one server says counts once.
+#[test]
+fn a_server_that_is_asked_twice_gives_one_permit() {
+    let server = Server::start();
+    let random = "a7".repeat(16);
+    assert_eq!(ask(&server, &format!("{random}00"), "60000"), Reply::Status("OK 0 0 7".into()));
+    for node in ["01", "04"] {
+        let twin = format!("{random}{node}");
+        assert!(matches!(ask(&server, &twin, "60000"), Reply::Int(50_000..)), "{node}");
+        let moved =
+            eval(&server, ACQUIRE_PERMIT, &["job", ENDS], &[&twin, "60000", "5", "3", "2", "0"]);
+        assert!(matches!(moved, Reply::Int(50_000..)), "{node}: {moved:?}");
+    }
+    assert_eq!(server.cmd("HLEN job"), Reply::Int(3));
+    let other = format!("{random}01:another % label");
+    assert_eq!(ask(&server, &other, "60000"), Reply::Status("OK 1 0 6".into()), "another holder");
+}
+
+#[test]
+fn a_permit_is_extended_until_it_is_released_and_lost_if_it_is_broken() {
+    let servers = servers(3);
+    let engine =
+        Engine::start(builder(&servers).label("worker").build().unwrap(), EngineLimits::default())
+            .unwrap();
+    let operator = warm_client(builder(&servers));
+    let request = patiently(b"job").permits(4).ttl(Duration::from_millis(600));
+    let request = request.auto_extend(AutoExtend::until_released());
+    let permit = engine.acquire(request.clone()).wait().unwrap();
+    let slot = permit.slot().unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert!(permit.is_valid(), "it is extended");
+    assert_eq!(permit.slot(), Some(slot));
+    let seen = operator.inspect(b"job").unwrap();
+    let InspectionVerdict::Permits(permits) = &seen.verdict else { panic!("{seen:?}") };
+    assert_eq!((permits.count, permits.holders[0].0), (1, slot));
+    assert_eq!(permits.holders[0].1.label.as_deref(), Some("worker"));
+    assert!(seen.is_locked() && seen.owner() == Some(Owner::Other));
+    assert!(matches!(seen.nodes[0].state, Ok(KeyState::Permits(_))));
+    let report = operator.force_unlock(b"job").unwrap();
+    assert!(report.is_confirmed() && report.broken() == 3, "{report}");
+    eventually("the holder notices", || !permit.is_valid());
+    assert_eq!(permit.slot(), None);
+    let alone = operator.acquire(patiently(b"job")).unwrap();
+    drop(permit);
+    assert!(alone.is_valid() && held_on(&servers, "job") == 3);
+}
+
+#[test]
+fn an_owner_enters_the_same_permit_again_and_no_other_mode() {
+    let servers = servers(3);
+    let config = builder(&servers).build().unwrap();
+    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let enter = |request| engine.acquire_reentrant(request, "task").wait();
+    let first = enter(patiently(b"job").permits(2)).unwrap();
+    let again = enter(patiently(b"job").permits(2)).unwrap();
+    assert_eq!((first.slot(), again.slot().is_some()), (again.slot(), true));
+    let other = [patiently(b"job"), patiently(b"job").shared(), patiently(b"job").permits(3)];
+    for request in other {
+        let error = enter(request).unwrap_err();
+        let is_it = matches!(error, AcquireError::Request(RequestError::HeldWithout { .. }));
+        assert!(is_it, "{error}");
+    }
+    drop(first);
+    assert!(again.is_valid());
+}
