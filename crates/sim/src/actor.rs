@@ -19,6 +19,7 @@ use crate::plan::{Job, KEYS, Kind, MAX_NODES, MS};
 use crate::register::User;
 use crate::world::World;
 use crate::world::queue::{Event, Time};
+use crate::world::wire::NO_SLOT;
 
 /// A job's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub(crate) struct Running {
     /// A check just before the end of the lease is scheduled.
     looks: bool,
     token: Option<u64>,
+    /// The number of its permit.
+    pub(crate) slot: Option<u16>,
     /// When its validity ends at the latest, in true time, as far as is known.
     valid_until: Time,
     /// Whether the client considers it held.
@@ -218,6 +221,7 @@ impl World {
         self.note(0x100 + at as u64);
         let request = if job.fenced { request.fenced() } else { request };
         let request = if job.shared { request.shared() } else { request };
+        let request = if job.permits > 0 { request.permits(job.permits) } else { request };
         let asked = self.clients[client].core.acquire(&request.wait(wait), now);
         let Ok(id) = asked else {
             return self.violated(Violation::Outcome { job: at, what: "a request error" });
@@ -226,6 +230,8 @@ impl World {
         let round = settings.connect_timeout.max(settings.response_timeout).as_nanos() as Time;
         // A fenced acquisition may take a second round with a corrected clock, and a write-back.
         let rounds = if job.fenced { 3 } else { 1 };
+        // Nodes that gave different slots are asked once more.
+        let rounds = if job.permits > 0 { 2 * rounds } else { rounds };
         let bound = if patient { job.patience } else { rounds * round };
         let (call, now_at) = (self.call(client, bound), self.now);
         let running = &mut self.jobs[at];
@@ -285,7 +291,7 @@ impl World {
         self.note(0x110 + at as u64);
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
             let user = User { job: at as u16, token, granted, begun };
-            let register = &mut self.registers[key];
+            let register = &mut self.registers[lane(key, self.jobs[at].slot)];
             let used = if job.shared { register.read(user) } else { register.write(user) };
             if let Err(token) = used {
                 self.violated(Violation::StaleWrite { key, job: at, token });
@@ -549,6 +555,9 @@ impl World {
         running.granted = Some(self.now);
         running.attempt = attempt;
         running.is_held = true;
+        let slot = running.id.and_then(|id| self.clients[client].core.slot(id));
+        running.slot = slot;
+        self.has_slot(at, &job);
         self.holder_changed(at);
         self.is_in_turn(at, call.map_or(self.now, |call| call.at));
         self.leaves_turns(at);
@@ -561,7 +570,8 @@ impl World {
         self.jobs[at].lease = self.lease(at);
         self.look_later(at, self.remaining(at));
         let called = call.map_or(self.now, |call| call.at);
-        let does = Does::Lock { token: self.jobs[at].token.unwrap_or(0), shared: job.shared };
+        let (token, slot) = (self.jobs[at].token.unwrap_or(0), self.jobs[at].slot);
+        let does = Does::Lock { token, shared: job.shared, slot };
         let operation = Operation { called, returned: self.now, owner: at as u16, does };
         self.record(at, operation);
         self.look(at, &job);
@@ -643,13 +653,14 @@ impl World {
         self.tally.fenced += 1;
         let begun = self.attempts[self.jobs[at].attempt].begun;
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
-            let clash = self.tokens[key].iter().find(|&&(told, earlier)| {
+            let lane = lane(key, self.jobs[at].slot);
+            let clash = self.tokens[lane].iter().find(|&&(told, earlier)| {
                 earlier == token && !job.shared || (told < begun && earlier > token)
             });
             if let Some(&(_, earlier)) = clash {
                 self.violated(Violation::TokenOrder { key, earlier, later: token });
             }
-            self.tokens[key].push((self.now, token));
+            self.tokens[lane].push((self.now, token));
         }
     }
 
@@ -661,11 +672,43 @@ impl World {
         for other in 0..self.jobs.len() {
             let shared = self.plan.jobs[at].keys & self.plan.jobs[other].keys;
             let both_share = self.plan.jobs[at].shared && self.plan.jobs[other].shared;
-            let is_rival = other != at && shared != 0 && !both_share && self.jobs[other].is_held;
+            let slots = (self.jobs[at].slot, self.jobs[other].slot);
+            let are_apart = matches!(slots, (Some(one), Some(two)) if one != two);
+            let may_be_beside = both_share || are_apart;
+            let is_rival = other != at && shared != 0 && !may_be_beside && self.jobs[other].is_held;
             if is_rival && !self.remaining(other).is_zero() {
                 let key = shared.trailing_zeros() as usize;
                 self.violated(Violation::TwoHolders { key, holder: other, rival: at });
             }
+        }
+    }
+
+    /// I1: no more permits are held validly than the largest number that was asked for; and a permit is one of those
+    /// that were asked for.
+    fn has_slot(&mut self, at: usize, job: &Job) {
+        let slot = self.jobs[at].slot;
+        let is_its = slot.map_or(job.permits == 0, |slot| slot < job.permits);
+        let nodes = self.jobs[at]
+            .id
+            .map(|id| self.clients[usize::from(job.client)].core.votes(id).grants());
+        let attempt = &self.attempts[self.jobs[at].attempt];
+        let said = slot.unwrap_or(NO_SLOT);
+        let mut grants = nodes.into_iter().flat_map(redbolt::proto::NodeSet::iter);
+        let other = grants.find(|node| attempt.slots[node.index()] != said);
+        if !is_its || other.is_some() {
+            let node = other.map_or(0, redbolt::proto::NodeId::index);
+            return self.violated(Violation::Miscredited { job: at, what: "a slot", node });
+        }
+        let is_valid = |other: &usize| {
+            let both = self.plan.jobs[*other].keys & job.keys != 0;
+            let is_held = self.jobs[*other].is_held && !self.remaining(*other).is_zero();
+            both && self.jobs[*other].slot.is_some() && is_held
+        };
+        let held = (0..self.jobs.len()).filter(is_valid).count();
+        let most = self.plan.jobs.iter().map(|job| job.permits).max().unwrap_or(0);
+        if job.permits > 0 && held > usize::from(most) {
+            let key = job.keys.trailing_zeros() as usize;
+            self.violated(Violation::TwoHolders { key, holder: at, rival: at });
         }
     }
 
@@ -678,7 +721,11 @@ impl World {
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
             let now = self.now;
             let nodes = self.nodes[..self.plan.nodes].iter_mut();
-            let keep = nodes.map(|node| node.owners(KEYS[key], now).contains(&tag));
+            let slot = self.jobs[at].slot;
+            let keep = nodes.map(|node| match slot {
+                Some(slot) => node.has_permit(KEYS[key], slot, tag, now),
+                None => node.owners(KEYS[key], now).contains(&tag),
+            });
             let nodes = keep.filter(|&keeps| keeps).count();
             if nodes < self.plan.quorum() {
                 self.violated(Violation::NoQuorumBehind { key, job: at, nodes });
@@ -835,6 +882,11 @@ impl World {
             self.violated(Violation::Outcome { job: at, what: "its final outcome twice" });
         }
     }
+}
+
+/// Where the tokens of a lock on this resource are compared.
+fn lane(key: usize, slot: Option<u16>) -> usize {
+    key + KEYS.len() * slot.map_or(0, |slot| 1 + usize::from(slot))
 }
 
 /// From a release to the next request of a job that wants the lock again.

@@ -28,7 +28,7 @@ struct Arguments {
     /// Begin with a random seed, and print it
     #[arg(long, conflicts_with_all = ["seed", "replay"])]
     fresh: bool,
-    /// safe, clock-step, memory-loss-unguarded, waiting or shared; all of them if not given
+    /// safe, clock-step, memory-loss-unguarded, waiting, shared or permits; all of them if not given
     #[arg(long)]
     class: Option<Class>,
     /// Run the schedule of this seed, and print it
@@ -240,7 +240,7 @@ fn search(arguments: &Arguments) -> bool {
     let share = |class: Class| match class {
         Class::Safe => arguments.schedules,
         _ if arguments.class.is_some() => arguments.schedules,
-        Class::Shared => (arguments.schedules / 4).max(1_000),
+        Class::Permits | Class::Shared => (arguments.schedules / 4).max(1_000),
         _ => (arguments.schedules / 20).max(1_000),
     };
     let mut is_well = true;

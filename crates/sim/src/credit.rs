@@ -35,7 +35,12 @@ impl World {
     /// A lease ends no later than a quorum of nodes keeps the key, according to their answers. An
     /// answer that the key is gone cancels all earlier ones.
     pub(crate) fn is_backed(&mut self, at: usize, left: Duration) {
-        let mut until = self.attempts[self.jobs[at].attempt].until;
+        let attempt = &self.attempts[self.jobs[at].attempt];
+        let mut until = attempt.until;
+        if let Some(slot) = self.jobs[at].slot {
+            let others = until.iter_mut().zip(&attempt.slots).filter(|(_, of)| **of != slot);
+            others.for_each(|(until, _)| *until = 0);
+        }
         until.sort_unstable_by_key(|&until| Reverse(until));
         let left = left.as_nanos() as Time;
         // The client's clock may be 1 % off.
@@ -66,11 +71,16 @@ impl World {
         }
     }
 
-    /// A refusal names a node for a denial only if that node denied.
+    /// A refusal names a node for a denial only if that node denied, or gave another permit than the others.
     pub(crate) fn denials_were_said(&mut self, at: usize, votes: &Votes) {
         let own = |attempt: &&Attempt| usize::from(attempt.job) == at;
         let said = |node: &NodeId| {
-            self.attempts.iter().filter(own).any(|attempt| attempt.denied[node.index()])
+            let mut attempts = self.attempts.iter().filter(own);
+            attempts.any(|attempt| {
+                let gave =
+                    self.plan.jobs[at].permits > 0 && attempt.granted[node.index()].is_some();
+                gave || attempt.denied[node.index()]
+            })
         };
         let unsaid = votes.denies().iter().find(|node| !said(node));
         if let Some(node) = unsaid.map(NodeId::index) {

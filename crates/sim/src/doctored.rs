@@ -132,7 +132,7 @@ fn histories_are_judged() {
                 history.clear();
             }
             for at in 0..2 {
-                let does = crate::history::Does::Lock { token: 0, shared: false };
+                let does = crate::history::Does::Lock { token: 0, shared: false, slot: None };
                 let owner = at as u16;
                 let (called, returned) = (at, at);
                 let lock = crate::history::Operation { called, returned, owner, does };

@@ -1,9 +1,10 @@
-//! The histories of resources, checked offline against the model of a read/write lock with owners.
+//! The histories of resources, checked offline against the model of a read/write lock and semaphore with owners.
 //!
 //! The online checks look at validities. This check knows nothing of them: it asks whether some
 //! order of the operations, each at an instant between its call and its return, explains the
 //! results that callers got. It would expose an online check that is wrong.
 
+use crate::plan::MAX_PERMITS;
 use crate::world::queue::Time;
 
 /// An operation on one resource.
@@ -19,7 +20,8 @@ pub(crate) struct Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
     /// The owner was granted the lock, alone or beside others who share it, with this fencing token.
-    Lock { token: u64, shared: bool },
+    /// Or one of its permits.
+    Lock { token: u64, shared: bool, slot: Option<u16> },
     /// The owner released, or its lease ended.
     Unlock,
 }
@@ -53,7 +55,7 @@ impl History {
             return true;
         }
         let search = Search { operations: &self.operations, fenced };
-        search.explains(0, State { owners: 0, shared: false, token: 0 }, &mut Vec::new())
+        search.explains(0, State::default(), &mut Vec::new())
     }
 }
 
@@ -62,13 +64,15 @@ struct Search<'h> {
     fenced: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct State {
-    /// A bit for each.
+    /// A bit for each of those who have it alone or share it.
     owners: u64,
     /// Whether they share.
     shared: bool,
     token: u64,
+    /// A bit for the owner of each permit, and the last token of it.
+    permits: [(u64, u64); MAX_PERMITS],
 }
 
 impl Search<'_> {
@@ -98,18 +102,30 @@ impl Search<'_> {
     fn step(&self, state: State, operation: &Operation) -> Option<State> {
         let owner = 1 << operation.owner;
         match operation.does {
-            Does::Lock { token, shared } => {
-                let may_have_it = state.owners == 0 || shared && state.shared;
+            Does::Lock { token, slot: Some(slot), .. } => {
+                let mut next = state;
+                let (taken, last) = &mut next.permits[usize::from(slot)];
+                let may_have_it = state.owners == 0 && *taken == 0;
+                let grows = !self.fenced || token == 0 || token > *last;
+                (*taken, *last) = (owner, token.max(*last));
+                (may_have_it && grows).then_some(next)
+            }
+            Does::Lock { token, shared, slot: None } => {
+                let are_given = state.permits.iter().any(|(taken, _)| *taken != 0);
+                let may_have_it = !are_given && (state.owners == 0 || shared && state.shared);
                 // A shared token is odd, and stays until somebody has the lock alone.
                 let least = state.token + u64::from(!shared || state.token.is_multiple_of(2));
                 let grows = !self.fenced || token == 0 || token >= least;
                 let owners = state.owners | owner;
                 let token = state.token.max(token);
-                (may_have_it && grows).then_some(State { owners, shared, token })
+                (may_have_it && grows).then_some(State { owners, shared, token, ..state })
             }
             Does::Unlock => {
-                let owners = state.owners & !owner;
-                (owners != state.owners).then_some(State { owners, ..state })
+                let mut next = state;
+                next.owners &= !owner;
+                let own = next.permits.iter_mut().filter(|(taken, _)| *taken == owner);
+                own.for_each(|(taken, _)| *taken = 0);
+                (next != state).then_some(next)
             }
         }
     }
@@ -120,11 +136,11 @@ mod tests {
     use super::*;
 
     fn lock(owner: u16, called: Time, returned: Time, token: u64) -> Operation {
-        Operation { called, returned, owner, does: Does::Lock { token, shared: false } }
+        Operation { called, returned, owner, does: Does::Lock { token, shared: false, slot: None } }
     }
 
     fn share(owner: u16, called: Time, returned: Time, token: u64) -> Operation {
-        Operation { called, returned, owner, does: Does::Lock { token, shared: true } }
+        Operation { called, returned, owner, does: Does::Lock { token, shared: true, slot: None } }
     }
 
     fn unlock(owner: u16, called: Time, returned: Time) -> Operation {
@@ -176,6 +192,21 @@ mod tests {
         assert!(judged(&[&between[..], &[share(2, 4, 5, 7)]].concat(), true));
         assert!(!judged(&[&between[..], &[share(2, 4, 5, 5)]].concat(), true));
         assert!(!judged(&[&between[..], &[share(2, 4, 5, 6)]].concat(), true));
+    }
+
+    #[test]
+    fn holders_of_different_permits_are_explained_and_of_one_are_not() {
+        let permit = |owner, called, slot, token| {
+            let does = Does::Lock { token, shared: false, slot: Some(slot) };
+            Operation { called, returned: called + 1, owner, does }
+        };
+        let two = [permit(1, 0, 0, 8), permit(2, 2, 1, 6)];
+        assert!(judged(&two, true), "each has tokens of its own");
+        assert!(!judged(&[two[0], two[1], permit(3, 4, 1, 10)], false));
+        assert!(!judged(&[two[0], two[1], share(3, 4, 5, 0)], false));
+        assert!(!judged(&[lock(3, 0, 1, 0), permit(1, 2, 0, 0)], false));
+        let again = [two[0], unlock(1, 2, 3), permit(3, 4, 0, 8)];
+        assert!(judged(&again, false) && !judged(&again, true));
     }
 
     #[test]

@@ -151,7 +151,7 @@ mod planted {
                 if at >= schedules || failed.load(Ordering::Relaxed) {
                     return;
                 }
-                let (class, seed) = schedule(extent.first, at);
+                let (class, seed) = schedule(None, extent.first, at);
                 if let Some(violation) = lab.run(class, seed).violation {
                     failed.store(true, Ordering::Relaxed);
                     let mut found = found.lock().expect("no thread panics while it holds the lock");
@@ -192,7 +192,7 @@ mod planted {
         redbolt::proto::plant(Some(mutant));
         let mut lab = Lab::new();
         let found = (0..extent.limit).find_map(|at| {
-            let (class, seed) = schedule(extent.first, at);
+            let (class, seed) = schedule(Some(mutant), extent.first, at);
             let crowd = (at == SURVIVED).then_some(Trial::Crowd(extent.first));
             crowd.into_iter().chain([Trial::Schedule(class, seed)]).find_map(|trial| {
                 let by = trial.run(&mut lab)?;
@@ -209,7 +209,10 @@ mod planted {
     }
 
     /// The schedules that each bug has to survive, in order.
-    fn schedule(first: u64, at: u64) -> (Class, u64) {
+    fn schedule(mutant: Option<Mutant>, first: u64, at: u64) -> (Class, u64) {
+        if let Some(Mutant::MovedAnswerCounts | Mutant::PermitOfAnySlots) = mutant {
+            return (Class::Permits, first.wrapping_add(at));
+        }
         // The class `waiting` finds bugs that make waiters sleep or spin.
         let class = if at % 4 == 3 { Class::Waiting } else { Class::Safe };
         (class, first.wrapping_add(at))

@@ -25,12 +25,21 @@ pub enum Class {
     Waiting,
     /// As [`Class::Safe`], and many of the jobs share their resource with others.
     Shared,
+    /// As [`Class::Safe`], and many of the jobs want one of their resource's permits, some share it, and others want it
+    /// alone.
+    Permits,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Self; 5] =
-        [Self::Safe, Self::ClockStep, Self::MemoryLossUnguarded, Self::Waiting, Self::Shared];
+    pub const ALL: [Self; 6] = [
+        Self::Safe,
+        Self::ClockStep,
+        Self::MemoryLossUnguarded,
+        Self::Waiting,
+        Self::Shared,
+        Self::Permits,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -41,13 +50,14 @@ impl Class {
             Self::MemoryLossUnguarded => "memory-loss-unguarded",
             Self::Waiting => "waiting",
             Self::Shared => "shared",
+            Self::Permits => "permits",
         }
     }
 
     /// Whether any fault that the promises allow may happen, and no promise may break.
     #[must_use]
     pub fn is_safe(self) -> bool {
-        matches!(self, Self::Safe | Self::Shared)
+        matches!(self, Self::Safe | Self::Shared | Self::Permits)
     }
 
     /// Whether exclusion must break now and then; if it never does, the checker is blind.
@@ -170,6 +180,8 @@ pub(crate) struct Job {
     pub(crate) work: Time,
     pub(crate) fenced: bool,
     pub(crate) shared: bool,
+    /// It wants one of so many permits; 0: none.
+    pub(crate) permits: u16,
     /// While the job works, its lock moves to another process, or is detached for a while.
     pub(crate) hand_on: Option<HandOn>,
 }
@@ -284,7 +296,7 @@ impl Plan {
         self.class = class;
         self.seed = seed;
         self.nodes = match class {
-            Class::Safe | Class::Shared | Class::Waiting => draw.pick(&SIZES),
+            Class::Safe | Class::Shared | Class::Permits | Class::Waiting => draw.pick(&SIZES),
             _ => draw.pick(&[3, 3, 3, 5]),
         };
         self.keys = draw.pick(&[1, 1, 1, 2, 2, 3]);
@@ -295,14 +307,18 @@ impl Plan {
         let budget = clocks(draw, &mut self.node_clocks);
         let jobs = draw.pick(&[1, 2, 2, 2, 2, 3, 3, 4]);
         let least = if class.is_safe() { 1 } else { 2 };
-        let jobs = jobs.max(least);
+        let jobs = match class {
+            // Enough for those who want permits to be more than there are.
+            Class::Permits => jobs + draw.pick(&[1, 2, 3]),
+            _ => jobs.max(least),
+        };
         for _ in 0..draw.pick(&[1, 2, 2, 2, 3]).clamp(least, jobs) {
             self.clients.push(client(draw, budget));
         }
         let span = self.draw_jobs(draw, jobs);
         self.draw_counters(draw);
         match class {
-            Class::Safe | Class::Shared => {
+            Class::Safe | Class::Shared | Class::Permits => {
                 swarm::draw(self, draw, span);
                 guided::draw(self, draw, span);
                 // From a stream of its own, so that all other schedules stay the same.
@@ -317,6 +333,9 @@ impl Plan {
         self.draw_hand_ons(&mut Random::of(seed, HAND_ON));
         if class == Class::Shared {
             self.draw_sharers(&mut Random::of(seed, SHARED));
+        }
+        if class == Class::Permits {
+            self.draw_permits(&mut Random::of(seed, PERMITS));
         }
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
@@ -403,6 +422,23 @@ impl Plan {
         }
     }
 
+    /// Jobs that want permits, of nearly the same number, and jobs that share. Both are for one resource.
+    fn draw_permits(&mut self, draw: &mut Random) {
+        let most = draw.pick(&[600, 800, 1_000]);
+        let permits = draw.pick(&[1, 2, 2, 2, 3, 4]);
+        for job in &mut self.jobs {
+            let (wants, another, shares) = (draw.chance(most), draw.chance(100), draw.chance(300));
+            if wants {
+                let other = draw.between(1, MAX_PERMITS as u64) as u16;
+                job.permits = if another { other } else { permits };
+            }
+            job.shared = !wants && shares;
+            if wants || shares {
+                job.keys = 1 << job.keys.trailing_zeros();
+            }
+        }
+    }
+
     /// Draws the jobs, and the time within which they act.
     fn draw_jobs(&mut self, draw: &mut Random, count: usize) -> Time {
         let ttl_ms = match draw.below(8) {
@@ -431,6 +467,7 @@ impl Plan {
             work: MS,
             fenced: self.can_fence() && draw.chance(500),
             shared: false,
+            permits: 0,
             hand_on: None,
         });
         start + 2 * span
@@ -507,6 +544,7 @@ impl Plan {
             work: work.max(MS),
             fenced: self.can_fence() && draw.chance(800),
             shared: false,
+            permits: 0,
             hand_on: None,
         }
     }
@@ -639,10 +677,17 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
 }
 
+/// The most permits of a resource.
+pub(crate) const MAX_PERMITS: usize = 4;
+
+/// Fencing tokens are compared by resource, and those of permits by resource and slot.
+pub(crate) const LANES: usize = KEYS.len() * (1 + MAX_PERMITS);
+
 /// The random streams of faults that were added later.
 const BROKEN: u64 = 0x78;
 const WILD: u64 = 0x77;
 const SHARED: u64 = 0x73;
+const PERMITS: u64 = 0x70;
 const DENIED: u64 = 0x64;
 
 /// The stream of locks that are detached.

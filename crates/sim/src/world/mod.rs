@@ -29,14 +29,14 @@ use redbolt_testkit::{Random, command_links};
 use self::client::Client;
 use self::node::Node;
 use self::queue::{Event, Queue, Time};
-use self::wire::{Says, Wire};
+use self::wire::{NO_SLOT, Says, Wire};
 use crate::actor::Running;
 use crate::coverage::{Coverage, Phase, Phases};
 use crate::fault::{Fault, Loss, What, When};
 use crate::history::History;
 use crate::invariant::Violation;
 use crate::patience::Watch;
-use crate::plan::{KEYS, MAX_NODES, MS, Plan, Setup, Start};
+use crate::plan::{KEYS, LANES, MAX_NODES, MS, Plan, Setup, Start};
 use crate::register::Register;
 
 /// The world of one schedule, and the memory for many.
@@ -51,10 +51,10 @@ pub(crate) struct World {
     pub(crate) jobs: Vec<Running>,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) watches: [Watch; KEYS.len()],
-    pub(crate) registers: [Register; KEYS.len()],
+    pub(crate) registers: [Register; LANES],
     pub(crate) histories: [History; KEYS.len()],
     /// For each resource, the tokens that were returned, and when.
-    pub(crate) tokens: [Vec<(Time, u64)>; KEYS.len()],
+    pub(crate) tokens: [Vec<(Time, u64)>; LANES],
     /// Faults that wait for a phase.
     armed: Vec<u16>,
     pub(crate) is_healed: bool,
@@ -93,6 +93,8 @@ pub(crate) struct Attempt {
     pub(crate) begun: Time,
     /// By the client's node numbers: when the client read the grant.
     pub(crate) granted: [Option<Time>; MAX_NODES],
+    /// The slot of each grant of a permit.
+    pub(crate) slots: [u16; MAX_NODES],
     /// The counter of each grant.
     pub(crate) counters: [u64; MAX_NODES],
     /// The TTL of the last successful extension, as the client read it.
@@ -748,10 +750,14 @@ impl World {
             let has_it = usize::from(plan.client) == client;
             let is_asked = |ttl| has_it && (!job.was_detached || job.extend_ttl == ttl);
             match tag.says {
-                Says::Granted { counter, until } => {
+                Says::Granted { slot: permit, counter, until } => {
                     attempt.granted[slot] = Some(self.now);
-                    attempt.until[slot] = until;
-                    attempt.counters[slot] = counter;
+                    attempt.slots[slot] = permit;
+                    attempt.until[slot] = until.max(attempt.until[slot]);
+                    // A node that is healed raises no counter.
+                    if permit == NO_SLOT || counter > 0 {
+                        attempt.counters[slot] = counter;
+                    }
                     partly |= attempt.granted.iter().flatten().count() == 1;
                 }
                 Says::Raised { counter } => attempt.counters[slot] = counter,
@@ -761,7 +767,10 @@ impl World {
                         attempt.extended[slot] = ttl;
                     }
                 }
-                Says::Denied => attempt.denied[slot] = true,
+                Says::Denied => {
+                    attempt.denied[slot] = true;
+                    attempt.slots[slot] = NO_SLOT;
+                }
                 Says::Gone { ttl } => {
                     attempt.gone[slot] = true;
                     // No reply counts behind garbage.

@@ -226,10 +226,24 @@ impl Node {
         if !reply.starts_with(b"-WRONGTYPE") {
             return bulks(reply).filter_map(tag).collect();
         }
+        let ends = [&b"redbolt:until:"[..], key].concat();
+        let key = match self.observe(&[b"TYPE", key], now) {
+            b"+hash\r\n" => &ends,
+            _ => key,
+        };
         let reply = self.observe(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], now);
         let words: Vec<_> = bulks(reply).collect();
         let lives = |ends: &[u8]| decimal(ends).is_some_and(|ends| ends > now_ms);
         words.chunks_exact(2).filter(|it| lives(it[1])).filter_map(|it| tag(it[0])).collect()
+    }
+}
+
+impl Node {
+    /// Whether a token has this permit, and its time is not over.
+    pub(crate) fn has_permit(&mut self, key: &[u8], slot: u16, of: u128, now: Time) -> bool {
+        let reply = self.observe(&[b"HGET", key, slot.to_string().as_bytes()], now);
+        let has_it = bulks(reply).filter_map(tag).any(|tag| tag == of);
+        has_it && self.owners(key, now).contains(&of)
     }
 }
 

@@ -12,7 +12,7 @@ use redbolt_testkit::{Command, Kind, Script};
 
 use super::node::tag;
 use super::queue::Event;
-use super::wire::{Says, Tag, Wire};
+use super::wire::{NO_SLOT, Says, Tag, Wire};
 use super::{Attempt, World};
 use crate::coverage::Phase;
 use crate::fault::errors::{Fits, PREFIXES};
@@ -141,6 +141,9 @@ impl World {
         if request.kind == Kind::Extend {
             self.extension_is_due(at, offset, attempt);
         }
+        if request.kind == Kind::Move {
+            self.is_let_in(at);
+        }
         if request.kind == Kind::Ask {
             self.is_let_in(at);
             if let Some(attempt) = attempt.filter(|_| self.wires[at].client_alive) {
@@ -173,8 +176,13 @@ impl World {
         if matches!(request.kind, Kind::Kill | Kind::KillOthers) {
             self.killed(node, client);
         }
-        let is_granted = request.kind == Kind::Ask && out[start..].starts_with(b"+OK");
-        let shared = [Some(Script::AcquireShared), Some(Script::AcquireSharedFenced)];
+        let asks = matches!(request.kind, Kind::Ask | Kind::Move);
+        let is_granted = asks && out[start..].starts_with(b"+OK");
+        let shared = [
+            Some(Script::AcquirePermit),
+            Some(Script::AcquireShared),
+            Some(Script::AcquireSharedFenced),
+        ];
         let is_shared = shared.contains(&request.script);
         if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at, is_shared) {
             self.violated(Violation::KeptForGood { client, node });
@@ -202,6 +210,7 @@ impl World {
             serial: super::client::serial(tag),
             begun: u64::MAX,
             granted: [None; MAX_NODES],
+            slots: [NO_SLOT; MAX_NODES],
             counters: [0; MAX_NODES],
             extended: [0; MAX_NODES],
             until: [0; MAX_NODES],
@@ -280,15 +289,19 @@ impl World {
         let Wire { node, client_alive, .. } = self.wires[at];
         let until = self.now.saturating_add(request.number.saturating_mul(MS));
         match request.kind {
-            Kind::Ask if reply.starts_with(b"+OK") => {
+            Kind::Ask | Kind::Move if reply.starts_with(b"+OK") => {
                 let guarded = self.is_guarded();
                 let known = &mut self.attempts[usize::from(attempt)];
                 known.begun = known.begun.min(self.now);
                 // A detached lock may be undone over another connection before this request runs.
                 let has_left = self.jobs[usize::from(known.job)].was_detached;
                 known.has_ghosts[node] |= !client_alive || has_left;
-                let counter = if reply.len() > 5 { number(&reply[4..reply.len() - 2]) } else { 0 };
-                let granted = Says::Granted { counter, until };
+                let (slot, counter) = match request.script {
+                    Some(Script::AcquirePermit) => permit(reply),
+                    _ if reply.len() > 5 => (NO_SLOT, number(&reply[4..reply.len() - 2])),
+                    _ => (NO_SLOT, 0),
+                };
+                let granted = Says::Granted { slot, counter, until };
                 // The script has checked the restart guard itself.
                 if request.script.is_some() || !guarded {
                     return granted;
@@ -296,7 +309,9 @@ impl World {
                 self.wires[at].pending = Some((attempt, granted));
                 Says::Other
             }
-            Kind::Ask if reply == b"$-1\r\n" || reply.starts_with(b":") => Says::Denied,
+            Kind::Ask | Kind::Move if reply == b"$-1\r\n" || reply.starts_with(b":") => {
+                Says::Denied
+            }
             Kind::Extend if reply == b":0\r\n" => Says::Gone { ttl: request.number },
             Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
@@ -350,6 +365,16 @@ impl World {
     }
 }
 
+/// The slot of a grant, and its counter.
+fn permit(reply: &[u8]) -> (u16, u64) {
+    let words: Vec<&[u8]> = reply[4..reply.len() - 2].split(|&byte| byte == b' ').collect();
+    let counter = match words[..] {
+        [_, counter] | [_, _, _, counter] => number(counter),
+        _ => 0,
+    };
+    (number(words[0]) as u16, counter)
+}
+
 /// The kind of a request, as a number for the trace.
 fn number_of(request: &Command<'_>) -> u64 {
     match request.kind {
@@ -361,6 +386,7 @@ fn number_of(request: &Command<'_>) -> u64 {
         Kind::Getrange | Kind::Pttl | Kind::Type => 7,
         Kind::Undo => 8,
         Kind::WriteBack => 9,
+        Kind::Move => 13,
         Kind::Subscribe => 10,
         Kind::Track | Kind::Untrack => 11,
         Kind::ProbeWrite => 12,
@@ -382,11 +408,12 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
             Kind::Ask
                 | Kind::Enrol
                 | Kind::Extend
+                | Kind::Move
                 | Kind::ProbeWrite
                 | Kind::Undo
                 | Kind::WriteBack
         ),
-        Fits::Typed => matches!(request.kind, Kind::Ask | Kind::Extend),
+        Fits::Typed => matches!(request.kind, Kind::Ask | Kind::Extend | Kind::Move),
         Fits::Handshake => number_of(request) == HANDSHAKE,
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Tag {
 pub(crate) enum Says {
     /// A request was granted on this server, and the key lives until then at most.
     Granted {
+        /// The number of a permit; [`NO_SLOT`] of other locks.
+        slot: u16,
         counter: u64,
         until: Time,
     },
@@ -85,6 +87,8 @@ pub(crate) enum Says {
     /// Any other reply.
     Other,
 }
+
+pub(crate) const NO_SLOT: u16 = u16::MAX;
 
 impl Wire {
     pub(crate) fn new() -> Self {
