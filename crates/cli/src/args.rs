@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
@@ -204,6 +204,10 @@ pub(crate) struct LockArgs {
     #[arg(long)]
     pub(crate) shared: bool,
 
+    /// Let at most N commands run at once that all say so
+    #[arg(long, value_name = "N", conflicts_with = "shared", value_parser = permits())]
+    pub(crate) permits: Option<u16>,
+
     /// Give the command a fencing token: a number that grows from holder to holder, for the store that it
     /// writes to
     #[arg(long)]
@@ -315,6 +319,7 @@ impl From<LeadArgs> for LockArgs {
             kill_after: args.kill_after,
             at_least: None,
             shared: false,
+            permits: None,
             fencing: true,
             shell_line: args.shell_line,
             key: args.key,
@@ -361,6 +366,10 @@ pub(crate) struct AcquireArgs {
     /// Hold the lock beside others who share it, as readers do, and beside nobody who holds it alone
     #[arg(long)]
     pub(crate) shared: bool,
+
+    /// Take one of N permits, beside others who do
+    #[arg(long, value_name = "N", conflicts_with = "shared", value_parser = permits())]
+    pub(crate) permits: Option<u16>,
 
     /// Print a fencing token: a number that grows from holder to holder, for the store that the script
     /// writes to
@@ -685,6 +694,9 @@ With --shared any number of commands that all use it run at once, and none besid
 without it: readers and writers. Each of them counts for itself: one that dies keeps others out
 for no longer than its own --ttl.
 
+With --permits 10 at most ten commands that all use it run at once, on however many hosts, and none
+beside a command without it. Each has a number of its own, from 0 to 9, in REDBOLT_SLOT.
+
 The command gets REDBOLT_KEY and REDBOLT_TTL_MS in its environment, and with --fencing also
 REDBOLT_FENCING_TOKEN. It does not get REDBOLT_NODES if there is a password in it. The store that
 the command writes to should remember the largest token that it has seen and refuse smaller ones:
@@ -716,6 +728,7 @@ Examples:
   redbolt lock --try nightly -- ./backup.sh || echo 'already running'
   redbolt lock --wait 30s --ttl 20s deploy -c 'git pull && make install'
   redbolt lock --shared data -- ./read.sh          (beside other readers, and never beside a writer)
+  redbolt lock --permits 10 mail -- ./send.sh      (at most ten at once, on all hosts together)
   redbolt lock --try --at-least 30s nightly -- ./report.sh      (the crontab of each host)";
 
 const LEAD_USAGE: &str = "\
@@ -767,6 +780,11 @@ Examples:
   redbolt observe leader:shop
   redbolt observe --once --json leader:shop | jq -r .leader";
 
+/// How many permits there can be.
+fn permits() -> RangedU64ValueParser<u16> {
+    RangedU64ValueParser::new().range(1..=u64::from(redbolt::proto::MAX_PERMITS))
+}
+
 const ACQUIRE_HELP: &str = "\
 For a script that holds a lock over several commands. Nothing extends the lock when redbolt has
 exited: it lasts for --ttl, and the last 1 % and 2 ms must not be relied on. Choose a TTL that
@@ -779,8 +797,9 @@ still held is refused. It gets mode 0600. Whoever can read it can release the lo
 refused later if others can read it. The lock can be extended and released on this machine only,
 and only until the machine is restarted: then the lock is lost.
 
-With --shared others who use it too can take the lock beside this one. With --fencing the fencing
-token is printed on standard output.
+With --shared others who use it too can take the lock beside this one, and with --permits N so many of
+them. On standard output --permits prints the number of the permit, from 0 on, and --fencing the fencing
+token, each on a line of its own.
 
 Exit status: 0 when the lock is taken, or
    64  wrong usage, FILE cannot be used       71  refused by the operating system

@@ -37,7 +37,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 enum Content {
     Nothing,
-    Lock(Held),
+    Lock(Box<Held>),
 }
 
 /// A file that no other `redbolt` uses until this is dropped.
@@ -66,7 +66,7 @@ pub(crate) fn read(path: &Path, patience: Duration) -> Result<Option<(Held, Alon
     };
     let Some(alone) = keep_others_out(path, file, patience)? else { return Ok(None) };
     match content(path, alone.file())? {
-        Content::Lock(held) => Ok(Some((held, alone))),
+        Content::Lock(held) => Ok(Some((*held, alone))),
         Content::Nothing => {
             Err(Failure::usage(format_args!("{}: it is empty, no lock record", path.display())))
         }
@@ -107,7 +107,7 @@ fn content(path: &Path, file: &File) -> Result<Content, Failure> {
         None => (text.as_str(), false),
     };
     match text.parse::<DetachedLock>() {
-        Ok(detached) => Ok(Content::Lock(Held { detached, is_released })),
+        Ok(detached) => Ok(Content::Lock(Box::new(Held { detached, is_released }))),
         Err(error) => Err(Failure::usage(format_args!("{}: {error}", path.display()))),
     }
 }

@@ -46,6 +46,7 @@ fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
     let (verdict, advice) = match &seen.verdict {
         InspectionVerdict::Free => ("free".to_owned(), ONLY_SHOWN),
         InspectionVerdict::Held(holder) => (format!("held by {}", in_full(holder)), ONLY_SHOWN),
+        InspectionVerdict::Permits(permits) => (format!("permits of {permits}"), ONLY_SHOWN),
         InspectionVerdict::Shared(sharers) => (format!("shared by {sharers}"), ONLY_SHOWN),
         InspectionVerdict::Foreign(data) => (data.to_string(), ONLY_SHOWN_FOREIGN),
         _ => ("undecided".to_owned(), ONLY_SHOWN),
@@ -63,6 +64,9 @@ fn what_became(report: &ForceUnlockReport) -> String {
         }
         InspectionVerdict::Held(holder) => {
             format!("the lock of {} was gone before it could be broken", in_full(holder))
+        }
+        InspectionVerdict::Permits(permits) if broken > 0 => {
+            format!("broke the permits of {permits} on {broken} of {nodes} nodes")
         }
         InspectionVerdict::Shared(sharers) if broken > 0 => {
             format!("broke the lock that was shared by {sharers} on {broken} of {nodes} nodes")
@@ -93,10 +97,14 @@ fn line(node: &NodeInspection) -> String {
     let Ok(state) = &node.state else { return node.to_string() };
     let what = match (state, node.fate) {
         (KeyState::Held(holder), None) => format!("held by {}", in_full(holder)),
+        (KeyState::Permits(permits), None) => format!("permits of {permits}"),
         (KeyState::Shared(sharers), None) => format!("shared by {sharers}"),
         (KeyState::Foreign(data), None) => data.to_string(),
         (KeyState::Held(holder), Some(Fate::Deleted)) => {
             format!("broke the lock of {}", in_full(holder))
+        }
+        (KeyState::Permits(permits), Some(Fate::Deleted)) => {
+            format!("broke the permits of {permits}")
         }
         (KeyState::Shared(sharers), Some(Fate::Deleted)) => {
             format!("broke the lock that is shared by {sharers}")

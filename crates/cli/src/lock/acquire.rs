@@ -21,7 +21,7 @@ pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
     let wanted = Wanted {
         key: &args.key,
         ttl: args.ttl,
-        shared: args.shared,
+        mode: super::mode(args.shared, args.permits),
         fenced: args.fencing,
         quiet: args.request.quiet,
     };
@@ -52,7 +52,9 @@ fn leave(
     let path = &args.token_file;
     lease.hear_answers(poller)?;
     lease.tell_of_silent_minority();
-    let token = lease.fencing_token();
+    let slot = lease.slot().map(|slot| format!("{slot}\n"));
+    let token = lease.fencing_token().map(|token| format!("{token}\n"));
+    let told = [slot, token].into_iter().flatten().collect::<String>();
     let Some(detached) = lease.detach() else { return Ok(ran_out()) };
     if let Err(error) = draft.keep(&detached) {
         lease.take_back(&detached);
@@ -68,14 +70,16 @@ fn leave(
         token_file::remove(path, &detached)?;
         return Ok(ran_out());
     }
-    let printed =
-        token.map_or(Ok(()), |token| io::stdout().write_all(format!("{token}\n").as_bytes()));
+    let printed = match told.as_str() {
+        "" => Ok(()),
+        told => io::stdout().write_all(told.as_bytes()),
+    };
     if let Err(error) = printed {
         // The caller must not see a failure while the lock stays taken.
         lease.take_back(&detached);
         token_file::remove(path, &detached)?;
         return Err(Failure::system(format_args!(
-            "the fencing token: {error}; the lock is released"
+            "standard output: {error}; the lock is released"
         )));
     }
     Ok(exit::SUCCESS)

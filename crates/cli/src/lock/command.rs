@@ -10,9 +10,9 @@ use std::process;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use redbolt::FencingToken;
 
 use super::child::{Child, End};
+use super::lease::Lease;
 use crate::addresses;
 use crate::args::{LockArgs, NODES_VARIABLE, SHIM};
 use crate::signals::Signals;
@@ -47,11 +47,7 @@ impl Complaint {
 
 impl Command {
     /// Starts the command of `args`, through the shim.
-    pub(super) fn start(
-        args: &LockArgs,
-        token: Option<FencingToken>,
-        signals: &Signals,
-    ) -> io::Result<Self> {
+    pub(super) fn start(args: &LockArgs, lease: &Lease, signals: &Signals) -> io::Result<Self> {
         let complaint = Complaint::new()?;
         let mut command = process::Command::new("/proc/self/exe");
         command
@@ -72,11 +68,17 @@ impl Command {
         if addresses::environment_is_secret() {
             command.env_remove(NODES_VARIABLE);
         }
-        // Those that redbolt itself inherited belong to another lock.
         let its = if args.lead.is_some() { TERM } else { FENCING_TOKEN };
-        command.env_remove(its);
-        if let Some(token) = token {
-            command.env(its, token.to_string());
+        let of_lock = [
+            (its, lease.fencing_token().map(|token| token.to_string())),
+            (SLOT, lease.slot().map(|slot| slot.to_string())),
+        ];
+        for (name, value) in of_lock {
+            match value {
+                Some(value) => command.env(name, value),
+                // What redbolt itself inherited belongs to another lock.
+                None => command.env_remove(name),
+            };
         }
         let child = command.spawn()?;
         Ok(Self { child: Child::of(child)?, complaint })
@@ -113,6 +115,7 @@ impl Command {
 }
 
 const FENCING_TOKEN: &str = "REDBOLT_FENCING_TOKEN";
+const SLOT: &str = "REDBOLT_SLOT";
 
 /// A leader's fencing token. A command that leads may take locks of its own, which have theirs under the other name.
 const TERM: &str = "REDBOLT_TERM";

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redbolt::proto::Verdict;
 use redbolt::proto::restart_guard::Found;
 use redbolt::{
-    Config, DetachedLock, Driver, Event, FencingToken, LockId, LockRequest, LossCause,
+    Config, DetachedLock, Driver, Event, FencingToken, LockId, LockMode, LockRequest, LossCause,
     RefusalReason, RefusalReport, RequestError, Wait,
     inspect::InspectionVerdict,
     report::{Cause, LockState, NodeState, NodeStatus, NodeVote, Refusal, RestartGuardState, Vote},
@@ -28,7 +28,7 @@ use crate::nodes;
 pub(super) struct Wanted<'a> {
     pub(super) key: &'a OsStr,
     pub(super) ttl: Duration,
-    pub(super) shared: bool,
+    pub(super) mode: LockMode,
     pub(super) fenced: bool,
     pub(super) quiet: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct Lease {
     driver: Driver,
     key: Vec<u8>,
     ttl: Duration,
-    shared: bool,
+    mode: LockMode,
     fenced: bool,
     /// The command that declares the nodes as new, until it has been shown.
     init_command: Option<String>,
@@ -86,7 +86,7 @@ impl Lease {
             driver: Driver::new(config)?,
             key: wanted.key.as_bytes().to_vec(),
             ttl: wanted.ttl,
-            shared: wanted.shared,
+            mode: wanted.mode,
             fenced: wanted.fenced,
             init_command: Some(nodes::init_command(nodes)),
             id: None,
@@ -99,7 +99,11 @@ impl Lease {
     /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
     pub(super) fn request(&mut self, wait: Wait) -> Result<(), RequestError> {
         let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait);
-        let request = if self.shared { request.shared() } else { request };
+        let request = match self.mode {
+            LockMode::Shared => request.shared(),
+            LockMode::Permit { of } => request.permits(of),
+            _ => request,
+        };
         let request = if self.fenced { request.fenced() } else { request };
         self.id = Some(self.driver.acquire(request)?);
         Ok(())
@@ -236,6 +240,11 @@ impl Lease {
         let mut left: Vec<_> = votes.node_votes().iter().zip(&nodes).filter_map(left).collect();
         left.sort_unstable();
         left.get(config.quorum() - 1).copied()
+    }
+
+    /// The number of its permit.
+    pub(super) fn slot(&self) -> Option<u16> {
+        self.id.and_then(|id| self.driver.slot(id))
     }
 
     /// The fencing token, if one was asked for and the lock is held.

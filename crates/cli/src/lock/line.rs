@@ -137,6 +137,9 @@ impl<'a> Line<'a> {
                     News::Seen(InspectionVerdict::Held(holder)) => {
                         return Ok(Outcome::Contended(holder.to_string()));
                     }
+                    News::Seen(InspectionVerdict::Permits(permits)) => {
+                        return Ok(Outcome::Contended(permits.to_string()));
+                    }
                     News::Seen(InspectionVerdict::Shared(sharers)) => {
                         return Ok(Outcome::Contended(sharers.to_string()));
                     }

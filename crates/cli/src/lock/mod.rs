@@ -38,7 +38,7 @@ mod watchdog;
 
 use std::ffi::OsStr;
 
-use redbolt::{Config, Wait};
+use redbolt::{Config, LockMode, Wait};
 
 use self::lease::{Lease, Wanted};
 use self::line::{Line, Outcome};
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let wanted = Wanted {
         key: &args.key,
         ttl: args.ttl,
-        shared: args.shared,
+        mode: mode(args.shared, args.permits),
         fenced: args.fencing,
         quiet: args.request.quiet,
     };
@@ -154,6 +154,15 @@ fn config(
     let builder = if let Some(label) = label { builder.label(label) } else { builder };
     let builder = if request.new_nodes { builder.new_nodes() } else { builder };
     nodes::build(builder, nodes)
+}
+
+/// Beside whom the lock is asked for.
+fn mode(shared: bool, permits: Option<u16>) -> LockMode {
+    match (shared, permits) {
+        (_, Some(of)) => LockMode::Permit { of },
+        (true, None) => LockMode::Shared,
+        (false, None) => LockMode::Exclusive,
+    }
 }
 
 /// How a wait ended.

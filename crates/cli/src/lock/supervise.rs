@@ -103,7 +103,7 @@ impl<'a> Supervisor<'a> {
         let family = Family::found()?;
         let watchdog = Watchdog::new(terms, now()?, lease.remaining());
         notices.send(held(lease, terms));
-        let command = Command::start(args, lease.fencing_token(), &poller.requests.signals)?;
+        let command = Command::start(args, lease, &poller.requests.signals)?;
         let (told, killed) = (false, None);
         Ok(Self { lease, poller, command, family, watchdog, terms, notices, told, killed })
     }

@@ -69,6 +69,7 @@ fn in_words(seen: &InspectionVerdict, quarantine: Option<Duration>) -> String {
     }
     let (holder, remaining) = match seen {
         InspectionVerdict::Held(holder) => (holder.to_string(), holder.remaining),
+        InspectionVerdict::Permits(permits) => (permits.to_string(), permits.remaining),
         InspectionVerdict::Shared(sharers) => (sharers.to_string(), sharers.remaining),
         InspectionVerdict::Foreign(data) => (data.to_string(), data.remaining),
         _ => return "nobody holds the lock on enough nodes".to_owned(),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use redbolt::{
     Client, Config,
     inspect::{
-        DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection, Sharers,
+        DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection,
+        Permits, Sharers,
     },
     report::{NodeReport, NodeStatus, RestartGuardState},
 };
@@ -54,6 +55,11 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeR
                 count(seen, |state| matches!(state, KeyState::Held(h) if is_same(h, holder)));
             format!("{key}: held by {holder} on {held} of {nodes} nodes\n")
         }
+        InspectionVerdict::Permits(permits) => {
+            let there = count(seen, |state| matches!(state, KeyState::Permits(_)));
+            let count = permits.count;
+            format!("{key}: {count} permits held, {permits}, on {there} of {nodes} nodes\n")
+        }
         InspectionVerdict::Shared(sharers) => {
             let there = count(seen, |state| matches!(state, KeyState::Shared(_)));
             format!("{key}: shared by {sharers} on {there} of {nodes} nodes\n")
@@ -73,6 +79,9 @@ fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
     let state = match &node.state {
         Ok(KeyState::Free) => "free".to_owned(),
         Ok(KeyState::Held(holder)) => format!("held by {holder}, {}", left(holder.remaining)),
+        Ok(KeyState::Permits(permits)) => {
+            format!("permits of {permits}, {}", left(permits.remaining))
+        }
         Ok(KeyState::Shared(sharers)) => {
             format!("shared by {sharers}, {}", left(sharers.remaining))
         }
@@ -101,6 +110,7 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
     let (verdict, holder, sharers, data) = match &seen.verdict {
         InspectionVerdict::Free => ("free", None, None, None),
         InspectionVerdict::Held(holder) => ("held", Some(holder), None, None),
+        InspectionVerdict::Permits(_) => ("permits", None, None, None),
         InspectionVerdict::Shared(sharers) => ("shared", None, Some(sharers), None),
         InspectionVerdict::Foreign(data) => ("foreign", None, None, Some(data)),
         _ => ("undecided", None, None, None),
@@ -112,6 +122,10 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
         "holder": holder.map(|holder| &holder.label),
         "hash": holder.map(hash),
         "sharers": sharers.map(sharers_as_json),
+        "permits": match &seen.verdict {
+            InspectionVerdict::Permits(permits) => Some(permits_as_json(permits)),
+            _ => None,
+        },
         "data": data.map(data_as_json),
         "remaining_ms": seen.remaining().map(|left| whole(left.as_millis())),
         "quorum": config.quorum(),
@@ -123,6 +137,7 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
     let (state, holder, sharers, data) = match &node.state {
         Ok(KeyState::Free) => ("free", None, None, None),
         Ok(KeyState::Held(holder)) => ("held", Some(holder), None, None),
+        Ok(KeyState::Permits(_)) => ("permits", None, None, None),
         Ok(KeyState::Shared(sharers)) => ("shared", None, Some(sharers), None),
         Ok(KeyState::Foreign(data)) => ("foreign", None, None, Some(data)),
         Ok(_) => ("held", None, None, None),
@@ -135,6 +150,10 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
         "holder": holder.map(|holder| &holder.label),
         "hash": holder.map(hash),
         "sharers": sharers.map(sharers_as_json),
+        "permits": match &node.state {
+            Ok(KeyState::Permits(permits)) => Some(permits_as_json(permits)),
+            _ => None,
+        },
         "data": data.map(data_as_json),
         "remaining_ms": remaining.map(|left| whole(left.as_millis())),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
@@ -154,6 +173,21 @@ fn sharers_as_json(sharers: &Sharers) -> Value {
     json!({
         "count": sharers.count,
         "first": sharers.holders.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+fn permits_as_json(permits: &Permits) -> Value {
+    let one = |(slot, holder): &(u16, Holder)| {
+        json!({
+            "slot": slot,
+            "holder": &holder.label,
+            "hash": hash(holder),
+            "remaining_ms": holder.remaining.map(|left| whole(left.as_millis())),
+        })
+    };
+    json!({
+        "count": permits.count,
+        "first": permits.holders.iter().map(one).collect::<Vec<_>>(),
     })
 }
 

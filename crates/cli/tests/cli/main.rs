@@ -20,6 +20,7 @@ mod look;
 mod loss;
 mod manual;
 mod pair;
+mod permits;
 mod restart_guard;
 mod shared;
 mod signals;
