@@ -79,6 +79,20 @@ fn a_leader_is_followed_by_another_on_real_nodes() {
 }
 
 #[test]
+fn ten_of_many_hosts_work_at_once_on_embedded_nodes() {
+    tells_of_the_workers(&run("workers", &[]));
+}
+
+#[test]
+fn ten_of_many_hosts_work_at_once_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_workers(&run("workers", &arguments(&servers)));
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example-workers"), Reply::Int(0));
+    }
+}
+
+#[test]
 fn a_late_write_is_fenced_on_embedded_nodes() {
     tells_of_the_late_write(&run("fenced_write", &[]));
 }
@@ -145,6 +159,7 @@ fn a_wrong_command_line_shows_the_right_one() {
         "metrics",
         "own_epoll_fd",
         "own_mio_loop",
+        "workers",
     ] {
         let end = run(example, &["--node".to_owned()]);
         assert_eq!(end.status, Some(2), "{end:?}");
@@ -222,6 +237,13 @@ fn tells_of_the_leaders(end: &End) {
     says_in_order(end, &["seen: first leads in", "seen: second leads in", "seen: nobody leads"]);
     let second = end.output.find("second leads");
     assert!(second > end.output.find("first stops"), "two leaders at once: {end:?}");
+}
+
+fn tells_of_the_workers(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let places = end.output.lines().filter(|line| line.contains(" works in place ")).count();
+    assert_eq!(places, 25, "{end:?}");
+    says_in_order(end, &["25 jobs done, "]);
 }
 
 fn tells_of_metrics(end: &End) {

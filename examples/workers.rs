@@ -1,0 +1,131 @@
+//! Ten workers at most, of as many hosts as there are: each takes a permit, and works in a place that is its own.
+//!
+//! ```text
+//! cargo run --example workers
+//! cargo run --example workers -- --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
+//! ```
+//!
+//! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
+//! the reason; 2 if the command line is wrong.
+
+use std::env;
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use redbolt::{Client, Config, ConfigError, LockRequest, ReleaseOutcome, Wait};
+use redbolt_node::Node;
+
+/// So many may work at once, and each has a place with a number, such as a port or an account.
+const PLACES: u16 = 10;
+
+/// Hosts with work to do. Each has a client of its own.
+const HOSTS: usize = 25;
+
+fn main() -> ExitCode {
+    let Some(addresses) = addresses(env::args().skip(1)) else {
+        eprintln!("usage: workers [--node ADDRESS]...");
+        return ExitCode::from(2);
+    };
+    match tell(addresses) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("workers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
+    // The nodes run as long as this value lives.
+    let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
+    addresses.extend(embedded.iter().map(|node| node.address().to_string()));
+    let site = Site::default();
+    thread::scope(|scope| {
+        let hosts: Vec<_> = (1..=HOSTS)
+            .map(|host| {
+                let (addresses, site) = (&addresses, &site);
+                scope.spawn(move || work(host, addresses, site).map_err(|error| error.to_string()))
+            })
+            .collect();
+        hosts.into_iter().try_for_each(|host| host.join().map_err(|_| "a host panicked")?)
+    })?;
+    println!("{HOSTS} jobs done, {} at once at the most", site.most());
+    Ok(())
+}
+
+/// One host: waits for a permit, works in the place of its number, and gives it back.
+fn work(host: usize, addresses: &[String], site: &Site) -> Result<(), Box<dyn Error>> {
+    let client = Client::new(configure(addresses, host)?)?;
+    // All hosts say how many permits there are. Nothing has to be set up.
+    let request = LockRequest::new(RESOURCE).permits(PLACES).ttl(Duration::from_secs(10));
+    let permit = client.acquire(request.wait(Wait::UpTo(Duration::from_secs(20))))?;
+    let place = permit.slot().ok_or("the permit is over")?;
+    site.enter(place, host)?;
+    println!("host {host} works in place {place}");
+    thread::sleep(Duration::from_millis(20));
+    site.leave(place);
+    match permit.release() {
+        ReleaseOutcome::Lost(cause) => Err(format!("the permit was lost: {cause}").into()),
+        _ => Ok(()),
+    }
+}
+
+/// The places, and who is in each. Here it is only to see that nobody meets another.
+#[derive(Default)]
+struct Site {
+    places: Mutex<([Option<usize>; PLACES as usize], usize)>,
+}
+
+impl Site {
+    fn enter(&self, place: u16, host: usize) -> Result<(), Box<dyn Error>> {
+        let (places, most) = &mut *self.places.lock().map_err(|_| "another host panicked")?;
+        if let Some(other) = places[usize::from(place)].replace(host) {
+            return Err(format!("hosts {other} and {host} are both in place {place}").into());
+        }
+        *most = (*most).max(places.iter().flatten().count());
+        Ok(())
+    }
+
+    fn leave(&self, place: u16) {
+        if let Ok(mut places) = self.places.lock() {
+            places.0[usize::from(place)] = None;
+        }
+    }
+
+    fn most(&self) -> usize {
+        self.places.lock().map_or(0, |places| places.1)
+    }
+}
+
+fn configure(addresses: &[String], host: usize) -> Result<Config, ConfigError> {
+    // A node that takes longer than this to answer fails its vote. On a network of your own, choose
+    // less.
+    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
+    for address in addresses {
+        builder = builder.node(address)?;
+    }
+    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
+    builder.new_nodes().label(format!("host-{host}")).build()
+}
+
+/// The addresses after `--node`; `None` if there is any other argument.
+fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
+    let mut addresses = Vec::new();
+    while let Some(arg) = args.next() {
+        if arg != "--node" {
+            return None;
+        }
+        addresses.push(args.next()?);
+    }
+    Some(addresses)
+}
+
+fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
+    (0..count).map(|_| Node::start()).collect()
+}
+
+const RESOURCE: &[u8] = b"redbolt-example-workers";
