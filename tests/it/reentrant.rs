@@ -175,6 +175,29 @@ fn a_re_entry_has_what_the_lock_has() {
 }
 
 #[test]
+fn an_owner_has_one_permit_however_often_it_enters() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let request = || patiently(b"job").permits(2);
+    let (outer, inner) = (enter(&engine, request()), enter(&engine, request()));
+    assert!(outer.slot().is_some() && outer.slot() == inner.slot());
+    let other = engine.acquire_reentrant(request(), "request:43").wait().unwrap();
+    assert_ne!(other.slot(), outer.slot());
+    let full = engine.acquire_reentrant(long(b"job").permits(2), "request:44").wait();
+    assert!(matches!(full, Err(AcquireError::Refused(_))));
+    for (wants, what) in [
+        (patiently(b"job"), "having it alone"),
+        (patiently(b"job").shared(), "sharing it"),
+        (patiently(b"job").permits(3), "such a permit"),
+    ] {
+        let missing = AcquireError::Request(RequestError::HeldWithout { missing: what });
+        assert_eq!(refused(&engine, wants), missing);
+    }
+    drop(outer);
+    assert_eq!((inner.hold_count(), inner.is_valid()), (1, true));
+}
+
+#[test]
 fn acquisitions_of_one_owner_that_wait_are_granted_together() {
     let servers = servers(1);
     let engine = engine(&servers);
