@@ -53,7 +53,7 @@ fn stay(guard: OwnedGuard, order: &Order) -> Result<(), Failure> {
     if !guard.is_valid() {
         return say(&Report::Refused("the lease ended before the first check".to_owned()));
     }
-    say(&Report::Entered { at: last, token: None })?;
+    say(&Report::Entered { at: last, token: None, slot: None })?;
     let looked = loop {
         let at = now();
         if !guard.is_valid() {

@@ -252,7 +252,16 @@ fn stay(holder: &Worker, from: Moment) -> Result<Stay, Failure> {
 
 fn order(ttl: Duration) -> Order {
     let (keep, extend_after) = (None, None);
-    Order { ttl, wait: LIMIT, keep, extend_after, fenced: false, fresh: false, times: 1 }
+    Order {
+        ttl,
+        wait: LIMIT,
+        keep,
+        extend_after,
+        fenced: false,
+        permits: 0,
+        fresh: false,
+        times: 1,
+    }
 }
 
 const HOLDER: usize = 1;

@@ -223,7 +223,7 @@ impl Play {
     fn heard(&mut self, number: usize, report: Report) -> Result<(), Failure> {
         let process = &mut self.processes[number];
         match report {
-            Report::Entered { at, token } => {
+            Report::Entered { at, token, .. } => {
                 let token = token.ok_or("a fenced lock has no token")?;
                 self.result.counted_on += usize::from(token > wall_us());
                 process.entered = Some((at, token));
@@ -247,7 +247,7 @@ impl Play {
             _ => (Some(Duration::ZERO), 400, self.rng.u64(5..25)),
         };
         let (ttl, wait) = (Duration::from_millis(ttl), Duration::from_secs(2));
-        Order { ttl, wait, keep, extend_after: None, fenced: true, fresh: false, times }
+        Order { ttl, wait, keep, extend_after: None, fenced: true, permits: 0, fresh: false, times }
     }
 
     /// Cuts a process off from some nodes, and drives a counter apart.

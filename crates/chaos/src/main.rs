@@ -94,6 +94,9 @@ enum Program {
         /// Number of nodes
         #[arg(long, default_value_t = 5)]
         nodes: usize,
+        /// Compete for so many permits, and not for one lock
+        #[arg(long, default_value_t = 0)]
+        permits: u16,
     },
     /// Kill and stop the processes of `redbolt lock`, its command and the command's children
     Commands {
@@ -191,9 +194,9 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             }
             Ok(results.iter().all(redbolt_chaos::AutoExtensionResult::holds))
         }
-        Program::Storm { seconds, restart_guard, nodes } => {
+        Program::Storm { seconds, restart_guard, nodes, permits } => {
             let (lasts, guarded) = (Duration::from_secs(seconds), restart_guard == Switch::On);
-            let result = Storm { lasts, nodes, guarded }.run(stage)?;
+            let result = Storm { lasts, nodes, guarded, permits }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
         Program::Commands { seconds, lanes, both, redbolt } => {
@@ -221,6 +224,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "storm --nodes 3",
         "storm --nodes 5",
         "storm --restart-guard off",
+        "storm --permits 3",
+        "storm --permits 3 --restart-guard off",
         "commands --seconds 120",
         "commands --both --seconds 20",
     ];

@@ -138,7 +138,7 @@ impl Play {
     fn pause(&mut self) -> Result<(), Failure> {
         let ttl = Duration::from_millis(self.rng.u64(80..250));
         self.holder.order(&order(ttl, None))?;
-        let Report::Entered { at: from, token: Some(token) } = self.holder.hear(LIMIT)? else {
+        let Report::Entered { at: from, token: Some(token), .. } = self.holder.hear(LIMIT)? else {
             return Err("the holder was not granted the lock".into());
         };
         thread::sleep(ttl.mul_f64(self.rng.f64() / 2.0));
@@ -178,7 +178,7 @@ impl Play {
         let worker = if who == HOLDER { &self.holder } else { &self.rival };
         loop {
             match worker.hear(LIMIT)? {
-                Report::Entered { at, token } => from = token.map(|token| (at, token)),
+                Report::Entered { at, token, .. } => from = token.map(|token| (at, token)),
                 Report::Writes { token } => fresh = self.register.write(token, who),
                 Report::Left { at: to, looked } => {
                     let (from, token) = from.ok_or("a worker left without having entered")?;
@@ -197,7 +197,7 @@ impl Play {
 
 fn order(ttl: Duration, keep: Option<Duration>) -> Order {
     let (wait, extend_after) = (Duration::from_secs(5), None);
-    Order { ttl, wait, keep, extend_after, fenced: true, fresh: false, times: 1 }
+    Order { ttl, wait, keep, extend_after, fenced: true, permits: 0, fresh: false, times: 1 }
 }
 
 const HOLDER: usize = 1;

@@ -288,7 +288,16 @@ impl Lane {
         let extend = self.rng.u8(0..4) == 0;
         let extend_after = extend.then(|| self.max_ttl.mul_f64(self.rng.f64() * 0.8));
         let (ttl, wait) = (self.max_ttl, self.max_ttl * 5);
-        Order { ttl, wait, keep: None, extend_after, fenced: false, fresh: false, times: 1 }
+        Order {
+            ttl,
+            wait,
+            keep: None,
+            extend_after,
+            fenced: false,
+            permits: 0,
+            fresh: false,
+            times: 1,
+        }
     }
 
     fn rivalry(&mut self) -> Order {

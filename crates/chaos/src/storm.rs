@@ -1,5 +1,5 @@
 //! All faults at once, at random: nodes are killed, flushed and stopped, connections are cut,
-//! processes are stopped, while five processes compete for one lock, extend it, and let it expire.
+//! processes are stopped, while five processes compete for one lock or a few permits, extend them, and let them expire.
 //!
 //! The other programs find what somebody has thought of; this one also finds the rest. Not here:
 //! clocks that are set.
@@ -27,6 +27,8 @@ pub struct Storm {
     pub nodes: usize,
     /// Whether the restart guard is on. Without it the run has to find double holders.
     pub guarded: bool,
+    /// The processes compete for so many permits; 0: for one lock.
+    pub permits: u16,
 }
 
 /// The results of a run.
@@ -36,6 +38,8 @@ pub struct StormResult {
     pub nodes: usize,
     /// Whether the restart guard was on.
     pub guarded: bool,
+    /// For how many permits the processes competed; 0: for one lock.
+    pub permits: u16,
     /// The number of grants.
     pub grants: usize,
     /// Requests that were refused.
@@ -52,7 +56,7 @@ pub struct StormResult {
     pub stops: usize,
     /// Changes of a process's connections.
     pub cuts: usize,
-    /// Pairs of overlapping claims.
+    /// Pairs of overlapping claims, of one permit where there are more.
     pub double_holders: usize,
     /// The first of them.
     pub example: Option<(Claim, Claim)>,
@@ -73,6 +77,9 @@ impl fmt::Display for StormResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let guard = if self.guarded { "on" } else { "off" };
         write!(f, "storm, {} nodes, {PROCESSES} processes, guard {guard}: ", self.nodes)?;
+        if self.permits > 0 {
+            write!(f, "{} permits, ", self.permits)?;
+        }
         write!(f, "{} nodes wiped, {} emptied, ", self.wipes, self.flushes)?;
         write!(f, "{} stops, {} cuts; {} grants, ", self.stops, self.cuts, self.grants)?;
         write!(f, "{} extended, {} lost, {} refusals, ", self.extended, self.lost, self.refused)?;
@@ -102,9 +109,9 @@ impl Storm {
             thread::sleep(Duration::from_millis(1));
         }
         play.calm_down()?;
-        let doubles = play.ledger.double_holders();
+        let doubles: Vec<_> = play.ledgers.iter().flat_map(Ledger::double_holders).collect();
         Ok(StormResult {
-            grants: play.ledger.len(),
+            grants: play.ledgers.iter().map(Ledger::len).sum(),
             double_holders: doubles.len(),
             example: doubles.first().copied(),
             took: start.elapsed(),
@@ -118,7 +125,8 @@ struct Play {
     processes: Vec<Process>,
     /// Until when each node is stopped.
     stopped: Vec<Option<Instant>>,
-    ledger: Ledger,
+    /// One for each permit, or for the lock.
+    ledgers: Vec<Ledger>,
     result: StormResult,
     strike_at: Instant,
     rng: Rng,
@@ -128,7 +136,8 @@ struct Process {
     worker: Worker,
     ways: Ways,
     busy: bool,
-    entered: Option<Moment>,
+    /// When, and which permit.
+    entered: Option<(Moment, usize)>,
     stopped: Option<Instant>,
 }
 
@@ -143,13 +152,13 @@ impl Play {
             let worker = Worker::start(&stage.program, &part(ways.addresses(), &label))?;
             Ok(Process { worker, ways, busy: false, entered: None, stopped: None })
         });
-        let Storm { nodes, guarded, .. } = *plan;
+        let Storm { nodes, guarded, permits, .. } = *plan;
         Ok(Self {
             processes: processes.collect::<Result<_, Failure>>()?,
             stopped: vec![None; nodes],
             servers,
-            ledger: Ledger::default(),
-            result: StormResult { nodes, guarded, ..StormResult::default() },
+            ledgers: vec![Ledger::default(); usize::from(permits.max(1))],
+            result: StormResult { nodes, guarded, permits, ..StormResult::default() },
             strike_at: Instant::now(),
             rng: Rng::with_seed(stage.seed),
         })
@@ -173,10 +182,14 @@ impl Play {
     fn heard(&mut self, number: usize, report: &Report) -> Result<(), Failure> {
         let process = &mut self.processes[number];
         match *report {
-            Report::Entered { at, .. } => process.entered = Some(at),
+            Report::Entered { at, slot, .. } => {
+                process.entered = Some((at, slot.map_or(0, usize::from)));
+            }
             Report::Left { at: to, looked } => {
-                let from = process.entered.take().ok_or("a worker left without having entered")?;
-                self.ledger.add(Claim { holder: number, from, to, token: None });
+                let entered = process.entered.take();
+                let (from, slot) = entered.ok_or("a worker left without having entered")?;
+                let ledger = self.ledgers.get_mut(slot).ok_or("a permit that there is not")?;
+                ledger.add(Claim { holder: number, from, to, token: None });
                 self.result.lost += usize::from(looked.is_some());
             }
             Report::Refused(_) => self.result.refused += 1,
@@ -188,12 +201,12 @@ impl Play {
     }
 
     fn next_order(&mut self) -> Order {
-        let rng = &mut self.rng;
+        let (rng, permits) = (&mut self.rng, self.result.permits);
         let ttl = Duration::from_millis(rng.u64(50..=400));
         let keep = (rng.u8(0..3) > 0).then(|| ttl.mul_f64(rng.f64() * 1.5));
         let extend_after = rng.bool().then(|| ttl.mul_f64(rng.f64()));
         let (wait, fresh) = (Duration::from_millis(rng.u64(10..1500)), rng.u8(0..4) == 0);
-        Order { ttl, wait, keep, extend_after, fenced: false, fresh, times: 1 }
+        Order { ttl, wait, keep, extend_after, fenced: false, permits, fresh, times: 1 }
     }
 
     /// Injects one fault.

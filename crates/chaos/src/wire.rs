@@ -16,6 +16,8 @@ pub(crate) struct Order {
     /// Extend once, this long after the grant.
     pub(crate) extend_after: Option<Duration>,
     pub(crate) fenced: bool,
+    /// One of so many permits; 0: the lock.
+    pub(crate) permits: u16,
     /// With connections that are opened for this order and closed after it.
     pub(crate) fresh: bool,
     /// How many times.
@@ -26,14 +28,14 @@ impl Order {
     pub(crate) fn line(&self) -> String {
         let ms = |span: Duration| span.as_millis().to_string();
         let perhaps = |span: Option<Duration>| span.map_or_else(|| "-".to_owned(), ms);
-        let Self { ttl, wait, keep, extend_after, fenced, fresh, times } = *self;
+        let Self { ttl, wait, keep, extend_after, fenced, permits, fresh, times } = *self;
         let (ttl, wait, keep, extend) = (ms(ttl), ms(wait), perhaps(keep), perhaps(extend_after));
-        format!("{ttl} {wait} {keep} {extend} {fenced} {fresh} {times}")
+        format!("{ttl} {wait} {keep} {extend} {fenced} {permits} {fresh} {times}")
     }
 
     pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [ttl, wait, keep, extend, fenced, fresh, times] = words[..] else {
+        let [ttl, wait, keep, extend, fenced, permits, fresh, times] = words[..] else {
             return Err(format!("not an order: {line:?}").into());
         };
         let ms = |word: &str| word.parse().map(Duration::from_millis);
@@ -44,6 +46,7 @@ impl Order {
             keep: perhaps(keep)?,
             extend_after: perhaps(extend)?,
             fenced: fenced.parse()?,
+            permits: permits.parse()?,
             fresh: fresh.parse()?,
             times: times.parse()?,
         })
@@ -55,8 +58,8 @@ impl Order {
 pub(crate) enum Report {
     /// The order is done.
     Done,
-    /// The lock was granted, and a check at this moment found it held.
-    Entered { at: Moment, token: Option<u64> },
+    /// The lock was granted, or the permit of this number, and a check at this moment found it held.
+    Entered { at: Moment, token: Option<u64>, slot: Option<u16> },
     /// An extension was tried, and whether it succeeded.
     Extended(bool),
     /// The last check that found the lock held. `looked`: the check that found the lease over;
@@ -75,7 +78,9 @@ impl Report {
         let perhaps = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
         match self {
             Self::Done => "done".to_owned(),
-            Self::Entered { at, token } => format!("entered {} {}", at.0, perhaps(*token)),
+            Self::Entered { at, token, slot } => {
+                format!("entered {} {} {}", at.0, perhaps(*token), perhaps(slot.map(u64::from)))
+            }
             Self::Extended(done) => format!("extended {done}"),
             Self::Left { at, looked } => {
                 format!("left {} {}", at.0, perhaps(looked.map(|looked| looked.0)))
@@ -93,8 +98,10 @@ impl Report {
         Ok(match kind {
             "done" => Self::Done,
             "entered" => {
-                let (at, token) = pair()?;
-                Self::Entered { at: Moment(at.parse()?), token: perhaps(token)? }
+                let (at, rest) = pair()?;
+                let (token, slot) = rest.split_once(' ').unwrap_or((rest, "-"));
+                let slot = perhaps(slot)?.map(u16::try_from).transpose()?;
+                Self::Entered { at: Moment(at.parse()?), token: perhaps(token)?, slot }
             }
             "extended" => Self::Extended(rest.parse()?),
             "left" => {
@@ -117,8 +124,8 @@ mod tests {
     fn reports_and_orders_parse_back() {
         let reports = [
             Report::Done,
-            Report::Entered { at: Moment(7), token: None },
-            Report::Entered { at: Moment(7), token: Some(8) },
+            Report::Entered { at: Moment(7), token: None, slot: Some(3) },
+            Report::Entered { at: Moment(7), token: Some(8), slot: None },
             Report::Extended(false),
             Report::Left { at: Moment(9), looked: Some(Moment(10)) },
             Report::Refused("held by another: 1 of 3".to_owned()),
@@ -135,6 +142,7 @@ mod tests {
             keep: None,
             extend_after: Some(span / 2),
             fenced: true,
+            permits: 3,
             fresh: false,
             times: 3,
         };

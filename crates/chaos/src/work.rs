@@ -134,6 +134,9 @@ fn carry_out(client: &Client, order: &Order) -> Result<(), Failure> {
         if order.fenced {
             request = request.fenced();
         }
+        if order.permits > 0 {
+            request = request.permits(order.permits);
+        }
         match client.acquire(request) {
             Ok(guard) => stay(guard, order)?,
             Err(AcquireError::Refused(report)) => say(&Report::Refused(report.to_string()))?,
@@ -151,7 +154,7 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
         return say(&Report::Refused("the lease ended before the first check".to_owned()));
     }
     let token = guard.fencing_token().map(redbolt::FencingToken::get);
-    say(&Report::Entered { at: from, token })?;
+    say(&Report::Entered { at: from, token, slot: guard.slot() })?;
     let mut extend_after = order.extend_after;
     let mut last = from;
     let looked = loop {

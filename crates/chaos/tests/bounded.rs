@@ -83,7 +83,16 @@ fn a_careless_extender_is_found() {
 
 #[test]
 fn no_two_holders_in_a_storm() {
-    let storm = Storm { lasts: Duration::from_secs(10), nodes: 3, guarded: true };
+    storm(0);
+}
+
+#[test]
+fn no_permit_twice_in_a_storm() {
+    storm(3);
+}
+
+fn storm(permits: u16) {
+    let storm = Storm { lasts: Duration::from_secs(10), nodes: 3, guarded: true, permits };
     let result = storm.run(&stage()).unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
