@@ -149,6 +149,35 @@ fn a_node_that_gave_another_permit_is_healed() {
     assert_eq!(world.core().votes(id).grants().len(), 3);
 }
 
+/// Its answer came behind the grant.
+#[test]
+fn a_node_that_gives_another_permit_late_is_healed_too() {
+    let mut world = World::with(3, 2, |_| {}).warm();
+    let first = permit(&mut world, 0, 1);
+    world.let_go(0, first);
+    world.flow();
+    // Somebody who is about to go has the only one, on one node.
+    let now = world.server_now();
+    let text = redbolt::proto::script::ACQUIRE_PERMIT.as_bytes();
+    let token = b"0123456789abcdef0123456789abcdef00";
+    let ask: [&[u8]; 11] =
+        [b"EVAL", text, b"2", b"job", ENDS, token, b"5000", b"1", b"1", b"0", b"1"];
+    world.servers[2].observe(&ask, now);
+    world.servers[2].delay = ms(40).as_nanos() as u64;
+    let id = permit(&mut world, 0, 1);
+    assert!(world.is_granted(id), "by the two others");
+    // It is asked once its denial is there.
+    let is_moved = |world: &mut World| {
+        world.log.iter().any(|ran| ran.node == 2 && ran.kind().starts_with("move"))
+    };
+    world.run_until(secs(1), is_moved);
+    let undo = [&b"EVAL"[..], redbolt::proto::script::UNDO_PERMIT.as_bytes(), b"2", b"job", ENDS];
+    let now = world.server_now();
+    world.servers[2].observe(&[&undo[..], &[&token[..]]].concat(), now);
+    world.run(secs(2));
+    assert_eq!(world.core().votes(id).grants().len(), 3, "and again when the other has gone");
+}
+
 #[test]
 fn what_is_not_a_semaphore_of_redbolt_is_in_the_way_and_is_not_touched() {
     let mut world = World::with(3, 1, |_| {}).warm();

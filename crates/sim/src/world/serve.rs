@@ -312,6 +312,11 @@ impl World {
             Kind::Ask | Kind::Move if reply == b"$-1\r\n" || reply.starts_with(b":") => {
                 Says::Denied
             }
+            // An error that is not known may hide that it ran.
+            Kind::Ask | Kind::Move if reply.starts_with(b"-") => {
+                self.attempts[usize::from(attempt)].has_ghosts[node] |= !client_alive;
+                Says::Other
+            }
             Kind::Extend if reply == b":0\r\n" => Says::Gone { ttl: request.number },
             Kind::WriteBack if reply == b":0\r\n" => Says::Denied,
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
