@@ -53,6 +53,31 @@ pub enum LockMode {
     },
 }
 
+/// A mode in two bytes: the number of permits, and two numbers that there cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PackedMode(u16);
+
+impl LockMode {
+    pub(super) const fn packed(self) -> PackedMode {
+        match self {
+            Self::Exclusive => PackedMode(0),
+            Self::Shared => PackedMode(u16::MAX),
+            Self::Permit { of } => PackedMode(of),
+        }
+    }
+}
+
+impl From<PackedMode> for LockMode {
+    #[inline]
+    fn from(packed: PackedMode) -> Self {
+        match packed.0 {
+            0 => Self::Exclusive,
+            u16::MAX => Self::Shared,
+            of => Self::Permit { of },
+        }
+    }
+}
+
 impl<'a> LockRequest<'a> {
     /// Asks for a lock on `resource`, 1 byte to 64 KiB, any bytes. It is the name of the key.
     ///

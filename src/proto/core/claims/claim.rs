@@ -27,10 +27,10 @@ pub(crate) struct Claim {
     ttl_ms: u64,
     /// The value that is proposed for its fencing counters.
     counter: u64,
-    /// In which order a permit's slot is looked for.
-    slots: SlotOrder,
-    /// The slot of a permit on which the nodes agree, or are to agree.
-    slot: Option<u16>,
+    /// Of so many permits; 0 for a lock that is none.
+    permits: u16,
+    /// The slot of a permit on which the nodes agree, or are to agree; [`NO_SLOT`] before.
+    slot: u16,
     /// Nodes whose ask waits for their link.
     queued: NodeSet,
     /// Nodes that may hold the keys.
@@ -76,8 +76,8 @@ impl Claim {
             label: None,
             ttl_ms: 0,
             counter: 0,
-            slots: SlotOrder::NONE,
-            slot: None,
+            permits: 0,
+            slot: NO_SLOT,
             queued: none,
             seen: none,
             counted: none,
@@ -113,10 +113,8 @@ impl Claim {
         };
         self.keys.copy_from(keys);
         self.random = random;
-        if let LockMode::Permit { of } = mode {
-            self.slots = SlotOrder::new(of, random);
-        }
-        self.slot = None;
+        self.permits = if let LockMode::Permit { of } = mode { of } else { 0 };
+        self.slot = NO_SLOT;
         self.label = None;
         self.ttl_ms = ttl_ms;
         self.counter = fenced.unwrap_or_default();
@@ -185,17 +183,20 @@ impl Claim {
 
     /// In which order a permit's slot is looked for.
     pub(crate) fn slots(&self) -> SlotOrder {
-        self.slots
+        match self.permits {
+            0 => SlotOrder::NONE,
+            permits => SlotOrder::new(permits, self.random),
+        }
     }
 
     /// The slot of a permit on which the nodes agree, or are to agree.
     pub(crate) fn slot(&self) -> Option<u16> {
-        self.slot
+        (self.slot != NO_SLOT).then_some(self.slot)
     }
 
     /// The nodes agree on a slot, or are to agree on it from now on.
     pub(crate) fn takes_slot(&mut self, slot: u16) {
-        self.slot = Some(slot);
+        self.slot = slot;
     }
 
     /// What a command about this claim carries, for whichever node. Whatever gives no TTL and raises no
@@ -216,8 +217,8 @@ impl Claim {
             fencing_counter_ttl_ms: time::ttl_ms(config.settings().fencing_counter_ttl),
             max_ttl: config.settings().max_ttl,
             nodes: config.node_count() as u64,
-            slots: self.slots,
-            slot: self.slot.unwrap_or_default().into(),
+            slots: self.slots(),
+            slot: self.slot.into(),
         }
     }
 
@@ -431,6 +432,9 @@ impl Claim {
         assert!(self.lock().is_some() || self.queued.is_empty(), "an ask has a lock");
     }
 }
+
+/// More than any slot.
+const NO_SLOT: u16 = u16::MAX;
 
 /// Two digits, in lower case.
 #[inline]

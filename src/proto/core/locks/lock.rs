@@ -15,7 +15,7 @@ use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
 use crate::proto::lease::Lease;
 use crate::proto::names::ClaimId;
-use crate::proto::request::{LockMode, LockRequest};
+use crate::proto::request::{LockMode, LockRequest, PackedMode};
 use crate::proto::slab::Key;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Votes;
@@ -24,7 +24,8 @@ use crate::proto::vote::Votes;
 #[derive(Debug)]
 pub(crate) struct Lock {
     pub(crate) phase: Phase,
-    mode: LockMode,
+    /// In two bytes, for a program may hold very many locks.
+    mode: PackedMode,
     /// The claim of the present attempt, or of the one that was granted.
     claim: ClaimId,
     /// Counts attempts and extensions, so that an answer is never credited to a later one.
@@ -73,7 +74,7 @@ impl Lock {
     pub(super) fn new() -> Self {
         Self {
             phase: Phase::Queued,
-            mode: LockMode::Exclusive,
+            mode: LockMode::Exclusive.packed(),
             claim: ClaimId(Key::NONE),
             round: 0,
             ttl_ms: 0,
@@ -85,13 +86,13 @@ impl Lock {
 
     /// Of a request for this mode and TTL.
     pub(super) fn begin(&mut self, mode: LockMode, ttl_ms: u64) {
-        (self.mode, self.ttl_ms) = (mode, ttl_ms);
+        (self.mode, self.ttl_ms) = (mode.packed(), ttl_ms);
     }
 
     /// Beside whom it is wanted or held.
     #[inline]
     pub(crate) fn mode(&self) -> LockMode {
-        self.mode
+        self.mode.into()
     }
 
     /// The claim of the present attempt, or of the one that was granted.
