@@ -771,7 +771,8 @@ that only a leader may make carry its term, and the store refuses smaller terms.
 
 With --json each line is an object: verdict is leader, nobody or unknown; leader is the leader's
 label; term is null while no majority agrees on one, or if it has none; silent has the nodes that do
-not tell, each with its reason. key_hex has the bytes of the name, and key is null if they are not UTF-8.
+not tell, each with its reason. key_hex has the bytes of the name, and key is null if they are
+not UTF-8.
 
 Exit status: with --once 0 when somebody leads or nobody does, and 69 when that is not known. 69 as
 well when only an operator can help, as after a wrong password. 64 for wrong usage.
@@ -797,9 +798,9 @@ still held is refused. It gets mode 0600. Whoever can read it can release the lo
 refused later if others can read it. The lock can be extended and released on this machine only,
 and only until the machine is restarted: then the lock is lost.
 
-With --shared others who use it too can take the lock beside this one, and with --permits N so many of
-them. On standard output --permits prints the number of the permit, from 0 on, and --fencing the fencing
-token, each on a line of its own.
+With --shared others who use it too can take the lock beside this one, and with --permits N so many
+of them. On standard output --permits prints the number of the permit, from 0 on, and --fencing the
+fencing token, each on a line of its own.
 
 Exit status: 0 when the lock is taken, or
    64  wrong usage, FILE cannot be used       71  refused by the operating system
