@@ -98,7 +98,7 @@ fn a_minority_without_the_key_changes_nothing() {
 #[test]
 fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     let servers = servers(3);
-    let (client, others) = (client(&servers), client(&servers));
+    let (client, others) = (warm_client(builder(&servers)), client(&servers));
     let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(2))).unwrap();
     eventually("all nodes grant", || held_on(&servers, "job") == 3);
     servers[2].cmd("ACL SETUSER default -pexpire");
@@ -111,7 +111,11 @@ fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     servers[2].cmd("ACL SETUSER default +pexpire");
     servers[0].cmd("DEL job");
     match lock.extend(Duration::from_millis(500)) {
-        Ok(()) => assert!(lock.remaining() < Duration::from_secs(2), "{:?}", lock.remaining()),
+        // The first node may answer behind the two others.
+        Ok(()) => eventually("it is known that the key is lost", || {
+            let _ = client.warm_up(Duration::ZERO);
+            lock.remaining() < Duration::from_secs(2)
+        }),
         // The call took longer than the third node keeps the key.
         Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),
     }
