@@ -83,9 +83,9 @@ pub mod config {
 /// What an [`Engine`] gives back: futures, each with a blocking form, work under a lock, and its last report.
 pub mod engine {
     pub use crate::api::{
-        AcquireAllFuture, AcquireFuture, ExtendFuture, HeldLock, LossFuture, QueryFuture,
-        ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture, Unreleased,
-        WithError,
+        AcquireAllFuture, AcquireFuture, DowngradeFuture, ExtendFuture, HeldLock, LossFuture,
+        QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture,
+        Unreleased, UpgradeFuture, WithError,
     };
 }
 

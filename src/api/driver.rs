@@ -202,6 +202,36 @@ impl Driver {
         result
     }
 
+    /// Asks all nodes once for the resource of a shared lock alone, beside its own claim, which it keeps whatever comes of
+    /// it. The outcome is [`Event::Upgraded`] or [`Event::NotUpgraded`], or [`Event::Lost`] of the lock itself. See
+    /// [`Core::try_upgrade`].
+    ///
+    /// # Errors
+    ///
+    /// The lock is not held or not shared, or an extension or a change of its mode is under way.
+    pub fn try_upgrade(&mut self, id: LockId) -> Result<(), RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let result = core.try_upgrade(id, now);
+        self.finish();
+        result
+    }
+
+    /// Makes a shared lock of an exclusive one, at once: its holder is a reader from this call on, whatever the
+    /// nodes say. The outcome is [`Event::Downgraded`] when others may share the resource, or
+    /// [`Event::DowngradeDelayed`]. See [`Core::downgrade`].
+    ///
+    /// # Errors
+    ///
+    /// The lock is not held or not exclusive, or on several resources.
+    pub fn downgrade(&mut self, id: LockId) -> Result<(), RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let result = core.downgrade(id, now);
+        self.finish();
+        result
+    }
+
     /// Asks all nodes who holds `resource`, without taking part. The outcome is
     /// [`Event::Viewed`].
     ///
@@ -480,6 +510,8 @@ impl Driver {
                 let of = match event {
                     Event::Extended(of) | Event::Granted(of) | Event::AutoExtended(of) => of,
                     Event::Lost(of, _) | Event::Released(of, _) => of,
+                    Event::Downgraded(of) | Event::Upgraded(of) => of,
+                    Event::DowngradeDelayed(of, _) | Event::NotUpgraded(of, _) => of,
                     Event::NotExtended(of, _)
                     | Event::AutoExtendFailed(of, _)
                     | Event::Refused(of, _) => of,

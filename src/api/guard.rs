@@ -9,7 +9,7 @@ use super::driver::Driver;
 use super::report::RefusalReport;
 use crate::proto::{
     Confirmed, DetachedLock, Event, FencingToken, LockId, LockMode, LockState, LossCause,
-    RequestError,
+    RefusalReason, RequestError,
 };
 
 /// A lock that was granted.
@@ -90,6 +90,66 @@ impl<'c> LockGuard<'c> {
         }
     }
 
+    /// Tries once to become the only holder of a resource that is shared, and tells whether it is. It keeps its shared lock
+    /// whatever comes of that: `false` says that others share it, and nothing is different. From `true` on
+    /// the guard is exclusive, with a validity and a fencing token of its own.
+    ///
+    /// There is no waiting for it: two who wait for each other to let go would wait for ever. Whoever has to write
+    /// releases its shared lock and takes an exclusive one, and reads again what it has read.
+    ///
+    /// ```no_run
+    /// # fn f(client: redbolt::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redbolt::LockRequest;
+    /// let mut lock = client.acquire(LockRequest::new("prices").shared())?;
+    /// if lock.try_upgrade()? {
+    ///     // Nobody else is there: write.
+    ///     lock.downgrade()?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is exclusive already, or was held for too long.
+    /// [`ExtendError::Refused`]: too few nodes vote; it is shared as before.
+    pub fn try_upgrade(&mut self) -> Result<bool, ExtendError> {
+        let outcome = self.change_mode(Driver::try_upgrade);
+        unless_shared(outcome)
+    }
+
+    /// Shares a resource from now on that it held alone, with a validity that is no shorter. It does not fail: the
+    /// holder is a reader from the call on, and returns when other readers may come, or when it is known that
+    /// they have to wait until the lock is released or its TTL is over.
+    ///
+    /// It keeps its fencing token, which readers who come later may be ahead of.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is shared already, or a lock on several resources.
+    pub fn downgrade(&mut self) -> Result<(), ExtendError> {
+        self.change_mode(Driver::downgrade)
+    }
+
+    fn change_mode(
+        &mut self,
+        change: impl FnOnce(&mut Driver, LockId) -> Result<(), RequestError>,
+    ) -> Result<(), ExtendError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up_with(self.id);
+        match change(&mut driver, self.id) {
+            Ok(()) => {}
+            Err(RequestError::Forked | RequestError::NotHeld) => {
+                return Err(ExtendError::Lost(loss(driver.state(self.id))));
+            }
+            Err(error) => return Err(ExtendError::Request(error)),
+        }
+        match driver.outcome(self.id) {
+            Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
+            Event::NotUpgraded(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
+            _ => Ok(()),
+        }
+    }
+
     /// Detaches the lock, for another process on this machine to [attach](super::Client::attach). Until then
     /// it stays taken, and its lease runs. `None` if it is lost.
     ///
@@ -152,15 +212,26 @@ pub(super) fn loss(state: LockState) -> LossCause {
     }
 }
 
-/// Why a lock was not extended.
+/// Contention alone says that others share the resource.
+pub(super) fn unless_shared(outcome: Result<(), ExtendError>) -> Result<bool, ExtendError> {
+    match outcome {
+        Ok(()) => Ok(true),
+        Err(ExtendError::Refused(report)) if report.reason() == RefusalReason::Contended => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Why a lock was not extended, or its mode not changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// The extension cannot be carried out, whatever the nodes say.
+    /// It cannot be carried out, whatever the nodes say.
     Request(RequestError),
     /// The lock is over. Stop what it protects.
     Lost(LossCause),
-    /// No quorum extended it. It is held until its validity ends, and may be tried again.
+    /// No quorum extended it, or made it exclusive. It is held as before, and may be tried again.
     Refused(RefusalReport),
 }
 

@@ -247,7 +247,16 @@ impl Notes {
             Some(Event::Released(lock, confirmed)) => {
                 self.log.note(&Note::Released { lock, confirmed });
             }
-            Some(Event::Node(..) | Event::Observed(_) | Event::Shortened(_) | Event::Viewed(_))
+            Some(
+                Event::Downgraded(_)
+                | Event::DowngradeDelayed(..)
+                | Event::Node(..)
+                | Event::NotUpgraded(..)
+                | Event::Observed(_)
+                | Event::Shortened(_)
+                | Event::Upgraded(_)
+                | Event::Viewed(_),
+            )
             | None => {}
         }
     }

@@ -82,6 +82,16 @@ impl MetricsReport {
         ] {
             text.sample(name, &[("by", &by), ("outcome", &outcome)], count)?;
         }
+        let name = "mode_changes_total";
+        text.family(name, "counter", "Locks that were upgraded or downgraded, or tried to be.")?;
+        for (change, outcome, count) in [
+            ("upgrade", "done", of.upgrades),
+            ("upgrade", "refused", of.upgrades_refused),
+            ("downgrade", "done", of.downgrades),
+            ("downgrade", "delayed", of.downgrades_delayed),
+        ] {
+            text.sample(name, &[("change", &change), ("outcome", &outcome)], count)?;
+        }
         let name = "wait_seconds";
         text.family(name, "histogram", "From acquire to grant or refusal.")?;
         text.histogram(name, &[("outcome", &"granted")], &of.wait_granted)?;

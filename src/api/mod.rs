@@ -24,10 +24,10 @@ pub use client::{AcquireError, Client, WithOutcome};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use engine::{
-    AcquireAllFuture, AcquireFuture, CampaignFuture, ChangeFuture, Engine, EngineError,
-    EngineLimits, ExtendFuture, HeldLock, Leadership, LossFuture, OwnedGuard, OwnedObserver,
-    QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture,
-    Unreleased, WithError,
+    AcquireAllFuture, AcquireFuture, CampaignFuture, ChangeFuture, DowngradeFuture, Engine,
+    EngineError, EngineLimits, ExtendFuture, HeldLock, Leadership, LossFuture, OwnedGuard,
+    OwnedObserver, QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport,
+    TryLockFuture, Unreleased, UpgradeFuture, WithError,
 };
 pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};

@@ -19,6 +19,11 @@ pub enum Event {
     Granted(LockId),
     /// An automatic extension succeeded.
     AutoExtended(LockId),
+    /// Others may share the resource of a lock that was exclusive. Its holder counts as one of them since its call.
+    Downgraded(LockId),
+    /// The nodes did not let others share the resource yet: they are kept out until the lock is released, or until its
+    /// present TTL is over. After its next extension the nodes are asked again.
+    DowngradeDelayed(LockId, Refusal),
     /// The lease is over although nobody released it. Nothing was sent to the nodes; keys that
     /// are still there are undone when the holder calls release.
     Lost(LockId, LossCause),
@@ -26,6 +31,8 @@ pub enum Event {
     Node(NodeId, NodeState),
     /// An extension found no quorum. The lock is held until its validity ends.
     NotExtended(LockId, Refusal),
+    /// A shared lock did not become exclusive. It is held as before.
+    NotUpgraded(LockId, Refusal),
     /// An automatic extension failed. It is tried again, and a series of failures is reported once.
     AutoExtendFailed(LockId, Refusal),
     /// Who leads, or in which term, is seen for the first time or has changed: read it with
@@ -38,6 +45,8 @@ pub enum Event {
     /// The lock is held, but its validity got shorter: a node that counted for it no longer has its key.
     /// Read what is left from the lease.
     Shortened(LockId),
+    /// A shared lock is exclusive now: read its lease and its fencing token, which are new.
+    Upgraded(LockId),
     /// An inspection, or a force-unlock, is complete: take it with [`Core::take_view`](super::Core::take_view).
     Viewed(ViewId),
 }

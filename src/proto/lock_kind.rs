@@ -23,6 +23,8 @@ pub(super) struct LockKind {
     pub(super) undo: Command,
     /// Raises fencing counters, where they are used.
     pub(super) write_back: Command,
+    /// What a token of it begins with.
+    pub(super) mark: &'static [u8],
 }
 
 /// One resource: `SET NX PX`, and the restart guard's `PTTL` behind it.
@@ -31,6 +33,7 @@ pub(super) const PLAIN: LockKind = LockKind {
     extend: Command::Run(Script::Extend),
     undo: Command::Run(Script::Undo),
     write_back: Command::Run(Script::WriteBack),
+    mark: b"",
 };
 
 /// Several resources, all or nothing.
@@ -45,6 +48,7 @@ pub(super) const SHARED: LockKind = LockKind {
     extend: Command::Run(Script::ExtendShared),
     undo: Command::Run(Script::UndoShared),
     write_back: Command::Run(Script::WriteBackShared),
+    mark: b"",
 };
 
 /// The same with a fencing token.
@@ -57,6 +61,25 @@ pub(super) const PERMIT: LockKind = LockKind {
     extend: Command::Run(Script::ExtendPermit),
     undo: Command::Run(Script::UndoPermit),
     write_back: Command::Run(Script::WriteBackPermit),
+    mark: b"",
+};
+
+/// One resource alone, beside the holder's own claim as a reader: it is among those who share, with a mark.
+pub(super) const UPGRADE: LockKind =
+    LockKind { ask: Command::Run(Script::Upgrade), mark: b"w:", ..SHARED };
+
+/// The same with a fencing token.
+pub(super) const UPGRADE_FENCED: LockKind =
+    LockKind { ask: Command::Run(Script::UpgradeFenced), ..UPGRADE };
+
+/// One resource, beside others who share it, and beside the holder's own claim as a writer.
+pub(super) const DOWNGRADE: LockKind = LockKind { ask: Command::Run(Script::Downgrade), ..SHARED };
+
+/// That claim, from then on. Where its holder was asked to share, it is among those who share.
+pub(super) const DOWNGRADED: LockKind = LockKind {
+    extend: Command::Run(Script::ExtendDowngraded),
+    undo: Command::Run(Script::UndoDowngraded),
+    ..PLAIN
 };
 
 /// A command about keys that carry a token.
@@ -87,6 +110,8 @@ pub(super) struct Arguments<'a> {
     pub(super) slots: SlotOrder,
     /// The slot of a permit, once there is one.
     pub(super) slot: u64,
+    /// What the token of the holder's other claim begins with, for a command that names it.
+    pub(super) other_claim: Option<&'a [u8]>,
 }
 
 impl Command {
@@ -136,7 +161,13 @@ impl Command {
     pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
         Some(match (self, answer) {
             (
-                Self::SetIfAbsent | Self::Run(Script::AcquireMany | Script::AcquireShared),
+                Self::SetIfAbsent
+                | Self::Run(
+                    Script::AcquireMany
+                    | Script::AcquireShared
+                    | Script::Downgrade
+                    | Script::Upgrade,
+                ),
                 Token::Simple(b"OK"),
             ) => Answer::Vote(Vote::Grant),
             (Self::SetIfAbsent, Token::NilBulk) => Answer::Vote(Vote::Deny),
@@ -172,7 +203,8 @@ fn run(
     };
     let restart_guard = args.restart_guard.filter(|_| script.checks_restart_guard());
     let keys = args.keys.len() * (1 + behind.len()) + usize::from(restart_guard.is_some());
-    let eval = command(out, 4 + keys + numbers.len());
+    let other_claim = args.other_claim.filter(|_| script.names_other_claim());
+    let eval = command(out, 4 + keys + numbers.len() + usize::from(other_claim.is_some()));
     let mut eval = match by_digest {
         true => eval.arg(b"EVALSHA").arg(script.digest().as_bytes()),
         false => eval.arg(b"EVAL").arg(script.text().as_bytes()),
@@ -184,7 +216,8 @@ fn run(
     }
     eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let token = eval.last(args.token);
-    let _ = numbers.iter().copied().fold(eval, CommandEncoder::int);
+    eval = numbers.iter().copied().fold(eval, CommandEncoder::int);
+    let _ = other_claim.into_iter().fold(eval, CommandEncoder::arg);
     token
 }
 
@@ -201,17 +234,20 @@ fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUM
             let all = [ttl_ms, nodes, permits, first, step, counter, counter_ttl];
             return (all, if counter > 0 { MOST_NUMBERS } else { MOST_NUMBERS - 2 });
         }
-        Script::AcquireShared => &[ttl_ms, nodes],
+        Script::AcquireShared | Script::Downgrade => &[ttl_ms, nodes],
         Script::AcquireSharedFenced => {
             let least = fence::least_kept(counter, args.max_ttl);
             &[ttl_ms, counter, counter_ttl, least, nodes]
         }
-        Script::Extend | Script::ExtendShared => &[ttl_ms],
+        Script::Extend | Script::ExtendDowngraded | Script::ExtendShared | Script::Upgrade => {
+            &[ttl_ms]
+        }
+        Script::UpgradeFenced => &[ttl_ms, counter, counter_ttl],
         Script::ExtendPermit => &[ttl_ms, slot],
         Script::WriteBack => &[n, counter, counter_ttl],
         Script::WriteBackPermit => &[counter, counter_ttl, slot],
         Script::WriteBackShared => &[counter, counter_ttl],
-        Script::Undo | Script::UndoPermit | Script::UndoShared => &[],
+        Script::Undo | Script::UndoDowngraded | Script::UndoPermit | Script::UndoShared => &[],
     };
     let mut all = [0; MOST_NUMBERS];
     all[..numbers.len()].copy_from_slice(numbers);
@@ -252,7 +288,7 @@ fn bits(digits: &str) -> Option<u64> {
 fn status(script: Script, line: &[u8]) -> Option<Answer> {
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
     match (script, word) {
-        (Script::AcquireFenced, "OK") => {
+        (Script::AcquireFenced | Script::UpgradeFenced, "OK") => {
             let counter = number.parse().ok().filter(|&counter| fence::is_exclusive(counter));
             Some(Answer::GrantWith(counter?))
         }
@@ -261,9 +297,13 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
             let counter = number.parse().ok().filter(|&counter| fence::is_shared(counter));
             Some(Answer::GrantWith(counter?))
         }
-        (Script::AcquireFenced | Script::AcquirePermit | Script::AcquireSharedFenced, "CLOCK") => {
-            Some(Answer::Skewed(number.parse().ok()?))
-        }
+        (
+            Script::AcquireFenced
+            | Script::AcquirePermit
+            | Script::AcquireSharedFenced
+            | Script::UpgradeFenced,
+            "CLOCK",
+        ) => Some(Answer::Skewed(number.parse().ok()?)),
         (asks, "GUARD") if asks.checks_restart_guard() => {
             let pttl = number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
             Some(Answer::Guarded(pttl?))

@@ -49,6 +49,14 @@ pub struct Metrics {
     pub auto_extended: u64,
     /// Of the extensions that found no quorum, those of the keeper.
     pub auto_extend_failed: u64,
+    /// Shared locks that became exclusive.
+    pub upgrades: u64,
+    /// Tries of shared locks to become exclusive that were refused.
+    pub upgrades_refused: u64,
+    /// Exclusive locks that became shared, as the nodes know them.
+    pub downgrades: u64,
+    /// Asks of locks that became shared which the nodes did not grant, so that others are kept out for longer.
+    pub downgrades_delayed: u64,
     /// Locks that came from another process.
     pub attached: u64,
     /// Locks that left for another process.
@@ -162,6 +170,10 @@ impl Metrics {
             extended: 0,
             not_extended: 0,
             auto_extended: 0,
+            upgrades: 0,
+            upgrades_refused: 0,
+            downgrades: 0,
+            downgrades_delayed: 0,
             auto_extend_failed: 0,
             attached: 0,
             detached: 0,

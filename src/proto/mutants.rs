@@ -59,6 +59,10 @@ mod planted {
         AllNodesAwaited,
         /// An ask that was lost with its connection is sent again under its token (ioredis#965).
         AskSentAgain,
+        /// A writer that becomes a reader lets go before the nodes have let it read (a draft of the design).
+        DowngradeReleasesFirst,
+        /// A writer that becomes a reader is valid for less long.
+        DowngradeShortens,
         /// An extension succeeds although the validity is over (redlock-rb#36).
         ExtendAfterExpiry,
         /// The validity of an extension counts from its answer (node-redlock#299).
@@ -95,6 +99,8 @@ mod planted {
         ReconnectNever,
         /// An extension that was under way revives a lock that is being released (Redisson#7272).
         ReleaseOvertaken,
+        /// One node is enough for a reader (read one, write all).
+        ReadFromOne,
         /// A release goes to a quorum of the nodes only (redlock-rb#76).
         ReleaseToQuorum,
         /// A request that timed out loses its place, and the next one gets its answer (redis-py#2624).

@@ -385,6 +385,12 @@ pub enum RequestError {
     EmptyResource,
     /// An extension of this lock is under way.
     ExtensionUnderWay,
+    /// A change of this lock's mode is under way.
+    ModeChangeUnderWay,
+    /// A lock that is not exclusive is not downgraded.
+    NotExclusive,
+    /// A lock that is not shared is not upgraded.
+    NotShared,
     /// The client or driver belongs to the process that this one was forked from.
     Forked,
     /// The resource has the name of the restart guard's key.
@@ -537,7 +543,10 @@ impl RequestError {
             Self::AutoExtendUnsupported => {
                 "a blocking client cannot auto-extend a lock: use an Engine, or extend it yourself"
             }
+            Self::ModeChangeUnderWay => "a change of this lock's mode is under way",
+            Self::NotExclusive => "the lock is not exclusive",
             Self::NotHeld => "the lock is not held",
+            Self::NotShared => "the lock is not shared",
             Self::OtherNodes => {
                 "the lock was taken on other nodes, on these in another order, or with another quorum"
             }

@@ -65,16 +65,76 @@ macro_rules! read_clock_ms {
     };
 }
 
-/// Holders who share a resource are the members of a sorted set, by when they end. A key that is anything
-/// else, or that redbolt cannot have made, is held by another, and never touched.
-macro_rules! deny_unless_shared {
+/// Holders who share a resource are the members of a sorted set, by when they end. A writer that stands beside its own
+/// reader's claim is one too, under its token behind `w:`. A key that is anything else, or that redbolt cannot
+/// have made, is held by another, and never touched.
+macro_rules! deny_unless_members {
     () => {
         "local kind = redis.call('TYPE', KEYS[1]).ok \
          if kind ~= 'none' then \
          local t = redis.call('PTTL', KEYS[1]) \
          if kind ~= 'zset' or t == -1 then return t end \
-         local first = redis.call('ZRANGE', KEYS[1], 0, 0)[1] \
-         if not string.find(first, '^' .. string.rep('%x', 34)) then return t end \
+         local found = redis.call('ZRANGE', KEYS[1], 0, 3, 'WITHSCORES') \
+         local first = string.gsub(found[1], '^w:', '') \
+         if not string.find(first, '^' .. string.rep('%x', 34)) then return t end "
+    };
+}
+
+/// Denies where a writer lives, unless it is `own`. Who stands beside a writer are no more than its own two claims as a reader,
+/// so that it is among the first.
+macro_rules! deny_beside_writer {
+    () => {
+        "for i = 1, #found, 2 do \
+         if string.sub(found[i], 1, 2) == 'w:' and tonumber(found[i + 1]) > now \
+         and string.sub(found[i], 3, 36) ~= own then return t end \
+         end \
+         end "
+    };
+}
+
+/// Nobody is there but others who share.
+macro_rules! deny_unless_shared {
+    () => {
+        concat!("local own ", deny_unless_members!(), deny_beside_writer!())
+    };
+}
+
+/// Nobody is there but the reader whose claim begins with these digits. Another one who lives would be among those who end last.
+macro_rules! deny_unless_alone {
+    ($digits:literal) => {
+        concat!(
+            "local own = ARGV[",
+            $digits,
+            "] .. string.sub(ARGV[1], 35, 36) ",
+            deny_unless_members!(),
+            "local latest = redis.call('ZRANGE', KEYS[1], -3, -1, 'WITHSCORES') \
+             for i = 1, #latest, 2 do \
+             if tonumber(latest[i + 1]) > now and string.sub(latest[i], 1, 34) ~= own then \
+             return t end \
+             end \
+             end "
+        )
+    };
+}
+
+/// Makes a writer's string a member of a sorted set, with the end that it has, if the holder whose claim begins with
+/// `own` has it. Any other string is another's. Each command that follows is rehearsed on the string: where
+/// one is forbidden, its error is the answer, and the string stays.
+macro_rules! make_member {
+    () => {
+        "if redis.call('TYPE', KEYS[1]).ok == 'string' then \
+         local v = string.match(redis.call('GET', KEYS[1]), '^%C*') \
+         local t = redis.call('PTTL', KEYS[1]) \
+         if string.sub(v, 1, 34) ~= own or t == -1 then return t end \
+         for _, command in ipairs({{'ZADD', KEYS[1], 0, ''}, {'ZREM', KEYS[1], ''}, \
+         {'ZREMRANGEBYSCORE', KEYS[1], 0, 0}, {'ZRANGE', KEYS[1], 0, 0}}) do \
+         local answer = redis.pcall(unpack(command)) \
+         if not string.find(answer.err, '^WRONGTYPE') then return answer end \
+         end \
+         redis.call('PEXPIREAT', KEYS[1], now + t) \
+         redis.call('DEL', KEYS[1]) \
+         redis.call('ZADD', KEYS[1], string.format('%.0f', now + t), 'w:' .. v) \
+         redis.call('PEXPIREAT', KEYS[1], now + t) \
          end "
     };
 }
@@ -273,6 +333,37 @@ macro_rules! read_my_permit {
     };
 }
 
+/// Lets the member ARGV\[1\] end no earlier than ARGV\[2\] ms from now, if it has not ended.
+macro_rules! extend_member {
+    () => {
+        concat!(
+            read_mine!(),
+            "if now + ARGV[2] > tonumber(mine) then \
+             redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
+            live_as_long_as_the_last!(),
+            "end \
+             return 1"
+        )
+    };
+}
+
+/// Takes the member ARGV\[1\] away.
+macro_rules! undo_member {
+    () => {
+        concat!(
+            "local n = redis.pcall('ZREM', KEYS[1], ARGV[1]) \
+             if type(n) == 'table' then \
+             if string.find(n.err, '^WRONGTYPE') then return 0 end \
+             return n \
+             end \
+             if n == 1 then ",
+            live_as_long_as_the_last!(),
+            "end \
+             return n"
+        )
+    };
+}
+
 /// Grants the resources to the token ARGV\[1\] for ARGV\[2\] ms and returns `OK`, or touches nothing
 /// and returns the longest remaining TTL among them, -1 if one has none.
 ///
@@ -329,8 +420,8 @@ pub const ACQUIRE_FENCED: &str = concat!(
 pub const ACQUIRE_SHARED: &str = concat!(
     "local guard = KEYS[2] ",
     check_restart_guard!(),
-    deny_unless_shared!(),
     read_clock_ms!(),
+    deny_unless_shared!(),
     rehearse_undo_shared!(),
     deny_twin!(3),
     share!(),
@@ -347,8 +438,8 @@ pub const ACQUIRE_SHARED: &str = concat!(
 pub const ACQUIRE_SHARED_FENCED: &str = concat!(
     "local guard = KEYS[3] ",
     check_restart_guard!(),
-    deny_unless_shared!(),
     read_clock_ms!(),
+    deny_unless_shared!(),
     "local c = tonumber(ARGV[3]) \
      local us = time[1] * 1000000 + time[2] \
      if math.abs(c - us) > 5000000 then \
@@ -371,28 +462,11 @@ pub const ACQUIRE_SHARED_FENCED: &str = concat!(
 
 /// Lets the token ARGV\[1\] share KEYS\[1\] for at least ARGV\[2\] ms more and returns 1 if it does so now; otherwise
 /// returns 0. It never shortens a holder's time and never brings one back.
-pub const EXTEND_SHARED: &str = concat!(
-    read_mine!(),
-    "if now + ARGV[2] > tonumber(mine) then \
-     redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
-    live_as_long_as_the_last!(),
-    "end \
-     return 1"
-);
+pub const EXTEND_SHARED: &str = extend_member!();
 
 /// Takes the token ARGV\[1\] away from those who share KEYS\[1\], and returns 1 if it was there, 0 otherwise. The
 /// key lives for no longer than those who are left.
-pub const UNDO_SHARED: &str = concat!(
-    "local n = redis.pcall('ZREM', KEYS[1], ARGV[1]) \
-     if type(n) == 'table' then \
-     if string.find(n.err, '^WRONGTYPE') then return 0 end \
-     return n \
-     end \
-     if n == 1 then ",
-    live_as_long_as_the_last!(),
-    "end \
-     return n"
-);
+pub const UNDO_SHARED: &str = undo_member!();
 
 /// Raises the fencing counter KEYS\[2\] to at least ARGV\[2\] and returns 1 if the token ARGV\[1\] shares KEYS\[1\];
 /// otherwise returns 0. The counter lives for ARGV\[3\] ms if it is raised.
@@ -500,6 +574,84 @@ pub const WRITE_BACK_PERMIT: &str = concat!(
      return 1"
 );
 
+/// Grants the resource KEYS\[1\] alone to a holder who shares it with nobody else, and returns `OK`, or touches nothing and
+/// returns the remaining TTL of what is in the way, -1 if that has none.
+///
+/// The writer ARGV\[1\], a token behind `w:`, becomes a member beside the holder's own claim as a reader, which keeps
+/// its own end. That claim's token begins with the digits ARGV\[3\], and with those of the same node. KEYS\[2\] is the
+/// guard, as for [`ACQUIRE_MANY`].
+pub const UPGRADE: &str = concat!(
+    "local guard = KEYS[2] ",
+    check_restart_guard!(),
+    read_clock_ms!(),
+    deny_unless_alone!(3),
+    rehearse_undo_shared!(),
+    share!(),
+    "return redis.status_reply('OK')"
+);
+
+/// As [`UPGRADE`], with a fencing token: KEYS are the resource, its counter and the guard, ARGV\[3\] is the proposed value
+/// and ARGV\[4\] how many ms the counter lives. The digits of the reader's claim are ARGV\[5\]. The counter becomes an
+/// even number as by [`ACQUIRE_FENCED`].
+pub const UPGRADE_FENCED: &str = concat!(
+    "local guard = KEYS[3] ",
+    check_restart_guard!(),
+    read_clock_ms!(),
+    deny_unless_alone!(5),
+    "local c = tonumber(ARGV[3]) \
+     local us = time[1] * 1000000 + time[2] \
+     if math.abs(c - us) > 5000000 then \
+     return redis.status_reply(string.format('CLOCK %.0f', us)) end \
+     local i = 2 ",
+    read_counter!("< 9007199254740990"),
+    "if v >= c then c = math.floor(v) + 1 end \
+     local text = string.format('%.0f', c + c % 2) ",
+    rehearse_undo_shared!(),
+    "redis.call('SET', KEYS[2], text, 'PX', ARGV[4]) ",
+    share!(),
+    "return redis.status_reply('OK ' .. text)"
+);
+
+/// As [`ACQUIRE_SHARED`], for a holder that has the resource alone: its claim as a writer is not in its way. That claim's token
+/// begins with the digits ARGV\[4\], and with those of the same node. A string becomes a member of the sorted set, as
+/// `w:` and the token, with the end that it has.
+pub const DOWNGRADE: &str = concat!(
+    "local guard = KEYS[2] ",
+    check_restart_guard!(),
+    read_clock_ms!(),
+    "local own = ARGV[4] .. string.sub(ARGV[1], 33, 34) ",
+    make_member!(),
+    deny_unless_members!(),
+    deny_beside_writer!(),
+    rehearse_undo_shared!(),
+    deny_twin!(3),
+    share!(),
+    "return redis.status_reply('OK')"
+);
+
+/// As [`EXTEND`], for a writer that has become a reader: where it was asked to share, the token ARGV\[1\] is a member of a
+/// sorted set, behind `w:`.
+pub const EXTEND_DOWNGRADED: &str = concat!(
+    "local i = 1 ",
+    read_value!(),
+    "if v == ARGV[1] then \
+     if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then \
+     redis.call('PEXPIRE', KEYS[1], ARGV[2]) end \
+     return 1 \
+     end \
+     ARGV[1] = 'w:' .. ARGV[1] ",
+    extend_member!()
+);
+
+/// As [`UNDO`], for a writer that has become a reader, see [`EXTEND_DOWNGRADED`].
+pub const UNDO_DOWNGRADED: &str = concat!(
+    "local i = 1 ",
+    read_value!(),
+    "if v == ARGV[1] then return redis.call('DEL', KEYS[1]) end \
+     ARGV[1] = 'w:' .. ARGV[1] ",
+    undo_member!()
+);
+
 /// Raises fencing counters to at least ARGV\[3\] and returns 1 if all resources hold the token
 /// ARGV\[1\]; otherwise returns 0. KEYS are ARGV\[2\] resources and their counters, which live for
 /// ARGV\[4\] ms if they are raised. A counter that is no number, or beyond 2^53 - 1, is an error.
@@ -563,7 +715,7 @@ pub const VIEW_SHARED: &str = concat!(
      if found.err then return found end \
      local lines = {redis.call('ZCOUNT', KEYS[1], after, '+inf')} \
      for i = 1, #found, 2 do \
-     if #found[i] > 163 then return '' end \
+     if #found[i] > 165 then return '' end \
      table.insert(lines, string.format('%.0f %s', found[i + 1] - now, found[i])) \
      end \
      return table.concat(lines, '\\n')"
@@ -608,12 +760,17 @@ pub(super) enum Script {
     AcquirePermit,
     AcquireShared,
     AcquireSharedFenced,
+    Downgrade,
     Extend,
+    ExtendDowngraded,
     ExtendPermit,
     ExtendShared,
     Undo,
+    UndoDowngraded,
     UndoPermit,
     UndoShared,
+    Upgrade,
+    UpgradeFenced,
     WriteBack,
     WriteBackPermit,
     WriteBackShared,
@@ -627,12 +784,17 @@ impl Script {
             Self::AcquirePermit => ACQUIRE_PERMIT,
             Self::AcquireShared => ACQUIRE_SHARED,
             Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
+            Self::Downgrade => DOWNGRADE,
             Self::Extend => EXTEND,
+            Self::ExtendDowngraded => EXTEND_DOWNGRADED,
             Self::ExtendPermit => EXTEND_PERMIT,
             Self::ExtendShared => EXTEND_SHARED,
             Self::Undo => UNDO,
+            Self::UndoDowngraded => UNDO_DOWNGRADED,
             Self::UndoPermit => UNDO_PERMIT,
             Self::UndoShared => UNDO_SHARED,
+            Self::Upgrade => UPGRADE,
+            Self::UpgradeFenced => UPGRADE_FENCED,
             Self::WriteBack => WRITE_BACK,
             Self::WriteBackPermit => WRITE_BACK_PERMIT,
             Self::WriteBackShared => WRITE_BACK_SHARED,
@@ -645,14 +807,19 @@ impl Script {
             Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
             Self::AcquirePermit => "ec1752682e1f8b26ebc0123114d7b53174f75913",
-            Self::AcquireShared => "5eed54e3a21ab7aaae4aa5ddf20f64cbde99cf38",
-            Self::AcquireSharedFenced => "c0c7592e8240618c79da5371792dfe2ab86957ec",
+            Self::AcquireShared => "ebdc34b9f73a1c092ed99b24a233ef870c9ca807",
+            Self::AcquireSharedFenced => "18edc44b7978a158286ecf0bbee5bc181523b569",
+            Self::Downgrade => "822c851b16d58f08c7b93b5957455c7010a91f35",
             Self::Extend => "86a8d9cdc20196bce2f0a8bc957ad02e81307539",
+            Self::ExtendDowngraded => "00d7947e214f45c3b2117cb84758775b48e7069e",
             Self::ExtendPermit => "18f8346818f5cc83a58ccb456fddc8884c2703b4",
             Self::ExtendShared => "4a1b31244735b8f7c91bfe11267dbebe64a703c6",
             Self::Undo => "1dbe430de2052796a8d3e82cfeb8624677097d3a",
+            Self::UndoDowngraded => "214712aa3f19b18e3165de2af35da24f7921bbfb",
             Self::UndoPermit => "b6e475237ff53eba96ee8a1d65ce0885abdd214e",
             Self::UndoShared => "2e08b7a90f22065e9c2b48d0fb3e540748fc8953",
+            Self::Upgrade => "a47ccc9d82c69db21f9b79bc0519a7fed166d973",
+            Self::UpgradeFenced => "972d09b6ab317835e7cef925951d620eb521e386",
             Self::WriteBack => "64fdd7b1c3f68697e72e33c03fc637f9b1c2f1ec",
             Self::WriteBackPermit => "fc34e18d6b89936a064d77a0af9522240e5f90be",
             Self::WriteBackShared => "af9ac8347e1daa1cdc7528166c5b567ff8b583aa",
@@ -666,6 +833,7 @@ impl Script {
             Self::AcquirePermit => proposes,
             Self::AcquireFenced
             | Self::AcquireSharedFenced
+            | Self::UpgradeFenced
             | Self::WriteBack
             | Self::WriteBackPermit
             | Self::WriteBackShared => true,
@@ -690,7 +858,15 @@ impl Script {
                 | Self::AcquirePermit
                 | Self::AcquireShared
                 | Self::AcquireSharedFenced
+                | Self::Downgrade
+                | Self::Upgrade
+                | Self::UpgradeFenced
         )
+    }
+
+    /// Whether it names the holder's other claim.
+    pub(super) fn names_other_claim(self) -> bool {
+        matches!(self, Self::Downgrade | Self::Upgrade | Self::UpgradeFenced)
     }
 }
 
@@ -718,18 +894,23 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 14] = [
+const SCRIPTS: [Script; 19] = [
     Script::AcquireFenced,
     Script::AcquireMany,
     Script::AcquirePermit,
     Script::AcquireShared,
     Script::AcquireSharedFenced,
+    Script::Downgrade,
     Script::Extend,
+    Script::ExtendDowngraded,
     Script::ExtendPermit,
     Script::ExtendShared,
     Script::Undo,
+    Script::UndoDowngraded,
     Script::UndoPermit,
     Script::UndoShared,
+    Script::Upgrade,
+    Script::UpgradeFenced,
     Script::WriteBack,
     Script::WriteBackPermit,
     Script::WriteBackShared,

@@ -17,6 +17,7 @@ mod hang;
 mod holding;
 mod links;
 mod metrics;
+mod mode_change;
 mod observing;
 mod owed;
 mod permits;

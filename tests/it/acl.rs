@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redbolt::{Config, ConfigBuilder, Event, ReleaseOutcome, Wait, report::PushState};
+use redbolt::{Config, ConfigBuilder, Event, LockMode, ReleaseOutcome, Wait, report::PushState};
 use redbolt_test_servers::{Reply, Server, programs};
 
 use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, process_until};
@@ -76,6 +76,13 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
                 let mut lock = client.acquire(request).unwrap();
                 lock.extend(LIMIT).unwrap();
                 assert!(client.inspect(b"jobs:a").unwrap().nodes[0].state.is_ok(), "{name}");
+                if lock.mode() == LockMode::Shared {
+                    assert_eq!(lock.try_upgrade(), Ok(true), "{name}");
+                    lock.extend(LIMIT).unwrap();
+                    lock.downgrade().unwrap();
+                } else if lock.downgrade().is_ok() {
+                    assert_eq!(lock.try_upgrade(), Ok(true), "{name}");
+                }
                 assert!(matches!(lock.release(), ReleaseOutcome::Released(_)), "{name}");
             }
         }

@@ -25,6 +25,7 @@ mod leftovers;
 mod locks;
 mod log;
 mod metrics;
+mod mode_change;
 mod muffler;
 mod outages;
 mod owed;

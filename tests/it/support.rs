@@ -195,6 +195,10 @@ pub(crate) fn outcome(driver: &mut Driver, id: LockId) -> Event {
                 Event::Refused(of, _) | Event::NotExtended(of, _) if of == id => {
                     found = Some(event);
                 }
+                Event::Upgraded(of) | Event::Downgraded(of) if of == id => found = Some(event),
+                Event::NotUpgraded(of, _) | Event::DowngradeDelayed(of, _) if of == id => {
+                    found = Some(event);
+                }
                 Event::Released(of, _) if of == id => found = Some(event),
                 Event::Lost(of, _) if of == id => found = Some(event),
                 _ => {}

@@ -27,9 +27,10 @@ use proptest::{
 use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
-        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
-        EXTEND, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_PERMIT, UNDO_SHARED,
-        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
+        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED,
+        DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK,
+        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS,
+        VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
     },
 };
 use redbolt_node::{
@@ -87,6 +88,24 @@ fn random_histories_of_permits_get_the_replies_of_a_real_server() {
         (WRITE_BACK_PERMIT, &[":0", ":1"]),
         (VIEW_PERMITS, &["$"]),
         (FORCE_UNLOCK, &[":0", ":1"]),
+    ]);
+}
+
+/// Of holders who change their mode, beside others.
+#[test]
+fn random_changes_of_mode_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 2 => shared_call(), 14 => mode_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (UPGRADE, &["+OK", ":", "+GUARD"]),
+        (UPGRADE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
+        (DOWNGRADE, &["+OK", ":", "+GUARD"]),
+        (EXTEND_DOWNGRADED, &[":0", ":1"]),
+        (UNDO_DOWNGRADED, &[":0", ":1"]),
+        (EXTEND_SHARED, &[":0", ":1"]),
+        (UNDO_SHARED, &[":0", ":1"]),
+        (WRITE_BACK_SHARED, &[":0", ":1"]),
+        (ACQUIRE_SHARED, &["+OK", ":"]),
     ]);
 }
 
@@ -167,7 +186,10 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
         &["EVAL", ACQUIRE_SHARED, "1", "k", SHARER_A, "600000", "3"],
         &["EVAL", ACQUIRE_SHARED, "1", "k", TWIN_OF_A, "600000", "3"],
         &["EVAL", ACQUIRE_SHARED, "1", "k", "somebody", "600000", "3"],
+        &["EVAL", UPGRADE, "1", "k", WRITER_BESIDE_A, "600000", DIGITS_OF_A],
     ];
+    let upgrade = [WRITER_BESIDE_A, "900000", &proposal, "900000", DIGITS_OF_A];
+    let upgrade = [&["EVAL", UPGRADE_FENCED, "2", "k", "c"], &upgrade[..]].concat();
     let mut refused = 0;
     for command in COMMANDS_OF_SCRIPTS.map(Some).into_iter().chain([None]) {
         for held in held_by {
@@ -177,6 +199,13 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
                 &["EVAL", EXTEND_SHARED, "1", "k", SHARER_A, "900000"],
                 &["EVAL", UNDO_SHARED, "1", "k", SHARER_A],
                 &["EVAL", WRITE_BACK_SHARED, "2", "k", "c", SHARER_A, "9", "900000"],
+                &["EVAL", UPGRADE, "2", "k", "guard", WRITER_BESIDE_A, "900000", DIGITS_OF_A],
+                &upgrade,
+                &["EVAL", DOWNGRADE, "2", "k", "guard", SECOND_OF_A, "900000", "3", DIGITS_OF_A],
+                &["EVAL", EXTEND_DOWNGRADED, "1", "k", SHARER_A, "900000"],
+                &["EVAL", EXTEND_DOWNGRADED, "1", "k", SECOND_OF_A, "900000"],
+                &["EVAL", UNDO_DOWNGRADED, "1", "k", SHARER_A],
+                &["EVAL", UNDO_DOWNGRADED, "1", "k", SECOND_OF_A],
                 &["EVAL", EXTEND, "1", "k", SHARER_A, "900000"],
                 &["EVAL", UNDO, "1", "k", SHARER_A],
                 &["EVAL", WRITE_BACK, "2", "k", "c", SHARER_A, "1", "9", "900000"],
@@ -763,6 +792,66 @@ fn permit_call() -> impl Strategy<Value = Vec<Word>> {
         }
     });
     prop_oneof![8 => acquire, 4 => write_back, 5 => extend, 3 => undo, 1 => of_operator]
+}
+
+/// Of holders with two claims, of which each may be the other's.
+fn mode_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let resource = || select(vec!["r1", "r1", "r1", "r1", "r2"]).prop_map(text);
+    let restart_guard = || prop::option::weighted(0.25, Just(text("guard")));
+    let ttl = || prop_oneof![5 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let known = || select(vec![SHARER_A, SHARER_A, SECOND_OF_A, SECOND_OF_A, TWIN_OF_A]);
+    let writer = move || known().prop_map(|token| text(&format!("w:{token}")));
+    let digits = || select(vec![SHARER_A, SECOND_OF_A]).prop_map(|token| text(&token[..32]));
+    let hold = (name(), resource(), known()).prop_map(|(name, resource, token)| {
+        let arguments = vec![text(token), Word::Span(1), text("1")];
+        call(name, ACQUIRE_MANY, vec![resource], arguments)
+    });
+    let upgrade = (name(), resource(), restart_guard(), writer(), ttl(), digits()).prop_map(
+        |(name, resource, restart_guard, token, ttl, digits)| {
+            let keys = [vec![resource], restart_guard.into_iter().collect()].concat();
+            call(name, UPGRADE, keys, vec![token, ttl, digits])
+        },
+    );
+    let numbers = (ttl(), proposal(), life());
+    let fenced = (name(), resource(), restart_guard(), writer(), numbers, digits()).prop_map(
+        |(name, resource, restart_guard, token, (ttl, proposal, life), digits)| {
+            let counter = counters(std::slice::from_ref(&resource));
+            let keys = [vec![resource], counter, restart_guard.into_iter().collect()].concat();
+            call(name, UPGRADE_FENCED, keys, vec![token, ttl, proposal, life, digits])
+        },
+    );
+    let downgrade = (name(), resource(), restart_guard(), known(), ttl(), digits()).prop_map(
+        |(name, resource, restart_guard, token, ttl, digits)| {
+            let keys = [vec![resource], restart_guard.into_iter().collect()].concat();
+            call(name, DOWNGRADE, keys, vec![text(token), ttl, text("3"), digits])
+        },
+    );
+    // Both of a holder's names, more often the one that such a script is for.
+    let of = move |marked: bool| {
+        let others = if marked { 1 } else { 4 };
+        prop_oneof![others => known().prop_map(text), 5 - others => writer()]
+    };
+    let which =
+        |of_writer, of_member| prop_oneof![Just((of_writer, false)), Just((of_member, true))];
+    let extend = which(EXTEND_DOWNGRADED, EXTEND_SHARED)
+        .prop_flat_map(move |(script, marked)| {
+            (name(), Just(script), resource(), of(marked), ttl())
+        })
+        .prop_map(|(name, script, key, token, ttl)| {
+            call(name, script, vec![key], vec![token, ttl])
+        });
+    let undo = which(UNDO_DOWNGRADED, UNDO_SHARED)
+        .prop_flat_map(move |(script, marked)| (name(), Just(script), resource(), of(marked)))
+        .prop_map(|(name, script, key, token)| call(name, script, vec![key], vec![token]));
+    let write_back = (name(), resource(), writer(), proposal(), life()).prop_map(
+        |(name, resource, token, least, life)| {
+            let counter = counters(std::slice::from_ref(&resource));
+            let keys = [vec![resource], counter].concat();
+            call(name, WRITE_BACK_SHARED, keys, vec![token, least, life])
+        },
+    );
+    prop_oneof![3 => hold, 3 => upgrade, 6 => fenced, 5 => downgrade, 9 => extend, 6 => undo, 1 => write_back]
 }
 
 fn call(name: &str, script: &str, keys: Vec<Word>, arguments: Vec<Word>) -> Vec<Word> {
@@ -1514,6 +1603,10 @@ const SHARER_B: &str = "00112233445566778899aabbccddeeff01:web-1";
 const TWIN_OF_B: &str = "00112233445566778899aabbccddeeff00:web-1";
 /// Within this a millisecond is over on any clock here.
 const BRIEF: Duration = Duration::from_millis(3);
+/// The other claim of the holder that is A.
+const SECOND_OF_A: &str = "fedcba9876543210fedcba987654321000:web-1";
+const WRITER_BESIDE_A: &str = "w:fedcba9876543210fedcba987654321000:web-1";
+const DIGITS_OF_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const COMMANDS_OF_SCRIPTS: [&str; 22] = [
     "del",
     "get",

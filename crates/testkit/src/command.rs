@@ -6,9 +6,10 @@
 use std::sync::LazyLock;
 
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
-    EXTEND, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_PERMIT, UNDO_SHARED,
-    VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
+    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE,
+    ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO,
+    UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED,
+    WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
 
@@ -36,11 +37,16 @@ pub enum Script {
     UndoPermit,
     ViewPermits,
     WriteBackPermit,
+    Downgrade,
+    ExtendDowngraded,
+    UndoDowngraded,
+    Upgrade,
+    UpgradeFenced,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 23] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -59,6 +65,11 @@ impl Script {
         Self::UndoPermit,
         Self::ViewPermits,
         Self::WriteBackPermit,
+        Self::Downgrade,
+        Self::ExtendDowngraded,
+        Self::UndoDowngraded,
+        Self::Upgrade,
+        Self::UpgradeFenced,
     ];
 
     /// The text that `EVAL` runs.
@@ -83,6 +94,11 @@ impl Script {
             Self::UndoPermit => UNDO_PERMIT,
             Self::ViewPermits => VIEW_PERMITS,
             Self::WriteBackPermit => WRITE_BACK_PERMIT,
+            Self::Downgrade => DOWNGRADE,
+            Self::ExtendDowngraded => EXTEND_DOWNGRADED,
+            Self::UndoDowngraded => UNDO_DOWNGRADED,
+            Self::Upgrade => UPGRADE,
+            Self::UpgradeFenced => UPGRADE_FENCED,
         }
     }
 
@@ -105,11 +121,16 @@ impl Script {
             | Self::AcquireMany
             | Self::AcquirePermit
             | Self::AcquireShared
-            | Self::AcquireSharedFenced => Kind::Ask,
+            | Self::AcquireSharedFenced
+            | Self::Downgrade
+            | Self::Upgrade
+            | Self::UpgradeFenced => Kind::Ask,
             Self::Enrol => Kind::Enrol,
-            Self::Extend | Self::ExtendPermit | Self::ExtendShared => Kind::Extend,
+            Self::Extend | Self::ExtendDowngraded | Self::ExtendPermit | Self::ExtendShared => {
+                Kind::Extend
+            }
             Self::ForceUnlock => Kind::ForceUnlock,
-            Self::Undo | Self::UndoPermit | Self::UndoShared => Kind::Undo,
+            Self::Undo | Self::UndoDowngraded | Self::UndoPermit | Self::UndoShared => Kind::Undo,
             Self::ViewPermits | Self::ViewShared => Kind::Sharers,
             Self::WriteBack | Self::WriteBackPermit | Self::WriteBackShared => Kind::WriteBack,
         }

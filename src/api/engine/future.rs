@@ -16,7 +16,7 @@ use super::reply::Reply;
 use super::shared::Shared;
 use super::slot::{Extension, Slot, Watcher};
 use crate::api::client::{AcquireError, unless_contended};
-use crate::api::guard::{ExtendError, ReleaseOutcome};
+use crate::api::guard::{ExtendError, ReleaseOutcome, unless_shared};
 use crate::proto::LossCause;
 
 /// A lock that is asked for: a future, or [`wait`](Self::wait) for it.
@@ -214,6 +214,75 @@ impl Future for ExtendFuture {
     }
 }
 
+/// A shared lock that tries to become exclusive: a future, or [`wait`](Self::wait) for it. It tells whether the lock is
+/// exclusive now.
+///
+/// It was handed to the thread by the call. Dropping it does not stop it.
+#[must_use = "it says whether the lock is exclusive"]
+pub struct UpgradeFuture(ExtendFuture);
+
+impl UpgradeFuture {
+    pub(super) fn new(reply: Arc<Extension>, shared: Arc<Shared>) -> Self {
+        Self(ExtendFuture { reply, shared })
+    }
+
+    /// Blocks until the nodes have answered: at most the configuration's `response_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is exclusive already, or something else is under way.
+    /// [`ExtendError::Refused`]: too few nodes vote, and it is shared as before.
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, and if it was ready before.
+    pub fn wait(self) -> Result<bool, ExtendError> {
+        unless_shared(self.0.wait())
+    }
+}
+
+impl Future for UpgradeFuture {
+    type Output = Result<bool, ExtendError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(unless_shared)
+    }
+}
+
+/// An exclusive lock that is shared from the call on: a future, or [`wait`](Self::wait) for it. It is ready when other
+/// readers may come, or when it is known that they have to wait.
+///
+/// Dropping it changes nothing.
+#[must_use = "it says whether the lock was held"]
+pub struct DowngradeFuture(ExtendFuture);
+
+impl DowngradeFuture {
+    pub(super) fn new(reply: Arc<Extension>, shared: Arc<Shared>) -> Self {
+        Self(ExtendFuture { reply, shared })
+    }
+
+    /// Blocks until the nodes have answered: at most the configuration's `response_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is shared already, or a lock on several resources.
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, and if it was ready before.
+    pub fn wait(self) -> Result<(), ExtendError> {
+        self.0.wait()
+    }
+}
+
+impl Future for DowngradeFuture {
+    type Output = Result<(), ExtendError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context)
+    }
+}
+
 /// A release under way: a future, or [`wait`](Self::wait) for it.
 ///
 /// It was handed to the thread by the call. Dropping it does not stop it.
@@ -347,10 +416,12 @@ macro_rules! debug_by_name {
 debug_by_name!(
     AcquireAllFuture,
     AcquireFuture,
+    DowngradeFuture,
     ExtendFuture,
     LossFuture,
     ReleaseFuture,
-    TryLockFuture
+    TryLockFuture,
+    UpgradeFuture
 );
 
 pub(super) fn refuse_own_thread(shared: &Shared) {

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::future::{ExtendFuture, LossFuture, QueryFuture, ReleaseFuture};
+use super::future::{
+    DowngradeFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, UpgradeFuture,
+};
 use super::queue::Command;
 use super::reply::{Asker, Reply};
 use super::slot::Slot;
@@ -58,7 +60,7 @@ impl OwnedGuard {
     /// Beside whom it is held.
     #[must_use]
     pub fn mode(&self) -> LockMode {
-        self.its_slot().request.mode()
+        self.its_slot().mode()
     }
 
     /// The number of its permit, from 0 on; `None` unless it was asked for
@@ -86,6 +88,38 @@ impl OwnedGuard {
     pub fn extend(&self, ttl: Duration) -> ExtendFuture {
         let slot = self.its_slot();
         ExtendFuture::new(slot.extend(ttl), Arc::clone(&slot.shared))
+    }
+
+    /// Tries once to become the only holder of a resource that is shared, and tells whether it is. It keeps its shared lock
+    /// whatever comes of that: `false` says that others share it, and nothing is different. From `true` on
+    /// the guard is exclusive, with a validity and a fencing token of its own.
+    ///
+    /// There is no waiting for it: two who wait for each other to let go would wait for ever. Whoever has to write
+    /// releases its shared lock and takes an exclusive one, and reads again what it has read.
+    ///
+    /// ```no_run
+    /// # async fn f(engine: redbolt::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redbolt::LockRequest;
+    /// let lock = engine.acquire(LockRequest::new("prices").shared()).await?;
+    /// if lock.try_upgrade().await? {
+    ///     // Nobody else is there: write.
+    ///     lock.downgrade().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn try_upgrade(&self) -> UpgradeFuture {
+        let slot = self.its_slot();
+        UpgradeFuture::new(slot.change_mode(LockMode::Exclusive), Arc::clone(&slot.shared))
+    }
+
+    /// Shares a resource from now on that it held alone, with a validity that is no shorter. The holder is a reader from the
+    /// call on, whether or not anybody waits for the future, which is ready when other readers may come, or when it is known
+    /// that they have to wait until the lock is released or its TTL is over.
+    ///
+    /// It keeps its fencing token, which readers who come later may be ahead of.
+    pub fn downgrade(&self) -> DowngradeFuture {
+        let slot = self.its_slot();
+        DowngradeFuture::new(slot.change_mode(LockMode::Shared), Arc::clone(&slot.shared))
     }
 
     /// Releases the lock. The release is queued by the call, whether or not anybody waits for its

@@ -31,8 +31,8 @@ use std::time::Duration;
 use mio::Poll;
 
 pub use self::future::{
-    AcquireAllFuture, AcquireFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture,
-    TryLockFuture,
+    AcquireAllFuture, AcquireFuture, DowngradeFuture, ExtendFuture, LossFuture, QueryFuture,
+    ReleaseFuture, TryLockFuture, UpgradeFuture,
 };
 pub use self::guard::OwnedGuard;
 pub use self::leadership::{CampaignFuture, Leadership};

@@ -2,7 +2,7 @@
 //!
 //! A vector under a mutex, swapped whole, and one wake-up write for each sleep. It is bounded by what
 //! can be in it: acquisitions and inspections in flight, which the engine limits, and for each lock one
-//! extension and one release. So a release is never refused, and two vectors that change places are all
+//! extension, one change of its mode and one release. So a release is never refused, and two vectors that change places are all
 //! the memory that it needs. Looks at the driver are not limited, for they are wanted most when all else
 //! is refused, and are answered as soon as they are taken. Not here: what a command does.
 //!
@@ -27,7 +27,7 @@ use crate::api::client::AcquireError;
 use crate::api::driver::Driver;
 use crate::api::inspection::{ForceUnlockReport, Inspection};
 use crate::api::report::NodeReport;
-use crate::proto::{DetachedLock, RequestError};
+use crate::proto::{DetachedLock, LockMode, RequestError};
 
 /// What the thread is asked to do.
 pub(super) enum Command {
@@ -38,6 +38,8 @@ pub(super) enum Command {
     Close(Instant),
     /// Let a lock leave for another process.
     Detach(Arc<Slot>, Asker<Option<DetachedLock>, EngineError>),
+    /// Make a lock one of this mode.
+    ChangeMode(Arc<Slot>, LockMode),
     Extend(Arc<Slot>, Duration),
     /// Answer a question about the driver.
     Look(Box<dyn FnOnce(&Driver) + Send>),
@@ -84,6 +86,7 @@ impl Command {
         match self {
             Self::Acquire(slot)
             | Self::Attach(slot, ..)
+            | Self::ChangeMode(slot, _)
             | Self::Detach(slot, _)
             | Self::Extend(slot, _)
             | Self::Release(slot) => Some(slot),

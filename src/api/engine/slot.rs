@@ -20,8 +20,8 @@ use crate::api::client::AcquireError;
 use crate::api::guard::{ExtendError, ReleaseOutcome};
 use crate::api::report::RefusalReport;
 use crate::proto::{
-    FencingToken, Lease, LockId, LockRequest, LossCause, Refusal, RefusalReason, RequestError,
-    Votes, step,
+    FencingToken, Lease, LockId, LockMode, LockRequest, LossCause, Refusal, RefusalReason,
+    RequestError, Votes, step,
 };
 
 pub(super) type Callback = Box<dyn FnOnce(LossCause) + Send>;
@@ -43,6 +43,7 @@ struct State {
     id: Option<LockId>,
     acquisition: Acquisition,
     lease: Lease,
+    mode: LockMode,
     token: Option<FencingToken>,
     /// The number of a semaphore's permit.
     permit: Option<u16>,
@@ -58,6 +59,7 @@ struct State {
     watchers_ever: u64,
     on_loss: Vec<Callback>,
     extension: Option<Arc<Extension>>,
+    mode_change: Option<Arc<Extension>>,
 }
 
 /// One who watches for the loss of a lock, by a number of its own.
@@ -88,7 +90,8 @@ enum Acquisition {
 /// The holder's side.
 impl Slot {
     pub(super) fn new(shared: Arc<Shared>, place: Place, request: LockRequest<'static>) -> Self {
-        let state = State { place: Some(place), ..State::default() };
+        let mode = request.mode();
+        let state = State { place: Some(place), mode, ..State::default() };
         Self { shared, request, state: Mutex::new(state) }
     }
 
@@ -225,6 +228,55 @@ impl Slot {
         }
     }
 
+    pub(super) fn mode(&self) -> LockMode {
+        // In a forked child the mutex may be locked by a thread that is not there.
+        self.lock_if_ours().map_or_else(|| self.request.mode(), |state| state.mode)
+    }
+
+    /// Asks for another mode; the reply is there at once if there can be none. Whoever becomes a reader is one at once.
+    pub(super) fn change_mode(self: &Arc<Self>, mode: LockMode) -> Arc<Extension> {
+        let change = Arc::new(Extension::default());
+        if let Err(error) = self.begin_mode_change(mode, &change) {
+            change.put(Err(error), &self.shared);
+        } else if self.shared.queue.push(Command::ChangeMode(Arc::clone(self), mode)).is_err() {
+            self.mode_not_changed(ExtendError::Lost(LossCause::ShutDown));
+        }
+        change
+    }
+
+    fn begin_mode_change(
+        &self,
+        mode: LockMode,
+        change: &Arc<Extension>,
+    ) -> Result<(), ExtendError> {
+        if !self.shared.is_ours() {
+            return Err(ExtendError::Lost(LossCause::Forked));
+        }
+        let keys = self.request.resources().count();
+        let mut state = self.lock();
+        let refused = match (state.lost, mode) {
+            (Some(cause), _) => return Err(ExtendError::Lost(cause)),
+            _ if state.is_let_go => RequestError::NotHeld,
+            (_, LockMode::Exclusive) if state.mode != LockMode::Shared => RequestError::NotShared,
+            (_, LockMode::Shared) if state.mode != LockMode::Exclusive => {
+                RequestError::NotExclusive
+            }
+            (_, LockMode::Shared) if keys > 1 => RequestError::SharedKeys { keys },
+            _ if state.mode_change.is_some() => RequestError::ModeChangeUnderWay,
+            (_, LockMode::Exclusive) if state.extension.is_some() => {
+                RequestError::ExtensionUnderWay
+            }
+            _ => {
+                if mode == LockMode::Shared {
+                    state.mode = mode;
+                }
+                state.mode_change = Some(Arc::clone(change));
+                return Ok(());
+            }
+        };
+        Err(ExtendError::Request(refused))
+    }
+
     /// Whether it was lost, once it has ended. A watcher is remembered under its number.
     pub(super) fn poll_lost(
         &self,
@@ -328,12 +380,35 @@ impl Slot {
         self.extension_over(self.lock(), Err(error));
     }
 
+    /// It is of this mode now, with another claim.
+    pub(super) fn mode_changed(&self, mode: LockMode, lease: Lease, token: Option<FencingToken>) {
+        let mut state = self.lock();
+        (state.mode, state.lease, state.token) = (mode, lease, token);
+        let change = state.mode_change.take();
+        self.is_over(state, change, Ok(()));
+    }
+
+    pub(super) fn mode_not_changed(&self, error: ExtendError) {
+        let mut state = self.lock();
+        let change = state.mode_change.take();
+        self.is_over(state, change, Err(error));
+    }
+
     /// Nobody need wait for one: those of a keeper have no future.
     fn extension_over(&self, mut state: MutexGuard<'_, State>, outcome: Result<(), ExtendError>) {
         let extension = state.extension.take();
+        self.is_over(state, extension, outcome);
+    }
+
+    fn is_over(
+        &self,
+        state: MutexGuard<'_, State>,
+        awaited: Option<Arc<Extension>>,
+        outcome: Result<(), ExtendError>,
+    ) {
         drop(state);
-        if let Some(extension) = extension {
-            extension.put(outcome, &self.shared);
+        if let Some(awaited) = awaited {
+            awaited.put(outcome, &self.shared);
         }
     }
 
@@ -347,6 +422,7 @@ impl Slot {
         let callbacks = std::mem::take(&mut state.on_loss);
         let watchers = std::mem::take(&mut state.watchers);
         self.extension_over(state, Err(ExtendError::Lost(cause)));
+        self.mode_not_changed(ExtendError::Lost(cause));
         for watcher in watchers.into_values() {
             self.shared.wake(Some(watcher));
         }
@@ -371,6 +447,7 @@ impl Slot {
         let waiter = state.waiter.take();
         let watchers = std::mem::take(&mut state.watchers);
         self.extension_over(state, Err(ExtendError::Request(RequestError::NotHeld)));
+        self.mode_not_changed(ExtendError::Request(RequestError::NotHeld));
         for watcher in watchers.into_values() {
             self.shared.wake(Some(watcher));
         }

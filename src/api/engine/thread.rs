@@ -30,8 +30,8 @@ use crate::api::driver::Driver;
 use crate::api::guard::{ExtendError, ReleaseOutcome, loss};
 use crate::api::report::NodeReport;
 use crate::proto::{
-    ClockReading, Confirmed, DetachedLock, Event, LockId, LockState, LossCause, ObserverId,
-    Refusal, RefusalReason, RequestError, ViewId,
+    ClockReading, Confirmed, DetachedLock, Event, LockId, LockMode, LockState, LossCause,
+    ObserverId, Refusal, RefusalReason, RequestError, ViewId,
 };
 
 pub(super) struct Thread {
@@ -177,6 +177,7 @@ impl Thread {
             match command {
                 Command::Acquire(slot) => self.acquire(slot, now),
                 Command::Attach(slot, detached, asker) => self.attach(slot, &detached, asker, now),
+                Command::ChangeMode(slot, mode) => self.change_mode(&slot, mode, now),
                 Command::Close(until) => self.close(until, now),
                 Command::Detach(slot, asker) => self.begin_to_detach(slot, asker),
                 Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
@@ -224,16 +225,31 @@ impl Thread {
 
     fn extend(&mut self, slot: &Slot, ttl: Duration, now: ClockReading) {
         let Some(id) = slot.id() else { return };
-        match self.driver.core_mut().extend(id, ttl, now) {
-            Ok(()) => {}
-            Err(RequestError::NotHeld) if slot.is_let_go() => {
-                slot.not_extended(ExtendError::Request(RequestError::NotHeld));
-            }
-            Err(RequestError::NotHeld) => {
+        if let Err(error) = self.driver.core_mut().extend(id, ttl, now) {
+            slot.not_extended(self.refused_at_the_door(slot, id, error));
+        }
+    }
+
+    fn change_mode(&mut self, slot: &Slot, mode: LockMode, now: ClockReading) {
+        let Some(id) = slot.id() else { return };
+        let core = self.driver.core_mut();
+        let begun = match mode {
+            LockMode::Exclusive => core.try_upgrade(id, now),
+            LockMode::Shared | LockMode::Permit { .. } => core.downgrade(id, now),
+        };
+        if let Err(error) = begun {
+            slot.mode_not_changed(self.refused_at_the_door(slot, id, error));
+        }
+    }
+
+    /// Why the core does not do it. One who has let go knows that the lock is not held.
+    fn refused_at_the_door(&self, slot: &Slot, id: LockId, error: RequestError) -> ExtendError {
+        match error {
+            RequestError::NotHeld if !slot.is_let_go() => {
                 let cause = slot.loss().unwrap_or_else(|| loss(self.driver.state(id)));
-                slot.not_extended(ExtendError::Lost(cause));
+                ExtendError::Lost(cause)
             }
-            Err(error) => slot.not_extended(ExtendError::Request(error)),
+            error => ExtendError::Request(error),
         }
     }
 
@@ -420,6 +436,10 @@ impl Thread {
                 Event::Released(id, confirmed) => self.released(id, confirmed),
                 Event::Observed(id) => self.observed(id),
                 Event::Viewed(id) => self.viewed(id),
+                Event::Upgraded(id) | Event::Downgraded(id) | Event::DowngradeDelayed(id, _) => {
+                    self.mode_changed(id);
+                }
+                Event::NotUpgraded(id, refusal) => self.not_upgraded(id, refusal),
                 Event::Node(..) | Event::AutoExtendFailed(..) => {}
             }
         }
@@ -493,6 +513,19 @@ impl Thread {
     fn not_extended(&self, id: LockId, refusal: Refusal) {
         if let Some(slot) = self.slots.get(&id) {
             slot.not_extended(ExtendError::Refused(self.driver.report(&refusal)));
+        }
+    }
+
+    fn mode_changed(&self, id: LockId) {
+        let (driver, slot) = (&self.driver, self.slots.get(&id));
+        if let (Some(slot), Some(lease), Some(mode)) = (slot, driver.lease(id), driver.mode(id)) {
+            slot.mode_changed(mode, *lease, driver.fencing_token(id));
+        }
+    }
+
+    fn not_upgraded(&self, id: LockId, refusal: Refusal) {
+        if let Some(slot) = self.slots.get(&id) {
+            slot.mode_not_changed(ExtendError::Refused(self.driver.report(&refusal)));
         }
     }
 

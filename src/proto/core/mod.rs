@@ -8,6 +8,7 @@
 //! - `push`: push links, on which nodes send notifications of changes;
 //! - `holding`: extension, release, loss;
 //! - `permits`: from the slots that nodes give to one of a semaphore's permits;
+//! - `mode_change`: a reader that tries to become a writer, and a writer that becomes a reader;
 //! - `fencing`: from counters to a fencing token;
 //! - `records`: a lock leaves for another process, or comes from one;
 //! - `inspecting`: looking at a resource without taking part, and the operator who breaks a lock;
@@ -35,6 +36,7 @@ mod holding;
 mod inspecting;
 mod links;
 mod locks;
+mod mode_change;
 mod observing;
 mod permits;
 mod push;

@@ -8,6 +8,7 @@
 use super::links::{Link, Pending, Pipeline};
 use super::locks::{Lock, Phase};
 use super::{Core, MAX_LOCKS};
+use crate::proto::event::{Event, LossCause, Refusal};
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
 use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::time::{ClockReading, Timestamp};
@@ -57,6 +58,10 @@ impl Core {
     pub fn release(&mut self, id: LockId, now: ClockReading) {
         let now = self.clamp(now);
         self.lease_due(id, now);
+        if self.locks.mode_change(id).is_companion() {
+            return;
+        }
+        self.drop_companion(id, now);
         let Some(lock) = self.locks.find_mut(id) else { return };
         let claim = lock.claim();
         match lock.phase {
@@ -110,6 +115,12 @@ impl Core {
     }
 
     pub(super) fn lock_granted(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active(id) else { return };
+        if active.mode_change.is_companion() {
+            return self.companion_granted(id, now);
+        }
+        self.metrics.granted(active.waiting.asked_at(), now.boot);
+        self.events.push_back(Event::Granted(id));
         self.note_holding(id);
         self.auto_extend_from_now(id, now);
         self.note_wait(id, now);
@@ -126,10 +137,30 @@ impl Core {
         }
     }
 
-    pub(super) fn lock_refused(&mut self, id: LockId, now: ClockReading) {
+    pub(super) fn lock_refused(&mut self, id: LockId, refusal: Refusal, now: ClockReading) {
+        let Some(active) = self.locks.active(id) else { return };
+        if active.mode_change.is_companion() {
+            self.companion_refused(id, refusal);
+            return self.run_scheduled(now);
+        }
+        self.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
+        self.events.push_back(Event::Refused(id, refusal));
         self.leave_queues(id, now);
         self.locks.free(id);
         self.run_scheduled(now);
+    }
+
+    pub(super) fn lock_extended(&mut self, id: LockId, now: ClockReading) {
+        self.ask_to_share(id, now);
+    }
+
+    pub(super) fn lock_lost(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
+        self.lost_with_companion(id, cause, now);
+    }
+
+    /// The validity of a claim is over that an upgraded lock has kept.
+    pub(super) fn companion_over(&mut self, id: LockId, now: ClockReading) {
+        self.companion_lost(id, now);
     }
 
     /// A claim is being undone: its resources are free for other locks of this core.

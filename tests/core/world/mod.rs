@@ -1002,6 +1002,10 @@ pub(crate) fn lock_of(event: &Event) -> Option<LockId> {
         | Event::AutoExtendFailed(id, _)
         | Event::Refused(id, _)
         | Event::Released(id, _)
+        | Event::Downgraded(id)
+        | Event::DowngradeDelayed(id, _)
+        | Event::NotUpgraded(id, _)
+        | Event::Upgraded(id)
         | Event::Shortened(id) => Some(id),
         _ => None,
     }

@@ -4,6 +4,7 @@
 //! others the models reply with an error of their own.
 
 mod exclusive;
+mod mode_change;
 mod permits;
 mod shared;
 
@@ -16,9 +17,10 @@ use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
     restart_guard::{BIG_MS, Standing},
     script::{
-        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
-        EXTEND, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO, UNDO_PERMIT, UNDO_SHARED,
-        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
+        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED,
+        DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK,
+        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS,
+        VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
     },
 };
 
@@ -34,12 +36,17 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 18] = [
+const MODELS: [(&str, Script); 23] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
     (ACQUIRE_MANY, exclusive::acquire_many),
     (ACQUIRE_PERMIT, permits::acquire_permit),
     (ACQUIRE_SHARED, shared::acquire_shared),
     (ACQUIRE_SHARED_FENCED, shared::acquire_shared_fenced),
+    (DOWNGRADE, mode_change::downgrade),
+    (EXTEND_DOWNGRADED, mode_change::extend_downgraded),
+    (UNDO_DOWNGRADED, mode_change::undo_downgraded),
+    (UPGRADE, mode_change::upgrade),
+    (UPGRADE_FENCED, mode_change::upgrade_fenced),
     (FORCE_UNLOCK, force_unlock),
     (ENROL, enrol),
     (EXTEND, exclusive::extend),

@@ -20,8 +20,8 @@ pub(super) fn acquire_shared(
     let (token, ttl) = token_and_ttl(argv)?;
     let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
-    deny_unless_shared(calls, resource)?;
     let now = calls.time()?.millis();
+    deny_unless_shared(calls, resource, now)?;
     rehearse_undo(calls, resource, now)?;
     deny_twin(calls, resource, token, argv.get(2))?;
     share(calls, resource, token, now, ttl)?;
@@ -39,8 +39,8 @@ pub(super) fn acquire_shared_fenced(
     let least = number::<u64>(argv.get(4))?;
     let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
-    deny_unless_shared(calls, resource)?;
     let time = calls.time()?;
+    deny_unless_shared(calls, resource, time.millis())?;
     check_clock(proposal, time.micros())?;
     let shown = odd_from(counter_to_raise(calls, counter)?.floor(), proposal, least);
     let mut text = Vec::new();
@@ -60,6 +60,15 @@ pub(super) fn extend_shared(
 ) -> Result<Answer, Stop> {
     let (token, ttl) = token_and_ttl(argv)?;
     let resource = *names.first().ok_or(BAD_ARGUMENTS)?;
+    extend_member(calls, resource, token, ttl)
+}
+
+pub(super) fn extend_member(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    token: &[u8],
+    ttl: i64,
+) -> Result<Answer, Stop> {
     let Some((end, now)) = read_mine(calls, resource, token)? else { return Ok(Answer::Int(0)) };
     let later = now.saturating_add(ttl);
     if later > end {
@@ -76,6 +85,14 @@ pub(super) fn undo_shared(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource, ..], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    undo_member(calls, resource, token)
+}
+
+pub(super) fn undo_member(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    token: &[u8],
+) -> Result<Answer, Stop> {
     let was_there = caught(calls.zrem(resource, token))?.unwrap_or(false);
     if was_there {
         live_as_long_as_the_last(calls, resource)?;
@@ -121,28 +138,59 @@ pub(super) fn view_shared(
 
 /// Nobody holds the resource but those who share it. A key that is anything else, or that no script made, is in the
 /// way for as long as it lives.
-fn deny_unless_shared(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
+fn deny_unless_shared(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(), Stop> {
+    match deny_unless_members(calls, resource)? {
+        Some(left) => deny_beside_writer(calls, resource, None, now, left),
+        None => Ok(()),
+    }
+}
+
+/// Nobody has the resource but in a sorted set, with this TTL, if there is one.
+pub(super) fn deny_unless_members(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+) -> Result<Option<i64>, Stop> {
     let kind = calls.kind(resource)?;
     if kind == "none" {
-        return Ok(());
+        return Ok(None);
     }
     let left = calls.pttl(resource)?;
     if kind == "zset" && left != -1 {
         let first = calls.zrange(resource)?.and_then(|sharers| sharers.iter().next());
         if first.is_some_and(|(name, _)| begins_as_a_token(name)) {
-            return Ok(());
+            return Ok(Some(left));
         }
     }
     Err(Stop::Answered(Answer::Int(left)))
 }
 
+/// No writer lives there but the one whose token begins with `own`. The script has read the members already.
+pub(super) fn deny_beside_writer(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    own: Option<&[u8]>,
+    now: i64,
+    left: i64,
+) -> Result<(), Stop> {
+    let is_others = |(name, end): (&[u8], i64)| {
+        let writer = name.strip_prefix(WRITER).filter(|_| end > now);
+        writer.is_some_and(|token| Some(&token[..token.len().min(TOKEN_DIGITS)]) != own)
+    };
+    let members = calls.zrange(resource)?;
+    match members.is_some_and(|members| members.iter().take(MOST_BESIDE_WRITER).any(is_others)) {
+        true => Err(Stop::Answered(Answer::Int(left))),
+        false => Ok(()),
+    }
+}
+
 fn begins_as_a_token(name: &[u8]) -> bool {
+    let name = name.strip_prefix(WRITER).unwrap_or(name);
     name.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Whose time is over is taken away. Besides, this only finds out whether an undo is allowed: nobody has the empty
 /// name, and the key lives for as long as the last of its holders already.
-fn rehearse_undo(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(), Stop> {
+pub(super) fn rehearse_undo(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(), Stop> {
     calls.zremrangebyscore(resource, now)?;
     calls.zrem(resource, b"")?;
     let last = last_end(calls, resource)?.unwrap_or(now);
@@ -151,7 +199,7 @@ fn rehearse_undo(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(),
 }
 
 /// Denies an ask that has come before, as another one of the client's so many nodes.
-fn deny_twin(
+pub(super) fn deny_twin(
     calls: &mut Calls<'_>,
     resource: &[u8],
     token: &[u8],
@@ -169,7 +217,7 @@ fn deny_twin(
 }
 
 /// Adds the holder, or lets it end later if it shares the resource already.
-fn share(
+pub(super) fn share(
     calls: &mut Calls<'_>,
     resource: &[u8],
     token: &[u8],
@@ -213,10 +261,14 @@ fn odd_from(counter: f64, proposal: u64, least: u64) -> u64 {
 }
 
 const MAX_VIEWED: usize = 16;
-/// A token, a colon, and the longest label.
-const LONGEST_NAME: usize = 163;
+/// A token behind a writer's mark, a colon, and the longest label.
+const LONGEST_NAME: usize = 165;
 /// A token begins with so many hexadecimal digits. A label may follow them.
-const TOKEN_DIGITS: usize = 34;
+pub(super) const TOKEN_DIGITS: usize = 34;
+/// What stands before a writer's token.
+pub(super) const WRITER: &[u8] = b"w:";
+/// No more members than these are there when a writer is.
+const MOST_BESIDE_WRITER: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -13,10 +13,11 @@ use super::Core;
 use crate::proto::core::links::Link;
 use crate::proto::core::locks::Phase;
 use crate::proto::core::permits::Agreed;
-use crate::proto::event::{Event, Refusal, RefusalReason};
+use crate::proto::event::{Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, NodeSet};
+use crate::proto::request::LockMode;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote, Votes};
 
@@ -64,10 +65,12 @@ impl Core {
         let fenced = self.locks.active(id).is_some_and(|active| active.fencing.is_wanted());
         let open = self.open_asks(id);
         let proposal = fenced.then(|| self.proposal(now));
+        let first = self.claim_of_holder(id);
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id).expect("it was made here");
         claim.begin(id, &active.keys, lock.mode(), proposal, lock.ttl_ms(), random);
+        first.into_iter().for_each(|first| claim.is_second(first));
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);
         active.permit.attempt_begins();
@@ -117,6 +120,12 @@ impl Core {
         if mutant!(LeaseFromAnswer) {
             lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         }
+        if mutant!(ReadFromOne)
+            && lock.mode() == LockMode::Shared
+            && !active.votes.grants().is_empty()
+        {
+            return self.quorum_granted(id, now);
+        }
         active.votes.suspect(self.suspected);
         let verdict = active.votes.verdict();
         if active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
@@ -159,6 +168,13 @@ impl Core {
         }
     }
 
+    /// What the first claim of a holder is made of that changes its mode by this lock.
+    fn claim_of_holder(&self, id: LockId) -> Option<[u8; 16]> {
+        let holder = self.locks.active(id)?.mode_change.holder()?;
+        let claim = self.locks.find(holder)?.claim();
+        Some(self.claims.find(claim)?.random())
+    }
+
     /// What has come of the write-back, while the lock is on its way to its token.
     fn decide_write_back(&mut self, id: LockId, now: ClockReading) {
         let verdict = match self.locks.find(id) {
@@ -181,10 +197,8 @@ impl Core {
         self.check_grant(id, now);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         lock.granted(active.round.since(), now.boot);
-        self.metrics.granted(active.waiting.asked_at(), now.boot);
         let (due, until) = (active.hold.loss_due(lock, now), active.round.until());
         self.arm_lock(id, due.min(until));
-        self.events.push_back(Event::Granted(id));
         self.lock_granted(id, now);
     }
 
@@ -282,8 +296,6 @@ impl Core {
         let needed = active.votes.quorum() - active.votes.grants().len().min(active.votes.quorum());
         let remaining = active.waiting.way_free_at(needed).map(|at| at.since(now.boot));
         let refusal = Refusal { reason, votes: active.votes, remaining };
-        self.metrics.refused(reason, active.waiting.asked_at(), now.boot);
-        self.events.push_back(Event::Refused(id, refusal));
-        self.lock_refused(id, now);
+        self.lock_refused(id, refusal, now);
     }
 }

@@ -9,11 +9,13 @@ use std::time::Duration;
 use crate::proto::config::Config;
 use crate::proto::keys::Keys;
 use crate::proto::lock_kind::{
-    Arguments, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED, SHARED_FENCED,
+    Arguments, Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED,
+    SHARED_FENCED, UPGRADE, UPGRADE_FENCED,
 };
 use crate::proto::names::{LockId, NodeId, NodeSet};
 use crate::proto::permits::SlotOrder;
 use crate::proto::request::LockMode;
+use crate::proto::script::Script;
 use crate::proto::time::{self, Timestamp};
 
 pub(crate) struct Claim {
@@ -22,8 +24,8 @@ pub(crate) struct Claim {
     keys: Keys,
     /// What makes its token one that nobody can guess.
     random: [u8; 16],
-    /// The label of its token, if that is not the configuration's.
-    label: Option<Box<[u8]>>,
+    /// What hardly any claim has, in one place: a program may hold very many locks.
+    rare: Option<Box<Rare>>,
     ttl_ms: u64,
     /// The value that is proposed for its fencing counters.
     counter: u64,
@@ -54,6 +56,14 @@ pub(crate) struct Claim {
     forget_at: Timestamp,
 }
 
+#[derive(Default)]
+struct Rare {
+    /// What the token of the holder's other claim begins with, which is not in its way.
+    other_claim: Option<[u8; RANDOM_DIGITS]>,
+    /// The label of its token, if that is not the configuration's.
+    label: Option<Box<[u8]>>,
+}
+
 /// Whom what comes of a claim concerns.
 #[derive(Clone, Copy)]
 enum ClaimUser {
@@ -73,7 +83,7 @@ impl Claim {
             kind: &PLAIN,
             keys: Keys::default(),
             random: [0; 16],
-            label: None,
+            rare: None,
             ttl_ms: 0,
             counter: 0,
             permits: 0,
@@ -115,13 +125,50 @@ impl Claim {
         self.random = random;
         self.permits = if let LockMode::Permit { of } = mode { of } else { 0 };
         self.slot = NO_SLOT;
-        self.label = None;
+        self.rare = None;
         self.ttl_ms = ttl_ms;
         self.counter = fenced.unwrap_or_default();
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
         self.again_at = Timestamp::NEVER;
         self.forget_at = Timestamp::default();
+    }
+
+    /// It is the second claim of a holder whose first one was made of these bytes, and who changes its mode.
+    pub(crate) fn is_second(&mut self, other_claim: [u8; 16]) {
+        let mut digits = [0; RANDOM_DIGITS];
+        digits.copy_from_slice(other_claim.map(hex).as_flattened());
+        self.rare.get_or_insert_default().other_claim = Some(digits);
+        self.kind = match self.kind.ask {
+            Command::SetIfAbsent => &UPGRADE,
+            Command::Run(Script::AcquireFenced) => &UPGRADE_FENCED,
+            Command::Move | Command::Run(_) => &DOWNGRADE,
+        };
+    }
+
+    /// It was an exclusive holder's, who shares from now on. Its nodes are about to be asked for that.
+    pub(crate) fn downgrade(&mut self) {
+        self.kind = &DOWNGRADED;
+    }
+
+    /// Whether it is one of a holder who shares, by a claim that excludes.
+    pub(crate) fn is_downgraded(&self) -> bool {
+        self.kind.undo == DOWNGRADED.undo
+    }
+
+    /// It is a writer's beside its own claim as a reader.
+    pub(crate) fn upgrade(&mut self) {
+        self.kind = &UPGRADE;
+    }
+
+    /// Whether it is a writer's beside its own claim as a reader.
+    pub(crate) fn is_upgraded(&self) -> bool {
+        !self.kind.mark.is_empty()
+    }
+
+    /// What it is for has become another lock's.
+    pub(crate) fn passes_to(&mut self, lock: LockId) {
+        self.user = ClaimUser::Lock(lock);
     }
 
     /// It comes from another process, which asked the nodes in `seen`, some of them on connections that are gone.
@@ -219,22 +266,30 @@ impl Claim {
             nodes: config.node_count() as u64,
             slots: self.slots(),
             slot: self.slot.into(),
+            other_claim: self
+                .rare
+                .as_ref()
+                .and_then(|it| Some(it.other_claim.as_ref()?.as_slice())),
         }
     }
 
     /// Gives it the label of another configuration.
     pub(crate) fn set_label(&mut self, label: &[u8], config: &Config) {
-        self.label = (*label != *config.settings().label).then(|| label.into());
+        if *label != *config.settings().label {
+            self.rare.get_or_insert_default().label = Some(label.into());
+        }
     }
 
     pub(crate) fn label<'a>(&'a self, config: &'a Config) -> &'a [u8] {
-        self.label.as_deref().unwrap_or(&config.settings().label)
+        let own = self.rare.as_ref().and_then(|it| it.label.as_deref());
+        own.unwrap_or(&config.settings().label)
     }
 
-    /// Writes the owner value: 32 random hexadecimal digits, two zeros where the node's number goes, and the
+    /// Writes the owner value: what marks its kind, 32 random hexadecimal digits, two zeros where the node's number goes, and the
     /// label.
     pub(crate) fn write_token(&self, token: &mut Vec<u8>, config: &Config) {
         token.clear();
+        token.extend_from_slice(self.kind.mark);
         token.extend_from_slice(self.random.map(hex).as_flattened());
         token.extend_from_slice(&hex(0));
         let label = self.label(config);

@@ -70,6 +70,10 @@ impl Core {
         if now.boot + slack < at {
             return self.arm_auto_extend(id, at);
         }
+        if active.mode_change.is_downgrading() {
+            // The claim that is asked for lasts for as long as this one does now.
+            return self.auto_extend_again(id, now);
+        }
         active.hold.auto_extension.is_taken_up();
         let (ttl, held) = (lock.ttl(), now.boot.since(lock.held_since()) + lock.ttl());
         let longest = self.longest_hold(id);
@@ -84,7 +88,7 @@ impl Core {
     }
 
     /// How long a lock may be held: by its ask, and by the configuration.
-    pub(super) fn longest_hold(&self, id: LockId) -> Option<Duration> {
+    pub(in crate::proto::core) fn longest_hold(&self, id: LockId) -> Option<Duration> {
         let own = self.locks.active(id).and_then(|active| active.hold.auto_extension.max_hold());
         own.into_iter().chain(self.config.settings.max_hold).min()
     }
@@ -93,24 +97,31 @@ impl Core {
     pub(super) fn extended(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let auto_extended = active.hold.auto_extension.succeeded();
-        self.metrics.auto_extended += u64::from(auto_extended);
-        self.events.push_back(if auto_extended {
-            Event::AutoExtended(id)
-        } else {
-            Event::Extended(id)
-        });
+        if !active.mode_change.is_companion() {
+            self.metrics.extended += 1;
+            self.metrics.auto_extended += u64::from(auto_extended);
+            self.events.push_back(if auto_extended {
+                Event::AutoExtended(id)
+            } else {
+                Event::Extended(id)
+            });
+        }
         self.auto_extend_from_now(id, now);
+        self.lock_extended(id, now);
     }
 
     /// An extension failed: which event reports it. Of automatic ones only the first in a row is reported.
     pub(super) fn not_extended(&mut self, id: LockId, refusal: Refusal, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let failed = active.hold.auto_extension.failed();
-        self.metrics.auto_extend_failed += u64::from(failed != Failed::Asked);
-        match failed {
-            Failed::Asked => self.events.push_back(Event::NotExtended(id, refusal)),
-            Failed::First => self.events.push_back(Event::AutoExtendFailed(id, refusal)),
-            Failed::Again => {}
+        if !active.mode_change.is_companion() {
+            self.metrics.not_extended += 1;
+            self.metrics.auto_extend_failed += u64::from(failed != Failed::Asked);
+            match failed {
+                Failed::Asked => self.events.push_back(Event::NotExtended(id, refusal)),
+                Failed::First => self.events.push_back(Event::AutoExtendFailed(id, refusal)),
+                Failed::Again => {}
+            }
         }
         self.auto_extend_again(id, now);
     }

@@ -36,6 +36,10 @@ impl AutoExtension {
         Self { options, at: Timestamp::NEVER, is_extending: false, has_failed: false }
     }
 
+    pub(super) fn options(&self) -> Option<AutoExtend> {
+        self.options
+    }
+
     pub(super) fn is_on(&self) -> bool {
         self.options.is_some()
     }

@@ -58,6 +58,21 @@ impl Hold {
         self.auto_extension.is_on()
     }
 
+    /// Whether the extension that is under way came by itself.
+    pub(super) fn is_extended_by_itself(&self) -> bool {
+        self.auto_extension.is_extending()
+    }
+
+    /// How it is auto-extended, if it is.
+    pub(super) fn auto_extend(&self) -> Option<AutoExtend> {
+        self.auto_extension.options()
+    }
+
+    /// The TTL of the extension that is under way, or was the last.
+    pub(super) fn extension_ttl(&self) -> Duration {
+        self.extension.ttl()
+    }
+
     /// When it is extended by itself.
     pub(super) fn due(&self) -> Timestamp {
         self.auto_extension.at()
@@ -127,7 +142,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The lock is not held, an extension is under way already, or the TTL is out of its range; the
+    /// The lock is not held, an extension or a change of its mode is under way already, or the TTL is out of its range; the
     /// lock is as it was.
     pub fn extend(
         &mut self,
@@ -138,7 +153,7 @@ impl Core {
         let now = self.clamp(now);
         self.lease_due(id, now);
         let lock = self.locks.find(id).ok_or(RequestError::NotHeld)?;
-        let came_by_itself = |active: &Active| active.hold.auto_extension.is_extending();
+        let came_by_itself = |active: &Active| active.hold.is_extended_by_itself();
         match lock.phase {
             Phase::Held => {}
             // The caller's extension takes its place.
@@ -152,8 +167,15 @@ impl Core {
         {
             return Err(RequestError::HeldTooLong { max_hold });
         }
-        self.begin_extension(id, Duration::from_millis(ttl_ms(ttl)), now);
-        self.settle_extension(id, now);
+        let change = self.locks.mode_change(id);
+        if change.is_under_way() {
+            return Err(RequestError::ModeChangeUnderWay);
+        }
+        let ttl = Duration::from_millis(ttl_ms(ttl));
+        for lock in change.kept_reader().into_iter().chain([id]) {
+            self.begin_extension(lock, ttl, now);
+            self.settle_extension(lock, now);
+        }
         Ok(())
     }
 
@@ -331,6 +353,7 @@ impl Core {
         let Some((lock, active)) = self.locks.activate(id, granted) else { return };
         active.hold.backing.begin(counted, lock.lease, self.nodes.len());
         active.hold.backing.gone(node);
+        let is_known = !active.mode_change.is_companion();
         let supported = active.hold.backing.lease(quorum, now).unwrap_or_default();
         lock.lease = lock.lease.and(supported);
         let left = lock.lease.remaining(now);
@@ -340,7 +363,7 @@ impl Core {
         let due = active.hold.loss_due(lock, now);
         self.arm_lock(id, due);
         if left < before {
-            self.events.push_back(Event::Shortened(id));
+            self.events.extend(is_known.then_some(Event::Shortened(id)));
             self.auto_extend_soon(id, now);
         }
     }
@@ -378,7 +401,6 @@ impl Core {
                 Refusal { reason: RefusalReason::NoQuorum, votes: active.votes, remaining: None };
             let due = active.hold.loss_due(lock, now);
             self.arm_lock(id, due);
-            self.metrics.not_extended += 1;
             self.not_extended(id, refusal, now);
             if mutant!(FailedExtendUndoes) {
                 let claim = self.locks.find(id).map(|lock| lock.claim());
@@ -400,7 +422,6 @@ impl Core {
         lock.phase = Phase::Held;
         let due = active.hold.loss_due(lock, now);
         self.arm_lock(id, due);
-        self.metrics.extended += 1;
         self.extended(id, now);
     }
 
@@ -458,6 +479,9 @@ impl Core {
 
     /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
     pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
+        if self.locks.mode_change(id).is_companion() {
+            return self.companion_over(id, now);
+        }
         let Some(lock) = self.locks.find_mut(id) else { return };
         lock.phase = Phase::Lost(cause);
         self.metrics.lost(cause, lock.granted_at(), now.boot);
@@ -469,6 +493,7 @@ impl Core {
             claim.unqueue_all();
         }
         self.events.push_back(Event::Lost(id, cause));
+        self.lock_lost(id, cause, now);
         self.leave_queues(id, now);
         self.lost_due(id, now);
         self.run_scheduled(now);

@@ -177,12 +177,23 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
 pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
     let mut lines = std::str::from_utf8(lines).ok()?.lines();
     let count = lines.next()?.parse().ok()?;
-    let holder = |line: &str| {
+    let mut writer = None;
+    let mut holder = |line: &str| {
         let (left, token) = line.split_once(' ')?;
+        if let Some(token) = token.strip_prefix(WRITER) {
+            writer = Some(of_string(token.as_bytes()));
+            return Some(None);
+        }
         let KeyState::Held(holder) = of_string(token.as_bytes()) else { return None };
-        Some(Holder { remaining: Some(Duration::from_millis(left.parse().ok()?)), ..holder })
+        let remaining = Some(Duration::from_millis(left.parse().ok()?));
+        Some(Some(Holder { remaining, ..holder }))
     };
-    let holders = lines.map(holder).collect::<Option<Vec<_>>>()?;
+    let holders = lines.map(&mut holder).collect::<Option<Vec<_>>>()?;
+    let holders: Vec<_> = holders.into_iter().flatten().collect();
+    // Whoever is beside a writer is that writer, by its claim as a reader.
+    if let Some(KeyState::Held(_)) = writer {
+        return writer;
+    }
     // Nobody whose time is not over: the key of those who share would be gone as well.
     if holders.is_empty() {
         return None;
@@ -324,6 +335,9 @@ impl fmt::Display for DataKind {
         }
     }
 }
+
+/// What a writer's token begins with that is a member of a sorted set.
+const WRITER: &str = "w:";
 
 /// The longest token.
 pub(crate) const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;

@@ -149,7 +149,7 @@ impl Core {
         }?;
         let mut token = Vec::new();
         claim.write_token(&mut token, &self.config);
-        match of_string(&token) {
+        match of_string(&token[claim.kind().mark.len()..]) {
             KeyState::Held(holder) => Some(holder.fingerprint),
             _ => None,
         }
@@ -157,6 +157,9 @@ impl Core {
 
     /// The claim of a lock, if that is on the resource and is held.
     fn holding(&self, lock: LockId, resource: &[u8], now: ClockReading) -> Option<&Claim> {
+        if self.locks.mode_change(lock).is_companion() {
+            return None;
+        }
         let lock = self.locks.find(lock)?;
         let claim = self.claims.find(lock.claim())?;
         let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();

@@ -9,6 +9,7 @@ use super::round::Round;
 use crate::proto::core::acquiring::Attempt;
 use crate::proto::core::fencing::Fencing;
 use crate::proto::core::holding::Hold;
+use crate::proto::core::mode_change::ModeChange;
 use crate::proto::core::permits::Permit;
 use crate::proto::core::waiting::Waiting;
 use crate::proto::event::LossCause;
@@ -50,6 +51,7 @@ pub(crate) struct Active {
     pub(crate) fencing: Fencing,
     pub(crate) permit: Permit,
     pub(crate) hold: Hold,
+    pub(crate) mode_change: ModeChange,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,11 @@ impl Lock {
         self.mode.into()
     }
 
+    /// Its holder counts as one of this mode from now on, whatever the nodes say.
+    pub(crate) fn becomes(&mut self, mode: LockMode) {
+        self.mode = mode.packed();
+    }
+
     /// The claim of the present attempt, or of the one that was granted.
     #[inline]
     pub(crate) fn claim(&self) -> ClaimId {
@@ -117,6 +124,13 @@ impl Lock {
         self.phase = Phase::Held;
         self.held_since = held_since;
         self.granted_at = now;
+    }
+
+    /// Each has been held for as long as the other one was, and is extended by as much.
+    pub(super) fn swap_times(&mut self, other: &mut Self) {
+        std::mem::swap(&mut self.ttl_ms, &mut other.ttl_ms);
+        std::mem::swap(&mut self.held_since, &mut other.held_since);
+        std::mem::swap(&mut self.granted_at, &mut other.granted_at);
     }
 
     pub(crate) fn held_since(&self) -> Timestamp {
@@ -163,6 +177,7 @@ impl Active {
             fencing: Fencing::new(),
             permit: Permit::new(),
             hold: Hold::new(),
+            mode_change: ModeChange::NONE,
         }
     }
 
@@ -192,6 +207,7 @@ impl Active {
         self.permit.begin(LockMode::Exclusive);
         self.fencing.begin(false);
         self.hold.begin(None);
+        self.mode_change = ModeChange::NONE;
     }
 
     pub(crate) fn waits(&self) -> bool {
@@ -210,6 +226,7 @@ impl Active {
             && !self.hold.is_auto_extended()
             && !self.fencing.is_wanted()
             && self.fencing.token().is_none()
+            && self.mode_change.is_none()
     }
 }
 

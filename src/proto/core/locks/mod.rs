@@ -7,6 +7,7 @@
 mod lock;
 mod round;
 
+use crate::proto::core::mode_change::ModeChange;
 use crate::proto::names::LockId;
 use crate::proto::request::LockRequest;
 use crate::proto::slab::Slab;
@@ -34,6 +35,15 @@ struct Place {
 impl Place {
     fn new() -> Self {
         Self { lock: Lock::new(), active: None }
+    }
+
+    /// It has changed places with the other one: takes back what is of the name, and not of the claim.
+    fn keeps_of_its_name(&mut self, other: &mut Self) {
+        if let (Some(active), Some(others)) = (&mut self.active, &mut other.active) {
+            std::mem::swap(&mut active.waiting, &mut others.waiting);
+            std::mem::swap(&mut active.mode_change, &mut others.mode_change);
+        }
+        self.lock.swap_times(&mut other.lock);
     }
 }
 
@@ -69,6 +79,20 @@ impl Locks {
             active
         });
         Some((&mut place.lock, active))
+    }
+
+    /// Two locks at work change places, each with what is under way for it, but for their waits, their TTLs
+    /// and for how long they have been held.
+    pub(super) fn exchange(&mut self, one: LockId, other: LockId) {
+        let Some(first) = self.places.find_mut(one.0) else { return };
+        let mut first = std::mem::replace(first, Place::new());
+        if let Some(second) = self.places.find_mut(other.0) {
+            std::mem::swap(&mut first, second);
+            second.keeps_of_its_name(&mut first);
+        }
+        if let Some(place) = self.places.find_mut(one.0) {
+            *place = first;
+        }
     }
 
     /// A lock becomes idle. What it worked with is used again.
@@ -123,6 +147,12 @@ impl Locks {
     #[inline]
     pub(super) fn active_mut(&mut self, id: LockId) -> Option<&mut Active> {
         self.places.find_mut(id.0)?.active.as_deref_mut()
+    }
+
+    /// What a lock has to do with a change of its holder's mode.
+    #[inline]
+    pub(super) fn mode_change(&self, id: LockId) -> ModeChange {
+        self.active(id).map_or(ModeChange::NONE, |active| active.mode_change)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::form::Form;
 use crate::proto::config::{Config, MAX_LABEL};
 use crate::proto::core::claims::{RANDOM_DIGITS, hex};
 use crate::proto::fence::{FencingToken, MAX_TOKEN};
@@ -42,6 +43,7 @@ pub struct DetachedLock {
     pub(crate) mode: LockMode,
     /// The number of a permit.
     pub(crate) slot: Option<u16>,
+    pub(crate) form: Form,
     pub(crate) ttl: Duration,
     pub(crate) lease: Lease,
     pub(crate) held_since: Timestamp,
@@ -223,12 +225,20 @@ impl DetachedLock {
         let digits: String = self.random.into_iter().flat_map(hex).map(char::from).collect();
         line("token", &digits);
         line("label", &escaped(&self.label));
+        self.form.write(&mut line);
         text.push_str(LAST_LINE);
         text.push('\n');
         text
     }
 
     fn kind(&self) -> &'static str {
+        match (&self.form, self.fencing_token) {
+            (Form::Asked, _) => {}
+            (Form::Upgraded(_), None) => return UPGRADED,
+            (Form::Upgraded(_), Some(_)) => return UPGRADED_FENCED,
+            (Form::Downgraded, None) => return DOWNGRADED,
+            (Form::Downgraded, Some(_)) => return DOWNGRADED_FENCED,
+        }
         match (self.mode, self.fencing_token, self.keys.len()) {
             (LockMode::Permit { .. }, None, _) => PERMIT,
             (LockMode::Permit { .. }, Some(_), _) => PERMIT_FENCED,
@@ -246,6 +256,7 @@ impl DetachedLock {
         let is_printable = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
         let twice = |(at, key): (usize, &Vec<u8>)| self.keys[..at].contains(key);
         let token = self.fencing_token.map_or(1, FencingToken::get);
+        let is_of_one = self.mode != LockMode::Exclusive || self.form != Form::Asked;
         let of = if quorum <= self.nodes.len() / 2 || quorum > self.nodes.len() {
             "quorum"
         } else if self.with(&[Part::Counted]).len() < quorum {
@@ -254,7 +265,7 @@ impl DetachedLock {
             && self.slot.is_none_or(|slot| slot >= of || of > MAX_PERMITS)
         {
             "slot"
-        } else if self.mode != LockMode::Exclusive && self.keys.len() > 1
+        } else if is_of_one && self.keys.len() > 1
             || self.keys.iter().any(Vec::is_empty)
             || self.keys.iter().enumerate().any(twice)
         {
@@ -267,6 +278,8 @@ impl DetachedLock {
             "fencing_token"
         } else if !self.label.iter().all(is_printable) {
             "label"
+        } else if !self.form.is_possible(self.nodes.len(), quorum) {
+            "reader_node"
         } else {
             return None;
         };
@@ -289,19 +302,17 @@ impl FromStr for DetachedLock {
         let nodes = lines.all("node", MAX_NODES, node)?;
         let kind = lines.field("kind")?;
         let keys = lines.all("key", MAX_KEYS, |value| unescaped(value, MAX_RESOURCE))?;
-        let (mode, is_fenced) = mode(kind);
+        let (mode, form, is_fenced) = mode(kind);
         let (mode, slot) = lines.permit(mode)?;
         let ttl = Duration::from_millis(lines.number("ttl_ms")?);
-        let boot_ns = Timestamp(lines.number("boot_ns")?);
-        let since = ClockReading { boot: boot_ns, wall: Timestamp(lines.number("wall_ns")?) };
-        let lease = Lease::from_parts(since, lines.number("span_ns")?);
+        let lease = lines.lease("boot_ns", "wall_ns", "span_ns")?;
         let held_since = Timestamp(lines.number("held_since_ns")?);
         let keys_until = Timestamp(lines.number("keys_until_ns")?);
         let fencing_token = if is_fenced { Some(lines.number("fencing_token")?) } else { None };
-        let random = lines.field("token")?;
-        let random = digits(random).ok_or_else(|| lines.wrong("token"))?;
-        let label = lines.field("label")?;
-        let label = unescaped(label, MAX_LABEL).ok_or_else(|| lines.wrong("label"))?;
+        let random = digits(lines.field("token")?).ok_or_else(|| lines.wrong("token"))?;
+        let label =
+            unescaped(lines.field("label")?, MAX_LABEL).ok_or_else(|| lines.wrong("label"))?;
+        let form = form.read(&mut lines)?;
         lines.end()?;
         let detached = Self {
             nodes,
@@ -309,6 +320,7 @@ impl FromStr for DetachedLock {
             keys,
             mode,
             slot,
+            form,
             ttl,
             lease,
             held_since,
@@ -318,22 +330,29 @@ impl FromStr for DetachedLock {
             label,
             boot,
         };
-        let is_kind = detached.kind() == kind;
         detached.contradiction().map_or(Ok(()), Err)?;
-        if is_kind { Ok(detached) } else { Err(DetachedLockError::Contradiction { of: "kind" }) }
+        if detached.kind() == kind {
+            Ok(detached)
+        } else {
+            Err(DetachedLockError::Contradiction { of: "kind" })
+        }
     }
 }
 
-/// The mode of a lock of this kind, and whether it has a fencing token.
-fn mode(kind: &str) -> (LockMode, bool) {
+/// The mode of a lock of this kind, its form, and whether it has a fencing token.
+fn mode(kind: &str) -> (LockMode, Form, bool) {
     match kind {
         // How many permits there are is in a line of its own.
-        PERMIT => (LockMode::Permit { of: 0 }, false),
-        PERMIT_FENCED => (LockMode::Permit { of: 0 }, true),
-        SHARED => (LockMode::Shared, false),
-        SHARED_FENCED => (LockMode::Shared, true),
-        FENCED => (LockMode::Exclusive, true),
-        _ => (LockMode::Exclusive, false),
+        PERMIT => (LockMode::Permit { of: 0 }, Form::Asked, false),
+        PERMIT_FENCED => (LockMode::Permit { of: 0 }, Form::Asked, true),
+        SHARED => (LockMode::Shared, Form::Asked, false),
+        SHARED_FENCED => (LockMode::Shared, Form::Asked, true),
+        DOWNGRADED => (LockMode::Shared, Form::Downgraded, false),
+        DOWNGRADED_FENCED => (LockMode::Shared, Form::Downgraded, true),
+        UPGRADED => (LockMode::Exclusive, Form::Upgraded(None), false),
+        UPGRADED_FENCED => (LockMode::Exclusive, Form::Upgraded(None), true),
+        FENCED => (LockMode::Exclusive, Form::Asked, true),
+        _ => (LockMode::Exclusive, Form::Asked, false),
     }
 }
 
@@ -351,7 +370,11 @@ impl fmt::Debug for DetachedLock {
 impl Part {
     const ALL: [Self; 5] = [Self::Asked, Self::Behind, Self::Counted, Self::Open, Self::Untouched];
 
-    fn word(self) -> &'static str {
+    pub(super) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|part| part.word() == word)
+    }
+
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Asked => "asked",
             Self::Behind => "behind",
@@ -363,7 +386,7 @@ impl Part {
 }
 
 /// The lines of a text, and which of them was read last.
-struct TextLines<'t> {
+pub(super) struct TextLines<'t> {
     rest: std::iter::Peekable<std::str::Split<'t, char>>,
     at: usize,
 }
@@ -385,15 +408,32 @@ impl<'t> TextLines<'t> {
         }
     }
 
+    /// Whether the next line has this name.
+    pub(super) fn goes_on_with(&mut self, name: &str) -> bool {
+        self.rest.peek().is_some_and(|line| line.split(' ').next() == Some(name))
+    }
+
     /// The value of the next line, which must have this name.
-    fn field(&mut self, name: &'static str) -> Result<&'t str, DetachedLockError> {
+    pub(super) fn field(&mut self, name: &'static str) -> Result<&'t str, DetachedLockError> {
         self.at += 1;
         let line = self.rest.next().ok_or(DetachedLockError::CutOff)?;
         let value = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(' '));
         value.ok_or_else(|| self.wrong(name))
     }
 
-    fn number<T: FromStr + ToString>(
+    /// A lease in three lines of these names.
+    pub(super) fn lease(
+        &mut self,
+        boot_ns: &'static str,
+        wall_ns: &'static str,
+        span_ns: &'static str,
+    ) -> Result<Lease, DetachedLockError> {
+        let boot = Timestamp(self.number(boot_ns)?);
+        let since = ClockReading { boot, wall: Timestamp(self.number(wall_ns)?) };
+        Ok(Lease::from_parts(since, self.number(span_ns)?))
+    }
+
+    pub(super) fn number<T: FromStr + ToString>(
         &mut self,
         name: &'static str,
     ) -> Result<T, DetachedLockError> {
@@ -410,15 +450,14 @@ impl<'t> TextLines<'t> {
     }
 
     /// One line of this name or more.
-    fn all<T>(
+    pub(super) fn all<T>(
         &mut self,
         name: &'static str,
         most: usize,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<Vec<T>, DetachedLockError> {
-        let is_next = |line: &&str| line.split(' ').next() == Some(name);
         let mut found = Vec::new();
-        while found.is_empty() || self.rest.peek().is_some_and(is_next) {
+        while found.is_empty() || self.goes_on_with(name) {
             let value = self.field(name)?;
             let one = read(value).filter(|_| found.len() < most);
             found.push(one.ok_or_else(|| self.wrong(name))?);
@@ -441,19 +480,19 @@ impl<'t> TextLines<'t> {
         }
     }
 
-    fn wrong(&self, name: &'static str) -> DetachedLockError {
+    pub(super) fn wrong(&self, name: &'static str) -> DetachedLockError {
         DetachedLockError::Line { number: self.at, expected: name }
     }
 }
 
 fn node(value: &str) -> Option<DetachedNode> {
     let (word, name) = value.split_once(' ')?;
-    let part = Part::ALL.into_iter().find(|part| part.word() == word)?;
+    let part = Part::of_word(word)?;
     let name = String::from_utf8(unescaped(name, MAX_NAME)?).ok()?;
     Some(DetachedNode { name, part })
 }
 
-fn digits(text: &str) -> Option<[u8; 16]> {
+pub(super) fn digits(text: &str) -> Option<[u8; 16]> {
     let mut random = [0; 16];
     if text.len() != RANDOM_DIGITS {
         return None;
@@ -557,11 +596,17 @@ const SHARED: &str = "shared";
 const FENCED: &str = "fenced";
 const SHARED_FENCED: &str = "shared-fenced";
 
+/// Kinds of locks that have changed their mode, by the claim that they are held by.
+const UPGRADED: &str = "upgraded";
+const UPGRADED_FENCED: &str = "upgraded-fenced";
+const DOWNGRADED: &str = "downgraded";
+const DOWNGRADED_FENCED: &str = "downgraded-fenced";
+
 /// The most bytes in the name of a node, or of a boot.
 const MAX_NAME: usize = 1 << 10;
 
 /// No TTL is longer.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[cfg(test)]
 mod tests {
@@ -576,6 +621,7 @@ mod tests {
             keys: vec![b"job".to_vec(), b" 100%\n\xff".to_vec()],
             mode: LockMode::Exclusive,
             slot: None,
+            form: Form::Asked,
             ttl: Duration::from_secs(10),
             lease: Lease::from_parts(since, 9_898_000_000),
             held_since: Timestamp(5),

@@ -4,8 +4,10 @@
 //! is held from then on, as any other. Not here: the record itself, see `detached`.
 
 mod detached;
+mod form;
 
 use self::detached::{DetachedNode, Part};
+use self::form::{Form, SecondClaim};
 use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::Pending;
@@ -26,23 +28,49 @@ impl Core {
     /// an extension: wait while it [awaits answers](Self::awaits_answers) if you can.
     pub fn detach(&mut self, id: LockId, now: ClockReading) -> Option<DetachedLock> {
         let now = self.clamp(now);
-        let lock = self.locks.find(id).filter(|lock| lock.phase.is_held())?;
-        let claim_id = lock.claim();
+        self.locks.find(id).filter(|lock| lock.phase.is_held())?;
+        if self.locks.mode_change(id).is_under_way() {
+            self.drop_companion(id, now);
+        }
+        let companion = self.locks.mode_change(id).kept_reader();
+        for id in companion.into_iter().chain([id]) {
+            self.prepare_record(id, now);
+        }
+        let detached = self.record(id)?;
+        self.leave_queues(id, now);
+        for id in companion.into_iter().chain([id]) {
+            let claim = self.locks.find(id)?.claim();
+            self.locks.free(id);
+            self.free_claim(claim);
+        }
+        self.metrics.detached += 1;
+        self.run_scheduled(now);
+        Some(detached)
+    }
+
+    /// Asks nothing more about a lock, whose lease is what a quorum of nodes supports.
+    fn prepare_record(&mut self, id: LockId, now: ClockReading) {
+        let Some(claim) = self.locks.find(id).map(|lock| lock.claim()) else { return };
         for node in self.config.node_ids() {
-            self.withdraw(node, claim_id);
+            self.withdraw(node, claim);
         }
         if let Some((lock, active)) = self.locks.at_work_mut(id) {
             let quorum = usize::from(self.config.quorum);
             // The nodes that support it have to be a quorum on both clocks, see `Backing::lease`.
             lock.lease = lock.lease.and(active.hold.supported(quorum, now).unwrap_or(lock.lease));
         }
-        let detached = self.record(id)?;
-        self.leave_queues(id, now);
-        self.locks.free(id);
-        self.free_claim(claim_id);
-        self.metrics.detached += 1;
-        self.run_scheduled(now);
-        Some(detached)
+    }
+
+    /// By which kind of claim a lock is held.
+    fn form(&self, id: LockId, claim: &Claim) -> Form {
+        if claim.is_downgraded() {
+            return Form::Downgraded;
+        } else if !claim.is_upgraded() {
+            return Form::Asked;
+        }
+        let reader =
+            self.locks.mode_change(id).kept_reader().and_then(|reader| self.record(reader));
+        Form::Upgraded(reader.map(|reader| Box::new(SecondClaim::of(&reader))))
     }
 
     /// What there is to know of a lock to go on with it.
@@ -64,6 +92,7 @@ impl Core {
             keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
             mode: lock.mode(),
             slot: claim.slot(),
+            form: self.form(id, claim),
             ttl: lock.ttl(),
             lease: lock.lease,
             held_since: lock.held_since(),
@@ -78,17 +107,22 @@ impl Core {
     /// Whether a node has not answered to all that it was asked about this lock, or is about to be.
     #[must_use]
     pub fn awaits_answers(&self, id: LockId) -> bool {
-        let Some(lock) = self.locks.find(id) else { return false };
+        let mut locks = self.locks.mode_change(id).companion().into_iter().chain([id]);
+        locks.any(|id| {
+            self.locks.find(id).is_some_and(|lock| self.awaits_answers_about(lock.claim()))
+        })
+    }
+
+    fn awaits_answers_about(&self, of: ClaimId) -> bool {
         let of_it = |pending: &Pending| match *pending {
             Pending::Ask { claim, .. }
             | Pending::Check { claim, .. }
-            | Pending::Move { claim, .. } => claim == lock.claim(),
-            Pending::Extend { claim, .. } | Pending::WriteBack { claim, .. } => {
-                claim == lock.claim()
-            }
+            | Pending::Extend { claim, .. }
+            | Pending::Move { claim, .. }
+            | Pending::WriteBack { claim, .. } => claim == of,
             _ => false,
         };
-        let is_queued = self.claims.find(lock.claim()).is_some_and(Claim::has_queued);
+        let is_queued = self.claims.find(of).is_some_and(Claim::has_queued);
         is_queued || self.nodes.iter().any(|node| node.pipeline.pending().any(of_it))
     }
 
@@ -135,9 +169,18 @@ impl Core {
         self.metrics.attached += 1;
         let id = self.hold_again(detached, &request, now);
         self.note_holding(id);
+        if let Form::Upgraded(Some(reader)) = &detached.form {
+            let reader = reader.beside(detached);
+            let companion = self.hold_again(&reader, &reader.request(), now);
+            self.is_held_with(id, companion);
+            self.lease_due(companion, now);
+        }
         if detached.remaining(now).is_zero() {
             self.lose(id, LossCause::Expired, now);
         } else {
+            if detached.form == Form::Downgraded {
+                self.is_held_downgraded(id, now);
+            }
             self.lease_due(id, now);
         }
         Ok(id)
@@ -164,6 +207,11 @@ impl Core {
         // It asks nobody any more, and so proposes nothing.
         let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &active.keys, lock.mode(), fenced, ttl_ms(detached.ttl), detached.random);
+        match detached.form {
+            Form::Asked => {}
+            Form::Upgraded(_) => claim.upgrade(),
+            Form::Downgraded => claim.downgrade(),
+        }
         claim.set_label(&detached.label, &self.config);
         detached.slot.into_iter().for_each(|slot| claim.takes_slot(slot));
         let behind = detached.with(&[Part::Behind]);

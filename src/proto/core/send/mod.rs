@@ -34,7 +34,7 @@ impl Core {
         let bytes = self.encoded.for_node(to, subject, |token, out| {
             claim.write_token(token, &self.config);
             let arguments = claim.arguments(&self.config, token, ttl_ms, counter);
-            command.encode(out, &arguments, by_digest)
+            command.encode(out, &arguments, by_digest) + claim.kind().mark.len()
         });
         node.pipeline.push(pending(by_digest), now.boot, |out| out.extend_from_slice(bytes));
         self.arm(now.boot + self.config.settings.dead_peer_timeout);

@@ -1,0 +1,153 @@
+//! The scripts of holders who change their mode: a reader's second claim as a writer, and a writer's as a reader.
+//!
+//! Apart from `shared`, whose sets they write as well, since here a holder's own other claim is not in its way.
+
+use super::shared::{
+    TOKEN_DIGITS, WRITER, deny_beside_writer, deny_twin, deny_unless_members, extend_member,
+    rehearse_undo, share, undo_member,
+};
+use super::{
+    Argument, BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span,
+    token_and_ttl,
+};
+use crate::{
+    calls::{Answer, Calls, Stop, caught},
+    reply::decimal,
+};
+
+/// Makes a reader a writer as well, if the restart guard lets the node vote and nobody else is there.
+pub(super) fn upgrade(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    let now = calls.time()?.millis();
+    deny_unless_alone(calls, resource, &own(argv.get(2), token, WRITER.len())?, now)?;
+    rehearse_undo(calls, resource, now)?;
+    share(calls, resource, token, now, ttl)?;
+    Ok(Answer::Status("OK"))
+}
+
+/// As above, with an even fencing token.
+pub(super) fn upgrade_fenced(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let (proposal, life) = (number(argv.get(2))?, span(argv.get(3))?);
+    let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    let time = calls.time()?;
+    deny_unless_alone(calls, resource, &own(argv.get(4), token, WRITER.len())?, time.millis())?;
+    check_clock(proposal, time.micros())?;
+    let count = counter_to_raise(calls, counter)?;
+    let raised = if count >= proposal as f64 { count.floor() as u64 + 1 } else { proposal };
+    let raised = raised.next_multiple_of(2);
+    let mut text = Vec::new();
+    decimal(&mut text, raised);
+    rehearse_undo(calls, resource, time.millis())?;
+    calls.set_for(counter, &text, life)?;
+    share(calls, resource, token, time.millis(), ttl)?;
+    Ok(Answer::StatusAnd("OK", raised.cast_signed()))
+}
+
+/// Makes a writer a reader as well. Where it has a string, that becomes a member of a sorted set.
+pub(super) fn downgrade(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    let now = calls.time()?.millis();
+    let own = own(argv.get(3), token, 0)?;
+    if calls.kind(resource)? == "string" {
+        make_member(calls, resource, &own, now)?;
+    }
+    if let Some(left) = deny_unless_members(calls, resource)? {
+        deny_beside_writer(calls, resource, Some(&own), now, left)?;
+    }
+    rehearse_undo(calls, resource, now)?;
+    deny_twin(calls, resource, token, argv.get(2))?;
+    share(calls, resource, token, now, ttl)?;
+    Ok(Answer::Status("OK"))
+}
+
+/// Extends a writer's claim where it is a string, or a member of a sorted set.
+pub(super) fn extend_downgraded(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let resource = *names.first().ok_or(BAD_ARGUMENTS)?;
+    if caught(calls.get(resource))?.flatten() == Some(token) {
+        if calls.pttl(resource)? < ttl {
+            calls.pexpire(resource, ttl)?;
+        }
+        return Ok(Answer::Int(1));
+    }
+    extend_member(calls, resource, &[WRITER, token].concat(), ttl)
+}
+
+/// Takes a writer's claim away where it is a string, or a member of a sorted set.
+pub(super) fn undo_downgraded(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, ..], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if caught(calls.get(resource))?.flatten() == Some(token) {
+        return Ok(Answer::Int(i64::from(calls.del(resource)?)));
+    }
+    undo_member(calls, resource, &[WRITER, token].concat())
+}
+
+/// What the token of the holder's other claim begins with: its own random digits, and the node's, which are behind
+/// `mark` bytes and as many random digits in the token of this one.
+fn own(random: Argument<'_>, token: &[u8], mark: usize) -> Result<Vec<u8>, Stop> {
+    let random = random.ok_or(BAD_ARGUMENTS)?;
+    let digits = mark + TOKEN_DIGITS - 2..mark + TOKEN_DIGITS;
+    let node = token.get(digits.start..).unwrap_or_default();
+    Ok([random, &node[..node.len().min(2)]].concat())
+}
+
+/// Nobody is there but the holder itself as a reader.
+fn deny_unless_alone(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    own: &[u8],
+    now: i64,
+) -> Result<(), Stop> {
+    let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
+    let is_other = |(name, end): (&[u8], i64)| end > now && !name.starts_with(own);
+    let members = calls.zrange(resource)?;
+    match members.is_some_and(|members| members.iter().rev().take(3).any(is_other)) {
+        true => Err(Stop::Answered(Answer::Int(left))),
+        false => Ok(()),
+    }
+}
+
+/// What an undo and another ask will need is called before anything is written. On a string each of them fails.
+fn make_member(calls: &mut Calls<'_>, resource: &[u8], own: &[u8], now: i64) -> Result<(), Stop> {
+    let value = calls.get(resource)?.unwrap_or_default();
+    let value = value.split(u8::is_ascii_control).next().unwrap_or_default().to_vec();
+    let left = calls.pttl(resource)?;
+    if value[..value.len().min(TOKEN_DIGITS)] != *own || left == -1 {
+        return Err(Stop::Answered(Answer::Int(left)));
+    }
+    caught(calls.zadd(resource, 0, b""))?;
+    caught(calls.zrem(resource, b""))?;
+    caught(calls.zremrangebyscore(resource, 0))?;
+    caught(calls.zrange(resource).map(drop))?;
+    calls.pexpireat(resource, now + left)?;
+    calls.del(resource)?;
+    calls.zadd(resource, now + left, &[WRITER, &value].concat())?;
+    calls.pexpireat(resource, now + left)?;
+    Ok(())
+}

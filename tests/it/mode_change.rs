@@ -1,0 +1,109 @@
+//! Holders who change their mode, on real servers, by each API.
+
+use redbolt::inspect::{InspectionVerdict, Owner};
+use redbolt::{
+    AutoExtend, Event, ExtendError, LockMode, LockRequest, ReleaseOutcome, RequestError,
+};
+
+use crate::engine::engine;
+use crate::support::{
+    builder, client, driver_of, eventually, held_by, held_on, long, outcome, patiently, refusal,
+    servers,
+};
+
+#[test]
+fn a_client_reads_then_writes_then_reads_again() {
+    let servers = servers(3);
+    let (one, other) = (client(&servers), client(&servers));
+    let mut lock = one.acquire(patiently(b"job").shared().fenced()).unwrap();
+    let read = lock.fencing_token().unwrap();
+    let beside = other.acquire(patiently(b"job").shared()).unwrap();
+    assert_eq!(lock.try_upgrade(), Ok(false), "somebody else reads");
+    assert_eq!(lock.mode(), LockMode::Shared);
+    assert!(matches!(beside.release(), ReleaseOutcome::Released(_)));
+
+    // The release may be confirmed by two nodes only, so far.
+    eventually("it writes", || lock.try_upgrade() == Ok(true));
+    let written = lock.fencing_token().unwrap();
+    assert_eq!((lock.mode(), lock.is_valid()), (LockMode::Exclusive, true));
+    assert!(written > read && written.get() % 2 == 0);
+    refusal(other.acquire(long(b"job").shared()));
+    refusal(other.acquire(long(b"job")));
+    let seen = other.inspect("job").unwrap();
+    assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{:?}", seen.verdict);
+    assert_eq!(one.inspect("job").unwrap().owner(), Some(Owner::Mine));
+    let again = Err(ExtendError::Request(RequestError::NotShared));
+    assert_eq!(lock.try_upgrade(), again);
+
+    lock.downgrade().unwrap();
+    assert_eq!((lock.mode(), lock.fencing_token()), (LockMode::Shared, Some(written)));
+    let beside = other.acquire(patiently(b"job").shared()).unwrap();
+    refusal(other.acquire(long(b"job")));
+    assert!(matches!(beside.release(), ReleaseOutcome::Released(_)));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    eventually("nothing is left", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn an_exclusive_lock_is_downgraded_and_one_on_several_resources_is_not() {
+    let servers = servers(3);
+    let (one, other) = (client(&servers), client(&servers));
+    let mut both = one.acquire(patiently(b"a").and_resource("b")).unwrap();
+    let keys = Err(ExtendError::Request(RequestError::SharedKeys { keys: 2 }));
+    assert_eq!(both.downgrade(), keys);
+    drop(both);
+    let mut lock = one.acquire(patiently(b"job")).unwrap();
+    let before = lock.remaining();
+    lock.downgrade().unwrap();
+    assert!(lock.remaining() <= before);
+    let beside = other.acquire(patiently(b"job").shared()).unwrap();
+    assert!(lock.is_valid() && beside.is_valid());
+    assert_eq!(lock.downgrade(), Err(ExtendError::Request(RequestError::NotExclusive)));
+    drop((lock, beside));
+    eventually("nothing is left", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn an_engine_changes_the_mode_of_a_lock_that_it_extends() {
+    let servers = servers(3);
+    let (engine, other) = (engine(&servers), client(&servers));
+    let request = LockRequest::new("job").shared().auto_extend(AutoExtend::until_released());
+    let lock = engine.acquire(request).wait().unwrap();
+    assert_eq!(lock.try_upgrade().wait(), Ok(true));
+    assert_eq!(lock.mode(), LockMode::Exclusive);
+    refusal(other.acquire(long(b"job").shared()));
+    let downgrade = lock.downgrade();
+    assert_eq!(lock.mode(), LockMode::Shared, "whether or not anybody waits for it");
+    assert_eq!(downgrade.wait(), Ok(()));
+    let beside = other.acquire(patiently(b"job").shared()).unwrap();
+    assert_eq!(lock.try_upgrade().wait(), Ok(false));
+    assert!(lock.is_valid());
+    drop(beside);
+    let detached = lock.detach().wait().unwrap().unwrap();
+    assert_eq!(detached.mode(), LockMode::Shared);
+    let mut lock = other.attach(&detached).unwrap();
+    assert_eq!(lock.try_upgrade(), Ok(true));
+    let lock = engine.attach(&lock.detach().unwrap()).wait().unwrap();
+    assert_eq!(lock.mode(), LockMode::Exclusive);
+    assert!(matches!(lock.release().wait(), ReleaseOutcome::Released(_)));
+    eventually("nothing is left", || held_on(&servers, "job") == 0);
+}
+
+#[test]
+fn a_driver_tells_by_events_what_became_of_a_mode() {
+    let servers = servers(3);
+    let mut driver = driver_of(builder(&servers));
+    let id = held_by(&mut driver, patiently(b"job").shared());
+    driver.try_upgrade(id).unwrap();
+    assert_eq!(outcome(&mut driver, id), Event::Upgraded(id));
+    assert_eq!(driver.mode(id), Some(LockMode::Exclusive));
+    driver.downgrade(id).unwrap();
+    assert_eq!(driver.mode(id), Some(LockMode::Shared));
+    assert_eq!(outcome(&mut driver, id), Event::Downgraded(id));
+    let beside = client(&servers);
+    let beside = beside.acquire(patiently(b"job").shared()).unwrap();
+    driver.try_upgrade(id).unwrap();
+    assert!(matches!(outcome(&mut driver, id), Event::NotUpgraded(..)));
+    drop(beside);
+    driver.release(id);
+}
