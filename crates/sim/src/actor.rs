@@ -31,6 +31,8 @@ pub(crate) enum Step {
     /// Writes, without another check.
     Write,
     Extend,
+    /// Takes the lock in the other mode.
+    ChangeMode,
     Release,
     /// Releases, whatever the outcome was.
     Cancel,
@@ -56,7 +58,9 @@ pub(crate) struct Running {
     ends: u8,
     acquire: Option<Call>,
     release: Option<Call>,
-    extend: Option<Call>,
+    pub(crate) extend: Option<Call>,
+    /// A change of its mode.
+    pub(crate) change: Option<Call>,
     extensions: u64,
     pub(crate) extend_ttl: u64,
     granted: Option<Time>,
@@ -65,16 +69,18 @@ pub(crate) struct Running {
     /// When it was granted, on its client's clocks.
     held_since: ClockReading,
     /// Its lease, as last reported.
-    lease: Option<Lease>,
+    pub(crate) lease: Option<Lease>,
     /// A check just before the end of the lease is scheduled.
     looks: bool,
-    token: Option<u64>,
+    pub(crate) token: Option<u64>,
+    /// When it became a writer, if it was a reader first.
+    pub(crate) wrote_since: Option<Time>,
     /// The number of its permit.
     pub(crate) slot: Option<u16>,
     /// When its validity ends at the latest, in true time, as far as is known.
     valid_until: Time,
     /// Whether the client considers it held.
-    is_held: bool,
+    pub(crate) is_held: bool,
     /// The last observed state of the acquisition.
     seen: Seen,
     paused_at: Time,
@@ -101,8 +107,8 @@ enum Seen {
 
 /// A call that has not returned.
 #[derive(Clone, Copy)]
-struct Call {
-    at: Time,
+pub(crate) struct Call {
+    pub(crate) at: Time,
     /// For how long the client had been stopped before the call.
     stalled: Time,
     bound: Time,
@@ -150,6 +156,7 @@ impl Running {
         name(self.acquire, "acquire")
             .or_else(|| name(self.release, "release"))
             .or_else(|| name(self.extend, "extend"))
+            .or_else(|| name(self.change, "a change of mode"))
     }
 }
 
@@ -181,6 +188,7 @@ impl World {
             Step::Look => self.look(at, &job),
             Step::Write => self.use_it(at, &job),
             Step::Extend => self.extend(at, &job),
+            Step::ChangeMode => self.change_mode(at, &job),
             Step::Release | Step::Cancel => self.let_go(at, &job),
             Step::LetGo if job.kind != Kind::Probe => self.let_go(at, &job),
             Step::LetGo => {}
@@ -191,12 +199,12 @@ impl World {
         }
     }
 
-    fn call(&self, client: usize, bound: Time) -> Option<Call> {
+    pub(crate) fn call(&self, client: usize, bound: Time) -> Option<Call> {
         Some(Call { at: self.now, stalled: self.clients[client].stalled, bound })
     }
 
     /// I6: a call returns in time, not counting the client's pauses.
-    fn came_back(&mut self, at: usize, call: Option<Call>, name: &'static str) {
+    pub(crate) fn came_back(&mut self, at: usize, call: Option<Call>, name: &'static str) {
         let Some(call) = call else { return };
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
         let still = client.stalled - call.stalled;
@@ -243,7 +251,7 @@ impl World {
     }
 
     /// The holder checks its lease and, if it is valid, goes on to write.
-    fn look(&mut self, at: usize, job: &Job) {
+    pub(crate) fn look(&mut self, at: usize, job: &Job) {
         if self.remaining(at).is_zero() {
             return;
         }
@@ -268,25 +276,29 @@ impl World {
         }
     }
 
-    fn look_later(&mut self, at: usize, left: Duration) {
+    pub(crate) fn look_later(&mut self, at: usize, left: Duration) {
         if !std::mem::replace(&mut self.jobs[at].looks, true) {
             self.look_at_the_end(at, left);
         }
     }
 
-    fn lease(&self, at: usize) -> Option<Lease> {
+    pub(crate) fn lease(&self, at: usize) -> Option<Lease> {
         let (client, job) = (&self.clients[usize::from(self.plan.jobs[at].client)], &self.jobs[at]);
         let known = job.id.and_then(|id| client.core.lease(id));
         known.or_else(|| job.detached.as_ref().map(DetachedLock::lease)).copied()
     }
 
-    fn remaining(&self, at: usize) -> Duration {
+    pub(crate) fn remaining(&self, at: usize) -> Duration {
         let client = &self.clients[usize::from(self.plan.jobs[at].client)];
         self.lease(at).map_or(Duration::ZERO, |lease| lease.remaining(client.clocks(self.now)))
     }
 
     fn use_it(&mut self, at: usize, job: &Job) {
-        let Running { granted: Some(granted), attempt, token, .. } = self.jobs[at] else { return };
+        let Running { granted: Some(granted), wrote_since, attempt, token, .. } = self.jobs[at]
+        else {
+            return;
+        };
+        let granted = wrote_since.unwrap_or(granted);
         let begun = self.attempts[attempt].begun;
         self.note(0x110 + at as u64);
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
@@ -304,6 +316,9 @@ impl World {
         let Some(id) = running.id.filter(|_| running.is_held && running.extend.is_none()) else {
             return;
         };
+        if running.change.is_some() {
+            return self.extend_later(at, job.ttl_ms * MS / 6);
+        }
         // Each extension has a TTL of its own, which tells the world whose reply it sees. Some are
         // shorter than the time that the lock has left.
         running.extensions += 1;
@@ -329,6 +344,7 @@ impl World {
         };
         let was = self.clients[client].core.state(id);
         let is_held = matches!(was, LockState::Held | LockState::Extending);
+        self.jobs[at].change = None;
         self.jobs[at].released = Some(self.marks(client));
         if is_held {
             let extending = self.jobs[at].extend.take().is_some();
@@ -366,7 +382,7 @@ impl World {
         let text = detached.to_text();
         let running = &mut self.jobs[at];
         (running.id, running.was_detached) = (None, true);
-        (running.extend, running.extend_ttl) = (None, 0);
+        (running.extend, running.change, running.extend_ttl) = (None, None, 0);
         running.detached = text.parse().ok();
         self.coverage.edge(Edge::HeldDetached);
         self.settle(client);
@@ -505,6 +521,10 @@ impl World {
             Told::NotExtended(id, _) => (id, 5),
             Told::Released(id, _) => (id, 6),
             Told::Shortened(id) => (id, 7),
+            Told::Upgraded(id) => (id, 8),
+            Told::NotUpgraded(id, _) => (id, 9),
+            Told::Downgraded(id) => (id, 10),
+            Told::DowngradeDelayed(id, _) => (id, 11),
             Told::Node(node, NodeState::Down(cause)) => {
                 self.words_are_safe(client, node, cause);
                 return self.note(0x200);
@@ -534,6 +554,17 @@ impl World {
             Told::NotExtended(..) => self.not_extended(at),
             Told::Released(_, confirmed) => self.was_released(at, confirmed.nodes as usize),
             Told::Shortened(_) => self.shortened(at),
+            Told::Upgraded(_) => self.upgraded(at),
+            Told::NotUpgraded(_, refusal) => {
+                self.denials_were_said(at, &refusal.votes);
+                self.refusal_is_safe(client, &refusal.votes);
+                self.not_upgraded(at);
+            }
+            Told::Downgraded(_) => self.downgraded(at),
+            Told::DowngradeDelayed(_, refusal) => {
+                self.refusal_is_safe(client, &refusal.votes);
+                self.downgrade_delayed(at);
+            }
             _ => {}
         }
     }
@@ -591,6 +622,9 @@ impl World {
         if job.kind == Kind::AutoExtend {
             self.extend_later(at, job.ttl_ms * MS / 3);
         }
+        for after in job.changes.into_iter().filter(|&after| after > 0) {
+            self.queue.push(self.now + after, Event::Act(name, Step::ChangeMode));
+        }
         if let Some(hand_on) = job.hand_on {
             self.queue.push(self.now + hand_on.after, Event::Act(name, Step::Detach));
         }
@@ -606,9 +640,28 @@ impl World {
     /// I4 and I10: every counted grant was an answer to the attempt, and the one that completed the
     /// quorum was read just now.
     fn attempt_granted(&mut self, at: usize) -> Option<usize> {
+        let (number, decided) = self.said_of_last_attempt(at)?;
+        // A fenced lock is decided by its write-back.
+        if decided < self.now && self.jobs[at].seen != Seen::Fencing {
+            let by_us = (self.now - decided) / 1_000;
+            self.violated(Violation::Stalled { job: at, by_us });
+        }
+        Some(number)
+    }
+
+    /// The same of a second claim, which is decided by its write-back too.
+    pub(crate) fn second_granted(&mut self, at: usize) -> Option<usize> {
+        self.said_of_last_attempt(at).map(|(number, _)| number)
+    }
+
+    /// The last attempt, and when its quorum was complete.
+    fn said_of_last_attempt(&mut self, at: usize) -> Option<(usize, Time)> {
         let client = usize::from(self.plan.jobs[at].client);
         let votes = self.jobs[at].id.map(|id| self.clients[client].core.votes(id))?;
-        let own = self.attempts.iter().enumerate().filter(|(_, it)| usize::from(it.job) == at);
+        // Serial numbers are each client's own.
+        let by = client as u8;
+        let own = self.attempts.iter().enumerate();
+        let own = own.filter(|(_, it)| usize::from(it.job) == at && it.client == by);
         let last = own.max_by_key(|(_, attempt)| attempt.serial);
         let said = |node: redbolt::proto::NodeId| last.and_then(|it| it.1.granted[node.index()]);
         let unsaid = votes.grants().iter().find(|&node| said(node).is_none());
@@ -623,17 +676,11 @@ impl World {
             read[node.index()] = said(node).unwrap_or(Time::MAX);
         }
         read.sort_unstable();
-        let decided = read[self.plan.quorum() - 1];
-        // A fenced lock is decided by its write-back.
-        if decided < self.now && self.jobs[at].seen != Seen::Fencing {
-            let by_us = (self.now - decided) / 1_000;
-            self.violated(Violation::Stalled { job: at, by_us });
-        }
-        Some(number)
+        Some((number, read[self.plan.quorum() - 1]))
     }
 
     /// I4: a quorum's counters equal the token, and the token belongs to a lock of this mode.
-    fn has_token(&mut self, at: usize, job: &Job) {
+    pub(crate) fn has_token(&mut self, at: usize, job: &Job) {
         let core = &self.clients[usize::from(job.client)].core;
         let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
         self.jobs[at].token = token;
@@ -648,7 +695,7 @@ impl World {
 
     /// I2: it is larger than every token that was returned before this lock's first node granted. Those who share may
     /// have the same one.
-    fn token_grows(&mut self, at: usize, job: &Job) {
+    pub(crate) fn token_grows(&mut self, at: usize, job: &Job) {
         let Some(token) = self.jobs[at].token else { return };
         self.tally.fenced += 1;
         let begun = self.attempts[self.jobs[at].attempt].begun;
@@ -665,7 +712,7 @@ impl World {
     }
 
     /// I1: no other job holds any of its resources validly.
-    fn is_alone(&mut self, at: usize) {
+    pub(crate) fn is_alone(&mut self, at: usize) {
         if self.remaining(at).is_zero() {
             return;
         }
@@ -713,7 +760,7 @@ impl World {
     }
 
     /// I1, on the nodes: a quorum keeps the key of a valid lock.
-    fn a_quorum_keeps(&mut self, at: usize, job: &Job) {
+    pub(crate) fn a_quorum_keeps(&mut self, at: usize, job: &Job) {
         if self.keys_may_be_gone {
             return;
         }
@@ -734,7 +781,7 @@ impl World {
     }
 
     /// Notes when the lease ends, for the history.
-    fn note_validity(&mut self, at: usize) {
+    pub(crate) fn note_validity(&mut self, at: usize) {
         let left = self.remaining(at).as_nanos() as Time;
         // The client's clock may be a little fast.
         self.jobs[at].valid_until = self.now + left - left / 50;
@@ -820,7 +867,7 @@ impl World {
             (_, true) => Edge::ExtendingLost,
             (_, false) => Edge::HeldLost,
         });
-        self.jobs[at].release = None;
+        (self.jobs[at].release, self.jobs[at].change) = (None, None);
         let ended = self.jobs[at].valid_until.min(self.now);
         let ended = if cause == LossCause::Gone { self.now } else { ended };
         self.no_longer_held(at, ended);

@@ -22,6 +22,10 @@ pub(crate) enum Does {
     /// The owner was granted the lock, alone or beside others who share it, with this fencing token.
     /// Or one of its permits.
     Lock { token: u64, shared: bool, slot: Option<u16> },
+    /// The owner, who shares it with nobody, has it alone, with this fencing token.
+    Upgrade { token: u64 },
+    /// The owner, who had it alone, shares it.
+    Downgrade,
     /// The owner released, or its lease ended.
     Unlock,
 }
@@ -119,6 +123,16 @@ impl Search<'_> {
                 let owners = state.owners | owner;
                 let token = state.token.max(token);
                 (may_have_it && grows).then_some(State { owners, shared, token, ..state })
+            }
+            Does::Upgrade { token } => {
+                let may_have_it = state.owners == owner && state.shared;
+                let grows = !self.fenced || token == 0 || token > state.token;
+                let token = state.token.max(token);
+                (may_have_it && grows).then_some(State { shared: false, token, ..state })
+            }
+            Does::Downgrade => {
+                let had_it = state.owners == owner && !state.shared;
+                had_it.then_some(State { shared: true, ..state })
             }
             Does::Unlock => {
                 let mut next = state;

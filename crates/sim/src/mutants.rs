@@ -213,8 +213,13 @@ mod planted {
         if let Some(Mutant::MovedAnswerCounts | Mutant::PermitOfAnySlots) = mutant {
             return (Class::Permits, first.wrapping_add(at));
         }
-        // The class `waiting` finds bugs that make waiters sleep or spin.
-        let class = if at % 4 == 3 { Class::Waiting } else { Class::Safe };
+        let class = match at % 4 {
+            // It finds bugs that make waiters sleep or spin,
+            3 => Class::Waiting,
+            // and it those of readers, and of holders who change their mode.
+            1 => Class::Shared,
+            _ => Class::Safe,
+        };
         (class, first.wrapping_add(at))
     }
 

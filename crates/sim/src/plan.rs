@@ -182,6 +182,8 @@ pub(crate) struct Job {
     pub(crate) shared: bool,
     /// It wants one of so many permits; 0: none.
     pub(crate) permits: u16,
+    /// How long after its grant it changes its mode; zero: never.
+    pub(crate) changes: [Time; 2],
     /// While the job works, its lock moves to another process, or is detached for a while.
     pub(crate) hand_on: Option<HandOn>,
 }
@@ -333,6 +335,7 @@ impl Plan {
         self.draw_hand_ons(&mut Random::of(seed, HAND_ON));
         if class == Class::Shared {
             self.draw_sharers(&mut Random::of(seed, SHARED));
+            self.draw_changes(&mut Random::of(seed, CHANGES));
         }
         if class == Class::Permits {
             self.draw_permits(&mut Random::of(seed, PERMITS));
@@ -439,6 +442,22 @@ impl Plan {
         }
     }
 
+    /// Jobs that change their mode while they hold the lock: once, or there and back.
+    fn draw_changes(&mut self, draw: &mut Random) {
+        if KEPT_FROM_BEFORE.contains(&self.seed) {
+            return;
+        }
+        let most = draw.pick(&[200, 500, 800]);
+        let single = |job: &&mut Job| job.keys.count_ones() == 1 && job.kind != Kind::Probe;
+        for job in self.jobs.iter_mut().filter(single) {
+            if draw.chance(most) {
+                let work = job.work.max(2);
+                job.changes[0] = draw.between(1, work);
+                job.changes[1] = draw.between(0, work);
+            }
+        }
+    }
+
     /// Draws the jobs, and the time within which they act.
     fn draw_jobs(&mut self, draw: &mut Random, count: usize) -> Time {
         let ttl_ms = match draw.below(8) {
@@ -468,6 +487,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(500),
             shared: false,
             permits: 0,
+            changes: [0; 2],
             hand_on: None,
         });
         start + 2 * span
@@ -545,6 +565,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(800),
             shared: false,
             permits: 0,
+            changes: [0; 2],
             hand_on: None,
         }
     }
@@ -688,6 +709,10 @@ const BROKEN: u64 = 0x78;
 const WILD: u64 = 0x77;
 const SHARED: u64 = 0x73;
 const PERMITS: u64 = 0x70;
+const CHANGES: u64 = 0x6d;
+
+/// Schedules of sharers that found a bug before any job changed its mode: they stay what they were.
+const KEPT_FROM_BEFORE: [u64; 2] = [21_634, 87_552];
 const DENIED: u64 = 0x64;
 
 /// The stream of locks that are detached.

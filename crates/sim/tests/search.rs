@@ -75,6 +75,10 @@ const FOUND: [(Class, u64); 18] = [
     (Class::Shared, 21_634),
     // One server grants two sharers, who are one client that asks it as two nodes (script.rs).
     (Class::Shared, 87_552),
+    // A refused upgrade hands on what it gave back, to a lock that was not looked at.
+    (Class::Shared, 7_003_497),
+    // An upgrade was held for longer than a lock may be (core/mode_change.rs).
+    (Class::Shared, 500_001_263),
 ];
 
 /// The positive control: where exclusion cannot hold, the checker reports violations.

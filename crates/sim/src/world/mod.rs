@@ -87,6 +87,8 @@ pub(crate) struct World {
 pub(crate) struct Attempt {
     pub(crate) tag: u128,
     pub(crate) job: u16,
+    /// The client that asked.
+    pub(crate) client: u8,
     /// A later attempt of the same client has a larger one.
     pub(crate) serial: u64,
     /// When the first node granted; `Time::MAX` before.
@@ -119,6 +121,10 @@ pub(crate) struct Tally {
     pub(crate) fenced: u64,
     pub(crate) refusals: u64,
     pub(crate) losses: u64,
+    pub(crate) upgrades: u64,
+    pub(crate) upgrades_refused: u64,
+    pub(crate) downgrades: u64,
+    pub(crate) downgrades_delayed: u64,
     pub(crate) stale_writes: u64,
     pub(crate) writes_refused: u64,
     /// Violations that the class expects.

@@ -137,7 +137,7 @@ impl World {
     fn run_one(&mut self, at: usize, words: &[&[u8]], offset: usize, out: &mut Vec<u8>) {
         let Wire { client, node, conn, .. } = self.wires[at];
         let request = Command::new(words);
-        let attempt = self.attempt(client, &request);
+        let attempt = self.attempt(client, &request, words);
         if request.kind == Kind::Extend {
             self.extension_is_due(at, offset, attempt);
         }
@@ -178,12 +178,11 @@ impl World {
         }
         let asks = matches!(request.kind, Kind::Ask | Kind::Move);
         let is_granted = asks && out[start..].starts_with(b"+OK");
-        let shared = [
-            Some(Script::AcquirePermit),
-            Some(Script::AcquireShared),
-            Some(Script::AcquireSharedFenced),
-        ];
-        let is_shared = shared.contains(&request.script);
+        let is_shared = matches!(
+            request.script,
+            Some(Script::AcquirePermit | Script::AcquireShared | Script::AcquireSharedFenced)
+                | Some(Script::Downgrade | Script::Upgrade | Script::UpgradeFenced)
+        );
         if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at, is_shared) {
             self.violated(Violation::KeptForGood { client, node });
         }
@@ -194,7 +193,7 @@ impl World {
     }
 
     /// The attempt that a request belongs to. A lock request may begin a new one.
-    fn attempt(&mut self, client: usize, request: &Command<'_>) -> Option<u16> {
+    fn attempt(&mut self, client: usize, request: &Command<'_>, words: &[&[u8]]) -> Option<u16> {
         let tag = tag(request.token)?;
         let known = self.attempts.iter().rposition(|attempt| attempt.tag == tag);
         if known.is_some() || request.kind != Kind::Ask {
@@ -203,10 +202,21 @@ impl World {
         let is_its = |job: &crate::plan::Job| {
             usize::from(job.client) == client && job.ttl_ms == request.number
         };
-        let job = self.plan.jobs.iter().position(is_its)?;
+        // The second claim of a holder names the first one.
+        let is_second = matches!(
+            request.script,
+            Some(Script::Downgrade | Script::Upgrade | Script::UpgradeFenced)
+        );
+        let job = if is_second {
+            let first = super::node::tag(words.last()?)?;
+            self.attempts.iter().rfind(|attempt| attempt.tag == first)?.job
+        } else {
+            self.plan.jobs.iter().position(is_its)? as u16
+        };
         self.attempts.push(Attempt {
             tag,
-            job: job as u16,
+            job,
+            client: client as u8,
             serial: super::client::serial(tag),
             begun: u64::MAX,
             granted: [None; MAX_NODES],

@@ -330,12 +330,9 @@ impl FromStr for DetachedLock {
             label,
             boot,
         };
+        let is_kind = detached.kind() == kind;
         detached.contradiction().map_or(Ok(()), Err)?;
-        if detached.kind() == kind {
-            Ok(detached)
-        } else {
-            Err(DetachedLockError::Contradiction { of: "kind" })
-        }
+        if is_kind { Ok(detached) } else { Err(DetachedLockError::Contradiction { of: "kind" }) }
     }
 }
 
