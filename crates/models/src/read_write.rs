@@ -392,10 +392,23 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
     fn role(&self, state: &State<N, C>, client: usize) -> Option<Mode> {
         let claims = [0, 1].map(|claim| Of { client, claim });
         let held = claims.map(|of| self.is_held(state, of));
+        let asked = state.claim(claims[1]).phase != Phase::Idle;
+        let by_both = || self.is_held_by_both(state, client);
+        self.takes_itself_for(client, held, asked, by_both)
+    }
+
+    /// The same of one that holds these of its claims, and has asked for the second one.
+    pub fn takes_itself_for(
+        &self,
+        client: usize,
+        held: [bool; 2],
+        asked: bool,
+        by_both: impl FnOnce() -> bool,
+    ) -> Option<Mode> {
+        let claims = [0, 1].map(|claim| Of { client, claim });
         match self.plans[client] {
             Plan::Downgrade => {
                 let [writes, reads] = held;
-                let asked = state.claim(claims[1]).phase != Phase::Idle;
                 let has_changed = match self.downgrade {
                     Downgrade::WhenConfirmed => reads,
                     _ => asked,
@@ -403,7 +416,7 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
                 if writes && !has_changed {
                     return Some(Mode::Exclusive);
                 }
-                (writes || reads || self.is_held_by_both(state, client)).then_some(Mode::Shared)
+                (writes || reads || by_both()).then_some(Mode::Shared)
             }
             _ if held[1] => self.mode(claims[1]),
             _ if held[0] => self.mode(claims[0]),
@@ -672,7 +685,41 @@ impl<const N: usize, const C: usize> State<N, C> {
     }
 }
 
+/// One node by itself, for whoever compares it with the scripts: the ticks that each claim's entry lives.
+impl<const N: usize, const C: usize> ReadWrite<N, C> {
+    fn node(entries: &[[u8; 2]; C]) -> Node<C> {
+        let calls = entries.map(|of| of.map(|entry| Call { entry, ..Call::NONE }));
+        Node { quarantine: 0, calls }
+    }
+
+    /// What an ask of this claim leaves there, if the node grants it.
+    #[must_use]
+    pub fn asked(&self, entries: &[[u8; 2]; C], of: Of) -> Option<[[u8; 2]; C]> {
+        let mut node = Self::node(entries);
+        if !self.is_free(&node, of, self.mode(of)?) {
+            return None;
+        }
+        self.write(&mut node, of, self.ttls[of.client]);
+        Some(node.entries())
+    }
+
+    /// What an extension of this claim leaves there, if its entry is there.
+    #[must_use]
+    pub fn extended(&self, entries: &[[u8; 2]; C], of: Of) -> Option<[[u8; 2]; C]> {
+        let mut node = Self::node(entries);
+        if node.call(of).entry == 0 {
+            return None;
+        }
+        self.write(&mut node, of, self.extensions[of.client]);
+        Some(node.entries())
+    }
+}
+
 impl<const C: usize> Node<C> {
+    fn entries(&self) -> [[u8; 2]; C] {
+        self.calls.map(|of| of.map(|call| call.entry))
+    }
+
     fn call(&self, of: Of) -> &Call {
         &self.calls[of.client][of.claim]
     }
@@ -691,6 +738,12 @@ impl Call {
 }
 
 impl Of {
+    /// A client's first claim, or its second one.
+    #[must_use]
+    pub const fn new(client: usize, claim: usize) -> Self {
+        Self { client, claim }
+    }
+
     /// The client's other claim.
     fn partner(self) -> Self {
         Self { claim: 1 - self.claim, ..self }
