@@ -120,11 +120,11 @@ impl Core {
         if mutant!(LeaseFromAnswer) {
             lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         }
-        if mutant!(ReadFromOne)
-            && lock.mode() == LockMode::Shared
-            && !active.votes.grants().is_empty()
-        {
-            return self.quorum_granted(id, now);
+        if mutant!(ReadFromOne) {
+            let is_read = lock.mode() == LockMode::Shared;
+            if is_read && !active.votes.grants().is_empty() {
+                return self.quorum_granted(id, now);
+            }
         }
         active.votes.suspect(self.suspected);
         let verdict = active.votes.verdict();
