@@ -153,6 +153,16 @@ fn every_test_behind_a_promise_exists() {
     assert!(missing.is_empty(), "promised, but no test: {missing:?}");
 }
 
+/// Branches that each add some come together here.
+#[test]
+fn promises_are_numbered_in_order() {
+    let promises = fs::read_to_string(root().join("docs/PROMISES.md")).expect("the page");
+    let number = |line: &str| line.split_once(". *")?.0.parse::<usize>().ok();
+    let numbers: Vec<_> = promises.lines().filter_map(number).collect();
+    assert!(numbers.len() > 60, "too few promises: {numbers:?}");
+    assert!(numbers.iter().copied().eq(1..=numbers.len()), "{numbers:?}");
+}
+
 #[test]
 fn source_files_that_the_manual_names_exist() {
     let files = files_below(root(), &FOLDERS);
