@@ -44,6 +44,7 @@
 //! | bear nodes that lose their memory | [`init`], [`RestartGuard`](config::RestartGuard), [`RestartTrust`](config::RestartTrust) | [the restart guard](manual::restart_guard) |
 //! | run it | [`log`], [`metrics`], [`report`], [`inspect`] | [operations](manual::operations) |
 //! | live in a loop of yours | [`Driver`] | [embedding](manual::embedding) |
+//! | be called from C or C++ | | [the C library](manual::c_library) |
 //! | know what to rely on | [`LockGuard::is_valid`], [`RefusalReport`] | [guarantees](manual::guarantees) |
 //!
 //! [`resp`] is the codec, [`proto`] the protocol as a state machine without any input or output, [`net`]
@@ -153,6 +154,7 @@ pub mod manual {
         operations: "operations.md",
         command_line: "command-line.md",
         embedding: "embedding.md",
+        c_library: "c-library.md",
         guarantees: "guarantees.md",
         comparison: "comparison.md",
         protocol: "protocol.md",

@@ -172,6 +172,8 @@ pub struct NodeStatus {
     pub restart_guard: RestartGuardState,
     /// Whether it tells of changes to those who wait.
     pub push: PushState,
+    /// Why those who wait cannot stand in line there, if that was found out.
+    pub no_line: Option<Cause>,
     words: String,
 }
 
@@ -187,7 +189,8 @@ impl NodeStatus {
         let address = config.address(node).clone();
         let restart_guard = core.restart_guard_state(node);
         let push = core.push_state(node);
-        Self { number: node.index() + 1, address, state, restart_guard, push, words }
+        let no_line = core.no_line(node);
+        Self { number: node.index() + 1, address, state, restart_guard, push, no_line, words }
     }
 }
 
@@ -267,7 +270,13 @@ impl fmt::Display for NodeStatus {
         write!(f, "node {} {}: {}", self.number, self.address, self.words)?;
         match self.push {
             PushState::Unavailable(cause) if self.state == NodeState::Ready => {
-                write!(f, "; waiters are not told: {cause}")
+                write!(f, "; waiters are not told: {cause}")?;
+            }
+            _ => {}
+        }
+        match self.no_line {
+            Some(cause) if self.state == NodeState::Ready => {
+                write!(f, "; waiters do not stand in line: {cause}")
             }
             _ => Ok(()),
         }

@@ -85,8 +85,9 @@ pub struct Settings {
 /// The node sends invalidation messages over a second connection, which is opened when somebody waits. A message
 /// is only a hint: the remaining TTL of the keys in the way decides when a pause ends at the latest.
 ///
-/// Only [`Lead`](Self::Lead) lets all processes that want the same lock again and again get it in turn. With the
-/// other strategies one of them can be left out for many seconds: they are for few waiters, and for comparison. [The figures](crate::manual::performance#what-ends-a-pause-best).
+/// Only [`Lead`](Self::Lead) and [`Line`](Self::Line) let all processes that want the same lock again and again get it in
+/// turn, and only `Line` in an order. With the other strategies one of them can be left out for many seconds: they are
+/// for few waiters, and for comparison. [The figures](crate::manual::performance#what-ends-a-pause-best).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeStrategy {
@@ -96,6 +97,10 @@ pub enum WakeStrategy {
     Lead,
     /// It asks all nodes at once. One round trip less, and many refusals where many wait.
     All,
+    /// Those who wait stand in line on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
+    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, and
+    /// permits, wait as with [`Lead`](Self::Lead).
+    Line,
     /// It waits for the messages of a quorum of nodes, each over a connection of its own, and asks all
     /// nodes then.
     Quorum,

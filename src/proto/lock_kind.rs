@@ -10,6 +10,7 @@ use crate::resp::{CommandEncoder, Token, command};
 use super::classify::{ServerError, classify};
 use super::fence;
 use super::keys::Keys;
+use super::line::{self, InLine, TicketName};
 use super::permits::{self, Offer, SlotOrder};
 use super::restart_guard::Standing;
 use super::script::{Loaded, Script};
@@ -82,6 +83,13 @@ pub(super) const DOWNGRADED: LockKind = LockKind {
     ..PLAIN
 };
 
+/// A waiter's ticket in the line of a resource that it wants alone. It is asked for by the asks of its lock, and ends by itself.
+pub(super) const TICKET: LockKind =
+    LockKind { undo: Command::Run(Script::LeaveLine), mark: b"x", ..PLAIN };
+
+/// The same of a resource that it would share.
+pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
+
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
@@ -112,6 +120,8 @@ pub(super) struct Arguments<'a> {
     pub(super) slot: u64,
     /// What the token of the holder's other claim begins with, for a command that names it.
     pub(super) other_claim: Option<&'a [u8]>,
+    /// How it stands in line, for a command that asks there.
+    pub(super) in_line: Option<&'a InLine>,
 }
 
 impl Command {
@@ -194,6 +204,9 @@ fn run(
 ) -> usize {
     let (numbers, count) = numbers(script, args, moves);
     let numbers = &numbers[..count];
+    if script.is_in_line() {
+        return run_in_line(script, out, args, by_digest);
+    }
     let counted = script.reads_counters(args.counter > 0);
     let behind: &[&[u8]] = match (script.is_of_permit(), counted) {
         (true, true) => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
@@ -204,12 +217,8 @@ fn run(
     let restart_guard = args.restart_guard.filter(|_| script.checks_restart_guard());
     let keys = args.keys.len() * (1 + behind.len()) + usize::from(restart_guard.is_some());
     let other_claim = args.other_claim.filter(|_| script.names_other_claim());
-    let eval = command(out, 4 + keys + numbers.len() + usize::from(other_claim.is_some()));
-    let mut eval = match by_digest {
-        true => eval.arg(b"EVALSHA").arg(script.digest().as_bytes()),
-        false => eval.arg(b"EVAL").arg(script.text().as_bytes()),
-    }
-    .int(keys as u64);
+    let arguments = 1 + numbers.len() + usize::from(other_claim.is_some());
+    let mut eval = eval(script, out, keys, arguments, by_digest);
     eval = args.keys.iter().fold(eval, CommandEncoder::arg);
     for prefix in behind {
         eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(prefix, key));
@@ -221,18 +230,56 @@ fn run(
     token
 }
 
+/// Begins a script's call with so many keys and arguments.
+fn eval(
+    script: Script,
+    out: &mut Vec<u8>,
+    keys: usize,
+    arguments: usize,
+    by_digest: bool,
+) -> CommandEncoder<'_, Vec<u8>> {
+    let eval = command(out, 3 + keys + arguments);
+    match by_digest {
+        true => eval.arg(b"EVALSHA").arg(script.digest().as_bytes()),
+        false => eval.arg(b"EVAL").arg(script.text().as_bytes()),
+    }
+    .int(keys as u64)
+}
+
+/// The same for a script of the line. The token of a ticket is its name.
+fn run_in_line(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
+    let (resource, asks) = (args.keys.first(), script == Script::AcquireInLine);
+    let counter = Some(resource).filter(|_| asks && args.counter > 0);
+    let restart_guard = args.restart_guard.filter(|_| asks);
+    let in_line = args.in_line.filter(|_| asks);
+    let name = in_line.map_or_else(|| TicketName::of(args.token), |it| it.ticket);
+    let (numbers, count) = numbers(script, args, false);
+    let keys = 5 + usize::from(counter.is_some()) + usize::from(restart_guard.is_some());
+    let arguments = 1 + count + usize::from(in_line.is_some());
+    let mut eval = eval(script, out, keys, arguments, by_digest).arg(resource);
+    eval = eval.prefixed(line::STAMPS_PREFIX, resource).prefixed(line::ENDS_PREFIX, resource);
+    eval = eval.prefixed(line::TICKET_PREFIX, &name.0).prefixed(line::CALL_PREFIX, resource);
+    eval = counter.into_iter().fold(eval, |eval, key| eval.prefixed(fence::COUNTER_PREFIX, key));
+    eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
+    let token = eval.last(args.token);
+    eval = numbers[..count].iter().copied().fold(eval, CommandEncoder::int);
+    let _ = in_line.into_iter().fold(eval, |eval, it| eval.arg(&it.ticket.0));
+    token
+}
+
 /// What a script is told behind the token: so many of these numbers.
 fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUMBERS], usize) {
     let &Arguments { ttl_ms, counter, fencing_counter_ttl_ms: counter_ttl, slots, slot, .. } = args;
     let (n, nodes) = (args.keys.len() as u64, args.nodes);
     let numbers = match script {
         Script::AcquireFenced => &[ttl_ms, n, counter, counter_ttl][..],
+        Script::AcquireInLine => return numbers_in_line(args),
         Script::AcquireMany => &[ttl_ms, n],
         Script::AcquirePermit => {
             let (permits, own) = (slots.permits().into(), (slots.first(), slots.step()));
             let (first, step) = if moves { (slot, 0) } else { (own.0.into(), own.1.into()) };
-            let all = [ttl_ms, nodes, permits, first, step, counter, counter_ttl];
-            return (all, if counter > 0 { MOST_NUMBERS } else { MOST_NUMBERS - 2 });
+            let all = [ttl_ms, nodes, permits, first, step, counter, counter_ttl, 0];
+            return (all, if counter > 0 { 7 } else { 5 });
         }
         Script::AcquireShared | Script::Downgrade => &[ttl_ms, nodes],
         Script::AcquireSharedFenced => {
@@ -247,14 +294,28 @@ fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUM
         Script::WriteBack => &[n, counter, counter_ttl],
         Script::WriteBackPermit => &[counter, counter_ttl, slot],
         Script::WriteBackShared => &[counter, counter_ttl],
-        Script::Undo | Script::UndoDowngraded | Script::UndoPermit | Script::UndoShared => &[],
+        Script::LeaveLine
+        | Script::Undo
+        | Script::UndoDowngraded
+        | Script::UndoPermit
+        | Script::UndoShared => &[],
     };
     let mut all = [0; MOST_NUMBERS];
     all[..numbers.len()].copy_from_slice(numbers);
     (all, numbers.len())
 }
 
-const MOST_NUMBERS: usize = 7;
+/// The same of an ask in line. One that is not fenced proposes no counter.
+fn numbers_in_line(args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
+    let &Arguments { ttl_ms, nodes, counter, fencing_counter_ttl_ms: counter_ttl, .. } = args;
+    let (stamp, proposal, grace) =
+        args.in_line.map_or((0, 0, 0), |it| (it.stamp, it.proposal, it.grace_ms));
+    let least = fence::least_kept(counter, args.max_ttl);
+    let all = [ttl_ms, nodes, stamp, proposal, grace, counter, counter_ttl, least];
+    (all, if counter > 0 { MOST_NUMBERS } else { MOST_NUMBERS - 3 })
+}
+
+const MOST_NUMBERS: usize = 8;
 
 /// Reads the words behind the `OK` of a permit: its slot; the part and the free slots in it, unless it was moved; and the
 /// counter, if it is fenced.
@@ -299,6 +360,7 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
         }
         (
             Script::AcquireFenced
+            | Script::AcquireInLine
             | Script::AcquirePermit
             | Script::AcquireSharedFenced
             | Script::UpgradeFenced,

@@ -76,6 +76,7 @@ mod event;
 pub mod fence;
 mod keys;
 mod lease;
+pub mod line;
 mod lock_kind;
 pub mod metrics;
 mod mutants;

@@ -89,11 +89,15 @@ mod planted {
         LeaseFromAnswer,
         /// A node's answer counts after it was moved to another slot (a draft of the semaphore).
         MovedAnswerCounts,
+        /// A waiter drops its ticket each time that it is refused (a draft of the line).
+        LeavesWhenRefused,
+        /// Whoever is granted goes on standing in line.
+        NeverLeavesLine,
         /// A script that the node has forgotten is not sent again (redlock-rb#29).
         NoScriptIsFinal,
         /// A waiter is never woken (Redisson#1763).
         PauseWithoutEnd,
-        /// A quorum of slots is a permit, whichever they are (redis-semaphore, DistributedLock.NET).
+        /// A quorum of slots is a permit, whichever they are (redis-semaphore).
         PermitOfAnySlots,
         /// A connection that was lost is never opened again (fred#315).
         ReconnectNever,
@@ -109,12 +113,18 @@ mod planted {
         SuspectAskedAgain,
         /// A node that hangs is waited for in every split vote.
         SuspicionIgnored,
+        /// Each node has an order of its own: a waiter tells none where it stands on the others.
+        StampOfEachNode,
+        /// The stamp of a ticket is raised behind the door, to what any node says (a draft of the line).
+        StampRaisedBehindDoor,
         /// A server's words are repeated with what we sent in them (postiz#1003).
         TokenInWords,
         /// An undo that was answered with an error is done (redis-py#4258).
         UndoErrorIsDone,
         /// Only nodes that granted are undone (redlock-rb#76, blnk#354).
         UndoOfGrantsOnly,
+        /// A reader that becomes a writer keeps the lease that it had, where that is longer (a draft of the design).
+        UpgradeOnOldLease,
     }
 
     thread_local! {

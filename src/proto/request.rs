@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::fence;
+use super::line;
 use super::permits::{self, MAX_PERMITS};
 use super::steps::step;
 use super::time::ttl_ms;
@@ -331,7 +332,7 @@ fn check_counter(key: &[u8]) -> Result<(), RequestError> {
 }
 
 /// How the names begin of what is kept beside a resource.
-const RESERVED: [&[u8]; 2] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX];
+const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, line::PREFIX];
 
 /// A TTL is judged by the whole milliseconds that the nodes will get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {
@@ -537,7 +538,7 @@ impl RequestError {
                 "this client belongs to the process before the fork: make a new one in the child"
             }
             Self::ReservedKey => {
-                "the resource has a name that redbolt keeps for itself, redbolt:until:... or redbolt:slotfence:..."
+                "the resource has a name that redbolt keeps for itself: redbolt:until:..., redbolt:slotfence:... or redbolt:line..."
             }
             Self::RestartGuardKey => "the resource has the name of the restart guard's key",
             Self::AutoExtendUnsupported => {

@@ -36,6 +36,42 @@ macro_rules! read_value {
     };
 }
 
+/// Ends with 0 unless what was read is the token ARGV\[1\] with a mark behind it, see `line`, and for so many ms more its holder's
+/// time is not over, which the key outlives by 8 s.
+macro_rules! return_0_unless_marked_mine {
+    () => {
+        "local token, left \
+         if type(v) == 'string' then token, ends = string.match(v, '^(%C+)\\n(%d+)$') end \
+         if token ~= ARGV[1] then return 0 end \
+         left = redis.call('PTTL', KEYS[i]) - 8000 \
+         if left <= 0 then return 0 end "
+    };
+}
+
+/// Lets the holder of the i-th of KEYS, which is marked, end no earlier than ARGV\[2\] ms from now. A server whose memory is full
+/// stops a script at its first write if that may need more; so the first one here is another, which changes nothing.
+macro_rules! extend_marked {
+    () => {
+        "if tonumber(ARGV[2]) > left then \
+         redis.call('PEXPIRE', KEYS[i], left + 8000) \
+         redis.call('SET', KEYS[i], ARGV[1] .. string.format('\\n%.0f', ends + ARGV[2] - left), 'PX', ARGV[2] + 8000) \
+         end "
+    };
+}
+
+/// Ends whoever holds the i-th of KEYS as ARGV\[1\], and counts it in `n`. What was marked is closed from then on; the first
+/// write is one that needs no memory.
+macro_rules! undo_value {
+    () => {
+        "if v == ARGV[1] then n = n + redis.call('DEL', KEYS[i]) \
+         elseif type(v) == 'string' and ARGV[1] and string.match(v, '^(%C+)\\n') == ARGV[1] then \
+         redis.call('DEL', KEYS[i]) \
+         redis.call('SET', KEYS[i], '\\nredbolt', 'PX', 8000) \
+         n = n + 1 \
+         end "
+    };
+}
+
 /// Reads the i-th of KEYS, a counter, as a number below a bound.
 macro_rules! read_counter {
     ($bound:literal) => {
@@ -92,10 +128,15 @@ macro_rules! deny_beside_writer {
     };
 }
 
-/// Nobody is there but others who share.
+/// Nobody is there but others who share, and nobody waits in line for them to go.
 macro_rules! deny_unless_shared {
     () => {
-        concat!("local own ", deny_unless_members!(), deny_beside_writer!())
+        concat!(
+            "local own ",
+            deny_unless_members!(),
+            "if redis.call('ZSCORE', KEYS[1], 'line') then return t end ",
+            deny_beside_writer!()
+        )
     };
 }
 
@@ -107,10 +148,10 @@ macro_rules! deny_unless_alone {
             $digits,
             "] .. string.sub(ARGV[1], 35, 36) ",
             deny_unless_members!(),
-            "local latest = redis.call('ZRANGE', KEYS[1], -3, -1, 'WITHSCORES') \
+            "local latest = redis.call('ZRANGE', KEYS[1], -4, -1, 'WITHSCORES') \
              for i = 1, #latest, 2 do \
-             if tonumber(latest[i + 1]) > now and string.sub(latest[i], 1, 34) ~= own then \
-             return t end \
+             if tonumber(latest[i + 1]) > now and latest[i] ~= 'line' \
+             and string.sub(latest[i], 1, 34) ~= own then return t end \
              end \
              end "
         )
@@ -123,9 +164,13 @@ macro_rules! deny_unless_alone {
 macro_rules! make_member {
     () => {
         "if redis.call('TYPE', KEYS[1]).ok == 'string' then \
-         local v = string.match(redis.call('GET', KEYS[1]), '^%C*') \
+         local v, ends = string.match(redis.call('GET', KEYS[1]), '^(%C*)\\n?(%d*)$') \
          local t = redis.call('PTTL', KEYS[1]) \
-         if string.sub(v, 1, 34) ~= own or t == -1 then return t end \
+         if string.sub(v or '', 1, 34) ~= own or t == -1 then return t end \
+         if ends ~= '' then \
+         if tonumber(ends) <= now then return t end \
+         t = ends - now \
+         end \
          for _, command in ipairs({{'ZADD', KEYS[1], 0, ''}, {'ZREM', KEYS[1], ''}, \
          {'ZREMRANGEBYSCORE', KEYS[1], 0, 0}, {'ZRANGE', KEYS[1], 0, 0}}) do \
          local answer = redis.pcall(unpack(command)) \
@@ -135,15 +180,36 @@ macro_rules! make_member {
          redis.call('DEL', KEYS[1]) \
          redis.call('ZADD', KEYS[1], string.format('%.0f', now + t), 'w:' .. v) \
          redis.call('PEXPIREAT', KEYS[1], now + t) \
+         if ends ~= '' then \
+         redis.call('ZADD', KEYS[1], '+inf', 'line') \
+         redis.call('PEXPIREAT', KEYS[1], now + t + 8000) \
+         end \
          end "
     };
 }
 
-/// Lets the key live for as long as the last of its holders.
+/// Reads until when the key is to live: as long as the last of its holders, and for 8 s more where it is marked, see `line`.
+macro_rules! read_last_end {
+    () => {
+        "local tail = redis.call('ZRANGE', KEYS[1], -2, -1, 'WITHSCORES') \
+         local last = tail[#tail] \
+         if tail[#tail - 1] == 'line' then \
+         last = tail[3] and string.format('%.0f', tail[2] + 8000) \
+         end "
+    };
+}
+
+/// Lets the key live for as long as the last of its holders. Where only a mark is left, it is closed.
 macro_rules! live_as_long_as_the_last {
     () => {
-        "local last = redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] \
-         if last then redis.call('PEXPIREAT', KEYS[1], last) end "
+        concat!(
+            read_last_end!(),
+            "if last then redis.call('PEXPIREAT', KEYS[1], last) \
+             elseif tail[1] then \
+             redis.call('DEL', KEYS[1]) \
+             redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) \
+             end "
+        )
     };
 }
 
@@ -151,10 +217,12 @@ macro_rules! live_as_long_as_the_last {
 /// cannot be: where it is forbidden, the script ends here, and leaves no key that lives for ever.
 macro_rules! rehearse_undo_shared {
     () => {
-        "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now) \
-         redis.call('ZREM', KEYS[1], '') \
-         redis.call('PEXPIREAT', KEYS[1], \
-         redis.call('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')[2] or now) "
+        concat!(
+            "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now) \
+             redis.call('ZREM', KEYS[1], '') ",
+            read_last_end!(),
+            "redis.call('PEXPIREAT', KEYS[1], last or now + 8000) "
+        )
     };
 }
 
@@ -184,6 +252,28 @@ macro_rules! share {
         concat!(
             "redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
             live_as_long_as_the_last!()
+        )
+    };
+}
+
+/// Seeing first that it can be undone, lets the holder ARGV\[1\] share the resource for ARGV\[2\] ms: beside others, among whom is
+/// no twin, or in a new set. `$before` is between the two.
+macro_rules! share_with_others_or_as_the_first {
+    ($nodes:literal, $before:literal) => {
+        concat!(
+            "if kind == 'none' then \
+             redis.call('ZREM', KEYS[1], '') \
+             redis.call('PEXPIREAT', KEYS[1], now) ",
+            $before,
+            "local til = string.format('%.0f', now + ARGV[2]) \
+             redis.call('ZADD', KEYS[1], til, ARGV[1]) \
+             redis.call('PEXPIREAT', KEYS[1], til) \
+             else ",
+            rehearse_undo_shared!(),
+            deny_twin!($nodes),
+            $before,
+            share!(),
+            "end "
         )
     };
 }
@@ -422,9 +512,7 @@ pub const ACQUIRE_SHARED: &str = concat!(
     check_restart_guard!(),
     read_clock_ms!(),
     deny_unless_shared!(),
-    rehearse_undo_shared!(),
-    deny_twin!(3),
-    share!(),
+    share_with_others_or_as_the_first!(3, ""),
     "return redis.status_reply('OK')"
 );
 
@@ -453,10 +541,7 @@ pub const ACQUIRE_SHARED_FENCED: &str = concat!(
      if c % 2 == 0 then c = c + 1 end \
      end \
      local text = string.format('%.0f', c) ",
-    rehearse_undo_shared!(),
-    deny_twin!(6),
-    "redis.call('SET', KEYS[2], text, 'PX', ARGV[4]) ",
-    share!(),
+    share_with_others_or_as_the_first!(6, "redis.call('SET', KEYS[2], text, 'PX', ARGV[4]) "),
     "return redis.status_reply('OK ' .. text)"
 );
 
@@ -639,15 +724,22 @@ pub const EXTEND_DOWNGRADED: &str = concat!(
      redis.call('PEXPIRE', KEYS[1], ARGV[2]) end \
      return 1 \
      end \
+     if type(v) == 'string' then \
+     local ends ",
+    return_0_unless_marked_mine!(),
+    extend_marked!(),
+    "return 1 \
+     end \
      ARGV[1] = 'w:' .. ARGV[1] ",
     extend_member!()
 );
 
 /// As [`UNDO`], for a writer that has become a reader, see [`EXTEND_DOWNGRADED`].
 pub const UNDO_DOWNGRADED: &str = concat!(
-    "local i = 1 ",
+    "local i, n = 1, 0 ",
     read_value!(),
-    "if v == ARGV[1] then return redis.call('DEL', KEYS[1]) end \
+    undo_value!(),
+    "if n > 0 then return n end \
      ARGV[1] = 'w:' .. ARGV[1] ",
     undo_member!()
 );
@@ -659,7 +751,10 @@ pub const WRITE_BACK: &str = concat!(
     "local n = tonumber(ARGV[2]) \
      for i = 1, n do ",
     read_value!(),
-    "if v ~= ARGV[1] then return 0 end \
+    "if v ~= ARGV[1] then \
+     local ends ",
+    return_0_unless_marked_mine!(),
+    "end \
      end \
      for i = n + 1, 2 * n do ",
     read_counter!("<= 9007199254740991"),
@@ -686,12 +781,20 @@ return 0";
 /// Lets KEYS live for at least ARGV\[2\] ms more and returns 1 if all of them hold the token
 /// ARGV\[1\]; otherwise returns 0. It never shortens a TTL and never brings a key back.
 pub const EXTEND: &str = concat!(
-    "for i = 1, #KEYS do ",
+    "local marked = {} \
+     for i = 1, #KEYS do ",
     read_value!(),
-    "if v ~= ARGV[1] then return 0 end \
+    "if v ~= ARGV[1] then \
+     local ends ",
+    return_0_unless_marked_mine!(),
+    "marked[i] = {ends, left} \
      end \
-     for _, k in ipairs(KEYS) do \
-     if redis.call('PTTL', k) < tonumber(ARGV[2]) then redis.call('PEXPIRE', k, ARGV[2]) end \
+     end \
+     for i, k in ipairs(KEYS) do \
+     if marked[i] then \
+     local ends, left = unpack(marked[i]) ",
+    extend_marked!(),
+    "elseif redis.call('PTTL', k) < tonumber(ARGV[2]) then redis.call('PEXPIRE', k, ARGV[2]) end \
      end \
      return 1"
 );
@@ -701,8 +804,8 @@ pub const UNDO: &str = concat!(
     "local n = 0 \
      for i = 1, #KEYS do ",
     read_value!(),
-    "if v == ARGV[1] then n = n + redis.call('DEL', KEYS[i]) end \
-     end \
+    undo_value!(),
+    "end \
      return n"
 );
 
@@ -711,9 +814,9 @@ pub const UNDO: &str = concat!(
 pub const VIEW_SHARED: &str = concat!(
     read_clock_ms!(),
     "local after = string.format('(%.0f', now) \
-     local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], after, '+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
+     local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], after, '(+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
      if found.err then return found end \
-     local lines = {redis.call('ZCOUNT', KEYS[1], after, '+inf')} \
+     local lines = {redis.call('ZCOUNT', KEYS[1], after, '(+inf')} \
      for i = 1, #found, 2 do \
      if #found[i] > 165 then return '' end \
      table.insert(lines, string.format('%.0f %s', found[i + 1] - now, found[i])) \
@@ -739,23 +842,35 @@ pub const VIEW_PERMITS: &str = concat!(
 );
 
 /// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
-/// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\].
+/// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\], or a token that is
+/// ARGV\[3\] and has a mark behind it. What was marked is closed, see `line`.
 pub const FORCE_UNLOCK: &str = "\
-local same \
+local same, marked \
 if ARGV[1] == 'string' then \
 local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[2]) \
-if type(v) == 'table' and not string.find(v.err, 'WRONGTYPE') then return v end \
-same = v == ARGV[3] \
+if type(v) == 'table' then \
+if not string.find(v.err, 'WRONGTYPE') then return v end \
+else \
+marked = ARGV[3] and string.match(v, '^(%C+)\\n') == ARGV[3] \
+same = marked or v == ARGV[3] \
+end \
 else \
 same = redis.call('TYPE', KEYS[1]).ok == ARGV[1] \
+marked = same and ARGV[1] == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' \
 end \
-if same then return redis.call('DEL', KEYS[1]) end \
-return 0";
+local found = same and redis.call('DEL', KEYS[1]) or 0 \
+if found == 1 and marked then redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) end \
+return found";
+
+mod line;
+
+pub use self::line::{ACQUIRE_IN_LINE, LEAVE_LINE};
 
 /// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
     AcquireFenced,
+    AcquireInLine,
     AcquireMany,
     AcquirePermit,
     AcquireShared,
@@ -765,6 +880,7 @@ pub(super) enum Script {
     ExtendDowngraded,
     ExtendPermit,
     ExtendShared,
+    LeaveLine,
     Undo,
     UndoDowngraded,
     UndoPermit,
@@ -780,6 +896,7 @@ impl Script {
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::AcquireFenced => ACQUIRE_FENCED,
+            Self::AcquireInLine => ACQUIRE_IN_LINE,
             Self::AcquireMany => ACQUIRE_MANY,
             Self::AcquirePermit => ACQUIRE_PERMIT,
             Self::AcquireShared => ACQUIRE_SHARED,
@@ -789,6 +906,7 @@ impl Script {
             Self::ExtendDowngraded => EXTEND_DOWNGRADED,
             Self::ExtendPermit => EXTEND_PERMIT,
             Self::ExtendShared => EXTEND_SHARED,
+            Self::LeaveLine => LEAVE_LINE,
             Self::Undo => UNDO,
             Self::UndoDowngraded => UNDO_DOWNGRADED,
             Self::UndoPermit => UNDO_PERMIT,
@@ -805,22 +923,24 @@ impl Script {
     pub(super) fn digest(self) -> &'static str {
         match self {
             Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
+            Self::AcquireInLine => "b46c3665b3dbd0aa73761fbc00ca45a287eea888",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
             Self::AcquirePermit => "ec1752682e1f8b26ebc0123114d7b53174f75913",
-            Self::AcquireShared => "ebdc34b9f73a1c092ed99b24a233ef870c9ca807",
-            Self::AcquireSharedFenced => "18edc44b7978a158286ecf0bbee5bc181523b569",
-            Self::Downgrade => "822c851b16d58f08c7b93b5957455c7010a91f35",
-            Self::Extend => "86a8d9cdc20196bce2f0a8bc957ad02e81307539",
-            Self::ExtendDowngraded => "00d7947e214f45c3b2117cb84758775b48e7069e",
+            Self::AcquireShared => "33ecff15e52e7624eb8e4760a3d559a15c297804",
+            Self::AcquireSharedFenced => "e1f3b4dba65c117c50ada2e9239bcefad275a291",
+            Self::Downgrade => "2e80e5766120425482f70666c12ffaa7a28a8aae",
+            Self::Extend => "07792a2d562f8e8b85444344f856ed0cab1c9863",
+            Self::ExtendDowngraded => "b2530b8577fce58830c6acbc555ed2507ca038f1",
             Self::ExtendPermit => "18f8346818f5cc83a58ccb456fddc8884c2703b4",
-            Self::ExtendShared => "4a1b31244735b8f7c91bfe11267dbebe64a703c6",
-            Self::Undo => "1dbe430de2052796a8d3e82cfeb8624677097d3a",
-            Self::UndoDowngraded => "214712aa3f19b18e3165de2af35da24f7921bbfb",
+            Self::ExtendShared => "0b8f4bea456c1aee48e2153ff9a412726d4bc73a",
+            Self::LeaveLine => "e956902032f01818bc7c93839a45e132d45a54b4",
+            Self::Undo => "16f873ccd6eb3ca706327d802bd0b80f1d2eca80",
+            Self::UndoDowngraded => "6b99e81048cd256a3fdfdc6e58a65b461de86605",
             Self::UndoPermit => "b6e475237ff53eba96ee8a1d65ce0885abdd214e",
-            Self::UndoShared => "2e08b7a90f22065e9c2b48d0fb3e540748fc8953",
-            Self::Upgrade => "a47ccc9d82c69db21f9b79bc0519a7fed166d973",
-            Self::UpgradeFenced => "972d09b6ab317835e7cef925951d620eb521e386",
-            Self::WriteBack => "64fdd7b1c3f68697e72e33c03fc637f9b1c2f1ec",
+            Self::UndoShared => "e79dee84658b72f23f5d01db1f09613575be8d3d",
+            Self::Upgrade => "89c4dc796a918e50a3b5ed32e1c01d53fc38590d",
+            Self::UpgradeFenced => "27aa0b4459fe9f3ac01cf1f64628fba95856452a",
+            Self::WriteBack => "435b59118f749cc9a46164cdc6f76cb01f53ee50",
             Self::WriteBackPermit => "fc34e18d6b89936a064d77a0af9522240e5f90be",
             Self::WriteBackShared => "af9ac8347e1daa1cdc7528166c5b567ff8b583aa",
         }
@@ -830,7 +950,7 @@ impl Script {
     /// permit does so where a counter is proposed.
     pub(super) fn reads_counters(self, proposes: bool) -> bool {
         match self {
-            Self::AcquirePermit => proposes,
+            Self::AcquireInLine | Self::AcquirePermit => proposes,
             Self::AcquireFenced
             | Self::AcquireSharedFenced
             | Self::UpgradeFenced
@@ -854,6 +974,7 @@ impl Script {
         matches!(
             self,
             Self::AcquireFenced
+                | Self::AcquireInLine
                 | Self::AcquireMany
                 | Self::AcquirePermit
                 | Self::AcquireShared
@@ -862,6 +983,11 @@ impl Script {
                 | Self::Upgrade
                 | Self::UpgradeFenced
         )
+    }
+
+    /// Whether it is about a ticket in line.
+    pub(super) fn is_in_line(self) -> bool {
+        matches!(self, Self::AcquireInLine | Self::LeaveLine)
     }
 
     /// Whether it names the holder's other claim.
@@ -894,8 +1020,9 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 19] = [
+const SCRIPTS: [Script; 21] = [
     Script::AcquireFenced,
+    Script::AcquireInLine,
     Script::AcquireMany,
     Script::AcquirePermit,
     Script::AcquireShared,
@@ -905,6 +1032,7 @@ const SCRIPTS: [Script; 19] = [
     Script::ExtendDowngraded,
     Script::ExtendPermit,
     Script::ExtendShared,
+    Script::LeaveLine,
     Script::Undo,
     Script::UndoDowngraded,
     Script::UndoPermit,

@@ -15,6 +15,7 @@ mod ghosts;
 mod handshake;
 mod hang;
 mod holding;
+mod line;
 mod links;
 mod metrics;
 mod mode_change;

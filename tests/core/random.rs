@@ -11,8 +11,8 @@ use proptest::test_runner::TestRunner;
 use redbolt::proto::restart_guard::RestartGuard;
 use redbolt::proto::{
     AutoExtend, Cause, ClockReading, Config, Core, DetachedLock, Event, LeaderVerdict, LinkId,
-    LinkOp, LockId, LockRequest, NodeSettings, ObserverId, PushState, Settings, Timestamp, Wait,
-    WakeStrategy,
+    LinkOp, LockId, LockMode, LockRequest, Metrics, NodeSettings, ObserverId, PushState, Settings,
+    Timestamp, Wait, WakeStrategy,
 };
 use redbolt_node::Memory;
 use redbolt_testkit::request::Requests;
@@ -29,6 +29,7 @@ const LONG: Duration = secs(30);
 enum Step {
     Acquire { client: usize, keys: usize, kind: Kind, wait: u64 },
     Answer { node: usize, error: usize },
+    ChangeMode { client: usize, which: usize },
     BreakRedirect { client: usize, node: usize },
     Cut { client: usize, node: usize, written: Written },
     CutPush { client: usize, node: usize },
@@ -63,6 +64,7 @@ struct Kind {
     long: bool,
     fenced: bool,
     kept: bool,
+    mode: LockMode,
 }
 
 const ERRORS: [&str; 5] =
@@ -97,8 +99,24 @@ fn steps_that_hand_on() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
-    (prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.4))
-        .prop_map(|(long, fenced, kept)| Kind { long, fenced, kept })
+    (prop::bool::weighted(0.7), any::<bool>(), prop::bool::weighted(0.4), mode())
+        .prop_map(|(long, fenced, kept, mode)| Kind { long, fenced, kept, mode })
+}
+
+fn mode() -> impl Strategy<Value = LockMode> {
+    prop_oneof![
+        3 => Just(LockMode::Exclusive),
+        4 => Just(LockMode::Shared),
+        3 => (2..=3u16).prop_map(|of| LockMode::Permit { of }),
+    ]
+}
+
+fn in_mode(request: LockRequest<'_>, mode: LockMode) -> LockRequest<'_> {
+    match mode {
+        LockMode::Shared => request.shared(),
+        LockMode::Permit { of } => request.permits(of),
+        _ => request,
+    }
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -113,6 +131,8 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (client.clone(), 0..4usize).prop_map(|(client, which)| Step::Release { client, which }),
         3 => (client.clone(), 0..4usize, any::<bool>())
             .prop_map(|(client, which, long)| Step::Extend { client, which, long }),
+        9 => (client.clone(), 0..3usize)
+            .prop_map(|(client, which)| Step::ChangeMode { client, which }),
         3 => (both.clone(), written)
             .prop_map(|((client, node), written)| Step::Cut { client, node, written }),
         3 => node.clone().prop_map(|node| Step::Well { node }),
@@ -166,6 +186,11 @@ fn apply(world: &mut World, step: &Step) {
             });
         }
         Step::BreakRedirect { client, node } => world.break_redirect(client, node),
+        Step::ChangeMode { client, which } => {
+            if let Some(id) = lock_at(world, client, which) {
+                world.change_mode(client, id);
+            }
+        }
         Step::Cut { client, node, written } => world.cut(client, node, written),
         Step::CutPush { client, node } => world.cut_push(client, node),
         Step::Deafen { node } => world.servers[node].loses_messages = true,
@@ -246,8 +271,10 @@ fn longest(world: &World) -> Duration {
 }
 
 fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64) {
-    let Kind { long, fenced, kept } = kind;
-    let keys: Vec<&[u8]> = KEYS.iter().copied().take(2).skip(keys / 3).take(1 + keys % 2).collect();
+    let Kind { long, fenced, kept, mode } = kind;
+    // Only an exclusive lock can be on several.
+    let most = if mode == LockMode::Exclusive { 1 + keys % 2 } else { 1 };
+    let keys: Vec<&[u8]> = KEYS.iter().copied().take(2).skip(keys / 3).take(most).collect();
     let ttl = if long { longest(world) } else { ms(300) };
     let wait = match wait {
         0 => Wait::Forever,
@@ -260,6 +287,7 @@ fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64)
     // Often enough to appear in short histories.
     let keep = AutoExtend::until_released().every(ms(100));
     let request = if kept { request.auto_extend(keep) } else { request };
+    let request = in_mode(request, mode);
     world.acquire(client, &request.ttl(ttl).wait(wait), &keys);
 }
 
@@ -365,7 +393,7 @@ fn is_settled(world: &World) {
 
 /// No key of ours is left, no state, and no push link.
 fn is_empty(world: &mut World) {
-    for key in KEYS {
+    for key in [KEYS[0], KEYS[1], b"redbolt:until:job", b"redbolt:until:other"] {
         assert_eq!(world.holders(key), [false; NODES]);
     }
     for client in 0..CLIENTS {
@@ -477,10 +505,14 @@ enum Call {
         fenced: bool,
         ttl: u64,
         wait: bool,
+        mode: LockMode,
     },
     Bytes {
         link: usize,
         bytes: Vec<u8>,
+    },
+    ChangeMode {
+        which: usize,
     },
     Connected {
         link: usize,
@@ -559,6 +591,8 @@ fn replies(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<u8>> {
         b"+OK 1700000000000000\r\n",
         b"+OK 7\r\n",
         b"+OK 8\r\n",
+        b"+OK 0\r\n",
+        b"+OK 1 8 03\r\n",
         b"+GUARD -2\r\n",
         b"+GUARD 126144000001\r\n",
         b"+CLOCK 1700000000000000\r\n",
@@ -598,9 +632,12 @@ const GRANT: &[u8] = b"+OK\r\n:60000\r\n";
 fn calls(restart_guard: RestartGuard) -> impl Strategy<Value = Vec<Call>> {
     let link = 0..2 * NODES;
     let call = prop_oneof![
-        8 => (0..3u8, seldom(), seldom(), 1..40_000u64, any::<bool>()).prop_map(
-            |(key, many, fenced, ttl, wait)| Call::Acquire { key, many, fenced, ttl, wait }
+        8 => (0..3u8, seldom(), seldom(), 1..40_000u64, any::<bool>(), mode()).prop_map(
+            |(key, many, fenced, ttl, wait, mode)| {
+                Call::Acquire { key, many, fenced, ttl, wait, mode }
+            }
         ),
+        3 => (0..4usize).prop_map(|which| Call::ChangeMode { which }),
         8 => (link.clone(), replies(restart_guard)).prop_map(|(link, bytes)| Call::Bytes { link, bytes }),
         4 => link.clone().prop_map(|link| Call::Connected { link }),
         8 => link.clone().prop_map(|link| Call::Bytes { link, bytes: GRANT.to_vec() }),
@@ -667,8 +704,9 @@ impl Abused {
     /// A lock waits, and a node notifies it.
     fn told() -> Self {
         let mut told = Self::warm(RestartGuard::Off);
-        let first = Call::Acquire { key: 1, many: false, fenced: false, ttl: 9_000, wait: true };
-        told.call(&first);
+        let mode = LockMode::Exclusive;
+        let (many, fenced, wait) = (false, false, true);
+        told.call(&Call::Acquire { key: 1, many, fenced, ttl: 9_000, wait, mode });
         for answers in [&b"$-1\r\n"[..], b":0\r\n:60000\r\n"] {
             for link in 0..2 {
                 told.call(&Call::Bytes { link, bytes: answers.to_vec() });
@@ -710,9 +748,9 @@ impl Abused {
     fn call(&mut self, call: &Call) {
         let now = self.now;
         match call {
-            Call::Acquire { key, many, fenced, ttl, wait } => {
+            Call::Acquire { key, many, fenced, ttl, wait, mode } => {
                 let (key, more) = ([*key], [*key, 0]);
-                let request = LockRequest::new(&key).ttl(ms(*ttl));
+                let request = in_mode(LockRequest::new(&key).ttl(ms(*ttl)), *mode);
                 let request = if *many { request.and_resource(&more) } else { request };
                 let request = if *fenced { request.fenced() } else { request };
                 let request = match *wait {
@@ -722,6 +760,14 @@ impl Abused {
                 self.locks.extend(self.core.acquire(&request, now));
             }
             Call::Bytes { link, bytes } => self.receive(*link, bytes),
+            Call::ChangeMode { which } => {
+                if let Some(&id) = self.locks.iter().rev().nth(*which) {
+                    let _ = match self.core.mode(id) {
+                        Some(LockMode::Shared) => self.core.try_upgrade(id, now),
+                        _ => self.core.downgrade(id, now),
+                    };
+                }
+            }
             Call::Connected { link } => self.core.connected(self.link(*link), now),
             Call::Disconnected { link } => {
                 self.core.disconnected(self.link(*link), Cause::ConnectionReset, now);
@@ -802,7 +848,10 @@ impl Abused {
                     *self.ends.entry(id).or_default() += 1;
                 }
                 Event::Viewed(id) => assert!(self.core.take_view(id).is_some()),
-                Event::Extended(id) | Event::AutoExtended(id) => drop(self.valid.remove(&id)),
+                Event::Extended(id)
+                | Event::AutoExtended(id)
+                | Event::Upgraded(id)
+                | Event::Downgraded(id) => drop(self.valid.remove(&id)),
                 _ => assert!(lock_of(&event).is_none_or(|id| self.locks.contains(&id))),
             }
         }
@@ -855,6 +904,31 @@ fn random_drivers_and_bytes_get_as_far_as_a_grant() {
     assert!(granted >= 10, "{granted} of 200");
 }
 
+/// The same of histories: they get to readers beside readers, to permits beside permits, and to both changes of a mode.
+#[test]
+fn random_histories_get_as_far_as_holders_of_every_kind() {
+    let (mut runner, steps) = (TestRunner::deterministic(), steps());
+    let mut seen = [0; 4];
+    for _ in 0..400 {
+        let mut world = world(0, 0);
+        let mut beside = [false; 2];
+        for step in &steps.new_tree(&mut runner).unwrap().current() {
+            apply(&mut world, step);
+            let [readers, holders] = world.most_beside();
+            beside = [beside[0] || readers > 1, beside[1] || holders > 1];
+        }
+        let counted = |count: fn(&Metrics) -> u64| {
+            world.clients.iter().any(|client| count(client.core.metrics()) > 0)
+        };
+        let upgraded = counted(|metrics| metrics.upgrades);
+        let downgraded = counted(|metrics| metrics.downgrades);
+        for (seen, is) in seen.iter_mut().zip([beside[0], beside[1], upgraded, downgraded]) {
+            *seen += usize::from(is);
+        }
+    }
+    assert!(seen.iter().all(|&seen| seen >= 4), "{seen:?} of 400");
+}
+
 /// Found by chance: a pause was to end with a key that had already expired when the attempt was
 /// seen to have failed.
 #[test]
@@ -865,7 +939,14 @@ fn an_attempt_that_is_noticed_late_leaves_no_timer_in_the_past() {
         Call::Bytes { link: 1, bytes: GRANT.to_vec() },
         Call::Inspect { key: 0 },
         Call::Timeout { millis: 4_611_686_018_427 },
-        Call::Acquire { key: 0, many: false, fenced: false, ttl: 3, wait: false },
+        Call::Acquire {
+            key: 0,
+            many: false,
+            fenced: false,
+            ttl: 3,
+            wait: false,
+            mode: LockMode::Exclusive,
+        },
         Call::Handshake { link: 4, bytes: flight() },
         Call::Bytes { link: 0, bytes: GRANT.to_vec() },
         Call::Handshake { link: 0, bytes: flight() },

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use redbolt::config::WakeStrategy;
 use redbolt::{Config, ConfigBuilder, Event, LockMode, ReleaseOutcome, Wait, report::PushState};
 use redbolt_test_servers::{Reply, Server, programs};
 
@@ -111,6 +112,34 @@ fn the_manual_s_acl_is_enough_to_set_nodes_up_and_to_change_them() {
         let _ = set_up(as_user(&server, 0));
         let changed = as_user(&server, 0).max_ttl(Duration::from_secs(40)).build().unwrap();
         redbolt::init_change(&changed, LIMIT).unwrap();
+        assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn the_manual_s_acl_is_enough_to_stand_in_line() {
+    for (name, server) in servers() {
+        let _ = set_up(as_user(&server, 0));
+        for request in [patiently(b"jobs:a"), patiently(b"jobs:a").shared().fenced()] {
+            let holder = client_of(as_user(&server, 0));
+            let guard = holder.acquire(patiently(b"jobs:a")).unwrap();
+            let mut waiter = driver_of(as_user(&server, 0).wake(WakeStrategy::Line));
+            let id = waiter.acquire(request).unwrap();
+            let listens = || match server.cmd("INFO clients") {
+                Reply::Bulk(info) => {
+                    String::from_utf8(info).unwrap().contains("tracking_clients:1")
+                }
+                other => panic!("{other:?}"),
+            };
+            process_until(&mut waiter, "it listens", |_| listens());
+            drop(guard);
+            process_until(&mut waiter, "the lock is granted", |driver| {
+                std::iter::from_fn(|| driver.poll_event()).any(|e| e == Event::Granted(id))
+            });
+            assert!(waiter.node_report().nodes[0].no_line.is_none(), "{name}");
+            waiter.release(id);
+            process_until(&mut waiter, "all is confirmed", |driver| !driver.has_pending_releases());
+        }
         assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
     }
 }

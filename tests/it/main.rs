@@ -22,6 +22,7 @@ mod futures;
 mod inspection;
 mod leader;
 mod leftovers;
+mod line;
 mod locks;
 mod log;
 mod metrics;

@@ -53,9 +53,7 @@ fn an_exclusive_lock_is_downgraded_and_one_on_several_resources_is_not() {
     assert_eq!(both.downgrade(), keys);
     drop(both);
     let mut lock = one.acquire(patiently(b"job")).unwrap();
-    let before = lock.remaining();
     lock.downgrade().unwrap();
-    assert!(lock.remaining() <= before);
     let beside = other.acquire(patiently(b"job").shared()).unwrap();
     assert!(lock.is_valid() && beside.is_valid());
     assert_eq!(lock.downgrade(), Err(ExtendError::Request(RequestError::NotExclusive)));

@@ -8,9 +8,10 @@ use redbolt::proto::fence::least_kept;
 use redbolt::proto::script::{
     ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, EXTEND_SHARED, UNDO_SHARED, WRITE_BACK_SHARED,
 };
-use redbolt::{LockMode, LockRequest, ReleaseOutcome, RequestError};
+use redbolt::{AcquireError, LockMode, LockRequest, ReleaseOutcome, RequestError};
 use redbolt_test_servers::{Reply, Server};
 
+use crate::engine::engine;
 use crate::support::{
     builder, calls, client, eventually, exists, held_on, long, patiently, pttl, refusal, servers,
     warm_client,
@@ -64,6 +65,27 @@ fn whoever_waits_alone_gets_it_when_the_last_who_shares_lets_go() {
         eventually("it has been denied", || calls(&servers[0], "set") > 0);
         assert!(matches!(shared.release(), ReleaseOutcome::Released(_)));
     });
+}
+
+/// They stand in one queue, in which each asks when it is the first.
+#[test]
+fn those_of_one_process_who_wait_share_beside_each_other() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    let ask = |request| engine.acquire(request);
+    let first = ask(patiently(b"job").shared()).wait().unwrap();
+    let second = ask(patiently(b"job").shared()).wait().unwrap();
+    assert!(first.is_valid() && second.is_valid());
+    let writer = ask(patiently(b"job"));
+    let behind = ask(patiently(b"job").shared());
+    drop((first, second));
+    let alone = writer.wait().unwrap();
+    assert_eq!(alone.mode(), LockMode::Exclusive);
+    let beside = ask(long(b"job").shared()).wait();
+    assert!(matches!(beside, Err(AcquireError::Refused(_))), "{beside:?}");
+    alone.downgrade().wait().unwrap();
+    let behind = behind.wait().unwrap();
+    assert!(alone.is_valid() && behind.is_valid());
 }
 
 #[test]
@@ -140,9 +162,10 @@ fn what_is_not_shared_is_in_the_way_and_stays_as_it_is() {
 #[test]
 fn an_ask_that_may_not_run_to_its_end_leaves_nothing() {
     let server = Server::start();
-    let commands = ["zadd", "pexpireat", "zremrangebyscore", "zrange", "zrem", "zscore"];
-    for command in commands {
-        for held in [false, true] {
+    // The first needs no more than these three.
+    let commands = ["zadd", "pexpireat", "zrem", "zremrangebyscore", "zrange", "zscore"];
+    for (at, command) in commands.into_iter().enumerate() {
+        for held in [false, true].into_iter().filter(|held| *held || at < 3) {
             server.cmd("DEL job");
             if held {
                 eval(&server, ACQUIRE_SHARED, &["job"], &[&token('b'), "60000", "3"]);
@@ -232,7 +255,7 @@ fn a_shared_lock_on_two_resources_is_refused_at_the_door() {
     let client = client(&servers);
     let error = client.acquire(long(b"a").and_resource(b"b").shared()).unwrap_err();
     let expected = RequestError::SharedKeys { keys: 2 };
-    assert!(matches!(error, redbolt::AcquireError::Request(request) if request == expected));
+    assert!(matches!(error, AcquireError::Request(request) if request == expected));
 }
 
 #[test]

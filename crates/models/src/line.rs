@@ -11,7 +11,8 @@
 //! A grant is heard at once: one that is not heard is an ask that has not run yet, and in others' way.
 //!
 //! A semaphore's line is the same with more than one permit on each node. Its slots, and so that there are not
-//! too many permits, are in `semaphore.rs`.
+//! too many permits, are in `semaphore.rs`. By which stamp a process goes is decided by the library's
+//! `line::Standpoint`.
 //!
 //! What may not happen: two holders who do not bear each other; a newcomer who passes; a state from which
 //! the waiters get no further, or in which tickets stay for ever. Not here: validity, the restart guard
@@ -20,6 +21,8 @@
 use std::fmt;
 
 pub use crate::read_write::Mode;
+use redbolt::proto::line::Standpoint;
+
 use crate::search::{Model, Progress};
 
 /// Who comes to a lock on `N` nodes, what may happen, and the rules.
@@ -447,6 +450,9 @@ impl<const N: usize, const C: usize> Line<N, C> {
             Order::EachNode => 0,
             Order::BeforeQuorum if !is_behind_door => largest,
             Order::RaisedBehindDoor if is_quorum => largest,
+            Order::Agreed => {
+                state.standpoint(by).asks(&state.heard(by), Self::QUORUM).stamp() as u8
+            }
             _ if is_quorum && !is_behind_door => largest,
             _ => 0,
         }
@@ -454,6 +460,13 @@ impl<const N: usize, const C: usize> Line<N, C> {
 
     /// A stamp was heard: it may be T, and the door may be passed.
     fn agree(&self, state: &mut State<N, C>, by: usize, stamp: u8) {
+        if self.order == Order::Agreed {
+            let heard = state.heard(by);
+            let next = state.standpoint(by).hears(stamp.into(), &heard, Self::QUORUM);
+            let process = &mut state.processes[by];
+            (process.t, process.has_door) = (next.stamp() as u8, next.has_door());
+            return;
+        }
         let is_alike = state.says_alike(by, stamp);
         let process = &mut state.processes[by];
         let may_be_t = process.t == 0 || self.order == Order::Lowered;
@@ -751,6 +764,16 @@ impl<const N: usize, const C: usize> State<N, C> {
     fn all_behind_the_door(&self) -> u8 {
         let have = (0..C).filter(|&by| self.processes[by].has_door);
         have.map(|by| 1 << by).sum::<u8>() & self.all_in(Phase::Waits)
+    }
+
+    fn standpoint(&self, by: usize) -> Standpoint {
+        let Process { t, has_door, .. } = self.processes[by];
+        Standpoint::new(t.into(), has_door)
+    }
+
+    /// What the nodes have told a process last.
+    fn heard(&self, by: usize) -> [u64; N] {
+        self.nodes.map(|node| node.calls[by].heard.into())
     }
 
     /// Whether a quorum of answers says this.

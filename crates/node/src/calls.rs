@@ -164,6 +164,20 @@ impl<'s> Calls<'s> {
         Ok(())
     }
 
+    /// SET with XX.
+    pub(crate) fn set_if_there(
+        &mut self,
+        key: &[u8],
+        bytes: &[u8],
+        ttl: i64,
+    ) -> Result<(), CallError> {
+        self.may("set")?;
+        if self.keys.contains(key) {
+            self.keys.set_for(key, bytes, ttl);
+        }
+        Ok(())
+    }
+
     pub(crate) fn time(&self) -> Result<ClockReading, CallError> {
         self.may("time")?;
         Ok(self.keys.now())
@@ -185,10 +199,10 @@ impl<'s> Calls<'s> {
         Ok(self.keys.sharers(key)?.map_or(0, Sharers::len))
     }
 
-    /// ZCOUNT of those who end after `time`.
+    /// ZCOUNT of those who end after `time`, but not of a mark, which never does.
     pub(crate) fn zcount(&mut self, key: &[u8], time: i64) -> Result<usize, CallError> {
         self.may("zcount")?;
-        Ok(self.keys.sharers(key)?.map_or(0, |sharers| sharers.after(time).count()))
+        Ok(self.keys.sharers(key)?.map_or(0, |sharers| sharers.ending_after(time).count()))
     }
 
     /// What ZRANGE reads.
@@ -197,14 +211,15 @@ impl<'s> Calls<'s> {
         Ok(self.keys.sharers(key)?)
     }
 
-    /// ZRANGEBYSCORE of those who end after `time`.
+    /// ZRANGEBYSCORE of those who end after `time`, but not of a mark.
     pub(crate) fn zrangebyscore(
         &mut self,
         key: &[u8],
         time: i64,
     ) -> Result<Vec<(Vec<u8>, i64)>, CallError> {
         self.may("zrangebyscore")?;
-        let after = self.keys.sharers(key)?.into_iter().flat_map(|sharers| sharers.after(time));
+        let after =
+            self.keys.sharers(key)?.into_iter().flat_map(|sharers| sharers.ending_after(time));
         Ok(after.map(|(name, end)| (name.to_vec(), end)).collect())
     }
 
@@ -217,6 +232,13 @@ impl<'s> Calls<'s> {
         self.may("zrangebyscore")?;
         let all = self.keys.sharers(key)?.into_iter().flat_map(Sharers::iter);
         Ok(all.take_while(|&(_, end)| end <= last).map(|(name, _)| name.to_vec()).collect())
+    }
+
+    /// ZRANK: how many are before it.
+    pub(crate) fn zrank(&mut self, key: &[u8], name: &[u8]) -> Result<Option<usize>, CallError> {
+        self.may("zrank")?;
+        let sharers = self.keys.sharers(key)?;
+        Ok(sharers.and_then(|sharers| sharers.iter().position(|(member, _)| member == name)))
     }
 
     pub(crate) fn zrem(&mut self, key: &[u8], name: &[u8]) -> Result<bool, CallError> {

@@ -48,6 +48,14 @@ pub(crate) fn holds(entries: &Entries, key: &[u8], now: ClockReading) -> bool {
     entries.get(key).is_some_and(|entry| !entry.is_over(now))
 }
 
+/// The string under a key, without touching it.
+pub(crate) fn string<'e>(entries: &'e Entries, key: &[u8], now: ClockReading) -> Option<&'e [u8]> {
+    match entries.get(key).filter(|entry| !entry.is_over(now))?.value {
+        Value::Bytes(ref bytes) => Some(bytes),
+        Value::Fields(_) | Value::Sharers(_) => None,
+    }
+}
+
 /// Removes all expired keys.
 pub(crate) fn expire(entries: &mut Entries, now: ClockReading, journal: &mut Journal) {
     entries.retain(|key, entry| {

@@ -26,9 +26,10 @@ impl Sharers {
         self.by_end.iter().map(|(end, name)| (name.as_slice(), *end))
     }
 
-    /// Those who end after this time.
-    pub(crate) fn after(&self, time: i64) -> impl Iterator<Item = (&[u8], i64)> {
-        self.iter().skip_while(move |(_, end)| *end <= time)
+    /// Those who end after this time, and not never.
+    pub(crate) fn ending_after(&self, time: i64) -> impl Iterator<Item = (&[u8], i64)> {
+        let ending = self.iter().skip_while(move |(_, end)| *end <= time);
+        ending.take_while(|(_, end)| *end < i64::MAX)
     }
 
     /// When a member ends.

@@ -280,6 +280,11 @@ impl Store {
         self.databases.get(database).is_some_and(|entries| keys::holds(entries, key, now))
     }
 
+    /// The string under a key, if there is one. It is not touched, as above.
+    pub fn string(&self, database: usize, key: &[u8], now: ClockReading) -> Option<&[u8]> {
+        self.databases.get(database).and_then(|entries| keys::string(entries, key, now))
+    }
+
     /// The keys as they are, for a restart that brings them back.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { databases: self.databases.clone() }

@@ -5,7 +5,9 @@
 //! only note what they read and change. The store sends the messages when a command is over, since expiry changes
 //! keys too.
 //!
-//! Not here: the modes BCAST, OPTIN and OPTOUT, and the server's limit on what it remembers.
+//! With OPTIN it is remembered only with what the one command behind CLIENT CACHING YES reads.
+//!
+//! Not here: the modes BCAST and OPTOUT, and the server's limit on what it remembers.
 
 use std::mem;
 
@@ -21,6 +23,10 @@ pub(crate) struct Tracking {
     pub(crate) redirect: Option<ConnId>,
     /// Its own changes send no message.
     pub(crate) no_loop: bool,
+    /// Only what the command behind CLIENT CACHING YES reads is tracked.
+    pub(crate) opt_in: bool,
+    /// CLIENT CACHING YES was said, and the next command has not come.
+    pub(crate) caches_next: bool,
     /// A message was due, and the connection that should get it is gone.
     pub(crate) is_broken: bool,
 }
@@ -96,7 +102,9 @@ impl Store {
     }
 
     fn remember(&mut self, current: Option<ConnId>, named: &[&[u8]]) {
-        let Some(reader) = current.filter(|&conn| self.tracking(conn).is_some()) else { return };
+        let remembers = |tracking: Tracking| !tracking.opt_in || tracking.caches_next;
+        let tracks = |&conn: &ConnId| self.tracking(conn).is_some_and(remembers);
+        let Some(reader) = current.filter(tracks) else { return };
         for key in named {
             match self.readers.get_mut(*key) {
                 Some(readers) => drop(readers.insert(reader)),

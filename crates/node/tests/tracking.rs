@@ -23,8 +23,8 @@ use proptest::{
     test_runner::{RngSeed, TestCaseError, TestRunner},
 };
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND,
-    EXTEND_SHARED, UNDO, UNDO_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
+    EXTEND, EXTEND_SHARED, LEAVE_LINE, UNDO, UNDO_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
 };
 use redbolt_node::Node;
 use redbolt_test_servers::Server;
@@ -34,7 +34,7 @@ fn trackers_get_the_messages_of_a_real_server() {
     let pair = RefCell::new(Pair::start());
     let variable = |name| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let config = ProptestConfig {
-        cases: variable("PROPTEST_CASES").map_or(300, |cases| cases as u32),
+        cases: variable("PROPTEST_CASES").map_or(400, |cases| cases as u32),
         failure_persistence: None,
         max_shrink_iters: 2_000,
         rng_seed: RngSeed::Fixed(variable("PROPTEST_RNG_SEED").unwrap_or(7)),
@@ -53,6 +53,9 @@ fn trackers_get_the_messages_of_a_real_server() {
         "invalidate\r\n*1",
         "invalidate\r\n$-1",
         "broken_redirect",
+        "optin",
+        "OPTIN mode.",
+        "OPTIN or OPTOUT",
         "Can't execute",
         "pong",
         "+OK 1",
@@ -113,6 +116,61 @@ fn each_rule_of_tracking_alone() {
     assert_eq!(told(&changed), 4, "the tracker's own changes are reported last");
     assert_eq!(told(&[on, "1 GET k1", "0 CLIENT KILL ID {1}", "0 DEL k1"]), 0);
     assert_eq!(told(&[on, "1 GET k1", "1 QUIT", "0 DEL k1"]), 0);
+}
+
+/// What stands in one line is sent at once: the command behind CLIENT CACHING YES is the next one of all.
+#[test]
+fn each_rule_of_opting_in_alone() {
+    let told = |then: &[&str]| {
+        let mut pair = Pair::start();
+        pair.clear();
+        let opt_in = "1 CLIENT TRACKING ON REDIRECT {4} OPTIN";
+        for line in ["4 SUBSCRIBE __redis__:invalidate", "0 SET k1 v", opt_in].iter().chain(then) {
+            pair.same(line);
+        }
+        pair.same("0 DEL k1");
+        pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
+    };
+    assert_eq!(told(&["1 GET k1"]), 0, "it did not opt in");
+    assert_eq!(told(&["1 CLIENT CACHING YES; GET k1"]), 1);
+    assert_eq!(told(&["1 CLIENT CACHING YES; GET k2; GET k1"]), 0, "only the next command");
+    assert_eq!(told(&["1 CLIENT CACHING YES; PING; GET k1"]), 0, "whatever it is");
+    assert_eq!(told(&["1 CLIENT CACHING YES; NONSENSE; GET k1"]), 0, "if it is one");
+    assert_eq!(told(&["1 CLIENT CACHING YES; GET k1 k2; GET k1"]), 0, "and if it fails");
+    assert_eq!(told(&["1 CLIENT CACHING YES; GETRANGE k1 x y"]), 1, "it has failed late");
+    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT ID; GET k1"]), 1, "unless about itself");
+    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT CACHING; GET k1"]), 1);
+    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT NONSENSE; GET k1"]), 0);
+    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT TRACKING FOO; GET k1"]), 1);
+    assert_eq!(told(&["1 CLIENT CACHING YES; RESET; GET k1"]), 0);
+    let on = "CLIENT TRACKING ON REDIRECT {4}";
+    assert_eq!(told(&[&format!("1 CLIENT CACHING YES; {on} OPTIN; GET k1")]), 1, "it stays");
+    let off = "CLIENT TRACKING OFF";
+    assert_eq!(told(&[&format!("1 CLIENT CACHING YES; {off}; {on} OPTIN; GET k1")]), 0);
+    let without = format!("1 {on}; GET k1");
+    assert_eq!(told(&[&without, &format!("1 {on} OPTIN")]), 1, "what was read before stays");
+    assert_eq!(told(&["1 CLIENT CACHING YES; EXISTS k1 k2", "0 SET k2 v"]), 2, "all its keys");
+    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT TRACKINGINFO; CLIENT CACHING NO; GET k1"]), 1);
+    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT; GET k1"]), 0);
+}
+
+/// A script that is not looked at by opting in, as those of the line, wakes nobody.
+#[test]
+fn a_script_tracks_its_keys_only_behind_caching() {
+    let told = |before: &str| {
+        let mut pair = Pair::start();
+        pair.clear();
+        pair.same("4 SUBSCRIBE __redis__:invalidate");
+        pair.same("1 CLIENT TRACKING ON REDIRECT {4} OPTIN");
+        let extend = ["EVAL", EXTEND, "2", "k1", "k2", "foreign", "1000"];
+        let lines = [plain(before), Line::Script(EXTEND, vec!["2", "k1", "k2", "foreign", "1000"])];
+        pair.fly(&Flight { slot: 1, lines: lines.into() }).unwrap();
+        pair.run(1, &extend);
+        pair.same("0 SET k2 v");
+        pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
+    };
+    assert_eq!(told("PING"), 0);
+    assert_eq!(told("CLIENT CACHING YES"), 1);
 }
 
 /// RESP2 has no other way to learn this.
@@ -184,6 +242,58 @@ fn each_rule_of_those_who_share_alone() {
     assert_eq!(told(WRITE_BACK_SHARED, &write_back), nobody);
 }
 
+/// Who watches a resource is not woken by those who wait for it, but once: where they mark it.
+#[test]
+fn an_ask_in_line_changes_the_resource_only_where_it_marks_or_takes_it() {
+    let mut pair = Pair::start();
+    pair.clear();
+    pair.same("4 SUBSCRIBE __redis__:invalidate");
+    pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
+    pair.same(&format!("0 SET k1 {SHARER} PX 500000"));
+    let mut is_told = |words: &[&str]| {
+        pair.same("1 EXISTS k1");
+        // The replies tell times, which are not the same to the millisecond.
+        let replies = [pair.embedded.run(2, words), pair.real.run(2, words)];
+        assert!(replies.iter().all(|replies| !replies[0].starts_with('-')), "{replies:?}");
+        let replies = pair.same("4 PING");
+        replies.iter().any(|reply| reply.contains("invalidate"))
+    };
+    let ask = |mode: &str, digit: &str| {
+        let ticket = format!("{mode}{}", digit.repeat(32));
+        let token = format!("{}00", digit.repeat(32));
+        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k1", "line", "until", &ticket, "call"];
+        let words = [&token, "500000", "3", "0", "1000", "60000", &ticket];
+        [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let asks = [ask("x", "b"), ask("x", "c"), ask("s", "d")];
+    let [first, second, sharing] = asks.each_ref().map(|ask| words_of(ask));
+    assert!(is_told(&first), "it marks the token");
+    assert!(!is_told(&first));
+    assert!(!is_told(&second));
+    assert!(is_told(&["EVAL", UNDO, "1", "k1", SHARER]));
+    assert!(!is_told(&second), "the key is closed");
+    assert!(!is_told(&sharing));
+    assert!(is_told(&first), "it takes it");
+    assert!(!is_told(&second));
+    let leave = |digit: &str| {
+        let (ticket, member) =
+            (format!("x{}", digit.repeat(32)), format!("x{}00:60000", digit.repeat(32)));
+        ["EVAL", LEAVE_LINE, "5", "k1", "line", "until", &ticket, "call", &member]
+            .map(str::to_owned)
+    };
+    let leaves = [leave("b"), leave("c")];
+    let [b, c] = leaves.each_ref().map(|leave| words_of(leave));
+    assert!(!is_told(&b), "others wait");
+    assert!(is_told(&["EVAL", UNDO, "1", "k1", &format!("{}00", "b".repeat(32))]));
+    assert!(!is_told(&c), "one waits");
+    assert!(is_told(&sharing));
+    assert!(!is_told(&second), "the mark is there");
+}
+
+fn words_of(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
 /// A shared lock that is asked for in vain, extended or written back is remembered with all its keys.
 #[test]
 fn a_shared_script_reads_its_keys_if_it_reads_one() {
@@ -253,6 +363,7 @@ fn a_connection_that_subscribes_is_refused_what_a_real_server_refuses() {
         "CLIENT SETNAME n",
         "CLIENT TRACKING ON",
         "CLIENT TRACKINGINFO",
+        "CLIENT CACHING YES",
         "CLIENT FOO",
         "CLIENT",
         "CONFIG GET maxmemory",
@@ -288,6 +399,7 @@ fn a_connection_that_subscribes_is_refused_what_a_real_server_refuses() {
         "TYPE k",
         "ZCARD k",
         "ZRANGE k 0 -1",
+        "ZRANK k m",
         "ZSCORE k m",
         "UNSUBSCRIBE b c b",
         "UNSUBSCRIBE",
@@ -447,9 +559,9 @@ fn writing() -> impl Strategy<Value = Line> {
 
 fn tracking() -> impl Strategy<Value = Line> {
     let target = prop_oneof![4 => LISTENERS..SLOTS, 1 => 0..SLOTS];
-    let redirect = (target, select(vec!["", " NOLOOP"])).prop_map(|(slot, end)| {
-        Line::Plain(format!("CLIENT TRACKING ON REDIRECT {{{slot}}}{end}"))
-    });
+    let redirect = (target, select(vec!["", "", " NOLOOP", " OPTIN", " OPTIN NOLOOP"])).prop_map(
+        |(slot, end)| Line::Plain(format!("CLIENT TRACKING ON REDIRECT {{{slot}}}{end}")),
+    );
     let other = select(vec![
         "CLIENT TRACKING on",
         "CLIENT TRACKING ON noloop",
@@ -466,6 +578,11 @@ fn tracking() -> impl Strategy<Value = Line> {
         "CLIENT TRACKING OFF REDIRECT 99999999",
         "CLIENT TRACKING ON REDIRECT {3} REDIRECT x",
         "CLIENT TRACKING ON PREFIX a",
+        "CLIENT TRACKING ON OPTIN",
+        "CLIENT CACHING NO",
+        "CLIENT CACHING FOO",
+        "CLIENT CACHING",
+        "CLIENT CACHING YES NO",
         "CLIENT TRACKING ON BCAST OPTIN",
         "CLIENT TRACKING ON OPTIN OPTOUT",
         "CLIENT TRACKING",
@@ -475,7 +592,8 @@ fn tracking() -> impl Strategy<Value = Line> {
         "RESET",
     ]);
     let info = Just(plain("CLIENT TRACKINGINFO"));
-    prop_oneof![6 => redirect, 3 => other.prop_map(plain), 3 => info]
+    let next = Just(plain("CLIENT CACHING YES"));
+    prop_oneof![6 => redirect, 3 => other.prop_map(plain), 3 => info, 6 => next]
 }
 
 fn script() -> impl Strategy<Value = Line> {
@@ -555,7 +673,8 @@ impl Pair {
     /// Runs a line that begins with its slot, and returns the replies of both sides.
     fn same(&mut self, line: &str) -> Vec<String> {
         let (slot, line) = line.split_once(' ').unwrap();
-        let flight = Flight { slot: slot.parse().unwrap(), lines: vec![plain(line)] };
+        let flight =
+            Flight { slot: slot.parse().unwrap(), lines: line.split("; ").map(plain).collect() };
         let before = self.seen.len();
         self.fly(&flight).unwrap_or_else(|failure| panic!("{failure}"));
         self.seen[before..].to_vec()

@@ -89,6 +89,8 @@ pub(crate) struct Running {
     pub(crate) released: Option<Marks>,
     /// Since when it is first in its client's wait queue.
     pub(crate) turn_at: Time,
+    /// When it passed its door in the line, if it has.
+    pub(crate) door_at: Option<Time>,
     /// By node.
     pub(crate) asked: [Asked; MAX_NODES],
     /// The client that acquires this job's resource again and again, and since when.
@@ -320,10 +322,15 @@ impl World {
             return self.extend_later(at, job.ttl_ms * MS / 6);
         }
         // Each extension has a TTL of its own, which tells the world whose reply it sees. Some are
-        // shorter than the time that the lock has left.
+        // shorter than the time that the lock has left. The first one of a job that changes its mode is much longer than
+        // what the job asks for: the lease of a writer that was a reader has nothing of it.
         running.extensions += 1;
         let longer = job.ttl_ms + running.extensions;
-        let ttl = if running.extensions % 3 == 2 { longer / 2 } else { longer };
+        let ttl = match running.extensions {
+            1 if job.changes[0] > 0 => 2 * longer,
+            extensions if extensions % 3 == 2 => longer / 2,
+            _ => longer,
+        };
         running.extend_ttl = ttl.min(self.plan.setup.max_ttl_ms);
         let ttl = Duration::from_millis(running.extend_ttl);
         let now = self.clocks(client);
@@ -470,6 +477,7 @@ impl World {
                 LockState::Queued => Seen::Queued,
                 _ => continue,
             };
+            self.notice_door(at);
             let before = std::mem::replace(&mut self.jobs[at].seen, seen);
             match (before, seen) {
                 (Seen::Queued, Seen::Asking | Seen::Pausing) => {
@@ -591,6 +599,7 @@ impl World {
         self.has_slot(at, &job);
         self.holder_changed(at);
         self.is_in_turn(at, call.map_or(self.now, |call| call.at));
+        self.passes_nobody(at, call.map_or(self.now, |call| call.at));
         self.leaves_turns(at);
         self.has_token(at, &job);
         self.token_grows(at, &job);
@@ -621,6 +630,10 @@ impl World {
         }
         if job.kind == Kind::AutoExtend {
             self.extend_later(at, job.ttl_ms * MS / 3);
+        }
+        // Before the change, in every other one.
+        if job.changes[0] % 2 == 1 {
+            self.queue.push(self.now + job.changes[0] / 2, Event::Act(name, Step::Extend));
         }
         for after in job.changes.into_iter().filter(|&after| after > 0) {
             self.queue.push(self.now + after, Event::Act(name, Step::ChangeMode));

@@ -203,6 +203,20 @@ pub enum Violation {
         /// The client that has it.
         client: usize,
     },
+    /// Somebody was granted a lock before one who stood in line when it came.
+    Passed {
+        /// The job that was granted the lock.
+        job: usize,
+        /// The job that waits, and whose door it came behind.
+        passed: usize,
+    },
+    /// All jobs are over, and a node keeps something for a line in which nobody stands.
+    LineSurvives {
+        /// The resource.
+        key: usize,
+        /// The node.
+        node: usize,
+    },
     /// A lock overtook another of the same client.
     OutOfTurn {
         /// The job that was granted.
@@ -261,6 +275,8 @@ impl Violation {
             Self::Slept { .. } => "slept",
             Self::Frenzy { .. } => "frenzy",
             Self::Greedy { .. } => "greedy",
+            Self::Passed { .. } => "passed",
+            Self::LineSurvives { .. } => "line-survives",
             Self::OutOfTurn { .. } => "out-of-turn",
             Self::Dragged { .. } => "dragged",
             Self::Piled { .. } => "piled",
@@ -371,6 +387,18 @@ impl fmt::Display for Violation {
             }
             Self::Greedy { job, client } => {
                 write!(f, "client {client} acquires the lock again and again while job {job} waits")
+            }
+            Self::Passed { job, passed } => {
+                write!(
+                    f,
+                    "job {job} came behind the door of job {passed}, and was granted before it"
+                )
+            }
+            Self::LineSurvives { key, node } => {
+                write!(
+                    f,
+                    "node {node} keeps something of a line for resource {key} in which nobody stands"
+                )
             }
             Self::OutOfTurn { job, before } => {
                 write!(f, "job {job} overtook job {before} of the same client")

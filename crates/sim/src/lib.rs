@@ -21,6 +21,7 @@ mod fault;
 mod history;
 mod hung;
 mod invariant;
+mod line;
 mod mode;
 pub mod mutants;
 mod patience;

@@ -213,6 +213,9 @@ mod planted {
         if let Some(Mutant::MovedAnswerCounts | Mutant::PermitOfAnySlots) = mutant {
             return (Class::Permits, first.wrapping_add(at));
         }
+        if mutant.is_some_and(is_of_line) {
+            return (Class::Waiting, first.wrapping_add(at));
+        }
         let class = match at % 4 {
             // It finds bugs that make waiters sleep or spin,
             3 => Class::Waiting,
@@ -221,6 +224,15 @@ mod planted {
             _ => Class::Safe,
         };
         (class, first.wrapping_add(at))
+    }
+
+    /// Whether only those who wait can show it.
+    fn is_of_line(mutant: Mutant) -> bool {
+        use Mutant::{LeavesWhenRefused, NeverLeavesLine, StampOfEachNode, StampRaisedBehindDoor};
+        matches!(
+            mutant,
+            LeavesWhenRefused | NeverLeavesLine | StampOfEachNode | StampRaisedBehindDoor
+        )
     }
 
     impl Trial {

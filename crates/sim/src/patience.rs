@@ -66,7 +66,7 @@ impl World {
         }
         for (key, watch) in KEYS.iter().zip(&mut self.watches).take(self.plan.keys) {
             let nodes = &self.nodes[..self.plan.nodes];
-            let is_taken = nodes.iter().any(|node| node.holds(key, self.now));
+            let is_taken = nodes.iter().any(|node| node.is_taken(key, self.now));
             watch.free_since = if is_taken { None } else { watch.free_since.or(Some(self.now)) };
         }
     }

@@ -340,6 +340,7 @@ impl Plan {
         if class == Class::Permits {
             self.draw_permits(&mut Random::of(seed, PERMITS));
         }
+        self.draw_line(&mut Random::of(seed, LINE));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
@@ -454,6 +455,17 @@ impl Plan {
                 let work = job.work.max(2);
                 job.changes[0] = draw.between(1, work);
                 job.changes[1] = draw.between(0, work);
+            }
+        }
+    }
+
+    /// Those who wait stand in line.
+    fn draw_line(&mut self, draw: &mut Random) {
+        if draw.chance(400) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
+            self.setup.wake = WakeStrategy::Line;
+            // Whether somebody has passed can be said only where nothing goes wrong.
+            if self.class == Class::Waiting && draw.chance(400) {
+                self.faults.clear();
             }
         }
     }
@@ -713,6 +725,31 @@ const CHANGES: u64 = 0x6d;
 
 /// Schedules of sharers that found a bug before any job changed its mode: they stay what they were.
 const KEPT_FROM_BEFORE: [u64; 2] = [21_634, 87_552];
+const LINE: u64 = 0x6c;
+
+/// Schedules that found a bug before anybody stood in line: they stay what they were.
+const KEPT_OUT_OF_LINE: [u64; 20] = [
+    9_200_030_994,
+    9_400_490_500,
+    9_500_270_670,
+    9_100_173_786,
+    9_300_900_541,
+    21_000_782_537,
+    22_001_943_749,
+    24_000_233_988,
+    25_000_067_852,
+    25_000_817_030,
+    28_000_337_377,
+    28_001_003_376,
+    7_625_579_813_928,
+    60_017_955_556,
+    60_023_344_104,
+    70_010_042_056,
+    21_634,
+    87_552,
+    7_003_497,
+    500_001_263,
+];
 const DENIED: u64 = 0x64;
 
 /// The stream of locks that are detached.

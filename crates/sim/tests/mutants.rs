@@ -60,8 +60,8 @@ fn each_bug_is_planted_somewhere() {
 fn no_bug_is_part_of_a_rule() {
     let text = core();
     assert!(
-        text.matches("mutant!(").count() <= 30,
-        "more than 30 planted bugs make the core hard to read"
+        text.matches("mutant!(").count() <= 40,
+        "more than 40 planted bugs make the core hard to read"
     );
     let faults = planted_in_rules(&text);
     assert!(faults.is_empty(), "not a statement of its own:\n{}", faults.join("\n"));

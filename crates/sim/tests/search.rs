@@ -40,7 +40,7 @@ fn schedules_that_found_a_bug_find_none_again() {
     }
 }
 
-const FOUND: [(Class, u64); 20] = [
+const FOUND: [(Class, u64); 26] = [
     // A second undo that fell due while its lock was held (core/owed.rs).
     (Class::Safe, 9_200_030_994),
     (Class::Safe, 9_400_490_500),
@@ -79,6 +79,16 @@ const FOUND: [(Class, u64); 20] = [
     (Class::Shared, 7_003_497),
     // An upgrade was held for longer than a lock may be (core/mode_change.rs).
     (Class::Shared, 500_001_263),
+    // A forbidden SET left a mark that ended before its key (it/line.rs).
+    (Class::Permits, 3_020_493_830_808),
+    // Whoever was second looked at a free resource after each ask, and asked again (core/line.rs).
+    (Class::Safe, 3_020_493_982_920),
+    (Class::Safe, 81_805),
+    (Class::Shared, 3_020_493_879_907),
+    // Two who joined the line at once each took the other for the first (core/line.rs).
+    (Class::Waiting, 720_003_848),
+    // A node that is free, but has another one in front, was none of those whose end a pause waits for.
+    (Class::Waiting, 9_100_000_115_712),
 ];
 
 /// The positive control: where exclusion cannot hold, the checker reports violations.

@@ -6,10 +6,11 @@
 use std::sync::LazyLock;
 
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE,
-    ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK, UNDO,
-    UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED,
-    WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
+    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED,
+    ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT,
+    EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED,
+    UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+    WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
 
@@ -42,11 +43,13 @@ pub enum Script {
     UndoDowngraded,
     Upgrade,
     UpgradeFenced,
+    AcquireInLine,
+    LeaveLine,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -70,6 +73,8 @@ impl Script {
         Self::UndoDowngraded,
         Self::Upgrade,
         Self::UpgradeFenced,
+        Self::AcquireInLine,
+        Self::LeaveLine,
     ];
 
     /// The text that `EVAL` runs.
@@ -99,6 +104,8 @@ impl Script {
             Self::UndoDowngraded => UNDO_DOWNGRADED,
             Self::Upgrade => UPGRADE,
             Self::UpgradeFenced => UPGRADE_FENCED,
+            Self::AcquireInLine => ACQUIRE_IN_LINE,
+            Self::LeaveLine => LEAVE_LINE,
         }
     }
 
@@ -118,6 +125,7 @@ impl Script {
     fn kind(self) -> Kind {
         match self {
             Self::AcquireFenced
+            | Self::AcquireInLine
             | Self::AcquireMany
             | Self::AcquirePermit
             | Self::AcquireShared
@@ -130,6 +138,7 @@ impl Script {
                 Kind::Extend
             }
             Self::ForceUnlock => Kind::ForceUnlock,
+            Self::LeaveLine => Kind::Leave,
             Self::Undo | Self::UndoDowngraded | Self::UndoPermit | Self::UndoShared => Kind::Undo,
             Self::ViewPermits | Self::ViewShared => Kind::Sharers,
             Self::WriteBack | Self::WriteBackPermit | Self::WriteBackShared => Kind::WriteBack,
@@ -170,6 +179,8 @@ pub enum Kind {
     Kill,
     /// Kills all other connections.
     KillOthers,
+    /// Leaves the line of those who wait.
+    Leave,
     /// Reads the restart guard's value.
     Look,
     /// Requests a permit in one slot.
@@ -222,6 +233,7 @@ impl Kind {
             Self::Info => one("info"),
             Self::Kill => one("kill"),
             Self::KillOthers => one("kill others"),
+            Self::Leave => ("leave", "leave sha"),
             Self::Look => one("look"),
             Self::Move => ("move", "move sha"),
             Self::ProbeCall | Self::ProbeWrite => one("probe"),
@@ -301,7 +313,7 @@ impl<'w> Command<'w> {
                 (word(keys + 3), number(word(keys + 4)))
             }
             Kind::WriteBack => (word(keys + 3), number(word(keys + 5))),
-            Kind::Undo => (word(keys + 3), 0),
+            Kind::Leave | Kind::Undo => (word(keys + 3), 0),
             _ => (&[][..], 0),
         };
         Self { kind, script, by_digest, token, number }

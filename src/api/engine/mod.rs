@@ -236,7 +236,8 @@ impl Engine {
     /// ```
     ///
     /// A re-entry has the lease that there is. If it asks for a longer TTL than was asked for before, the lock is extended
-    /// by that first. It is refused if the lock is over ([`AcquireError::Lost`]) or has not what it asks for
+    /// by that first; if it asks to have alone what is shared, the lock is upgraded first, which is tried once. It is
+    /// refused if the lock is over ([`AcquireError::Lost`]) or has not what it asks for
     /// ([`RequestError::HeldWithout`](crate::RequestError::HeldWithout)); see [the manual](crate::manual::reentrant). The
     /// errors are those of [`ReentrantFuture::wait`].
     pub fn acquire_reentrant(

@@ -6,7 +6,9 @@
 //! comes after and asks for a lock of its own. The lock is released, and wakers are called, when the mutex is free.
 //!
 //! Of several acquisitions of one owner that are under way, each asks for itself, waiting for as long as it says. The first
-//! to be granted goes into the table, and the others join it. Nothing of this is on the nodes, where a count would be
+//! to be granted goes into the table, and the others join it. Where a re-entry wants more of the lock than it is (alone, or
+//! for longer), it asks for that while its guard counts already, one step after the other: several of one owner take
+//! turns. Nothing of this is on the nodes, where a count would be
 //! raised twice by a request that is sent again. Not here: the lock, which the slot stands for.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +16,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use super::future::{
@@ -22,7 +24,7 @@ use super::future::{
 };
 use super::guard::OwnedGuard;
 use super::shared::Shared;
-use super::slot::Slot;
+use super::slot::{Slot, Watcher};
 use crate::api::client::AcquireError;
 use crate::api::guard::ExtendError;
 use crate::proto::{FencingToken, LockMode, LockRequest, LossCause, RequestError};
@@ -52,8 +54,6 @@ struct Owned {
 struct Hold {
     guard: OwnedGuard,
     count: usize,
-    /// The longest TTL that it was asked for, or extended by.
-    ttl: Duration,
 }
 
 /// What an acquisition wants of a lock that its owner holds already.
@@ -65,10 +65,11 @@ struct Wanted {
     ttl: Duration,
 }
 
-/// A re-entry: the guard, and by how much its lock is to be extended if at all.
+/// A re-entry: the guard, and what its lock is to be at least.
 struct Entered {
     guard: ReentrantGuard,
-    raise: Option<Duration>,
+    mode: LockMode,
+    ttl: Duration,
 }
 
 impl Holds {
@@ -98,7 +99,7 @@ impl Holds {
             drop(guard);
             return entered;
         }
-        let hold = Hold { guard, count: 1, ttl: wanted.ttl };
+        let hold = Hold { guard, count: 1 };
         let first = hold.another(owned);
         inner.holds.insert(Arc::clone(owned), hold);
         let others = inner.entering.remove(owned);
@@ -106,7 +107,7 @@ impl Holds {
         for other in others.into_iter().flat_map(BTreeMap::into_values) {
             shared.wake(Some(other));
         }
-        Ok(Entered { guard: first, raise: None })
+        Ok(Entered { guard: first, mode: wanted.mode, ttl: wanted.ttl })
     }
 
     /// One guard less. The last one gets the lock.
@@ -118,12 +119,6 @@ impl Holds {
             return None;
         }
         inner.holds.remove(owned).map(|hold| hold.guard)
-    }
-
-    fn raised(&self, owned: &Arc<Owned>, ttl: Duration) {
-        if let Some(hold) = self.lock().holds.get_mut(owned) {
-            hold.ttl = hold.ttl.max(ttl);
-        }
     }
 
     fn count(&self, owned: &Arc<Owned>) -> usize {
@@ -164,8 +159,7 @@ impl Hold {
     fn enter(&mut self, owned: &Arc<Owned>, wanted: Wanted) -> Result<Entered, AcquireError> {
         self.check(wanted)?;
         self.count += 1;
-        let raise = Some(wanted.ttl).filter(|&ttl| ttl > self.ttl);
-        Ok(Entered { guard: self.another(owned), raise })
+        Ok(Entered { guard: self.another(owned), mode: wanted.mode, ttl: wanted.ttl })
     }
 
     /// Whether the owner may enter it again.
@@ -175,7 +169,7 @@ impl Hold {
             return Err(AcquireError::Lost(slot.loss().unwrap_or(LossCause::Expired)));
         }
         let missing = match wanted {
-            _ if !covers(self.guard.mode(), wanted.mode) => match wanted.mode {
+            _ if !can_become(self.guard.mode(), wanted.mode) => match wanted.mode {
                 LockMode::Exclusive => "having it alone",
                 LockMode::Permit { .. } => "such a permit",
                 LockMode::Shared => "sharing it",
@@ -188,9 +182,10 @@ impl Hold {
     }
 }
 
-/// Whether who holds a resource in one mode holds it in the other as well.
-fn covers(held: LockMode, wanted: LockMode) -> bool {
-    held == wanted || (held, wanted) == (LockMode::Exclusive, LockMode::Shared)
+/// Whether who holds a resource in one mode holds it in the other as well, or can try to.
+fn can_become(held: LockMode, wanted: LockMode) -> bool {
+    let is_permit = |mode| matches!(mode, LockMode::Permit { .. });
+    held == wanted || !is_permit(held) && !is_permit(wanted)
 }
 
 /// One of the guards by which an owner holds a lock: see
@@ -234,7 +229,7 @@ impl ReentrantGuard {
     /// Beside whom it is held: exclusively also if this guard was asked for to share it, and the owner has it alone.
     #[must_use]
     pub fn mode(&self) -> LockMode {
-        self.slot.request.mode()
+        self.slot.mode()
     }
 
     /// The number of its permit, the same for all guards; see [`OwnedGuard::slot`](super::OwnedGuard::slot).
@@ -244,7 +239,7 @@ impl ReentrantGuard {
     }
 
     /// The fencing token, the same for all guards; `None` unless the first was asked for with one, and after the lock was
-    /// lost.
+    /// lost. A reader that has become a writer has a new one.
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.slot.fencing_token()
@@ -307,10 +302,32 @@ pub struct ReentrantFuture {
 enum Entering {
     Refused(Box<AcquireError>),
     Entered(ReentrantGuard),
-    /// The lock of the owner is being extended first.
-    Raising(ReentrantGuard, ExtendFuture, Duration),
+    Raising(Raising),
     Asked(Asked),
     Done,
+}
+
+/// A re-entry for which the lock of the owner becomes exclusive, or is extended, first.
+struct Raising {
+    guard: ReentrantGuard,
+    mode: LockMode,
+    ttl: Duration,
+    under_way: Option<ExtendFuture>,
+    settling: Settling,
+}
+
+/// Waits until nothing of a lock is under way that another one has begun.
+struct Settling {
+    slot: Arc<Slot>,
+    number: Option<Watcher>,
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.slot.unwatch(number);
+        }
+    }
 }
 
 /// An acquisition that is under way.
@@ -356,14 +373,15 @@ impl ReentrantFuture {
     /// # Errors
     ///
     /// [`AcquireError::Lost`]: the owner holds the lock already, and it is over.
-    /// [`RequestError::HeldWithout`]: the owner holds it, but not as this request wants it. Where a longer TTL was asked
-    /// for, the errors of an extension. The others are those of [`AcquireFuture::wait`].
+    /// [`RequestError::HeldWithout`]: the owner holds it, but not as this request wants it.
+    /// [`AcquireError::Refused`], whatever the request says about waiting: the owner shares it, this request wants it alone,
+    /// and others share it too. Where a longer TTL was asked for, the errors of an extension. The others are those of [`AcquireFuture::wait`].
     ///
     /// # Panics
     ///
     /// On the engine's own thread, as [`AcquireFuture::wait`].
     pub fn wait(self) -> Result<ReentrantGuard, AcquireError> {
-        if matches!(self.state, Entering::Asked(_) | Entering::Raising(..)) {
+        if matches!(self.state, Entering::Asked(_) | Entering::Raising(_)) {
             refuse_own_thread(&self.shared);
         }
         block_on(self)
@@ -402,12 +420,79 @@ impl Entering {
     fn entered(held: Result<Entered, AcquireError>) -> Self {
         match held {
             Err(error) => Self::Refused(Box::new(error)),
-            Ok(Entered { guard, raise: None }) => Self::Entered(guard),
-            Ok(Entered { guard, raise: Some(ttl) }) => {
-                let extend = guard.extend(ttl);
-                Self::Raising(guard, extend, ttl)
+            Ok(entered) => Raising::of(entered).begun(),
+        }
+    }
+}
+
+impl Raising {
+    fn of(entered: Entered) -> Self {
+        let Entered { guard, mode, ttl } = entered;
+        let settling = Settling { slot: Arc::clone(&guard.slot), number: None };
+        Self { guard, mode, ttl, under_way: None, settling }
+    }
+
+    /// Asks for what is missing from the call on.
+    fn begun(mut self) -> Entering {
+        match self.begin() {
+            Ok(true) => Entering::Raising(self),
+            Ok(false) => Entering::Entered(self.guard),
+            Err(error) => Entering::Refused(Box::new(refused(error))),
+        }
+    }
+
+    /// Begins what is missing next, unless another one is about it or has just done it; whether anything is missing.
+    fn begin(&mut self) -> Result<bool, ExtendError> {
+        let slot = &self.guard.slot;
+        let begun = if (slot.mode(), self.mode) == (LockMode::Shared, LockMode::Exclusive) {
+            slot.try_change_mode(LockMode::Exclusive)
+        } else if let Some(ttl) = slot.missing_ttl(self.ttl) {
+            slot.try_extend(ttl)
+        } else {
+            return Ok(false);
+        };
+        match begun {
+            Ok(reply) => self.under_way = Some(ExtendFuture::new(reply, Arc::clone(&slot.shared))),
+            Err(ExtendError::Request(
+                RequestError::ExtensionUnderWay
+                | RequestError::ModeChangeUnderWay
+                | RequestError::NotShared,
+            )) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// A step that another re-entry has asked for may be the one that this one needs; one that was refused to another is
+    /// tried again.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ExtendError>> {
+        loop {
+            if let Some(under_way) = &mut self.under_way {
+                let outcome = ready!(Pin::new(under_way).poll(context));
+                self.under_way = None;
+                if outcome.is_err() {
+                    return Poll::Ready(outcome);
+                }
+            }
+            match self.begin() {
+                Ok(true) if self.under_way.is_none() => {
+                    let Settling { slot, number } = &mut self.settling;
+                    ready!(slot.poll_settled(number, context.waker()));
+                }
+                Ok(true) => {}
+                Ok(false) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+}
+
+/// Why a lock does not become what a re-entry wants it to be.
+fn refused(error: ExtendError) -> AcquireError {
+    match error {
+        ExtendError::Lost(cause) => AcquireError::Lost(cause),
+        ExtendError::Request(error) => error.into(),
+        ExtendError::Refused(report) => AcquireError::Refused(report),
     }
 }
 
@@ -450,30 +535,15 @@ impl Future for ReentrantFuture {
                         return Poll::Pending;
                     }
                 },
-                Entering::Raising(guard, mut extend, ttl) => {
-                    match Pin::new(&mut extend).poll(context) {
-                        Poll::Pending => {
-                            self.state = Entering::Raising(guard, extend, ttl);
-                            return Poll::Pending;
-                        }
-                        Poll::Ready(outcome) => return Poll::Ready(guard.raised(outcome, ttl)),
+                Entering::Raising(mut raising) => match raising.poll(context) {
+                    Poll::Pending => {
+                        self.state = Entering::Raising(raising);
+                        return Poll::Pending;
                     }
-                }
+                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(raising.guard)),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(refused(error))),
+                },
             }
-        }
-    }
-}
-
-impl ReentrantGuard {
-    fn raised(self, outcome: Result<(), ExtendError>, ttl: Duration) -> Result<Self, AcquireError> {
-        match outcome {
-            Ok(()) => {
-                self.slot.shared.holds.raised(&self.owned, ttl);
-                Ok(self)
-            }
-            Err(ExtendError::Lost(cause)) => Err(AcquireError::Lost(cause)),
-            Err(ExtendError::Request(error)) => Err(error.into()),
-            Err(ExtendError::Refused(report)) => Err(AcquireError::Refused(report)),
         }
     }
 }
@@ -504,7 +574,7 @@ mod tests {
     }
 
     /// All orders in which these threads can do their steps.
-    fn orders(threads: &[&[Step]]) -> Vec<Vec<usize>> {
+    fn orders<T>(threads: &[&[T]]) -> Vec<Vec<usize>> {
         if threads.iter().all(|steps| steps.is_empty()) {
             return vec![Vec::new()];
         }
@@ -592,6 +662,129 @@ mod tests {
                 play.check();
             }
         }
+    }
+
+    /// What a thread does next beside others that may write.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Move {
+        Ask(LockMode),
+        /// Waits for what it has asked for.
+        Finish,
+        /// Drops what it has: a guard, or what it has asked for.
+        Leave,
+    }
+
+    enum Has {
+        Nothing,
+        Asked(ReentrantFuture, LockMode),
+        Entered(ReentrantGuard, LockMode),
+    }
+
+    /// An owner that reads, whose threads ask to read and to write, and perhaps a stranger who reads as well.
+    struct Readers {
+        engine: Engine,
+        /// Of each order its own, on which nothing of another is left.
+        resource: String,
+        stranger: Option<OwnedGuard>,
+        threads: Vec<Has>,
+        upgraded: usize,
+        refused: usize,
+    }
+
+    impl Readers {
+        fn ask(&self, mode: LockMode) -> ReentrantFuture {
+            let request = LockRequest::new(&self.resource);
+            let request = if mode == LockMode::Shared { request.shared() } else { request };
+            self.engine.acquire_reentrant(request.wait(crate::proto::Wait::No), "me")
+        }
+
+        fn act(&mut self, thread: usize, step: Move) {
+            let before = std::mem::replace(&mut self.threads[thread], Has::Nothing);
+            self.threads[thread] = match (step, before) {
+                (Move::Ask(mode), _) => {
+                    let mut asked = self.ask(mode);
+                    // Of an owner without a lock each asks the nodes for itself.
+                    if matches!(asked.state, Entering::Asked(_)) {
+                        let outcome = block_on(&mut asked);
+                        outcome.map_or(Has::Nothing, |guard| Has::Entered(guard, mode))
+                    } else {
+                        Has::Asked(asked, mode)
+                    }
+                }
+                (Move::Finish, Has::Asked(asked, mode)) => match asked.wait() {
+                    Ok(guard) => {
+                        self.upgraded += usize::from(mode == LockMode::Exclusive);
+                        Has::Entered(guard, mode)
+                    }
+                    Err(AcquireError::Refused(report)) if report.is_contended() => {
+                        assert!(self.stranger.is_some() && mode == LockMode::Exclusive);
+                        self.refused += 1;
+                        Has::Nothing
+                    }
+                    Err(other) => panic!("{other}"),
+                },
+                (Move::Finish, before) => before,
+                (Move::Leave, _) => Has::Nothing,
+            };
+        }
+
+        /// All that have entered hold one lock, as they want it, and beside nobody else.
+        fn check(&self) {
+            let count = self.threads.iter().filter(|has| !matches!(has, Has::Nothing)).count();
+            let holds = &self.engine.handle.shared.holds;
+            assert_eq!(holds.lock().holds.values().map(|hold| hold.count).sum::<usize>(), count);
+            for has in &self.threads {
+                let Has::Entered(guard, mode) = has else { continue };
+                assert!(guard.is_valid() && guard.hold_count() == count);
+                let alone = guard.mode() == LockMode::Exclusive;
+                assert!(alone || *mode == LockMode::Shared, "a writer that is none");
+                assert!(!alone || self.stranger.is_none(), "a writer beside a reader");
+            }
+        }
+    }
+
+    #[test]
+    fn in_every_order_of_steps_readers_become_writers_and_count() {
+        const READ: LockMode = LockMode::Shared;
+        const WRITE: LockMode = LockMode::Exclusive;
+        use Move::{Ask, Finish, Leave};
+        let node = Node::start().unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let config = builder.new_nodes().build().unwrap();
+        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let other = Engine::start(engine.config().clone(), EngineLimits::default()).unwrap();
+        let threads: [&[Move]; 3] = [
+            &[Ask(READ), Finish, Leave],
+            &[Ask(WRITE), Finish, Leave],
+            &[Ask(WRITE), Finish, Leave],
+        ];
+        let (mut upgraded, mut refused) = (0, 0);
+        let orders = orders(&threads);
+        assert_eq!(orders.len(), 1680);
+        let plays = orders.iter().flat_map(|order| [(order, false), (order, true)]);
+        for (number, (order, has_stranger)) in plays.enumerate() {
+            let resource = format!("job {number}");
+            let beside = || other.acquire(LockRequest::new(&resource).shared()).wait().unwrap();
+            let stranger = has_stranger.then(beside);
+            let mut threads_have = Vec::new();
+            threads_have.resize_with(3, || Has::Nothing);
+            let mut play = Readers {
+                engine: engine.clone(),
+                resource,
+                stranger,
+                threads: threads_have,
+                upgraded: 0,
+                refused: 0,
+            };
+            let mut at = [0; 3];
+            for &thread in order {
+                play.act(thread, threads[thread][at[thread]]);
+                at[thread] += 1;
+                play.check();
+            }
+            (upgraded, refused) = (upgraded + play.upgraded, refused + play.refused);
+        }
+        assert!(upgraded > 500 && refused > 500, "{upgraded} upgraded, {refused} refused");
     }
 
     #[test]

@@ -44,6 +44,9 @@ struct State {
     acquisition: Acquisition,
     lease: Lease,
     mode: LockMode,
+    /// The longest TTL that it was asked for or extended by: in this mode, and ever.
+    ttl: Duration,
+    longest_ttl: Duration,
     token: Option<FencingToken>,
     /// The number of a semaphore's permit.
     permit: Option<u16>,
@@ -56,9 +59,11 @@ struct State {
     /// The task that waits for the acquisition, or for the release.
     waiter: Option<Waker>,
     watchers: BTreeMap<Watcher, Waker>,
+    /// Those that wait until nothing is under way.
+    settling: BTreeMap<Watcher, Waker>,
     watchers_ever: u64,
     on_loss: Vec<Callback>,
-    extension: Option<Arc<Extension>>,
+    extension: Option<(Arc<Extension>, Duration)>,
     mode_change: Option<Arc<Extension>>,
 }
 
@@ -90,8 +95,8 @@ enum Acquisition {
 /// The holder's side.
 impl Slot {
     pub(super) fn new(shared: Arc<Shared>, place: Place, request: LockRequest<'static>) -> Self {
-        let mode = request.mode();
-        let state = State { place: Some(place), mode, ..State::default() };
+        let (mode, ttl) = (request.mode(), request.wanted_ttl());
+        let state = State { place: Some(place), mode, ttl, longest_ttl: ttl, ..State::default() };
         Self { shared, request, state: Mutex::new(state) }
     }
 
@@ -203,16 +208,32 @@ impl Slot {
 
     /// Asks for an extension; the reply is there at once if there can be none.
     pub(super) fn extend(self: &Arc<Self>, ttl: Duration) -> Arc<Extension> {
-        let extension = Arc::new(Extension::default());
-        if let Err(error) = self.begin_extension(&extension) {
-            extension.put(Err(error), &self.shared);
-        } else if self.shared.queue.push(Command::Extend(Arc::clone(self), ttl)).is_err() {
-            self.not_extended(ExtendError::Lost(LossCause::ShutDown));
-        }
-        extension
+        self.try_extend(ttl).unwrap_or_else(|error| self.replied(error))
     }
 
-    fn begin_extension(&self, extension: &Arc<Extension>) -> Result<(), ExtendError> {
+    pub(super) fn try_extend(
+        self: &Arc<Self>,
+        ttl: Duration,
+    ) -> Result<Arc<Extension>, ExtendError> {
+        let extension = Arc::new(Extension::default());
+        self.begin_extension(&extension, ttl)?;
+        if self.shared.queue.push(Command::Extend(Arc::clone(self), ttl)).is_err() {
+            self.not_extended(ExtendError::Lost(LossCause::ShutDown));
+        }
+        Ok(extension)
+    }
+
+    fn replied(&self, error: ExtendError) -> Arc<Extension> {
+        let reply = Arc::new(Extension::default());
+        reply.put(Err(error), &self.shared);
+        reply
+    }
+
+    fn begin_extension(
+        &self,
+        extension: &Arc<Extension>,
+        ttl: Duration,
+    ) -> Result<(), ExtendError> {
         if !self.shared.is_ours() {
             return Err(ExtendError::Lost(LossCause::Forked));
         }
@@ -222,10 +243,16 @@ impl Slot {
             (None, _) if state.is_let_go => Err(ExtendError::Request(RequestError::NotHeld)),
             (None, Some(_)) => Err(ExtendError::Request(RequestError::ExtensionUnderWay)),
             (None, None) => {
-                state.extension = Some(Arc::clone(extension));
+                state.extension = Some((Arc::clone(extension), ttl));
                 Ok(())
             }
         }
+    }
+
+    /// By how much it is to be extended for this TTL, or for a longer one that it had before its mode changed.
+    pub(super) fn missing_ttl(&self, wanted: Duration) -> Option<Duration> {
+        let state = self.lock_if_ours()?;
+        Some(wanted.max(state.longest_ttl)).filter(|&ttl| ttl > state.ttl)
     }
 
     pub(super) fn mode(&self) -> LockMode {
@@ -235,13 +262,19 @@ impl Slot {
 
     /// Asks for another mode; the reply is there at once if there can be none. Whoever becomes a reader is one at once.
     pub(super) fn change_mode(self: &Arc<Self>, mode: LockMode) -> Arc<Extension> {
+        self.try_change_mode(mode).unwrap_or_else(|error| self.replied(error))
+    }
+
+    pub(super) fn try_change_mode(
+        self: &Arc<Self>,
+        mode: LockMode,
+    ) -> Result<Arc<Extension>, ExtendError> {
         let change = Arc::new(Extension::default());
-        if let Err(error) = self.begin_mode_change(mode, &change) {
-            change.put(Err(error), &self.shared);
-        } else if self.shared.queue.push(Command::ChangeMode(Arc::clone(self), mode)).is_err() {
+        self.begin_mode_change(mode, &change)?;
+        if self.shared.queue.push(Command::ChangeMode(Arc::clone(self), mode)).is_err() {
             self.mode_not_changed(ExtendError::Lost(LossCause::ShutDown));
         }
-        change
+        Ok(change)
     }
 
     fn begin_mode_change(
@@ -290,15 +323,21 @@ impl Slot {
         if state.lost.is_some() || state.outcome.is_some() {
             return Poll::Ready(state.lost);
         }
-        let ours = number.and_then(|number| state.watchers.get_mut(&number));
-        let replaced = if let Some(registered) = ours {
-            (!registered.will_wake(waker)).then(|| std::mem::replace(registered, waker.clone()))
-        } else {
-            state.watchers_ever += 1;
-            let of = Watcher(state.watchers_ever);
-            *number = Some(of);
-            state.watchers.insert(of, waker.clone())
-        };
+        let State { watchers, watchers_ever, .. } = &mut *state;
+        let replaced = watch(watchers, watchers_ever, number, waker);
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+
+    /// Ready when neither an extension nor a change of mode is under way. It is remembered as a watcher is.
+    pub(super) fn poll_settled(&self, number: &mut Option<Watcher>, waker: &Waker) -> Poll<()> {
+        let Some(mut state) = self.lock_if_ours() else { return Poll::Ready(()) };
+        if state.extension.is_none() && state.mode_change.is_none() {
+            return Poll::Ready(());
+        }
+        let State { settling, watchers_ever, .. } = &mut *state;
+        let replaced = watch(settling, watchers_ever, number, waker);
         drop(state);
         drop(replaced);
         Poll::Pending
@@ -309,7 +348,7 @@ impl Slot {
             return;
         }
         let mut state = self.lock();
-        let watcher = state.watchers.remove(&number);
+        let watcher = state.watchers.remove(&number).or_else(|| state.settling.remove(&number));
         drop(state);
         self.shared.discard(watcher);
     }
@@ -373,7 +412,12 @@ impl Slot {
     }
 
     pub(super) fn extended(&self) {
-        self.extension_over(self.lock(), Ok(()));
+        let mut state = self.lock();
+        if let Some((_, ttl)) = state.extension {
+            state.ttl = state.ttl.max(ttl);
+            state.longest_ttl = state.longest_ttl.max(ttl);
+        }
+        self.extension_over(state, Ok(()));
     }
 
     pub(super) fn not_extended(&self, error: ExtendError) {
@@ -384,6 +428,9 @@ impl Slot {
     pub(super) fn mode_changed(&self, mode: LockMode, lease: Lease, token: Option<FencingToken>) {
         let mut state = self.lock();
         (state.mode, state.lease, state.token) = (mode, lease, token);
+        if mode == LockMode::Exclusive {
+            state.ttl = self.request.wanted_ttl();
+        }
         let change = state.mode_change.take();
         self.is_over(state, change, Ok(()));
     }
@@ -396,19 +443,23 @@ impl Slot {
 
     /// Nobody need wait for one: those of a keeper have no future.
     fn extension_over(&self, mut state: MutexGuard<'_, State>, outcome: Result<(), ExtendError>) {
-        let extension = state.extension.take();
+        let extension = state.extension.take().map(|(extension, _)| extension);
         self.is_over(state, extension, outcome);
     }
 
     fn is_over(
         &self,
-        state: MutexGuard<'_, State>,
+        mut state: MutexGuard<'_, State>,
         awaited: Option<Arc<Extension>>,
         outcome: Result<(), ExtendError>,
     ) {
+        let settling = std::mem::take(&mut state.settling);
         drop(state);
         if let Some(awaited) = awaited {
             awaited.put(outcome, &self.shared);
+        }
+        for waiting in settling.into_values() {
+            self.shared.wake(Some(waiting));
         }
     }
 
@@ -502,6 +553,24 @@ impl State {
         self.place = None;
         self.waiter.take()
     }
+}
+
+/// Remembers a watcher under its number. What it replaces is to be dropped once the mutex is free.
+#[must_use]
+fn watch(
+    watchers: &mut BTreeMap<Watcher, Waker>,
+    ever: &mut u64,
+    number: &mut Option<Watcher>,
+    waker: &Waker,
+) -> Option<Waker> {
+    if let Some(registered) = number.and_then(|number| watchers.get_mut(&number)) {
+        let is_known = registered.will_wake(waker);
+        return (!is_known).then(|| std::mem::replace(registered, waker.clone()));
+    }
+    *ever += 1;
+    let of = Watcher(*ever);
+    *number = Some(of);
+    watchers.insert(of, waker.clone())
 }
 
 /// Remembers whom to wake, without a copy of what is known. What it replaces is to be dropped once the

@@ -3,8 +3,10 @@
 use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Due, Link, Mistyped, Pending};
-use crate::proto::lock_kind::{Answer, Count, count};
+use crate::proto::line::Told;
+use crate::proto::lock_kind::{Answer, Command, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
+use crate::proto::script::Script;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
@@ -97,7 +99,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::Ask { claim, ask, by_digest, .. } => {
-                self.ask_answered(id, claim, (ask, by_digest), token, now)
+                self.asked(id, claim, (ask, by_digest), token, now)
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::DropOthers => self.others_dropped(id, token, now),
@@ -106,9 +108,8 @@ impl Core {
                 self.counted(id, due.pending, token, now)
             }
             Pending::Handshake(step) => {
-                if let Some(handshake) = self.handshake_answered(id, step, token, now)? {
-                    self.let_in(id, handshake, now);
-                }
+                let handshake = self.handshake_answered(id, step, token, now)?;
+                handshake.into_iter().for_each(|handshake| self.let_in(id, handshake, now));
                 Ok(())
             }
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
@@ -116,10 +117,10 @@ impl Core {
                 self.moved(id, claim, (counter, by_digest), token, now)
             }
             Pending::Kill => number(token, |_| self.lay_ghosts(id)),
-            Pending::Remaining { lock, round } => {
-                number(token, |ms| self.way_blocked(id, lock, round, ms, now))
-            }
-            Pending::Track { to } => self.track_answered(id, to, token, now),
+            Pending::Caching
+            | Pending::Look { .. }
+            | Pending::Remaining { .. }
+            | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
             Pending::ForceUnlock(view)
             | Pending::ViewPermits(view)
             | Pending::ViewShared(view)
@@ -127,6 +128,46 @@ impl Core {
             | Pending::ViewType(view)
             | Pending::ViewValue(view) => self.viewed(id, due, view, token, now),
         }
+    }
+
+    /// The answer is for a lock that waits: of what is in its way, or of notifications.
+    fn way_told(
+        &mut self,
+        id: NodeId,
+        pending: Pending,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        match pending {
+            Pending::Caching => self.caching_answered(id, token, now),
+            Pending::Look { lock, round, what } => {
+                self.looked_in_line(id, (lock, round, what), token, now)
+            }
+            Pending::Remaining { lock, round } => {
+                number(token, |ms| self.way_blocked(id, lock, round, ms, now))
+            }
+            Pending::Track { to } => self.track_answered(id, to, token, now),
+            _ => Err(Mistyped),
+        }
+    }
+
+    /// An ask was answered. One in line tells also where the ticket stands.
+    fn asked(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        (ask, by_digest): (Command, bool),
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let in_line = ask == Command::Run(Script::AcquireInLine);
+        if let Some(told) = in_line.then(|| Told::read(token)).flatten() {
+            self.place_told(id, claim, told, now);
+            self.in_line_answered(id, claim, told, now);
+        } else if !in_line || !self.refuses_line(id, claim, token, now) {
+            return self.ask_answered(id, claim, (ask, by_digest), token, now);
+        }
+        Ok(())
     }
 
     /// The restart guard's TTL says whether a vote counts.
@@ -174,9 +215,8 @@ impl Core {
     ) -> Result<(), Mistyped> {
         let Some(answer) = self.move_answered(id, claim, how, token, now)? else { return Ok(()) };
         let vote = self.vote_in(answer, id, claim, now);
-        let vote = match self.config.restart_guard_key() {
-            // The script has read the TTL itself.
-            Some(_) if vote == Vote::Grant => self.guarded_vote(id, claim, vote, 0, now),
+        let vote = match vote {
+            Vote::Grant => self.guarded_vote_of_script(id, claim, now),
             _ => vote,
         };
         self.count_vote(id, claim, vote, now);

@@ -58,10 +58,7 @@ impl Core {
             claim.owed().iter().for_each(|node| owes[node.index()] += 1);
             // What became due while a lock had the claim is due at once when it is over.
             let due = claim.due().max(self.boot);
-            assert!(
-                claim.lock().is_some() || self.claims.due_of(id) <= due,
-                "what is due is armed"
-            );
+            assert!(claim.is_in_use() || self.claims.due_of(id) <= due, "what is due is armed");
         }
         let mut counted = self.nodes.iter().map(|node| node.debt.claims()).zip(owes);
         assert!(counted.all(|(told, found)| told == found), "what is owed is counted");

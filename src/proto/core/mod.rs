@@ -46,7 +46,7 @@ mod routes;
 mod send;
 mod waiting;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,7 @@ use super::config::Config;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
+use super::line::TicketName;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ObserverId, ViewId};
 use super::request::LockMode;
@@ -112,6 +113,8 @@ pub struct Core {
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
     queues: WaitQueues,
+    /// Which locks of ours listen to which tickets.
+    listeners: BTreeMap<TicketName, LockId>,
     /// Locks that may be the first in their queues now.
     scheduled: VecDeque<LockId>,
     runs_scheduled: bool,
@@ -142,6 +145,7 @@ impl Core {
             metrics: Metrics::new(config.node_count(), config.settings.response_timeout),
             config,
             queues: WaitQueues::new(entropy.bytes()),
+            listeners: BTreeMap::new(),
             scheduled: VecDeque::new(),
             runs_scheduled: false,
             auto_extend_at: Timestamp::NEVER,
@@ -448,6 +452,7 @@ impl fmt::Debug for Core {
             .field("nodes", &self.nodes.len())
             .field("locks", &self.locks.len())
             .field("claims", &self.claims.len())
+            .field("listeners", &self.listeners.len())
             .finish_non_exhaustive()
     }
 }

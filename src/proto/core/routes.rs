@@ -10,7 +10,7 @@ use super::locks::{Lock, Phase};
 use super::{Core, MAX_LOCKS};
 use crate::proto::event::{Event, LossCause, Refusal};
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
-use crate::proto::request::{LockRequest, RequestError};
+use crate::proto::request::{LockMode, LockRequest, RequestError};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 
@@ -81,9 +81,10 @@ impl Core {
 
 /// A lock's life.
 impl Core {
-    pub(super) fn attempt_begins(&mut self, id: LockId) {
+    pub(super) fn attempt_begins(&mut self, id: LockId, now: ClockReading) {
         if self.locks.active(id).is_some_and(|active| active.waits()) {
             self.end_pause(id);
+            self.ask_in_line(id, now);
         }
     }
 
@@ -116,11 +117,13 @@ impl Core {
 
     pub(super) fn lock_granted(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active(id) else { return };
-        if active.mode_change.is_companion() {
-            return self.companion_granted(id, now);
+        if let Some(holder) = active.mode_change.holder() {
+            self.companion_granted(id, now);
+            return self.let_next_ask(holder, now);
         }
         self.metrics.granted(active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Granted(id));
+        self.leave_line(id, now);
         self.note_holding(id);
         self.auto_extend_from_now(id, now);
         self.note_wait(id, now);
@@ -131,7 +134,13 @@ impl Core {
         }
         if self.locks.active(id).is_some_and(|active| active.permit.is_wanted()) {
             self.heal(id, now);
-            // Whoever is next may find another one free.
+        }
+        self.let_next_ask(id, now);
+    }
+
+    /// Whoever is next in its queues asks, unless a lock has its resource alone: it may be granted beside that one.
+    fn let_next_ask(&mut self, id: LockId, now: ClockReading) {
+        if self.locks.find(id).is_some_and(|lock| lock.mode() != LockMode::Exclusive) {
             self.leave_queues(id, now);
             self.run_scheduled(now);
         }
@@ -145,6 +154,7 @@ impl Core {
         }
         self.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Refused(id, refusal));
+        self.leave_line(id, now);
         self.leave_queues(id, now);
         self.locks.free(id);
         self.run_scheduled(now);
@@ -335,13 +345,13 @@ impl Core {
                 | Pending::ViewShared(view)
                 | Pending::ViewTtl(view)
                 | Pending::ViewType(view)
-                | Pending::ViewValue(view) => {
-                    self.view_failed(view, node, cause);
-                }
-                Pending::DropOthers
+                | Pending::ViewValue(view) => self.view_failed(view, node, cause),
+                Pending::Caching
+                | Pending::DropOthers
                 | Pending::Enrol
                 | Pending::Handshake(_)
                 | Pending::Kill
+                | Pending::Look { .. }
                 // The loss of the link is told to all who observe.
                 | Pending::Observe(..)
                 | Pending::Remaining { .. }

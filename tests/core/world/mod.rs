@@ -7,17 +7,19 @@
 mod server;
 mod wire;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use redbolt::proto::{
-    Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId, LockRequest,
-    NodeId, NodeSettings, NodeState, ObserverId, PushState, Refusal, Settings, Timestamp, Vote,
-    Wait, restart_guard::BIG_MS,
+    Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId, LockMode,
+    LockRequest, NodeId, NodeSettings, NodeState, ObserverId, PushState, Refusal, Settings,
+    Timestamp, Vote, Wait, restart_guard::BIG_MS,
 };
+use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_node::Memory;
 pub(crate) use redbolt_testkit::GUARD;
+use redbolt_testkit::command::number;
 use redbolt_testkit::{Command, Host, Kind, Random, command_links, fill};
 
 pub(crate) use self::server::{Accept, Server, bulk, error};
@@ -45,8 +47,8 @@ pub(crate) struct World {
     pub(crate) late: u64,
     /// Timers are also handled when none is due.
     pub(crate) nagging: bool,
-    /// The owner of each fencing token of a key that was ever seen.
-    fenced: BTreeMap<(Vec<u8>, u64), (usize, LockId)>,
+    /// The owner of each fencing token that was ever seen of a key, or of one of its permits.
+    fenced: BTreeMap<(Counter, u64), (usize, LockId)>,
     /// Whether a lock's keys must exist, see [`watch`](Self::watch).
     watched: bool,
     random: Random,
@@ -62,6 +64,17 @@ pub(crate) struct Client {
     pub(crate) locks: Vec<Known>,
     /// Its process is stopped: time passes, and it does nothing.
     pub(crate) is_stopped: bool,
+}
+
+/// A key, and the number of the permit where each has a counter of its own.
+type Counter = (Vec<u8>, Option<u16>);
+
+/// A lock that is valid at this instant.
+struct Held {
+    client: usize,
+    key: Vec<u8>,
+    mode: LockMode,
+    slot: Option<u16>,
 }
 
 /// A requested lock.
@@ -221,9 +234,12 @@ impl World {
         keys: &[&[u8]],
     ) -> LockId {
         let now = self.now();
-        let of_these = |(key, _): &&(Vec<u8>, u64)| keys.contains(&&key[..]);
+        let of_these =
+            |(counter, _): &&(Counter, u64)| counter.1.is_none() && keys.contains(&&counter.0[..]);
         let tokens = self.fenced.keys().filter(of_these).map(|&(_, token)| token);
-        let floor = tokens.max().unwrap_or_default();
+        let is_permit = matches!(request.mode(), LockMode::Permit { .. });
+        // Which permit it gets is not known before.
+        let floor = tokens.max().filter(|_| !is_permit).unwrap_or_default();
         let client = &mut self.clients[client];
         let id = client.core.acquire(request, now).unwrap();
         let keys = keys.iter().map(|key| key.to_vec()).collect();
@@ -248,7 +264,8 @@ impl World {
         let keys: Vec<_> = detached.keys().map(<[u8]>::to_vec).collect();
         if let Some(token) = detached.fencing_token() {
             // The token moves with the lock.
-            let owned = keys.iter().map(|key| ((key.clone(), token.get()), (client, id)));
+            let counter = |key: &Vec<u8>| (key.clone(), detached.slot());
+            let owned = keys.iter().map(|key| ((counter(key), token.get()), (client, id)));
             self.fenced.extend(owned);
         }
         let known = Known { id, keys, floor: 0, ends: None, ended: 0, let_go: false };
@@ -402,9 +419,40 @@ impl World {
         std::str::from_utf8(&reply[1..reply.len() - 2]).unwrap().parse().unwrap()
     }
 
+    /// Tries to write with a lock that is shared, or shares one from now on, if the core lets it.
+    pub(crate) fn change_mode(&mut self, client: usize, id: LockId) {
+        let now = self.now();
+        let core = &mut self.clients[client].core;
+        let _ = match core.mode(id) {
+            Some(LockMode::Shared) => core.try_upgrade(id, now),
+            _ => core.downgrade(id, now),
+        };
+        self.flow();
+    }
+
+    /// The 32 digits that name each holder that a node knows of a key, whatever it is.
+    fn names(&mut self, node: usize, key: &[u8]) -> Vec<Vec<u8>> {
+        let now = self.server_now();
+        let ends = [b"redbolt:until:", key].concat();
+        let mut names = vec![self.value(node, key)];
+        for key in [key, &ends] {
+            let words: [&[u8]; 5] = [b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"];
+            let reply = self.servers[node].observe(&words, now);
+            let parts: Vec<_> = bulks(&reply);
+            let lives = |end: &[u8]| number(end) > (self.boot + EPOCH) / 1_000_000;
+            let members = parts.chunks_exact(2).filter(|member| lives(&member[1]));
+            names.extend(members.map(|member| member[0].clone()));
+        }
+        let name = |name: Vec<u8>| {
+            let name = name.strip_prefix(b"w:").unwrap_or(&name);
+            name.get(..32).map(<[u8]>::to_vec)
+        };
+        names.into_iter().filter_map(name).collect()
+    }
+
     /// Whether each node has the key.
     pub(crate) fn holders(&mut self, key: &[u8]) -> Vec<bool> {
-        (0..self.servers.len()).map(|node| !self.value(node, key).is_empty()).collect()
+        (0..self.servers.len()).map(|node| self.pttl(node, key) != -2).collect()
     }
 
     /// The kinds of the commands that ran on a node.
@@ -834,11 +882,30 @@ impl World {
         fired
     }
 
-    /// Checks the invariants of every instant, while nodes keep their memory: at most one client
-    /// holds a key validly, and meanwhile a quorum of nodes keeps one value. Only an extension
-    /// prolongs a validity, and each lock ends once.
+    /// How many hold a key beside each other, as readers and by permits, where they are most.
+    pub(crate) fn most_beside(&self) -> [usize; 2] {
+        let mut held = Vec::new();
+        for (number, client) in self.clients.iter().enumerate() {
+            for at in 0..client.locks.len() {
+                if !client.remaining(client.locks[at].id, self.now()).is_zero() {
+                    held.extend(client.held(number, at));
+                }
+            }
+        }
+        let is_permit = |held: &&Held| matches!(held.mode, LockMode::Permit { .. });
+        let most = |sort: &dyn Fn(&&Held) -> bool| {
+            let beside =
+                |one: &Held| held.iter().filter(|other| other.key == one.key).filter(sort).count();
+            held.iter().map(beside).max().unwrap_or_default()
+        };
+        [most(&|held| held.mode == LockMode::Shared), most(&is_permit)]
+    }
+
+    /// Checks the invariants of every instant, while nodes keep their memory: nobody holds a key validly beside another
+    /// who excludes it, and meanwhile a quorum of nodes keeps what each of them has there. Only an extension or a change
+    /// of mode prolongs a validity, and each lock ends once.
     fn watch(&mut self) {
-        let mut held: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut held: Vec<Held> = Vec::new();
         for client in 0..self.clients.len() {
             for at in 0..self.clients[client].locks.len() {
                 let id = self.clients[client].locks[at].id;
@@ -859,50 +926,62 @@ impl World {
                 known.ends = ends.or(known.ends);
                 assert!(known.ended <= 1, "a lock ends once");
                 self.watch_token(client, at);
-                let known = &self.clients[client].locks[at];
                 if left > 0 {
-                    held.extend(known.keys.iter().map(|key| (client, key.clone())));
+                    held.extend(self.clients[client].held(client, at));
                 }
             }
         }
-        held.sort();
-        for pair in held.windows(2) {
-            assert_ne!(
-                pair[0].1,
-                pair[1].1,
-                "two clients hold {:?}",
-                pair[0].1.escape_ascii().to_string()
-            );
+        for (at, one) in held.iter().enumerate() {
+            let other = held[..at].iter().find(|other| one.key == other.key && one.excludes(other));
+            assert!(other.is_none(), "two clients hold {:?}", one.key.escape_ascii().to_string());
         }
         if self.watched {
-            held.iter().for_each(|(client, key)| self.watch_key(*client, key));
+            self.watch_keys(&held);
         }
     }
 
-    /// No two locks on a key have the same token, and each token is larger than all that were known
-    /// when its lock was requested.
+    /// No two locks on a key have the same token, unless both share it, and each token is larger than all that were known
+    /// when its lock was requested. A reader has the odd token of its like, or one that is its own since it wrote.
     fn watch_token(&mut self, client: usize, at: usize) {
         let Known { id, keys, floor, .. } = &self.clients[client].locks[at];
-        let Some(token) = self.clients[client].core.fencing_token(*id) else { return };
-        assert!(token.get() > *floor, "{token} after {floor}");
+        let core = &self.clients[client].core;
+        let Some(token) = core.fencing_token(*id).map(|token| token.get()) else { return };
+        let is_readers = token % 2 == 1 && core.slot(*id).is_none();
+        assert!(token > *floor || is_readers && token == *floor, "{token} after {floor}");
+        assert!(!is_readers || core.mode(*id) == Some(LockMode::Shared), "a writer with {token}");
         for key in keys {
-            let owner = self.fenced.entry((key.clone(), token.get())).or_insert((client, *id));
-            assert_eq!(*owner, (client, *id), "{token} was returned twice");
+            let counter = (key.clone(), core.slot(*id));
+            let owner = self.fenced.entry((counter, token)).or_insert((client, *id));
+            assert!(is_readers || *owner == (client, *id), "{token} was returned twice");
         }
     }
 
-    fn watch_key(&mut self, client: usize, key: &[u8]) {
-        let quorum = self.clients[client].core.config().quorum();
-        let mut values: Vec<Vec<u8>> =
-            (0..self.servers.len()).map(|n| self.value(n, key)).collect();
-        // The node's number follows the holder's 32 digits.
-        values.iter_mut().for_each(|value| value.truncate(32));
-        let same = |value: &Vec<u8>| values.iter().filter(|other| *other == value).count();
-        let most = values.iter().filter(|value| !value.is_empty()).map(same).max();
-        assert!(
-            most >= Some(quorum),
-            "the lock is valid, but {most:?} nodes keep the key, and {quorum} are a quorum"
-        );
+    /// Of each key as many holders are known to a quorum as hold it.
+    fn watch_keys(&mut self, held: &[Held]) {
+        for Held { client, key, .. } in held {
+            let quorum = self.clients[*client].core.config().quorum();
+            let mut known: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+            for node in 0..self.servers.len() {
+                let names: BTreeSet<_> = self.names(node, key).into_iter().collect();
+                names.into_iter().for_each(|name| *known.entry(name).or_default() += 1);
+            }
+            let kept = known.values().filter(|nodes| **nodes >= quorum).count();
+            let holders = held.iter().filter(|other| other.key == *key).count();
+            assert!(
+                kept >= holders,
+                "{holders} hold it, but {quorum} nodes know only {kept}: {known:?}"
+            );
+        }
+    }
+}
+
+impl Held {
+    fn excludes(&self, other: &Self) -> bool {
+        match (self.mode, other.mode) {
+            (LockMode::Shared, LockMode::Shared) => false,
+            (LockMode::Permit { .. }, LockMode::Permit { .. }) => self.slot == other.slot,
+            _ => true,
+        }
     }
 }
 
@@ -929,6 +1008,14 @@ impl Client {
         self.outcomes(id).contains(&Event::Granted(id))
     }
 
+    /// The keys of a lock that is valid.
+    fn held(&self, client: usize, at: usize) -> Vec<Held> {
+        let Known { id, keys, .. } = &self.locks[at];
+        let mode = self.core.mode(*id).expect("it is held");
+        let slot = self.core.slot(*id);
+        keys.iter().map(|key| Held { client, key: key.clone(), mode, slot }).collect()
+    }
+
     pub(crate) fn remaining(&self, id: LockId, now: ClockReading) -> Duration {
         self.core.lease(id).map_or(Duration::ZERO, |lease| lease.remaining(now))
     }
@@ -940,7 +1027,13 @@ impl Client {
         let known = self.locks.iter_mut().find(|known| lock_of(&event) == Some(known.id));
         match (known, event) {
             (Some(known), Event::Shortened(_)) => known.ends = None,
-            (Some(known), Event::Extended(_) | Event::AutoExtended(_)) => {
+            (
+                Some(known),
+                Event::Extended(_)
+                | Event::AutoExtended(_)
+                | Event::Upgraded(_)
+                | Event::Downgraded(_),
+            ) => {
                 assert!(!known.let_go, "a lock is extended after its release");
                 known.ends = None;
             }
@@ -971,9 +1064,10 @@ impl Ran {
         self.command().kind == Kind::Undo
     }
 
-    /// The token of a lock's command, without the node's number.
+    /// The token of a lock's command, without the node's number, and without the mark of a writer beside readers.
     pub(crate) fn token(&self) -> &[u8] {
-        &self.whole_token()[..32]
+        let token = self.whole_token();
+        &token.strip_prefix(b"w:").unwrap_or(token)[..32]
     }
 
     pub(crate) fn whole_token(&self) -> &[u8] {
@@ -984,6 +1078,18 @@ impl Ran {
     pub(crate) fn ttl(&self) -> u64 {
         self.command().number
     }
+}
+
+/// The strings of a reply that is an array of them; none of another.
+fn bulks(reply: &[u8]) -> Vec<Vec<u8>> {
+    let (mut decoder, mut at, mut parts) = (Decoder::new(Limits::default()), 0, Vec::new());
+    while let Ok(Some((token, taken))) = decoder.next(&reply[at..]) {
+        if let Token::Bulk(part) = token {
+            parts.push(part.to_vec());
+        }
+        at += taken;
+    }
+    parts
 }
 
 /// The length of the next piece, where bytes are cut.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Config, DetachedLock, ExtendError, FencingToken, LockRequest, LossCause,
-    RefusalReport, ReleaseOutcome, RequestError,
+    AcquireError, Config, DetachedLock, ExtendError, FencingToken, LockMode, LockRequest,
+    LossCause, RefusalReport, ReleaseOutcome, RequestError,
     inspect::{ForceUnlockReport, Inspection},
 };
 use redbolt_test_servers::Server;
@@ -38,7 +38,16 @@ pub(super) trait Api: Sized {
 
     fn fencing_token(&mut self, held: &Self::Held) -> Option<FencingToken>;
 
+    fn mode(&mut self, held: &Self::Held) -> LockMode;
+
+    /// The number of its permit.
+    fn slot(&mut self, held: &Self::Held) -> Option<u16>;
+
     fn extend(&mut self, held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError>;
+
+    fn try_upgrade(&mut self, held: &mut Self::Held) -> Result<bool, ExtendError>;
+
+    fn downgrade(&mut self, held: &mut Self::Held) -> Result<(), ExtendError>;
 
     fn release(&mut self, held: Self::Held) -> ReleaseOutcome;
 

@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, DetachedLock, ExtendError, FencingToken, LockGuard, LockRequest,
-    ReleaseOutcome,
+    AcquireError, Client, Config, DetachedLock, ExtendError, FencingToken, LockGuard, LockMode,
+    LockRequest, ReleaseOutcome,
     inspect::{ForceUnlockReport, Inspection},
 };
 
@@ -112,6 +112,22 @@ impl<const SPINS: bool> Api for Blocking<SPINS> {
 
     fn extend(&mut self, &mut held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError> {
         self.call(move |_, locks| locks.get_mut(&held).unwrap().extend(ttl))
+    }
+
+    fn mode(&mut self, &held: &Self::Held) -> LockMode {
+        self.call(move |_, locks| locks[&held].mode())
+    }
+
+    fn slot(&mut self, &held: &Self::Held) -> Option<u16> {
+        self.call(move |_, locks| locks[&held].slot())
+    }
+
+    fn try_upgrade(&mut self, &mut held: &mut Self::Held) -> Result<bool, ExtendError> {
+        self.call(move |_, locks| locks.get_mut(&held).unwrap().try_upgrade())
+    }
+
+    fn downgrade(&mut self, &mut held: &mut Self::Held) -> Result<(), ExtendError> {
+        self.call(move |_, locks| locks.get_mut(&held).unwrap().downgrade())
     }
 
     fn release(&mut self, held: Self::Held) -> ReleaseOutcome {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use mio::{Events, Interest, Poll};
 use redbolt::proto::ViewId;
 use redbolt::{
-    AcquireError, Config, DetachedLock, Driver, Event, ExtendError, FencingToken, LockId,
+    AcquireError, Config, DetachedLock, Driver, Event, ExtendError, FencingToken, LockId, LockMode,
     LockRequest, LossCause, ReleaseOutcome, RequestError,
     inspect::{ForceUnlockReport, Inspection},
 };
@@ -136,6 +136,8 @@ impl Pages {
 struct Page {
     acquired: Option<Result<(), AcquireError>>,
     extended: Option<Result<(), ExtendError>>,
+    /// What became of a change of its mode.
+    changed: Option<Result<(), ExtendError>>,
     losses: Vec<LossCause>,
     outcome: Option<ReleaseOutcome>,
 }
@@ -152,9 +154,16 @@ impl Book {
             Event::NotExtended(id, refusal) => {
                 pages.of(id).extended = Some(Err(ExtendError::Refused(driver.report(&refusal))));
             }
+            Event::Upgraded(id) | Event::Downgraded(id) | Event::DowngradeDelayed(id, _) => {
+                pages.of(id).changed = Some(Ok(()));
+            }
+            Event::NotUpgraded(id, refusal) => {
+                pages.of(id).changed = Some(Err(ExtendError::Refused(driver.report(&refusal))));
+            }
             Event::Lost(id, cause) => {
                 let page = pages.of(id);
                 page.losses.push(cause);
+                page.changed = Some(Err(ExtendError::Lost(cause)));
                 page.extended = Some(Err(ExtendError::Lost(cause)));
                 page.outcome = Some(ReleaseOutcome::Lost(cause));
             }
@@ -251,6 +260,27 @@ impl<L: Loop> Api for Embedded<L> {
     fn extend(&mut self, &mut held: &mut Self::Held, ttl: Duration) -> Result<(), ExtendError> {
         self.call(move |driver| driver.extend(held, ttl)).map_err(ExtendError::Request)?;
         self.book.read_of(held, |page| page.extended.take())
+    }
+
+    fn mode(&mut self, &held: &Self::Held) -> LockMode {
+        self.call(move |driver| driver.mode(held)).unwrap()
+    }
+
+    fn slot(&mut self, &held: &Self::Held) -> Option<u16> {
+        self.call(move |driver| driver.slot(held))
+    }
+
+    fn try_upgrade(&mut self, &mut held: &mut Self::Held) -> Result<bool, ExtendError> {
+        self.call(move |driver| driver.try_upgrade(held)).map_err(ExtendError::Request)?;
+        match self.book.read_of(held, |page| page.changed.take()) {
+            Err(ExtendError::Refused(report)) if report.is_contended() => Ok(false),
+            outcome => outcome.map(|()| true),
+        }
+    }
+
+    fn downgrade(&mut self, &mut held: &mut Self::Held) -> Result<(), ExtendError> {
+        self.call(move |driver| driver.downgrade(held)).map_err(ExtendError::Request)?;
+        self.book.read_of(held, |page| page.changed.take())
     }
 
     fn release(&mut self, held: Self::Held) -> ReleaseOutcome {

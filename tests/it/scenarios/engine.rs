@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken,
+    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken, LockMode,
     LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
     engine::AcquireFuture,
     inspect::{ForceUnlockReport, Inspection},
@@ -67,6 +67,22 @@ impl<const SPINS: bool> Api for Threaded<SPINS> {
 
     fn extend(&mut self, held: &mut Held, ttl: Duration) -> Result<(), ExtendError> {
         held.guard.extend(ttl).wait()
+    }
+
+    fn mode(&mut self, held: &Held) -> LockMode {
+        held.guard.mode()
+    }
+
+    fn slot(&mut self, held: &Held) -> Option<u16> {
+        held.guard.slot()
+    }
+
+    fn try_upgrade(&mut self, held: &mut Held) -> Result<bool, ExtendError> {
+        held.guard.try_upgrade().wait()
+    }
+
+    fn downgrade(&mut self, held: &mut Held) -> Result<(), ExtendError> {
+        held.guard.downgrade().wait()
     }
 
     fn release(&mut self, held: Held) -> ReleaseOutcome {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken,
+    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken, LockMode,
     LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
     engine::{AcquireFuture, LossFuture},
     inspect::{ForceUnlockReport, Inspection},
@@ -110,6 +110,22 @@ impl<E: Executor> Api for Awaited<E> {
 
     fn extend(&mut self, held: &mut Held, ttl: Duration) -> Result<(), ExtendError> {
         self.executor.block_on(held.guard.extend(ttl))
+    }
+
+    fn mode(&mut self, held: &Held) -> LockMode {
+        held.guard.mode()
+    }
+
+    fn slot(&mut self, held: &Held) -> Option<u16> {
+        held.guard.slot()
+    }
+
+    fn try_upgrade(&mut self, held: &mut Held) -> Result<bool, ExtendError> {
+        self.executor.block_on(held.guard.try_upgrade())
+    }
+
+    fn downgrade(&mut self, held: &mut Held) -> Result<(), ExtendError> {
+        self.executor.block_on(held.guard.downgrade())
     }
 
     fn release(&mut self, held: Held) -> ReleaseOutcome {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, AutoExtend, Client, ExtendError, LockRequest, LossCause, RefusalReason,
+    AcquireError, AutoExtend, Client, ExtendError, LockMode, LockRequest, LossCause, RefusalReason,
     RefusalReport, ReleaseOutcome, RequestError, Wait, init,
     inspect::{InspectionVerdict, Owner},
     report::{Cause, Vote},
@@ -560,6 +560,101 @@ pub(super) fn end_of_an_api_that_waits<F: Cancels>() {
 }
 
 // Shared helpers.
+
+// Kinds of locks.
+
+/// Readers of two processes, two of them in one: all at once, and nobody who wants it alone.
+pub(super) fn shared_by_readers<F: Api>() {
+    let servers = servers(3);
+    let (mut readers, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let first = readers.hold(patiently(b"job").shared());
+    let second = readers.hold(patiently(b"job").shared());
+    let third = other.hold(patiently(b"job").shared());
+    assert_eq!(readers.mode(&first), LockMode::Shared);
+    assert!(readers.is_valid(&first) && readers.is_valid(&second) && other.is_valid(&third));
+    assert!(other.refused(long(b"job")).is_contended());
+    assert!(matches!(other.release(third), ReleaseOutcome::Released(_)));
+    assert!(matches!(readers.release(first), ReleaseOutcome::Released(_)));
+    assert!(other.refused(long(b"job")).is_contended());
+    assert!(matches!(readers.release(second), ReleaseOutcome::Released(_)));
+    let alone = other.hold(patiently(b"job"));
+    assert!(readers.refused(long(b"job").shared()).is_contended());
+    assert!(matches!(other.release(alone), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// A reader that is not alone reads on; one that is writes, and lets others read again.
+pub(super) fn read_then_written_then_read<F: Api>() {
+    let servers = servers(3);
+    let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let mut lock = one.hold(patiently(b"job").shared().fenced());
+    let read = one.fencing_token(&lock).unwrap();
+    let beside = other.hold(patiently(b"job").shared());
+    assert_eq!(one.try_upgrade(&mut lock), Ok(false));
+    assert!(one.is_valid(&lock) && one.mode(&lock) == LockMode::Shared);
+    assert!(matches!(other.release(beside), ReleaseOutcome::Released(_)));
+    eventually("it is alone", || one.try_upgrade(&mut lock) == Ok(true));
+    assert_eq!(one.mode(&lock), LockMode::Exclusive);
+    let written = one.fencing_token(&lock).unwrap();
+    assert!(written > read);
+    assert!(other.refused(long(b"job").shared()).is_contended());
+    let again = Err(ExtendError::Request(RequestError::NotShared));
+    assert_eq!(one.try_upgrade(&mut lock), again);
+    one.extend(&mut lock, Duration::from_secs(30)).unwrap();
+
+    one.downgrade(&mut lock).unwrap();
+    assert_eq!((one.mode(&lock), one.fencing_token(&lock)), (LockMode::Shared, Some(written)));
+    assert!(one.remaining(&lock) > Duration::from_secs(15));
+    let beside = other.hold(patiently(b"job").shared());
+    assert!(one.is_valid(&lock) && other.is_valid(&beside));
+    assert!(matches!(one.release(lock), ReleaseOutcome::Released(_)));
+    assert!(matches!(other.release(beside), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job"]);
+}
+
+/// Two permits: each has a number, a third holder waits, and gets the one that is given back.
+pub(super) fn one_of_a_few_permits<F: Api>() {
+    let servers = servers(3);
+    let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    let first = one.hold(patiently(b"job").permits(2));
+    let second = other.hold(patiently(b"job").permits(2));
+    let (given, kept) = (one.slot(&first), other.slot(&second));
+    assert!(given.is_some() && kept.is_some() && given != kept);
+    assert_eq!(one.mode(&first), LockMode::Permit { of: 2 });
+    assert!(other.refused(long(b"job").permits(2)).is_contended());
+    assert!(other.refused(long(b"job")).is_contended());
+    assert!(matches!(one.release(first), ReleaseOutcome::Released(_)));
+    let third = one.hold(patiently(b"job").permits(2));
+    assert_eq!(one.slot(&third), given);
+    assert!(matches!(one.release(third), ReleaseOutcome::Released(_)));
+    assert!(matches!(other.release(second), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job", "redbolt:until:job"]);
+}
+
+/// A reader that writes, and a holder of a permit, are the same wherever they go on.
+pub(super) fn every_kind_leaves_for_another_process<F: Detaches>() {
+    let servers = servers(3);
+    let (mut one, mut other) = (on::<F>(&servers), on::<F>(&servers));
+    // A client sends what it owes to a node that it could not reach yet when it is called the next time.
+    let warm = hold_everywhere(&mut other, &servers, patiently(b"warm"));
+    assert!(matches!(other.release(warm), ReleaseOutcome::Released(_)));
+    let mut lock = one.hold(patiently(b"job").shared());
+    eventually("it writes", || one.try_upgrade(&mut lock) == Ok(true));
+    let permit = one.hold(patiently(b"place").permits(2));
+    let place = one.slot(&permit);
+    let detached = [one.detach(lock).unwrap(), one.detach(permit).unwrap()];
+    let [lock, permit] = detached.map(|it| it.to_text().parse().unwrap());
+    let (mut lock, permit) = (other.attach(lock), other.attach(permit));
+    assert_eq!((other.mode(&lock), other.slot(&permit)), (LockMode::Exclusive, place));
+    assert!(one.refused(long(b"job").shared()).is_contended());
+    other.downgrade(&mut lock).unwrap();
+    let beside = one.hold(patiently(b"job").shared());
+    assert!(other.is_valid(&lock) && other.is_valid(&permit));
+    assert!(matches!(one.release(beside), ReleaseOutcome::Released(_)));
+    assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
+    assert!(matches!(other.release(permit), ReleaseOutcome::Released(_)));
+    free_again(&servers, &["job", "place", "redbolt:until:place"]);
+}
 
 /// Holds a lock with the grants of all nodes, so that none grants later. A request that still
 /// waited for a connection at the grant may never be sent: then the lock is taken again.

@@ -77,6 +77,10 @@ scenarios! {
     looked_at:                          same    same    same    same;
     broken_by_an_operator:              same    same    same    same;
     leaves_for_another_process:         same    same    same    same;
+    shared_by_readers:                  same    same    same    same;
+    read_then_written_then_read:        same    same    same    same;
+    one_of_a_few_permits:               same    same    same    same;
+    every_kind_leaves_for_another_process: same same    same    same;
     // A driver's lock is an id, and forgetting an id releases nothing.
     dropped_guard:                      same    forgotten_name same same;
     panic_while_it_is_held:             same    same    same    same;

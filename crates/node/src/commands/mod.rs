@@ -38,6 +38,11 @@ pub(crate) fn run(
         outcome
     });
     call.store.settle(Some(conn), call.named);
+    if !is_about_itself(args) {
+        // Also where it has failed: it was the next command.
+        let tracking = call.store.session(conn).and_then(|session| session.tracking.as_mut());
+        tracking.into_iter().for_each(|tracking| tracking.caches_next = false);
+    }
     if let Err(Failure(text)) = outcome {
         call.reply.error(&text);
     }
@@ -104,6 +109,7 @@ const COMMANDS: &[Command] = &[
     Command::with(
         "client",
         &[
+            Command::new("caching", Exactly(3), tracking::client_caching).while_loading(),
             Command::new("getname", Exactly(2), session::client_getname).while_loading(),
             Command::new("getredir", Exactly(2), tracking::client_getredir).while_loading(),
             Command::new("id", Exactly(2), session::client_id).while_loading(),
@@ -164,6 +170,7 @@ const COMMANDS: &[Command] = &[
         .while_subscribed(),
     Command::new("zcard", Exactly(2), sorted_sets::zcard).reading(Reads::One),
     Command::new("zrange", AtLeast(4), sorted_sets::zrange).reading(Reads::One),
+    Command::new("zrank", Exactly(3), sorted_sets::zrank).reading(Reads::One),
     Command::new("zscore", Exactly(3), sorted_sets::zscore).reading(Reads::One),
 ];
 
@@ -255,6 +262,16 @@ const fn key_of(name: &[u8]) -> u128 {
         at += 1;
     }
     key << (8 * (LONGEST_NAME - name.len()))
+}
+
+/// Whether it is a subcommand of CLIENT, well-formed or not.
+fn is_about_itself(args: &[&[u8]]) -> bool {
+    let subcommand = args.get(1).filter(|_| is_word(args[0], "CLIENT"));
+    let client = named(COMMANDS, b"client").map(|command| &command.body);
+    match (subcommand, client) {
+        (Some(name), Some(Body::Subcommands(all))) => named(all, name).is_some(),
+        _ => false,
+    }
 }
 
 fn wrong_arity(name: &str) -> Failure {

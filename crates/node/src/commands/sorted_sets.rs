@@ -12,11 +12,22 @@ pub(super) fn zcard(call: &mut Call<'_>) -> Outcome {
     call.int(count as i64)
 }
 
+pub(super) fn zrank(call: &mut Call<'_>) -> Outcome {
+    let (key, name) = (call.args[1], call.args[2]);
+    let (mut keys, reply) = call.keys_and_reply();
+    let rank = keys.sharers(key)?;
+    match rank.and_then(|sharers| sharers.iter().position(|(member, _)| member == name)) {
+        Some(rank) => reply.int(rank as i64),
+        None => reply.nil(),
+    }
+    Ok(())
+}
+
 pub(super) fn zscore(call: &mut Call<'_>) -> Outcome {
     let (key, name) = (call.args[1], call.args[2]);
     let (mut keys, reply) = call.keys_and_reply();
     match keys.sharers(key)?.and_then(|sharers| sharers.end_of(name)) {
-        Some(end) => reply.bulk(end.to_string().as_bytes()),
+        Some(end) => reply.bulk(&score(end)),
         None => reply.nil(),
     }
     Ok(())
@@ -39,10 +50,18 @@ pub(super) fn zrange(call: &mut Call<'_>) -> Outcome {
     for (name, end) in sharers.iter().skip(ranks.start).take(ranks.len()) {
         reply.bulk(name);
         if words_each == 2 {
-            reply.bulk(end.to_string().as_bytes());
+            reply.bulk(&score(end));
         }
     }
     Ok(())
+}
+
+/// What never ends has no number.
+fn score(end: i64) -> Vec<u8> {
+    match end {
+        i64::MAX => b"inf".to_vec(),
+        end => end.to_string().into_bytes(),
+    }
 }
 
 /// From `start` to `stop`, both included and both counted from the end if negative.

@@ -45,11 +45,36 @@ fn confirm(call: &mut Call<'_>, what: &[u8], channel: Option<&[u8]>) {
 pub(super) fn client_tracking(call: &mut Call<'_>) -> Outcome {
     let options = Options::parse(call)?;
     if is_word(call.args[2], "ON") {
-        options.check(call.session().tracking.is_some())?;
-        let Options { redirect, no_loop, .. } = options;
-        call.session().tracking = Some(Tracking { redirect, no_loop, is_broken: false });
+        let before = call.session().tracking;
+        options.check(before.is_some())?;
+        let Options { redirect, no_loop, opt_in, .. } = options;
+        let caches_next = before.is_some_and(|before| before.caches_next);
+        call.session().tracking =
+            Some(Tracking { redirect, no_loop, opt_in, caches_next, is_broken: false });
     } else if is_word(call.args[2], "OFF") {
         call.session().tracking = None;
+    } else {
+        return Err(SYNTAX_ERROR.into());
+    }
+    call.ok()
+}
+
+/// What the next command reads is tracked, for a connection that tracks nothing else.
+pub(super) fn client_caching(call: &mut Call<'_>) -> Outcome {
+    let answer = call.args[2];
+    let Some(tracking) = &mut call.session().tracking else { return Err(NOT_TRACKING.into()) };
+    if is_word(answer, "YES") {
+        if !tracking.opt_in {
+            return Err(
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."
+                    .into(),
+            );
+        }
+        tracking.caches_next = true;
+    } else if is_word(answer, "NO") {
+        return Err(
+            "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.".into()
+        );
     } else {
         return Err(SYNTAX_ERROR.into());
     }
@@ -61,6 +86,8 @@ pub(super) fn client_trackinginfo(call: &mut Call<'_>) -> Outcome {
     let is_set = |which: fn(Tracking) -> bool| tracking.is_some_and(which);
     let flags = [
         (true, if tracking.is_some() { "on" } else { "off" }),
+        (is_set(|tracking| tracking.opt_in), "optin"),
+        (is_set(|tracking| tracking.opt_in && tracking.caches_next), "caching-yes"),
         (is_set(|tracking| tracking.no_loop), "noloop"),
         (is_set(|tracking| tracking.is_broken), "broken_redirect"),
     ];
@@ -149,9 +176,7 @@ impl Options {
             Self { opt_in: true, opt_out: true, .. } => {
                 Err("ERR You can't specify both OPTIN mode and OPTOUT mode".into())
             }
-            Self { broadcast: true, .. }
-            | Self { opt_in: true, .. }
-            | Self { opt_out: true, .. } => {
+            Self { broadcast: true, .. } | Self { opt_out: true, .. } => {
                 Err("ERR this embedded node tracks only what a connection has read".into())
             }
             _ => Ok(()),
@@ -159,6 +184,8 @@ impl Options {
     }
 }
 
+const NOT_TRACKING: &str = "ERR CLIENT CACHING can be called only when the client is in tracking mode \
+                            with OPTIN or OPTOUT mode enabled";
 const NO_SWITCH: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this \
                          client, and then re-enabling it with a different mode.";
 const NO_SUCH_TARGET: &str = "ERR The client ID you want redirect to does not exist";

@@ -1,5 +1,6 @@
 //! The scripts of locks that nobody shares: a resource is a string, the token of its holder.
 
+use super::mark::{OUTLIVES_MS, close, marked, token_before_mark, with_mark};
 use super::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
     token_and_ttl,
@@ -71,7 +72,7 @@ pub(super) fn write_back(
     number::<u64>(least)?;
     let counters = rest.get(..resources.len()).ok_or(BAD_ARGUMENTS)?;
     for name in resources {
-        if !is_ours(calls, name, token)? {
+        if !matches!(whose(calls, name, token)?, Whose::Ours | Whose::Marked(_)) {
             return Ok(Answer::Int(0));
         }
     }
@@ -86,35 +87,94 @@ pub(super) fn extend(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (token, ttl) = token_and_ttl(argv)?;
+    let mut ends = Vec::with_capacity(names.len());
     for name in names {
-        if !is_ours(calls, name, token)? {
-            return Ok(Answer::Int(0));
+        match whose(calls, name, token)? {
+            Whose::Nobodys | Whose::Others => return Ok(Answer::Int(0)),
+            Whose::Ours => ends.push(None),
+            Whose::Marked(mark) => ends.push(Some(mark)),
         }
     }
-    for name in names {
-        if calls.pttl(name)? < ttl {
-            calls.pexpire(name, ttl)?;
-        }
+    for (name, end) in names.iter().zip(ends) {
+        extend_value(calls, name, token, ttl, end)?;
     }
     Ok(Answer::Int(1))
 }
 
-/// Deletes the keys that are ours, and counts them.
+/// A marked token tells when it ends; the TTL of the key is more.
+pub(super) fn extend_value(
+    calls: &mut Calls<'_>,
+    name: &[u8],
+    token: &[u8],
+    ttl: i64,
+    mark: Option<Mark>,
+) -> Result<(), Stop> {
+    let Some(Mark { ends, left }) = mark else {
+        if calls.pttl(name)? < ttl {
+            calls.pexpire(name, ttl)?;
+        }
+        return Ok(());
+    };
+    if ttl > left {
+        let (later, life) = (ends.saturating_add(ttl - left), ttl.saturating_add(OUTLIVES_MS));
+        calls.pexpire(name, left.saturating_add(OUTLIVES_MS))?;
+        calls.set_for(name, &with_mark(token, later), life)?;
+    }
+    Ok(())
+}
+
+/// Deletes the keys that are ours, or closes what is marked, and counts them.
 pub(super) fn undo(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
     let mut deleted = 0;
     for name in names {
-        let ours = match argv.first() {
-            Some(token) => is_ours(calls, name, token)?,
-            None => false,
-        };
-        deleted += i64::from(ours && calls.del(name)?);
+        if let Some(token) = argv.first() {
+            deleted += i64::from(undo_value(calls, name, token)?);
+        }
     }
     Ok(Answer::Int(deleted))
 }
 
-/// Data of another type is nobody's token.
-fn is_ours(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<bool, Stop> {
-    Ok(caught(calls.get(name))?.flatten() == Some(token))
+/// Returns whether it was ours, also if its time was over.
+pub(super) fn undo_value(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<bool, Stop> {
+    let Some(value) = caught(calls.get(name))?.flatten() else { return Ok(false) };
+    if value == token {
+        return Ok(calls.del(name)?);
+    }
+    let is_marked = token_before_mark(value) == Some(token);
+    if is_marked {
+        calls.del(name)?;
+        close(calls, name)?;
+    }
+    Ok(is_marked)
+}
+
+/// Whose token a key holds.
+pub(super) enum Whose {
+    /// There is no string.
+    Nobodys,
+    Ours,
+    /// It is ours, and our time is not over.
+    Marked(Mark),
+    Others,
+}
+
+/// What a mark says: when the holder ends, which is after so many ms.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    ends: i64,
+    left: i64,
+}
+
+pub(super) fn whose(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<Whose, Stop> {
+    let Some(value) = caught(calls.get(name))?.flatten() else { return Ok(Whose::Nobodys) };
+    if value == token {
+        return Ok(Whose::Ours);
+    }
+    let Some((_, ends)) = marked(value).filter(|(marked, _)| *marked == token) else {
+        return Ok(Whose::Others);
+    };
+    let left = calls.pttl(name)?.saturating_sub(OUTLIVES_MS);
+    Ok(if left <= 0 { Whose::Others } else { Whose::Marked(Mark { ends, left }) })
 }
 
 /// No resource is taken. If one is, the longest TTL in the way is the answer, −1 for a resource without one.

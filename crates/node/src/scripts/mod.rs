@@ -4,6 +4,8 @@
 //! others the models reply with an error of their own.
 
 mod exclusive;
+mod line;
+mod mark;
 mod mode_change;
 mod permits;
 mod shared;
@@ -17,10 +19,11 @@ use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
     restart_guard::{BIG_MS, Standing},
     script::{
-        ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED,
-        DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_SHARED, FORCE_UNLOCK,
-        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS,
-        VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
+        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED,
+        ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT,
+        EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED,
+        UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+        WRITE_BACK_SHARED,
     },
 };
 
@@ -36,8 +39,9 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 23] = [
+const MODELS: [(&str, Script); 25] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
+    (ACQUIRE_IN_LINE, line::acquire_in_line),
     (ACQUIRE_MANY, exclusive::acquire_many),
     (ACQUIRE_PERMIT, permits::acquire_permit),
     (ACQUIRE_SHARED, shared::acquire_shared),
@@ -52,6 +56,7 @@ const MODELS: [(&str, Script); 23] = [
     (EXTEND, exclusive::extend),
     (EXTEND_PERMIT, permits::extend_permit),
     (EXTEND_SHARED, shared::extend_shared),
+    (LEAVE_LINE, line::leave_line),
     (UNDO, exclusive::undo),
     (UNDO_PERMIT, permits::undo_permit),
     (UNDO_SHARED, shared::undo_shared),
@@ -75,15 +80,26 @@ fn enrol(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answe
     Ok(Answer::Int(i64::from(found == value)))
 }
 
-/// Deletes a key if it is what was read.
+/// Deletes a key if it is what was read. What was marked is closed.
 fn force_unlock(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
     let (&[name], &[kind, last, seen]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     let last = number(Some(&last))?;
-    let same = match kind {
-        b"string" => caught(calls.getrange(name, last))? == Some(seen),
-        kind => calls.kind(name)?.as_bytes() == kind,
+    let (same, marked) = match kind {
+        b"string" => caught(calls.getrange(name, last))?.map_or((false, false), |value| {
+            let marked = mark::token_before_mark(value) == Some(seen);
+            (marked || value == seen, marked)
+        }),
+        kind => {
+            let same = calls.kind(name)?.as_bytes() == kind;
+            let may_be_marked = same && kind == b"zset";
+            (same, may_be_marked && calls.zscore(name, mark::LINE)? == Some(mark::NEVER))
+        }
     };
-    Ok(Answer::Int(i64::from(same && calls.del(name)?)))
+    let found = same && calls.del(name)?;
+    if found && marked {
+        mark::close(calls, name)?;
+    }
+    Ok(Answer::Int(found.into()))
 }
 
 /// The restart guard, if one is given, lets the node vote.

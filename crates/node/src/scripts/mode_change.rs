@@ -2,6 +2,8 @@
 //!
 //! Apart from `shared`, whose sets they write as well, since here a holder's own other claim is not in its way.
 
+use super::exclusive::{Whose, extend_value, undo_value, whose};
+use super::mark::{LINE, NEVER, OUTLIVES_MS, marked};
 use super::shared::{
     TOKEN_DIGITS, WRITER, deny_beside_writer, deny_twin, deny_unless_members, extend_member,
     rehearse_undo, share, undo_member,
@@ -86,13 +88,16 @@ pub(super) fn extend_downgraded(
 ) -> Result<Answer, Stop> {
     let (token, ttl) = token_and_ttl(argv)?;
     let resource = *names.first().ok_or(BAD_ARGUMENTS)?;
-    if caught(calls.get(resource))?.flatten() == Some(token) {
-        if calls.pttl(resource)? < ttl {
-            calls.pexpire(resource, ttl)?;
+    let mark = match whose(calls, resource, token)? {
+        Whose::Others => return Ok(Answer::Int(0)),
+        Whose::Nobodys => {
+            return extend_member(calls, resource, &[WRITER, token].concat(), ttl);
         }
-        return Ok(Answer::Int(1));
-    }
-    extend_member(calls, resource, &[WRITER, token].concat(), ttl)
+        Whose::Ours => None,
+        Whose::Marked(mark) => Some(mark),
+    };
+    extend_value(calls, resource, token, ttl, mark)?;
+    Ok(Answer::Int(1))
 }
 
 /// Takes a writer's claim away where it is a string, or a member of a sorted set.
@@ -102,8 +107,8 @@ pub(super) fn undo_downgraded(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource, ..], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
-    if caught(calls.get(resource))?.flatten() == Some(token) {
-        return Ok(Answer::Int(i64::from(calls.del(resource)?)));
+    if undo_value(calls, resource, token)? {
+        return Ok(Answer::Int(1));
     }
     undo_member(calls, resource, &[WRITER, token].concat())
 }
@@ -125,9 +130,9 @@ fn deny_unless_alone(
     now: i64,
 ) -> Result<(), Stop> {
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
-    let is_other = |(name, end): (&[u8], i64)| end > now && !name.starts_with(own);
+    let is_other = |(name, end): (&[u8], i64)| end > now && name != LINE && !name.starts_with(own);
     let members = calls.zrange(resource)?;
-    match members.is_some_and(|members| members.iter().rev().take(3).any(is_other)) {
+    match members.is_some_and(|members| members.iter().rev().take(4).any(is_other)) {
         true => Err(Stop::Answered(Answer::Int(left))),
         false => Ok(()),
     }
@@ -136,11 +141,16 @@ fn deny_unless_alone(
 /// What an undo and another ask will need is called before anything is written. On a string each of them fails.
 fn make_member(calls: &mut Calls<'_>, resource: &[u8], own: &[u8], now: i64) -> Result<(), Stop> {
     let value = calls.get(resource)?.unwrap_or_default();
-    let value = value.split(u8::is_ascii_control).next().unwrap_or_default().to_vec();
+    let (value, end) = match marked(value) {
+        Some((value, end)) => (value.to_vec(), Some(end)),
+        None => (value.strip_suffix(b"\n").unwrap_or(value).to_vec(), None),
+    };
     let left = calls.pttl(resource)?;
-    if value[..value.len().min(TOKEN_DIGITS)] != *own || left == -1 {
+    let is_ours = value.starts_with(own) && !value.iter().any(u8::is_ascii_control);
+    if !is_ours || left == -1 || end.is_some_and(|end| end <= now) {
         return Err(Stop::Answered(Answer::Int(left)));
     }
+    let left = end.map_or(left, |end| end - now);
     caught(calls.zadd(resource, 0, b""))?;
     caught(calls.zrem(resource, b""))?;
     caught(calls.zremrangebyscore(resource, 0))?;
@@ -149,5 +159,9 @@ fn make_member(calls: &mut Calls<'_>, resource: &[u8], own: &[u8], now: i64) -> 
     calls.del(resource)?;
     calls.zadd(resource, now + left, &[WRITER, &value].concat())?;
     calls.pexpireat(resource, now + left)?;
+    if end.is_some() {
+        calls.zadd(resource, NEVER, LINE)?;
+        calls.pexpireat(resource, now + left + OUTLIVES_MS)?;
+    }
     Ok(())
 }

@@ -2,6 +2,7 @@
 //!
 //! Times are the node's, in ms. Whoever ends now is over; the key itself exists through its last millisecond.
 
+use super::mark::{LINE, OUTLIVES_MS, close};
 use super::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
     token_and_ttl,
@@ -21,10 +22,9 @@ pub(super) fn acquire_shared(
     let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
     let now = calls.time()?.millis();
-    deny_unless_shared(calls, resource, now)?;
-    rehearse_undo(calls, resource, now)?;
-    deny_twin(calls, resource, token, argv.get(2))?;
-    share(calls, resource, token, now, ttl)?;
+    let others = deny_unless_shared(calls, resource, now)?;
+    rehearse_share(calls, (resource, token), others, now, argv.get(2))?;
+    share_beside(calls, (resource, token), others, now, ttl)?;
     Ok(Answer::Status("OK"))
 }
 
@@ -40,15 +40,14 @@ pub(super) fn acquire_shared_fenced(
     let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
     let time = calls.time()?;
-    deny_unless_shared(calls, resource, time.millis())?;
+    let others = deny_unless_shared(calls, resource, time.millis())?;
     check_clock(proposal, time.micros())?;
     let shown = odd_from(counter_to_raise(calls, counter)?.floor(), proposal, least);
     let mut text = Vec::new();
     decimal(&mut text, shown);
-    rehearse_undo(calls, resource, time.millis())?;
-    deny_twin(calls, resource, token, argv.get(5))?;
+    rehearse_share(calls, (resource, token), others, time.millis(), argv.get(5))?;
     calls.set_for(counter, &text, life)?;
-    share(calls, resource, token, time.millis(), ttl)?;
+    share_beside(calls, (resource, token), others, time.millis(), ttl)?;
     Ok(Answer::StatusAnd("OK", shown.cast_signed()))
 }
 
@@ -138,11 +137,53 @@ pub(super) fn view_shared(
 
 /// Nobody holds the resource but those who share it. A key that is anything else, or that no script made, is in the
 /// way for as long as it lives.
-fn deny_unless_shared(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(), Stop> {
-    match deny_unless_members(calls, resource)? {
-        Some(left) => deny_beside_writer(calls, resource, None, now, left),
-        None => Ok(()),
+fn deny_unless_shared(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Others, Stop> {
+    let Some(left) = deny_unless_members(calls, resource)? else { return Ok(Others::None) };
+    if calls.zscore(resource, LINE)?.is_some() {
+        return Err(Stop::Answered(Answer::Int(left)));
     }
+    deny_beside_writer(calls, resource, None, now, left)?;
+    Ok(Others::Share)
+}
+
+/// Whether anybody shares the resource, or did: then there is a set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    None,
+    Share,
+}
+
+/// An undo is allowed, and where there are others, none of them is the holder as another node.
+fn rehearse_share(
+    calls: &mut Calls<'_>,
+    (resource, token): (&[u8], &[u8]),
+    others: Others,
+    now: i64,
+    nodes: Option<&&[u8]>,
+) -> Result<(), Stop> {
+    if others == Others::Share {
+        rehearse_undo(calls, resource, now)?;
+        return deny_twin(calls, resource, token, nodes);
+    }
+    calls.zrem(resource, b"")?;
+    calls.pexpireat(resource, now)?;
+    Ok(())
+}
+
+fn share_beside(
+    calls: &mut Calls<'_>,
+    (resource, token): (&[u8], &[u8]),
+    others: Others,
+    now: i64,
+    ttl: i64,
+) -> Result<(), Stop> {
+    if others == Others::Share {
+        return share(calls, resource, token, now, ttl);
+    }
+    let end = now.saturating_add(ttl);
+    calls.zadd(resource, end, token)?;
+    calls.pexpireat(resource, end)?;
+    Ok(())
 }
 
 /// Nobody has the resource but in a sorted set, with this TTL, if there is one.
@@ -183,7 +224,7 @@ pub(super) fn deny_beside_writer(
     }
 }
 
-fn begins_as_a_token(name: &[u8]) -> bool {
+pub(super) fn begins_as_a_token(name: &[u8]) -> bool {
     let name = name.strip_prefix(WRITER).unwrap_or(name);
     name.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
@@ -193,7 +234,10 @@ fn begins_as_a_token(name: &[u8]) -> bool {
 pub(super) fn rehearse_undo(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<(), Stop> {
     calls.zremrangebyscore(resource, now)?;
     calls.zrem(resource, b"")?;
-    let last = last_end(calls, resource)?.unwrap_or(now);
+    let last = match read_last_end(calls, resource)? {
+        LastEnd::At(last) => last,
+        LastEnd::OfNobody | LastEnd::OfMark => now + OUTLIVES_MS,
+    };
     calls.pexpireat(resource, last)?;
     Ok(())
 }
@@ -228,15 +272,36 @@ pub(super) fn share(
     live_as_long_as_the_last(calls, resource)
 }
 
-fn live_as_long_as_the_last(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
-    if let Some(last) = last_end(calls, resource)? {
-        calls.pexpireat(resource, last)?;
+/// Where only a mark is left, the key is closed.
+pub(super) fn live_as_long_as_the_last(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
+    match read_last_end(calls, resource)? {
+        LastEnd::OfNobody => {}
+        LastEnd::OfMark => {
+            calls.del(resource)?;
+            close(calls, resource)?;
+        }
+        LastEnd::At(last) => drop(calls.pexpireat(resource, last)?),
     }
     Ok(())
 }
 
-fn last_end(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Option<i64>, Stop> {
-    Ok(calls.zrange(resource)?.and_then(|sharers| sharers.iter().next_back()).map(|(_, end)| end))
+/// Until when the key is to live. One that is marked outlives its holders.
+enum LastEnd {
+    OfNobody,
+    OfMark,
+    At(i64),
+}
+
+fn read_last_end(calls: &mut Calls<'_>, resource: &[u8]) -> Result<LastEnd, Stop> {
+    let mut members = calls.zrange(resource)?.into_iter().flat_map(|members| members.iter().rev());
+    Ok(match members.next() {
+        None => LastEnd::OfNobody,
+        Some((LINE, _)) => match members.next() {
+            None => LastEnd::OfMark,
+            Some((_, last)) => LastEnd::At(last.saturating_add(OUTLIVES_MS)),
+        },
+        Some((_, last)) => LastEnd::At(last),
+    })
 }
 
 /// When the holder ends, and the time; nothing if it does not share the resource.
@@ -252,7 +317,7 @@ fn read_mine(
 
 /// The counter if it is odd and not too small, otherwise the next odd number behind it that is no less than the
 /// proposal.
-fn odd_from(counter: f64, proposal: u64, least: u64) -> u64 {
+pub(super) fn odd_from(counter: f64, proposal: u64, least: u64) -> u64 {
     if counter >= least as f64 && counter % 2.0 == 1.0 {
         return counter as u64;
     }

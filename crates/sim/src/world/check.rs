@@ -1,5 +1,7 @@
 //! The final checks: leftover keys, memory, calls that never returned, histories.
 
+use redbolt::proto::WakeStrategy;
+
 use super::World;
 use super::node::EPOCH_US;
 use super::queue::{Event, Time};
@@ -12,6 +14,7 @@ impl World {
     /// Newcomers want the locks after all jobs have released.
     pub(super) fn come_afterwards(&mut self) {
         self.healed_at = self.now;
+        self.nobody_stands();
         let wires = self.wires[..self.sockets_used].iter().filter(|wire| wire.server_alive);
         self.quiet_at = wires.map(|wire| wire.up.last_at()).max().unwrap_or(0);
         for job in 0..self.plan.jobs.len() {
@@ -74,6 +77,7 @@ impl World {
 
     /// I5: all jobs have released a while ago. A key that a ghost has set may live for its TTL.
     pub(super) fn leftovers(&mut self) {
+        self.no_line_is_left();
         for node in 0..self.plan.nodes {
             for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
                 for owner in self.nodes[node].owners(name, self.now) {
@@ -155,14 +159,16 @@ impl World {
 
     /// I7: once the longest TTL is over, a core remembers nothing.
     pub(crate) fn nothing_is_kept(&mut self) {
-        self.now += 2 * self.plan.setup.max_ttl_ms * MS + 1_000 * MS;
+        let tickets = if self.plan.setup.wake == WakeStrategy::Line { TICKET } else { 0 };
+        self.now += 2 * self.plan.setup.max_ttl_ms * MS + 1_000 * MS + tickets;
         for client in 0..self.clients.len() {
             let now = self.clocks(client);
             self.core(client).timeout(now);
             while self.core(client).poll_event().is_some() {}
             let text = format!("{:?}", self.clients[client].core);
             self.shows_no_secret("the core", &text);
-            for (what, name) in [("locks", "locks: "), ("claims", "claims: ")] {
+            let kept = [("locks", "locks: "), ("claims", "claims: "), ("listeners", "listeners: ")];
+            for (what, name) in kept {
                 let amount = count(&text, name);
                 if amount > 0 {
                     self.violated(Violation::Unbounded { client, what, amount });
@@ -212,6 +218,9 @@ fn count(text: &str, name: &str) -> usize {
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..digits].parse().unwrap_or(usize::MAX)
 }
+
+/// A ticket in line may be on a node for so long after its last ask.
+const TICKET: Time = 12_000 * MS;
 
 /// Wild clocks are off by more than this, all others by less.
 const WILDEST_US: u64 = 60_000_000;

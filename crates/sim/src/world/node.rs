@@ -212,6 +212,29 @@ impl Node {
         self.store.holds(database, key, self.clock(now))
     }
 
+    /// Whether somebody has a key: one that is closed, or whose holder's time is over, is kept for those who wait.
+    pub(crate) fn is_taken(&self, key: &[u8], now: Time) -> bool {
+        let database = if self.in_database { DATABASE as usize } else { 0 };
+        let clock = self.clock(now);
+        match self.store.string(database, key, clock) {
+            Some(value) => !is_free_in_line(value, clock.micros() / 1_000),
+            None => self.store.holds(database, key, clock),
+        }
+    }
+
+    /// Whether a key is kept for those who wait in line, and nobody stands there.
+    pub(crate) fn is_closed(&mut self, key: &[u8], now: Time) -> bool {
+        let database = if self.in_database { DATABASE as usize } else { 0 };
+        let is_closed = self.store.string(database, key, self.clock(now)) == Some(b"\nredbolt");
+        is_closed && !self.has_line(key, now)
+    }
+
+    /// Whether anybody has a ticket.
+    pub(crate) fn has_line(&mut self, key: &[u8], now: Time) -> bool {
+        let line = [&b"redbolt:line:"[..], key].concat();
+        self.holds(&line, now)
+    }
+
     /// The number under a key; 0 if there is none.
     pub(crate) fn number(&mut self, key: &[u8], now: Time) -> u64 {
         let reply = std::str::from_utf8(self.observe(&[b"GET", key], now)).unwrap_or_default();
@@ -224,7 +247,13 @@ impl Node {
         let now_ms = self.clock(now).micros() / 1_000;
         let reply = self.observe(&[b"GET", key], now);
         if !reply.starts_with(b"-WRONGTYPE") {
-            return bulks(reply).filter_map(tag).collect();
+            let value = reply.splitn(2, |&byte| byte == b'\n').nth(1).unwrap_or_default();
+            let value = value.strip_suffix(b"\r\n").unwrap_or(value);
+            return Some(value)
+                .filter(|it| !is_free_in_line(it, now_ms))
+                .and_then(tag)
+                .into_iter()
+                .collect();
         }
         let ends = [&b"redbolt:until:"[..], key].concat();
         let key = match self.observe(&[b"TYPE", key], now) {
@@ -257,6 +286,12 @@ fn bulks(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
         is_next = !is_bulk && line.starts_with(b"$");
         is_bulk
     })
+}
+
+/// Whether a string is none of a holder whose time is not over.
+fn is_free_in_line(value: &[u8], now_ms: u64) -> bool {
+    let mark = value.iter().position(|&byte| byte == b'\n').map(|at| &value[at + 1..]);
+    mark.is_some_and(|mark| decimal(mark).is_none_or(|ends| ends <= now_ms))
 }
 
 fn decimal(digits: &[u8]) -> Option<u64> {

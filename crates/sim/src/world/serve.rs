@@ -308,6 +308,7 @@ impl World {
                 known.has_ghosts[node] |= !client_alive || has_left;
                 let (slot, counter) = match request.script {
                     Some(Script::AcquirePermit) => permit(reply),
+                    Some(Script::AcquireInLine) => (NO_SLOT, counter_in_line(reply)),
                     _ if reply.len() > 5 => (NO_SLOT, number(&reply[4..reply.len() - 2])),
                     _ => (NO_SLOT, 0),
                 };
@@ -319,9 +320,7 @@ impl World {
                 self.wires[at].pending = Some((attempt, granted));
                 Says::Other
             }
-            Kind::Ask | Kind::Move if reply == b"$-1\r\n" || reply.starts_with(b":") => {
-                Says::Denied
-            }
+            Kind::Ask | Kind::Move if is_denial(reply) => Says::Denied,
             // An error that is not known may hide that it ran.
             Kind::Ask | Kind::Move if reply.starts_with(b"-") => {
                 self.attempts[usize::from(attempt)].has_ghosts[node] |= !client_alive;
@@ -380,6 +379,17 @@ impl World {
     }
 }
 
+/// Whether an ask was answered with a no.
+fn is_denial(reply: &[u8]) -> bool {
+    reply == b"$-1\r\n" || reply.starts_with(b":") || reply.starts_with(b"+WAIT ")
+}
+
+/// The counter of a grant in line, behind the stamp of its ticket; 0 if there is none.
+fn counter_in_line(reply: &[u8]) -> u64 {
+    let mut words = reply[4..reply.len() - 2].split(|&byte| byte == b' ');
+    words.nth(1).map_or(0, number)
+}
+
 /// The slot of a grant, and its counter.
 fn permit(reply: &[u8]) -> (u16, u64) {
     let words: Vec<&[u8]> = reply[4..reply.len() - 2].split(|&byte| byte == b' ').collect();
@@ -400,6 +410,7 @@ fn number_of(request: &Command<'_>) -> u64 {
         Kind::Kill | Kind::KillOthers => 6,
         Kind::Getrange | Kind::Pttl | Kind::Type => 7,
         Kind::Undo => 8,
+        Kind::Leave => 14,
         Kind::WriteBack => 9,
         Kind::Move => 13,
         Kind::Subscribe => 10,
@@ -423,6 +434,7 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
             Kind::Ask
                 | Kind::Enrol
                 | Kind::Extend
+                | Kind::Leave
                 | Kind::Move
                 | Kind::ProbeWrite
                 | Kind::Undo

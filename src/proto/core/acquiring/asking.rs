@@ -6,10 +6,13 @@
 use std::time::Duration;
 
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::Pending;
+use crate::proto::core::links::{Ability, Pending};
 use crate::proto::core::{Core, MAX_PIPELINE};
+use crate::proto::line::TICKET_TTL;
+use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::script::Script;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
@@ -98,8 +101,15 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id) else { return };
         claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
         self.metrics.of(node_id).asks += 1;
+        let ask = match claim.ticket() {
+            None => claim.kind().ask,
+            Some(ticket) => self.ask_with_ticket(node_id, id, ticket, now),
+        };
+        let Some(claim) = self.claims.find(id) else { return };
+        if claim.is_told_by_its_ask() {
+            self.nodes[node_id.index()].track_next(now.boot);
+        }
         let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
-        let ask = claim.kind().ask;
         let ask = if can_undo { ask } else { ask.as_script() };
         let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
         let (ttl_ms, counter) = (claim.ttl_ms(), claim.counter());
@@ -109,6 +119,24 @@ impl Core {
             by_digest,
             checked,
         });
+    }
+
+    /// The ask of a lock that stands in line, unless the node does not know lines or the lock has left.
+    fn ask_with_ticket(
+        &mut self,
+        node: NodeId,
+        id: ClaimId,
+        ticket: ClaimId,
+        now: ClockReading,
+    ) -> Command {
+        let can = !matches!(self.node(node).capabilities.line(), Ability::Refused(_));
+        if let Some(ticket) = self.claims.find_mut(ticket).filter(|ticket| ticket.is_in_use())
+            && can
+        {
+            ticket.sent(node, now.boot + TICKET_TTL);
+            return Command::Run(Script::AcquireInLine);
+        }
+        self.claims.find(id).map_or(Command::SetIfAbsent, |claim| claim.kind().ask)
     }
 
     /// Sends the asks that waited for this node's link.
@@ -137,6 +165,8 @@ impl Core {
     ) {
         if untouched {
             self.owes_no_more(node, id);
+        } else {
+            self.ticket_may_return(node, id);
         }
         if let Some(claim) = self.claims.find_mut(id) {
             claim.connection_lost(node, untouched);
@@ -145,6 +175,14 @@ impl Core {
             }
         }
         self.vote_failed(node, id, now);
+    }
+
+    /// An ask in line is in a dead connection. It may yet run, and put back a ticket that was taken away.
+    fn ticket_may_return(&mut self, node: NodeId, id: ClaimId) {
+        let ticket = self.claims.find(id).and_then(Claim::ticket);
+        if let Some(ticket) = ticket.and_then(|ticket| self.claims.find_mut(ticket)) {
+            ticket.connection_lost(node, false);
+        }
     }
 
     pub(in crate::proto::core) fn vote_failed(

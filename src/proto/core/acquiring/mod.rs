@@ -78,7 +78,7 @@ impl Core {
         active.attempt.lead = lead;
         active.attempt.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
-        self.attempt_begins(id);
+        self.attempt_begins(id, now);
         match lead {
             Some(lead) => self.offer_to(id, lead.into(), now),
             None => self.offer_to(id, self.all_nodes(), now),

@@ -3,9 +3,11 @@
 //! Apart from the folder's `mod.rs`, which decides by votes. An answer may carry more than a vote: a fencing counter, the
 //! restart guard's TTL, or for how long the key in the way will live. Not here: what the restart guard makes of a vote.
 
+use crate::proto::classify::{ServerError, classify};
 use crate::proto::core::Core;
 use crate::proto::core::links::{Ability, Mistyped, Pending};
 use crate::proto::core::locks::Phase;
+use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, PLAIN};
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::time::ClockReading;
@@ -61,13 +63,72 @@ impl Core {
             self.node_mut(id).capabilities.undo_is(Ability::Given);
         }
         self.note_refused(id, claim_id, vote);
-        let vote = match self.config.restart_guard_key() {
-            // The script has read the TTL itself.
-            Some(_) if vote == Vote::Grant => self.guarded_vote(id, claim_id, vote, 0, now),
+        let vote = match vote {
+            Vote::Grant => self.guarded_vote_of_script(id, claim_id, now),
             _ => vote,
         };
         self.count_vote(id, claim_id, vote, now);
         Ok(())
+    }
+
+    /// A grant by a script, which has read the restart guard's TTL itself.
+    pub(in crate::proto::core) fn guarded_vote_of_script(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        now: ClockReading,
+    ) -> Vote {
+        match self.config.restart_guard_key() {
+            Some(_) => self.guarded_vote(id, claim, Vote::Grant, 0, now),
+            None => Vote::Grant,
+        }
+    }
+
+    /// A node has granted an ask in line, or has not. It has read the restart guard itself.
+    pub(in crate::proto::core) fn in_line_answered(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        told: Told,
+        now: ClockReading,
+    ) {
+        let vote = match told {
+            Told::Granted { counter, .. } => {
+                if counter > 0 {
+                    self.counter_told(id, claim, counter);
+                }
+                self.node_mut(id).capabilities.undo_is(Ability::Given);
+                self.guarded_vote_of_script(id, claim, now)
+            }
+            Told::Waits(place) => {
+                let answer = match place.left_ms {
+                    0 => Answer::Vote(Vote::Deny),
+                    left_ms => Answer::DenyFor(left_ms),
+                };
+                self.vote_in(answer, id, claim, now)
+            }
+        };
+        self.count_vote(id, claim, vote, now);
+    }
+
+    /// The node forbids what the line needs: it is asked without, now and from now on. Whether this was such an answer.
+    pub(in crate::proto::core) fn refuses_line(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> bool {
+        let Token::Error(text) = token else { return false };
+        let ServerError::Cause(cause) = classify(text) else { return false };
+        if !cause.is_forbidden() {
+            return false;
+        }
+        self.node_mut(id).capabilities.line_is(Ability::Refused(cause));
+        if self.is_asking(claim) && self.node(id).link.takes_asks() {
+            self.send_ask(id, claim, now);
+        }
+        true
     }
 
     /// Whether answers to this claim's ask still decide something.

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::proto::config::Config;
 use crate::proto::keys::Keys;
+use crate::proto::line::{InLine, TicketName};
 use crate::proto::lock_kind::{
     Arguments, Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED,
-    SHARED_FENCED, UPGRADE, UPGRADE_FENCED,
+    SHARED_FENCED, TICKET, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
 };
-use crate::proto::names::{LockId, NodeId, NodeSet};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::SlotOrder;
 use crate::proto::request::LockMode;
 use crate::proto::script::Script;
@@ -62,11 +63,15 @@ struct Rare {
     other_claim: Option<[u8; RANDOM_DIGITS]>,
     /// The label of its token, if that is not the configuration's.
     label: Option<Box<[u8]>>,
+    /// The ticket of its lock, and how its ask stands in line.
+    in_line: Option<(ClaimId, InLine)>,
 }
 
 /// Whom what comes of a claim concerns.
 #[derive(Clone, Copy)]
 enum ClaimUser {
+    /// A lock that stands in line with it.
+    Ticket,
     /// The lock whose attempt it is.
     Lock(LockId),
     Nobody,
@@ -134,6 +139,45 @@ impl Claim {
         self.forget_at = Timestamp::default();
     }
 
+    /// Makes a used slot a ticket in the line of a lock's resource, with a name that nobody has seen.
+    pub(crate) fn begin_ticket(
+        &mut self,
+        lock: LockId,
+        keys: &Keys,
+        mode: LockMode,
+        grace_ms: u64,
+        random: [u8; 16],
+    ) {
+        self.begin(lock, keys, LockMode::Exclusive, None, 0, random);
+        self.user = ClaimUser::Ticket;
+        self.kind = if mode == LockMode::Shared { &TICKET_SHARED } else { &TICKET };
+        let label = grace_ms.to_string().into_bytes().into_boxed_slice();
+        self.rare.get_or_insert_default().label = Some(label);
+    }
+
+    /// Whether it is a ticket in line, and no claim to a lock.
+    pub(crate) fn is_ticket(&self) -> bool {
+        self.kind.undo == TICKET.undo
+    }
+
+    /// Its asks stand in line, with this ticket.
+    pub(crate) fn asks_in_line(&mut self, ticket: ClaimId, in_line: InLine) {
+        self.rare.get_or_insert_default().in_line = Some((ticket, in_line));
+    }
+
+    /// The ticket with which its asks stand in line.
+    pub(crate) fn ticket(&self) -> Option<ClaimId> {
+        Some(self.rare.as_ref()?.in_line.as_ref()?.0)
+    }
+
+    /// The name of a ticket, up to the node's digits.
+    pub(crate) fn ticket_name(&self) -> TicketName {
+        let mut name = Vec::with_capacity(1 + RANDOM_DIGITS);
+        name.extend_from_slice(self.kind.mark);
+        name.extend_from_slice(self.random.map(hex).as_flattened());
+        TicketName::of(&name)
+    }
+
     /// It is the second claim of a holder whose first one was made of these bytes, and who changes its mode.
     pub(crate) fn is_second(&mut self, other_claim: [u8; 16]) {
         let mut digits = [0; RANDOM_DIGITS];
@@ -185,6 +229,11 @@ impl Claim {
         }
     }
 
+    /// Whether a lock still has a use for it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        matches!(self.user, ClaimUser::Lock(_) | ClaimUser::Ticket)
+    }
+
     /// Its attempt is over.
     pub(super) fn part_from_lock(&mut self) {
         self.user = ClaimUser::Nobody;
@@ -226,6 +275,11 @@ impl Claim {
     /// The value that is proposed for its fencing counters; zero if it is not fenced.
     pub(crate) fn counter(&self) -> u64 {
         self.counter
+    }
+
+    /// Whether only its ask can say what is in its way: several keys, or a permit.
+    pub(crate) fn is_told_by_its_ask(&self) -> bool {
+        self.permits > 0 || self.keys.len() > 1
     }
 
     /// In which order a permit's slot is looked for.
@@ -270,6 +324,7 @@ impl Claim {
                 .rare
                 .as_ref()
                 .and_then(|it| Some(it.other_claim.as_ref()?.as_slice())),
+            in_line: self.rare.as_ref().and_then(|it| Some(&it.in_line.as_ref()?.1)),
         }
     }
 
@@ -467,7 +522,7 @@ impl Claim {
 
     /// Nobody waits for it, and nothing is owed.
     pub(crate) fn is_settled(&self) -> bool {
-        self.lock().is_none() && self.owed.is_empty()
+        !self.is_in_use() && self.owed.is_empty()
     }
 
     /// When no node can hold the keys any longer.

@@ -96,6 +96,10 @@ impl Core {
             return;
         }
         self.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
+        // It reads what is in the way of a lock that waits, as its ask did, which may have been before the node tracked.
+        if claim.is_told_by_its_ask() {
+            node.track_next(now.boot);
+        }
         let undo = claim.kind().undo;
         let pending = |by_digest| Pending::Undo { claim: id, by_digest };
         self.send(node_id, id, undo, (0, 0), now, pending);
@@ -137,6 +141,7 @@ impl Core {
     /// The node has undone the claim. It found so many of the keys.
     fn undo_confirmed(&mut self, node_id: NodeId, id: ClaimId, found: i64, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
+        let is_ticket = claim.is_ticket();
         self.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, now.boot) {
             Some(again_at) => self.arm_claim(id, again_at),
@@ -145,7 +150,7 @@ impl Core {
         self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);
         // One that found nothing has not shown that it may delete.
-        if found > 0 {
+        if found > 0 && !is_ticket {
             node.capabilities.undo_is(Ability::Given);
         }
         if node.debt.confirmed() {
@@ -176,6 +181,11 @@ impl Core {
         {
             // It answered the ask with an error as well: there is nothing to undo.
             claim.never_ran(node_id);
+            self.owes_no_more(node_id, id);
+            return self.undo_settled(node_id, id, Vote::Fail(cause), now);
+        }
+        if cause.is_forbidden() && self.claims.find(id).is_some_and(Claim::is_ticket) {
+            // A ticket only denies, and ends by itself.
             self.owes_no_more(node_id, id);
             return self.undo_settled(node_id, id, Vote::Fail(cause), now);
         }
@@ -221,7 +231,7 @@ impl Core {
 
     pub(super) fn claim_due(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
-        if claim.lock().is_some() {
+        if claim.is_in_use() {
             return;
         }
         let forget_at = claim.forget_at();

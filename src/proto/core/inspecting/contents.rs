@@ -11,13 +11,14 @@ use sha1_smol::Sha1;
 
 use crate::proto::config::{MAX_LABEL, check_label};
 use crate::proto::core::claims::{RANDOM_DIGITS, TOKEN_DIGITS};
+use crate::proto::line;
 use crate::proto::names::MAX_NODES;
 
 /// A key's state on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
-    /// There is no such key.
+    /// There is no such key, or it is kept for those who wait in line.
     Free,
     /// A lock of redbolt.
     Held(Holder),
@@ -160,8 +161,23 @@ impl KeyState {
     }
 }
 
-/// What the beginning of a string is: up to [`LONGEST`] bytes, and one more if there are more.
+/// A token without the mark of those who wait in line, and whether there was one.
+pub(super) fn without_mark(value: &[u8]) -> (&[u8], bool) {
+    let at = value.iter().position(|&byte| byte == b'\n').unwrap_or(value.len());
+    let (before, mark) = value.split_at(at);
+    let is_mark = mark.len() > 1 && mark.len() <= MARK && mark[1..].iter().all(u8::is_ascii_digit);
+    match is_mark && token(before).is_some() {
+        true => (before, true),
+        false => (value, false),
+    }
+}
+
+/// What the beginning of a string is: up to [`VIEWED`] bytes, and one more if there are more.
 pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
+    if value == line::CLOSED {
+        return KeyState::Free;
+    }
+    let (value, _) = without_mark(value);
     let Some((digits, label)) = token(value) else {
         let bytes = Some(value.len()).filter(|&bytes| bytes <= LONGEST);
         let fingerprint = fingerprint(&[value]);
@@ -340,7 +356,13 @@ impl fmt::Display for DataKind {
 const WRITER: &str = "w:";
 
 /// The longest token.
-pub(crate) const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;
+const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;
+
+/// The longest mark behind it: a line feed, and ms since 1970.
+const MARK: usize = 1 + 16;
+
+/// So much of a string is looked at, from its beginning.
+pub(crate) const VIEWED: usize = LONGEST + MARK;
 
 #[cfg(test)]
 mod tests {
@@ -368,6 +390,17 @@ mod tests {
         let longest = format!("{TOKEN}:{}", "x".repeat(MAX_LABEL));
         assert_eq!(longest.len(), LONGEST);
         assert_eq!(held(&longest).label.unwrap().len(), MAX_LABEL);
+    }
+
+    #[test]
+    fn a_mark_behind_a_token_is_none_of_it() {
+        assert_eq!(held(&format!("{TOKEN}:web\n1767225600000")), held(&format!("{TOKEN}:web")));
+        assert_eq!(without_mark(format!("{TOKEN}\n7").as_bytes()), (TOKEN.as_bytes(), true));
+        assert_eq!(without_mark(TOKEN.as_bytes()), (TOKEN.as_bytes(), false));
+        for foreign in [&b"job\n7"[..], b"\n7", b"x"] {
+            assert_eq!(without_mark(foreign), (foreign, false));
+        }
+        assert_eq!(of_string(line::CLOSED), KeyState::Free);
     }
 
     /// Whatever is taken for a lock can be force-unlocked, so that nothing else may be.

@@ -109,7 +109,7 @@ impl Core {
         pipeline.push(Pending::ForceUnlock(id), now.boot, |out| {
             let eval = command(out, 7).arg(b"EVAL").arg(script::FORCE_UNLOCK.as_bytes()).int(1);
             let compared = eval.arg(&viewing.view.resource).arg(kind);
-            let _ = compared.int(contents::LONGEST as u64).arg(&seen.value);
+            let _ = compared.int(contents::VIEWED as u64).arg(&seen.value);
         });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }

@@ -17,6 +17,7 @@ use crate::proto::classify::classify;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{FIRST_CONTACT, Link, Mistyped, Pending};
 use crate::proto::event::Event;
+use crate::proto::line;
 use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
 use crate::proto::permits;
 use crate::proto::request::{RequestError, check_resource};
@@ -26,7 +27,7 @@ use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
 pub use self::contents::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
-pub(super) use self::contents::{LONGEST, of_string, of_type};
+pub(super) use self::contents::{VIEWED, of_string, of_type};
 pub use self::force_unlock::Fate;
 pub(super) use self::holdings::Holdings;
 
@@ -86,8 +87,10 @@ impl Viewing {
 pub(super) struct Seen {
     /// The type's name, or why the node does not tell it.
     kind: Result<Vec<u8>, Cause>,
-    /// The beginning of a string.
+    /// The beginning of a string, without the mark of those who wait in line.
     value: Vec<u8>,
+    /// Whether there was one.
+    is_marked: bool,
 }
 
 impl Core {
@@ -104,7 +107,7 @@ impl Core {
     fn begin_view(&mut self, resource: &[u8], force: Option<Force>, now: ClockReading) -> ViewId {
         let now = self.clamp(now);
         let nobody = NodeView::unknown(Cause::NoAnswer);
-        let nothing = Seen { kind: Ok(Vec::new()), value: Vec::new() };
+        let nothing = Seen { kind: Ok(Vec::new()), value: Vec::new(), is_marked: false };
         let nodes: Vec<_> = self.config.node_ids().collect();
         let until = now.boot + self.config.settings.connect_timeout;
         let (key, viewing) = self.views.occupy(Viewing::default);
@@ -222,7 +225,7 @@ impl Core {
         });
         pipeline.push(Pending::ViewValue(id), now.boot, |out| {
             let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.view.resource).int(0);
-            let _ = range.int(LONGEST as u64);
+            let _ = range.int(VIEWED as u64);
         });
         pipeline.push(Pending::ViewTtl(id), now.boot, |out| {
             let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
@@ -279,7 +282,8 @@ impl Core {
         viewing.view.nodes[node.index()].state = match token {
             Token::Bulk(value) => {
                 seen.kind = Ok(STRING.to_vec());
-                seen.value = value.to_vec();
+                let (token, is_marked) = contents::without_mark(value);
+                (seen.value, seen.is_marked) = (token.to_vec(), is_marked);
                 Ok(of_string(value))
             }
             Token::Error(text) => match classify(text).cause() {
@@ -306,13 +310,17 @@ impl Core {
             _ => return Err(Mistyped),
         };
         let Some(viewing) = self.open_view(id, node) else { return Ok(()) };
+        let is_marked = viewing.seen[node.index()].is_marked;
         let view = &mut viewing.view.nodes[node.index()];
         view.round_trip = Some(now.boot.since(since));
         let state = std::mem::replace(&mut view.state, Ok(KeyState::Free));
         view.state = match (state, left) {
             (Err(cause), _) | (Ok(_), Err(cause)) => Err(cause),
             (Ok(_), Ok(-2)) => Ok(KeyState::Free),
+            // It outlives its holder, whose time is over.
+            (Ok(_), Ok(0..=MARKED_FOR)) if is_marked => Ok(KeyState::Free),
             (Ok(state), Ok(ms)) => {
+                let ms = if is_marked { ms - MARKED_FOR } else { ms };
                 Ok(state.lives_for(u64::try_from(ms).ok().map(Duration::from_millis)))
             }
         };
@@ -496,3 +504,6 @@ impl Core {
 
 /// What `TYPE` says of a string.
 pub(super) const STRING: &[u8] = b"string";
+
+/// By how many ms a key that is marked for those who wait in line outlives its holder.
+const MARKED_FOR: i64 = line::MARKED_FOR.as_millis() as i64;

@@ -27,6 +27,8 @@ pub(crate) struct Capabilities {
     /// `SUBSCRIBE` and `CLIENT TRACKING`: it tells who waits that a key has changed.
     /// That is a matter of two connections, and is tried again in its own time.
     push: Ability,
+    /// The keys and commands of the line in which waiters stand. One that says no is asked without.
+    line: Ability,
     /// The server's version, if it is known.
     version: Option<Version>,
 }
@@ -82,6 +84,15 @@ impl Capabilities {
 
     pub(crate) fn push_is(&mut self, ability: Ability) {
         self.push = ability;
+    }
+
+    /// Whether waiters can stand in line there.
+    pub(crate) fn line(&self) -> Ability {
+        self.line
+    }
+
+    pub(crate) fn line_is(&mut self, ability: Ability) {
+        self.line = ability;
     }
 
     /// The server's version, if it is known.

@@ -16,12 +16,13 @@ use crate::proto::core::claims::Debt;
 use crate::proto::core::observing::Read;
 use crate::proto::core::push::Push;
 use crate::proto::core::restart_guard::Watch;
+use crate::proto::core::waiting::Looked;
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, LockId, ObserverId, ViewId};
 use crate::proto::script::{Loaded, Script};
 use crate::proto::time::Timestamp;
 use crate::proto::vote::{Cause, Vote};
-use crate::resp::{Decoder, Token, Violation};
+use crate::resp::{Decoder, Token, Violation, command};
 
 /// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
 /// digest, so that the text can follow if the node says `NOSCRIPT`; to anything else that is an error.
@@ -42,6 +43,8 @@ pub(crate) enum Pending {
     },
     /// An operator's: what was seen under the key is to go.
     ForceUnlock(ViewId),
+    /// The node is to report the next change of what is read next.
+    Caching,
     /// All other connections of the node are to be dropped.
     DropOthers,
     /// The restart guard is to be given our value.
@@ -53,6 +56,12 @@ pub(crate) enum Pending {
     },
     Handshake(Step),
     Kill,
+    /// What a lock in line listens to was read.
+    Look {
+        lock: LockId,
+        round: u32,
+        what: Looked,
+    },
     /// One of the reads by which an observer sees who leads.
     Observe(ObserverId, Read),
     /// A permit is asked for in one slot, by an ask that may raise its counter.
@@ -133,6 +142,15 @@ impl Node {
             pace: Pace::default(),
             held_back: Vec::with_capacity(2 * FEW + 1),
             debt: Debt::new(),
+        }
+    }
+
+    /// The node is to report the next change of what is read next, as it does without a word unless it is told by choice.
+    pub(crate) fn track_next(&mut self, now: Timestamp) {
+        if self.push.tracks_by_choice() {
+            self.pipeline.push(Pending::Caching, now, |out| {
+                let _ = command(out, 3).arg(b"CLIENT").arg(b"CACHING").arg(b"YES");
+            });
         }
     }
 

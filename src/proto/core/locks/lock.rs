@@ -11,7 +11,7 @@ use crate::proto::core::fencing::Fencing;
 use crate::proto::core::holding::Hold;
 use crate::proto::core::mode_change::ModeChange;
 use crate::proto::core::permits::Permit;
-use crate::proto::core::waiting::Waiting;
+use crate::proto::core::waiting::{Standing, Waiting};
 use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
 use crate::proto::lease::Lease;
@@ -52,6 +52,8 @@ pub(crate) struct Active {
     pub(crate) permit: Permit,
     pub(crate) hold: Hold,
     pub(crate) mode_change: ModeChange,
+    /// How it stands in line, if it does.
+    pub(crate) line: Option<Box<Standing>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +180,7 @@ impl Active {
             permit: Permit::new(),
             hold: Hold::new(),
             mode_change: ModeChange::NONE,
+            line: None,
         }
     }
 
@@ -208,6 +211,7 @@ impl Active {
         self.fencing.begin(false);
         self.hold.begin(None);
         self.mode_change = ModeChange::NONE;
+        self.line = None;
     }
 
     pub(crate) fn waits(&self) -> bool {

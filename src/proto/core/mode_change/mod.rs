@@ -252,6 +252,11 @@ impl Core {
         self.lease_due(id, now);
         match self.locks.mode_change(id).0 {
             Part::Upgrading(_) => {
+                if mutant!(UpgradeOnOldLease) {
+                    let before = self.locks.find(id).map(|lock| lock.lease);
+                    let own = self.locks.find_mut(companion).map(|lock| &mut lock.lease);
+                    before.zip(own).iter_mut().for_each(|(it, own)| **own = own.longer(*it, now));
+                }
                 self.change_places(id, companion, now);
                 self.set_mode_change(id, Part::Upgraded(companion));
                 self.metrics.upgrades += 1;

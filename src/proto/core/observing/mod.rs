@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::classify::classify;
-use crate::proto::core::inspecting::{KeyState, LONGEST, of_string, of_type};
+use crate::proto::core::inspecting::{KeyState, VIEWED, of_string, of_type};
 use crate::proto::core::links::{Ability, Link, Mistyped, Pending};
 use crate::proto::event::Event;
 use crate::proto::fence::COUNTER_PREFIX;
@@ -311,9 +311,12 @@ impl Core {
         let counter = [COUNTER_PREFIX, &observer.resource].concat();
         for read in [Read::CounterBefore, Read::Key, Read::CounterBehind] {
             let (key, last) = match read {
-                Read::Key => (&observer.resource, LONGEST),
+                Read::Key => (&observer.resource, VIEWED),
                 Read::CounterBefore | Read::CounterBehind => (&counter, DIGITS),
             };
+            if read == Read::Key {
+                node.track_next(now.boot);
+            }
             node.pipeline.push(Pending::Observe(id, read), now.boot, |out| {
                 let _ = command(out, 4).arg(b"GETRANGE").arg(key).int(0).int(last as u64);
             });

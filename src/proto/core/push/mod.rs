@@ -3,7 +3,8 @@
 //! The order is: the push link subscribes; the command link is told to send its invalidations there
 //! (`CLIENT TRACKING`); and then each key that is waited for is read once more, which makes the node report its next
 //! change, and shows whether it has changed already. A node reports a key once for each time that it is read, so every
-//! refused attempt reads it again. `NOLOOP` keeps our own writes out of it.
+//! refused attempt reads it again. `NOLOOP` keeps our own writes out of it. Where locks stand in line, a node reports only
+//! what is read behind a `CLIENT CACHING YES` (`OPTIN`), or each script would count as a read of all its keys.
 //!
 //! The loss of either connection may have swallowed a notification, and counts as one. Where a server cannot or may
 //! not send notifications, waiters go by their timers. Not here: what the bytes mean, see `push_link`; what a lock does
@@ -20,6 +21,7 @@ use crate::proto::config::WakeStrategy;
 use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pending, Pipeline};
 use crate::proto::core::locks::Phase;
 use crate::proto::event::LinkOp;
+use crate::proto::line::TICKET_PREFIX;
 use crate::proto::names::{LinkId, LockId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
@@ -89,7 +91,15 @@ impl Push {
 
     /// Whether the node reports changes of what the command link reads from now on.
     pub(super) fn notifies(&self) -> bool {
-        self.stage == Stage::Subscribed && self.tracking == Tracking::On
+        self.stage == Stage::Subscribed && matches!(self.tracking, Tracking::On { .. })
+    }
+
+    /// Whether it reports changes only of what is read behind a `CLIENT CACHING YES`, once it has confirmed that.
+    pub(super) fn tracks_by_choice(&self) -> bool {
+        let (Tracking::Asked { by_choice } | Tracking::On { by_choice }) = self.tracking else {
+            return false;
+        };
+        by_choice
     }
 
     /// The bytes that wait to be written.
@@ -220,8 +230,10 @@ impl Core {
             Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
             Some(News::Key(key)) => {
                 self.metrics.of(id).pushes += 1;
-                if let Some(first) = self.queues.front(self.queues.key(key)) {
-                    self.changed_at(first, id, now);
+                if let Some(ticket) = key.strip_prefix(TICKET_PREFIX) {
+                    self.ticket_changed(id, ticket, now);
+                } else if let Some(first) = self.queues.front(self.queues.key(key)) {
+                    self.way_changed(first, id, now);
                 }
                 self.key_changed(key, now);
             }
@@ -244,6 +256,7 @@ impl Core {
     /// Tells the node to report on the push link what the command link reads, once that is subscribed. Both have to lead to
     /// the same process, as far as that can be known: in another one the client id is a stranger's.
     pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
+        let by_choice = self.config.settings.wake == WakeStrategy::Line;
         let node = &mut self.nodes[id.index()];
         let ready = node.push.stage == Stage::Subscribed && node.link.is_ready();
         let Some(to) = node.push.handshake.client_id().filter(|_| ready) else { return };
@@ -253,17 +266,20 @@ impl Core {
             return self.close_push(id, Cause::ConnectionReset, now);
         }
         if node.push.tracking == Tracking::Off {
-            node.push.tracking = Tracking::Asked;
+            node.push.tracking = Tracking::Asked { by_choice };
             self.send_track(id, Some(to), now);
         }
     }
 
     fn send_track(&mut self, id: NodeId, to: Option<u64>, now: ClockReading) {
         let pipeline = &mut self.nodes[id.index()].pipeline;
+        let by_choice = self.config.settings.wake == WakeStrategy::Line;
         pipeline.push(Pending::Track { to }, now.boot, |out| match to {
             Some(to) => {
-                let track = command(out, 6).arg(b"CLIENT").arg(b"TRACKING").arg(b"ON");
-                let _ = track.arg(b"REDIRECT").int(to).arg(b"NOLOOP");
+                let track = command(out, 6 + usize::from(by_choice));
+                let track = track.arg(b"CLIENT").arg(b"TRACKING").arg(b"ON");
+                let track = track.arg(b"REDIRECT").int(to).arg(b"NOLOOP");
+                let _ = by_choice.then(|| track.arg(b"OPTIN"));
             }
             None => {
                 let _ = command(out, 3).arg(b"CLIENT").arg(b"TRACKING").arg(b"OFF");
@@ -279,12 +295,13 @@ impl Core {
         answer: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
+        let by_choice = self.config.settings.wake == WakeStrategy::Line;
         let node = self.node_mut(id);
         let is_present = to.is_some() && to == node.push.handshake.client_id();
         match answer {
             Token::Simple(_) if is_present => {
                 node.capabilities.push_is(Ability::Given);
-                node.push.tracking = Tracking::On;
+                node.push.tracking = Tracking::On { by_choice };
                 node.push.failures = 0;
                 self.look_at_keys(id, now);
                 self.keys_changed(id, now);
@@ -298,15 +315,30 @@ impl Core {
         Ok(())
     }
 
+    /// `CLIENT CACHING` was answered. Where it is forbidden, the node reports nothing.
+    pub(super) fn caching_answered(
+        &mut self,
+        id: NodeId,
+        answer: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        match answer {
+            Token::Simple(_) => {}
+            Token::Error(text) => {
+                let cause = classify(text).cause();
+                if cause.is_forbidden() {
+                    self.close_push(id, cause, now);
+                }
+            }
+            _ => return Err(Mistyped),
+        }
+        Ok(())
+    }
+
     /// What is waited for may have changed before the node began to report that.
     fn look_at_keys(&mut self, id: NodeId, now: ClockReading) {
         for lock in self.watchers(id) {
-            self.lengthen_pause(lock, now);
-            match self.locks.active(lock).map(|active| active.keys.len()) {
-                Some(1) => self.ask_remaining(id, lock, now),
-                // Of several keys only the script can say whether they stand in the way.
-                _ => self.changed_at(lock, id, now),
-            }
+            self.look_at_way(lock, id, now);
         }
     }
 

@@ -30,9 +30,14 @@ pub(super) enum Stage {
 pub(super) enum Tracking {
     Off,
     /// The node was asked for it, and has not confirmed.
-    Asked,
-    /// Changes of keys that the command link reads are reported here.
-    On,
+    Asked {
+        by_choice: bool,
+    },
+    /// Changes of keys that the command link reads are reported here; or, by choice, of those alone that it
+    /// announces.
+    On {
+        by_choice: bool,
+    },
 }
 
 /// One command of the flight that begins a push link.

@@ -8,8 +8,9 @@
 //! lock.
 //!
 //! The locks of one core need no notification of one another: they stand in a queue, see `wait_queue`. What follows for
-//! one pause from a notification is in `pause`. Not here: the attempt itself, see `acquiring`.
+//! one pause from a notification is in `pause`, and how a lock waits that stands in line on the nodes in `in_line`. Not here: the attempt itself, see `acquiring`.
 
+mod in_line;
 mod pause;
 mod wait_queue;
 
@@ -29,6 +30,7 @@ use crate::proto::request::Wait;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Vote;
 
+pub(super) use self::in_line::{Looked, Standing};
 pub(super) use self::wait_queue::{QueueKey, WaitQueues};
 
 /// How one lock waits: for how long, in which queues, and its present pause.
@@ -174,6 +176,9 @@ impl Core {
         if now.boot >= active.waiting.deadline {
             return self.refuse(id, RefusalReason::OutOfTime, now);
         }
+        if self.config.settings.wake == WakeStrategy::Line {
+            return self.first_attempt_in_line(id, now);
+        }
         let released =
             active.waiting.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
@@ -233,6 +238,9 @@ impl Core {
 
     /// Sets the time of the next attempt, at random, so that waiters spread out.
     pub(super) fn pause(&mut self, id: LockId, now: ClockReading) {
+        if self.pause_in_line(id, now) {
+            return;
+        }
         self.look_for_leads(id, now);
         self.back_off_wakes(id, now);
         let will_be_notified = self.will_be_notified(id);
@@ -268,7 +276,7 @@ impl Core {
         let denied = active.votes.denies().without(suspected);
         if !active.attempt.is_led() {
             let count = match wake {
-                WakeStrategy::Lead | WakeStrategy::All => 1,
+                WakeStrategy::Lead | WakeStrategy::All | WakeStrategy::Line => 1,
                 WakeStrategy::Quorum => quorum,
                 WakeStrategy::Timer => 0,
             };
@@ -297,10 +305,12 @@ impl Core {
         let waiter = self.claims.find(claim).and_then(Claim::waiter);
         let Some((id, round)) = waiter else { return };
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let is_alone = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::All);
+        let is_alone =
+            !matches!(self.config.settings.wake, WakeStrategy::Quorum | WakeStrategy::Timer);
         let mut leads = active.waiting.pause.leads();
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
-        if lock.phase != Phase::Pausing || lock.round() != round || !is_alone || !is_earlier {
+        let is_meant = lock.phase == Phase::Pausing && lock.round() == round;
+        if !is_meant || !is_alone || !is_earlier || active.line.is_some() {
             return;
         }
         active.votes.cast(node, Vote::Deny);
@@ -372,6 +382,10 @@ impl Core {
             return;
         }
         let leads = active.waiting.pause.leads();
+        if active.line.is_some() {
+            self.wants_notifications(leads, now);
+            return self.look_in_line(id, now);
+        }
         if active.is_told_by_pttl() {
             for node in denied.iter() {
                 self.ask_remaining(node, id, now);
@@ -389,6 +403,7 @@ impl Core {
         if !node.link.takes_asks() || node.pipeline.len() >= super::MAX_PIPELINE {
             return;
         }
+        node.track_next(now.boot);
         let pending = Pending::Remaining { lock: id, round: lock.round() };
         node.pipeline.push(pending, now.boot, |out| {
             let _ = crate::resp::command(out, 2).arg(b"PTTL").arg(active.keys.first());
@@ -456,6 +471,9 @@ impl Core {
 
     /// The nodes send notifications from now on, so that the pause can be long.
     pub(super) fn lengthen_pause(&mut self, id: LockId, now: ClockReading) {
+        if self.locks.active(id).is_some_and(|active| active.line.is_some()) {
+            return self.lengthen_pause_in_line(id, now);
+        }
         self.follow_the_first(id);
         if !self.will_be_notified(id) {
             return;
@@ -466,6 +484,25 @@ impl Core {
             let until = active.waiting.pause.until();
             self.arm_lock(id, until);
             self.shorten_pause(id);
+        }
+    }
+
+    /// What is waited for may have changed before the node began to report that.
+    pub(super) fn look_at_way(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+        self.lengthen_pause(id, now);
+        match self.locks.active(id) {
+            Some(active) if active.line.is_some() => self.look_in_line(id, now),
+            Some(active) if active.keys.len() == 1 => self.ask_remaining(node, id, now),
+            // Of several keys only the script can say whether they stand in the way.
+            _ => self.changed_at(id, node, now),
+        }
+    }
+
+    /// A node reports that a resource has changed which this lock waits for.
+    pub(super) fn way_changed(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+        match self.locks.active(id).is_some_and(|active| active.line.is_some()) {
+            true => self.way_changed_in_line(id, node, now),
+            false => self.changed_at(id, node, now),
         }
     }
 
@@ -518,8 +555,8 @@ impl Core {
     /// The node that is asked before the others, if its notification ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let active = self.locks.active(id)?;
-        let leads =
-            self.config.settings.wake == WakeStrategy::Lead && active.waiting.pause.is_woken();
+        let has_lead = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::Line);
+        let leads = has_lead && active.line.is_none() && active.waiting.pause.is_woken();
         let notified = active.waiting.pause.heard().without(self.suspected);
         let lead = notified.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)

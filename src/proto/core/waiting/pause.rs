@@ -161,6 +161,12 @@ impl Pause {
         !std::mem::replace(&mut self.is_woken, true)
     }
 
+    /// Whether a notification ended it, which counts once.
+    pub(super) fn take_woken(&mut self) -> bool {
+        self.is_late = false;
+        std::mem::take(&mut self.is_woken)
+    }
+
     /// Whether a notification ended it, or the pause before the present attempt.
     pub(super) fn is_woken(&self) -> bool {
         self.is_woken
@@ -206,11 +212,10 @@ impl Pause {
         since: Timestamp,
         most: Duration,
     ) -> Option<Duration> {
-        if !std::mem::take(&mut self.is_woken) {
+        if !self.take_woken() {
             return None;
         }
         let has_rested = since > self.muted_until + RESTED;
-        self.is_late = false;
         self.wake_backoff = match has_rested {
             true => MUTED_AT_FIRST,
             false => (self.wake_backoff * 2).min(most).max(MUTED_AT_FIRST),
@@ -285,8 +290,8 @@ const SPLITS: u32 = 4;
 const SPLIT_ROUND_TRIPS: u32 = 4;
 
 /// The longest pause where nodes tell of changes: what a lost message costs at the most. And the shortest.
-const CAP_NOTIFIED: Duration = Duration::from_secs(2);
-const AT_LEAST_NOTIFIED: Duration = Duration::from_millis(1_500);
+pub(super) const CAP_NOTIFIED: Duration = Duration::from_secs(2);
+pub(super) const AT_LEAST_NOTIFIED: Duration = Duration::from_millis(1_500);
 
 /// Vain asks that are further apart are not of a crowd.
 const RESTED: Duration = Duration::from_millis(500);

@@ -186,6 +186,17 @@ impl WaitQueues {
         }
     }
 
+    /// When a lock of this core last released it, if that is remembered.
+    pub(super) fn released_at(&self, key: QueueKey) -> Option<Timestamp> {
+        self.queues.get(&key)?.released_at
+    }
+
+    /// Whether another process was seen with it a moment ago.
+    pub(super) fn is_contended(&self, key: QueueKey, now: Timestamp) -> bool {
+        let contended_at = self.queues.get(&key).and_then(|queue| queue.contended_at);
+        contended_at.is_some_and(|at| now < at + REMEMBERED)
+    }
+
     /// A lock of this core has released it.
     pub(super) fn released(&mut self, key: QueueKey, now: Timestamp) {
         if let Some(queue) = self.queues.get_mut(&key) {
@@ -197,8 +208,8 @@ impl WaitQueues {
     /// it a moment ago; and once in a while in any case, for a core that asks again at once is always faster than those
     /// who wait elsewhere, and never sees them.
     pub(super) fn yields_from(&mut self, key: QueueKey, now: Timestamp) -> Option<Timestamp> {
+        let is_contended = self.is_contended(key, now);
         let queue = self.queues.get_mut(&key)?;
-        let is_contended = queue.contended_at.is_some_and(|at| now < at + REMEMBERED);
         if !is_contended {
             if now < queue.alone_since + REMEMBERED {
                 return None;

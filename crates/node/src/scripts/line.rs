@@ -1,0 +1,666 @@
+//! The scripts of the line, in which those who wait for a resource stand.
+//!
+//! As in the Lua text, a ticket is put at its place first, whatever comes of the ask. Times are the node's: stamps in µs,
+//! all else in ms.
+
+use super::mark::{CLOSED, LINE, NEVER, OUTLIVES_MS, close, marked, with_mark};
+use super::shared::{
+    TOKEN_DIGITS, WRITER, begins_as_a_token, deny_twin, live_as_long_as_the_last, odd_from,
+    rehearse_undo, share,
+};
+use super::{
+    BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
+};
+use crate::{
+    calls::{Answer, Calls, Stop, caught},
+    store::ClockReading,
+};
+
+/// Gives the resource to the first in line for it. Whoever is not that waits.
+pub(super) fn acquire_in_line(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let ask = Ask::read(names, argv)?;
+    check_restart_guard(calls, ask.restart_guard)?;
+    let time = calls.time()?;
+    if let Some(fenced) = &ask.fenced {
+        check_clock(fenced.proposal, time.micros())?;
+    }
+    let (stamp, state) = match has_its_turn(calls, &ask, time.millis())? {
+        true => (ask.stamp, State::Free),
+        false => wait_in_line(calls, &ask, time)?,
+    };
+    let counter = raised_counter(calls, &ask)?;
+    match ask.shares {
+        true => share_in_line(calls, &ask, state, time.millis(), counter)?,
+        false => take_in_line(calls, &ask, time.millis(), counter)?,
+    }
+    let told = counter.map_or(String::new(), |counter| format!(" {counter}"));
+    Ok(Answer::StatusLine(format!("OK {stamp}{told}").into_bytes()))
+}
+
+/// Whether the ticket stands first where it is to stand, and the resource is closed.
+fn has_its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>, now: i64) -> Result<bool, Stop> {
+    let first = calls.zrange(ask.stamps)?.and_then(|members| members.iter().next());
+    if first != Some((&ask.me, ask.stamp)) {
+        return Ok(false);
+    }
+    let is_closed = matches!(calls.get(ask.resource), Ok(Some(value)) if value == CLOSED);
+    Ok(is_closed && calls.zscore(ask.ends, &ask.me)?.is_some_and(|end| end > now))
+}
+
+/// Puts the ticket at its place. Unless it stands first there and nobody is in the way, that is the answer.
+fn wait_in_line(
+    calls: &mut Calls<'_>,
+    ask: &Ask<'_>,
+    time: ClockReading,
+) -> Result<(i64, State), Stop> {
+    let stamp = stand_in_line(calls, ask, time)?;
+    let way = look_at_the_way(calls, ask.resource, time.millis())?;
+    let before = call_the_first(calls, ask, &way, time.millis())?;
+    // Whoever stands before a reader waits for those who share to go.
+    let left = if ask.shares && before.count == 0 { way.beside } else { way.alone };
+    if before.count == 0 && left == 0 {
+        return Ok((stamp, way.state));
+    }
+    mark_the_way(calls, ask.resource, &way, time.millis())?;
+    let line = format!("WAIT {left} {stamp} {}", before.count);
+    let words = [line.as_bytes(), before.last(0), before.last(1)];
+    Err(Stop::Answered(Answer::StatusLine(words.join(&b' '))))
+}
+
+/// Takes a ticket out of the line. Where nobody is left in it, the resource is as if there had been none.
+pub(super) fn leave_line(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, stamps, ends, ticket, call], &[name]) = (names, argv) else {
+        return Err(BAD_ARGUMENTS);
+    };
+    let now = calls.time()?.millis();
+    let found = Answer::Int(calls.zrem(stamps, name)?.into());
+    calls.zrem(ends, name)?;
+    calls.del(ticket)?;
+    drop_dead_tickets(calls, stamps, ends, now)?;
+    if calls.zcard(stamps)? > 0 {
+        return Ok(found);
+    }
+    calls.del_both(ends, call)?;
+    let value = caught(calls.get(resource).map(|value| value.map(<[u8]>::to_vec)))?;
+    match value {
+        None => unmark_set(calls, resource)?,
+        Some(Some(value)) if value == CLOSED => drop(calls.del(resource)?),
+        Some(Some(value)) if begins_with_digits(&value) => match marked(&value) {
+            Some((token, ends)) if ends > now => calls.set_for(resource, token, ends - now)?,
+            Some(_) => drop(calls.del(resource)?),
+            None => {}
+        },
+        Some(_) => {}
+    }
+    Ok(found)
+}
+
+fn unmark_set(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
+    if calls.kind(resource)? != "zset" || calls.pttl(resource)? == -1 {
+        return Ok(());
+    }
+    if is_ours(calls, resource)? && calls.zscore(resource, LINE)? == Some(NEVER) {
+        calls.zrem(resource, LINE)?;
+        live_as_long_as_the_last(calls, resource)?;
+    }
+    Ok(())
+}
+
+/// Whether the members of a sorted set are holders.
+fn is_ours(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
+    let first = calls.zrange(resource)?.and_then(|members| members.iter().next());
+    Ok(first.is_some_and(|(name, end)| begins_as_a_token(name) || (name, end) == (LINE, NEVER)))
+}
+
+/// An ask in line, as its words say it.
+struct Ask<'a> {
+    resource: &'a [u8],
+    stamps: &'a [u8],
+    ends: &'a [u8],
+    ticket: &'a [u8],
+    call: &'a [u8],
+    restart_guard: Option<&'a &'a [u8]>,
+    token: &'a [u8],
+    ttl: i64,
+    nodes: Option<&'a &'a [u8]>,
+    stamp: i64,
+    proposal: i64,
+    fenced: Option<Fenced<'a>>,
+    /// The ticket's name on this node.
+    me: Vec<u8>,
+    shares: bool,
+}
+
+struct Fenced<'a> {
+    counter: &'a [u8],
+    proposal: u64,
+    life: i64,
+    least_kept: u64,
+}
+
+impl<'a> Ask<'a> {
+    fn read(names: &'a [&'a [u8]], argv: &'a [&'a [u8]]) -> Result<Self, Stop> {
+        let &[resource, stamps, ends, ticket, call, ref rest @ ..] = names else {
+            return Err(BAD_ARGUMENTS);
+        };
+        let (token, ttl) = token_and_ttl(argv)?;
+        let (fenced, restart_guard) = match (argv.len(), rest) {
+            (WORDS, rest) => (None, rest.first()),
+            (FENCED_WORDS, &[counter, ref rest @ ..]) => {
+                let (proposal, life) = (number(argv.get(6))?, span(argv.get(7))?);
+                let least_kept = number(argv.get(8))?;
+                (Some(Fenced { counter, proposal, life, least_kept }), rest.first())
+            }
+            _ => return Err(BAD_ARGUMENTS),
+        };
+        let node = token.get(TOKEN_DIGITS - 2..TOKEN_DIGITS).unwrap_or_default();
+        let name = argv[argv.len() - 1];
+        let me = [name, node, b":", argv[5]].concat();
+        Ok(Self {
+            resource,
+            stamps,
+            ends,
+            ticket,
+            call,
+            restart_guard,
+            token,
+            ttl,
+            nodes: argv.get(2),
+            stamp: number(argv.get(3))?,
+            proposal: number(argv.get(4))?,
+            fenced,
+            shares: me.first() == Some(&b's'),
+            me,
+        })
+    }
+}
+
+/// Tickets whose time is over go.
+fn drop_dead_tickets(
+    calls: &mut Calls<'_>,
+    stamps: &[u8],
+    ends: &[u8],
+    now: i64,
+) -> Result<(), Stop> {
+    for dead in calls.zrangebyscore_until(ends, now)?.into_iter().take(MOST_AT_ONCE) {
+        calls.zrem(stamps, &dead)?;
+        calls.zrem(ends, &dead)?;
+    }
+    Ok(())
+}
+
+/// Puts the ticket at its place, and says which that is.
+fn stand_in_line(calls: &mut Calls<'_>, ask: &Ask<'_>, time: ClockReading) -> Result<i64, Stop> {
+    let live = time.millis() + TICKET_MS;
+    let lives_on = |calls: &mut Calls<'_>| {
+        calls.pexpireat(ask.stamps, live)?;
+        calls.pexpireat(ask.ends, live)
+    };
+    lives_on(calls)?;
+    drop_dead_tickets(calls, ask.stamps, ask.ends, time.millis())?;
+    let mut stamp = ask.stamp;
+    if stamp == 0 {
+        stamp = calls.zscore(ask.stamps, &ask.me)?.unwrap_or(0);
+    }
+    if stamp == 0 {
+        let members = calls.zrange(ask.stamps)?;
+        let last = members.and_then(|members| members.iter().next_back()).map_or(0, |(_, at)| at);
+        let latest = time.micros().cast_signed() + FARTHEST_AHEAD_US;
+        stamp = ask.proposal.min(latest).max(last + 1);
+    }
+    calls.zadd(ask.stamps, stamp, &ask.me)?;
+    calls.zadd(ask.ends, live, &ask.me)?;
+    lives_on(calls)?;
+    if calls.pttl(ask.ticket)? < OUTLIVES_MS {
+        calls.set_for(ask.ticket, b"1", 2 * TICKET_MS)?;
+    }
+    Ok(stamp)
+}
+
+/// What lies at a resource, for those in line.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Token,
+    Set,
+    Marked,
+    Other,
+}
+
+/// For how long it is in the way of who wants the resource alone, and beside those who share: 0 for not at all, -1
+/// without end.
+struct Way {
+    state: State,
+    value: Option<Vec<u8>>,
+    left: i64,
+    alone: i64,
+    beside: i64,
+}
+
+fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way, Stop> {
+    let value = calls.get(resource).map(|value| value.map(<[u8]>::to_vec));
+    let left = match calls.pttl(resource)? {
+        0 => 1,
+        left => left,
+    };
+    let way = |state, alone| Way { state, value: None, left, alone, beside: alone };
+    let Some(value) = caught(value)? else {
+        let is_set = left > 0 && calls.kind(resource)? == "zset" && is_ours(calls, resource)?;
+        return if is_set {
+            look_at_the_set(calls, resource, now, left)
+        } else {
+            Ok(way(State::Other, left))
+        };
+    };
+    let Some(value) = value.filter(|value| value != CLOSED) else {
+        // The value of a closed key is the only one that stays as it is.
+        let value = (left != -2).then(|| CLOSED.to_vec());
+        return Ok(Way { value, ..way(State::Free, 0) });
+    };
+    let ends = marked(&value).filter(|_| begins_with_digits(&value)).map(|(_, ends)| ends);
+    let found = match ends {
+        Some(ends) if ends > now => way(State::Marked, ends - now),
+        Some(_) => way(State::Free, 0),
+        None if left > 0 && is_token(&value) => way(State::Token, left),
+        None => way(State::Other, left),
+    };
+    Ok(Way { value: Some(value), ..found })
+}
+
+fn look_at_the_set(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    now: i64,
+    left: i64,
+) -> Result<Way, Stop> {
+    calls.zremrangebyscore(resource, now)?;
+    let found = calls.zrange(resource)?;
+    let members: Vec<_> = found.into_iter().flat_map(|members| members.iter()).collect();
+    let (is_marked, holders) = match members.split_last() {
+        Some((&(LINE, _), holders)) => (true, holders),
+        _ => (false, &members[..]),
+    };
+    let (state, alone) = match holders.last() {
+        Some((_, end)) => (if is_marked { State::Marked } else { State::Set }, end - now),
+        None => (State::Free, 0),
+    };
+    let has_writer = members.iter().take(4).any(|(name, _)| name.starts_with(WRITER));
+    Ok(Way { state, value: None, left, alone, beside: if has_writer { alone } else { 0 } })
+}
+
+fn begins_with_digits(value: &[u8]) -> bool {
+    value.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Digits, and perhaps a label behind a colon.
+fn is_token(value: &[u8]) -> bool {
+    let label = value.get(TOKEN_DIGITS..).unwrap_or_default();
+    let is_label = label.len() > 1 && label[0] == b':' && !label.iter().any(u8::is_ascii_control);
+    begins_with_digits(value) && (label.is_empty() || is_label)
+}
+
+/// Who stands before a ticket and cannot be beside it.
+#[derive(Default)]
+struct Before {
+    count: usize,
+    /// The last two at the most, the nearest first.
+    nearest: Vec<Vec<u8>>,
+}
+
+impl Before {
+    fn last(&self, at: usize) -> &[u8] {
+        self.nearest.get(at).map_or(b"-", Vec::as_slice)
+    }
+}
+
+fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<Before, Stop> {
+    let rank = calls.zrank(ask.stamps, &ask.me)?.unwrap_or(0);
+    if rank == 0 {
+        return Ok(Before::default());
+    }
+    let members = calls.zrange(ask.stamps)?.into_iter().flat_map(|members| members.iter());
+    let others = members.take(rank).map(|(name, _)| name);
+    let others: Vec<_> = others.filter(|name| !ask.shares || name.starts_with(b"x")).collect();
+    let nearest = others.iter().rev().take(2).map(|name| name.to_vec()).collect();
+    Ok(Before { count: others.len(), nearest })
+}
+
+/// Calls the first in line if nobody is in its way, and takes its place away if it does not come.
+fn call_the_first(
+    calls: &mut Calls<'_>,
+    ask: &Ask<'_>,
+    way: &Way,
+    now: i64,
+) -> Result<Before, Stop> {
+    let mut called = calls.get(ask.call)?.and_then(read_call);
+    if called.as_ref().is_some_and(|(_, whom)| way.alone != 0 || *whom == ask.me) {
+        calls.del(ask.call)?;
+        called = None;
+    }
+    let mut before = Before::default();
+    for _ in 0..MOST_AT_ONCE {
+        before = who_stands_before(calls, ask)?;
+        if before.count == 0 || way.alone != 0 {
+            break;
+        }
+        let first = calls.zrange(ask.stamps)?.and_then(|members| members.iter().next());
+        let head = first.map(|(name, _)| name.to_vec()).unwrap_or_default();
+        let since = called.as_ref().filter(|(_, whom)| *whom == head).map(|(since, _)| *since);
+        let Some(since) = since else {
+            let text = [format!("{now} ").as_bytes(), &head].concat();
+            calls.set_for(ask.call, &text, OUTLIVES_MS)?;
+            break;
+        };
+        if now - since <= grace_of(&head) {
+            break;
+        }
+        calls.zrem(ask.stamps, &head)?;
+        calls.zrem(ask.ends, &head)?;
+    }
+    Ok(before)
+}
+
+/// When who was called.
+fn read_call(value: &[u8]) -> Option<(i64, Vec<u8>)> {
+    let at = value.iter().position(|&byte| byte == b' ')?;
+    let (digits, whom) = (&value[..at], &value[at + 1..]);
+    let is_call = digits.iter().all(u8::is_ascii_digit) && !whom.is_empty();
+    let since = str::from_utf8(digits).ok().filter(|_| is_call)?.parse().ok()?;
+    Some((since, whom.to_vec()))
+}
+
+/// It is the last part of a ticket's name.
+fn grace_of(ticket: &[u8]) -> i64 {
+    let digits = ticket.get(TICKET_DIGITS..).and_then(|digits| str::from_utf8(digits).ok());
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+/// Tells those who are not in line that there is one. What tells it already stays as it is.
+fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> Result<(), Stop> {
+    let value = way.value.as_deref().unwrap_or_default();
+    match way.state {
+        State::Token => {
+            let text = with_mark(value, now + way.left);
+            calls.set_for(resource, &text, way.left + OUTLIVES_MS)?;
+        }
+        State::Set => {
+            calls.zadd(resource, NEVER, LINE)?;
+            calls.pexpireat(resource, now + way.alone + OUTLIVES_MS)?;
+        }
+        State::Free if value != CLOSED || way.left < TICKET_MS => close(calls, resource)?,
+        State::Free | State::Marked | State::Other => {}
+    }
+    Ok(())
+}
+
+/// What the fencing counter will be.
+fn raised_counter(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<Option<u64>, Stop> {
+    let Some(fenced) = &ask.fenced else { return Ok(None) };
+    let count = counter_to_raise(calls, fenced.counter)?.floor();
+    if ask.shares {
+        return Ok(Some(odd_from(count, fenced.proposal, fenced.least_kept)));
+    }
+    let next = match count >= fenced.proposal as f64 {
+        true => count as u64 + 1,
+        false => fenced.proposal,
+    };
+    Ok(Some(next.next_multiple_of(2)))
+}
+
+fn set_counter(calls: &mut Calls<'_>, ask: &Ask<'_>, counter: Option<u64>) -> Result<(), Stop> {
+    if let (Some(fenced), Some(counter)) = (&ask.fenced, counter) {
+        calls.set_for(fenced.counter, counter.to_string().as_bytes(), fenced.life)?;
+    }
+    Ok(())
+}
+
+/// A closed key goes first. What an undo needs is called before anything is written, on a key that is not there.
+fn share_in_line(
+    calls: &mut Calls<'_>,
+    ask: &Ask<'_>,
+    state: State,
+    now: i64,
+    counter: Option<u64>,
+) -> Result<(), Stop> {
+    let gone = if state == State::Free { ask.resource } else { ask.call };
+    calls.del(gone)?;
+    calls.set_if_there(gone, b"", 1)?;
+    rehearse_undo(calls, ask.resource, now)?;
+    deny_twin(calls, ask.resource, ask.token, ask.nodes)?;
+    set_counter(calls, ask, counter)?;
+    calls.zadd(ask.resource, NEVER, LINE)?;
+    share(calls, ask.resource, ask.token, now, ask.ttl)
+}
+
+fn take_in_line(
+    calls: &mut Calls<'_>,
+    ask: &Ask<'_>,
+    now: i64,
+    counter: Option<u64>,
+) -> Result<(), Stop> {
+    calls.del(ask.resource)?;
+    set_counter(calls, ask, counter)?;
+    let text = with_mark(ask.token, now + ask.ttl);
+    Ok(calls.set_for(ask.resource, &text, ask.ttl + OUTLIVES_MS)?)
+}
+
+/// A ticket that is not asked for ends after this.
+const TICKET_MS: i64 = 6_000;
+/// No stamp that a client proposes is farther ahead of the node's clock.
+const FARTHEST_AHEAD_US: i64 = 5_000_000;
+/// So many dead tickets go at once.
+const MOST_AT_ONCE: usize = 64;
+/// So long is a ticket's name before its grace: the mode, 34 digits and a colon.
+const TICKET_DIGITS: usize = 36;
+/// So many words has an ask, its token first, without and with a fencing counter.
+const WORDS: usize = 7;
+const FENCED_WORDS: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::super::{exclusive, mode_change, shared};
+    use super::*;
+    use crate::{
+        denial::Denials,
+        keys::{Entries, Keys},
+        store::Script,
+    };
+
+    /// A resource and its line, at a time that only the test moves.
+    #[derive(Default)]
+    struct Bench {
+        entries: Entries,
+        ms: u64,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { ms: START, ..Self::default() }
+        }
+
+        fn keys(&mut self) -> Keys<'_> {
+            Keys::new(&mut self.entries, ClockReading::from_millis(self.ms))
+        }
+
+        fn at(&mut self, after_ms: u64) -> &mut Self {
+            self.ms = START + after_ms;
+            self
+        }
+
+        fn run(&mut self, script: Script, names: &[&[u8]], argv: &[&str]) -> String {
+            let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
+            match script(&mut Calls::new(self.keys(), &Denials::default()), names, &argv) {
+                Ok(Answer::StatusLine(line)) | Err(Stop::Answered(Answer::StatusLine(line))) => {
+                    String::from_utf8(line).unwrap()
+                }
+                Ok(Answer::Int(number)) | Err(Stop::Answered(Answer::Int(number))) => {
+                    number.to_string()
+                }
+                Ok(Answer::Status(word)) => word.to_owned(),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        /// An ask of the ticket, for 10 ms and with a grace of 3 ms.
+        fn ask(&mut self, ticket: &str) -> String {
+            let (mode, name) = ticket.split_at(1);
+            let digits = name.repeat(32);
+            let argv = [&token(name), "10", "3", "0", "7", "3", &format!("{mode}{digits}")]
+                .map(str::to_owned);
+            self.run(acquire_in_line, &NAMES, &argv.each_ref().map(String::as_str))
+        }
+
+        fn leave(&mut self, ticket: &str) -> String {
+            self.run(leave_line, &NAMES, &[&member(ticket)])
+        }
+
+        fn undo(&mut self, name: &str) -> String {
+            self.run(exclusive::undo, &NAMES[..1], &[&token(name)])
+        }
+
+        /// What the resource holds, and for how many ms.
+        fn value(&mut self) -> (String, i64) {
+            let left = self.keys().pttl(b"r");
+            let mut keys = self.keys();
+            let value = keys.bytes(b"r").map(|value| value.unwrap_or(b"-").to_vec());
+            let value = value.unwrap_or_else(|_| b"set".to_vec());
+            (String::from_utf8(value).unwrap(), left)
+        }
+
+        fn ticket_ends(&mut self) -> i64 {
+            [b"l", b"e"].map(|key| self.keys().pttl(key)).into_iter().max().unwrap()
+        }
+    }
+
+    fn token(name: &str) -> String {
+        format!("{}00", name.repeat(32))
+    }
+
+    fn member(ticket: &str) -> String {
+        format!("{}{}00:3", &ticket[..1], ticket[1..].repeat(32))
+    }
+
+    fn marked_until(name: &str, after_ms: u64) -> String {
+        format!("{}\n{}", token(name), START + after_ms)
+    }
+
+    #[test]
+    fn whose_time_is_over_is_in_the_way_of_all_but_the_first_in_line() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.ask("xa"), "OK 7");
+        assert_eq!(bench.value(), (marked_until("a", 10), 8_010));
+        assert_eq!(bench.at(9).ask("xb"), format!("WAIT 1 8 1 {} -", member("xa")));
+        assert_eq!(bench.leave("xa"), "1");
+        assert_eq!(bench.value(), (marked_until("a", 10), 8_001), "b waits");
+        let extend = [&token("a"), "50"];
+        let names = &NAMES[..1];
+        bench.at(10);
+        assert_eq!(bench.run(exclusive::extend, names, &extend), "0");
+        assert_eq!(bench.run(mode_change::extend_downgraded, names, &extend), "0");
+        let ask = [&token("c"), "50", "3"];
+        assert_eq!(bench.run(shared::acquire_shared, names, &ask), "8000");
+        let downgrade = [&token("c"), "50", "3", &"a".repeat(32)];
+        assert_eq!(bench.run(mode_change::downgrade, names, &downgrade), "8000");
+        assert_eq!(bench.value().0, marked_until("a", 10), "it is as it was");
+        assert_eq!(bench.ask("xc"), format!("WAIT 0 9 1 {} -", member("xb")));
+        assert_eq!(bench.value(), ("\nredbolt".into(), 8_000), "it is closed");
+        assert_eq!(bench.ask("xb"), "OK 8");
+    }
+
+    #[test]
+    fn a_mark_goes_with_the_last_who_waits_and_the_ttl_is_as_it_was() {
+        let mut bench = Bench::new();
+        bench.keys().set_for(b"r", token("a").as_bytes(), 50);
+        assert_eq!(bench.ask("xb"), "WAIT 50 7 0 - -");
+        assert_eq!(bench.value(), (marked_until("a", 50), 8_050));
+        assert_eq!(bench.at(20).leave("xb"), "1");
+        assert_eq!(bench.value(), (token("a"), 30));
+        assert_eq!(bench.ask("sb"), "WAIT 30 7 0 - -");
+        assert_eq!(bench.undo("a"), "1");
+        assert_eq!(bench.value(), ("\nredbolt".into(), 8_000));
+        assert_eq!(bench.leave("sb"), "1");
+        assert_eq!(bench.value(), ("-".into(), -2));
+        assert_eq!(bench.ticket_ends(), -2);
+    }
+
+    #[test]
+    fn those_who_share_and_a_mark_outlive_the_last_of_them_by_8_s() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.ask("sa"), "OK 7");
+        assert_eq!(bench.at(5).ask("sb"), "OK 8");
+        assert_eq!(bench.value(), ("set".into(), 8_010));
+        let undo =
+            |bench: &mut Bench, name| bench.run(shared::undo_shared, &NAMES[..1], &[&token(name)]);
+        assert_eq!(undo(&mut bench, "b"), "1");
+        assert_eq!(bench.value(), ("set".into(), 8_005));
+        assert_eq!(bench.ask("xc"), "WAIT 5 9 2 ".to_owned() + &member("sb") + " " + &member("sa"));
+        assert_eq!(undo(&mut bench, "a"), "1");
+        assert_eq!(bench.value(), ("\nredbolt".into(), 8_000));
+    }
+
+    #[test]
+    fn a_closed_key_is_written_again_only_where_it_would_end() {
+        let mut bench = Bench::new();
+        bench.ask("xa");
+        bench.undo("a");
+        for (after, left) in [(2_000, 6_000), (2_001, 8_000)] {
+            assert_eq!(bench.at(after).ask("xb"), format!("WAIT 0 8 1 {} -", member("xa")));
+            assert_eq!(bench.value(), ("\nredbolt".into(), left));
+        }
+    }
+
+    #[test]
+    fn who_does_not_come_when_it_is_called_loses_its_place_after_its_grace() {
+        let mut bench = Bench::new();
+        bench.ask("xa");
+        bench.undo("a");
+        let waits = format!("WAIT 0 8 1 {} -", member("xa"));
+        assert_eq!(bench.ask("xb"), waits, "it is called");
+        assert_eq!(bench.at(3).ask("xb"), waits, "it has 3 ms");
+        assert_eq!(bench.at(4).ask("xb"), "OK 8");
+        assert_eq!(bench.ask("xa"), format!("WAIT 10 9 1 {} -", member("xb")), "behind all others");
+    }
+
+    #[test]
+    fn a_ticket_ends_6_s_after_its_last_ask() {
+        let mut bench = Bench::new();
+        bench.ask("xa");
+        bench.undo("a");
+        bench.at(3_000).ask("xb");
+        assert_eq!(bench.ticket_ends(), 6_000);
+        assert_eq!(bench.at(5_999).leave("xc"), "0");
+        assert_eq!(bench.keys().sharers(b"l").unwrap().unwrap().len(), 2);
+        assert_eq!(bench.at(6_000).ask("xb"), "OK 8", "the other is dead");
+    }
+
+    #[test]
+    fn what_is_no_token_is_others() {
+        let digits = token("a");
+        for (value, is_ours) in [
+            (digits.clone(), true),
+            (format!("{digits}:web-1"), true),
+            (format!("{digits}x"), false),
+            (format!("{digits}:"), false),
+            (format!("{digits}:a\tb"), false),
+            (digits[1..].to_owned(), false),
+            (format!("{}g0", &digits[2..]), false),
+        ] {
+            let mut bench = Bench::new();
+            bench.keys().set_for(b"r", value.as_bytes(), 50);
+            assert_eq!(bench.ask("xb"), "WAIT 50 7 0 - -");
+            assert_eq!(bench.value().0 != value, is_ours, "{value:?}");
+        }
+    }
+
+    const NAMES: [&[u8]; 5] = [b"r", b"l", b"e", b"w", b"n"];
+    /// In Unix ms.
+    const START: u64 = 1_767_225_600_000;
+}

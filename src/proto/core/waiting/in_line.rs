@@ -1,0 +1,507 @@
+//! Waiting in line: how one lock stands in the line of its resource on the nodes, and what it listens to until its turn
+//! comes.
+//!
+//! Apart from the folder's `mod.rs`, whose waiters have no order between processes. A lock that was refused joins the line:
+//! its asks carry a ticket from then on, until it is decided. Between two asks it listens to one node, the lead, and to
+//! little there: whoever is first to the resource, the second to that and to the ticket before its own, and all others to
+//! the two tickets before their own. Not here: what the nodes do, see `script::line`; which stamp a ticket has, see
+//! `proto::line`.
+
+use std::time::Duration;
+
+use super::EXPIRY_JITTER;
+use super::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED};
+use crate::proto::config::WakeStrategy;
+use crate::proto::core::claims::Claim;
+use crate::proto::core::links::{Ability, Mistyped, Pending};
+use crate::proto::core::locks::{Active, Phase};
+use crate::proto::core::{Core, MAX_PIPELINE};
+use crate::proto::line::{
+    Agreement, CLOSED, InLine, MARKED_FOR, Place, TICKET_PREFIX, TicketName, Told,
+};
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::request::LockMode;
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+/// How one lock stands in line.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    ticket: ClaimId,
+    agreement: Agreement,
+    grace_ms: u64,
+    /// What the nodes have told in the present attempt.
+    places: Vec<(NodeId, Place)>,
+    /// Where it stands at its lead, as far as it is known now.
+    place: Option<Place>,
+    /// Asks that followed the one before at once: until a quorum says the same stamp, or until a release has reached all
+    /// nodes.
+    hurried: u32,
+    /// Asks since the lead was last seen to be held, because it was seen to be free.
+    seen_free: u32,
+    /// When its pause ends if whoever is before it takes the resource that was seen to be free.
+    rests_until: Option<Timestamp>,
+    /// When it last asked in vain because of a notification.
+    woken_in_vain_at: Option<Timestamp>,
+}
+
+/// What a lock in line reads at its lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// What lies at the resource.
+    Resource,
+    /// For how long it will.
+    Life,
+    /// The ticket before its own.
+    Last,
+    /// The ticket before that.
+    LastButOne,
+}
+
+impl Standing {
+    /// It stands there now. What it need not listen to any longer.
+    fn stands_at(&mut self, place: Option<Place>) -> [Option<TicketName>; 2] {
+        let before = std::mem::replace(&mut self.place, place);
+        before.map_or([None; 2], |place| place.predecessors)
+    }
+
+    /// Whether nobody stands before it, as far as it knows.
+    fn is_first(&self) -> bool {
+        self.place.is_some_and(|place| place.before == 0)
+    }
+
+    /// Whether somebody holds the resource at its lead, as far as it knows.
+    fn is_held(&self) -> bool {
+        self.place.is_some_and(|place| place.left_ms != 0)
+    }
+
+    /// Whether it has to ask again before it can wait: a quorum has told of its place, but not alike; or the lead has told
+    /// of a release that others of the nodes had not heard of.
+    fn hurries(&mut self, is_split: bool) -> bool {
+        let has_no_door = self.agreement.has_heard() && !self.agreement.has_door();
+        let hurries = has_no_door || is_split && self.is_first();
+        self.hurried = if hurries { self.hurried + 1 } else { 0 };
+        hurries && self.hurried <= HURRIES
+    }
+
+    /// The node that it listens to: the first that says of a holder, or that says anything.
+    fn lead(&self, suspected: NodeSet) -> Option<(NodeId, Place)> {
+        let can = |(node, _): &&(NodeId, Place)| !suspected.contains(*node);
+        let of_held = self.places.iter().filter(can).find(|(_, place)| place.left_ms != 0);
+        of_held.or_else(|| self.places.iter().find(can)).copied()
+    }
+}
+
+impl Active {
+    /// Whether the resource may have a line that the lock can stand in.
+    fn may_stand_in_line(&self, mode: LockMode) -> bool {
+        let is_permit = matches!(mode, LockMode::Permit { .. });
+        self.keys.len() == 1 && !is_permit && self.waits() && !self.mode_change.is_companion()
+    }
+}
+
+/// Standing in line.
+impl Core {
+    /// The lock asks in line from now on.
+    fn join_line(&mut self, id: LockId) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_wanted = self.config.settings.wake == WakeStrategy::Line;
+        if !is_wanted || active.line.is_some() || !active.may_stand_in_line(lock.mode()) {
+            return;
+        }
+        let took = self.round_trip.max(active.round.took(self.boot).min(LONGEST_GRACE));
+        let is_notified = self.nodes.iter().any(|node| node.push.notifies());
+        let grace = match is_notified {
+            true => (took * GRACE_ROUND_TRIPS).clamp(SHORTEST_GRACE, LONGEST_GRACE),
+            false => LONGEST_GRACE,
+        };
+        let grace_ms = grace.as_millis() as u64;
+        let (ticket, claim) = self.claims.occupy();
+        claim.begin_ticket(id, &active.keys, lock.mode(), grace_ms, self.entropy.bytes());
+        active.line = Some(Box::new(Standing {
+            ticket,
+            agreement: Agreement::new(self.config.quorum()),
+            grace_ms,
+            places: Vec::new(),
+            place: None,
+            hurried: 0,
+            seen_free: 0,
+            rests_until: None,
+            woken_in_vain_at: None,
+        }));
+    }
+
+    /// The first ask of a lock that waits. Where others have been seen to wait, it stands in line from the beginning.
+    pub(super) fn first_attempt_in_line(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active(id) else { return };
+        let Some(&key) = active.waiting.queues.first() else { return };
+        if !self.queues.is_contended(key, now.boot) {
+            return self.attempt(id, None, now);
+        }
+        self.join_line(id);
+        let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
+        let until = self.queues.released_at(key).map_or(now.boot, |released| released + hand_off);
+        if until <= now.boot {
+            return self.attempt(id, None, now);
+        }
+        // Who is first shall not find our ask before its own.
+        if let Some((lock, _)) = self.locks.at_work_mut(id) {
+            lock.phase = Phase::Pausing;
+            self.pause_until(id, until);
+        }
+    }
+
+    /// An attempt begins: its asks carry the ticket, if the lock has one.
+    pub(in crate::proto::core) fn ask_in_line(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        line.places.clear();
+        let stamp = line.agreement.asks();
+        let (ticket, grace_ms) = (line.ticket, line.grace_ms);
+        let Some(name) = self.claims.find(ticket).map(Claim::ticket_name) else { return };
+        if let Some(claim) = self.claims.find_mut(lock.claim()) {
+            let proposal = now.wall.0 / 1000;
+            claim.asks_in_line(ticket, InLine { ticket: name, stamp, proposal, grace_ms });
+        }
+    }
+
+    /// A node has told where the ticket stands.
+    pub(in crate::proto::core) fn place_told(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        told: Told,
+        now: ClockReading,
+    ) {
+        let lock = self.claims.find(claim).and_then(Claim::lock);
+        let Some(active) = lock.and_then(|lock| self.locks.active_mut(lock)) else { return };
+        let Some(line) = &mut active.line else { return };
+        match told {
+            Told::Granted { stamp, .. } => line.agreement.hears(node, stamp),
+            Told::Waits(place) => {
+                line.agreement.hears(node, place.stamp);
+                line.places.push((node, place));
+                if place.left_ms == 0 {
+                    // Nobody holds it there, and whoever is first has been called.
+                    let grace = Duration::from_millis(place.grace_ms.into());
+                    active.waiting.pause.key_lives(node, Some(grace), now.boot);
+                }
+            }
+        }
+    }
+
+    /// The lock is decided, one way or the other, and stands in line no longer.
+    pub(in crate::proto::core) fn leave_line(&mut self, id: LockId, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(mut line) = active.line.take() else { return };
+        for name in line.stands_at(None).into_iter().flatten() {
+            self.listeners.remove(&name);
+        }
+        if mutant!(NeverLeavesLine) {
+            return self.part_from_lock(line.ticket, now);
+        }
+        self.abandon(line.ticket, now);
+    }
+}
+
+/// Waiting for the turn.
+impl Core {
+    /// Whether whoever begins to wait from now on does not get the lock before this one, which stands in line: a quorum of
+    /// nodes knows its place.
+    #[must_use]
+    pub fn has_door(&self, id: LockId) -> bool {
+        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        line.is_some_and(|line| line.agreement.has_door())
+    }
+
+    /// Why those who wait cannot stand in line on a node, if an ask has found that out. They ask it as they would without a
+    /// line, and in no order.
+    #[must_use]
+    pub fn no_line(&self, node: NodeId) -> Option<Cause> {
+        match self.node(node).capabilities.line() {
+            Ability::Refused(cause) => Some(cause),
+            Ability::Given | Ability::Unknown => None,
+        }
+    }
+
+    /// An attempt was refused. Whether what follows is of the line.
+    pub(super) fn pause_in_line(&mut self, id: LockId, now: ClockReading) -> bool {
+        if mutant!(LeavesWhenRefused) {
+            self.leave_line(id, now);
+        }
+        let is_new = self.locks.active(id).is_some_and(|active| active.line.is_none());
+        self.join_line(id);
+        let suspected = self.suspected;
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return false };
+        let Some(line) = &mut active.line else { return false };
+        lock.phase = Phase::Pausing;
+        active.attempt.was_led();
+        let was_woken = active.waiting.pause.take_woken();
+        let is_split = (was_woken || line.hurried > 0) && !active.votes.grants().is_empty();
+        if was_woken && !is_split {
+            line.woken_in_vain_at = Some(now.boot);
+        }
+        let lead = line.lead(suspected);
+        for name in line.stands_at(lead.map(|(_, place)| place)).into_iter().flatten() {
+            self.listeners.remove(&name);
+        }
+        line.rests_until = None;
+        active.waiting.pause.listen_to(lead.map(|(node, _)| node.into()).unwrap_or_default());
+        let hurries = is_new || line.hurries(is_split);
+        let needed = active.votes.quorum().saturating_sub(active.votes.grants().len());
+        active.waiting.pause.refused(false, needed);
+        let until = if hurries { now.boot } else { self.pause_for_turn(id, now) };
+        self.pause_until(id, until);
+        if hurries {
+            self.scheduled.push_back(id);
+        }
+        true
+    }
+
+    /// When a lock that stands in line asks again, if nobody tells it that its turn has come.
+    fn pause_for_turn(&mut self, id: LockId, now: ClockReading) -> Timestamp {
+        let will_be_notified = self.will_be_notified(id);
+        let backoff = self.config.settings.retry_backoff;
+        let Some(active) = self.locks.active_mut(id) else { return Timestamp::NEVER };
+        let leads = active.waiting.pause.leads();
+        for &key in &active.waiting.queues {
+            self.queues.contended(key, leads, now.boot);
+        }
+        let place = active.line.as_ref().and_then(|line| line.place);
+        if let Some(Place { left_ms: 0, before: 1, grace_ms, .. }) = place {
+            return now.boot + Duration::from_millis(grace_ms.into()) + TO_SPARE;
+        }
+        let took = active.round.took(now.boot);
+        let (floor, bound) = match will_be_notified {
+            true => (AT_LEAST_NOTIFIED, CAP_NOTIFIED),
+            false => active.waiting.pause.span(took, false, backoff),
+        };
+        let until = now.boot + floor + self.entropy.below(bound.saturating_sub(floor));
+        // A ticket does not live long without an ask.
+        until.min(now.boot + CAP_NOTIFIED)
+    }
+
+    /// The lead sends notifications from now on, so that the pause can be long.
+    pub(super) fn lengthen_pause_in_line(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_held = active.line.as_ref().is_some_and(|line| line.is_held());
+        if lock.phase == Phase::Pausing && is_held {
+            active.waiting.pause.waits_for_word(now.boot, active.waiting.deadline);
+            let until = active.waiting.pause.until();
+            self.pause_until(id, until);
+        }
+    }
+
+    fn pause_until(&mut self, id: LockId, until: Timestamp) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let until = until.min(active.waiting.deadline);
+        active.waiting.pause.lasts_until(until);
+        let is_first = active.line.as_ref().is_some_and(|line| line.is_first());
+        self.arm_lock(id, until);
+        if is_first {
+            self.shorten_pause(id);
+        }
+    }
+
+    /// Reads at the lead what the lock waits for, which makes the node report its next change.
+    pub(super) fn look_in_line(&mut self, id: LockId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let Some((line, lead)) = active.line.as_ref().zip(active.waiting.leads().iter().next())
+        else {
+            return;
+        };
+        let Some(place) = line.place.filter(|_| lock.phase == Phase::Pausing) else { return };
+        let node = &mut self.nodes[lead.index()];
+        let has_room = node.pipeline.len() + 6 < MAX_PIPELINE;
+        if !node.link.takes_asks() || !node.push.notifies() || !has_room {
+            return;
+        }
+        let [last, last_but_one] = place.predecessors;
+        let resource =
+            (place.before <= 1).then(|| (Looked::Resource, &b""[..], active.keys.first()));
+        let last = last.as_ref().filter(|_| place.before >= 1);
+        let last_but_one = last_but_one.as_ref().filter(|_| place.before >= 2);
+        let tickets = [(Looked::Last, last), (Looked::LastButOne, last_but_one)];
+        let tickets = tickets
+            .into_iter()
+            .filter_map(|(what, name)| Some((what, TICKET_PREFIX, &name?.0[..])));
+        for (what, prefix, key) in resource.into_iter().chain(tickets) {
+            node.track_next(now.boot);
+            let pending = Pending::Look { lock: id, round: lock.round(), what };
+            node.pipeline.push(pending, now.boot, |out| {
+                let look = command(out, 4).arg(b"GETRANGE").prefixed(prefix, key);
+                let _ = look.int(0).int(CLOSED.len() as u64 - 1);
+            });
+        }
+        for name in last.into_iter().chain(last_but_one) {
+            self.listeners.insert(*name, id);
+        }
+        self.arm(now.boot + self.config.settings.dead_peer_timeout);
+    }
+
+    /// The lead has told what a lock in line has read there.
+    pub(in crate::proto::core) fn looked_in_line(
+        &mut self,
+        node: NodeId,
+        (id, round, what): (LockId, u32, Looked),
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let (is_gone, life) = match token {
+            Token::Bulk(value) => (value.is_empty() || value == CLOSED, None),
+            Token::Int(ms) => (false, Some(ms)),
+            // Whoever shares the resource has it.
+            Token::Error(_) => (false, None),
+            _ => return Err(Mistyped),
+        };
+        let is_this_round = self.locks.find(id).is_some_and(|lock| lock.round() == round);
+        if is_this_round && self.listens_to(id, node) {
+            match what {
+                Looked::Resource => self.resource_seen(id, node, is_gone, now),
+                Looked::Life => self.life_seen(id, life, now),
+                Looked::Last | Looked::LastButOne if !is_gone => {}
+                Looked::Last => self.last_has_left(id, node, now),
+                Looked::LastButOne => self.is_second(id, now),
+            }
+        }
+        Ok(())
+    }
+
+    /// The resource is free at the lead, or is not. Whoever is first asks. Whoever is second leaves the first some time to
+    /// take it, and asks then: the first may be dead, or may have been put behind it since it has heard.
+    fn resource_seen(&mut self, id: LockId, node: NodeId, is_free: bool, now: ClockReading) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        let Some(place) = &mut line.place else { return };
+        if !is_free {
+            (line.seen_free, place.left_ms) = (0, HELD);
+            let until = line.rests_until.take();
+            until.into_iter().for_each(|until| self.pause_until(id, until));
+        } else if place.before > 0 && place.left_ms == 0 {
+            // Its ask has seen that too, and called the first.
+        } else if place.before > 0 {
+            place.left_ms = 0;
+            let paused_until = active.waiting.pause.until();
+            let until = line.rests_until.unwrap_or(paused_until);
+            line.rests_until = Some(until);
+            let leave = (self.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT);
+            self.pause_until(id, until.min(now.boot + leave));
+        } else if line.seen_free < MOST_SEEN_FREE {
+            line.seen_free += 1;
+            self.changed_at(id, node, now);
+        }
+    }
+
+    /// Asks for how long the holder may have the resource that came before this lock, and of whom it has not heard.
+    fn look_for_how_long(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let node = &mut self.nodes[lead.index()];
+        if !node.link.takes_asks() || node.pipeline.len() >= MAX_PIPELINE {
+            return;
+        }
+        let pending = Pending::Look { lock: id, round: lock.round(), what: Looked::Life };
+        node.pipeline.push(pending, now.boot, |out| {
+            let _ = command(out, 2).arg(b"PTTL").arg(active.keys.first());
+        });
+    }
+
+    /// What is marked outlives its holder. What is not is another's, and the ask tells for how long that is.
+    fn life_seen(&mut self, id: LockId, life: Option<i64>, now: ClockReading) {
+        let Some(life) = life.and_then(|ms| u64::try_from(ms).ok()) else { return };
+        let left = Duration::from_millis(life).saturating_sub(MARKED_FOR);
+        let (least, most) = EXPIRY_JITTER;
+        let jitter = least + self.entropy.below(most - least);
+        let Some(active) = self.locks.active(id) else { return };
+        let until = active.waiting.pause.until().min(now.boot + left + jitter);
+        self.pause_until(id, until);
+    }
+
+    /// Whoever stood before this lock has left: it is the first if nobody else did, and asks where it stands otherwise.
+    fn last_has_left(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
+        match line.and_then(|line| line.place.as_mut()) {
+            Some(Place { before: 0, .. }) | None => {}
+            Some(place) if place.before == 1 => {
+                place.before = 0;
+                self.look_in_line(id, now);
+                self.look_for_how_long(id, node, now);
+            }
+            Some(_) => self.changed_at(id, node, now),
+        }
+    }
+
+    /// Whoever stood last but one before this lock has left, since its turn had come.
+    fn is_second(&mut self, id: LockId, now: ClockReading) {
+        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
+        if let Some(place) = line.and_then(|line| line.place.as_mut())
+            && place.before > 1
+        {
+            place.before = 1;
+            self.look_in_line(id, now);
+        }
+    }
+
+    /// A node reports that a ticket has changed: it may have gone.
+    pub(in crate::proto::core) fn ticket_changed(
+        &mut self,
+        node: NodeId,
+        name: &[u8],
+        now: ClockReading,
+    ) {
+        let listener = self.listeners.get(&TicketName::of(name)).copied();
+        if let Some(id) = listener.filter(|&id| self.listens_to(id, node)) {
+            self.look_in_line(id, now);
+        }
+    }
+
+    /// A node reports that the resource of a lock in line has changed. Whoever is first asks at once, unless that was in
+    /// vain a moment ago, as when a holder extends. The others look.
+    pub(super) fn way_changed_in_line(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
+        let Some(line) = &active.line else { return };
+        let was_in_vain = line.woken_in_vain_at.is_some_and(|at| now.boot < at + RESTED);
+        // A look does not tell a reader whether those who share are in its way.
+        let is_told_by_look = lock.mode() != LockMode::Shared;
+        if line.is_first() && !(was_in_vain && is_told_by_look) {
+            self.changed_at(id, node, now);
+        } else if self.listens_to(id, node) {
+            self.look_in_line(id, now);
+        }
+    }
+
+    /// Whether the lock pauses and listens to this node.
+    fn listens_to(&self, id: LockId, node: NodeId) -> bool {
+        self.locks.at_work(id).is_some_and(|(lock, active)| {
+            lock.phase == Phase::Pausing && active.waiting.leads().contains(node)
+        })
+    }
+}
+
+/// A ticket's owner takes its turn within so many of its round trips, and within these times.
+const GRACE_ROUND_TRIPS: u32 = 8;
+const SHORTEST_GRACE: Duration = Duration::from_millis(20);
+const LONGEST_GRACE: Duration = Duration::from_millis(500);
+
+/// Whoever is first takes the resource in so many round trips, as a rule.
+const LEFT_ROUND_TRIPS: u32 = 4;
+const SHORTEST_LEFT: Duration = Duration::from_millis(1);
+
+/// Somebody has the resource, nobody knows for how long.
+const HELD: i64 = -1;
+
+/// Whoever is first in line is notified of a release, and asks.
+const HAND_OFF_ROUND_TRIPS: u32 = 2;
+
+/// Nodes count in whole ms, and the ask takes its time.
+const TO_SPARE: Duration = Duration::from_millis(2);
+
+/// So many asks follow one another at once until a quorum says the same stamp.
+const HURRIES: u32 = 3;
+
+/// And so many until the lead's word that the resource is free is not believed any longer.
+const MOST_SEEN_FREE: u32 = 8;
+
+/// Vain asks that are further apart are not of one holder that extends.
+const RESTED: Duration = Duration::from_millis(500);

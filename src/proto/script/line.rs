@@ -1,0 +1,279 @@
+//! The scripts of the line: those who wait for a resource stand in it, on each node.
+//!
+//! A ticket is a member of two sorted sets, by its stamp in `redbolt:line:` and by when it ends in `redbolt:line-until:`. Its
+//! name is the mode of the lock, `x` for exclusive and `s` for shared, 32 random digits and the two of the node, as in a
+//! token, and behind a colon its grace in ms. A key of its own, `redbolt:line-wait:` and the name up to the node's digits,
+//! goes when it goes, which tells those behind it.
+//!
+//! Whoever is not in line must not pass those who are, and asks with `SET NX`. So what lies at a resource for which
+//! somebody waits is *marked*: a token is followed by a line feed and the ms at which its holder ends, and among those who
+//! share is the member `line`. What is marked outlives its holders by 8 s, and what ends them leaves a *closed* key,
+//! which holds `redbolt` behind a line feed: it is nobody's, denies every `SET NX`, and is taken by the first in line
+//! alone. Where nobody is left in line, what is marked is not any longer, and a closed key goes.
+//!
+//! A line only denies. So it may be lost or wrong without harm to exclusion. Not here: how waiters agree on one order, see
+//! `proto::line`.
+
+/// Tickets whose time is over go. What is over in one of the two sets is over.
+macro_rules! drop_dead_tickets {
+    () => {
+        "for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 64)) do \
+         redis.call('ZREM', KEYS[2], dead) \
+         redis.call('ZREM', KEYS[3], dead) \
+         end "
+    };
+}
+
+/// Goes on unless the ticket stands first at the stamp ARGV\[4\] and the resource is closed, as it is where a release has
+/// called whoever is first: nothing else need be looked at then.
+macro_rules! unless_its_turn_has_come {
+    () => {
+        "local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES') \
+         local state, stamp = 'free', ARGV[4] \
+         if head[1] ~= me or head[2] ~= stamp or redis.pcall('GET', KEYS[1]) ~= '\\nredbolt' \
+         or tonumber(redis.call('ZSCORE', KEYS[3], me) or 0) <= now then "
+    };
+}
+
+/// Puts the ticket `me` at its place, before anything else is looked at: where the waiter says, and otherwise where it
+/// stands or behind all others. That the two sets may be given an end is seen first, or they would have none.
+macro_rules! stand_in_line {
+    () => {
+        concat!(
+            "local live = string.format('%.0f', now + 6000) \
+             redis.call('PEXPIREAT', KEYS[2], live) \
+             redis.call('PEXPIREAT', KEYS[3], live) ",
+            drop_dead_tickets!(),
+            "stamp = tonumber(stamp) \
+             if stamp == 0 then \
+             stamp = tonumber(redis.call('ZSCORE', KEYS[2], me) or 0) \
+             if stamp == 0 then \
+             local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0 \
+             stamp = math.max(last + 1, math.min(tonumber(ARGV[5]), us + 5000000)) \
+             end \
+             end \
+             stamp = string.format('%.0f', stamp) \
+             redis.call('ZADD', KEYS[2], stamp, me) \
+             redis.call('ZADD', KEYS[3], live, me) \
+             redis.call('PEXPIREAT', KEYS[2], live) \
+             redis.call('PEXPIREAT', KEYS[3], live) \
+             if redis.call('PTTL', KEYS[4]) < 8000 then redis.call('SET', KEYS[4], '1', 'PX', 12000) end "
+        )
+    };
+}
+
+/// Goes on where the sorted set at the resource is one of those who share it, and not another's.
+macro_rules! if_it_is_a_set_of_ours {
+    () => {
+        "local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES') \
+         local name = string.gsub(first[1], '^w:', '') \
+         if string.find(name, '^' .. string.rep('%x', 34)) or name == 'line' and first[2] == 'inf' then "
+    };
+}
+
+/// What lies at the resource, as `state`: `free` for those in line, a `token` of ours, a `set` of those who share, either of
+/// them `marked`, or `other` data. For how many ms it is in the way of who wants the resource `alone`, and of who wants it
+/// `beside` those who share: 0 for not at all, -1 without end.
+macro_rules! look_at_the_way {
+    () => {
+        concat!(
+            "local v = redis.pcall('GET', KEYS[1]) \
+             local t = redis.call('PTTL', KEYS[1]) \
+             if t == 0 then t = 1 end \
+             local digits = '^' .. string.rep('%x', 34) \
+             local alone, beside = 0, 0 \
+             if type(v) == 'table' then \
+             if not string.find(v.err, '^WRONGTYPE') then return v end \
+             state, alone, beside = 'other', t, t \
+             if t > 0 and redis.call('TYPE', KEYS[1]).ok == 'zset' then ",
+            if_it_is_a_set_of_ours!(),
+            "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now) \
+             local tail = redis.call('ZRANGE', KEYS[1], -2, -1, 'WITHSCORES') \
+             local last = tail[#tail] \
+             state, beside = 'set', 0 \
+             if tail[#tail - 1] == 'line' then state, last = 'marked', tail[3] and tail[2] end \
+             if last then alone = last - now else state, alone = 'free', 0 end \
+             for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, 3)) do \
+             if string.sub(member, 1, 2) == 'w:' then beside = alone end \
+             end \
+             end \
+             end \
+             elseif v and v ~= '\\nredbolt' then \
+             local ends = string.match(v, digits .. '%C*\\n(%d+)$') \
+             if ends then \
+             alone = math.max(ends - now, 0) \
+             if alone > 0 then state = 'marked' end \
+             else \
+             alone = t \
+             local is_token = string.find(v, digits .. '$') or string.find(v, digits .. ':%C+$') \
+             state = t > 0 and is_token and 'token' or 'other' \
+             end \
+             beside = alone \
+             end "
+        )
+    };
+}
+
+/// How many stand `before` the ticket, of those whose locks the one that is wanted cannot be beside, and the last two of them.
+macro_rules! look_who_stands_before {
+    () => {
+        "before, last, last_but_one = 0, '-', '-' \
+         local rank = redis.call('ZRANK', KEYS[2], me) \
+         local from = shares and 0 or math.max(rank - 2, 0) \
+         if rank > 0 then \
+         for _, other in ipairs(redis.call('ZRANGE', KEYS[2], from, rank - 1)) do \
+         if not shares or string.sub(other, 1, 1) == 'x' then \
+         before, last, last_but_one = before + 1, other, last \
+         end \
+         end \
+         if not shares then before = rank end \
+         end "
+    };
+}
+
+/// Whoever is first and finds nobody in its way is called. Who was called for longer than its grace loses its place.
+/// Whoever asks while it is called takes its turn, and who finds the lock held ends the call.
+macro_rules! call_the_first {
+    () => {
+        concat!(
+            "local before, last, last_but_one \
+             local called, whom = string.match(redis.call('GET', KEYS[5]) or '', '^(%d+) (.+)$') \
+             if called and (alone ~= 0 or whom == me) then \
+             redis.call('DEL', KEYS[5]) \
+             called, whom = nil, nil \
+             end \
+             for _ = 1, 64 do ",
+            look_who_stands_before!(),
+            "if before == 0 or alone ~= 0 then break end \
+             local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1] \
+             if whom ~= head then \
+             redis.call('SET', KEYS[5], string.format('%.0f ', now) .. head, 'PX', 8000) \
+             break \
+             end \
+             if now - called <= (tonumber(string.sub(head, 37)) or 0) then break end \
+             redis.call('ZREM', KEYS[2], head) \
+             redis.call('ZREM', KEYS[3], head) \
+             end "
+        )
+    };
+}
+
+/// Marks what lies at the resource. What is free is closed.
+macro_rules! mark_the_way {
+    () => {
+        "if state == 'token' then \
+         redis.call('SET', KEYS[1], v .. string.format('\\n%.0f', now + t), 'PX', t + 8000) \
+         elseif state == 'set' then \
+         redis.call('ZADD', KEYS[1], '+inf', 'line') \
+         redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) \
+         elseif state == 'free' and (v ~= '\\nredbolt' or t < 6000) then \
+         redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) \
+         end "
+    };
+}
+
+/// Raises the fencing counter, for a lock of either mode, if one is proposed.
+macro_rules! raise_counter_in_line {
+    () => {
+        concat!(
+            "local told = '' \
+             if c then \
+             local i = 6 ",
+            read_counter!("< 9007199254740990"),
+            "v = math.floor(v) \
+             if shares and v >= tonumber(ARGV[9]) and v % 2 == 1 then c = v \
+             else \
+             if v >= c then c = v + 1 end \
+             if c % 2 == (shares and 0 or 1) then c = c + 1 end \
+             end \
+             told = string.format(' %.0f', c) \
+             end "
+        )
+    };
+}
+
+/// Gives the resource KEYS\[1\] to the token ARGV\[1\] for ARGV\[2\] ms if its ticket is the first in line for it, and answers
+/// with the status line `OK`, the ticket's stamp and, if it is fenced, the counter. Otherwise the answer is `WAIT`, for
+/// how many ms the holders are in the way (0 for not at all, -1 for without end), the stamp, how many stand before it,
+/// and the last two of these or `-`.
+///
+/// The ticket's name, up to the node's digits, is the last of ARGV, and ARGV\[6\] its grace. It is put at the stamp
+/// ARGV\[4\], and if that is 0 and it has none, behind all others, at the proposal ARGV\[5\] or later, in µs. KEYS are the
+/// resource, the two sets of the line, the ticket's own key, the key that says who was called, with ARGV\[7\] to
+/// ARGV\[9\] the fencing counter, and the guard, as for [`ACQUIRE_MANY`]. Those three are the proposed value, how many ms
+/// the counter lives, and from where on an odd one stays as it is, see [`ACQUIRE_SHARED_FENCED`]. ARGV\[3\] is the number of
+/// nodes, as for [`ACQUIRE_SHARED`].
+///
+/// [`ACQUIRE_MANY`]: super::ACQUIRE_MANY
+/// [`ACQUIRE_SHARED`]: super::ACQUIRE_SHARED
+/// [`ACQUIRE_SHARED_FENCED`]: super::ACQUIRE_SHARED_FENCED
+pub const ACQUIRE_IN_LINE: &str = concat!(
+    "local guard = KEYS[ARGV[8] and 7 or 6] ",
+    check_restart_guard!(),
+    read_clock_ms!(),
+    "local us = time[1] * 1000000 + time[2] \
+     local c = ARGV[8] and tonumber(ARGV[7]) \
+     if c and math.abs(c - us) > 5000000 then \
+     return redis.status_reply(string.format('CLOCK %.0f', us)) end \
+     local me = ARGV[#ARGV] .. string.sub(ARGV[1], 33, 34) .. ':' .. ARGV[6] \
+     local shares = string.sub(me, 1, 1) == 's' ",
+    unless_its_turn_has_come!(),
+    stand_in_line!(),
+    look_at_the_way!(),
+    call_the_first!(),
+    "local left = alone \
+     if shares and before == 0 then left = beside end \
+     if before > 0 or left ~= 0 then ",
+    mark_the_way!(),
+    "return redis.status_reply(string.format('WAIT %.0f %s %.0f %s %s', \
+     left, stamp, before, last, last_but_one)) \
+     end \
+     end ",
+    raise_counter_in_line!(),
+    "if shares then \
+     local gone = KEYS[state == 'free' and 1 or 5] \
+     redis.call('DEL', gone) \
+     redis.call('SET', gone, '', 'XX', 'PX', 1) ",
+    rehearse_undo_shared!(),
+    deny_twin!(3),
+    "if c then redis.call('SET', KEYS[6], string.sub(told, 2), 'PX', ARGV[8]) end \
+     redis.call('ZADD', KEYS[1], '+inf', 'line') ",
+    share!(),
+    "else \
+     redis.call('DEL', KEYS[1]) \
+     if c then redis.call('SET', KEYS[6], string.sub(told, 2), 'PX', ARGV[8]) end \
+     redis.call('SET', KEYS[1], ARGV[1] .. string.format('\\n%.0f', now + ARGV[2]), 'PX', ARGV[2] + 8000) \
+     end \
+     return redis.status_reply('OK ' .. stamp .. told)"
+);
+
+/// Takes the ticket ARGV\[1\] out of the line, and returns 1 if it was there, 0 otherwise. KEYS are the resource, the two sets of
+/// the line, the ticket's own key, and the key that says who was called.
+///
+/// If nobody is left in line, what lies at the resource is marked no longer, and a closed key goes.
+pub const LEAVE_LINE: &str = concat!(
+    read_clock_ms!(),
+    "local found = redis.call('ZREM', KEYS[2], ARGV[1]) \
+     redis.call('ZREM', KEYS[3], ARGV[1]) \
+     redis.call('DEL', KEYS[4]) ",
+    drop_dead_tickets!(),
+    "if redis.call('ZCARD', KEYS[2]) > 0 then return found end \
+     redis.call('DEL', KEYS[3], KEYS[5]) \
+     local v = redis.pcall('GET', KEYS[1]) \
+     if type(v) == 'table' then \
+     if not string.find(v.err, '^WRONGTYPE') then return v end \
+     if redis.call('TYPE', KEYS[1]).ok == 'zset' and redis.call('PTTL', KEYS[1]) ~= -1 then ",
+    if_it_is_a_set_of_ours!(),
+    "if redis.call('ZSCORE', KEYS[1], 'line') == 'inf' then \
+     redis.call('ZREM', KEYS[1], 'line') ",
+    live_as_long_as_the_last!(),
+    "end \
+     end \
+     end \
+     elseif v then \
+     local token, ends = string.match(v, '^(' .. string.rep('%x', 34) .. '%C*)\\n(%d+)$') \
+     if token and ends - now > 0 then redis.call('SET', KEYS[1], token, 'PX', string.format('%.0f', ends - now)) \
+     elseif token or v == '\\nredbolt' then redis.call('DEL', KEYS[1]) end \
+     end \
+     return found"
+);

@@ -1,0 +1,230 @@
+//! The line in which waiters stand: when a ticket is made, kept and given back, what ends a pause, and what follows where
+//! nodes or connections fail.
+
+use redbolt::proto::{Event, LockId, LockRequest, RefusalReason, Settings, Wait, WakeStrategy};
+
+use crate::world::{World, Written, error, ms, secs};
+
+/// Pauses so long that a test sees only what ends them early.
+fn in_line(settings: &mut Settings) {
+    settings.wake = WakeStrategy::Line;
+    settings.retry_backoff = (secs(10), secs(10));
+}
+
+fn warm(clients: usize) -> World {
+    World::with(3, clients, in_line).warm()
+}
+
+/// A client waits for `job` until the world is quiet.
+fn waits(world: &mut World, client: usize) -> LockId {
+    let request = LockRequest::new(b"job").ttl(secs(20)).wait(Wait::UpTo(secs(60)));
+    let id = world.acquire(client, &request, &[b"job"]);
+    world.run(ms(200));
+    id
+}
+
+fn holds(world: &mut World, client: usize) -> LockId {
+    let id = world.acquire(client, &LockRequest::new(b"job").ttl(secs(20)), &[b"job"]);
+    world.run(ms(20));
+    assert!(world.clients[client].is_granted(id));
+    id
+}
+
+/// How many tickets a node has.
+fn tickets(world: &mut World, node: usize) -> usize {
+    let now = world.server_now();
+    let server = &mut world.servers[node];
+    let reply = server.observe(&[b"ZCARD", b"redbolt:line:job"], now);
+    String::from_utf8_lossy(&reply)[1..].trim().parse().unwrap()
+}
+
+/// How many asks a client has sent to the first node so far.
+fn asks(world: &World, client: usize) -> usize {
+    world.clients[client].core.metrics().node(world.node(0)).asks as usize
+}
+
+#[test]
+fn the_first_to_wait_asks_once_more_and_then_only_listens() {
+    let mut world = warm(2);
+    holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    assert_eq!((0..3).map(|node| tickets(&mut world, node)).collect::<Vec<_>>(), [1; 3]);
+    assert!(world.clients[1].core.has_door(id));
+    let before = asks(&world, 1);
+    world.run(secs(1));
+    assert_eq!(asks(&world, 1), before, "nobody asks while the lock is held");
+    world.run(secs(2));
+    let again = asks(&world, 1) - before;
+    assert!((1..=2).contains(&again), "{again} asks: the timer renews the ticket");
+}
+
+#[test]
+fn a_release_wakes_the_first_alone() {
+    let mut world = warm(4);
+    let held = holds(&mut world, 0);
+    let ids: Vec<_> = (1..4).map(|client| waits(&mut world, client)).collect();
+    let before: Vec<_> = (1..4).map(|client| asks(&world, client)).collect();
+    world.let_go(0, held);
+    world.run(ms(15));
+    assert!(world.clients[1].is_granted(ids[0]));
+    let since: Vec<_> = (1..4).map(|client| asks(&world, client) - before[client - 1]).collect();
+    assert_eq!(since, [1, 0, 0], "asks of each");
+    for node in 0..3 {
+        assert_eq!(tickets(&mut world, node), 2, "who is granted has left");
+    }
+}
+
+/// An extension is a change too. Whoever is first asks in vain once, and looks before it does so again.
+#[test]
+fn a_holder_that_extends_is_not_asked_each_time() {
+    let mut world = warm(2);
+    let held = world.acquire(0, &LockRequest::new(b"job").ttl(secs(5)), &[b"job"]);
+    world.run(ms(20));
+    waits(&mut world, 1);
+    let before = asks(&world, 1);
+    for _ in 0..5 {
+        world.extend(held, secs(20));
+        world.run(ms(60));
+    }
+    let in_vain = asks(&world, 1) - before;
+    assert!(in_vain <= 1, "{in_vain} asks in vain");
+}
+
+#[test]
+fn a_ticket_outlives_a_connection_that_took_no_ask() {
+    let mut world = warm(2);
+    holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    world.cut(1, 1, Written::Vanishes);
+    world.run(ms(1));
+    world.let_go(1, id);
+    world.run(secs(2));
+    assert!(matches!(world.clients[1].outcomes(id)[..], [Event::Refused(..)]));
+    for node in 0..3 {
+        assert_eq!(tickets(&mut world, node), 0, "node {node}");
+    }
+    assert_eq!(world.kept(1), (0, 0), "locks and claims");
+}
+
+#[test]
+fn who_gives_up_leaves_the_line_and_its_mark() {
+    let mut world = warm(2);
+    let held = holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    assert!(world.value(0, b"job").contains(&b'\n'), "it is marked");
+    world.let_go(1, id);
+    world.run(ms(20));
+    let refused = world.clients[1].outcomes(id);
+    assert!(
+        matches!(refused[..], [Event::Refused(_, it)] if it.reason == RefusalReason::Cancelled)
+    );
+    assert!(!world.value(0, b"job").contains(&b'\n'), "it is marked no longer");
+    world.let_go(0, held);
+    world.run(ms(20));
+    assert!(world.value(0, b"job").is_empty(), "nothing is closed");
+}
+
+#[test]
+fn a_node_that_forbids_the_line_is_asked_without_it() {
+    let mut world = warm(2);
+    let held = holds(&mut world, 0);
+    world.answer(0, |args| {
+        let is_of_line = args.iter().any(|arg| arg == b"redbolt:line:job");
+        is_of_line.then(|| error("NOPERM No permissions to access a key")).flatten()
+    });
+    let id = waits(&mut world, 1);
+    let node = world.node(0);
+    assert!(world.clients[1].core.no_line(node).is_some());
+    assert_eq!([1, 2].map(|node| tickets(&mut world, node)), [1, 1]);
+    world.let_go(0, held);
+    world.run(secs(1));
+    assert!(world.clients[1].is_granted(id));
+    world.let_go(1, id);
+    world.run(secs(1));
+    assert_eq!(world.kept(1), (0, 0), "and nothing is owed there");
+}
+
+#[test]
+fn a_process_whose_locks_others_wait_for_stands_in_line_at_once() {
+    let mut world = warm(2);
+    let held = holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    let next = waits(&mut world, 0);
+    world.let_go(0, held);
+    world.run(ms(15));
+    assert!(world.clients[1].is_granted(id));
+    assert!(!world.clients[0].is_granted(next), "it came behind the other");
+    world.let_go(1, id);
+    world.run(ms(15));
+    assert!(world.clients[0].is_granted(next));
+}
+
+fn waits_to_share(world: &mut World, client: usize) -> LockId {
+    let request = LockRequest::new(b"job").ttl(secs(20)).shared().wait(Wait::UpTo(secs(60)));
+    let id = world.acquire(client, &request, &[b"job"]);
+    world.run(ms(600));
+    id
+}
+
+#[test]
+fn a_reader_behind_a_writer_that_waits_for_readers_asks_no_more_than_the_writer() {
+    let mut world = warm(3);
+    let request = LockRequest::new(b"job").ttl(secs(20)).shared();
+    world.acquire(0, &request, &[b"job"]);
+    world.run(ms(20));
+    waits(&mut world, 1);
+    waits_to_share(&mut world, 2);
+    let before = asks(&world, 2);
+    world.run(secs(3));
+    let asked = asks(&world, 2) - before;
+    assert!(asked <= 3, "{asked} asks in 3 s");
+}
+
+/// The writer's own string becomes a set with both of its claims, of which a look tells nothing.
+#[test]
+fn a_reader_comes_in_beside_a_writer_that_downgrades() {
+    let mut world = warm(2);
+    let held = holds(&mut world, 0);
+    let id = waits_to_share(&mut world, 1);
+    let now = world.now();
+    world.clients[0].core.downgrade(held, now).unwrap();
+    world.run(ms(100));
+    assert!(world.clients[1].is_granted(id));
+}
+
+#[test]
+fn who_is_not_notified_is_not_passed_either() {
+    let mut world = World::with(3, 3, |settings| settings.wake = WakeStrategy::Line).warm();
+    for node in 0..3 {
+        world.answer(node, |args| {
+            let is_push = args.iter().any(|arg| arg == b"SUBSCRIBE" || arg == b"TRACKING");
+            is_push.then(|| error("NOPERM no")).flatten()
+        });
+    }
+    for _ in 0..5 {
+        let held = holds(&mut world, 0);
+        let [first, second] = [1, 2].map(|client| waits(&mut world, client));
+        assert!(world.clients[1].core.has_door(first));
+        world.let_go(0, held);
+        world.run_until(secs(4), |world| world.clients[1].is_granted(first));
+        assert!(!world.clients[2].is_granted(second));
+        world.let_go(1, first);
+        world.run_until(secs(4), |world| world.clients[2].is_granted(second));
+        world.let_go(2, second);
+        world.run(secs(1));
+    }
+}
+
+#[test]
+fn who_stands_behind_a_first_that_does_not_come_asks_a_few_times() {
+    let mut world = warm(3);
+    let held = holds(&mut world, 0);
+    let [_, second] = [1, 2].map(|client| waits(&mut world, client));
+    world.clients[1].is_stopped = true;
+    let before = asks(&world, 2);
+    world.let_go(0, held);
+    world.run(secs(2));
+    assert!(world.clients[2].is_granted(second), "the first has had its grace");
+    let asked = asks(&world, 2) - before;
+    assert!((2..=4).contains(&asked), "{asked} asks: one that calls, one behind the grace");
+}

@@ -1,0 +1,322 @@
+//! The line of those who wait, on real servers: in which order they are granted, whom a newcomer does not pass, and that
+//! nothing is left.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redbolt::config::WakeStrategy;
+use redbolt::inspect::{InspectionVerdict, KeyState};
+use redbolt::proto::script::EXTEND;
+use redbolt::report::LockState;
+use redbolt::{
+    AcquireError, ConfigBuilder, Driver, Event, LockId, LockRequest, RefusalReason, ReleaseOutcome,
+    RequestError, Wait,
+};
+use redbolt_test_servers::{Reply, Server};
+
+use crate::support::{
+    builder, client, client_of, driver_of, eventually, exists, held_by, held_on, long, outcome,
+    patient, patiently, process_until, pttl, refusal, server, servers,
+};
+
+const STAMPS: &str = "redbolt:line:job";
+
+fn in_line(servers: &[Server]) -> ConfigBuilder {
+    builder(servers).wake(WakeStrategy::Line)
+}
+
+/// Processes that wait for a resource, each with a driver of its own.
+struct Waiters(Vec<(Driver, LockId)>);
+
+impl Waiters {
+    /// Each comes when the one before has a place on all servers, beside those that were there.
+    fn come(servers: &[Server], requests: Vec<LockRequest<'_>>) -> Self {
+        let mut all = Self(Vec::new());
+        for (before, request) in requests.into_iter().enumerate() {
+            let mut driver = driver_of(in_line(servers));
+            let id = driver.acquire(request).unwrap();
+            all.0.push((driver, id));
+            all.process_until("the last has its place", |_| stands(servers, before + 1));
+        }
+        all
+    }
+
+    fn process(&mut self) {
+        self.0.iter_mut().for_each(|(driver, _)| driver.process());
+    }
+
+    fn process_until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        eventually(what, || {
+            self.process();
+            holds(self)
+        });
+    }
+
+    /// Who has the lock now, of those who were refused nothing.
+    fn granted(&mut self) -> Vec<usize> {
+        let mut granted = Vec::new();
+        for (at, (driver, _)) in self.0.iter_mut().enumerate() {
+            while let Some(event) = driver.poll_event() {
+                match event {
+                    Event::Granted(_) => granted.push(at),
+                    Event::Refused(_, refusal) => panic!("{}", driver.report(&refusal)),
+                    _ => {}
+                }
+            }
+        }
+        granted
+    }
+
+    fn release(&mut self, at: usize) {
+        let (driver, id) = &mut self.0[at];
+        driver.release(*id);
+    }
+}
+
+/// Whether so many stand in line on each server, at the same stamps.
+fn stands(servers: &[Server], count: usize) -> bool {
+    let lines: Vec<_> = servers
+        .iter()
+        .map(|server| match server.cmd(&format!("ZRANGE {STAMPS} 0 -1 WITHSCORES")) {
+            Reply::Array(all) => {
+                all.iter().skip(1).step_by(2).map(|reply| format!("{reply:?}")).collect()
+            }
+            other => vec![format!("{other:?}")],
+        })
+        .collect();
+    lines.iter().all(|line| line.len() == count && *line == lines[0])
+}
+
+fn nothing_is_left(servers: &[Server]) {
+    for key in ["job", STAMPS, "redbolt:line-until:job", "redbolt:line-call:job"] {
+        eventually(&format!("{key} is gone"), || held_on(servers, key) == 0);
+    }
+    let tickets = |server: &Server| server.cmd("KEYS redbolt:line-wait:*");
+    eventually("no ticket", || {
+        servers.iter().all(|server| tickets(server) == Reply::Array(Vec::new()))
+    });
+}
+
+#[test]
+fn who_came_first_is_granted_first() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let mut waiters = Waiters::come(&servers, (0..6).map(|_| patiently(b"job")).collect());
+    guard.release();
+    let mut order = Vec::new();
+    waiters.process_until("all are granted", |waiters| {
+        let granted = waiters.granted();
+        assert!(granted.len() <= 1, "one at a time");
+        for at in granted {
+            order.push(at);
+            waiters.release(at);
+        }
+        order.len() == 6
+    });
+    assert_eq!(order, [0, 1, 2, 3, 4, 5]);
+    waiters.process();
+    waiters.process_until("all is released", |_| held_on(&servers, "job") == 0);
+    nothing_is_left(&servers);
+}
+
+#[test]
+fn many_take_turns_and_leave_nothing() {
+    for nodes in [1, 3] {
+        let servers = servers(nodes);
+        let (inside, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                let client = client_of(in_line(&servers));
+                scope.spawn(|| {
+                    let client = client;
+                    for _ in 0..25 {
+                        let guard = client.acquire(patiently(b"job").fenced()).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
+                        assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+                        assert!(matches!(guard.release(), ReleaseOutcome::Released(_)));
+                        done.fetch_add(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.into_inner(), 6 * 25);
+        nothing_is_left(&servers);
+    }
+}
+
+/// The first in line does not look at what has happened, but its turn is kept.
+#[test]
+fn a_newcomer_does_not_pass_who_stands_in_line() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
+    guard.release();
+    for newcomer in [client(&servers), client_of(in_line(&servers))] {
+        let tried = newcomer.acquire(long(b"job").wait(Wait::No));
+        assert_eq!(refusal(tried).reason(), RefusalReason::Contended);
+        refusal(newcomer.acquire(long(b"job").shared()));
+        refusal(newcomer.acquire(long(b"job").fenced()));
+    }
+    waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
+}
+
+/// A holder that dies in the middle of its work does not open the way for newcomers.
+#[test]
+fn nobody_passes_when_a_holder_s_time_is_over() {
+    let servers = servers(3);
+    let mut holder = driver_of(builder(&servers));
+    held_by(&mut holder, LockRequest::new("job").ttl(Duration::from_millis(700)));
+    let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
+    std::thread::sleep(Duration::from_millis(800));
+    let newcomer = client(&servers);
+    refusal(newcomer.acquire(long(b"job")));
+    waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
+}
+
+#[test]
+fn readers_between_two_writers_come_in_together() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let read = || patiently(b"job").shared();
+    let requests = vec![read(), read(), patiently(b"job"), read()];
+    let mut waiters = Waiters::come(&servers, requests);
+    guard.release();
+    let mut order = Vec::new();
+    waiters.process_until("the readers are in", |waiters| {
+        order.extend(waiters.granted());
+        order.len() == 2
+    });
+    order.sort_unstable();
+    assert_eq!(order, [0, 1], "and the third waits behind the writer");
+    let late = client(&servers);
+    refusal(late.acquire(long(b"job").shared()));
+    (0..2).for_each(|at| waiters.release(at));
+    waiters.process_until("the writer is in", |waiters| waiters.granted() == [2]);
+    waiters.release(2);
+    waiters.process_until("the last reader is in", |waiters| waiters.granted() == [3]);
+    waiters.release(3);
+    waiters.process_until("all is released", |_| held_on(&servers, "job") == 0);
+    nothing_is_left(&servers);
+}
+
+/// It costs a grace, and neither the ticket's time nor the TTL of a lock that it never had.
+#[test]
+fn a_first_in_line_that_is_dead_is_called_and_passed() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let mut waiters = Waiters::come(&servers, vec![patiently(b"job"), patiently(b"job")]);
+    let dead = waiters.0.remove(0);
+    guard.release();
+    waiters.process_until("the second is in", |waiters| waiters.granted() == [0]);
+    for server in &servers {
+        let Reply::Array(left) = server.cmd(&format!("ZRANGE {STAMPS} 0 -1")) else { panic!() };
+        assert!(left.is_empty(), "it has lost its place: {left:?}");
+    }
+    drop(dead);
+}
+
+#[test]
+fn who_gives_up_leaves_the_way_open() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
+    waiters.process_until("it waits", |waiters| {
+        let (driver, id) = &waiters.0[0];
+        driver.state(*id) == LockState::Pausing
+    });
+    waiters.release(0);
+    waiters.process_until("it has left", |_| held_on(&servers, STAMPS) == 0);
+    for server in &servers {
+        let Reply::Bulk(value) = server.cmd("GET job") else { panic!() };
+        assert!(!value.contains(&b'\n'), "nobody is waited for any longer");
+        assert!(pttl(server, "job") <= 30_000);
+    }
+    guard.release();
+    client(&servers).acquire(long(b"job")).unwrap().release();
+    nothing_is_left(&servers);
+}
+
+#[test]
+fn whoever_holds_beside_a_line_extends_and_is_seen() {
+    let servers = servers(3);
+    let holder = client_of(in_line(&servers).label("web"));
+    let mut guard = holder.acquire(LockRequest::new("job").ttl(Duration::from_secs(5))).unwrap();
+    let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
+    guard.extend(Duration::from_secs(20)).unwrap();
+    let seen = client(&servers).inspect("job").unwrap();
+    assert!(matches!(seen.verdict, InspectionVerdict::Held { .. }), "{seen:?}");
+    for node in &seen.nodes {
+        let Ok(KeyState::Held(held)) = &node.state else { panic!("{node:?}") };
+        assert_eq!(held.label.as_deref(), Some("web"));
+        let left = held.remaining.unwrap();
+        assert!(left <= Duration::from_secs(20) && left > Duration::from_secs(8), "{left:?}");
+    }
+    drop(guard);
+    waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
+    let (driver, id) = &mut waiters.0[0];
+    driver.extend(*id, Duration::from_secs(10)).unwrap();
+    assert_eq!(outcome(driver, *id), Event::Extended(*id));
+}
+
+#[test]
+fn a_node_that_forbids_the_line_is_asked_without() {
+    let server = server();
+    let rules = "on >secret ~job ~redbolt:guard +@all";
+    assert_eq!(server.cmd(&format!("ACL SETUSER plain {rules}")), Reply::Status("OK".into()));
+    let holder = client(std::slice::from_ref(&server));
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let url = format!("redis://plain:secret@{}", server.address());
+    let mut waiter = driver_of(patient([url]).wake(WakeStrategy::Line));
+    let id = waiter.acquire(patiently(b"job")).unwrap();
+    process_until(&mut waiter, "it waits", |driver| driver.state(id) == LockState::Pausing);
+    assert!(!exists(&server, STAMPS));
+    guard.release();
+    assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
+    let report = waiter.node_report();
+    assert!(report.to_string().contains("in line"), "{report}");
+}
+
+#[test]
+fn the_names_of_the_line_are_no_resources() {
+    let server = server();
+    let client = client_of(in_line(std::slice::from_ref(&server)));
+    for name in ["redbolt:line:job", "redbolt:line-wait:x", "redbolt:line"] {
+        let refused = client.acquire(long(name.as_bytes()));
+        assert!(matches!(refused, Err(AcquireError::Request(RequestError::ReservedKey))));
+    }
+}
+
+/// What is marked ends when its mark says so, and not with its key.
+#[test]
+fn an_extension_that_may_not_run_to_its_end_changes_nothing() {
+    let server = Server::start();
+    let token = "0".repeat(34);
+    let extend = |ttl: &str| {
+        let words = ["EVAL", EXTEND, "1", "job", &token, ttl];
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        server.connect().run(&words)
+    };
+    let ends = || match server.cmd("GET job") {
+        Reply::Bulk(value) => String::from_utf8(value).unwrap().split_once('\n').unwrap().1.parse(),
+        other => panic!("{other:?}"),
+    };
+    let Reply::Array(time) = server.cmd("TIME") else { panic!("no TIME") };
+    let Reply::Bulk(seconds) = &time[0] else { panic!("{time:?}") };
+    let seconds: i64 = String::from_utf8_lossy(seconds).parse().unwrap();
+    let marked = format!("{token}\n{}", seconds * 1_000 + 10_000);
+    let set: [&[u8]; 5] = [b"SET", b"job", marked.as_bytes(), b"PX", b"18000"];
+    assert_eq!(server.connect().run(&set), Reply::Status("OK".into()));
+    server.cmd("ACL SETUSER default -set");
+    assert!(matches!(extend("20000"), Reply::Error(_)));
+    server.cmd("ACL SETUSER default +set");
+    assert_eq!(ends(), Ok::<i64, std::num::ParseIntError>(seconds * 1_000 + 10_000));
+    assert!(pttl(&server, "job") <= 18_000, "as it was");
+    assert_eq!(extend("20000"), Reply::Int(1));
+    let (ends, left) = (ends().unwrap(), pttl(&server, "job"));
+    assert!(left > 27_000 && ends >= seconds * 1_000 + 19_000, "{ends} {left}");
+}
