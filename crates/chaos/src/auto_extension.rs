@@ -181,7 +181,7 @@ impl Play {
         let touched = before.iter().zip(&after).any(|(before, after)| !before.is_as(after));
         let rival_to = now();
         if rival.is_valid() {
-            self.ledger.add(Claim { holder: RIVAL, from: rival_from, to: rival_to, token: None });
+            self.ledger.add(Claim::alone(RIVAL, rival_from, rival_to, None));
         }
         // A lock that the careless extender let others take is theirs.
         let _ = rival.release();
@@ -192,7 +192,7 @@ impl Play {
 
     fn judge(&mut self, stopped: Moment, resumed: Moment, holder: &Stay, touched: bool) {
         let Stay { from, to, .. } = *holder;
-        self.ledger.add(Claim { holder: HOLDER, from, to, token: None });
+        self.ledger.add(Claim::alone(HOLDER, from, to, None));
         let result = &mut self.result;
         let length = resumed.since(stopped);
         let (shortest, longest) = result.lengths.unwrap_or((length, length));
@@ -251,17 +251,7 @@ fn stay(holder: &Worker, from: Moment) -> Result<Stay, Failure> {
 }
 
 fn order(ttl: Duration) -> Order {
-    let (keep, extend_after) = (None, None);
-    Order {
-        ttl,
-        wait: LIMIT,
-        keep,
-        extend_after,
-        fenced: false,
-        permits: 0,
-        fresh: false,
-        times: 1,
-    }
+    Order::to_hold(ttl, LIMIT)
 }
 
 const HOLDER: usize = 1;

@@ -231,11 +231,14 @@ impl Play {
             Report::Left { at: to, .. } => {
                 let (from, token) =
                     process.entered.take().ok_or("a worker left without having entered")?;
-                self.ledger.add(Claim { holder: number, from, to, token: Some(token) });
+                self.ledger.add(Claim::alone(number, from, to, Some(token)));
             }
             Report::Refused(_) => self.result.refused += 1,
             Report::Done => process.busy = false,
-            Report::Extended(_) | Report::Told(_) | Report::Writes { .. } => {}
+            Report::Changed { .. }
+            | Report::Extended(_)
+            | Report::Told(_)
+            | Report::Writes { .. } => {}
         }
         Ok(())
     }
@@ -247,7 +250,7 @@ impl Play {
             _ => (Some(Duration::ZERO), 400, self.rng.u64(5..25)),
         };
         let (ttl, wait) = (Duration::from_millis(ttl), Duration::from_secs(2));
-        Order { ttl, wait, keep, extend_after: None, fenced: true, permits: 0, fresh: false, times }
+        Order { keep, fenced: true, times, ..Order::to_hold(ttl, wait) }
     }
 
     /// Cuts a process off from some nodes, and drives a counter apart.

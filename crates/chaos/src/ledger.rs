@@ -18,6 +18,14 @@ pub struct Claim {
     pub to: Moment,
     /// Its fencing token.
     pub token: Option<u64>,
+    /// Whether others may share the resource beside it.
+    pub shared: bool,
+}
+
+impl Claim {
+    pub(crate) fn alone(holder: usize, from: Moment, to: Moment, token: Option<u64>) -> Self {
+        Self { holder, from, to, token, shared: false }
+    }
 }
 
 /// The claims on one resource.
@@ -44,20 +52,33 @@ impl Ledger {
         self.claims.is_empty()
     }
 
-    /// Claims that began during another one, each with that other one.
+    /// Claims that began during another one, unless both are shared, each with that other one.
     #[must_use]
     pub fn double_holders(&self) -> Vec<(Claim, Claim)> {
+        self.pairs(|one, other| !one.shared || !other.shared)
+    }
+
+    /// Shared claims that began during another one that is shared, each with that other one.
+    #[must_use]
+    pub fn sharers(&self) -> Vec<(Claim, Claim)> {
+        self.pairs(|one, other| one.shared && other.shared)
+    }
+
+    /// Claims that began during another one, each with the one of them that `count` together with it and end last.
+    fn pairs(&self, count: impl Fn(&Claim, &Claim) -> bool) -> Vec<(Claim, Claim)> {
         let mut claims = self.claims.clone();
         claims.sort_by_key(|claim| claim.from);
-        let mut doubles = Vec::new();
-        let mut latest: Option<Claim> = None;
+        let mut pairs = Vec::new();
+        // Of each sort the one that ends last.
+        let mut latest: [Option<Claim>; 2] = [None; 2];
         for claim in claims {
-            if let Some(other) = latest.filter(|other| claim.from <= other.to) {
-                doubles.push((other, claim));
-            }
-            latest = latest.filter(|other| other.to >= claim.to).or(Some(claim));
+            let others = latest.iter().flatten().filter(|other| claim.from <= other.to);
+            let longest = others.filter(|other| count(other, &claim)).max_by_key(|other| other.to);
+            pairs.extend(longest.map(|other| (*other, claim)));
+            let its = &mut latest[usize::from(claim.shared)];
+            *its = its.filter(|other| other.to >= claim.to).or(Some(claim));
         }
-        doubles
+        pairs
     }
 
     /// Pairs of claims with the same token, and claims that began after another had ended without
@@ -108,7 +129,7 @@ mod tests {
         let mut ledger = Ledger::default();
         for (holder, &(from, to, token)) in claims.iter().enumerate() {
             let (from, to) = (Moment(from), Moment(to));
-            ledger.add(Claim { holder, from, to, token: Some(token) });
+            ledger.add(Claim::alone(holder, from, to, Some(token)));
         }
         ledger
     }
@@ -137,6 +158,27 @@ mod tests {
     #[test]
     fn a_long_claim_is_compared_with_all_that_begin_in_it() {
         assert_eq!(doubles(&[(1, 20, 1), (2, 3, 2), (15, 16, 3)]), [(0, 1), (0, 2)]);
+    }
+
+    #[test]
+    fn only_claims_that_are_all_shared_may_overlap() {
+        let claims = |sorts: [bool; 3]| {
+            let mut ledger = Ledger::default();
+            for (holder, (shared, (from, to))) in
+                sorts.into_iter().zip([(1, 20), (2, 30), (15, 16)]).enumerate()
+            {
+                let claim = Claim::alone(holder, Moment(from), Moment(to), None);
+                ledger.add(Claim { shared, ..claim });
+            }
+            let numbers = |pairs: Vec<(Claim, Claim)>| -> Vec<_> {
+                pairs.iter().map(|(one, other)| (one.holder, other.holder)).collect()
+            };
+            (numbers(ledger.double_holders()), numbers(ledger.sharers()))
+        };
+        assert_eq!(claims([true, true, true]), (vec![], vec![(0, 1), (1, 2)]));
+        assert_eq!(claims([true, true, false]), (vec![(1, 2)], vec![(0, 1)]));
+        assert_eq!(claims([false, true, true]), (vec![(0, 1), (0, 2)], vec![(1, 2)]));
+        assert_eq!(claims([true, false, true]), (vec![(0, 1), (1, 2)], vec![(0, 2)]));
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use ghosts::{Ghosts, GhostsResult};
 pub use ledger::{Claim, Ledger};
 pub use pauses::{Pauses, PausesResult};
 pub use restarts::{Restarts, RestartsResult};
-pub use storm::{Storm, StormResult};
+pub use storm::{Prize, Storm, StormResult};
 pub use work::{Part, Role, serve};
 
 /// Why a program could not run to its end. Such a run proves nothing and refutes nothing.

@@ -2,14 +2,15 @@
 
 use std::env;
 use std::fmt::Display;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use redbolt_chaos::{
-    AutoExtension, Commands, Failure, Fencing, Ghosts, Part, Pauses, Restarts, Role, Stage, Storm,
-    serve,
+    AutoExtension, Commands, Failure, Fencing, Ghosts, Part, Pauses, Prize, Restarts, Role, Stage,
+    Storm, serve,
 };
 
 /// Checks redbolt's promises on real servers. Without a program: all of them, at full size, and
@@ -95,8 +96,11 @@ enum Program {
         #[arg(long, default_value_t = 5)]
         nodes: usize,
         /// Compete for so many permits, and not for one lock
-        #[arg(long, default_value_t = 0)]
-        permits: u16,
+        #[arg(long)]
+        permits: Option<NonZeroU16>,
+        /// Let readers and writers compete, who become writers and readers
+        #[arg(long, conflicts_with = "permits")]
+        shared: bool,
     },
     /// Kill and stop the processes of `redbolt lock`, its command and the command's children
     Commands {
@@ -194,9 +198,14 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             }
             Ok(results.iter().all(redbolt_chaos::AutoExtensionResult::holds))
         }
-        Program::Storm { seconds, restart_guard, nodes, permits } => {
+        Program::Storm { seconds, restart_guard, nodes, permits, shared } => {
             let (lasts, guarded) = (Duration::from_secs(seconds), restart_guard == Switch::On);
-            let result = Storm { lasts, nodes, guarded, permits }.run(stage)?;
+            let prize = match permits {
+                Some(permits) => Prize::Permits(permits),
+                None if shared => Prize::ReadWrite,
+                None => Prize::Lock,
+            };
+            let result = Storm { lasts, nodes, guarded, prize }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
         Program::Commands { seconds, lanes, both, redbolt } => {
@@ -226,6 +235,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "storm --restart-guard off",
         "storm --permits 3",
         "storm --permits 3 --restart-guard off",
+        "storm --shared",
+        "storm --shared --restart-guard off",
         "commands --seconds 120",
         "commands --both --seconds 20",
     ];

@@ -182,13 +182,13 @@ impl Play {
                 Report::Writes { token } => fresh = self.register.write(token, who),
                 Report::Left { at: to, looked } => {
                     let (from, token) = from.ok_or("a worker left without having entered")?;
-                    self.ledger.add(Claim { holder: who, from, to, token: Some(token) });
+                    self.ledger.add(Claim::alone(who, from, to, Some(token)));
                     stay = Some(Stay { token, to, looked, fresh });
                 }
                 Report::Done => {
                     return stay.ok_or_else(|| "the worker did not hold the lock".into());
                 }
-                Report::Extended(_) | Report::Told(_) => {}
+                Report::Changed { .. } | Report::Extended(_) | Report::Told(_) => {}
                 Report::Refused(reason) => return Err(reason.into()),
             }
         }
@@ -196,8 +196,7 @@ impl Play {
 }
 
 fn order(ttl: Duration, keep: Option<Duration>) -> Order {
-    let (wait, extend_after) = (Duration::from_secs(5), None);
-    Order { ttl, wait, keep, extend_after, fenced: true, permits: 0, fresh: false, times: 1 }
+    Order { keep, fenced: true, ..Order::to_hold(ttl, Duration::from_secs(5)) }
 }
 
 const HOLDER: usize = 1;

@@ -287,17 +287,7 @@ impl Lane {
     fn holding(&mut self) -> Order {
         let extend = self.rng.u8(0..4) == 0;
         let extend_after = extend.then(|| self.max_ttl.mul_f64(self.rng.f64() * 0.8));
-        let (ttl, wait) = (self.max_ttl, self.max_ttl * 5);
-        Order {
-            ttl,
-            wait,
-            keep: None,
-            extend_after,
-            fenced: false,
-            permits: 0,
-            fresh: false,
-            times: 1,
-        }
+        Order { extend_after, ..Order::to_hold(self.max_ttl, self.max_ttl * 5) }
     }
 
     fn rivalry(&mut self) -> Order {
@@ -335,11 +325,12 @@ impl Lane {
                 Report::Left { at: to, .. } => {
                     let from = from.take().ok_or("a worker left without having entered")?;
                     stay = Some((from, to));
-                    self.ledger.add(Claim { holder, from, to, token: None });
+                    self.ledger.add(Claim::alone(holder, from, to, None));
                 }
                 Report::Done => return Ok(stay),
                 Report::Extended(_)
                 | Report::Refused(_)
+                | Report::Changed { .. }
                 | Report::Told(_)
                 | Report::Writes { .. } => {}
             }

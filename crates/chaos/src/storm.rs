@@ -1,10 +1,12 @@
 //! All faults at once, at random: nodes are killed, flushed and stopped, connections are cut,
-//! processes are stopped, while five processes compete for one lock or a few permits, extend them, and let them expire.
+//! processes are stopped, while five processes compete for one lock or a few permits, or read and write,
+//! extend what they hold, change its mode, and let it expire.
 //!
 //! The other programs find what somebody has thought of; this one also finds the rest. Not here:
 //! clocks that are set.
 
 use std::fmt;
+use std::num::NonZeroU16;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +16,7 @@ use redbolt_test_servers::{Mode, Server, servers};
 use crate::clock::Moment;
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT, Ways};
-use crate::wire::{Order, Report};
+use crate::wire::{Order, Report, Wants};
 use crate::worker::Worker;
 use crate::{Failure, Stage};
 
@@ -25,10 +27,23 @@ pub struct Storm {
     pub lasts: Duration,
     /// The number of nodes.
     pub nodes: usize,
-    /// Whether the restart guard is on. Without it the run has to find double holders.
+    /// Whether the restart guard is on. Without it the run has to find double holders, and ends when it has.
     pub guarded: bool,
-    /// The processes compete for so many permits; 0: for one lock.
-    pub permits: u16,
+    /// What the processes compete for.
+    pub prize: Prize,
+}
+
+/// What processes compete for in a storm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "each is a storm of its own")]
+pub enum Prize {
+    /// One lock.
+    #[default]
+    Lock,
+    /// So many permits.
+    Permits(NonZeroU16),
+    /// One lock, which some of them share. Readers become writers, and writers readers.
+    ReadWrite,
 }
 
 /// The results of a run.
@@ -38,12 +53,18 @@ pub struct StormResult {
     pub nodes: usize,
     /// Whether the restart guard was on.
     pub guarded: bool,
-    /// For how many permits the processes competed; 0: for one lock.
-    pub permits: u16,
+    /// What the processes competed for.
+    pub prize: Prize,
     /// The number of grants.
     pub grants: usize,
     /// Requests that were refused.
     pub refused: usize,
+    /// Readers that became writers.
+    pub upgraded: usize,
+    /// Writers that became readers.
+    pub downgraded: usize,
+    /// Readers that began beside another one.
+    pub beside: usize,
     /// Extensions that succeeded.
     pub extended: usize,
     /// Leases that ended before their holders released.
@@ -68,8 +89,12 @@ impl StormResult {
     /// Whether exclusion held; without the restart guard, whether the check found that it did not.
     #[must_use]
     pub fn holds(&self) -> bool {
-        let lively = self.grants > 0 && self.wipes > 0;
-        lively && self.guarded == (self.double_holders == 0)
+        if !self.guarded {
+            return self.double_holders > 0;
+        }
+        let changed = self.upgraded > 0 && self.downgraded > 0 && self.beside > 0;
+        let lively = changed || self.prize != Prize::ReadWrite;
+        lively && self.grants > 0 && self.wipes > 0 && self.double_holders == 0
     }
 }
 
@@ -77,11 +102,15 @@ impl fmt::Display for StormResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let guard = if self.guarded { "on" } else { "off" };
         write!(f, "storm, {} nodes, {PROCESSES} processes, guard {guard}: ", self.nodes)?;
-        if self.permits > 0 {
-            write!(f, "{} permits, ", self.permits)?;
+        if let Prize::Permits(permits) = self.prize {
+            write!(f, "{permits} permits, ")?;
         }
         write!(f, "{} nodes wiped, {} emptied, ", self.wipes, self.flushes)?;
         write!(f, "{} stops, {} cuts; {} grants, ", self.stops, self.cuts, self.grants)?;
+        if self.prize == Prize::ReadWrite {
+            write!(f, "{} upgraded, {} downgraded, ", self.upgraded, self.downgraded)?;
+            write!(f, "{} read beside others, ", self.beside)?;
+        }
         write!(f, "{} extended, {} lost, {} refusals, ", self.extended, self.lost, self.refused)?;
         write!(f, "{} double holders, {:.1} s", self.double_holders, self.took.as_secs_f64())?;
         if let Some((one, other)) = self.example {
@@ -100,7 +129,8 @@ impl Storm {
     pub fn run(&self, stage: &Stage) -> Result<StormResult, Failure> {
         let start = Instant::now();
         let mut play = Play::new(self, stage)?;
-        while start.elapsed() < self.lasts {
+        let has_found = |play: &Play| !self.guarded && play.doubles().next().is_some();
+        while start.elapsed() < self.lasts && !has_found(&play) {
             play.hear_all(true)?;
             play.end_stops()?;
             if Instant::now() > play.strike_at {
@@ -109,9 +139,9 @@ impl Storm {
             thread::sleep(Duration::from_millis(1));
         }
         play.calm_down()?;
-        let doubles: Vec<_> = play.ledgers.iter().flat_map(Ledger::double_holders).collect();
+        let doubles: Vec<_> = play.doubles().collect();
         Ok(StormResult {
-            grants: play.ledgers.iter().map(Ledger::len).sum(),
+            beside: play.ledgers.iter().map(|ledger| ledger.sharers().len()).sum(),
             double_holders: doubles.len(),
             example: doubles.first().copied(),
             took: start.elapsed(),
@@ -136,9 +166,19 @@ struct Process {
     worker: Worker,
     ways: Ways,
     busy: bool,
-    /// When, and which permit.
-    entered: Option<(Moment, usize)>,
+    /// Whether it was ordered to share.
+    shared: bool,
+    entered: Option<Entered>,
     stopped: Option<Instant>,
+}
+
+/// What a process holds.
+#[derive(Clone, Copy)]
+struct Entered {
+    from: Moment,
+    /// Which permit.
+    slot: usize,
+    shared: bool,
 }
 
 impl Play {
@@ -150,18 +190,27 @@ impl Play {
             let ways = Ways::to(&servers);
             let label = format!("process-{number}");
             let worker = Worker::start(&stage.program, &part(ways.addresses(), &label))?;
-            Ok(Process { worker, ways, busy: false, entered: None, stopped: None })
+            let shared = false;
+            Ok(Process { worker, ways, busy: false, shared, entered: None, stopped: None })
         });
-        let Storm { nodes, guarded, permits, .. } = *plan;
+        let Storm { nodes, guarded, prize, .. } = *plan;
+        let ledgers = match prize {
+            Prize::Permits(permits) => usize::from(permits.get()),
+            Prize::Lock | Prize::ReadWrite => 1,
+        };
         Ok(Self {
             processes: processes.collect::<Result<_, Failure>>()?,
             stopped: vec![None; nodes],
             servers,
-            ledgers: vec![Ledger::default(); usize::from(permits.max(1))],
-            result: StormResult { nodes, guarded, permits, ..StormResult::default() },
+            ledgers: vec![Ledger::default(); ledgers],
+            result: StormResult { nodes, guarded, prize, ..StormResult::default() },
             strike_at: Instant::now(),
             rng: Rng::with_seed(stage.seed),
         })
+    }
+
+    fn doubles(&self) -> impl Iterator<Item = (Claim, Claim)> {
+        self.ledgers.iter().flat_map(Ledger::double_holders)
     }
 
     fn hear_all(&mut self, keep_busy: bool) -> Result<(), Failure> {
@@ -173,7 +222,7 @@ impl Play {
                 let order = self.next_order();
                 let process = &mut self.processes[number];
                 process.worker.order(&order)?;
-                process.busy = true;
+                (process.busy, process.shared) = (true, order.wants == Wants::Shared);
             }
         }
         Ok(())
@@ -182,14 +231,20 @@ impl Play {
     fn heard(&mut self, number: usize, report: &Report) -> Result<(), Failure> {
         let process = &mut self.processes[number];
         match *report {
-            Report::Entered { at, slot, .. } => {
-                process.entered = Some((at, slot.map_or(0, usize::from)));
+            Report::Entered { at: from, slot, .. } => {
+                let (slot, shared) = (slot.map_or(0, usize::from), process.shared);
+                process.entered = Some(Entered { from, slot, shared });
+                self.result.grants += 1;
             }
-            Report::Left { at: to, looked } => {
-                let entered = process.entered.take();
-                let (from, slot) = entered.ok_or("a worker left without having entered")?;
-                let ledger = self.ledgers.get_mut(slot).ok_or("a permit that there is not")?;
-                ledger.add(Claim { holder: number, from, to, token: None });
+            Report::Changed { until, at: from } => {
+                let Entered { slot, shared, .. } = self.ends(number, until)?;
+                let changed = Entered { from, slot, shared: !shared };
+                self.processes[number].entered = Some(changed);
+                self.result.upgraded += usize::from(shared);
+                self.result.downgraded += usize::from(!shared);
+            }
+            Report::Left { at, looked } => {
+                self.ends(number, at)?;
                 self.result.lost += usize::from(looked.is_some());
             }
             Report::Refused(_) => self.result.refused += 1,
@@ -200,13 +255,30 @@ impl Play {
         Ok(())
     }
 
+    /// What a process has held until now.
+    fn ends(&mut self, number: usize, to: Moment) -> Result<Entered, Failure> {
+        let entered = self.processes[number].entered.take();
+        let entered = entered.ok_or("a worker left without having entered")?;
+        let Entered { from, slot, shared } = entered;
+        let ledger = self.ledgers.get_mut(slot).ok_or("a permit that there is not")?;
+        ledger.add(Claim { shared, ..Claim::alone(number, from, to, None) });
+        Ok(entered)
+    }
+
     fn next_order(&mut self) -> Order {
-        let (rng, permits) = (&mut self.rng, self.result.permits);
+        let rng = &mut self.rng;
         let ttl = Duration::from_millis(rng.u64(50..=400));
         let keep = (rng.u8(0..3) > 0).then(|| ttl.mul_f64(rng.f64() * 1.5));
         let extend_after = rng.bool().then(|| ttl.mul_f64(rng.f64()));
         let (wait, fresh) = (Duration::from_millis(rng.u64(10..1500)), rng.u8(0..4) == 0);
-        Order { ttl, wait, keep, extend_after, fenced: false, permits, fresh, times: 1 }
+        let wants = match self.result.prize {
+            Prize::Permits(permits) => Wants::Permit { of: permits.get() },
+            Prize::ReadWrite if rng.bool() => Wants::Shared,
+            Prize::Lock | Prize::ReadWrite => Wants::Alone,
+        };
+        let changes = self.result.prize == Prize::ReadWrite && rng.bool();
+        let change_every = changes.then(|| Duration::from_millis(rng.u64(2..60)));
+        Order { keep, extend_after, change_every, fresh, wants, ..Order::to_hold(ttl, wait) }
     }
 
     /// Injects one fault.

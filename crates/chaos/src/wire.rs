@@ -15,9 +15,10 @@ pub(crate) struct Order {
     pub(crate) keep: Option<Duration>,
     /// Extend once, this long after the grant.
     pub(crate) extend_after: Option<Duration>,
+    /// Become a writer or a reader after so long, again and again until the TTL is over.
+    pub(crate) change_every: Option<Duration>,
     pub(crate) fenced: bool,
-    /// One of so many permits; 0: the lock.
-    pub(crate) permits: u16,
+    pub(crate) wants: Wants,
     /// With connections that are opened for this order and closed after it.
     pub(crate) fresh: bool,
     /// How many times.
@@ -25,17 +26,36 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// To hold it alone until the lease ends, once.
+    pub(crate) fn to_hold(ttl: Duration, wait: Duration) -> Self {
+        let (wants, times) = (Wants::Alone, 1);
+        let (keep, extend_after, change_every) = (None, None, None);
+        Self {
+            ttl,
+            wait,
+            keep,
+            extend_after,
+            change_every,
+            fenced: false,
+            wants,
+            fresh: false,
+            times,
+        }
+    }
+
     pub(crate) fn line(&self) -> String {
         let ms = |span: Duration| span.as_millis().to_string();
         let perhaps = |span: Option<Duration>| span.map_or_else(|| "-".to_owned(), ms);
-        let Self { ttl, wait, keep, extend_after, fenced, permits, fresh, times } = *self;
+        let Self { ttl, wait, keep, extend_after, change_every, fenced, wants, fresh, times } =
+            *self;
         let (ttl, wait, keep, extend) = (ms(ttl), ms(wait), perhaps(keep), perhaps(extend_after));
-        format!("{ttl} {wait} {keep} {extend} {fenced} {permits} {fresh} {times}")
+        let (change, wants) = (perhaps(change_every), wants.word());
+        format!("{ttl} {wait} {keep} {extend} {change} {fenced} {wants} {fresh} {times}")
     }
 
     pub(crate) fn parse(line: &str) -> Result<Self, Failure> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [ttl, wait, keep, extend, fenced, permits, fresh, times] = words[..] else {
+        let [ttl, wait, keep, extend, change, fenced, wants, fresh, times] = words[..] else {
             return Err(format!("not an order: {line:?}").into());
         };
         let ms = |word: &str| word.parse().map(Duration::from_millis);
@@ -45,10 +65,40 @@ impl Order {
             wait: ms(wait)?,
             keep: perhaps(keep)?,
             extend_after: perhaps(extend)?,
+            change_every: perhaps(change)?,
             fenced: fenced.parse()?,
-            permits: permits.parse()?,
+            wants: Wants::parse(wants)?,
             fresh: fresh.parse()?,
             times: times.parse()?,
+        })
+    }
+}
+
+/// What it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// The lock.
+    Alone,
+    /// The lock, beside others who share it.
+    Shared,
+    /// One of so many permits.
+    Permit { of: u16 },
+}
+
+impl Wants {
+    fn word(self) -> String {
+        match self {
+            Self::Alone => "alone".to_owned(),
+            Self::Shared => "shared".to_owned(),
+            Self::Permit { of } => of.to_string(),
+        }
+    }
+
+    fn parse(word: &str) -> Result<Self, Failure> {
+        Ok(match word {
+            "alone" => Self::Alone,
+            "shared" => Self::Shared,
+            permits => Self::Permit { of: permits.parse()? },
         })
     }
 }
@@ -60,6 +110,13 @@ pub(crate) enum Report {
     Done,
     /// The lock was granted, or the permit of this number, and a check at this moment found it held.
     Entered { at: Moment, token: Option<u64>, slot: Option<u16> },
+    /// It writes from now on if it has read until now, and the other way round.
+    Changed {
+        /// The last check that found it held as it was.
+        until: Moment,
+        /// The first moment at which it is known to be held as it is now.
+        at: Moment,
+    },
     /// An extension was tried, and whether it succeeded.
     Extended(bool),
     /// The last check that found the lock held. `looked`: the check that found the lease over;
@@ -81,6 +138,7 @@ impl Report {
             Self::Entered { at, token, slot } => {
                 format!("entered {} {} {}", at.0, perhaps(*token), perhaps(slot.map(u64::from)))
             }
+            Self::Changed { until, at } => format!("changed {} {}", until.0, at.0),
             Self::Extended(done) => format!("extended {done}"),
             Self::Left { at, looked } => {
                 format!("left {} {}", at.0, perhaps(looked.map(|looked| looked.0)))
@@ -102,6 +160,10 @@ impl Report {
                 let (token, slot) = rest.split_once(' ').unwrap_or((rest, "-"));
                 let slot = perhaps(slot)?.map(u16::try_from).transpose()?;
                 Self::Entered { at: Moment(at.parse()?), token: perhaps(token)?, slot }
+            }
+            "changed" => {
+                let (until, at) = pair()?;
+                Self::Changed { until: Moment(until.parse()?), at: Moment(at.parse()?) }
             }
             "extended" => Self::Extended(rest.parse()?),
             "left" => {
@@ -126,6 +188,7 @@ mod tests {
             Report::Done,
             Report::Entered { at: Moment(7), token: None, slot: Some(3) },
             Report::Entered { at: Moment(7), token: Some(8), slot: None },
+            Report::Changed { until: Moment(7), at: Moment(8) },
             Report::Extended(false),
             Report::Left { at: Moment(9), looked: Some(Moment(10)) },
             Report::Refused("held by another: 1 of 3".to_owned()),
@@ -136,17 +199,12 @@ mod tests {
             assert_eq!(Report::parse(&report.line()).unwrap(), report);
         }
         let span = Duration::from_millis(400);
-        let order = Order {
-            ttl: span,
-            wait: span * 2,
-            keep: None,
-            extend_after: Some(span / 2),
-            fenced: true,
-            permits: 3,
-            fresh: false,
-            times: 3,
-        };
-        assert_eq!(Order::parse(&order.line()).unwrap().line(), order.line());
+        let (extend_after, change_every) = (Some(span / 2), Some(span / 4));
+        for wants in [Wants::Alone, Wants::Shared, Wants::Permit { of: 3 }] {
+            let held = Order::to_hold(span, span * 2);
+            let order = Order { extend_after, change_every, fenced: true, wants, times: 3, ..held };
+            assert_eq!(Order::parse(&order.line()).unwrap().line(), order.line());
+        }
         assert!(Order::parse("400").is_err() && Report::parse("entered 7").is_err());
     }
 }

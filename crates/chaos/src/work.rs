@@ -8,11 +8,14 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, Wait, config::RestartGuard};
+use redbolt::{
+    AcquireError, Client, Config, ExtendError, LockGuard, LockMode, LockRequest, Wait,
+    config::RestartGuard,
+};
 use rustix::process::{Pid, Signal};
 
-use crate::clock::now;
-use crate::wire::{Order, Report};
+use crate::clock::{Moment, now};
+use crate::wire::{Order, Report, Wants};
 use crate::{Failure, RESOURCE, auto_extended};
 
 /// The arguments of a worker process.
@@ -134,9 +137,11 @@ fn carry_out(client: &Client, order: &Order) -> Result<(), Failure> {
         if order.fenced {
             request = request.fenced();
         }
-        if order.permits > 0 {
-            request = request.permits(order.permits);
-        }
+        request = match order.wants {
+            Wants::Alone => request,
+            Wants::Shared => request.shared(),
+            Wants::Permit { of } => request.permits(of),
+        };
         match client.acquire(request) {
             Ok(guard) => stay(guard, order)?,
             Err(AcquireError::Refused(report)) => say(&Report::Refused(report.to_string()))?,
@@ -155,7 +160,7 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
     }
     let token = guard.fencing_token().map(redbolt::FencingToken::get);
     say(&Report::Entered { at: from, token, slot: guard.slot() })?;
-    let mut extend_after = order.extend_after;
+    let (mut extend_after, mut changed) = (order.extend_after, from);
     let mut last = from;
     let looked = loop {
         let at = now();
@@ -169,6 +174,11 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
         if extend_after.take_if(|after| at.since(from) >= *after).is_some() {
             say(&Report::Extended(guard.extend(order.ttl).is_ok()))?;
         }
+        // Each change begins a lease: without an end to them, some locks would have none.
+        let may_change = at.since(from) < order.ttl;
+        if may_change && order.change_every.is_some_and(|every| at.since(changed) >= every) {
+            (last, changed) = (change_mode(&mut guard, last)?, at);
+        }
         thread::sleep(BETWEEN_LOOKS);
     };
     if let Some(token) = token {
@@ -179,6 +189,27 @@ fn stay(mut guard: LockGuard<'_>, order: &Order) -> Result<(), Failure> {
     say(&Report::Left { at: last, looked })?;
     let _ = guard.release();
     Ok(())
+}
+
+/// Lets a reader write, and a writer read. The last moment at which the lock is known to be held.
+fn change_mode(guard: &mut LockGuard<'_>, last: Moment) -> Result<Moment, Failure> {
+    let asked = now();
+    let (outcome, reads) = match guard.mode() {
+        LockMode::Exclusive => (guard.downgrade().map(|()| true), true),
+        _ => (guard.try_upgrade(), false),
+    };
+    // A reader from the call on, but a writer only when the call says so.
+    let at = if reads { asked } else { now() };
+    match outcome {
+        Ok(true) if !guard.remaining().is_zero() => {
+            say(&Report::Changed { until: last, at })?;
+            return Ok(at);
+        }
+        Ok(true) | Err(ExtendError::Lost(_)) => {}
+        Ok(false) => say(&Report::Refused("others share it".to_owned()))?,
+        Err(error) => say(&Report::Refused(error.to_string()))?,
+    }
+    Ok(last)
 }
 
 pub(crate) fn say(report: &Report) -> Result<(), Failure> {

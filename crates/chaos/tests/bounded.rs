@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redbolt_chaos::{AutoExtension, Fencing, Ghosts, Pauses, Restarts, Stage, Storm};
+use redbolt_chaos::{AutoExtension, Fencing, Ghosts, Pauses, Prize, Restarts, Stage, Storm};
 
 fn stage() -> Stage {
     Stage { program: PathBuf::from(env!("CARGO_BIN_EXE_chaos")), seed: 1 }
@@ -83,16 +83,27 @@ fn a_careless_extender_is_found() {
 
 #[test]
 fn no_two_holders_in_a_storm() {
-    storm(0);
+    storm(Prize::Lock, true);
 }
 
 #[test]
 fn no_permit_twice_in_a_storm() {
-    storm(3);
+    storm(Prize::Permits(3.try_into().unwrap()), true);
 }
 
-fn storm(permits: u16) {
-    let storm = Storm { lasts: Duration::from_secs(10), nodes: 3, guarded: true, permits };
+#[test]
+fn no_writer_beside_another_in_a_storm_of_readers_and_writers() {
+    storm(Prize::ReadWrite, true);
+}
+
+#[test]
+fn without_the_restart_guard_the_storm_finds_a_writer_beside_another() {
+    storm(Prize::ReadWrite, false);
+}
+
+fn storm(prize: Prize, guarded: bool) {
+    let lasts = Duration::from_secs(if guarded { 10 } else { 60 });
+    let storm = Storm { lasts, nodes: 3, guarded, prize };
     let result = storm.run(&stage()).unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
