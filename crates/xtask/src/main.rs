@@ -1,10 +1,11 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
 //! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask models`, `cargo xtask mutants`,
-//! `cargo xtask coupling`; for releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
+//! `cargo xtask coupling`, `cargo xtask capi`; for releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: it must build on any machine with
 //! Rust and a shell, and tell what else is missing. Not here: the tests themselves.
 
+mod capi;
 mod counts;
 mod dist;
 mod mutants;
@@ -42,6 +43,15 @@ enum Task {
         /// Options of the bench program; --help shows them
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
+    },
+    /// Build the library for C and install it: headers, libraries, a file for pkg-config
+    Capi {
+        /// The folder that gets `include` and `lib`
+        #[arg(long, required_unless_present = "header")]
+        prefix: Option<PathBuf>,
+        /// Make the committed header anew, and install nothing
+        #[arg(long, conflicts_with = "prefix")]
+        header: bool,
     },
     /// Count how coupled the protocol's parts are: calls between files, open fields, long functions
     Coupling {
@@ -105,6 +115,9 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Bench { arguments } => bench(&arguments),
+        Task::Capi { prefix, .. } => {
+            prefix.map_or_else(capi::header, |prefix| capi::install(&prefix))
+        }
         Task::Coupling { tree } => coupling(tree.as_deref()),
         Task::Demo => demo(),
         Task::Deny { without_advisories } => policy::deny(!without_advisories),
@@ -139,6 +152,12 @@ fn bench(arguments: &[String]) -> Result<(), Failure> {
     let mut build = cargo("build");
     step::run("bench", build.args(SUITE).arg("--bins"))?;
     let mut bench = cargo("run");
+    if cfg!(target_os = "linux") {
+        // Its contender in C finds the library there.
+        let prefix = package::target().join("bench-capi");
+        capi::install(&prefix)?;
+        bench.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    }
     step::run("bench", bench.args(SUITE).args(["--bin", "bench", "--"]).args(arguments))
 }
 

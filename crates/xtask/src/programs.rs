@@ -16,6 +16,7 @@ use crate::step::{self, Failure, cargo};
 pub(crate) fn provide() -> Result<(), Failure> {
     provide_component("rustfmt", "fmt")?;
     provide_component("clippy", "clippy")?;
+    provide_compilers()?;
     if install_missing(&PROGRAMS, "tests run it")? {
         println!("xtask: nothing is missing");
     }
@@ -25,6 +26,11 @@ pub(crate) fn provide() -> Result<(), Failure> {
 /// Finds or installs what counts instructions.
 pub(crate) fn provide_counter() -> Result<(), Failure> {
     install_missing(&[COUNTER], "it counts instructions").map(drop)
+}
+
+/// Finds or installs what builds programs in C.
+pub(crate) fn provide_compilers() -> Result<(), Failure> {
+    install_missing(&COMPILERS, "programs in C are built with it").map(drop)
 }
 
 /// Finds or installs what mutates the source.
@@ -81,9 +87,10 @@ fn install(commands: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A required program.
+/// A required program, or a library in C, by the name that `pkg-config` knows.
 struct Program {
     name: &'static str,
+    is_library: bool,
     /// The environment variable that names another binary, for the tests and for this check.
     stand_in: Option<&'static str>,
     linux_only: bool,
@@ -93,7 +100,15 @@ impl Program {
     fn is_missing(&self) -> bool {
         let wanted = cfg!(target_os = "linux") || !self.linux_only;
         let stood_in = self.stand_in.is_some_and(|variable| env::var_os(variable).is_some());
-        wanted && !stood_in && !on_path(self.name)
+        wanted && !stood_in && !self.is_there()
+    }
+
+    fn is_there(&self) -> bool {
+        if !self.is_library {
+            return on_path(self.name);
+        }
+        let mut exists = Command::new("pkg-config");
+        exists.args(["--exists", self.name]).status().is_ok_and(|status| status.success())
     }
 }
 
@@ -101,8 +116,8 @@ struct Manager {
     name: &'static str,
     /// The commands, in order; the package names are appended to the last.
     commands: &'static [&'static str],
-    /// The package with `redis-server`. Other packages have the names of their programs.
-    redis: &'static str,
+    /// The packages that are not named after their programs.
+    packages: &'static [(&'static str, &'static str)],
     /// Whether it needs root, because it installs for the whole machine.
     needs_root: bool,
 }
@@ -113,10 +128,10 @@ impl Manager {
         let mut commands: Vec<_> =
             self.commands.iter().map(|line| format!("{prefix}{line}")).collect();
         for program in missing {
-            let package = if program.name == REDIS { self.redis } else { program.name };
+            let named = self.packages.iter().find(|(name, _)| *name == program.name);
             if let Some(install) = commands.last_mut() {
                 install.push(' ');
-                install.push_str(package);
+                install.push_str(named.map_or(program.name, |(_, package)| package));
             }
         }
         commands
@@ -133,37 +148,70 @@ fn on_path(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-const REDIS: &str = "redis-server";
+const fn for_linux(name: &'static str) -> Program {
+    Program { name, is_library: false, stand_in: None, linux_only: true }
+}
 
-/// `strace` counts system calls.
-const PROGRAMS: [Program; 2] = [
-    Program { name: REDIS, stand_in: Some("REDIS_SERVER"), linux_only: false },
-    Program { name: "strace", stand_in: None, linux_only: true },
+/// `strace` counts system calls, and `valgrind` finds faults with memory.
+const PROGRAMS: [Program; 5] = [
+    Program {
+        name: "redis-server",
+        is_library: false,
+        stand_in: Some("REDIS_SERVER"),
+        linux_only: false,
+    },
+    for_linux("strace"),
+    COUNTER,
+    for_linux("python3"),
+    Program { is_library: true, ..for_linux("libuv") },
 ];
+
+/// They build programs that use the library for C. `pkg-config` is needed to look for libraries.
+const COMPILERS: [Program; 3] = [for_linux("cc"), for_linux("c++"), for_linux("pkg-config")];
 
 /// The committed lists use this version's names of mutants.
 const MUTANTS: &str = "cargo install --locked cargo-mutants@27.1.0";
 
-const COUNTER: Program = Program { name: "valgrind", stand_in: None, linux_only: true };
+const COUNTER: Program = for_linux("valgrind");
 
 /// Brew is last: a Linux system with another package manager may have it as well.
 const MANAGERS: [Manager; 7] = [
     Manager {
         name: "apt-get",
         commands: &["apt-get update", "env DEBIAN_FRONTEND=noninteractive apt-get install -y"],
-        redis: "redis-server",
+        packages: &[("c++", "g++"), ("cc", "gcc"), ("libuv", "libuv1-dev")],
         needs_root: true,
     },
-    system("dnf", &["dnf install -y"]),
-    system("yum", &["yum install -y"]),
-    system("apk", &["apk add"]),
-    system("pacman", &["pacman -Sy --noconfirm"]),
-    system("zypper", &["zypper --non-interactive install"]),
-    Manager { name: "brew", commands: &["brew install"], redis: "redis", needs_root: false },
+    system("dnf", &["dnf install -y"], &RED_HAT),
+    system("yum", &["yum install -y"], &RED_HAT),
+    system(
+        "apk",
+        &["apk add"],
+        &[("c++", "g++"), ("cc", "gcc"), ("libuv", "libuv-dev"), ("redis-server", "redis")],
+    ),
+    system(
+        "pacman",
+        &["pacman -Sy --noconfirm"],
+        &[("c++", "gcc"), ("cc", "gcc"), ("python3", "python"), ("redis-server", "redis")],
+    ),
+    system("zypper", &["zypper --non-interactive install"], &RED_HAT),
+    Manager {
+        name: "brew",
+        commands: &["brew install"],
+        packages: &[("redis-server", "redis")],
+        needs_root: false,
+    },
 ];
 
-const fn system(name: &'static str, commands: &'static [&'static str]) -> Manager {
-    Manager { name, commands, redis: "redis", needs_root: true }
+const RED_HAT: [(&str, &str); 4] =
+    [("c++", "gcc-c++"), ("cc", "gcc"), ("libuv", "libuv-devel"), ("redis-server", "redis")];
+
+const fn system(
+    name: &'static str,
+    commands: &'static [&'static str],
+    packages: &'static [(&'static str, &'static str)],
+) -> Manager {
+    Manager { name, commands, packages, needs_root: true }
 }
 
 #[cfg(test)]
@@ -190,6 +238,10 @@ mod tests {
     fn the_package_is_named_as_the_system_names_it() {
         assert_eq!(commands("dnf", true), ["sudo dnf install -y redis strace"]);
         assert_eq!(commands("brew", true), ["brew install redis strace"]);
+        let zypper = MANAGERS.iter().find(|known| known.name == "zypper").unwrap();
+        let missing = [&COMPILERS[1], &PROGRAMS[4]];
+        let install = "zypper --non-interactive install gcc-c++ libuv-devel";
+        assert_eq!(zypper.commands(&missing, false), [install]);
     }
 
     #[test]

@@ -1,0 +1,64 @@
+// Takes a lock on the calling thread: cc lock.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 10.0.0.2 10.0.0.3
+#include <inttypes.h>
+#include <redbolt.h>
+#include <stdio.h>
+
+// Prints why something was not done, and forgets it.
+static int fail(const char *what, redbolt_error *error) {
+    fprintf(stderr, "%s: %s\n", what, redbolt_error_message(error));
+    redbolt_error_free(error);
+    return 1;
+}
+
+static int work(redbolt_client *client) {
+    redbolt_error *error = NULL;
+    redbolt_request *request = redbolt_request_new("invoices");
+    redbolt_request_set_ttl_ms(request, 5000);
+    redbolt_request_set_wait_ms(request, 5000);
+    redbolt_request_set_fenced(request);
+
+    redbolt_lock *lock = NULL;
+    redbolt_status status = redbolt_client_acquire(client, request, &lock, &error);
+    redbolt_request_free(request);
+    if (status != REDBOLT_STATUS_OK) {
+        return fail("not locked", error);
+    }
+
+    uint64_t token = 0;
+    redbolt_lock_fencing_token(lock, &token);
+    printf("locked, with a token: %s\n", token > 0 ? "yes" : "no");
+    for (int step = 1; step <= 3 && redbolt_lock_is_valid(lock); step++) {
+        printf("step %d\n", step); // each is to be short against the TTL
+    }
+    if (redbolt_lock_extend(lock, 5000, &error) != REDBOLT_STATUS_OK) {
+        fail("not extended", error);
+    }
+
+    if (redbolt_lock_release(lock, &error) != REDBOLT_STATUS_OK) {
+        return fail("lost before the work was done", error);
+    }
+    printf("released\n");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    redbolt_error *error = NULL;
+    redbolt_config *config = redbolt_config_new();
+    for (int i = 1; i < argc; i++) {
+        if (redbolt_config_add_node(config, argv[i], &error) != REDBOLT_STATUS_OK) {
+            redbolt_config_free(config);
+            return fail(argv[i], error);
+        }
+    }
+    redbolt_config_set_new_nodes(config); // wrong where nodes have been in use: see redbolt_init
+
+    redbolt_client *client = NULL;
+    redbolt_status status = redbolt_client_new(config, &client, &error);
+    redbolt_config_free(config);
+    if (status != REDBOLT_STATUS_OK) {
+        return fail("no client", error);
+    }
+    int outcome = work(client);
+    redbolt_client_free(client);
+    return outcome;
+}

@@ -1,0 +1,186 @@
+//! The blocking API: writes and reads happen on the calling thread. Not here: its locks, see `lock`.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::{AcquireError, Client, DetachedLock, LockGuard, LockRequest, Wait};
+
+use crate::call::{call, given, look, place};
+use crate::config::{ConfigHandle, built};
+use crate::door::{Entered, Held, Shared};
+use crate::error::Failure;
+use crate::foreign::{give, text, zero_ended};
+use crate::lock::LockHandle;
+use crate::many::{Outcomes, asked};
+use crate::request::RequestHandle;
+use crate::status::Status;
+
+/// Takes locks on the calling thread. No thread stands behind it, so nothing happens between calls. For one thread at a
+/// time, together with its locks: a call that comes too early has `REDBOLT_STATUS_IN_USE`.
+pub struct ClientHandle {
+    shared: Arc<Shared>,
+}
+
+/// Begins to connect to all nodes. A node that cannot be reached is no error here. `redbolt_client_free` ends the client.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_client_new(
+    config: Option<&ConfigHandle>,
+    client: Option<&mut MaybeUninit<Option<Box<ClientHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let client = place(client, "client")?;
+        let shared = Shared::new(Client::new(built(config)?)?);
+        *client = Some(Box::new(ClientHandle { shared }));
+        Ok(())
+    })
+}
+
+/// Ends a client: gives releases up to 50 ms to be confirmed. Locks that are still held keep its connections until they
+/// are let go of. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_client_free(client: Option<Box<ClientHandle>>) {
+    look((), || drop(client));
+}
+
+/// Waits until every node is ready or known not to be, for at most `within_ms`. `REDBOLT_STATUS_NO_QUORUM` if too few
+/// are ready; the error says of each why.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_client_warm_up(
+    client: Option<&ClientHandle>,
+    within_ms: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let client = given(client, "client")?.shared.enter()?;
+        Failure::unless_quorum(&client.warm_up(Duration::from_millis(within_ms)))
+    })
+}
+
+/// Takes a lock, waiting for as long as the request says. On success `lock` is not null, and must be ended by
+/// `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_client_acquire(
+    client: Option<&ClientHandle>,
+    request: Option<&RequestHandle>,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        let request = given(request, "request")?.asked();
+        acquire(client, lock, |client| client.acquire(request))
+    })
+}
+
+/// Takes several locks that have nothing to do with each other, with one write to each node, and returns when each of them is
+/// granted or refused: for all or nothing see `redbolt_request_add_resource`. `requests`, `locks` and, if it is not null,
+/// `statuses` have `count` places. A lock that was not granted is null. The status and the error are those of the first
+/// refusal, if there is one; the others may be held all the same, and are to be ended.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_acquire_all(
+    client: Option<&ClientHandle>,
+    requests: *const Option<&RequestHandle>,
+    count: usize,
+    locks: *mut MaybeUninit<Option<Box<LockHandle>>>,
+    statuses: *mut MaybeUninit<Status>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let (outcomes, requests) =
+            unsafe { (Outcomes::at(locks, statuses, count)?, asked(requests, count)?) };
+        let shared = &given(client, "client")?.shared;
+        let inside = shared.enter()?;
+        let held = |guard| LockHandle::of_client(Held::new(shared, guard));
+        let granted = inside.acquire_all(requests).into_iter();
+        outcomes.tell(granted.map(|outcome| outcome.map(held).map_err(Failure::from)))
+    })
+}
+
+/// Takes the lock on `resource`, a name that ends with a zero byte, for a lease of 10 s, and waits until it is granted.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_lock(
+    client: Option<&ClientHandle>,
+    resource: *const c_char,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        let request = LockRequest::new(resource).wait(Wait::Forever);
+        acquire(client, lock, |client| client.acquire(request))
+    })
+}
+
+/// Tries once to take the lock on `resource`, for a lease of 10 s. `REDBOLT_STATUS_CONTENDED` says that somebody else
+/// has it; any other error, that it is not known.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_try_lock(
+    client: Option<&ClientHandle>,
+    resource: *const c_char,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        acquire(client, lock, |client| client.acquire(LockRequest::new(resource)))
+    })
+}
+
+/// Attaches a lock that was detached, by this process or another one on the same machine, from its text. Attach it once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_attach(
+    client: Option<&ClientHandle>,
+    detached: *const c_char,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let detached: DetachedLock = unsafe { text(detached, "detached") }?.parse()?;
+        acquire(client, lock, |client| Ok(client.attach(&detached)?))
+    })
+}
+
+/// What was counted since the start, in the form of Prometheus. The text is ended by `redbolt_text_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_client_metrics(
+    client: Option<&ClientHandle>,
+    metrics: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let metrics = given(metrics, "metrics")?.write(ptr::null_mut());
+        let client = given(client, "client")?.shared.enter()?;
+        *metrics = give(&client.metrics().to_prometheus());
+        Ok(())
+    })
+}
+
+impl ClientHandle {
+    /// The client, behind its door.
+    pub(crate) fn entered(&self) -> Result<Entered<'_>, Failure> {
+        self.shared.enter()
+    }
+}
+
+fn acquire(
+    client: Option<&ClientHandle>,
+    lock: &mut Option<Box<LockHandle>>,
+    acquire: impl for<'c> FnOnce(&'c Entered<'_>) -> Result<LockGuard<'c>, AcquireError>,
+) -> Result<(), Failure> {
+    let shared = &given(client, "client")?.shared;
+    let inside = shared.enter()?;
+    let held = Held::new(shared, acquire(&inside)?);
+    *lock = Some(LockHandle::of_client(held));
+    Ok(())
+}

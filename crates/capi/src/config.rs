@@ -1,0 +1,398 @@
+//! Configurations: which nodes, and how. Not here: the defaults and the ranges, which are the library's.
+
+use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::config::{RestartGuard, RestartTrust, WakeStrategy};
+use redbolt::log::{Level, Log, Note};
+use redbolt::{Config, ConfigBuilder, init, init_change};
+
+use crate::call::{call, given, in_callback, look, may_wait};
+use crate::error::Failure;
+use crate::foreign::{EndCallback, OwnedData, bytes, text, words};
+use crate::status::Status;
+
+/// Which nodes, and how. For one thread at a time, and never changed by redbolt: one can start many clients, drivers and
+/// engines, and may end before them.
+pub struct ConfigHandle {
+    builder: ConfigBuilder,
+}
+
+/// How a node's restart guard is believed.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustKind {
+    /// It must be of the server's present run. Until said otherwise.
+    Strict = 0,
+    /// The operator's word that the server syncs every write to its disk (`appendfsync always`).
+    Durable = 1,
+    /// The user may not run `INFO`, so that any run will do.
+    MarkerOnly = 2,
+}
+
+/// What a waiting acquisition does when a node tells of a change.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// It asks the node that reported, and the others when that one has granted. Until said otherwise.
+    Lead = 0,
+    /// It asks all nodes at once.
+    All = 1,
+    /// It waits for the messages of a quorum of nodes.
+    Quorum = 2,
+    /// No node reports changes: pauses alone.
+    Timer = 3,
+    /// It stands in a line on the nodes, and asks when it is its turn.
+    Line = 4,
+}
+
+/// How much a line of the log matters.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Every lock makes some of these.
+    Debug = 0,
+    /// As it should be, and seldom.
+    Info = 1,
+    /// It may mend itself.
+    Warning = 2,
+    /// What a lock protected was in danger, or an operator has to do something.
+    Error = 3,
+}
+
+/// Hears of what happens. The line is UTF-8, without an end of line, and lives until the callback returns. It runs on the
+/// thread that drives the locks: inside the calls of a client or a driver, and on the thread of an engine. It must be
+/// quick, must not use the client or driver that called it, and must not wait for an engine. No exception may leave it.
+pub type LogCallback =
+    Option<extern "C" fn(data: *mut c_void, level: LogLevel, line: *const c_char)>;
+
+/// A configuration without nodes and with the defaults. `redbolt_config_free` ends it.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_new() -> Option<Box<ConfigHandle>> {
+    look(None, || Some(Box::new(ConfigHandle { builder: Config::builder() })))
+}
+
+/// Ends a configuration. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_free(config: Option<Box<ConfigHandle>>) {
+    look((), || drop(config));
+}
+
+/// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`, or
+/// `unix:///path[?db=n]`. Nothing is looked up or connected yet. An error shows no user and no password.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_add_node(
+    config: Option<&mut ConfigHandle>,
+    address: *const c_char,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    // SAFETY: the caller passes pointers that are valid, as the crate asks.
+    unsafe { redbolt_config_add_node_with(config, address, TrustKind::Strict as i32, error) }
+}
+
+/// Adds a node whose restart guard is believed in another way: `trust` is one of `REDBOLT_RESTART_TRUST_...`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_add_node_with(
+    config: Option<&mut ConfigHandle>,
+    address: *const c_char,
+    trust: i32,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let trust = match trust {
+            it if it == TrustKind::Strict as i32 => RestartTrust::Strict,
+            it if it == TrustKind::Durable as i32 => RestartTrust::Durable,
+            it if it == TrustKind::MarkerOnly as i32 => RestartTrust::MarkerOnly,
+            _ => return Err(Failure::argument("trust is none of REDBOLT_RESTART_TRUST_...")),
+        };
+        let config = given(config, "config")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let address = unsafe { text(address, "address") }?;
+        config.builder = config.builder.clone().node_with(address, trust)?;
+        Ok(())
+    })
+}
+
+/// How many grants make a lock: more than half of the nodes, which is the default.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_quorum(
+    config: Option<&mut ConfigHandle>,
+    quorum: usize,
+) -> Status {
+    change(config, |builder| Ok(builder.quorum(quorum)))
+}
+
+/// The longest TTL that is accepted. All clients of a set of nodes must have the same. Default 30 s.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_max_ttl_ms(
+    config: Option<&mut ConfigHandle>,
+    max_ttl_ms: u64,
+) -> Status {
+    change(config, |builder| Ok(builder.max_ttl(Duration::from_millis(max_ttl_ms))))
+}
+
+/// How long a lock may be held by extending it; 0 is without a limit, which is the default.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_max_hold_ms(
+    config: Option<&mut ConfigHandle>,
+    max_hold_ms: u64,
+) -> Status {
+    let max_hold = (max_hold_ms != 0).then(|| Duration::from_millis(max_hold_ms));
+    change(config, |builder| Ok(builder.max_hold(max_hold)))
+}
+
+/// The rate at which clocks may drift apart, in parts per million.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_drift_ppm(
+    config: Option<&mut ConfigHandle>,
+    drift_ppm: u32,
+) -> Status {
+    change(config, |builder| Ok(builder.drift_ppm(drift_ppm)))
+}
+
+/// How long a node may take to answer.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_response_timeout_ms(
+    config: Option<&mut ConfigHandle>,
+    timeout_ms: u64,
+) -> Status {
+    change(config, |builder| Ok(builder.response_timeout(Duration::from_millis(timeout_ms))))
+}
+
+/// How long opening a connection may take.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_connect_timeout_ms(
+    config: Option<&mut ConfigHandle>,
+    timeout_ms: u64,
+) -> Status {
+    change(config, |builder| Ok(builder.connect_timeout(Duration::from_millis(timeout_ms))))
+}
+
+/// The silence after which a connection is given up.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_dead_peer_timeout_ms(
+    config: Option<&mut ConfigHandle>,
+    timeout_ms: u64,
+) -> Status {
+    change(config, |builder| Ok(builder.dead_peer_timeout(Duration::from_millis(timeout_ms))))
+}
+
+/// The first and the longest pause between attempts.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_retry_backoff_ms(
+    config: Option<&mut ConfigHandle>,
+    first_ms: u64,
+    longest_ms: u64,
+) -> Status {
+    let (first, longest) = (Duration::from_millis(first_ms), Duration::from_millis(longest_ms));
+    change(config, |builder| Ok(builder.retry_backoff(first, longest)))
+}
+
+/// The first and the longest pause between connections.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_reconnect_backoff_ms(
+    config: Option<&mut ConfigHandle>,
+    first_ms: u64,
+    longest_ms: u64,
+) -> Status {
+    let (first, longest) = (Duration::from_millis(first_ms), Duration::from_millis(longest_ms));
+    change(config, |builder| Ok(builder.reconnect_backoff(first, longest)))
+}
+
+/// Who we are, for the operator who looks at a lock: any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_label(
+    config: Option<&mut ConfigHandle>,
+    label: *const u8,
+    length: usize,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.label(unsafe { bytes(label, length, "label") }?))
+    })
+}
+
+/// Labels locks with this host's name and this process's id.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_label_host_and_pid(
+    config: Option<&mut ConfigHandle>,
+) -> Status {
+    change(config, |builder| Ok(builder.label_host_and_pid()))
+}
+
+/// The name of our connections, as `CLIENT LIST` shows it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_client_name(
+    config: Option<&mut ConfigHandle>,
+    name: *const c_char,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.client_name(unsafe { text(name, "name") }?))
+    })
+}
+
+/// Whether a node that may evict locks may vote. Default no.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_accept_evicting(
+    config: Option<&mut ConfigHandle>,
+    accept: bool,
+) -> Status {
+    change(config, |builder| Ok(builder.accept_evicting(accept)))
+}
+
+/// Whether nodes have to prove that they remember every lock. Default yes. Without it a node that was restarted without
+/// its memory votes at once, so that a lock which it forgot can be granted twice.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_restart_guard(
+    config: Option<&mut ConfigHandle>,
+    is_on: bool,
+) -> Status {
+    let restart_guard = if is_on { RestartGuard::On } else { RestartGuard::Off };
+    change(config, |builder| Ok(builder.restart_guard(restart_guard)))
+}
+
+/// The key of the restart guard, the same for all clients: any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_restart_guard_key(
+    config: Option<&mut ConfigHandle>,
+    key: *const u8,
+    length: usize,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.restart_guard_key(unsafe { bytes(key, length, "key") }?))
+    })
+}
+
+/// Says that the nodes are new if none of them has a restart guard, so that the first lock need not wait for the
+/// longest TTL. For nodes that were just made, such as those of a test; wrong where all nodes can lose their
+/// memory at once. For others see `redbolt_init`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_new_nodes(config: Option<&mut ConfigHandle>) -> Status {
+    change(config, |builder| Ok(builder.new_nodes()))
+}
+
+/// How long a fencing counter lives.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_fencing_counter_ttl_ms(
+    config: Option<&mut ConfigHandle>,
+    ttl_ms: u64,
+) -> Status {
+    change(config, |builder| Ok(builder.fencing_counter_ttl(Duration::from_millis(ttl_ms))))
+}
+
+/// What a waiting acquisition does when a node tells of a change: one of `REDBOLT_WAKE_...`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_wake(config: Option<&mut ConfigHandle>, wake: i32) -> Status {
+    change(config, |builder| {
+        Ok(builder.wake(match wake {
+            it if it == Wake::Lead as i32 => WakeStrategy::Lead,
+            it if it == Wake::All as i32 => WakeStrategy::All,
+            it if it == Wake::Quorum as i32 => WakeStrategy::Quorum,
+            it if it == Wake::Timer as i32 => WakeStrategy::Timer,
+            it if it == Wake::Line as i32 => WakeStrategy::Line,
+            _ => return Err(Failure::argument("wake is none of REDBOLT_WAKE_...")),
+        }))
+    })
+}
+
+/// For how long reads are tried before each sleep, from 0, which is off and the default, to 200 microseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_busy_poll_us(
+    config: Option<&mut ConfigHandle>,
+    span_us: u64,
+) -> Status {
+    change(config, |builder| Ok(builder.busy_poll(Duration::from_micros(span_us))))
+}
+
+/// Who hears of what happens, from `least` on, one of `REDBOLT_LOG_LEVEL_...`. `data` is passed to it. `end`, if it is not
+/// null, is called once when this configuration and all that was made of it are over. Default nobody.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_log(
+    config: Option<&mut ConfigHandle>,
+    least: i32,
+    callback: LogCallback,
+    data: *mut c_void,
+    end: EndCallback,
+) -> Status {
+    // From here on `end` is called, whatever comes of this.
+    let data = OwnedData::new(data, end);
+    change(config, |builder| {
+        let callback = given(callback, "callback")?;
+        let log = HostLog { least, callback, data };
+        Ok(builder.log(Arc::new(log)))
+    })
+}
+
+/// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once. Once in the life of a
+/// set of nodes, and never in a start script. Waits for at most `within_ms`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_init(
+    config: Option<&ConfigHandle>,
+    within_ms: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        may_wait()?;
+        let config = built(config)?;
+        init(&config, Duration::from_millis(within_ms)).map_err(|error| Failure::setup(&error))?;
+        Ok(())
+    })
+}
+
+/// Moves a set of nodes to another longest TTL or to another number of nodes. Read the manual's page on the restart guard
+/// first. Waits for at most `within_ms`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_init_change(
+    config: Option<&ConfigHandle>,
+    within_ms: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        may_wait()?;
+        let within = Duration::from_millis(within_ms);
+        init_change(&built(config)?, within).map_err(|error| Failure::setup(&error))?;
+        Ok(())
+    })
+}
+
+/// The library's configuration, checked.
+pub(crate) fn built(config: Option<&ConfigHandle>) -> Result<Config, Failure> {
+    Ok(given(config, "config")?.builder.clone().build()?)
+}
+
+/// Changes one value. It is checked where the configuration is used first.
+fn change(
+    config: Option<&mut ConfigHandle>,
+    change: impl FnOnce(ConfigBuilder) -> Result<ConfigBuilder, Failure>,
+) -> Status {
+    call(None, || {
+        let config = given(config, "config")?;
+        config.builder = change(config.builder.clone())?;
+        Ok(())
+    })
+}
+
+struct HostLog {
+    least: i32,
+    callback: extern "C" fn(*mut c_void, LogLevel, *const c_char),
+    data: OwnedData,
+}
+
+impl Log for HostLog {
+    fn note(&self, note: &Note<'_>) {
+        let level = match note.level() {
+            Level::Debug => LogLevel::Debug,
+            Level::Info => LogLevel::Info,
+            Level::Warning => LogLevel::Warning,
+            Level::Error => LogLevel::Error,
+        };
+        if level as i32 >= self.least {
+            let line = words(&note.to_string());
+            in_callback(|| (self.callback)(self.data.get(), level, line.as_ptr()));
+        }
+    }
+}

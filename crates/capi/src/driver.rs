@@ -1,0 +1,359 @@
+//! The embedded API: a lock client inside the host's loop. Its locks are numbers, its outcomes events.
+//!
+//! Not here: what a number stands for, see `numbers`.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use redbolt::{DetachedLock, Driver, LockId, RequestError};
+
+use crate::call::{call, given, look, place};
+use crate::config::{ConfigHandle, built};
+use crate::door::in_use;
+use crate::error::Failure;
+use crate::event::{EventRecord, told};
+use crate::foreign::{UserData, give, places, text};
+use crate::lock::{Mode, tell, whole_ms};
+use crate::many::asked;
+use crate::numbers::Numbers;
+use crate::request::RequestHandle;
+use crate::status::Status;
+
+/// Locks for a program with an event loop of its own: one file descriptor, one deadline, and no waiting. For one thread at a
+/// time: a call that comes too early has `REDBOLT_STATUS_IN_USE`.
+pub struct DriverHandle {
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) driver: Driver,
+    pub(crate) numbers: Numbers,
+}
+
+/// A driver that begins to connect. A node that cannot be reached is no error here. `redbolt_driver_free` ends it.
+///
+/// In the host's loop: watch `redbolt_driver_fd` for readability, sleep no longer than `redbolt_driver_deadline_ms`, then call
+/// `redbolt_driver_process`, and take events until there are none. After every command take events too, and ask for the
+/// deadline anew.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_new(
+    config: Option<&ConfigHandle>,
+    driver: Option<&mut MaybeUninit<Option<Box<DriverHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let place = place(driver, "driver")?;
+        let driver = Driver::new(built(config)?)?;
+        let state = Mutex::new(State { driver, numbers: Numbers::default() });
+        *place = Some(Box::new(DriverHandle { state }));
+        Ok(())
+    })
+}
+
+/// Ends a driver: writes what the sockets take, and does not wait. Before, release what is held and process until
+/// `redbolt_driver_has_pending_releases` is false. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_free(driver: Option<Box<DriverHandle>>) {
+    look((), || drop(driver));
+}
+
+/// The file descriptor to watch for readability; it is the driver's, and stays the same. -1 for null.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_fd(driver: Option<&DriverHandle>) -> c_int {
+    ask(driver, -1, |state| state.driver.as_fd().as_raw_fd())
+}
+
+/// When `redbolt_driver_process` is due at the latest, in milliseconds from now, as epoll_wait takes them: rounded up, and
+/// -1 if only readability matters.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_deadline_ms(driver: Option<&DriverHandle>) -> c_int {
+    ask(driver, -1, |state| {
+        let deadline = state.driver.deadline().map(|left| left.as_nanos().div_ceil(1_000_000));
+        deadline.map_or(-1, |left| c_int::try_from(left).unwrap_or(c_int::MAX))
+    })
+}
+
+/// Does everything that can be done now, without waiting. Calling it too often is harmless.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_process(driver: Option<&DriverHandle>) -> Status {
+    call(None, || {
+        entered(driver)?.driver.process();
+        Ok(())
+    })
+}
+
+/// As `redbolt_driver_process`, but tries reads for at most the configured `busy_poll` first, without sleeping. True if one
+/// brought something: do not sleep then.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_process_busy(driver: Option<&DriverHandle>) -> bool {
+    ask(driver, false, |state| state.driver.process_busy())
+}
+
+/// Takes the next event. False if there is none. An event that is a refusal comes with an error, if the caller wants one.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_next_event(
+    driver: Option<&DriverHandle>,
+    event: Option<&mut MaybeUninit<EventRecord>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> bool {
+    let error = error.map(|error| error.write(None));
+    look(false, || {
+        let (Ok(mut state), Some(place)) = (entered(driver), event) else { return false };
+        let Some((event, refusal)) = told(&mut state) else { return false };
+        place.write(event);
+        if let (Some(error), Some(refusal)) = (error, refusal) {
+            *error = Some(Box::new(refusal(&state.driver)));
+        }
+        true
+    })
+}
+
+/// Asks all nodes for a lock, whose number is written to `lock`. The outcome is `REDBOLT_EVENT_KIND_GRANTED` or
+/// `REDBOLT_EVENT_KIND_REFUSED`. `data` comes back with every event of the lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_acquire(
+    driver: Option<&DriverHandle>,
+    request: Option<&RequestHandle>,
+    data: *mut c_void,
+    lock: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = given(lock, "lock")?.write(0);
+        let request = given(request, "request")?.asked();
+        let mut state = entered(driver)?;
+        let id = state.driver.acquire(request)?;
+        *lock = state.numbers.number(id, UserData(data));
+        Ok(())
+    })
+}
+
+/// Asks for several locks with one write to each node. `requests` and `locks` have `count` places. If a request cannot be carried
+/// out, the status and the error are its own, its number and all behind it are 0, and those before it are asked for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_driver_acquire_all(
+    driver: Option<&DriverHandle>,
+    requests: *const Option<&RequestHandle>,
+    count: usize,
+    data: *mut c_void,
+    locks: *mut MaybeUninit<u64>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let (locks, requests) =
+            unsafe { (places(locks, count, "locks")?, asked(requests, count)?) };
+        for lock in locks.iter_mut() {
+            lock.write(0);
+        }
+        let mut state = entered(driver)?;
+        let State { driver, numbers } = &mut *state;
+        driver.batch(|driver| {
+            for (request, lock) in requests.into_iter().zip(locks) {
+                lock.write(numbers.number(driver.acquire(request)?, UserData(data)));
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Asks all nodes to keep a held lock for `ttl_ms` more. The outcome is `REDBOLT_EVENT_KIND_EXTENDED`, `..._NOT_EXTENDED` or
+/// `..._LOST`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_extend(
+    driver: Option<&DriverHandle>,
+    lock: u64,
+    ttl_ms: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    let ttl = Duration::from_millis(ttl_ms);
+    command(driver, lock, error, |driver, id| Ok(driver.extend(id, ttl)?))
+}
+
+/// Asks all nodes once for the resource of a shared lock alone. The outcome is `REDBOLT_EVENT_KIND_UPGRADED` or
+/// `..._NOT_UPGRADED`, which leaves it shared.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_try_upgrade(
+    driver: Option<&DriverHandle>,
+    lock: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    command(driver, lock, error, |driver, id| Ok(driver.try_upgrade(id)?))
+}
+
+/// Makes a shared lock of an exclusive one, from this call on. `REDBOLT_EVENT_KIND_DOWNGRADED` says that others may share it.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_downgrade(
+    driver: Option<&DriverHandle>,
+    lock: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    command(driver, lock, error, |driver, id| Ok(driver.downgrade(id)?))
+}
+
+/// Lets go of a lock, or cancels its acquisition. The outcome is `REDBOLT_EVENT_KIND_RELEASED`, `..._REFUSED` or `..._LOST`. A
+/// lock that was told to be lost is over with this call, and has no more events. So has every lock that is let go of and
+/// had its last event: its number means nothing any longer.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_release(driver: Option<&DriverHandle>, lock: u64) -> Status {
+    call(None, || {
+        let mut state = entered(driver)?;
+        let id = state.known(lock)?;
+        state.driver.release(id);
+        state.numbers.let_go(lock);
+        Ok(())
+    })
+}
+
+/// Detaches a held lock, for another process on this machine to attach. The driver forgets it. The text is ended by
+/// `redbolt_text_free`. Nodes that have not answered yet will not count for the lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_detach(
+    driver: Option<&DriverHandle>,
+    lock: u64,
+    detached: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let detached = given(detached, "detached")?.write(ptr::null_mut());
+        let mut state = entered(driver)?;
+        let id = state.known(lock)?;
+        let record = state.driver.detach(id).ok_or(RequestError::NotHeld)?;
+        state.numbers.forget(lock);
+        *detached = give(&record.to_text());
+        Ok(())
+    })
+}
+
+/// Attaches a lock that was detached, from its text. It is held from here on, or `REDBOLT_EVENT_KIND_LOST` follows.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_driver_attach(
+    driver: Option<&DriverHandle>,
+    detached: *const c_char,
+    data: *mut c_void,
+    lock: Option<&mut MaybeUninit<u64>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = given(lock, "lock")?.write(0);
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let detached: DetachedLock = unsafe { text(detached, "detached") }?.parse()?;
+        let mut state = entered(driver)?;
+        let id = state.driver.attach(&detached)?;
+        *lock = state.numbers.number(id, UserData(data));
+        Ok(())
+    })
+}
+
+/// The validity that is left of a lock, by the clock as it is now, in whole milliseconds; 0 if it is not held.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_remaining_ms(driver: Option<&DriverHandle>, lock: u64) -> u64 {
+    ask(driver, 0, |state| state.known(lock).map_or(0, |id| whole_ms(state.driver.remaining(id))))
+}
+
+/// Whether a lock is held, by the clock as it is now.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_is_valid(driver: Option<&DriverHandle>, lock: u64) -> bool {
+    ask(driver, false, |state| {
+        state.known(lock).is_ok_and(|id| !state.driver.remaining(id).is_zero())
+    })
+}
+
+/// Beside whom a lock is wanted or held.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_mode(driver: Option<&DriverHandle>, lock: u64) -> Mode {
+    ask(driver, Mode::Unknown, |state| {
+        let mode = state.known(lock).ok().and_then(|id| state.driver.mode(id));
+        mode.map_or(Mode::Unknown, Mode::from)
+    })
+}
+
+/// The number of the permit of a held lock, from 0 on. False unless it was asked for.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_slot(
+    driver: Option<&DriverHandle>,
+    lock: u64,
+    slot: Option<&mut MaybeUninit<u16>>,
+) -> bool {
+    ask(driver, false, |state| {
+        tell(slot, state.known(lock).ok().and_then(|id| state.driver.slot(id)))
+    })
+}
+
+/// The fencing token of a held lock. False unless it was asked for.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_fencing_token(
+    driver: Option<&DriverHandle>,
+    lock: u64,
+    token: Option<&mut MaybeUninit<u64>>,
+) -> bool {
+    ask(driver, false, |state| {
+        let known = state.known(lock).ok().and_then(|id| state.driver.fencing_token(id));
+        tell(token, known.map(|token| token.get()))
+    })
+}
+
+/// Whether a release or an undo is not confirmed yet on a node that can be reached.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_has_pending_releases(driver: Option<&DriverHandle>) -> bool {
+    ask(driver, false, |state| state.driver.has_pending_releases())
+}
+
+/// Whether enough nodes are ready for a lock. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the error says of each why.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_nodes(
+    driver: Option<&DriverHandle>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || Failure::unless_quorum(&entered(driver)?.driver.node_report()))
+}
+
+/// What was counted since the start, in the form of Prometheus. The text is ended by `redbolt_text_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_driver_metrics(
+    driver: Option<&DriverHandle>,
+    metrics: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let metrics = given(metrics, "metrics")?.write(ptr::null_mut());
+        *metrics = give(&entered(driver)?.driver.metrics().to_prometheus());
+        Ok(())
+    })
+}
+
+impl State {
+    /// The lock that a number stands for.
+    fn known(&self, lock: u64) -> Result<LockId, RequestError> {
+        self.numbers.id(lock).ok_or(RequestError::NotHeld)
+    }
+}
+
+fn entered(driver: Option<&DriverHandle>) -> Result<MutexGuard<'_, State>, Failure> {
+    given(driver, "driver")?.state.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => in_use(),
+        TryLockError::Poisoned(_) => Failure::panicked(),
+    })
+}
+
+fn ask<T>(driver: Option<&DriverHandle>, otherwise: T, ask: impl FnOnce(&mut State) -> T) -> T {
+    let asked = || entered(driver).ok().map(|mut state| ask(&mut state));
+    look(None, asked).unwrap_or(otherwise)
+}
+
+fn command(
+    driver: Option<&DriverHandle>,
+    lock: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+    command: impl FnOnce(&mut Driver, LockId) -> Result<(), Failure>,
+) -> Status {
+    call(error, || {
+        let mut state = entered(driver)?;
+        let id = state.known(lock)?;
+        command(&mut state.driver, id)
+    })
+}

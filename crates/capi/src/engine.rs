@@ -1,0 +1,311 @@
+//! The engine: one thread of redbolt for all threads of the host, with calls that wait and calls that call back. Not here:
+//! its locks, see `lock`.
+
+use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redbolt::engine::AcquireFuture;
+use redbolt::{
+    AcquireError, AutoExtend, DetachedLock, Engine, EngineLimits, LockRequest, OwnedGuard, Wait,
+};
+
+use crate::call::{call, given, in_callback, look, may_wait, place};
+use crate::config::{ConfigHandle, built};
+use crate::error::Failure;
+use crate::foreign::{UserData, bytes, give, text, zero_ended};
+use crate::lock::LockHandle;
+use crate::many::{Outcomes, asked};
+use crate::request::RequestHandle;
+use crate::status::Status;
+use crate::task::Task;
+
+/// Takes locks for all threads of a program, with one background thread of its own. For many threads at once.
+pub struct EngineHandle {
+    engine: Engine,
+}
+
+/// An acquisition under way. `redbolt_pending_free` ends the handle, and not the acquisition.
+pub struct PendingHandle {
+    task: Arc<Task<AcquireFuture>>,
+}
+
+/// Hears of the outcome of an acquisition, once: a lock, which is the callee's to end, or null and an error, which lives until
+/// the callback returns. It runs on the engine's thread, or on the thread that made or cancelled the call, before that call
+/// returns. It must be quick and must not wait: calls that do are refused with `REDBOLT_STATUS_IN_CALLBACK`.
+pub type AcquiredCallback = Option<
+    extern "C" fn(
+        data: *mut c_void,
+        status: Status,
+        lock: Option<Box<LockHandle>>,
+        error: Option<&Failure>,
+    ),
+>;
+
+/// Starts the thread and begins to connect to all nodes. At most `in_flight` acquisitions are without an outcome at one time,
+/// or 8192 if it is 0. `redbolt_engine_free` ends the engine.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_start(
+    config: Option<&ConfigHandle>,
+    in_flight: usize,
+    engine: Option<&mut MaybeUninit<Option<Box<EngineHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let place = place(engine, "engine")?;
+        let limits = EngineLimits::default();
+        let limits = if in_flight == 0 { limits } else { limits.in_flight(in_flight) };
+        let engine = Engine::start(built(config)?, limits)?;
+        *place = Some(Box::new(EngineHandle { engine }));
+        Ok(())
+    })
+}
+
+/// Ends an engine: releases all that it holds, and waits for the nodes for no longer than 150 ms. Its locks are lost, and
+/// their handles are still to be ended. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_free(engine: Option<Box<EngineHandle>>) {
+    look((), || drop(engine));
+}
+
+/// Ends the engine's work, and waits for at most `within_ms` until the nodes have confirmed every release.
+/// `REDBOLT_STATUS_UNRELEASED` if not all have. `redbolt_engine_free` is still to be called.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_shutdown(
+    engine: Option<&EngineHandle>,
+    within_ms: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        may_wait()?;
+        let engine = &given(engine, "engine")?.engine;
+        let report = engine.shutdown(Duration::from_millis(within_ms));
+        match report.is_clean() {
+            true => Ok(()),
+            false => Err(Failure::new(Status::Unreleased, &report.to_string())),
+        }
+    })
+}
+
+/// Waits until every node is ready or known not to be, for at most `within_ms`. `REDBOLT_STATUS_NO_QUORUM` if too few
+/// are ready; the error says of each why.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_warm_up(
+    engine: Option<&EngineHandle>,
+    within_ms: u64,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        may_wait()?;
+        let engine = &given(engine, "engine")?.engine;
+        Failure::unless_quorum(&engine.warm_up(Duration::from_millis(within_ms)).wait()?)
+    })
+}
+
+/// Takes a lock, waiting for as long as the request says. On success `lock` is not null, and must be ended by
+/// `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_acquire(
+    engine: Option<&EngineHandle>,
+    request: Option<&RequestHandle>,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        let request = given(request, "request")?.asked();
+        waited(engine, lock, |engine| engine.acquire(request).wait())
+    })
+}
+
+/// Takes several locks that have nothing to do with each other: as `redbolt_client_acquire_all`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_acquire_all(
+    engine: Option<&EngineHandle>,
+    requests: *const Option<&RequestHandle>,
+    count: usize,
+    locks: *mut MaybeUninit<Option<Box<LockHandle>>>,
+    statuses: *mut MaybeUninit<Status>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let (outcomes, requests) =
+            unsafe { (Outcomes::at(locks, statuses, count)?, asked(requests, count)?) };
+        may_wait()?;
+        let engine = &given(engine, "engine")?.engine;
+        let granted = engine.acquire_all(requests).wait().into_iter();
+        outcomes.tell(granted.map(|outcome| Ok(LockHandle::of_engine(outcome?))))
+    })
+}
+
+/// Takes the lock on `resource`, a name that ends with a zero byte, waits until it is granted, and extends it until it is
+/// released.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_lock(
+    engine: Option<&EngineHandle>,
+    resource: *const c_char,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        waited(engine, lock, |engine| engine.acquire(extended(resource).wait(Wait::Forever)).wait())
+    })
+}
+
+/// Tries once to take the lock on `resource`, and extends it until it is released. `REDBOLT_STATUS_CONTENDED` says that
+/// somebody else has it; any other error, that it is not known.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_try_lock(
+    engine: Option<&EngineHandle>,
+    resource: *const c_char,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        waited(engine, lock, |engine| engine.acquire(extended(resource)).wait())
+    })
+}
+
+/// Takes a lock for an owner, a task or a request by a name of any bytes, who may take it again while holding it. Each handle is
+/// to be ended, and the lock is released with the last of them: releasing an earlier one is `REDBOLT_STATUS_OK`, and sends
+/// nothing. `redbolt_lock_hold_count` counts them. It cannot be detached, and changes its mode only by entering it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_acquire_reentrant(
+    engine: Option<&EngineHandle>,
+    request: Option<&RequestHandle>,
+    owner: *const u8,
+    length: usize,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        may_wait()?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let owner = unsafe { bytes(owner, length, "owner") }?;
+        let engine = &given(engine, "engine")?.engine;
+        let request = given(request, "request")?.asked();
+        let guard = engine.acquire_reentrant(request, owner).wait()?;
+        *lock = Some(LockHandle::of_owner(guard));
+        Ok(())
+    })
+}
+
+/// What was counted since the start, in the form of Prometheus. The text is ended by `redbolt_text_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_metrics(
+    engine: Option<&EngineHandle>,
+    metrics: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let metrics = given(metrics, "metrics")?.write(ptr::null_mut());
+        may_wait()?;
+        let report = given(engine, "engine")?.engine.metrics().wait()?;
+        *metrics = give(&report.to_prometheus());
+        Ok(())
+    })
+}
+
+/// Asks for a lock, and returns at once. `callback` hears of the outcome, once, whatever happens; see there on which thread.
+/// If `pending` is not null, it becomes a handle by which the acquisition can be cancelled. If the status is not OK, nothing
+/// was asked, and nobody is called.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_acquire_async(
+    engine: Option<&EngineHandle>,
+    request: Option<&RequestHandle>,
+    callback: AcquiredCallback,
+    data: *mut c_void,
+    pending: Option<&mut MaybeUninit<Option<Box<PendingHandle>>>>,
+) -> Status {
+    let pending = pending.map(|pending| pending.write(None));
+    call(None, || {
+        let engine = &given(engine, "engine")?.engine;
+        let callback = given(callback, "callback")?;
+        let data = UserData(data);
+        let asked = engine.acquire(given(request, "request")?.asked());
+        let task = Task::start(asked, move |outcome| {
+            let outcome = match outcome {
+                Some(outcome) => outcome.map_err(Failure::from),
+                None => Err(Failure::new(Status::Cancelled, "it was cancelled")),
+            };
+            tell(callback, data, outcome);
+        });
+        if let Some(pending) = pending {
+            *pending = Some(Box::new(PendingHandle { task }));
+        }
+        Ok(())
+    })
+}
+
+/// Cancels an acquisition, unless its callback has been called: it is called from here with `REDBOLT_STATUS_CANCELLED`.
+/// Whatever the nodes have granted, or grant later, is undone. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_pending_cancel(pending: Option<&PendingHandle>) {
+    look((), || pending.into_iter().for_each(|pending| pending.task.cancel()));
+}
+
+/// Ends the handle of an acquisition, which goes on. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_pending_free(pending: Option<Box<PendingHandle>>) {
+    look((), || drop(pending));
+}
+
+/// Attaches a lock that was detached, by this process or another one on the same machine, from its text. Attach it once.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_attach(
+    engine: Option<&EngineHandle>,
+    detached: *const c_char,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let detached: DetachedLock = unsafe { text(detached, "detached") }?.parse()?;
+        waited(engine, lock, |engine| engine.attach(&detached).wait())
+    })
+}
+
+impl EngineHandle {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+fn waited(
+    engine: Option<&EngineHandle>,
+    lock: &mut Option<Box<LockHandle>>,
+    acquire: impl FnOnce(&Engine) -> Result<OwnedGuard, AcquireError>,
+) -> Result<(), Failure> {
+    may_wait()?;
+    let guard = acquire(&given(engine, "engine")?.engine)?;
+    *lock = Some(LockHandle::of_engine(guard));
+    Ok(())
+}
+
+fn tell(
+    callback: extern "C" fn(*mut c_void, Status, Option<Box<LockHandle>>, Option<&Failure>),
+    data: UserData,
+    outcome: Result<OwnedGuard, Failure>,
+) {
+    let data = data.get();
+    in_callback(|| match outcome {
+        Ok(guard) => callback(data, Status::Ok, Some(LockHandle::of_engine(guard)), None),
+        Err(error) => callback(data, error.status(), None, Some(&error)),
+    });
+}
+
+/// What the library's own short forms ask for.
+fn extended(resource: &[u8]) -> LockRequest<'_> {
+    LockRequest::new(resource).auto_extend(AutoExtend::until_released())
+}

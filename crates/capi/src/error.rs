@@ -1,0 +1,258 @@
+//! Errors with words, and each node's part in them.
+
+use std::ffi::{CString, c_char};
+use std::mem::MaybeUninit;
+
+use redbolt::report::{NodeReport, NodeVote, Vote};
+use redbolt::{
+    AcquireError, ConfigError, DetachedLockError, EngineError, ExtendError, LossCause,
+    RefusalReport, RequestError, SetupError, StartError,
+};
+
+use crate::call::{call, given, look};
+use crate::foreign::words;
+use crate::status::Status;
+
+/// Why a call was not done: a status, a line of words that names the nodes, and each node by itself.
+/// `redbolt_error_free` ends it.
+pub struct Failure {
+    status: Status,
+    message: CString,
+    is_contended: bool,
+    nodes: Vec<NodePart>,
+}
+
+struct NodePart {
+    number: u32,
+    vote: NodeAnswer,
+    address: CString,
+    message: CString,
+}
+
+/// What a node answered.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeAnswer {
+    /// It was not asked, or not waited for.
+    None = 0,
+    /// It granted.
+    Granted = 1,
+    /// Somebody else holds the resource there.
+    Denied = 2,
+    /// It does not vote: its message says why.
+    Failed = 3,
+}
+
+/// One node's part in an error. The texts live as long as the error.
+#[repr(C)]
+pub struct NodeError {
+    /// Its number, from one, in the order in which nodes were added.
+    pub number: u32,
+    /// What it answered.
+    pub answer: NodeAnswer,
+    /// Where it listens.
+    pub address: *const c_char,
+    /// Number, address and reason in one line.
+    pub message: *const c_char,
+}
+
+/// The status that came with the error; `REDBOLT_STATUS_OK` for null.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_error_status(error: Option<&Failure>) -> Status {
+    error.map_or(Status::Ok, Failure::status)
+}
+
+/// One line of UTF-8, without an end of line. It lives as long as the error. Empty for null.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_error_message(error: Option<&Failure>) -> *const c_char {
+    error.map_or(c"".as_ptr(), |error| error.message.as_ptr())
+}
+
+/// Whether a quorum of the nodes voted and somebody held the resource, as opposed to nodes that do not vote. It tells
+/// the two apart also when the time was over.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_error_is_contended(error: Option<&Failure>) -> bool {
+    error.is_some_and(|error| error.is_contended)
+}
+
+/// How many nodes the error speaks of: all of the configuration, or none where it is not about nodes.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_error_node_count(error: Option<&Failure>) -> usize {
+    error.map_or(0, |error| error.nodes.len())
+}
+
+/// Tells of one node, from index 0 on. `REDBOLT_STATUS_INVALID_ARGUMENT` if there is none at that index.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_error_node(
+    error: Option<&Failure>,
+    index: usize,
+    node: Option<&mut MaybeUninit<NodeError>>,
+) -> Status {
+    call(None, || {
+        let node = given(node, "node")?;
+        let nodes = &given(error, "error")?.nodes;
+        let part = nodes.get(index).ok_or_else(|| Failure::argument("no node at this index"))?;
+        node.write(NodeError {
+            number: part.number,
+            answer: part.vote,
+            address: part.address.as_ptr(),
+            message: part.message.as_ptr(),
+        });
+        Ok(())
+    })
+}
+
+/// Ends an error. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_error_free(error: Option<Box<Failure>>) {
+    look((), || drop(error));
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, message: &str) -> Self {
+        Self { status, message: words(message), is_contended: false, nodes: Vec::new() }
+    }
+
+    pub(crate) fn argument(message: &str) -> Self {
+        Self::new(Status::InvalidArgument, message)
+    }
+
+    pub(crate) fn panicked() -> Self {
+        Self::new(Status::Panicked, "redbolt panicked, which is a bug of it: see standard error")
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.status
+    }
+
+    pub(crate) fn contended(message: &str) -> Self {
+        Self { is_contended: true, ..Self::new(Status::Contended, message) }
+    }
+
+    /// Too few nodes are ready.
+    pub(crate) fn unless_quorum(report: &NodeReport) -> Result<(), Self> {
+        if report.has_quorum() {
+            return Ok(());
+        }
+        Err(Self::of_nodes(report))
+    }
+
+    /// How all nodes are.
+    pub(crate) fn of_nodes(report: &NodeReport) -> Self {
+        Self { nodes: of_report(report), ..Self::new(Status::NoQuorum, &report.to_string()) }
+    }
+
+    pub(crate) fn setup(error: &SetupError) -> Self {
+        let nodes = match error {
+            SetupError::Guarded(report)
+            | SetupError::Incomplete(report)
+            | SetupError::Unready(report) => of_report(report),
+            _ => Vec::new(),
+        };
+        Self { nodes, ..Self::new(Status::Setup, &error.to_string()) }
+    }
+}
+
+/// Each node with its state. None of them has voted.
+fn of_report(report: &NodeReport) -> Vec<NodePart> {
+    let part = |node: &redbolt::report::NodeStatus| NodePart {
+        number: u32::try_from(node.number).unwrap_or(u32::MAX),
+        vote: NodeAnswer::None,
+        address: words(&node.address.to_string()),
+        message: words(&node.to_string()),
+    };
+    report.nodes.iter().map(part).collect()
+}
+
+fn of_vote(node: &NodeVote) -> NodePart {
+    NodePart {
+        number: u32::try_from(node.number).unwrap_or(u32::MAX),
+        vote: match node.vote {
+            None => NodeAnswer::None,
+            Some(Vote::Grant) => NodeAnswer::Granted,
+            Some(Vote::Deny) => NodeAnswer::Denied,
+            Some(_) => NodeAnswer::Failed,
+        },
+        address: words(&node.address.to_string()),
+        message: words(&node.to_string()),
+    }
+}
+
+impl From<RefusalReport> for Failure {
+    fn from(report: RefusalReport) -> Self {
+        Self {
+            status: report.reason().into(),
+            message: words(&report.to_string()),
+            is_contended: report.is_contended(),
+            nodes: report.node_votes().iter().map(of_vote).collect(),
+        }
+    }
+}
+
+impl From<LossCause> for Failure {
+    fn from(cause: LossCause) -> Self {
+        Self::new(Status::Lost, &format!("the lock is lost: {cause}"))
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        let status = match error {
+            RequestError::Forked => Status::Forked,
+            _ => Status::Request,
+        };
+        Self::new(status, &error.to_string())
+    }
+}
+
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
+        let status = match error {
+            EngineError::Busy { .. } => Status::Busy,
+            EngineError::Forked => Status::Forked,
+            _ => Status::ShutDown,
+        };
+        Self::new(status, &error.to_string())
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Engine(error) => error.into(),
+            AcquireError::Lost(cause) => cause.into(),
+            AcquireError::Request(error) => error.into(),
+            AcquireError::Refused(report) => report.into(),
+            other => Self::new(Status::Request, &other.to_string()),
+        }
+    }
+}
+
+impl From<ExtendError> for Failure {
+    fn from(error: ExtendError) -> Self {
+        match error {
+            ExtendError::Lost(cause) => cause.into(),
+            ExtendError::Request(error) => error.into(),
+            ExtendError::Refused(report) => report.into(),
+            other => Self::new(Status::Request, &other.to_string()),
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::new(Status::Config, &error.to_string())
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::new(Status::Start, &error.to_string())
+    }
+}
+
+impl From<DetachedLockError> for Failure {
+    fn from(error: DetachedLockError) -> Self {
+        Self::argument(&error.to_string())
+    }
+}

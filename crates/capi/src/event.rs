@@ -1,0 +1,151 @@
+//! What a driver tells: events as records of plain numbers. Not here: taking them, see `driver`.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use redbolt::report::{NodeState, Refusal};
+use redbolt::{Driver, Event, LockId};
+
+use crate::driver::State;
+use crate::error::Failure;
+use crate::status::{Loss, Status};
+
+/// What happened.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The lock is held. Look at what is left of it before acting on it.
+    Granted = 1,
+    /// The acquisition ended without a lock: `status` says why. It is the lock's last event.
+    Refused = 2,
+    /// An extension succeeded.
+    Extended = 3,
+    /// An extension found no quorum. The lock is held until its validity ends.
+    NotExtended = 4,
+    /// An automatic extension succeeded.
+    AutoExtended = 5,
+    /// Automatic extensions fail. They are tried again, and a series of failures is told once.
+    AutoExtendFailed = 6,
+    /// The lock is held, but its validity got shorter.
+    Shortened = 7,
+    /// The lock is over although nobody released it: `loss` says how. Stop what it protects, and release it.
+    Lost = 8,
+    /// The lock was released, as `confirmed` nodes have said. It is the lock's last event.
+    Released = 9,
+    /// A shared lock is exclusive now. Its validity and its fencing token are new.
+    Upgraded = 10,
+    /// A shared lock did not become exclusive. It is held as before.
+    NotUpgraded = 11,
+    /// Others may share the resource of a lock that was exclusive.
+    Downgraded = 12,
+    /// The nodes do not let others share the resource yet.
+    DowngradeDelayed = 13,
+    /// Node number `node` votes (`status` is OK), or does not any longer.
+    Node = 14,
+}
+
+/// One event. What does not belong to its kind is zero.
+#[repr(C)]
+pub struct EventRecord {
+    /// What happened.
+    pub kind: EventKind,
+    /// Why not, if it is a refusal.
+    pub status: Status,
+    /// How, if it is a loss.
+    pub loss: Loss,
+    /// Which node, from one.
+    pub node: u32,
+    /// How many nodes have confirmed a release.
+    pub confirmed: u32,
+    /// Which lock.
+    pub lock: u64,
+    /// What the host gave with the acquisition of that lock.
+    pub data: *mut c_void,
+}
+
+/// Words for who wants them.
+pub(crate) type Words = Box<dyn FnOnce(&Driver) -> Failure>;
+
+/// The next event that a host can be told of.
+pub(crate) fn told(state: &mut State) -> Option<(EventRecord, Option<Words>)> {
+    loop {
+        let event = state.driver.poll_event()?;
+        // Not of locks that were detached meanwhile, and not what nobody can ask a driver for here.
+        if let Some(told) = record(state, event) {
+            return Some(told);
+        }
+    }
+}
+
+fn record(state: &mut State, event: Event) -> Option<(EventRecord, Option<Words>)> {
+    use EventKind as Kind;
+    Some(match event {
+        Event::Granted(id) => (of(state, Kind::Granted, id)?, None),
+        Event::Extended(id) => (of(state, Kind::Extended, id)?, None),
+        Event::AutoExtended(id) => (of(state, Kind::AutoExtended, id)?, None),
+        Event::Shortened(id) => (of(state, Kind::Shortened, id)?, None),
+        Event::Upgraded(id) => (of(state, Kind::Upgraded, id)?, None),
+        Event::Downgraded(id) => (of(state, Kind::Downgraded, id)?, None),
+        Event::Refused(id, refusal) => {
+            let record = of(state, Kind::Refused, id)?;
+            state.numbers.forget(record.lock);
+            refused(record, refusal)
+        }
+        Event::NotExtended(id, refusal) => refused(of(state, Kind::NotExtended, id)?, refusal),
+        Event::NotUpgraded(id, refusal) => refused(of(state, Kind::NotUpgraded, id)?, refusal),
+        Event::AutoExtendFailed(id, refusal) => {
+            refused(of(state, Kind::AutoExtendFailed, id)?, refusal)
+        }
+        Event::DowngradeDelayed(id, refusal) => {
+            refused(of(state, Kind::DowngradeDelayed, id)?, refusal)
+        }
+        Event::Lost(id, cause) => {
+            let record = of(state, Kind::Lost, id)?;
+            state.numbers.lost(record.lock);
+            let record = EventRecord { status: Status::Lost, loss: cause.into(), ..record };
+            (record, Some(Box::new(move |_| cause.into())))
+        }
+        Event::Released(id, confirmed) => {
+            let record = of(state, Kind::Released, id)?;
+            state.numbers.forget(record.lock);
+            (EventRecord { confirmed: confirmed.nodes, ..record }, None)
+        }
+        Event::Node(node, NodeState::Ready) => (of_node(node.index(), Status::Ok), None),
+        Event::Node(node, _) => (of_node(node.index(), Status::NoQuorum), Some(of_all())),
+        _ => return None,
+    })
+}
+
+fn of(state: &State, kind: EventKind, id: LockId) -> Option<EventRecord> {
+    let (lock, data) = state.numbers.of(id)?;
+    Some(EventRecord { lock, data: data.0, ..EventRecord::new(kind) })
+}
+
+fn of_node(index: usize, status: Status) -> EventRecord {
+    let node = u32::try_from(index + 1).unwrap_or(u32::MAX);
+    EventRecord { node, status, ..EventRecord::new(EventKind::Node) }
+}
+
+/// How all nodes are when it is asked for.
+fn of_all() -> Words {
+    Box::new(|driver| Failure::of_nodes(&driver.node_report()))
+}
+
+fn refused(record: EventRecord, refusal: Refusal) -> (EventRecord, Option<Words>) {
+    let status = Status::from(refusal.reason);
+    (EventRecord { status, ..record }, Some(Box::new(move |driver| driver.report(&refusal).into())))
+}
+
+impl EventRecord {
+    fn new(kind: EventKind) -> Self {
+        Self {
+            kind,
+            status: Status::Ok,
+            loss: Loss::None,
+            node: 0,
+            confirmed: 0,
+            lock: 0,
+            data: ptr::null_mut(),
+        }
+    }
+}

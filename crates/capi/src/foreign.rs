@@ -1,0 +1,157 @@
+//! Memory of the host: texts and bytes that it passes, and what it gets back. The unsafe code here rests on the
+//! promises that the header asks for. Not here: handles, which the compiler checks for null.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::mem::MaybeUninit;
+use std::slice;
+
+use crate::call::in_callback;
+use crate::error::Failure;
+
+/// A text of the host, which ends with a zero byte.
+///
+/// # Safety
+///
+/// As [`zero_ended`].
+pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
+    // SAFETY: as the caller says.
+    let bytes = unsafe { zero_ended(text, name) }?;
+    std::str::from_utf8(bytes).map_err(|_| Failure::argument(&format!("{name} is not UTF-8")))
+}
+
+/// The bytes before a zero byte. They need not be UTF-8.
+///
+/// # Safety
+///
+/// `text` is null, or the start of bytes that end with a zero byte and stay as they are for `'a`.
+pub(crate) unsafe fn zero_ended<'a>(text: *const c_char, name: &str) -> Result<&'a [u8], Failure> {
+    if text.is_null() {
+        return Err(Failure::argument(&format!("{name} is null")));
+    }
+    // SAFETY: it is not null, and for the rest the caller stands.
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
+}
+
+/// Bytes of the host. Null will do for none.
+///
+/// # Safety
+///
+/// `start` is null, or the start of `length` bytes that stay as they are for `'a`.
+pub(crate) unsafe fn bytes<'a>(
+    start: *const u8,
+    length: usize,
+    name: &str,
+) -> Result<&'a [u8], Failure> {
+    // SAFETY: as the caller says.
+    unsafe { array(start, length, name) }
+}
+
+/// An array of the host. Null will do for an empty one.
+///
+/// # Safety
+///
+/// `start` is null, or the start of `count` values that stay as they are for `'a`.
+pub(crate) unsafe fn array<'a, T>(
+    start: *const T,
+    count: usize,
+    name: &str,
+) -> Result<&'a [T], Failure> {
+    if !is_array(start, count, name)? {
+        return Ok(&[]);
+    }
+    // SAFETY: it is not null and no longer than memory, and for the rest the caller stands.
+    Ok(unsafe { slice::from_raw_parts(start, count) })
+}
+
+/// An array of the host that is to be filled. Nobody reads what is there.
+///
+/// # Safety
+///
+/// `start` is null, or the start of `count` places that are nobody else's for `'a`.
+pub(crate) unsafe fn places<'a, T>(
+    start: *mut MaybeUninit<T>,
+    count: usize,
+    name: &str,
+) -> Result<&'a mut [MaybeUninit<T>], Failure> {
+    if !is_array(start, count, name)? {
+        return Ok(&mut []);
+    }
+    // SAFETY: it is not null and no longer than memory, and for the rest the caller stands.
+    Ok(unsafe { slice::from_raw_parts_mut(start, count) })
+}
+
+/// Whether there is something in an array that can be one.
+fn is_array<T>(start: *const T, count: usize, name: &str) -> Result<bool, Failure> {
+    let size = count.checked_mul(size_of::<T>()).and_then(|size| isize::try_from(size).ok());
+    match (start.is_null(), size) {
+        (_, Some(0)) => Ok(false),
+        (true, _) => Err(Failure::argument(&format!("{name} is null"))),
+        (false, None) => Err(Failure::argument(&format!("{name} is longer than memory"))),
+        (false, Some(_)) => Ok(true),
+    }
+}
+
+/// Words for the host, without the zero bytes that would end them too early.
+pub(crate) fn words(text: &str) -> CString {
+    let bytes = text.bytes().filter(|byte| *byte != 0).collect::<Vec<_>>();
+    CString::new(bytes).expect("the zero bytes are gone")
+}
+
+/// Gives a text away. It comes back to [`redbolt_text_free`].
+pub(crate) fn give(text: &str) -> *mut c_char {
+    words(text).into_raw()
+}
+
+/// Frees a text that redbolt gave away. Null is ignored.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_text_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: the caller says that it comes from `give`, and comes here once.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+/// Ends what a host's callback was given as `data`: called once, when the callback is never called again, on whichever thread
+/// that is.
+pub type EndCallback = Option<extern "C" fn(data: *mut c_void)>;
+
+/// What a host wants to be told again in a callback. redbolt does not look at it.
+#[derive(Clone, Copy)]
+pub(crate) struct UserData(pub(crate) *mut c_void);
+
+/// The same where redbolt says when it is of no use any longer.
+pub(crate) struct OwnedData {
+    data: UserData,
+    end: EndCallback,
+}
+
+impl UserData {
+    /// A closure that calls this holds the whole value, which may go to another thread, and not the pointer in it.
+    pub(crate) fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+impl OwnedData {
+    pub(crate) fn new(data: *mut c_void, end: EndCallback) -> Self {
+        Self { data: UserData(data), end }
+    }
+
+    pub(crate) fn get(&self) -> *mut c_void {
+        self.data.get()
+    }
+}
+
+impl Drop for OwnedData {
+    fn drop(&mut self) {
+        if let Some(end) = self.end {
+            in_callback(|| end(self.get()));
+        }
+    }
+}
+
+// SAFETY: it is a number here. The header says on which threads callbacks run, and the host sees to it that what it
+// points to can be used there.
+unsafe impl Send for UserData {}
+// SAFETY: as above.
+unsafe impl Sync for UserData {}

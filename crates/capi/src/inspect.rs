@@ -1,0 +1,160 @@
+//! Looking at a resource, and breaking its lock: an operator's means. Not here: what the nodes have under its key, which the
+//! words tell.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+use redbolt::inspect::{ForceUnlockReport, Inspection, Owner};
+
+use crate::call::{call, given, may_wait};
+use crate::client::ClientHandle;
+use crate::engine::EngineHandle;
+use crate::error::Failure;
+use crate::foreign::{give, zero_ended};
+use crate::lock::whole_ms;
+use crate::status::Status;
+
+/// Whose a resource is.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// So many nodes are free that nobody holds it.
+    Nobody = 0,
+    /// The client or engine that was asked holds it.
+    Mine = 1,
+    /// Somebody else holds it, or there is something that is no lock of redbolt.
+    Other = 2,
+    /// Too few nodes answered to tell.
+    Unknown = 3,
+}
+
+/// What was seen of a resource.
+#[repr(C)]
+pub struct Seen {
+    /// Whose it is.
+    pub owner: Holding,
+    /// Whether a quorum of the nodes keeps it from whoever wants it alone.
+    pub is_locked: bool,
+    /// How long that lasts if nobody extends it, by the nodes' word; -1 if it is not known, or without end.
+    pub remaining_ms: i64,
+}
+
+/// Asks all nodes who holds `resource`. Takes no lock and writes nothing. If `words` is not null, it gets what each node has, in
+/// one line that `redbolt_text_free` ends.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_inspect(
+    client: Option<&ClientHandle>,
+    resource: *const c_char,
+    seen: Option<&mut MaybeUninit<Seen>>,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let words = empty(words);
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        let inspection = given(client, "client")?.entered()?.inspect(resource)?;
+        show(&inspection, given(seen, "seen")?, words);
+        Ok(())
+    })
+}
+
+/// The same by an engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_inspect(
+    engine: Option<&EngineHandle>,
+    resource: *const c_char,
+    seen: Option<&mut MaybeUninit<Seen>>,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let words = empty(words);
+        may_wait()?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        let inspection = given(engine, "engine")?.engine().inspect(resource).wait()?;
+        show(&inspection, given(seen, "seen")?, words);
+        Ok(())
+    })
+}
+
+/// Breaks the lock on `resource`, whoever holds it, on every node that can be reached, and other data under that key as well
+/// if `foreign` is true. The holder is not asked, and works on until it looks. `REDBOLT_STATUS_NO_QUORUM` if no quorum has
+/// confirmed it. If `words` is not null, it gets what became of it on each node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_force_unlock(
+    client: Option<&ClientHandle>,
+    resource: *const c_char,
+    foreign: bool,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let words = empty(words);
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        let client = given(client, "client")?.entered()?;
+        let report = match foreign {
+            true => client.force_unlock_foreign(resource)?,
+            false => client.force_unlock(resource)?,
+        };
+        confirmed(&report, words)
+    })
+}
+
+/// The same by an engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_force_unlock(
+    engine: Option<&EngineHandle>,
+    resource: *const c_char,
+    foreign: bool,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let words = empty(words);
+        may_wait()?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        let engine = given(engine, "engine")?.engine();
+        let report = match foreign {
+            true => engine.force_unlock_foreign(resource),
+            false => engine.force_unlock(resource),
+        };
+        confirmed(&report.wait()?, words)
+    })
+}
+
+/// Words for who wants them: null until there are some.
+fn empty(words: Option<&mut MaybeUninit<*mut c_char>>) -> Option<&mut *mut c_char> {
+    words.map(|words| words.write(ptr::null_mut()))
+}
+
+fn show(inspection: &Inspection, seen: &mut MaybeUninit<Seen>, words: Option<&mut *mut c_char>) {
+    let owner = match inspection.owner() {
+        None => Holding::Nobody,
+        Some(Owner::Mine) => Holding::Mine,
+        Some(Owner::Other) => Holding::Other,
+        Some(_) => Holding::Unknown,
+    };
+    let remaining = inspection.remaining().map(whole_ms);
+    let remaining_ms = remaining.map_or(-1, |left| i64::try_from(left).unwrap_or(i64::MAX));
+    seen.write(Seen { owner, is_locked: inspection.is_locked(), remaining_ms });
+    if let Some(words) = words {
+        let nodes = inspection.nodes.iter().map(|node| format!("; {node}"));
+        *words = give(&format!("{}{}", inspection.verdict, nodes.collect::<String>()));
+    }
+}
+
+fn confirmed(report: &ForceUnlockReport, words: Option<&mut *mut c_char>) -> Result<(), Failure> {
+    let line = report.to_string();
+    if let Some(words) = words {
+        *words = give(&line);
+    }
+    match report.is_confirmed() {
+        true => Ok(()),
+        false => Err(Failure::new(Status::NoQuorum, &line)),
+    }
+}

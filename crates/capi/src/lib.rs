@@ -1,0 +1,64 @@
+//! redbolt for C, C++ and whoever can call them: `redbolt.h`, `redbolt.hpp`, `libredbolt`.
+//!
+//! Each function is a door: it checks what came in, calls the library, and turns what comes back into a status and
+//! an error with words. Nothing is decided here. The manual's page "The C library" says how to use it; the header
+//! is made from the documentation of this crate.
+//!
+//! How the doors are built:
+//!
+//! * A handle arrives as `Option<&T>`, `Option<&mut T>` or `Option<Box<T>>`, which is a pointer that may be null. The
+//!   compiler lets no door use one without looking. What points to plain bytes goes through `foreign`, which has
+//!   the other half of the crate's unsafe code.
+//! * An out parameter arrives as `Option<&mut MaybeUninit<T>>`: nobody reads what a caller left there.
+//! * `call` stops panics, and knows whether a callback is running on this thread.
+//! * A client or a driver is for one thread at a time. Its door is a mutex that nobody waits for: who comes too early
+//!   is told so, and the data behind it are safe (`door`).
+//!
+//! Not here: the protocol, and anything that Rust programs need.
+
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "one rule holds for all: a pointer is null, or what the header says, for as long as the call takes"
+)]
+#![deny(missing_docs, unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+mod call;
+pub mod client;
+pub mod config;
+mod door;
+pub mod driver;
+pub mod engine;
+pub mod error;
+pub mod event;
+pub mod foreign;
+mod holder;
+pub mod inspect;
+pub mod lock;
+mod many;
+mod numbers;
+pub mod request;
+pub mod status;
+mod task;
+
+/// The version of the binary interface that the header describes. It changes when a program that was compiled with
+/// an older header would go wrong: compare it with `redbolt_abi_version()` where the library is loaded at run time.
+pub const REDBOLT_ABI_VERSION: u32 = 1;
+
+/// The version of the binary interface of the library that is loaded: `REDBOLT_ABI_VERSION` of its own header.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_abi_version() -> u32 {
+    REDBOLT_ABI_VERSION
+}
+
+/// The version of redbolt, such as "0.1.0". It lives as long as the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_version() -> *const std::ffi::c_char {
+    VERSION.as_ptr()
+}
+
+const VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes(),
+) {
+    Ok(version) => version,
+    Err(_) => panic!("a version has no zero byte"),
+};

@@ -1,0 +1,71 @@
+//! The numbers by which a host knows the locks of a driver. A number is never used twice, and is forgotten when no event
+//! can come any more. Not here: the locks.
+
+use std::collections::HashMap;
+
+use redbolt::LockId;
+
+use crate::foreign::UserData;
+
+#[derive(Default)]
+pub(crate) struct Numbers {
+    last: u64,
+    by_number: HashMap<u64, Known>,
+    by_id: HashMap<LockId, u64>,
+}
+
+struct Known {
+    id: LockId,
+    data: UserData,
+    /// The host has been told that it is lost.
+    is_lost: bool,
+    /// The host has let go of it.
+    is_let_go: bool,
+}
+
+impl Numbers {
+    pub(crate) fn number(&mut self, id: LockId, data: UserData) -> u64 {
+        self.last += 1;
+        self.by_number.insert(self.last, Known { id, data, is_lost: false, is_let_go: false });
+        self.by_id.insert(id, self.last);
+        self.last
+    }
+
+    pub(crate) fn id(&self, number: u64) -> Option<LockId> {
+        self.by_number.get(&number).map(|known| known.id)
+    }
+
+    /// What an event of this lock tells the host.
+    pub(crate) fn of(&self, id: LockId) -> Option<(u64, UserData)> {
+        let number = *self.by_id.get(&id)?;
+        self.by_number.get(&number).map(|known| (number, known.data))
+    }
+
+    /// The host is told that it is lost. That is the last of it, once it has let go.
+    pub(crate) fn lost(&mut self, number: u64) {
+        self.end_if(number, |known| {
+            known.is_lost = true;
+            known.is_let_go
+        });
+    }
+
+    /// The host lets go. If it was told of the loss, nothing more is to come.
+    pub(crate) fn let_go(&mut self, number: u64) {
+        self.end_if(number, |known| {
+            known.is_let_go = true;
+            known.is_lost
+        });
+    }
+
+    /// Nothing more is to come.
+    pub(crate) fn forget(&mut self, number: u64) {
+        self.end_if(number, |_| true);
+    }
+
+    fn end_if(&mut self, number: u64, is_over: impl FnOnce(&mut Known) -> bool) {
+        let over = self.by_number.get_mut(&number).is_some_and(is_over);
+        if over && let Some(known) = self.by_number.remove(&number) {
+            self.by_id.remove(&known.id);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Requests: which lock, and how. Not here: the checks, which are the library's.
+
+use std::ffi::c_char;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use redbolt::{AutoExtend, LockMode, LockRequest, Wait};
+
+use crate::call::{call, given, look, place};
+use crate::error::Failure;
+use crate::foreign::{bytes, zero_ended};
+use crate::status::Status;
+
+/// Which lock, and how: to be filled, and used for as many acquisitions as wanted. For one thread at a time while it is
+/// changed; many threads may ask with it at once.
+pub struct RequestHandle {
+    resources: Vec<Vec<u8>>,
+    ttl: Duration,
+    wait: Wait,
+    mode: LockMode,
+    is_fenced: bool,
+    auto_extend: Option<AutoExtend>,
+}
+
+impl RequestHandle {
+    fn new(resource: &[u8]) -> Self {
+        Self {
+            resources: vec![resource.to_vec()],
+            ttl: DEFAULT_TTL,
+            wait: Wait::No,
+            mode: LockMode::Exclusive,
+            is_fenced: false,
+            auto_extend: None,
+        }
+    }
+
+    /// What it says, for the library.
+    pub(crate) fn asked(&self) -> LockRequest<'_> {
+        let (first, more) = self.resources.split_first().expect("it is made with a resource");
+        let mut request = LockRequest::new(first).ttl(self.ttl).wait(self.wait);
+        for resource in more {
+            request = request.and_resource(resource);
+        }
+        request = match self.mode {
+            LockMode::Shared => request.shared(),
+            LockMode::Permit { of } => request.permits(of),
+            _ => request,
+        };
+        if self.is_fenced {
+            request = request.fenced();
+        }
+        match self.auto_extend {
+            Some(auto_extend) => request.auto_extend(auto_extend),
+            None => request,
+        }
+    }
+}
+
+/// A request for a lock on `resource`, a name that ends with a zero byte: one attempt, a TTL of 10 s, exclusive, not
+/// extended, without a fencing token. Null if `resource` is null. `redbolt_request_free` ends it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_request_new(
+    resource: *const c_char,
+) -> Option<Box<RequestHandle>> {
+    look(None, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }.ok()?;
+        Some(Box::new(RequestHandle::new(resource)))
+    })
+}
+
+/// The same for a name of any bytes, at most 64 KiB.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_request_new_bytes(
+    resource: *const u8,
+    length: usize,
+    request: Option<&mut MaybeUninit<Option<Box<RequestHandle>>>>,
+) -> Status {
+    call(None, || {
+        let request = place(request, "request")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { bytes(resource, length, "resource") }?;
+        *request = Some(Box::new(RequestHandle::new(resource)));
+        Ok(())
+    })
+}
+
+/// Ends a request. Null is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_request_free(request: Option<Box<RequestHandle>>) {
+    look((), || drop(request));
+}
+
+/// Adds a resource to the same lock: all are granted together, or none is. At most 64.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_request_add_resource(
+    request: Option<&mut RequestHandle>,
+    resource: *const c_char,
+) -> Status {
+    change(request, |request| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        request.resources.push(resource.to_vec());
+        Ok(())
+    })
+}
+
+/// The same for a name of any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_request_add_resource_bytes(
+    request: Option<&mut RequestHandle>,
+    resource: *const u8,
+    length: usize,
+) -> Status {
+    change(request, |request| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { bytes(resource, length, "resource") }?;
+        request.resources.push(resource.to_vec());
+        Ok(())
+    })
+}
+
+/// How long the nodes keep the lock unless it is extended.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_request_set_ttl_ms(
+    request: Option<&mut RequestHandle>,
+    ttl_ms: u64,
+) -> Status {
+    change(request, |request| {
+        request.ttl = Duration::from_millis(ttl_ms);
+        Ok(())
+    })
+}
+
+/// How long to wait for it; 0 is one attempt, `UINT64_MAX` is until it is granted.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_request_set_wait_ms(
+    request: Option<&mut RequestHandle>,
+    wait_ms: u64,
+) -> Status {
+    change(request, |request| {
+        request.wait = wait_of(wait_ms);
+        Ok(())
+    })
+}
+
+/// Asks for the lock beside others who share it, as a reader does beside readers.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_request_set_shared(request: Option<&mut RequestHandle>) -> Status {
+    change(request, |request| {
+        request.mode = LockMode::Shared;
+        Ok(())
+    })
+}
+
+/// Asks for one of the resource's `permits`, 1 to 1024, as of a semaphore. `redbolt_lock_slot` tells which.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_request_set_permits(
+    request: Option<&mut RequestHandle>,
+    permits: u16,
+) -> Status {
+    change(request, |request| {
+        request.mode = LockMode::Permit { of: permits };
+        Ok(())
+    })
+}
+
+/// Asks for a fencing token with the lock: `redbolt_lock_fencing_token` tells it.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_request_set_fenced(request: Option<&mut RequestHandle>) -> Status {
+    change(request, |request| {
+        request.is_fenced = true;
+        Ok(())
+    })
+}
+
+/// Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at most half of the TTL, or 0
+/// for a third of it; for at most `max_hold_ms`, or 0 for what the configuration allows. A driver extends it when it is
+/// processed, an engine on its thread. A client refuses: it does nothing between two calls.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_request_set_auto_extend(
+    request: Option<&mut RequestHandle>,
+    every_ms: u64,
+    max_hold_ms: u64,
+) -> Status {
+    change(request, |request| {
+        let mut auto_extend = AutoExtend::until_released();
+        if every_ms != 0 {
+            auto_extend = auto_extend.every(Duration::from_millis(every_ms));
+        }
+        if max_hold_ms != 0 {
+            auto_extend = auto_extend.max_hold(Duration::from_millis(max_hold_ms));
+        }
+        request.auto_extend = Some(auto_extend);
+        Ok(())
+    })
+}
+
+/// How long to wait, as numbers have it at this boundary.
+pub(crate) fn wait_of(wait_ms: u64) -> Wait {
+    match wait_ms {
+        0 => Wait::No,
+        u64::MAX => Wait::Forever,
+        some => Wait::UpTo(Duration::from_millis(some)),
+    }
+}
+
+fn change(
+    request: Option<&mut RequestHandle>,
+    change: impl FnOnce(&mut RequestHandle) -> Result<(), Failure>,
+) -> Status {
+    call(None, || change(given(request, "request")?))
+}
+
+/// As of [`LockRequest::new`].
+const DEFAULT_TTL: Duration = Duration::from_secs(10);

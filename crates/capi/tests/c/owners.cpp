@@ -1,0 +1,160 @@
+// The owners of redbolt.hpp: every class, and what they throw. The test gives it three nodes.
+#include <redbolt.hpp>
+
+#include <atomic>
+#include <iostream>
+#include <mutex>
+#include <poll.h>
+#include <thread>
+#include <type_traits>
+
+using namespace std::chrono_literals;
+
+#define CHECK(what)                                                                    \
+    do {                                                                               \
+        if (!(what)) {                                                                 \
+            std::cerr << __FILE__ << ":" << __LINE__ << ": not so: " << #what << "\n"; \
+            std::exit(1);                                                              \
+        }                                                                              \
+    } while (0)
+
+template <typename T>
+inline constexpr bool is_owner = std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
+                                 !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T>;
+
+static_assert(is_owner<redbolt::config> && is_owner<redbolt::request> && is_owner<redbolt::lock>);
+static_assert(is_owner<redbolt::client> && is_owner<redbolt::engine> && is_owner<redbolt::driver>);
+
+template <typename Call> redbolt::error thrown(redbolt_status status, Call &&call) {
+    try {
+        call();
+    } catch (const redbolt::error &error) {
+        CHECK(error.status() == status && error.what()[0] != '\0');
+        return error;
+    }
+    CHECK(!"nothing was thrown");
+    std::abort();
+}
+
+static redbolt::config nodes(int count, char **addresses) {
+    redbolt::config config;
+    for (int i = 0; i < count; i++) {
+        config.node(addresses[i]);
+    }
+    config.new_nodes().response_timeout(15s).connect_timeout(15s);
+    return config;
+}
+
+static void clients(const redbolt::config &config) {
+    redbolt::client client(config), other(config);
+    client.warm_up(15s);
+    {
+        redbolt::lock lock(client, "job");
+        CHECK(lock && lock.remaining() > 0ms && lock.mode() == REDBOLT_MODE_EXCLUSIVE);
+        CHECK(!lock.fencing_token() && !lock.slot() && !other.try_lock("job"));
+        const auto error = thrown(REDBOLT_STATUS_CONTENDED, [&] { other.acquire(redbolt::request("job")); });
+        CHECK(error.is_contended() && error.nodes().size() == 3);
+        CHECK(error.nodes()[2].message.find(error.nodes()[2].address) != std::string::npos);
+        lock.extend(20s);
+        const redbolt::lock moved = std::move(lock);
+        CHECK(moved && !lock);
+        thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { lock.release(); });
+    }
+    redbolt::lock reader = other.acquire(redbolt::request("job").wait(redbolt::forever).shared());
+    redbolt::lock second = client.acquire(redbolt::request("job").shared());
+    CHECK(!reader.try_upgrade());
+    second.release();
+    CHECK(!second && reader.try_upgrade() && reader.mode() == REDBOLT_MODE_EXCLUSIVE);
+    reader.downgrade();
+    reader.release();
+    const std::string text = client.lock(std::string_view("a\0b", 3)).detach();
+    client.attach(text).release();
+    const redbolt::lock broken = client.lock("broken");
+    CHECK(other.inspect("broken").owner == REDBOLT_OWNER_OTHER);
+    other.force_unlock("broken");
+    CHECK(client.inspect("broken").owner == REDBOLT_OWNER_NOBODY);
+    redbolt::mutex mutex(client, "mutex");
+    std::unique_lock owner(mutex, std::try_to_lock);
+    CHECK(owner.owns_lock() && mutex.is_valid());
+    mutex.held().extend(15s);
+    owner.unlock();
+    CHECK(!mutex.is_valid());
+    thrown(REDBOLT_STATUS_REQUEST, [&] { client.lock(""); });
+    thrown(REDBOLT_STATUS_CONFIG, [] { redbolt::client none{redbolt::config()}; });
+    thrown(REDBOLT_STATUS_CONFIG, [] { redbolt::config().node("redis://:secret@"); });
+}
+
+static void engines(redbolt::config &config) {
+    std::atomic<int> lines = 0;
+    config.log(REDBOLT_LOG_LEVEL_DEBUG, [&lines](redbolt_log_level, const char *) { lines++; });
+    redbolt::engine engine(config);
+    engine.warm_up(15s);
+    int inside = 0;
+    const auto turns = [&] {
+        redbolt::engine_mutex mutex(engine, "counter");
+        for (int i = 0; i < 5; i++) {
+            const std::lock_guard held(mutex);
+            CHECK(++inside == 1);
+            std::this_thread::sleep_for(1ms);
+            CHECK(--inside == 0);
+        }
+    };
+    std::thread one(turns), two(turns);
+    one.join();
+    two.join();
+
+    redbolt::lock lock = engine.acquire_future(redbolt::request("job").permits(2)).get();
+    CHECK(lock.slot() && *lock.slot() < 2);
+    redbolt::lock outer = engine.acquire_reentrant(redbolt::request("invoice"), "request:42");
+    CHECK(engine.acquire_reentrant(redbolt::request("invoice"), "request:42").hold_count() == 2);
+    CHECK(outer.hold_count() == 1 && engine.metrics().find("redbolt_") != std::string::npos);
+    auto shared = std::make_shared<int>(0);
+    lock.on_loss([shared](redbolt_loss) { std::abort(); });
+    lock.release();
+    lock = engine.lock("job");
+    thrown(REDBOLT_STATUS_CONTENDED, [&] { engine.acquire_future(redbolt::request("job")).get(); });
+    std::promise<redbolt_loss> lost;
+    lock.on_loss([&lost](redbolt_loss loss) { lost.set_value(loss); });
+    engine.shutdown(15s);
+    CHECK(lost.get_future().get() == REDBOLT_LOSS_SHUT_DOWN);
+    thrown(REDBOLT_STATUS_LOST, [&] { lock.release(); });
+    // What a callback owned is gone when its lock is.
+    CHECK(lines > 0 && shared.use_count() == 1);
+    config.log(REDBOLT_LOG_LEVEL_ERROR, [](redbolt_log_level, const char *) {});
+}
+
+static redbolt::driver::event next(redbolt::driver &driver) {
+    for (;;) {
+        while (auto event = driver.next_event()) {
+            if (event->kind != REDBOLT_EVENT_KIND_NODE) {
+                return *event;
+            }
+        }
+        pollfd readable{driver.fd(), POLLIN, 0};
+        poll(&readable, 1, driver.deadline_ms());
+        driver.process();
+    }
+}
+
+static void drivers(const redbolt::config &config) {
+    redbolt::driver driver(config);
+    const std::uint64_t lock = driver.acquire(redbolt::request("loop").fenced(), &driver);
+    const auto granted = next(driver);
+    CHECK(granted.kind == REDBOLT_EVENT_KIND_GRANTED && granted.data == &driver && !granted.why);
+    CHECK(driver.is_valid(lock) && driver.fencing_token(lock) && !driver.slot(lock));
+    driver.acquire(redbolt::request("loop"));
+    const auto refused = next(driver);
+    CHECK(refused.kind == REDBOLT_EVENT_KIND_REFUSED && refused.why->nodes().size() == 3);
+    driver.release(driver.attach(driver.detach(lock)));
+    CHECK(next(driver).kind == REDBOLT_EVENT_KIND_RELEASED);
+    thrown(REDBOLT_STATUS_REQUEST, [&] { driver.extend(lock, 10s); });
+}
+
+int main(int argc, char **argv) {
+    redbolt::config config = nodes(argc - 1, argv + 1);
+    clients(config);
+    engines(config);
+    drivers(config);
+    std::cout << "all of it\n";
+    return 0;
+}

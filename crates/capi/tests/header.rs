@@ -1,0 +1,60 @@
+//! `redbolt.h` is what cbindgen makes of the sources now.
+
+use std::{collections::BTreeSet, env, fs, path::Path};
+
+#[test]
+fn the_header_is_what_cbindgen_makes_now() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let made = made(folder);
+    let file = folder.join("include/redbolt.h");
+    // `cargo xtask capi --header` asks for it to be written.
+    if env::var_os("REDBOLT_WRITE_HEADER").is_some() {
+        fs::write(&file, &made).expect("the header can be written");
+    }
+    let committed = fs::read_to_string(&file).expect("the header is there");
+    assert!(
+        made == committed,
+        "redbolt.h is not of these sources: run `cargo xtask capi --header`"
+    );
+}
+
+/// Every exported function is in the header, and every line of it is plain.
+#[test]
+fn the_header_declares_all_that_is_exported() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let header = made(folder);
+    let files = fs::read_dir(folder.join("src")).expect("the sources").map(|file| file.unwrap());
+    let sources = files.map(|file| fs::read_to_string(file.path()).unwrap());
+    let source = sources.collect::<Vec<_>>().concat();
+    let exported: Vec<&str> = source
+        .split("#[unsafe(no_mangle)]")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(" fn ")?.1.split_once('('))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(exported.len() > 40, "{exported:?}");
+    let missing: Vec<_> =
+        exported.iter().filter(|name| !header.contains(&format!("{name}("))).collect();
+    assert!(missing.is_empty(), "not in the header: {missing:?}");
+}
+
+#[test]
+fn names_that_the_manual_has_are_in_the_header() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(folder.join("../../docs/c-library.md")).expect("the page");
+    let header = made(folder);
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let known: BTreeSet<&str> = header.split(|c: char| !is_of_name(c)).collect();
+    let words = page.split(|c: char| !is_of_name(c));
+    let named = words.filter(|word| word.to_lowercase().starts_with("redbolt_"));
+    let unknown: BTreeSet<&str> = named.filter(|name| !known.contains(name)).collect();
+    assert!(unknown.is_empty(), "not in the header: {unknown:?}");
+}
+
+fn made(folder: &Path) -> String {
+    let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("cbindgen.toml");
+    let builder = cbindgen::Builder::new().with_crate(folder).with_config(config);
+    let mut header = Vec::new();
+    builder.generate().expect("the sources have a header").write(&mut header);
+    String::from_utf8(header).expect("a header is text")
+}

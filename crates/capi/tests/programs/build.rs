@@ -1,0 +1,144 @@
+//! Building programs with the system's compilers, and running them. Not here: what they do.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+use tempfile::TempDir;
+
+/// A program that was built.
+pub(crate) struct Program {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+/// A program in C, linked with the static library.
+pub(crate) fn c(source: &str) -> Program {
+    Program::c_with(source, &[])
+}
+
+/// The same in C++.
+pub(crate) fn cpp(source: &str) -> Program {
+    Program::build("c++", &["-std=c++17", "-Wpedantic"], source, &[])
+}
+
+impl Program {
+    /// The same with packages that `pkg-config` knows.
+    pub(crate) fn c_with(source: &str, packages: &[&str]) -> Self {
+        Self::build("cc", &["-std=gnu11", "-Wpedantic"], source, packages)
+    }
+
+    fn build(compiler: &str, options: &[&str], source: &str, packages: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let mut build = Command::new(compiler);
+        build.args(options).args(["-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+        build.arg("-I").arg(home().join("include")).arg(home().join(source));
+        build.arg(library("a")).args(["-ldl", "-lm"]).arg("-o").arg(&path);
+        build.args(packages.iter().flat_map(|package| flags(package)));
+        let output =
+            build.output().unwrap_or_else(|error| panic!("{compiler}: {error}: {INSTALL}"));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        Self { _folder: folder, path }
+    }
+
+    /// What it prints. It must succeed.
+    pub(crate) fn run(&self, arguments: &[String]) -> String {
+        succeeded(ended(Command::new(&self.path).args(arguments)))
+    }
+
+    /// What it says where it fails.
+    pub(crate) fn refused(&self, arguments: &[String]) -> String {
+        let output = ended(Command::new(&self.path).args(arguments));
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    /// What it prints. It must succeed, and valgrind must find nothing.
+    pub(crate) fn run_under_valgrind(&self, arguments: &[String]) -> String {
+        succeeded(ended(valgrind().arg(&self.path).args(arguments)))
+    }
+
+    /// What valgrind says.
+    pub(crate) fn fails_under_valgrind(&self, arguments: &[String]) -> String {
+        let output = ended(valgrind().arg(&self.path).args(arguments));
+        assert_eq!(output.status.code(), Some(FOUND), "{}", text(&output.stderr));
+        text(&output.stderr)
+    }
+}
+
+/// A text in C or C++ that stands for itself.
+pub(crate) fn compiles(snippet: &str, kind: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("snippet").with_extension(kind);
+    fs::write(&source, snippet).unwrap();
+    let (compiler, standard) =
+        if kind == "c" { ("cc", "-std=gnu11") } else { ("c++", "-std=c++17") };
+    let mut compile = Command::new(compiler);
+    compile.args([standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]);
+    succeeded(ended(compile.arg(home().join("include")).arg(&source)));
+}
+
+/// The library of this build, beside this program.
+pub(crate) fn library(ending: &str) -> PathBuf {
+    let ours = env::current_exe().unwrap();
+    ours.parent().unwrap().join(format!("libredbolt_capi.{ending}"))
+}
+
+fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn flags(package: &str) -> Vec<String> {
+    let output = Command::new("pkg-config").args(["--cflags", "--libs", package]).output();
+    let output = output.unwrap_or_else(|error| panic!("pkg-config: {error}: {INSTALL}"));
+    assert!(output.status.success(), "{package} is missing: {INSTALL}");
+    text(&output.stdout).split_whitespace().map(str::to_owned).collect()
+}
+
+fn valgrind() -> Command {
+    let mut command = Command::new("valgrind");
+    command.args(["--quiet", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
+    command.args(["--show-leak-kinds=definite,indirect", &format!("--error-exitcode={FOUND}")]);
+    command
+}
+
+/// Runs it to its end, within a time that only a bug exceeds.
+pub(crate) fn ended(command: &mut Command) -> Output {
+    let name = command.get_program().to_owned();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("{}: {error}: {INSTALL}", shown(&name)));
+    let until = Instant::now() + LIMIT;
+    // What they print fits the pipes.
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            let output = child.wait_with_output().unwrap();
+            panic!("{} does not end: {}", shown(&name), text(&output.stderr));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+pub(crate) fn succeeded(output: Output) -> String {
+    assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn shown(name: &OsStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const INSTALL: &str = "run `cargo xtask test`, or install it: \
+    apt-get install -y gcc g++ pkg-config libuv1-dev valgrind python3";
+const LIMIT: Duration = Duration::from_secs(180);
+/// The exit status by which valgrind says that it found something.
+const FOUND: i32 = 99;
