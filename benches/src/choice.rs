@@ -1,11 +1,13 @@
 //! The selection of the command line, as the parts use it. Not here: parsing the command line.
 
+use std::time::Duration;
+
 use crate::placement::Placement;
 
 /// What is measured, of which contenders, and in which placement.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Fewer and shorter rounds: all parts together take less than two minutes.
+    /// Fewer and shorter rounds: all parts together take about two minutes.
     pub quick: bool,
     /// The numbers of nodes. Empty: the part's own.
     pub nodes: Vec<usize>,
@@ -13,6 +15,10 @@ pub struct Choice {
     pub placements: Vec<Placement>,
     /// Parts of the contenders' names. Empty: all contenders.
     pub contenders: Vec<String>,
+    /// How many processes wait for one lock. Empty: the part's own.
+    pub waiters: Vec<usize>,
+    /// How long a process holds the lock for which others wait. Empty: the part's own.
+    pub sections: Vec<Duration>,
     /// The usable cores, read before any affinity was set.
     pub cores: Vec<usize>,
 }
@@ -34,6 +40,18 @@ impl Choice {
     #[must_use]
     pub fn placements_or(&self, own: &[Placement]) -> Vec<Placement> {
         or(&self.placements, own)
+    }
+
+    /// The selected numbers of waiting processes, or else the part's own.
+    #[must_use]
+    pub fn waiters_or(&self, own: &[usize]) -> Vec<usize> {
+        or(&self.waiters, own)
+    }
+
+    /// The selected lengths of a section, or else the part's own.
+    #[must_use]
+    pub fn sections_or(&self, own: &[Duration]) -> Vec<Duration> {
+        or(&self.sections, own)
     }
 }
 

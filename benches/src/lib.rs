@@ -9,6 +9,7 @@ pub mod contender;
 pub mod counts;
 pub mod crowd;
 pub mod flight;
+pub mod kinds;
 pub mod machine;
 pub mod part;
 pub mod placement;

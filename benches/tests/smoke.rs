@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt_benches::contender;
+use redbolt_benches::waiting::{self, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -85,9 +86,26 @@ fn crowd_has_a_row_for_each_waiter_and_finds_no_intruder() {
 }
 
 #[test]
+fn waiting_has_a_row_for_each_strategy_and_judges_the_default_beside_the_ring() {
+    let results = bench("waiting --waiters 2 --section 2");
+    let strategies = waiting::ALL.iter().filter(|entry| matches!(entry.kind, Kind::Strategy(_)));
+    for entry in [waiting::RING].iter().chain(strategies) {
+        let rows = results.rows(entry.name);
+        assert_eq!(rows.len(), 1, "{}", results.text);
+        assert!(rows[0][11] != "-" && rows[0][21] == "0", "{}", results.text);
+    }
+    let contenders = &results.json["parts"]["waiting"]["runs"][0]["contenders"];
+    // The ring asks once per turn, but where a node lags behind.
+    assert!(contenders[0]["asks_in_vain"].as_f64() < Some(0.5), "{contenders}");
+    assert!(contenders[1]["packets"].as_f64() > Some(6.0), "{contenders}");
+    let judged = format!("{} / {}", waiting::default_settings().name, waiting::RING.name);
+    assert!(results.text.contains(&judged), "{}", results.text);
+}
+
+#[test]
 fn hung_has_a_row_for_each_way_to_hang_and_finds_no_intruder() {
     let results = bench("hung");
-    let rows = results.rows("redbolt, lead");
+    let rows = results.rows(waiting::default_settings().name);
     let hangs: Vec<_> = rows.iter().map(|row| row[3]).collect();
     assert_eq!(hangs, ["1 stopped", "1 paused"], "{}", results.text);
     assert!(rows.iter().all(|row| row[8] != "-" && row[10] == "0"), "{}", results.text);
@@ -104,6 +122,24 @@ fn inflight_has_a_row_for_each_client() {
         assert!(rows.iter().all(|row| !row.contains(&"-")), "{}", results.text);
     }
     assert_eq!(results.charts, ["inflight-cpu-n3-unpinned"]);
+}
+
+#[test]
+fn kinds_has_a_row_for_each_number_of_readers_and_of_permits() {
+    let results = bench("kinds --placement unpinned");
+    let kinds = &results.json["parts"]["kinds"];
+    let rows = |of: &str| kinds[of][0]["rows"].as_array().unwrap().clone();
+    let (readers, permits) = (rows("readers"), rows("permits"));
+    assert_eq!((readers.len(), permits.len()), (4, 3), "{kinds}");
+    for row in readers {
+        // An ask and an undo on each node: many on one key are no reason for more.
+        assert_eq!(row["shared"]["commands"], 6.0, "{row}");
+    }
+    for row in permits {
+        assert!(row["granted"].as_u64() > Some(0), "{row}");
+    }
+    // Readers and permits, and permits alone.
+    assert_eq!((results.rows("100").len(), results.rows("2").len()), (2, 1), "{}", results.text);
 }
 
 #[test]
@@ -143,6 +179,7 @@ fn bad_options_are_refused_with_the_valid_ones() {
         ("pears", "possible values: pair, "),
         ("--placement nowhere", "one of one-core, split, unpinned"),
         ("--nodes 0", "0 is not in 1..=15"),
+        ("--waiters 1", "1 is not in 2..=256"),
         ("--out /dev/null/x", "/dev/null/x"),
     ] {
         let errors = bench(options);

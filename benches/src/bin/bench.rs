@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser};
@@ -28,7 +29,7 @@ struct Options {
     /// What to measure; everything if omitted
     #[arg(value_parser = PossibleValuesParser::new(PARTS.iter().map(possible)))]
     part: Vec<String>,
-    /// Fewer and shorter rounds: less than two minutes in all
+    /// Fewer and shorter rounds: about two minutes in all
     #[arg(long)]
     quick: bool,
     /// The number of nodes; may be repeated
@@ -40,6 +41,12 @@ struct Options {
     /// Only the floor, and contenders whose name contains this; may be repeated
     #[arg(long)]
     contender: Vec<String>,
+    /// How many processes wait for one lock, in `waiting`; may be repeated
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(2..=MOST_WAITERS))]
+    waiters: Vec<usize>,
+    /// How many milliseconds each of them holds it; may be repeated
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    section: Vec<Duration>,
     /// The folder for RESULTS.md, results/full-run.html and results.json
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
@@ -100,6 +107,8 @@ impl Options {
             nodes: self.nodes,
             placements: self.placement,
             contenders: self.contender,
+            waiters: self.waiters,
+            sections: self.section,
             cores,
         }
     }
@@ -164,4 +173,9 @@ fn possible(part: &Part) -> PossibleValue {
     PossibleValue::new(part.name).help(part.about)
 }
 
+fn millis(text: &str) -> Result<Duration, std::num::ParseIntError> {
+    text.parse().map(Duration::from_millis)
+}
+
 const MOST_NODES: u64 = 15;
+const MOST_WAITERS: u64 = 256;

@@ -4,14 +4,17 @@
 //! resource and an owner value of the same length as all others. To add one: a file beside these,
 //! and a line in [`ALL`]. Not here: the measurement, see `rounds`.
 
+mod asked;
 mod at_once;
 mod fred_client;
 mod hiredis;
+mod program;
 mod raw;
 mod raw_blocking;
 mod raw_epoll;
 mod raw_epoll_and_spin;
 mod raw_spin;
+mod redbolt_c;
 mod redbolt_client;
 mod redbolt_driver;
 mod redbolt_engine;
@@ -31,6 +34,7 @@ use anyhow::Result;
 use redis::IntoConnectionInfo;
 use redis::io::tcp::TcpSettings;
 
+pub use asked::Asked;
 pub(crate) use redbolt_client::config as redbolt_config;
 pub use timings::{Timings, Usage};
 
@@ -49,6 +53,11 @@ pub trait Contender {
     ///
     /// The lock was not held, so the measurement is void.
     fn release(&mut self) -> Result<()>;
+
+    /// Its asks so far, if it counts them.
+    fn asked(&self) -> Option<Asked> {
+        None
+    }
 
     /// Runs this many pairs, one after another, and begins none after `until`. Adds their times to
     /// `out`.
@@ -142,7 +151,7 @@ pub struct Entry {
 }
 
 /// All contenders. The first is the floor, with which the others are compared.
-pub const ALL: [Entry; 19] = [
+pub const ALL: [Entry; 22] = [
     Entry {
         name: "raw epoll",
         about: "bytes encoded beforehand, a fixed token, no clock, no timeout; \
@@ -174,6 +183,16 @@ pub const ALL: [Entry; 19] = [
         name: "redbolt client, busy-poll",
         about: "the same, and reads for up to 100 µs before it sleeps",
         start: redbolt_client::start_busy,
+    },
+    Entry {
+        name: "redbolt client, shared",
+        about: "the same client, for a shared lock",
+        start: redbolt_client::start_shared,
+    },
+    Entry {
+        name: "redbolt client, permit",
+        about: "the same client, for one of ten permits",
+        start: redbolt_client::start_permit,
     },
     Entry {
         name: "redbolt driver",
@@ -235,6 +254,11 @@ pub const ALL: [Entry; 19] = [
         start: rustis_client::start,
     },
     Entry {
+        name: "redbolt in C",
+        about: "the blocking API through the library for C, in a process of its own",
+        start: redbolt_c::start,
+    },
+    Entry {
         name: "hiredis",
         about: "the library alone, in C, in a process of its own; a fixed token; pipelined to all \
                 nodes at once, poll, waits for a majority",
@@ -282,7 +306,7 @@ mod tests {
         assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
         assert!(timings.acquire.iter().chain(&timings.release).all(|&time| time > 0), "{name}");
         let elsewhere = timings.outside.is_some_and(|usage| !usage.cpu.is_zero());
-        assert_eq!(elsewhere, name == "hiredis", "{name}");
+        assert_eq!(elsewhere, ["hiredis", "redbolt in C"].contains(&name), "{name}");
         contender.block(5, Duration::ZERO, &mut timings).unwrap();
         assert_eq!((timings.acquire.len(), timings.release.len()), (5, 5), "{name}");
     }
@@ -290,9 +314,11 @@ mod tests {
     fn holding(servers: &[Server], name: &str) -> usize {
         // These two choose the length of their tokens themselves.
         let len = if ["rslock", "redlock"].contains(&name) { 20 } else { TOKEN.len() };
-        let holds = |server: &&Server| match server.run(&[b"GET", name.as_bytes()]) {
-            Reply::Bulk(token) => token.len() == len,
-            _ => false,
+        let (key, is_one_of_many) =
+            (name.as_bytes(), name.ends_with("shared") || name.ends_with("permit"));
+        let holds = |server: &&Server| match is_one_of_many {
+            true => server.run(&[b"EXISTS", key]) == Reply::Int(1),
+            false => matches!(server.run(&[b"GET", key]), Reply::Bulk(token) if token.len() == len),
         };
         servers.iter().filter(holds).count()
     }

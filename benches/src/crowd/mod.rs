@@ -4,6 +4,8 @@
 //! The processes are workers ([`worker`]): the program starts itself this many times. All connect,
 //! and all begin at the same moment. Not here: printing, and the floor, which is a hand-off.
 
+pub mod span;
+pub mod turns;
 pub mod worker;
 
 use std::io::{BufRead, BufReader, Write};
@@ -16,9 +18,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use redbolt_test_servers::Server;
 
-use crate::counts::Counts;
-use crate::waiting::Entry;
-use worker::{Order, Report, Shared, monotonic};
+use self::span::Span;
+use self::turns::{Turn, gaps};
+use self::worker::{Order, Report, Shared, Spent, monotonic};
+use crate::contender::{Node, Task};
+use crate::counts::{Counts, NodeUsage};
+use crate::waiting::{Entry, default_settings};
 
 /// What a crowd does.
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +38,29 @@ pub struct Plan {
     pub limit: Duration,
 }
 
+/// A crowd whose processes take turns for a while, and of which only the later ones count.
+#[derive(Clone, Copy, Debug)]
+pub struct Contest {
+    /// The number of processes.
+    pub processes: usize,
+    /// How long each holds the lock.
+    pub section: Duration,
+    /// How long they contend for the same lock before anything counts.
+    pub warm_up: Duration,
+    /// How long they take turns that count.
+    pub lasts: Duration,
+}
+
 /// The result of a crowd. Times are in nanoseconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     /// From the start to the last process's end.
     pub total: u64,
-    /// The wait of each acquisition.
+    /// All turns, in the order of their grants.
+    pub turns: Vec<Turn>,
+    /// The wait of each acquisition, sorted.
     pub waits: Vec<u64>,
-    /// From the begin of each release to the next grant.
+    /// From the begin of each release to the next grant, sorted.
     pub hand_offs: Vec<u64>,
     /// When each process was done, from the start.
     pub finished: Vec<u64>,
@@ -48,91 +68,186 @@ pub struct Outcome {
     pub trespasses: u64,
     /// How many updates of the shared file are missing: each was overwritten by another.
     pub overwritten: u64,
-    /// How many `SET`s each node ran.
-    pub sets: Vec<u64>,
+    /// The span that counts.
+    pub counts: Span,
+    /// What all turns cost the clients, by their own count.
+    pub spent: Spent,
+    /// What the span that counts cost the nodes, by theirs.
+    pub nodes: NodeUsage,
     /// The errors of workers. A failed worker has taken the lock less often than it should.
     pub failures: Vec<String>,
 }
 
 impl Outcome {
+    /// One that could not begin counts as one without any grant.
+    #[must_use]
+    pub fn failed(error: &anyhow::Error) -> Self {
+        let failures = vec![format!("{error:#}")];
+        Self { failures, ..Self::nothing(Span::ALWAYS) }
+    }
+
+    fn nothing(counts: Span) -> Self {
+        Self {
+            total: 0,
+            turns: Vec::new(),
+            waits: Vec::new(),
+            hand_offs: Vec::new(),
+            finished: Vec::new(),
+            trespasses: 0,
+            overwritten: 0,
+            counts,
+            spent: Spent::default(),
+            nodes: NodeUsage::default(),
+            failures: Vec::new(),
+        }
+    }
+
     /// How often the lock was granted.
     #[must_use]
     pub fn grants(&self) -> usize {
-        self.waits.len()
+        self.turns.len()
     }
 
-    /// How often all nodes were asked, per grant: the node with the fewest `SET`s was asked only
-    /// then. With one node this cannot be distinguished from requests to the lead alone.
+    /// How often a process found another one in its section, or overwrote what it had written.
     #[must_use]
-    pub fn full_asks(&self) -> f64 {
-        self.sets.iter().copied().min().unwrap_or(0) as f64 / self.grants().max(1) as f64
-    }
-
-    /// How often one node was asked alone, per grant: the nodes' further `SET`s.
-    #[must_use]
-    pub fn lead_asks(&self) -> f64 {
-        let fewest = self.sets.iter().copied().min().unwrap_or(0);
-        let more: u64 = self.sets.iter().map(|sets| sets - fewest).sum();
-        more as f64 / self.grants().max(1) as f64
+    pub fn intruders(&self) -> u64 {
+        self.trespasses + self.overwritten
     }
 }
 
-/// Runs one crowd on the nodes. Recreates `file`.
-///
-/// # Errors
-///
-/// A worker could not be started, or did not connect.
-pub fn run(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result<Outcome> {
-    let mut counts = Counts::of(servers);
-    // An aborted crowd may have left the lock held.
-    for server in servers {
-        server.run(&[b"DEL", worker::RESOURCE.as_bytes()]);
-    }
-    let mut before = Vec::new();
-    let mut begin = || {
-        before = counts.sets()?;
-        Ok(())
-    };
-    let nodes: Vec<_> = servers.iter().map(Server::address).collect();
-    let mut outcome = run_on(&nodes, entry, plan, file, &mut begin)?;
-    let after = counts.sets()?;
-    outcome.sets = after.iter().zip(before).map(|(after, before)| after - before).collect();
-    Ok(outcome)
-}
-
-/// As [`run`], without querying the nodes, on which no key of another crowd may be left. Calls
+/// Runs one crowd on nodes on which no key of another crowd may be left. Recreates `file`. Calls
 /// `begin` when all processes have connected, before they start.
 ///
 /// # Errors
 ///
 /// A worker could not be started, or did not connect.
-pub fn run_on(
+pub fn run(
     nodes: &[String],
     entry: &Entry,
     plan: Plan,
     file: &Path,
     begin: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Outcome> {
-    let shared = Shared::create(file)?;
-    let order = Order {
+    let order = order(nodes, entry, RESOURCE, plan.section, file);
+    let mut crowd = Crowd::start(&Order { times: plan.times, ..order }, plan.processes)?;
+    begin()?;
+    let start = crowd.go(Span::ALWAYS.end)?;
+    crowd.gather(start, Span::ALWAYS, plan.limit)
+}
+
+/// Runs one contest for this resource. Recreates `file`.
+///
+/// # Errors
+///
+/// A worker could not be started, or did not connect.
+pub fn contest(
+    servers: &[Server],
+    entry: &Entry,
+    contest: Contest,
+    resource: &str,
+    file: &Path,
+) -> Result<Outcome> {
+    let nodes: Vec<_> = servers.iter().map(Server::address).collect();
+    let mut counts = Counts::of(servers);
+    let order = order(&nodes, entry, resource, contest.section, file);
+    let mut crowd = Crowd::start(&order, contest.processes)?;
+    let begin = monotonic() + contest.warm_up.as_nanos() as u64;
+    let span = Span { begin, end: begin + contest.lasts.as_nanos() as u64 };
+    let start = crowd.go(span.end)?;
+    sleep_until(span.begin);
+    let before = counts.usage()?;
+    sleep_until(span.end);
+    let after = counts.usage()?;
+    let mut outcome = crowd.gather(start, span, ENDS_WITHIN)?;
+    outcome.nodes = after - before;
+    Ok(outcome)
+}
+
+/// Connects one client before all others, so that the restart guards of new nodes are written once,
+/// not by all clients at a time.
+///
+/// # Errors
+///
+/// It cannot take a lock.
+pub fn set_up(nodes: &[String]) -> Result<()> {
+    let nodes = nodes.iter().cloned().map(Node::Tcp).collect();
+    let (resource, ttl) = ("redbolt-bench-first".to_owned(), Duration::from_secs(10));
+    let mut first = default_settings().start(&Task { nodes, resource, ttl })?;
+    first.acquire()?;
+    first.release()
+}
+
+fn sleep_until(moment: u64) {
+    thread::sleep(Duration::from_nanos(moment.saturating_sub(monotonic())));
+}
+
+/// The order for the first of the processes.
+fn order(nodes: &[String], entry: &Entry, resource: &str, section: Duration, file: &Path) -> Order {
+    Order {
         contender: entry.name.to_owned(),
         nodes: nodes.to_vec(),
-        times: plan.times,
-        section: plan.section,
+        seat: 0,
+        seats: 1,
+        resource: resource.to_owned(),
+        times: usize::MAX,
+        section,
         file: file.to_owned(),
-    };
-    let (tell, lines) = channel();
-    let mut workers = Vec::new();
-    for at in 0..plan.processes {
-        workers.push(Worker::start(at, &order, tell.clone())?);
     }
-    await_ready(&lines, plan.processes)?;
-    begin()?;
-    let start = monotonic();
-    workers.iter_mut().try_for_each(Worker::go)?;
-    let mut outcome = gather(&lines, plan, start)?;
-    outcome.overwritten = (outcome.grants() as u64).saturating_sub(shared.sections()?);
-    Ok(outcome)
+}
+
+/// The processes of a crowd.
+struct Crowd {
+    workers: Vec<Worker>,
+    lines: Receiver<(usize, String)>,
+    shared: Shared,
+}
+
+impl Crowd {
+    /// Starts this many workers. Returns when all have connected.
+    fn start(order: &Order, seats: usize) -> Result<Self> {
+        let shared = Shared::create(&order.file)?;
+        let (tell, lines) = channel();
+        let worker = |seat| Worker::start(&Order { seat, seats, ..order.clone() }, tell.clone());
+        let workers = (0..seats).map(worker).collect::<Result<Vec<_>>>()?;
+        await_ready(&lines, seats)?;
+        Ok(Self { workers, lines, shared })
+    }
+
+    /// Lets all workers begin, for a time. Returns the moment before that.
+    fn go(&mut self, until: u64) -> Result<u64> {
+        let start = monotonic();
+        self.workers.iter_mut().try_for_each(|worker| worker.go(until))?;
+        Ok(start)
+    }
+
+    /// Collects the reports.
+    fn gather(&self, start: u64, counts: Span, limit: Duration) -> Result<Outcome> {
+        let until = Instant::now() + limit;
+        let (mut outcome, mut spent) = (Outcome::nothing(counts), None);
+        for heard in 0..self.workers.len() {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok((at, line)) = self.lines.recv_timeout(left) else {
+                let late = self.workers.len() - heard;
+                outcome.failures.push(format!("{late} not finished within {limit:?}"));
+                break;
+            };
+            let report = Report::parse(&line).with_context(|| format!("worker {at}"))?;
+            outcome.turns.extend(report.turns);
+            outcome.finished.push(report.finished.saturating_sub(start));
+            outcome.trespasses += report.trespasses;
+            outcome.failures.extend(report.failure);
+            spent = Some(spent.map_or(report.spent, |spent: Spent| spent.plus(report.spent)));
+        }
+        outcome.spent = spent.unwrap_or_default();
+        outcome.finished.sort_unstable();
+        outcome.total = outcome.finished.last().copied().unwrap_or(0);
+        outcome.turns.sort_unstable_by_key(|turn| turn.granted);
+        outcome.waits = outcome.turns.iter().map(|turn| turn.granted - turn.began).collect();
+        outcome.waits.sort_unstable();
+        outcome.hand_offs = gaps(&outcome.turns);
+        outcome.overwritten = (outcome.grants() as u64).saturating_sub(self.shared.sections()?);
+        Ok(outcome)
+    }
 }
 
 fn await_ready(lines: &Receiver<(usize, String)>, processes: usize) -> Result<()> {
@@ -145,39 +260,6 @@ fn await_ready(lines: &Receiver<(usize, String)>, processes: usize) -> Result<()
     Ok(())
 }
 
-fn gather(lines: &Receiver<(usize, String)>, plan: Plan, start: u64) -> Result<Outcome> {
-    let until = Instant::now() + plan.limit;
-    let (mut outcome, mut holds) = (Outcome::default(), Vec::new());
-    for heard in 0..plan.processes {
-        let left = until.saturating_duration_since(Instant::now());
-        let Ok((at, line)) = lines.recv_timeout(left) else {
-            let late = plan.processes - heard;
-            outcome.failures.push(format!("{late} not finished within {:?}", plan.limit));
-            break;
-        };
-        let report = Report::parse(&line).with_context(|| format!("worker {at}"))?;
-        outcome.waits.extend(report.waits);
-        holds.extend(report.holds);
-        outcome.finished.push(report.finished.saturating_sub(start));
-        outcome.trespasses += report.trespasses;
-        outcome.failures.extend(report.failure);
-    }
-    outcome.finished.sort_unstable();
-    outcome.waits.sort_unstable();
-    outcome.hand_offs = hand_offs(holds);
-    outcome.total = outcome.finished.last().copied().unwrap_or(0);
-    Ok(outcome)
-}
-
-/// From the end of each hold to the begin of the next, sorted.
-fn hand_offs(mut holds: Vec<(u64, u64)>) -> Vec<u64> {
-    holds.sort_unstable();
-    let pairs = holds.windows(2);
-    let mut hand_offs: Vec<_> = pairs.map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect();
-    hand_offs.sort_unstable();
-    hand_offs
-}
-
 /// The process of a worker. Dropping it kills it.
 struct Worker {
     process: Child,
@@ -185,7 +267,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn start(at: usize, order: &Order, tell: Sender<(usize, String)>) -> Result<Self> {
+    fn start(order: &Order, tell: Sender<(usize, String)>) -> Result<Self> {
         let mut process = Command::new(std::env::current_exe()?)
             .args(order.arguments())
             .stdin(Stdio::piped())
@@ -193,6 +275,7 @@ impl Worker {
             .spawn()?;
         let (input, output) = (process.stdin.take(), process.stdout.take());
         let worker = Self { process, input };
+        let at = order.seat;
         let output = output.ok_or_else(|| anyhow!("a worker has a standard output"))?;
         thread::Builder::new().name("worker's lines".to_owned()).spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -204,9 +287,9 @@ impl Worker {
         Ok(worker)
     }
 
-    fn go(&mut self) -> Result<()> {
+    fn go(&mut self, until: u64) -> Result<()> {
         match &mut self.input {
-            Some(input) => Ok(writeln!(input)?),
+            Some(input) => Ok(writeln!(input, "{until}")?),
             None => bail!("a worker has a standard input"),
         }
     }
@@ -222,18 +305,8 @@ impl Drop for Worker {
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(30);
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The last turns of a contest, after its time: those who wait then have theirs.
+const ENDS_WITHIN: Duration = Duration::from_secs(35);
 
-    #[test]
-    fn a_hand_off_is_from_one_hold_to_the_next_whoever_has_it() {
-        assert_eq!(hand_offs(vec![(50, 60), (0, 10), (15, 47)]), [3, 5]);
-    }
-
-    #[test]
-    fn requests_to_all_nodes_are_distinguished_from_requests_to_one() {
-        let outcome = Outcome { waits: vec![0; 10], sets: vec![25, 20, 20], ..Outcome::default() };
-        assert_eq!((outcome.full_asks(), outcome.lead_asks()), (2.0, 0.5));
-    }
-}
+/// What a crowd wants.
+pub const RESOURCE: &str = "redbolt-bench-crowd";

@@ -1,11 +1,12 @@
-//! One process of a crowd: takes the lock, updates the file, releases; this many times.
+//! One process of a crowd: takes the lock, updates the file, releases; this many times, or for this
+//! long.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -13,8 +14,10 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-use crate::contender::{Contender, Node, Task};
-use crate::waiting;
+use super::turns::Turn;
+use crate::contender::{Asked, Contender, Node, Task};
+use crate::stats::cpu_time;
+use crate::waiting::{self, Seat};
 
 /// A worker's arguments.
 #[derive(Args, Clone, Debug)]
@@ -25,7 +28,16 @@ pub struct Order {
     /// The nodes' addresses.
     #[arg(long = "node")]
     pub nodes: Vec<String>,
-    /// How often it takes the lock.
+    /// Its number among all processes of the crowd.
+    #[arg(long)]
+    pub seat: usize,
+    /// How many processes there are.
+    #[arg(long)]
+    pub seats: usize,
+    /// The lock's name.
+    #[arg(long)]
+    pub resource: String,
+    /// How often it takes the lock, unless it is stopped before.
     #[arg(long)]
     pub times: usize,
     /// How long it holds the lock.
@@ -43,14 +55,17 @@ impl Order {
         let mut pair = |name: &str, value: OsString| arguments.extend([name.into(), value]);
         pair("--contender", self.contender.clone().into());
         self.nodes.iter().for_each(|node| pair("--node", node.into()));
+        pair("--seat", self.seat.to_string().into());
+        pair("--seats", self.seats.to_string().into());
+        pair("--resource", self.resource.clone().into());
         pair("--times", self.times.to_string().into());
         pair("--section", self.section.as_micros().to_string().into());
         pair("--file", self.file.clone().into());
         arguments
     }
 
-    /// Runs the worker. It prints a line when it is connected, waits for a line, and prints its
-    /// report at the end.
+    /// Runs the worker. It prints a line when it is connected, waits for a line that says when to
+    /// stop, and prints its report at the end.
     ///
     /// # Errors
     ///
@@ -60,20 +75,35 @@ impl Order {
         let entry =
             entry.with_context(|| format!("no contender has the name {}", self.contender))?;
         let nodes = self.nodes.iter().cloned().map(Node::Tcp).collect();
-        let task = Task { nodes, resource: RESOURCE.to_owned(), ttl: TTL };
-        let mut contender = (entry.start)(&task)?;
+        let task = Task { nodes, resource: self.resource.clone(), ttl: TTL };
+        let mut contender = entry.start_at(Seat { at: self.seat, of: self.seats }, &task)?;
         let shared = Shared::open(&self.file)?;
         println!("{READY}");
         let mut line = String::new();
         if std::io::stdin().read_line(&mut line)? == 0 {
             return Ok(());
         }
-        let mut report = Report::default();
-        let outcome =
-            (0..self.times).try_for_each(|_| self.once(&mut *contender, &shared, &mut report));
+        let until = line.trim().parse()?;
+        let (mut report, before) = (Report::default(), Spent::so_far(&*contender));
+        let outcome = self.take_turns(&mut *contender, &shared, until, &mut report);
+        report.spent = Spent::so_far(&*contender).since(before);
         report.failure = outcome.err().map(|error| format!("{error:#}"));
         report.finished = monotonic();
         println!("{}", report.line());
+        Ok(())
+    }
+
+    /// Takes turns until there were enough of them, or time is up.
+    fn take_turns(
+        &self,
+        contender: &mut dyn Contender,
+        shared: &Shared,
+        until: u64,
+        report: &mut Report,
+    ) -> Result<()> {
+        while report.turns.len() < self.times && monotonic() < until {
+            self.once(contender, shared, report)?;
+        }
         Ok(())
     }
 
@@ -83,12 +113,11 @@ impl Order {
         shared: &Shared,
         report: &mut Report,
     ) -> Result<()> {
-        let start = Instant::now();
+        let began = monotonic();
         contender.acquire()?;
-        report.waits.push(start.elapsed().as_nanos() as u64);
         let granted = monotonic();
         report.trespasses += u64::from(!shared.touch(self.section)?);
-        report.holds.push((granted, monotonic()));
+        report.turns.push(Turn { process: self.seat, began, granted, released: monotonic() });
         contender.release()
     }
 }
@@ -117,32 +146,62 @@ impl Shared {
     fn touch(&self, section: Duration) -> Result<bool> {
         let alone = flock(&self.0, FlockOperation::NonBlockingLockExclusive).is_ok();
         let sections = self.sections()?;
-        thread::sleep(section);
+        if !section.is_zero() {
+            thread::sleep(section);
+        }
         self.0.write_all_at(&(sections + 1).to_le_bytes(), 0)?;
         flock(&self.0, FlockOperation::Unlock)?;
         Ok(alone)
     }
 }
 
-/// A worker's report. Times are in nanoseconds.
+/// What all turns cost the clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Nanoseconds of CPU time of their processes.
+    pub cpu: u64,
+    /// Their asks, if they count them.
+    pub asked: Option<Asked>,
+}
+
+impl Spent {
+    fn so_far(contender: &dyn Contender) -> Self {
+        Self { cpu: cpu_time().as_nanos() as u64, asked: contender.asked() }
+    }
+
+    fn since(self, before: Self) -> Self {
+        let asked = self.asked.zip(before.asked).map(|(after, before)| after - before);
+        Self { cpu: self.cpu - before.cpu, asked }
+    }
+
+    /// With those of another process. Asks are known if all processes count them.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let asked = self.asked.zip(other.asked).map(|(own, other)| own + other);
+        Self { cpu: self.cpu + other.cpu, asked }
+    }
+}
+
+/// A worker's report. Times are in nanoseconds on the machine's monotonic clock.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
-    pub(super) waits: Vec<u64>,
-    /// From each grant to the begin of its release, on the machine's monotonic clock.
-    pub(super) holds: Vec<(u64, u64)>,
-    /// On the machine's monotonic clock.
+    pub(super) turns: Vec<Turn>,
     pub(super) finished: u64,
     pub(super) trespasses: u64,
+    pub(super) spent: Spent,
     pub(super) failure: Option<String>,
 }
 
 impl Report {
     fn line(&self) -> String {
+        let turn = |turn: &Turn| [turn.process as u64, turn.began, turn.granted, turn.released];
+        let asked = self.spent.asked;
         json!({
-            "waits": self.waits,
-            "holds": self.holds,
+            "turns": self.turns.iter().map(turn).collect::<Vec<_>>(),
             "finished": self.finished,
             "trespasses": self.trespasses,
+            "cpu": self.spent.cpu,
+            "asked": asked.map(|asked| [asked.rounds, asked.to_nodes, asked.undos, asked.notified]),
             "failure": self.failure,
         })
         .to_string()
@@ -152,17 +211,31 @@ impl Report {
         let value: Value = serde_json::from_str(line)?;
         let number =
             |name: &str| value[name].as_u64().with_context(|| format!("no {name}: {line}"));
-        let waits = value["waits"].as_array().context("no waits")?;
-        let holds = value["holds"].as_array().context("no holds")?;
-        let hold = |hold: &Value| Some((hold[0].as_u64()?, hold[1].as_u64()?));
+        let turns = value["turns"].as_array().context("no turns")?;
+        let turn = |turn: &Value| {
+            let [process, began, granted, released] = numbers(turn)?;
+            Some(Turn { process: process as usize, began, granted, released })
+        };
+        let asked = numbers(&value["asked"]).map(|[rounds, to_nodes, undos, notified]| Asked {
+            rounds,
+            to_nodes,
+            undos,
+            notified,
+        });
         Ok(Self {
-            holds: holds.iter().filter_map(hold).collect(),
-            waits: waits.iter().filter_map(Value::as_u64).collect(),
+            turns: turns.iter().filter_map(turn).collect(),
             finished: number("finished")?,
             trespasses: number("trespasses")?,
+            spent: Spent { cpu: number("cpu")?, asked },
             failure: value["failure"].as_str().map(ToOwned::to_owned),
         })
     }
+}
+
+/// An array of exactly this many numbers.
+fn numbers<const LEN: usize>(value: &Value) -> Option<[u64; LEN]> {
+    let all = value.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<_>>>()?;
+    all.try_into().ok()
 }
 
 /// The machine's monotonic clock, which all processes share.
@@ -179,21 +252,29 @@ fn micros(text: &str) -> Result<Duration, std::num::ParseIntError> {
 pub const COMMAND: &str = "worker";
 
 pub(super) const READY: &str = "ready";
-pub(super) const RESOURCE: &str = "redbolt-bench-crowd";
 
 /// Far longer than any section.
 const TTL: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
     fn a_report_survives_its_line() {
-        let failure = Some("nobody let go".to_owned());
-        let (waits, holds) = (vec![1, 2], vec![(5, 6), (7, 8)]);
-        let report = Report { waits, holds, finished: 3, trespasses: 4, failure };
-        assert_eq!(Report::parse(&report.line()).unwrap(), report);
+        let turn = |began| Turn { process: 3, began, granted: began + 1, released: began + 2 };
+        for asked in [None, Some(Asked { rounds: 1, to_nodes: 3, undos: 2, notified: 4 })] {
+            let report = Report {
+                turns: vec![turn(5), turn(8)],
+                finished: 11,
+                trespasses: 4,
+                spent: Spent { cpu: 7, asked },
+                failure: asked.map(|_| "nobody let go".to_owned()),
+            };
+            assert_eq!(Report::parse(&report.line()).unwrap(), report);
+        }
     }
 
     #[test]

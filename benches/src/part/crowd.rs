@@ -9,7 +9,8 @@ use redbolt_test_servers::{Server, servers};
 use serde_json::{Value, json};
 
 use crate::choice::Choice;
-use crate::contender::{Node, Task};
+use crate::contender::Asked;
+use crate::counts::Counts;
 use crate::crowd::{self, Outcome, Plan};
 use crate::placement::Placement;
 use crate::progress::Progress;
@@ -17,7 +18,7 @@ use crate::section::Section;
 use crate::stats::Ratio;
 use crate::table::Table;
 use crate::waiting::holder::ReleasedBy;
-use crate::waiting::{ALL, Entry, WokenBy, hand_off};
+use crate::waiting::{ALL, Entry, default_settings, hand_off};
 
 pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let entries = chosen(choice);
@@ -59,11 +60,11 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
 /// The selected contenders that can wait for other processes.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let wanted = |entry: &Entry| match choice.contenders.is_empty() {
-        true => DEFAULT.contains(&entry.name),
+        true => entry.name == default_settings().name || OTHERS.contains(&entry.name),
         false => choice.wants(entry.name),
     };
-    let waits = |entry: &Entry| entry.woken_by != WokenBy::OwnMessage && wanted(entry);
-    ALL.into_iter().filter(waits).collect()
+    let waits = |entry: &Entry| entry.competes() && wanted(entry);
+    ALL.iter().copied().filter(waits).collect()
 }
 
 /// The same number of sections for small and large crowds.
@@ -107,7 +108,8 @@ impl Group {
         rounds: usize,
         progress: &Progress,
     ) -> Result<()> {
-        set_up(servers)?;
+        let nodes: Vec<_> = servers.iter().map(Server::address).collect();
+        crowd::set_up(&nodes)?;
         let home = tempfile::tempdir()?;
         self.outcomes = vec![Vec::new(); entries.len()];
         for _ in 0..rounds {
@@ -115,7 +117,8 @@ impl Group {
                 let what = format!("{} × {}, N = {}", self.plan.processes, entry.name, self.nodes);
                 progress.say(&what);
                 if outcomes.iter().all(|outcome| outcome.failures.is_empty()) {
-                    outcomes.push(attempt(servers, entry, self.plan, &home.path().join("shared")));
+                    let outcome = run_one(servers, entry, self.plan, &home.path().join("shared"));
+                    outcomes.push(outcome.unwrap_or_else(|error| Outcome::failed(&error)));
                 }
                 progress.step();
             }
@@ -140,13 +143,16 @@ impl Group {
             all
         };
         let (waits, finished) = (all(|outcome| &outcome.waits), all(|outcome| &outcome.finished));
-        let mean = |of: fn(&Outcome) -> f64| {
-            let sum: f64 = outcomes.iter().map(of).sum();
-            format!("{:.2}", sum / outcomes.len() as f64)
-        };
         let grants: usize = outcomes.iter().map(Outcome::grants).sum();
-        let intruders: u64 =
-            outcomes.iter().map(|outcome| outcome.trespasses + outcome.overwritten).sum();
+        let per_grant = |of: fn(Asked) -> u64| {
+            let asked: Option<u64> =
+                outcomes.iter().map(|outcome| outcome.spent.asked.map(of)).sum();
+            asked.map_or_else(
+                || "-".to_owned(),
+                |sum| format!("{:.2}", sum as f64 / grants.max(1) as f64),
+            )
+        };
+        let intruders: u64 = outcomes.iter().map(Outcome::intruders).sum();
         vec![
             entry.name.to_owned(),
             self.nodes.to_string(),
@@ -158,8 +164,8 @@ impl Group {
                 true => Ratio::of(&totals, &ideal).cell(),
                 false => "-".to_owned(),
             },
-            mean(Outcome::full_asks),
-            mean(Outcome::lead_asks),
+            per_grant(|asked| asked.rounds),
+            per_grant(|asked| asked.to_nodes),
             millis(&waits, 0.5),
             millis(&waits, 0.99),
             millis(&waits, 1.0),
@@ -184,11 +190,10 @@ impl Group {
             json!({
                 "total": outcome.total,
                 "grants": outcome.grants(),
-                "full_asks": outcome.full_asks(),
-                "lead_asks": outcome.lead_asks(),
+                "asks": outcome.spent.asked.map(|asked| asked.rounds),
+                "asks_to_nodes": outcome.spent.asked.map(|asked| asked.to_nodes),
                 "waits": outcome.waits,
                 "finished": outcome.finished,
-                "sets": outcome.sets,
                 "trespasses": outcome.trespasses,
                 "overwritten": outcome.overwritten,
                 "failures": outcome.failures,
@@ -211,26 +216,25 @@ impl Group {
     }
 }
 
-/// A crowd that could not begin counts as one without any grant.
-fn attempt(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Outcome {
-    crowd::run(servers, entry, plan, file).unwrap_or_else(|error| Outcome {
-        failures: vec![format!("{error:#}")],
-        ..Outcome::default()
-    })
-}
-
-/// Connects one client before all others, so that the restart guards of new nodes are written once,
-/// not by all clients at a time.
-fn set_up(servers: &[Server]) -> Result<()> {
-    let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
-    let task =
-        Task { nodes, resource: "redbolt-bench-first".to_owned(), ttl: Duration::from_secs(10) };
-    for entry in ALL.iter().filter(|entry| entry.name == DEFAULT[0]) {
-        let mut first = (entry.start)(&task)?;
-        first.acquire()?;
-        first.release()?;
+/// Runs a crowd of clients, of which some do not count their asks: of these the nodes count the
+/// `SET`s.
+fn run_one(servers: &[Server], entry: &Entry, plan: Plan, file: &Path) -> Result<Outcome> {
+    let (mut counts, mut before) = (Counts::of(servers), Vec::new());
+    // An aborted crowd may have left the lock held.
+    servers.iter().for_each(|server| drop(server.run(&[b"DEL", crowd::RESOURCE.as_bytes()])));
+    let mut begin = || {
+        before = counts.sets()?;
+        Ok(())
+    };
+    let nodes: Vec<_> = servers.iter().map(Server::address).collect();
+    let mut outcome = crowd::run(&nodes, entry, plan, file, &mut begin)?;
+    let after = counts.sets()?;
+    if outcome.spent.asked.is_none() {
+        let sets: Vec<_> = after.iter().zip(before).map(|(after, before)| after - before).collect();
+        let (rounds, to_nodes) = (sets.iter().min().copied().unwrap_or(0), sets.iter().sum());
+        outcome.spent.asked = Some(Asked { rounds, to_nodes, ..Asked::default() });
     }
-    Ok(())
+    Ok(outcome)
 }
 
 /// The quantile of sorted nanoseconds.
@@ -247,8 +251,8 @@ fn seconds(sorted: &[u64], part: f64) -> String {
     format!("{:.2}", part_of(sorted, part) as f64 / 1e9)
 }
 
-/// The contenders without a selection.
-const DEFAULT: [&str; 3] = ["redbolt, lead", "rslock", "redlock"];
+/// The contenders without a selection, beside redbolt with default settings.
+const OTHERS: [&str; 2] = ["rslock", "redlock"];
 
 const HEADINGS: [&str; 14] = [
     "waiter",
@@ -257,8 +261,8 @@ const HEADINGS: [&str; 14] = [
     "floor, µs",
     "ideal, s",
     "total / ideal, by round",
-    "full asks",
-    "lead asks",
+    "asks",
+    "to nodes",
     "wait p50, ms",
     "p99",
     "max",
@@ -276,9 +280,9 @@ floor, which two threads measure on the same nodes just before. Waking up is par
 ";
 
 const NOTE: &str = "\
-- *full asks* and *lead asks* are per grant, by the nodes' counts of SETs: the node with the \
-fewest was asked only when all were, and further SETs of the others were requests to one node. \
-With one node the two cannot be distinguished.
+- *asks* are rounds of asks per grant, whether to all nodes or to one, *to nodes* asks to single \
+nodes, both by the client's own count. Of clients that do not count them the nodes count the SETs, \
+the fewest of one node as rounds.
 - *wait*: of all acquisitions, including the first of each process. *finished*: when the first \
 process, the median one and the last were done. A wide spread means that some were served before \
 others, not that the crowd took longer.

@@ -16,7 +16,7 @@ use crate::stats::{Ratio, micros};
 use crate::table::Table;
 use crate::waiting::hand_off::{self, Figures, Plan};
 use crate::waiting::holder::ReleasedBy;
-use crate::waiting::{Entry, WokenBy, chosen};
+use crate::waiting::{Entry, chosen, default_settings};
 
 pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let all = chosen(&choice.contenders);
@@ -80,8 +80,8 @@ fn ways(quick: bool, all: bool) -> Vec<(ReleasedBy, Plan)> {
 fn waiting_for(by: ReleasedBy, entries: &[Entry]) -> Vec<Entry> {
     let waits = |(at, entry): &(usize, &Entry)| match by {
         ReleasedBy::Own => true,
-        ReleasedBy::Del | ReleasedBy::RedisCli => *at == 0 || entry.woken_by != WokenBy::OwnMessage,
-        ReleasedBy::Nobody => entry.woken_by != WokenBy::OwnMessage,
+        ReleasedBy::Del | ReleasedBy::RedisCli => *at == 0 || entry.competes(),
+        ReleasedBy::Nobody => entry.competes(),
     };
     entries.iter().enumerate().filter(waits).map(|(_, &entry)| entry).collect()
 }
@@ -149,8 +149,9 @@ impl Run {
 
     /// The target of the default settings, on three nodes.
     fn target(&self, targets: &mut Vec<Target>) {
-        let lead = self.entries.iter().position(|entry| entry.name == LEAD);
-        let (3, Some(at)) = (self.n, lead) else { return };
+        let name = default_settings().name;
+        let own = self.entries.iter().position(|entry| entry.name == name);
+        let (3, Some(at)) = (self.n, own) else { return };
         let own = &self.figures[at];
         let ratio = self.ratio(own);
         let text = match &ratio {
@@ -160,7 +161,7 @@ impl Run {
             None => own.failure.clone().unwrap_or_else(|| "the floor failed".to_owned()),
         };
         let what =
-            format!("hand-off p50, N = 3, {}, {LEAD} / {}", self.placement, self.entries[0].name);
+            format!("hand-off p50, N = 3, {}, {name} / {}", self.placement, self.entries[0].name);
         targets.push(Target { what, bound: 1.5, measured: ratio.map(|ratio| ratio.median), text });
     }
 
@@ -219,9 +220,6 @@ fn in_words(by: ReleasedBy) -> &'static str {
     }
 }
 
-/// The client with default settings.
-const LEAD: &str = "redbolt, lead";
-
 const HEADINGS: [&str; 8] =
     ["waiter", "hand-offs", "p50", "p90", "p99", "max", "p50 / floor, by round", "failed asks"];
 
@@ -236,8 +234,8 @@ show the median of the rounds, and their first and ninth decile.
 ";
 
 const NOTE: &str = "\
-*failed asks*: SETs per node and hand-off, by the nodes' own count, beyond the two that were \
-granted. A waiter's first request, which finds the lock held, is one of them; so 1 is the \
-minimum.
+*failed asks*: asks per node and hand-off that the waiter made beyond the one that was granted, by \
+its own count; of clients that do not count them the nodes count the SETs. A waiter's first \
+request, which finds the lock held, is one of them; so 1 is the minimum.
 
 ";

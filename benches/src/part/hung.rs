@@ -8,7 +8,6 @@ use redbolt_test_servers::{Server, servers};
 use serde_json::{Value, json};
 
 use crate::choice::Choice;
-use crate::contender::{Node, Task};
 use crate::crowd::{self, Outcome, Plan};
 use crate::placement::Placement;
 use crate::progress::Progress;
@@ -16,7 +15,7 @@ use crate::section::{Section, Target};
 use crate::stalled::death::{Death, Victims};
 use crate::stats::Ratio;
 use crate::table::Table;
-use crate::waiting::{ALL, Entry, WokenBy};
+use crate::waiting::{ALL, Entry, default_settings};
 
 pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
     let own: &[usize] = if choice.quick { &[3] } else { &[3, 5] };
@@ -153,7 +152,7 @@ impl Pair {
         let cell = |text: String| if self.has_failed() { "-".to_owned() } else { text };
         let at = |of: &[Outcome], part| cell(format!("{:.2}", part_of(of, part) as f64 / 1e6));
         let all = || self.alive.iter().chain(&self.hung);
-        let intruders: u64 = all().map(|outcome| outcome.trespasses + outcome.overwritten).sum();
+        let intruders: u64 = all().map(Outcome::intruders).sum();
         vec![
             self.entry.name.to_owned(),
             self.n.to_string(),
@@ -217,7 +216,7 @@ fn crowd(
     let nodes: Vec<_> = victims.iter().chain(&others).map(Server::address).collect();
     placement.apply(&choice.cores, &victims)?;
     let placed = placement.apply(&choice.cores, &others)?;
-    set_up(&nodes)?;
+    crowd::set_up(&nodes)?;
     let home = tempfile::tempdir()?;
     let mut dying = None;
     let mut begin = || {
@@ -231,36 +230,18 @@ fn crowd(
         dying.insert(Victims::new(death, std::mem::take(&mut victims))).die()
     };
     let outcome =
-        crowd::run_on(&nodes, &entry, plan(choice.quick), &home.path().join("shared"), &mut begin);
-    let outcome = outcome.unwrap_or_else(|error| Outcome {
-        failures: vec![format!("{error:#}")],
-        ..Outcome::default()
-    });
-    Ok((outcome, placed))
-}
-
-/// Connects one client before all others, so that the restart guards of new nodes are written once,
-/// not by all clients at a time.
-fn set_up(nodes: &[String]) -> Result<()> {
-    let nodes = nodes.iter().cloned().map(Node::Tcp).collect();
-    let task =
-        Task { nodes, resource: "redbolt-bench-first".to_owned(), ttl: Duration::from_secs(10) };
-    for entry in ALL.iter().filter(|entry| entry.name == DEFAULT) {
-        let mut first = (entry.start)(&task)?;
-        first.acquire()?;
-        first.release()?;
-    }
-    Ok(())
+        crowd::run(&nodes, &entry, plan(choice.quick), &home.path().join("shared"), &mut begin);
+    Ok((outcome.unwrap_or_else(|error| Outcome::failed(&error)), placed))
 }
 
 /// redbolt, and the selected contenders.
 fn chosen(choice: &Choice) -> Vec<Entry> {
     let wanted = |entry: &Entry| match choice.contenders.is_empty() {
-        true => entry.name == DEFAULT,
+        true => entry.name == default_settings().name,
         false => choice.wants(entry.name),
     };
-    let waits = |entry: &Entry| entry.woken_by != WokenBy::OwnMessage && wanted(entry);
-    ALL.into_iter().filter(waits).collect()
+    let waits = |entry: &Entry| entry.competes() && wanted(entry);
+    ALL.iter().copied().filter(waits).collect()
 }
 
 fn rounds(choice: &Choice) -> usize {
@@ -315,9 +296,6 @@ const TURNS: [bool; 4] = [false, true, true, false];
 const PAUSE: &str = "CLIENT PAUSE 600000";
 
 const BOUND: f64 = 1.2;
-
-/// The contender without a selection.
-const DEFAULT: &str = "redbolt, lead";
 
 const HEADINGS: [&str; 10] = [
     "waiter",

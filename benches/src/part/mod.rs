@@ -9,8 +9,10 @@ mod dead;
 mod handoff;
 mod hung;
 mod inflight;
+mod kinds;
 mod pair;
 mod scale;
+mod waiting;
 
 use anyhow::Result;
 
@@ -32,10 +34,12 @@ pub struct Part {
 pub const PARTS: &[Part] = &[
     Part { name: "pair", about: "acquire + release by one client", run: pair::run },
     Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },
+    Part { name: "waiting", about: "processes that take turns, by strategy", run: waiting::run },
     Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },
     Part { name: "dead", about: "acquire + release while f nodes are dead", run: dead::run },
     Part { name: "hung", about: "many processes while f nodes hang", run: hung::run },
     Part { name: "inflight", about: "many locks at a time by one client", run: inflight::run },
+    Part { name: "kinds", about: "readers of one key, and permits", run: kinds::run },
     Part { name: "scale", about: "cost as work grows", run: scale::run },
     Part { name: "build", about: "what a client weighs in the build", run: build::run },
 ];

@@ -6,15 +6,15 @@ use anyhow::{Result, anyhow, bail, ensure};
 use redbolt::{ConfigBuilder, Driver, Event, LockId, LockRequest, Wait};
 
 /// The loop, and the driver in it.
-pub(super) struct Host {
+pub(crate) struct Host {
     poll: mio::Poll,
     events: mio::Events,
-    pub(super) driver: Driver,
+    pub(crate) driver: Driver,
 }
 
 impl Host {
     /// Connects to new nodes. Returns when all of them vote.
-    pub(super) fn connect(builder: ConfigBuilder, nodes: &[String]) -> Result<Self> {
+    pub(crate) fn connect(builder: ConfigBuilder, nodes: &[String]) -> Result<Self> {
         let builder = builder.new_nodes();
         let config = nodes.iter().try_fold(builder, |builder, node| builder.node(node))?.build()?;
         let poll = mio::Poll::new()?;
@@ -31,7 +31,7 @@ impl Host {
     }
 
     /// The next event of a lock.
-    pub(super) fn event(&mut self) -> Result<Event> {
+    pub(crate) fn event(&mut self) -> Result<Event> {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.driver.poll_event() {
@@ -50,7 +50,7 @@ impl Host {
     }
 
     /// One iteration of the loop, which sleeps for up to `longest`.
-    pub(super) fn process(&mut self, longest: Duration) -> Result<()> {
+    pub(crate) fn process(&mut self, longest: Duration) -> Result<()> {
         let wait = self.driver.deadline().map_or(longest, |due| due.min(longest));
         self.poll.poll(&mut self.events, Some(wait))?;
         for event in &self.events {
@@ -85,7 +85,7 @@ impl Host {
 
     /// Releases these locks, all in one write to each node, and returns when a quorum has confirmed
     /// each.
-    pub(super) fn release(&mut self, locks: &[LockId]) -> Result<()> {
+    pub(crate) fn release(&mut self, locks: &[LockId]) -> Result<()> {
         self.driver.batch(|driver| locks.iter().for_each(|&id| driver.release(id)));
         let mut open = locks.len();
         while open > 0 {
@@ -98,7 +98,7 @@ impl Host {
     }
 
     /// The error for an event that should not have come.
-    pub(super) fn void(&self, event: Event) -> Result<()> {
+    pub(crate) fn void(&self, event: Event) -> Result<()> {
         match event {
             Event::Refused(_, refusal) => Err(anyhow!("{}", self.driver.report(&refusal))),
             other => bail!("{other:?}"),
@@ -114,7 +114,7 @@ pub(super) struct Like {
 }
 
 /// The resource with this number: 16 bytes.
-pub(super) fn key(number: usize) -> [u8; 16] {
+pub(crate) fn key(number: usize) -> [u8; 16] {
     let mut key = *b"redbolt-00000000";
     let mut rest = number;
     for digit in key[8..].iter_mut().rev() {
@@ -125,7 +125,7 @@ pub(super) fn key(number: usize) -> [u8; 16] {
 }
 
 /// A node that is slower than this is broken.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -6,6 +6,6 @@
 pub mod at_once;
 pub mod growth;
 pub mod held;
-mod host;
+pub(crate) mod host;
 pub mod pairs;
 pub mod waiters;

@@ -2,9 +2,10 @@
 //! first releases.
 //!
 //! Contenders take turns in rounds, forward and back, as in `rounds`, and ratios are computed
-//! within a round. One that fails is out, and the others go on. The nodes' counters show how many
-//! requests were in vain. Not here: printing.
+//! within a round. One that fails is out, and the others go on. The clients, or else the
+//! nodes, count how many asks were in vain. Not here: printing.
 
+use std::cell::Cell;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use redbolt_test_servers::Server;
 
 use super::holder::{Holder, Other, Own, ReleasedBy, spread};
 use super::{Entry, PATIENCE, WokenBy};
-use crate::contender::{Node, Task};
+use crate::contender::{Contender, Node, Task};
 use crate::counts::Counts;
 use crate::stats::{histogram, record};
 
@@ -38,11 +39,11 @@ pub struct Figures {
     pub hand_off: Histogram<u64>,
     /// The median of each round.
     pub medians: Vec<u64>,
-    /// How many `SET`s a node ran per hand-off, on average, beyond the two that are needed.
+    /// How often a node was asked per hand-off, on average, beyond the ask that it granted.
     pub failed_asks: f64,
     /// The error, if it failed.
     pub failure: Option<String>,
-    sets: u64,
+    failed: u64,
     round: Histogram<u64>,
 }
 
@@ -91,8 +92,8 @@ pub fn run(
         figures.iter_mut().try_for_each(Figures::end_round)?;
     }
     for figures in &mut figures {
-        let asks = figures.sets as f64 / servers.len() as f64;
-        figures.failed_asks = asks / figures.hand_off.len() as f64 - 2.0;
+        let failed = figures.failed as f64 / servers.len() as f64;
+        figures.failed_asks = failed / figures.hand_off.len() as f64;
     }
     Ok(figures)
 }
@@ -100,20 +101,28 @@ pub fn run(
 impl Figures {
     fn new() -> Result<Self> {
         let (hand_off, round) = (histogram()?, histogram()?);
-        let (medians, failed_asks, failure, sets) = (Vec::new(), 0.0, None, 0);
-        Ok(Self { hand_off, medians, failed_asks, failure, sets, round })
+        let (medians, failed_asks, failure, failed) = (Vec::new(), 0.0, None, 0);
+        Ok(Self { hand_off, medians, failed_asks, failure, failed, round })
     }
 
     fn block(&mut self, taking: &mut Option<Pair>, plan: Plan, counts: &mut Counts) -> Result<()> {
         let Some(pair) = taking else { return Ok(()) };
-        let before: u64 = counts.sets()?.iter().sum();
+        let (before, asked_before) = (counts.sets()?, pair.waiter.asked.get());
         let hand_offs = pair.block(plan);
         let outcome = (0..hand_offs).try_for_each(|_| {
             record(&mut self.round, pair.hand_off()?);
             anyhow::Ok(())
         });
         match outcome {
-            Ok(()) => self.sets += counts.sets()?.iter().sum::<u64>() - before,
+            Ok(()) => {
+                let granted = (hand_offs * before.len()) as u64;
+                let sum = |sets: Vec<u64>| sets.iter().sum::<u64>();
+                // The holder's asks are granted; the nodes cannot tell them from the waiter's.
+                self.failed += match pair.waiter.asked.get().zip(asked_before) {
+                    Some((after, before)) => (after - before).saturating_sub(granted),
+                    None => (sum(counts.sets()?) - sum(before)).saturating_sub(2 * granted),
+                };
+            }
             Err(error) => {
                 self.fail(&error);
                 *taking = None;
@@ -146,13 +155,13 @@ impl Pair {
         resource: String,
     ) -> Result<Self> {
         let by = match entry.woken_by {
-            WokenBy::OwnMessage => ReleasedBy::Own,
+            WokenBy::OwnMessage | WokenBy::Turn => ReleasedBy::Own,
             WokenBy::Push | WokenBy::Timer => released_by,
         };
         let nodes = servers.iter().map(|server| Node::Tcp(server.address())).collect();
         let task = Task { nodes, resource, ttl: TTL };
         let holder: Box<dyn Holder> = match by {
-            ReleasedBy::Own => Box::new(Own((entry.start)(&task)?)),
+            ReleasedBy::Own => Box::new(Own(entry.start(&task)?)),
             _ => Box::new(Other::new(servers, &task.resource, by)?),
         };
         let waiter = Waiter::start(entry, task)?;
@@ -162,7 +171,7 @@ impl Pair {
     fn block(&self, plan: Plan) -> usize {
         match self.woken_by {
             WokenBy::Timer => plan.slow_block,
-            WokenBy::OwnMessage | WokenBy::Push => plan.block,
+            WokenBy::OwnMessage | WokenBy::Push | WokenBy::Turn => plan.block,
         }
     }
 
@@ -183,17 +192,32 @@ impl Pair {
     fn settle(&mut self) -> Duration {
         self.times += 1;
         let (least, range) = match self.woken_by {
-            WokenBy::OwnMessage | WokenBy::Push => (10, 20),
+            WokenBy::OwnMessage | WokenBy::Push | WokenBy::Turn => (10, 20),
             WokenBy::Timer => (20, 200),
         };
         spread(self.times, Duration::from_millis(least), Duration::from_millis(range))
     }
 }
 
+/// When something happened to a waiter, and how many asks it had sent to nodes by then.
+struct Moment {
+    at: Instant,
+    asked: Option<u64>,
+}
+
+impl Moment {
+    fn of(contender: &dyn Contender) -> Self {
+        let at = Instant::now();
+        Self { at, asked: contender.asked().map(|asked| asked.to_nodes) }
+    }
+}
+
 /// A waiting contender, on a thread of its own.
 struct Waiter {
     begin: Option<Sender<()>>,
-    moments: Receiver<Result<Instant>>,
+    moments: Receiver<Result<Moment>>,
+    /// How many asks it had sent to nodes when it last released the lock, if it counts them.
+    asked: Cell<Option<u64>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -205,7 +229,8 @@ impl Waiter {
         let thread = thread::Builder::new()
             .name("waiter".to_owned())
             .spawn(move || wait_and_release(entry, &task, &orders, &tell))?;
-        let waiter = Self { begin: Some(begin), moments, thread: Some(thread) };
+        let asked = Cell::new(None);
+        let waiter = Self { begin: Some(begin), moments, asked, thread: Some(thread) };
         waiter.moment().context("connecting")?;
         Ok(waiter)
     }
@@ -225,7 +250,9 @@ impl Waiter {
     }
 
     fn moment(&self) -> Result<Instant> {
-        self.moments.recv_timeout(2 * PATIENCE).context("the waiter is silent")?
+        let moment = self.moments.recv_timeout(2 * PATIENCE).context("the waiter is silent")??;
+        self.asked.set(moment.asked);
+        Ok(moment.at)
     }
 }
 
@@ -245,21 +272,22 @@ fn wait_and_release(
     entry: Entry,
     task: &Task,
     orders: &Receiver<()>,
-    tell: &Sender<Result<Instant>>,
+    tell: &Sender<Result<Moment>>,
 ) {
-    let mut contender = match (entry.start)(task) {
+    let mut contender = match entry.start(task) {
         Ok(contender) => contender,
         Err(error) => return drop(tell.send(Err(error))),
     };
-    let mut told = tell.send(Ok(Instant::now()));
+    let mut told = tell.send(Ok(Moment::of(&*contender)));
     while told.is_ok() && orders.recv().is_ok() {
-        let held = contender.acquire().map(|()| Instant::now());
+        let held = contender.acquire().map(|()| Moment { at: Instant::now(), asked: None });
         let failed = held.is_err();
         told = tell.send(held);
         if failed || told.is_err() {
             return;
         }
-        told = tell.send(contender.release().map(|()| Instant::now()));
+        let released = contender.release().map(|()| Moment::of(&*contender));
+        told = tell.send(released);
     }
 }
 

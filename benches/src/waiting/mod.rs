@@ -8,6 +8,7 @@ pub mod holder;
 mod pollers;
 mod pub_sub;
 mod redbolt_client;
+mod ring;
 
 use std::time::Duration;
 
@@ -25,8 +26,58 @@ pub struct Entry {
     pub about: &'static str,
     /// What ends its wait.
     pub woken_by: WokenBy,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a waiting contender is.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// redbolt's blocking client with this strategy.
+    Strategy(WakeStrategy),
+    /// One that needs nothing but its task.
+    Other(fn(&Task) -> Result<Box<dyn Contender>>),
+    /// One that knows who comes next.
+    Ring,
+}
+
+/// The seat of a contender among all that want the same lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// Its number, from zero.
+    pub at: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+impl Entry {
     /// Connects it. It stays on the thread that started it.
-    pub start: fn(&Task) -> Result<Box<dyn Contender>>,
+    ///
+    /// # Errors
+    ///
+    /// It could not connect.
+    pub fn start(&self, task: &Task) -> Result<Box<dyn Contender>> {
+        self.start_at(Seat { at: 0, of: 1 }, task)
+    }
+
+    /// The same, for one of many.
+    ///
+    /// # Errors
+    ///
+    /// It could not connect.
+    pub fn start_at(&self, seat: Seat, task: &Task) -> Result<Box<dyn Contender>> {
+        match self.kind {
+            Kind::Strategy(wake) => redbolt_client::start(task, wake),
+            Kind::Other(start) => start(task),
+            Kind::Ring => ring::start(seat, task),
+        }
+    }
+
+    /// Whether its processes can compete for one lock without knowing of one another.
+    #[must_use]
+    pub fn competes(&self) -> bool {
+        matches!(self.woken_by, WokenBy::Push | WokenBy::Timer)
+    }
 }
 
 /// What ends a wait.
@@ -38,82 +89,117 @@ pub enum WokenBy {
     Push,
     /// A timer.
     Timer,
+    /// A message of whoever had its turn before: the order is fixed, and nobody else takes part.
+    Turn,
 }
 
 /// All waiters. The first is the floor, with which the others are compared.
-pub const ALL: [Entry; 10] = [
+pub const ALL: &[Entry] = &[
     Entry {
         name: "raw, quorum",
         about: "the floor: bytes encoded beforehand over epoll; the release is a script and a PUBLISH \
                 to every node, the waiter asks all when a quorum has notified it; a fixed token, no \
                 guard, practically no timer",
         woken_by: WokenBy::OwnMessage,
-        start: pub_sub::start_at_quorum,
+        kind: Kind::Other(pub_sub::start_at_quorum),
     },
     Entry {
         name: "raw, first",
         about: "the same, but the waiter asks all at the first message, and again at each further one",
         woken_by: WokenBy::OwnMessage,
-        start: pub_sub::start_at_first,
+        kind: Kind::Other(pub_sub::start_at_first),
     },
-    Entry {
-        name: "redbolt, lead",
-        about: "the blocking client with default settings: after a notification it asks the node that \
+    strategy(
+        "redbolt, lead",
+        WakeStrategy::Lead,
+        "the blocking client: after a notification it asks the node that \
                 sent it, and the others once that one has granted",
-        woken_by: WokenBy::Push,
-        start: |task| redbolt_client::start(task, WakeStrategy::Lead),
-    },
-    Entry {
-        name: "redbolt, all",
-        about: "after a notification it asks all nodes",
-        woken_by: WokenBy::Push,
-        start: |task| redbolt_client::start(task, WakeStrategy::All),
-    },
-    Entry {
-        name: "redbolt, quorum",
-        about: "after notifications of a quorum it asks all nodes",
-        woken_by: WokenBy::Push,
-        start: |task| redbolt_client::start(task, WakeStrategy::Quorum),
-    },
-    Entry {
-        name: "redbolt, timer",
-        about: "no notifications: pauses, and the keys' remaining TTL",
-        woken_by: WokenBy::Timer,
-        start: |task| redbolt_client::start(task, WakeStrategy::Timer),
-    },
+    ),
+    strategy(
+        "redbolt, line",
+        WakeStrategy::Line,
+        "it stands in line on the nodes, and asks all when it is the first",
+    ),
+    strategy("redbolt, all", WakeStrategy::All, "after a notification it asks all nodes"),
+    strategy(
+        "redbolt, quorum",
+        WakeStrategy::Quorum,
+        "after notifications of a quorum it asks all nodes",
+    ),
+    strategy(
+        "redbolt, timer",
+        WakeStrategy::Timer,
+        "no notifications: pauses, and the keys' remaining TTL",
+    ),
     Entry {
         name: "redbolt engine",
         about: "the engine with default settings, called by a blocking thread",
         woken_by: WokenBy::Push,
-        start: redbolt_client::start_engine,
+        kind: Kind::Other(redbolt_client::start_engine),
     },
     Entry {
         name: "redbolt futures",
         about: "the engine, awaited by a task on tokio's current_thread",
         woken_by: WokenBy::Push,
-        start: redbolt_client::start_futures,
+        kind: Kind::Other(redbolt_client::start_futures),
     },
     Entry {
         name: "rslock",
         about: "rslock 0.10 with default settings, on a current_thread runtime: a random pause of up to 200 ms \
                 between attempts; no restart guard",
         woken_by: WokenBy::Timer,
-        start: pollers::start_rslock,
+        kind: Kind::Other(pollers::start_rslock),
     },
     Entry {
         name: "redlock",
         about: "redlock 2.0 with default settings: node after node, a connection for each command, a random \
                 pause of up to 200 ms after each attempt; no restart guard",
         woken_by: WokenBy::Timer,
-        start: pollers::start_redlock,
+        kind: Kind::Other(pollers::start_redlock),
     },
+    RING,
 ];
 
-/// The entries whose name contains one of `parts`, and the floor; all if there are no parts.
+/// redbolt's blocking client with a strategy. Each strategy of the library has one entry.
+const fn strategy(name: &'static str, wake: WakeStrategy, about: &'static str) -> Entry {
+    let woken_by = match wake {
+        WakeStrategy::Timer => WokenBy::Timer,
+        _ => WokenBy::Push,
+    };
+    Entry { name, about, woken_by, kind: Kind::Strategy(wake) }
+}
+
+/// The floor where many processes take turns.
+pub const RING: Entry = Entry {
+    name: "raw, ring",
+    about: "the floor of many processes: as *raw, quorum*, but everybody knows who comes next, and the \
+            release is published to that one alone; nobody asks in vain, and no votes are split",
+    woken_by: WokenBy::Turn,
+    kind: Kind::Ring,
+};
+
+/// The client with default settings.
+///
+/// # Panics
+///
+/// If the library's default strategy has no entry.
+#[must_use]
+pub fn default_settings() -> Entry {
+    let is_default = |entry: &Entry| match entry.kind {
+        Kind::Strategy(wake) => wake == WakeStrategy::default(),
+        Kind::Other(_) | Kind::Ring => false,
+    };
+    *ALL.iter().find(|entry| is_default(entry)).expect("the default strategy has an entry")
+}
+
+/// The entries whose name contains one of `parts`, and the floor; all if there are no parts. Without
+/// the ring, which is no contender of a pair.
 #[must_use]
 pub fn chosen(parts: &[String]) -> Vec<Entry> {
     let named = |entry: &&Entry| {
-        parts.is_empty() || parts.iter().any(|part| entry.name.contains(part.as_str()))
+        let wanted =
+            parts.is_empty() || parts.iter().any(|part| entry.name.contains(part.as_str()));
+        wanted && entry.woken_by != WokenBy::Turn
     };
     let (floor, others) = ALL.split_at(1);
     floor.iter().chain(others.iter().filter(named)).copied().collect()
@@ -121,3 +207,14 @@ pub fn chosen(parts: &[String]) -> Vec<Entry> {
 
 /// The longest wait; after it the measurement is void.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_settings_and_the_ring_are_among_all() {
+        assert!(default_settings().name.starts_with("redbolt, "));
+        assert!(!RING.competes() && default_settings().competes());
+    }
+}

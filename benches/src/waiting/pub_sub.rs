@@ -14,7 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use super::PATIENCE;
-use crate::contender::{Contender, Task};
+use crate::contender::{Asked, Contender, Task};
 use crate::wire::{Due, Wire, load_undo};
 
 pub(super) fn start_at_quorum(task: &Task) -> Result<Box<dyn Contender>> {
@@ -26,56 +26,64 @@ pub(super) fn start_at_first(task: &Task) -> Result<Box<dyn Contender>> {
 }
 
 fn start(task: &Task, wake_at: usize) -> Result<Box<dyn Contender>> {
-    let digest = load_undo(&task.nodes)?;
-    let (resource, ttl) = (task.resource.as_bytes(), task.ttl.as_millis() as u64);
-    let token = token();
-    let (mut set, mut undo, mut subscribe) = (Vec::new(), Vec::new(), Vec::new());
-    drop(command(&mut set, 6).arg(b"SET").arg(resource).arg(&token).arg(b"NX").arg(b"PX").int(ttl));
-    drop(command(&mut undo, 5).arg(b"EVALSHA").arg(&digest).int(1).arg(resource).arg(&token));
-    drop(command(&mut subscribe, 2).arg(b"SUBSCRIBE").arg(resource));
-    let mut release = undo.clone();
-    drop(command(&mut release, 3).arg(b"PUBLISH").arg(resource).arg(b"-"));
-
-    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let (mut links, mut ears) = (Vec::new(), Vec::new());
-    for node in &task.nodes {
-        links.push(Wire::open(node)?);
-        let mut ear = Wire::open(node)?;
-        ear.say(&subscribe, []);
-        ear.flush()?;
-        ears.push(ear);
-    }
-    for (at, wire) in links.iter().chain(&ears).enumerate() {
-        let place = epoll::EventData::new_u64(at as u64);
-        epoll::add(&epoll, wire, place, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
-    }
-    let (quorum, told) = (links.len() / 2 + 1, vec![false; links.len()]);
-    let events = Vec::with_capacity(2 * links.len());
-    let mut side = PubSub {
-        epoll,
-        links,
-        ears,
-        events,
-        quorum,
-        wake_at,
-        set,
-        undo,
-        release,
-        told,
-        news: false,
-        vote: Vote::default(),
-    };
-    side.await_messages(task.nodes.len(), Instant::now() + PATIENCE)?;
-    Ok(Box::new(side))
+    let channels = Channels { own: task.resource.clone(), next: task.resource.clone() };
+    Ok(Box::new(PubSub::connect(task, &channels, wake_at)?))
 }
 
-/// As long as redbolt's tokens without a label, and different for each side.
+/// Where a side hears of releases, and where it publishes its own.
+pub(super) struct Channels {
+    pub(super) own: String,
+    pub(super) next: String,
+}
+
+impl Channels {
+    /// The length of a message to ourselves.
+    fn message_len(&self) -> usize {
+        let (own, len) = (&self.own, self.own.len());
+        format!("*3\r\n$7\r\nmessage\r\n${len}\r\n{own}\r\n$1\r\n-\r\n").len()
+    }
+}
+
+/// The requests of a side, encoded once.
+struct Requests {
+    set: Vec<u8>,
+    undo: Vec<u8>,
+    release: Vec<u8>,
+    subscribe: Vec<u8>,
+}
+
+impl Requests {
+    fn new(task: &Task, channels: &Channels) -> Result<Self> {
+        let digest = load_undo(&task.nodes)?;
+        let (resource, ttl) = (task.resource.as_bytes(), task.ttl.as_millis() as u64);
+        let token = token();
+        let (mut set, mut undo, mut subscribe) = (Vec::new(), Vec::new(), Vec::new());
+        drop(
+            command(&mut set, 6)
+                .arg(b"SET")
+                .arg(resource)
+                .arg(&token)
+                .arg(b"NX")
+                .arg(b"PX")
+                .int(ttl),
+        );
+        drop(command(&mut undo, 5).arg(b"EVALSHA").arg(&digest).int(1).arg(resource).arg(&token));
+        drop(command(&mut subscribe, 2).arg(b"SUBSCRIBE").arg(channels.own.as_bytes()));
+        let mut release = undo.clone();
+        let next = channels.next.as_bytes();
+        drop(command(&mut release, 3).arg(b"PUBLISH").arg(next).arg(b"-"));
+        Ok(Self { set, undo, release, subscribe })
+    }
+}
+
+/// As long as redbolt's tokens without a label, and different for each side, in other processes too.
 fn token() -> Vec<u8> {
     static SIDES: AtomicU64 = AtomicU64::new(0);
-    format!("{:034x}", SIDES.fetch_add(1, Ordering::Relaxed)).into_bytes()
+    let side = SIDES.fetch_add(1, Ordering::Relaxed);
+    format!("{:010x}{side:024x}", std::process::id()).into_bytes()
 }
 
-struct PubSub {
+pub(super) struct PubSub {
     epoll: OwnedFd,
     /// For commands, one per node.
     links: Vec<Wire>,
@@ -85,14 +93,18 @@ struct PubSub {
     quorum: usize,
     /// How many nodes must have notified that the lock is free.
     wake_at: usize,
-    set: Vec<u8>,
-    undo: Vec<u8>,
-    release: Vec<u8>,
+    requests: Requests,
     /// Which nodes have notified since this wait began.
     told: Vec<bool>,
+    /// How many bytes of messages each node has sent since we subscribed.
+    heard: Vec<usize>,
+    message_len: usize,
     /// Whether one has since the last request.
     news: bool,
     vote: Vote,
+    /// How often the nodes were asked and sent an undo.
+    rounds: u64,
+    undone: u64,
 }
 
 /// The nodes' answers to the latest request.
@@ -110,11 +122,9 @@ impl Contender for PubSub {
         self.told.fill(false);
         loop {
             self.news = false;
-            self.ask(Request::Set)?;
-            if self.vote.yes >= self.quorum {
+            if self.try_acquire()? {
                 return Ok(());
             }
-            self.tell(Request::Undo)?;
             self.await_messages(self.wake_at, until)?;
         }
     }
@@ -123,6 +133,16 @@ impl Contender for PubSub {
         self.ask(Request::Release)?;
         ensure!(self.vote.yes >= self.quorum, "the lock was not held");
         Ok(())
+    }
+
+    fn asked(&self) -> Option<Asked> {
+        let (nodes, heard) = (self.links.len() as u64, self.heard.iter().sum::<usize>());
+        Some(Asked {
+            rounds: self.rounds,
+            to_nodes: self.rounds * nodes,
+            undos: self.undone * nodes,
+            notified: (heard / self.message_len) as u64,
+        })
     }
 }
 
@@ -134,6 +154,70 @@ enum Request {
 }
 
 impl PubSub {
+    /// Connects and subscribes.
+    pub(super) fn connect(task: &Task, channels: &Channels, wake_at: usize) -> Result<Self> {
+        let requests = Requests::new(task, channels)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let (mut links, mut ears) = (Vec::new(), Vec::new());
+        for node in &task.nodes {
+            links.push(Wire::open(node)?);
+            let mut ear = Wire::open(node)?;
+            ear.say(&requests.subscribe, []);
+            ear.flush()?;
+            ears.push(ear);
+        }
+        for (at, wire) in links.iter().chain(&ears).enumerate() {
+            let place = epoll::EventData::new_u64(at as u64);
+            epoll::add(&epoll, wire, place, epoll::EventFlags::IN | epoll::EventFlags::ET)?;
+        }
+        let nodes = links.len();
+        let mut side = Self {
+            epoll,
+            links,
+            ears,
+            events: Vec::with_capacity(2 * nodes),
+            quorum: nodes / 2 + 1,
+            wake_at,
+            requests,
+            told: vec![false; nodes],
+            heard: vec![0; nodes],
+            message_len: channels.message_len(),
+            news: false,
+            vote: Vote::default(),
+            rounds: 0,
+            undone: 0,
+        };
+        side.await_messages(nodes, Instant::now() + PATIENCE)?;
+        side.heard.fill(0);
+        Ok(side)
+    }
+
+    /// Asks all nodes once. Whether a quorum has granted; what the others did is undone.
+    pub(super) fn try_acquire(&mut self) -> Result<bool> {
+        self.rounds += 1;
+        self.ask(Request::Set)?;
+        let granted = self.vote.yes >= self.quorum;
+        if !granted {
+            self.tell(Request::Undo)?;
+        }
+        Ok(granted)
+    }
+
+    /// Waits until a quorum of nodes has sent this many messages.
+    pub(super) fn await_turn(&mut self, messages: u64, until: Instant) -> Result<()> {
+        let due = messages as usize * self.message_len;
+        while self.heard.iter().filter(|&&heard| heard >= due).count() < self.quorum {
+            ensure!(Instant::now() < until, "its turn never came");
+            self.turn(&SECOND)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a moment.
+    pub(super) fn pause(&mut self) -> Result<()> {
+        self.turn(&MOMENT)
+    }
+
     /// Sends the request to all nodes and waits until a quorum has said yes, or cannot any more.
     fn ask(&mut self, request: Request) -> Result<()> {
         self.tell(request)?;
@@ -153,10 +237,11 @@ impl PubSub {
         let unheeded = |len| Due { len, slot: 0, number: 0 };
         // +OK or $-1; :1 or :0; :1 and the number of notified subscribers.
         let (bytes, dues) = match request {
-            Request::Set => (&self.set, [Some(due(5)), None]),
-            Request::Undo => (&self.undo, [Some(unheeded(4)), None]),
-            Request::Release => (&self.release, [Some(due(4)), Some(unheeded(4))]),
+            Request::Set => (&self.requests.set, [Some(due(5)), None]),
+            Request::Undo => (&self.requests.undo, [Some(unheeded(4)), None]),
+            Request::Release => (&self.requests.release, [Some(due(4)), Some(unheeded(4))]),
         };
+        self.undone += u64::from(!matches!(request, Request::Set));
         for link in &mut self.links {
             link.say(bytes, dues.into_iter().flatten());
             link.flush()?;
@@ -184,10 +269,12 @@ impl PubSub {
             let (at, vote) = (event.data.u64() as usize, &mut self.vote);
             match at.checked_sub(self.links.len()) {
                 None => self.links[at].hear(|due, reply| vote.count(due, reply))?,
-                Some(node) if self.ears[node].hear_bytes()? > 0 => {
-                    (self.told[node], self.news) = (true, true);
+                Some(node) => {
+                    let heard = self.ears[node].hear_bytes()?;
+                    self.heard[node] += heard;
+                    self.told[node] |= heard > 0;
+                    self.news |= heard > 0;
                 }
-                Some(_) => {}
             }
         }
         Ok(())
@@ -206,4 +293,5 @@ impl Vote {
 }
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000 };
 const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };

@@ -10,7 +10,7 @@ use redbolt::{
 use tokio::runtime::{Builder, Runtime};
 
 use super::PATIENCE;
-use crate::contender::{Contender, Task, redbolt_config};
+use crate::contender::{Asked, Contender, Task, redbolt_config};
 
 pub(super) fn start(task: &Task, wake: WakeStrategy) -> Result<Box<dyn Contender>> {
     // A guard borrows its client. Both live as long as the program.
@@ -39,6 +39,10 @@ impl Contender for Waiter {
         ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
         Ok(())
     }
+
+    fn asked(&self) -> Option<Asked> {
+        Some(Asked::from(&self.client.metrics().metrics))
+    }
 }
 
 pub(super) fn start_engine(task: &Task) -> Result<Box<dyn Contender>> {
@@ -63,6 +67,10 @@ impl Contender for EngineWaiter {
         let outcome = self.held.take().context("no lock is held")?.release().wait();
         ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
         Ok(())
+    }
+
+    fn asked(&self) -> Option<Asked> {
+        counted(&self.engine)
     }
 }
 
@@ -92,6 +100,14 @@ impl Contender for FuturesWaiter {
         ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
         Ok(())
     }
+
+    fn asked(&self) -> Option<Asked> {
+        counted(&self.engine)
+    }
+}
+
+fn counted(engine: &Engine) -> Option<Asked> {
+    engine.metrics().wait().ok().map(|report| Asked::from(&report.metrics))
 }
 
 fn request(task: &Task) -> LockRequest<'_> {

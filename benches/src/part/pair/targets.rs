@@ -2,10 +2,11 @@
 
 use super::cell::{Cell, Run, Sockets, p50s, p99s};
 use super::counted::Counted;
-use super::floor;
+use crate::contender::ALL;
 use crate::placement::Placement;
 use crate::rounds::Figures;
 use crate::section::Target;
+use crate::stats::Ratio;
 
 /// The targets for which the runs have figures.
 pub(super) fn targets(runs: &[Run], counts: &[Counted]) -> Vec<Target> {
@@ -17,23 +18,26 @@ pub(super) fn targets(runs: &[Run], counts: &[Counted]) -> Vec<Target> {
     pairs.chain(counts.iter().filter_map(allocations)).collect()
 }
 
-/// The largest ratio to the floor that is aimed at.
+/// The largest ratio to the floor, or to another contender, that is aimed at.
 struct Aim {
     cell: Cell,
     percentile: &'static str,
     of: fn(&Figures) -> &Vec<u64>,
     bound: f64,
     names: &'static [&'static str],
+    /// What they are compared with.
+    base: &'static str,
 }
 
 impl Aim {
     /// `None` for a contender that did not take part.
     fn target(&self, run: &Run, name: &str) -> Option<Target> {
         let outcome = run.outcomes.iter().find(|outcome| outcome.name == name)?;
-        let what = format!("pair {}, {}: {name} / {}", self.percentile, self.cell, floor());
+        let what = format!("pair {}, {}: {name} / {}", self.percentile, self.cell, self.base);
         let (measured, text) = match &outcome.figures {
             Ok(figures) => {
-                let ratio = run.ratio(figures, self.of);
+                let base = run.figures(self.base).map_or(&[][..], |base| (self.of)(base));
+                let ratio = Ratio::of((self.of)(figures), base);
                 (Some(ratio.median).filter(|ratio| ratio.is_finite()), ratio.cell())
             }
             Err(_) => (None, FAILED.to_owned()),
@@ -60,26 +64,47 @@ fn allocations(counted: &Counted) -> Option<Target> {
 
 const fn aim(nodes: usize, percentile: &'static str, of: fn(&Figures) -> &Vec<u64>) -> Aim {
     let cell = Cell { placement: Placement::OneCore, nodes, sockets: Sockets::Tcp };
-    Aim { cell, percentile, of, bound: 1.10, names: &FRONTS }
+    Aim { cell, percentile, of, bound: 1.10, names: &FRONTS, base: FLOOR }
 }
 
+/// A shared lock beside an exclusive one.
+const fn shared(nodes: usize) -> Aim {
+    Aim { bound: 1.35, names: &SHARED, base: FRONTS[0], ..aim(nodes, "p50", p50s) }
+}
+
+/// Two libraries in C, each in a process of its own.
+const fn in_c(nodes: usize, bound: f64) -> Aim {
+    Aim { bound, names: &IN_C, base: HIREDIS, ..aim(nodes, "p50", p50s) }
+}
+
+const FLOOR: &str = ALL[0].name;
+const SHARED: [&str; 1] = ["redbolt client, shared"];
 const FRONTS: [&str; 2] = ["redbolt client", "redbolt driver"];
+const IN_C: [&str; 1] = ["redbolt in C"];
+const HIREDIS: &str = "hiredis";
 const BUSY: [&str; 2] = ["redbolt client, busy-poll", "redbolt driver, busy-poll"];
 /// The table of the same cell has the reason.
 const FAILED: &str = "failed";
 const NO_ALLOCATIONS: [&str; 2] = FRONTS;
 
-const AIMS: [Aim; 6] = [
+const AIMS: [Aim; 12] = [
     aim(3, "p50", p50s),
     aim(3, "p99", p99s),
     aim(1, "p50", p50s),
     aim(5, "p50", p50s),
+    shared(1),
+    shared(3),
+    shared(5),
+    in_c(1, 1.03),
+    in_c(3, 1.0),
+    in_c(5, 1.0),
     Aim {
         cell: Cell { placement: Placement::Split, nodes: 3, sockets: Sockets::Tcp },
         percentile: "p50",
         of: p50s,
         bound: 0.60,
         names: &BUSY,
+        base: FLOOR,
     },
     Aim {
         cell: Cell { placement: Placement::OneCore, nodes: 3, sockets: Sockets::Unix },
@@ -87,5 +112,6 @@ const AIMS: [Aim; 6] = [
         of: p50s,
         bound: 1.15,
         names: &FRONTS,
+        base: FLOOR,
     },
 ];
