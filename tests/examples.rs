@@ -93,6 +93,20 @@ fn ten_of_many_hosts_work_at_once_on_real_nodes() {
 }
 
 #[test]
+fn a_cache_is_rebuilt_by_one_and_read_by_all_on_embedded_nodes() {
+    tells_of_the_cache(&run("cache", &[]));
+}
+
+#[test]
+fn a_cache_is_rebuilt_by_one_and_read_by_all_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_cache(&run("cache", &arguments(&servers)));
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example-cache"), Reply::Int(0));
+    }
+}
+
+#[test]
 fn a_late_write_is_fenced_on_embedded_nodes() {
     tells_of_the_late_write(&run("fenced_write", &[]));
 }
@@ -152,6 +166,7 @@ fn metrics_are_served_on_real_nodes() {
 fn a_wrong_command_line_shows_the_right_one() {
     for example in [
         "blocking",
+        "cache",
         "engine",
         "fenced_write",
         "futures",
@@ -244,6 +259,19 @@ fn tells_of_the_workers(end: &End) {
     let places = end.output.lines().filter(|line| line.contains(" works in place ")).count();
     assert_eq!(places, 25, "{end:?}");
     says_in_order(end, &["25 jobs done, "]);
+}
+
+/// Each version is rebuilt once, by whom it may be.
+fn tells_of_the_cache(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let alone = ["first rebuilds", "first is Shared now", "second has read 1"];
+    let refused = ["first is not alone, and goes on to read: Shared", "first rebuilds"];
+    says_in_order(
+        end,
+        &[&alone[..], &refused, &["8 hosts came at once; rebuilt 3 times"]].concat(),
+    );
+    let read = end.output.lines().filter(|line| line.ends_with(" has read 3")).count();
+    assert_eq!(read, 8, "{end:?}");
 }
 
 fn tells_of_metrics(end: &End) {

@@ -48,7 +48,7 @@ fn codec_and_core_do_not_touch_the_machine() {
 }
 
 #[test]
-fn unsafe_code_is_in_one_file() {
+fn unsafe_code_is_in_one_file_of_the_library_and_between_it_and_c() {
     check(&["src", "crates", "examples", "resp-tests/src", "fuzz/src"], rules::unsafe_code);
 }
 
@@ -220,7 +220,7 @@ fn every_snippet_of_the_manual_is_compiled_or_run() {
 
 #[test]
 fn items_of_the_library_that_the_manual_names_exist() {
-    let files = files_below(root(), &["src", "crates/node/src"]);
+    let files = files_below(root(), &["src", "crates/capi/src", "crates/node/src"]);
     let sources = files.iter().map(|file| fs::read_to_string(root().join(file)).unwrap());
     let source = sources.collect::<Vec<_>>().join("\n");
     let pages = files_ending(&[".md"]).into_iter();
@@ -372,12 +372,13 @@ fn root() -> &'static Path {
 }
 
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
-/// The kinds of code blocks: Rust for the doctests, commands for the tests of `redbolt-cli`, and
-/// `toml` for the line that is checked here.
-const KINDS: [&str; 8] = ["rust", "rust,no_run", "sh", "console", "crontab", "ini", "toml", "text"];
+/// The kinds of code blocks: Rust for the doctests, C for the tests of `redbolt-capi`, commands for
+/// those of `redbolt-cli`, and `toml` for the line that is checked here.
+const KINDS: [&str; 10] =
+    ["rust", "rust,no_run", "c", "cpp", "sh", "console", "crontab", "ini", "toml", "text"];
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
 const MAX_ROOT_NAMES: usize = 42;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 6] = [119, 81, 0, 0, 8, 73];
+const MOST: [usize; 6] = [135, 85, 0, 0, 8, 85];

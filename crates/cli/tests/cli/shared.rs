@@ -1,6 +1,10 @@
 //! `--shared`: commands that run beside each other, and never beside one that has the lock alone.
 
 use std::fs;
+use std::time::Duration;
+
+use redbolt::{Client, Config, LockRequest, ReleaseOutcome, Wait};
+use serde_json::Value;
 
 use crate::harness::{World, eventually};
 
@@ -34,13 +38,46 @@ fn status_as_json_names_those_who_share() {
     let world = World::of(3);
     let one = share(&world, "one");
     let json = world.run(&["status", "--json", "data"]).expect(0).stdout;
-    let seen: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let seen: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(seen["verdict"], "shared", "{json}");
     assert_eq!(seen["sharers"]["count"], 1, "{json}");
     assert!(seen["sharers"]["first"][0]["holder"].is_string(), "{json}");
     assert_eq!(seen["nodes"][0]["state"], "shared", "{json}");
     fs::write(world.path("end"), "").unwrap();
     one.end().expect(0);
+}
+
+/// A writer that was a reader stands beside its own share, and is shown as who has the lock alone.
+#[test]
+fn status_as_json_shows_a_reader_that_has_become_a_writer() {
+    let world = World::of(3);
+    let addresses = world.addresses();
+    let builder = Config::builder().label("rebuilds");
+    let client =
+        Client::new(builder.nodes(addresses.split(',')).unwrap().build().unwrap()).unwrap();
+    let request = || LockRequest::new("data").ttl(Duration::from_secs(20));
+    let mut lock =
+        client.acquire(request().shared().wait(Wait::UpTo(Duration::from_secs(15)))).unwrap();
+    let seen = || -> Value {
+        let json = world.run(&["status", "--json", "data"]).expect(0).stdout;
+        serde_json::from_str(&json).unwrap()
+    };
+    let is_everywhere = |state: &str| {
+        let seen = seen();
+        seen["nodes"].as_array().unwrap().iter().all(|node| node["state"] == state)
+    };
+    eventually("all nodes know it", || is_everywhere("shared"));
+    eventually("it writes", || lock.try_upgrade() == Ok(true));
+    eventually("all nodes know that", || is_everywhere("held"));
+    let now = seen();
+    assert_eq!((&now["verdict"], &now["holder"]), (&"held".into(), &"rebuilds".into()), "{now}");
+    assert!(now["sharers"].is_null() && now["nodes"][0]["holder"] == "rebuilds", "{now}");
+    world.run(&["lock", "--try", "--shared", "data", "--", "true"]).expect(75);
+
+    lock.downgrade().unwrap();
+    eventually("it reads", || seen()["verdict"] == "shared");
+    world.run(&["lock", "--try", "--shared", "data", "--", "true"]).expect(0);
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 
 #[test]
