@@ -69,7 +69,7 @@ pub use api::{
 };
 pub use proto::{
     AutoExtend, DetachedLock, DetachedLockError, Event, FencingToken, LockId, LockMode,
-    LockRequest, LossCause, RefusalReason, RequestError, Wait,
+    LockRequest, LossCause, Profile, RefusalReason, RequestError, Wait,
 };
 
 /// What a [`Config`] is made of, and what can be wrong with it.
@@ -150,6 +150,7 @@ pub mod manual {
         reentrant: "reentrant.md",
         leader: "leader.md",
         fencing: "fencing.md",
+        profiles: "profiles.md",
         restart_guard: "restart-guard.md",
         operations: "operations.md",
         command_line: "command-line.md",

@@ -379,6 +379,6 @@ const KINDS: [&str; 10] =
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
-const MAX_ROOT_NAMES: usize = 42;
+const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
 const MOST: [usize; 6] = [135, 85, 0, 0, 8, 85];

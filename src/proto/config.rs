@@ -98,8 +98,8 @@ pub enum WakeStrategy {
     /// It asks all nodes at once. One round trip less, and many refusals where many wait.
     All,
     /// Those who wait stand in line on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
-    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, and
-    /// permits, wait as with [`Lead`](Self::Lead).
+    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, permits, and
+    /// locks of another library's [profile](super::Profile) wait as with [`Lead`](Self::Lead).
     Line,
     /// It waits for the messages of a quorum of nodes, each over a connection of its own, and asks all
     /// nodes then.

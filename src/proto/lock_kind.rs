@@ -12,8 +12,9 @@ use super::fence;
 use super::keys::Keys;
 use super::line::{self, InLine, TicketName};
 use super::permits::{self, Offer, SlotOrder};
+use super::profile::Profile;
 use super::restart_guard::Standing;
-use super::script::{Loaded, Script};
+use super::script::{Loaded, Script, redisson};
 use super::vote::{Cause, Vote};
 
 /// The commands of a kind of lock.
@@ -26,6 +27,15 @@ pub(super) struct LockKind {
     pub(super) write_back: Command,
     /// What a token of it begins with.
     pub(super) mark: &'static [u8],
+    /// Whose locks it is one of.
+    profile: Profile,
+}
+
+impl LockKind {
+    /// Whose locks it is one of.
+    pub(super) fn profile(&self) -> Profile {
+        self.profile
+    }
 }
 
 /// One resource: `SET NX PX`, and the restart guard's `PTTL` behind it.
@@ -35,6 +45,7 @@ pub(super) const PLAIN: LockKind = LockKind {
     undo: Command::Run(Script::Undo),
     write_back: Command::Run(Script::WriteBack),
     mark: b"",
+    profile: Profile::Plain,
 };
 
 /// Several resources, all or nothing.
@@ -49,7 +60,7 @@ pub(super) const SHARED: LockKind = LockKind {
     extend: Command::Run(Script::ExtendShared),
     undo: Command::Run(Script::UndoShared),
     write_back: Command::Run(Script::WriteBackShared),
-    mark: b"",
+    ..PLAIN
 };
 
 /// The same with a fencing token.
@@ -62,8 +73,22 @@ pub(super) const PERMIT: LockKind = LockKind {
     extend: Command::Run(Script::ExtendPermit),
     undo: Command::Run(Script::UndoPermit),
     write_back: Command::Run(Script::WriteBackPermit),
-    mark: b"",
+    ..PLAIN
 };
+
+/// One resource, as Redisson locks it.
+pub(super) const REDISSON: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireRedisson),
+    extend: Command::Run(Script::ExtendRedisson),
+    undo: Command::Run(Script::UndoRedisson),
+    write_back: Command::Run(Script::WriteBackRedisson),
+    profile: Profile::Redisson,
+    ..PLAIN
+};
+
+/// The same with a fencing token.
+pub(super) const REDISSON_FENCED: LockKind =
+    LockKind { ask: Command::Run(Script::AcquireRedissonFenced), ..REDISSON };
 
 /// One resource alone, beside the holder's own claim as a reader: it is among those who share, with a mark.
 pub(super) const UPGRADE: LockKind =
@@ -174,6 +199,7 @@ impl Command {
                 Self::SetIfAbsent
                 | Self::Run(
                     Script::AcquireMany
+                    | Script::AcquireRedisson
                     | Script::AcquireShared
                     | Script::Downgrade
                     | Script::Upgrade,
@@ -206,6 +232,9 @@ fn run(
     let numbers = &numbers[..count];
     if script.is_in_line() {
         return run_in_line(script, out, args, by_digest);
+    }
+    if script.is_of_redisson() {
+        return run_redisson(script, out, args, by_digest);
     }
     let counted = script.reads_counters(args.counter > 0);
     let behind: &[&[u8]] = match (script.is_of_permit(), counted) {
@@ -267,6 +296,22 @@ fn run_in_line(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_diges
     token
 }
 
+/// The same for a script of Redisson's locks. Its counter's name has the lock's in braces, or some of its own.
+fn run_redisson(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
+    let resource = args.keys.first();
+    let counter =
+        script.reads_counters(false).then(|| redisson::beside(redisson::COUNTER, resource));
+    let restart_guard = args.restart_guard.filter(|_| script.checks_restart_guard());
+    let (numbers, count) = numbers(script, args, false);
+    let keys = 1 + usize::from(counter.is_some()) + usize::from(restart_guard.is_some());
+    let mut eval = eval(script, out, keys, 1 + count, by_digest).arg(resource);
+    eval = counter.iter().fold(eval, |eval, counter| eval.arg(counter));
+    eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
+    let token = eval.last(args.token);
+    let _ = numbers[..count].iter().copied().fold(eval, CommandEncoder::int);
+    token
+}
+
 /// What a script is told behind the token: so many of these numbers.
 fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUMBERS], usize) {
     let &Arguments { ttl_ms, counter, fencing_counter_ttl_ms: counter_ttl, slots, slot, .. } = args;
@@ -299,10 +344,19 @@ fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUM
         | Script::UndoDowngraded
         | Script::UndoPermit
         | Script::UndoShared => &[],
+        _ => return numbers_of_redisson(script, args),
     };
     let mut all = [0; MOST_NUMBERS];
     all[..numbers.len()].copy_from_slice(numbers);
     (all, numbers.len())
+}
+
+/// The same of a script of Redisson's locks.
+fn numbers_of_redisson(script: Script, args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
+    let number = if script == Script::WriteBackRedisson { args.counter } else { args.ttl_ms };
+    let mut all = [0; MOST_NUMBERS];
+    all[0] = number;
+    (all, usize::from(script != Script::UndoRedisson))
 }
 
 /// The same of an ask in line. One that is not fenced proposes no counter.
@@ -354,6 +408,11 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
             Some(Answer::GrantWith(counter?))
         }
         (Script::AcquirePermit, "OK") => permit(number),
+        (Script::AcquireRedissonFenced, "OK") => {
+            let counter =
+                number.parse().ok().filter(|token| (1..=fence::MAX_TOKEN).contains(token));
+            Some(Answer::GrantWith(counter?))
+        }
         (Script::AcquireSharedFenced, "OK") => {
             let counter = number.parse().ok().filter(|&counter| fence::is_shared(counter));
             Some(Answer::GrantWith(counter?))

@@ -82,6 +82,7 @@ pub mod metrics;
 mod mutants;
 mod names;
 mod permits;
+mod profile;
 mod request;
 pub mod restart_guard;
 pub mod script;
@@ -108,6 +109,7 @@ pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ObserverId, ViewId};
 pub use self::permits::MAX_PERMITS;
+pub use self::profile::Profile;
 pub(crate) use self::request::check_lock_name;
 pub use self::request::{
     AutoExtend, LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait,

@@ -97,6 +97,8 @@ mod planted {
         NoScriptIsFinal,
         /// A waiter is never woken (Redisson#1763).
         PauseWithoutEnd,
+        /// All locks of another library's format have one owner, as threads without their number would.
+        OneOwnerOfAll,
         /// A quorum of slots is a permit, whichever they are (redis-semaphore).
         PermitOfAnySlots,
         /// A connection that was lost is never opened again (fred#315).

@@ -863,8 +863,12 @@ if found == 1 and marked then redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 800
 return found";
 
 mod line;
+pub(super) mod redisson;
 
 pub use self::line::{ACQUIRE_IN_LINE, LEAVE_LINE};
+pub use self::redisson::{
+    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
+};
 
 /// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -873,22 +877,27 @@ pub(super) enum Script {
     AcquireInLine,
     AcquireMany,
     AcquirePermit,
+    AcquireRedisson,
+    AcquireRedissonFenced,
     AcquireShared,
     AcquireSharedFenced,
     Downgrade,
     Extend,
     ExtendDowngraded,
     ExtendPermit,
+    ExtendRedisson,
     ExtendShared,
     LeaveLine,
     Undo,
     UndoDowngraded,
     UndoPermit,
+    UndoRedisson,
     UndoShared,
     Upgrade,
     UpgradeFenced,
     WriteBack,
     WriteBackPermit,
+    WriteBackRedisson,
     WriteBackShared,
 }
 
@@ -899,22 +908,27 @@ impl Script {
             Self::AcquireInLine => ACQUIRE_IN_LINE,
             Self::AcquireMany => ACQUIRE_MANY,
             Self::AcquirePermit => ACQUIRE_PERMIT,
+            Self::AcquireRedisson => ACQUIRE_REDISSON,
+            Self::AcquireRedissonFenced => ACQUIRE_REDISSON_FENCED,
             Self::AcquireShared => ACQUIRE_SHARED,
             Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
             Self::Downgrade => DOWNGRADE,
             Self::Extend => EXTEND,
             Self::ExtendDowngraded => EXTEND_DOWNGRADED,
             Self::ExtendPermit => EXTEND_PERMIT,
+            Self::ExtendRedisson => EXTEND_REDISSON,
             Self::ExtendShared => EXTEND_SHARED,
             Self::LeaveLine => LEAVE_LINE,
             Self::Undo => UNDO,
             Self::UndoDowngraded => UNDO_DOWNGRADED,
             Self::UndoPermit => UNDO_PERMIT,
+            Self::UndoRedisson => UNDO_REDISSON,
             Self::UndoShared => UNDO_SHARED,
             Self::Upgrade => UPGRADE,
             Self::UpgradeFenced => UPGRADE_FENCED,
             Self::WriteBack => WRITE_BACK,
             Self::WriteBackPermit => WRITE_BACK_PERMIT,
+            Self::WriteBackRedisson => WRITE_BACK_REDISSON,
             Self::WriteBackShared => WRITE_BACK_SHARED,
         }
     }
@@ -926,22 +940,27 @@ impl Script {
             Self::AcquireInLine => "b46c3665b3dbd0aa73761fbc00ca45a287eea888",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
             Self::AcquirePermit => "ec1752682e1f8b26ebc0123114d7b53174f75913",
+            Self::AcquireRedisson => "e6ff21e274a73d069dbfd6c1515f0a404420d188",
+            Self::AcquireRedissonFenced => "c329d7c999798d6484289c79a843bf170a3d2b84",
             Self::AcquireShared => "33ecff15e52e7624eb8e4760a3d559a15c297804",
             Self::AcquireSharedFenced => "e1f3b4dba65c117c50ada2e9239bcefad275a291",
             Self::Downgrade => "2e80e5766120425482f70666c12ffaa7a28a8aae",
             Self::Extend => "07792a2d562f8e8b85444344f856ed0cab1c9863",
             Self::ExtendDowngraded => "b2530b8577fce58830c6acbc555ed2507ca038f1",
             Self::ExtendPermit => "18f8346818f5cc83a58ccb456fddc8884c2703b4",
+            Self::ExtendRedisson => "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
             Self::ExtendShared => "0b8f4bea456c1aee48e2153ff9a412726d4bc73a",
             Self::LeaveLine => "e956902032f01818bc7c93839a45e132d45a54b4",
             Self::Undo => "16f873ccd6eb3ca706327d802bd0b80f1d2eca80",
             Self::UndoDowngraded => "6b99e81048cd256a3fdfdc6e58a65b461de86605",
             Self::UndoPermit => "b6e475237ff53eba96ee8a1d65ce0885abdd214e",
+            Self::UndoRedisson => "17cd1274828fed4c8a2a8683c4ec462479594d2d",
             Self::UndoShared => "e79dee84658b72f23f5d01db1f09613575be8d3d",
             Self::Upgrade => "89c4dc796a918e50a3b5ed32e1c01d53fc38590d",
             Self::UpgradeFenced => "27aa0b4459fe9f3ac01cf1f64628fba95856452a",
             Self::WriteBack => "435b59118f749cc9a46164cdc6f76cb01f53ee50",
             Self::WriteBackPermit => "fc34e18d6b89936a064d77a0af9522240e5f90be",
+            Self::WriteBackRedisson => "46406c9d7a02adabd1770d3df9de6d02ea175f08",
             Self::WriteBackShared => "af9ac8347e1daa1cdc7528166c5b567ff8b583aa",
         }
     }
@@ -952,10 +971,12 @@ impl Script {
         match self {
             Self::AcquireInLine | Self::AcquirePermit => proposes,
             Self::AcquireFenced
+            | Self::AcquireRedissonFenced
             | Self::AcquireSharedFenced
             | Self::UpgradeFenced
             | Self::WriteBack
             | Self::WriteBackPermit
+            | Self::WriteBackRedisson
             | Self::WriteBackShared => true,
             _ => false,
         }
@@ -969,6 +990,18 @@ impl Script {
         )
     }
 
+    /// Whether it is about a lock of Redisson's.
+    pub(super) fn is_of_redisson(self) -> bool {
+        matches!(
+            self,
+            Self::AcquireRedisson
+                | Self::AcquireRedissonFenced
+                | Self::ExtendRedisson
+                | Self::UndoRedisson
+                | Self::WriteBackRedisson
+        )
+    }
+
     /// Whether it reads the guard's key, the last of its KEYS.
     pub(super) fn checks_restart_guard(self) -> bool {
         matches!(
@@ -977,6 +1010,8 @@ impl Script {
                 | Self::AcquireInLine
                 | Self::AcquireMany
                 | Self::AcquirePermit
+                | Self::AcquireRedisson
+                | Self::AcquireRedissonFenced
                 | Self::AcquireShared
                 | Self::AcquireSharedFenced
                 | Self::Downgrade
@@ -1020,27 +1055,32 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 21] = [
+const SCRIPTS: [Script; 26] = [
     Script::AcquireFenced,
     Script::AcquireInLine,
     Script::AcquireMany,
     Script::AcquirePermit,
+    Script::AcquireRedisson,
+    Script::AcquireRedissonFenced,
     Script::AcquireShared,
     Script::AcquireSharedFenced,
     Script::Downgrade,
     Script::Extend,
     Script::ExtendDowngraded,
     Script::ExtendPermit,
+    Script::ExtendRedisson,
     Script::ExtendShared,
     Script::LeaveLine,
     Script::Undo,
     Script::UndoDowngraded,
     Script::UndoPermit,
+    Script::UndoRedisson,
     Script::UndoShared,
     Script::Upgrade,
     Script::UpgradeFenced,
     Script::WriteBack,
     Script::WriteBackPermit,
+    Script::WriteBackRedisson,
     Script::WriteBackShared,
 ];
 

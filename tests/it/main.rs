@@ -31,6 +31,7 @@ mod muffler;
 mod outages;
 mod owed;
 mod permits;
+mod profiles;
 mod push;
 mod reentrant;
 mod restart_guard;

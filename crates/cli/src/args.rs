@@ -9,10 +9,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
+use clap::builder::{
+    OsStringValueParser, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
+};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+use redbolt::Profile;
 use redbolt::config::{RestartGuard, RestartTrust};
 use redbolt::proto::MAX_RESOURCE;
 
@@ -68,6 +71,20 @@ pub(crate) enum Command {
         #[arg(value_name = "DIRECTORY")]
         directory: PathBuf,
     },
+}
+
+impl Command {
+    /// The same with the names of keys, as they are on the nodes, for the names of locks.
+    pub(crate) fn with_keys(mut self) -> Self {
+        match &mut self {
+            Self::Lock(args) => args.format.prefix.complete(&mut args.key),
+            Self::Acquire(args) => args.format.prefix.complete(&mut args.key),
+            Self::Status(args) => args.key.iter_mut().for_each(|key| args.prefix.complete(key)),
+            Self::Unlock(args) => args.prefix.complete(&mut args.key),
+            _ => {}
+        }
+        self
+    }
 }
 
 /// Where the nodes are, and the settings that all who use them must share.
@@ -146,6 +163,40 @@ impl From<RestartGuardWord> for RestartGuard {
     }
 }
 
+/// Whose locks a lock is one of.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FormatArgs {
+    /// Take part in the locks of another library: `redisson` in those of Redisson; `plain` is for all who lock by
+    /// SET NX PX
+    #[arg(long, value_name = "NAME", default_value = "plain", value_parser = profile())]
+    pub(crate) profile: Profile,
+
+    #[command(flatten)]
+    pub(crate) prefix: PrefixArgs,
+}
+
+/// How the names of keys begin.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PrefixArgs {
+    /// Put this before the name: where other programs keep their locks, such as `redlock:`
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: OsString,
+}
+
+impl PrefixArgs {
+    /// Makes a name that of the key.
+    fn complete(&self, name: &mut OsString) {
+        let mut key = self.prefix.clone();
+        key.push(&*name);
+        *name = key;
+    }
+}
+
+fn profile() -> impl TypedValueParser<Value = Profile> {
+    let names = Profile::ALL.map(Profile::name);
+    PossibleValuesParser::new(names).map(|name| Profile::of_name(&name).unwrap_or_default())
+}
+
 /// How a lock is requested.
 #[derive(Debug, Args)]
 pub(crate) struct RequestArgs {
@@ -212,6 +263,9 @@ pub(crate) struct LockArgs {
     /// writes to
     #[arg(long)]
     pub(crate) fencing: bool,
+
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// Run this line with /bin/sh instead of CMD
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
@@ -321,6 +375,7 @@ impl From<LeadArgs> for LockArgs {
             shared: false,
             permits: None,
             fencing: true,
+            format: FormatArgs::default(),
             shell_line: args.shell_line,
             key: args.key,
             command: args.command,
@@ -376,6 +431,9 @@ pub(crate) struct AcquireArgs {
     #[arg(long)]
     pub(crate) fencing: bool,
 
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+
     /// The name to lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: OsString,
@@ -421,6 +479,9 @@ pub(crate) struct UnlockArgs {
     #[arg(long, requires = "force")]
     pub(crate) foreign: bool,
 
+    #[command(flatten)]
+    pub(crate) prefix: PrefixArgs,
+
     /// The name of the lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: OsString,
@@ -439,6 +500,9 @@ pub(crate) struct StatusArgs {
     /// Whether to read the nodes' restart guards as well
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) restart_guard: RestartGuardWord,
+
+    #[command(flatten)]
+    pub(crate) prefix: PrefixArgs,
 
     /// The name of the lock; without a name, show the nodes
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]

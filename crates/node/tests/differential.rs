@@ -27,10 +27,11 @@ use proptest::{
 use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
-        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED,
-        ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT,
-        EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED,
-        UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
+        ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
+        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
+        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
+        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
         WRITE_BACK_SHARED,
     },
 };
@@ -89,6 +90,21 @@ fn random_histories_of_permits_get_the_replies_of_a_real_server() {
         (WRITE_BACK_PERMIT, &[":0", ":1"]),
         (VIEW_PERMITS, &["$"]),
         (FORCE_UNLOCK, &[":0", ":1"]),
+    ]);
+}
+
+/// Of Redisson's format, beside locks of redbolt's own on the same names.
+#[test]
+fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => permit_call(), 8 => redisson_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_REDISSON, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_REDISSON_FENCED, &["+OK ", ":", "+GUARD"]),
+        (EXTEND_REDISSON, &[":0", ":1"]),
+        (UNDO_REDISSON, &[":0", ":1"]),
+        (WRITE_BACK_REDISSON, &[":0", ":1"]),
+        (UNDO, &[":0"]),
     ]);
 }
 
@@ -1075,6 +1091,39 @@ fn permit_call() -> impl Strategy<Value = Vec<Word>> {
         }
     });
     prop_oneof![8 => acquire, 4 => write_back, 5 => extend, 3 => undo, 1 => of_operator]
+}
+
+/// Of those who lock as Redisson does what may be held otherwise.
+fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    // Seldom keys that are there for something else.
+    let pair = || {
+        let usual = select(vec![["r1", "f1"], ["r1", "f1"], ["r2", "f2"]]);
+        let odd = select(vec![["c1", "f1"], ["r1", "r2"], ["r1", "u1"]]);
+        prop_oneof![20 => usual, 1 => odd].prop_map(|pair| pair.map(text).to_vec())
+    };
+    let guard = || prop::option::weighted(0.2, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let acquire = (name(), pair(), guard(), sharer(), ttl(), any::<bool>()).prop_map(
+        |(name, pair, guard, token, ttl, fenced)| {
+            let (script, keys) = match fenced {
+                true => (ACQUIRE_REDISSON_FENCED, pair),
+                false => (ACQUIRE_REDISSON, vec![pair[0].clone()]),
+            };
+            call(name, script, [keys, guard.into_iter().collect()].concat(), vec![token, ttl])
+        },
+    );
+    let write_back =
+        (name(), pair(), sharer(), proposal()).prop_map(|(name, pair, token, least)| {
+            call(name, WRITE_BACK_REDISSON, pair, vec![token, least])
+        });
+    let extend = (name(), pair(), sharer(), ttl()).prop_map(|(name, pair, token, ttl)| {
+        call(name, EXTEND_REDISSON, vec![pair[0].clone()], vec![token, ttl])
+    });
+    let undo = (name(), pair(), sharer()).prop_map(|(name, pair, token)| {
+        call(name, UNDO_REDISSON, vec![pair[0].clone()], vec![token])
+    });
+    prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo]
 }
 
 /// Of holders with two claims, of which each may be the other's.

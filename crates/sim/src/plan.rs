@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use redbolt::proto::WakeStrategy;
+use redbolt::proto::{Profile, WakeStrategy};
 use redbolt_testkit::Random;
 
 use crate::fault::{Fault, What, guided, swarm};
@@ -28,17 +28,20 @@ pub enum Class {
     /// As [`Class::Safe`], and many of the jobs want one of their resource's permits, some share it, and others want it
     /// alone.
     Permits,
+    /// As [`Class::Safe`], and many of the jobs lock as members of other libraries do.
+    Profiles,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Safe,
         Self::ClockStep,
         Self::MemoryLossUnguarded,
         Self::Waiting,
         Self::Shared,
         Self::Permits,
+        Self::Profiles,
     ];
 
     /// Its name on the command line.
@@ -51,13 +54,14 @@ impl Class {
             Self::Waiting => "waiting",
             Self::Shared => "shared",
             Self::Permits => "permits",
+            Self::Profiles => "profiles",
         }
     }
 
     /// Whether any fault that the promises allow may happen, and no promise may break.
     #[must_use]
     pub fn is_safe(self) -> bool {
-        matches!(self, Self::Safe | Self::Shared | Self::Permits)
+        matches!(self, Self::Safe | Self::Shared | Self::Permits | Self::Profiles)
     }
 
     /// Whether exclusion must break now and then; if it never does, the checker is blind.
@@ -182,6 +186,8 @@ pub(crate) struct Job {
     pub(crate) shared: bool,
     /// It wants one of so many permits; 0: none.
     pub(crate) permits: u16,
+    /// Whose locks it takes part in.
+    pub(crate) profile: Profile,
     /// How long after its grant it changes its mode; zero: never.
     pub(crate) changes: [Time; 2],
     /// While the job works, its lock moves to another process, or is detached for a while.
@@ -298,7 +304,9 @@ impl Plan {
         self.class = class;
         self.seed = seed;
         self.nodes = match class {
-            Class::Safe | Class::Shared | Class::Permits | Class::Waiting => draw.pick(&SIZES),
+            Class::Safe | Class::Shared | Class::Permits | Class::Profiles | Class::Waiting => {
+                draw.pick(&SIZES)
+            }
             _ => draw.pick(&[3, 3, 3, 5]),
         };
         self.keys = draw.pick(&[1, 1, 1, 2, 2, 3]);
@@ -320,7 +328,7 @@ impl Plan {
         let span = self.draw_jobs(draw, jobs);
         self.draw_counters(draw);
         match class {
-            Class::Safe | Class::Shared | Class::Permits => {
+            Class::Safe | Class::Shared | Class::Permits | Class::Profiles => {
                 swarm::draw(self, draw, span);
                 guided::draw(self, draw, span);
                 // From a stream of its own, so that all other schedules stay the same.
@@ -339,6 +347,9 @@ impl Plan {
         }
         if class == Class::Permits {
             self.draw_permits(&mut Random::of(seed, PERMITS));
+        }
+        if class == Class::Profiles {
+            self.draw_profiles(&mut Random::of(seed, PROFILES));
         }
         self.draw_line(&mut Random::of(seed, LINE));
         self.longest_sleep = crate::patience::longest_sleep(self);
@@ -426,6 +437,19 @@ impl Plan {
         }
     }
 
+    /// Jobs that lock one resource as members of other libraries do, beside jobs that do not. A counter of such a library is lost
+    /// with a node's memory, so that none of them is fenced.
+    fn draw_profiles(&mut self, draw: &mut Random) {
+        let most = draw.pick(&[400, 700, 1_000]);
+        for job in &mut self.jobs {
+            if draw.chance(most) {
+                job.profile = draw.pick(&FOREIGN);
+                job.fenced = false;
+                job.keys = 1 << job.keys.trailing_zeros();
+            }
+        }
+    }
+
     /// Jobs that want permits, of nearly the same number, and jobs that share. Both are for one resource.
     fn draw_permits(&mut self, draw: &mut Random) {
         let most = draw.pick(&[600, 800, 1_000]);
@@ -499,6 +523,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(500),
             shared: false,
             permits: 0,
+            profile: Profile::Plain,
             changes: [0; 2],
             hand_on: None,
         });
@@ -577,6 +602,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(800),
             shared: false,
             permits: 0,
+            profile: Profile::Plain,
             changes: [0; 2],
             hand_on: None,
         }
@@ -722,6 +748,10 @@ const WILD: u64 = 0x77;
 const SHARED: u64 = 0x73;
 const PERMITS: u64 = 0x70;
 const CHANGES: u64 = 0x6d;
+const PROFILES: u64 = 0x66;
+
+/// The profiles whose locks live as long as their TTL.
+const FOREIGN: [Profile; 1] = [Profile::Redisson];
 
 /// Schedules of sharers that found a bug before any job changed its mode: they stay what they were.
 const KEPT_FROM_BEFORE: [u64; 2] = [21_634, 87_552];

@@ -6,10 +6,11 @@
 use std::sync::LazyLock;
 
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED,
-    ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT,
-    EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED,
-    UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
+    ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
+    EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
+    UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
+    VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
     WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
@@ -45,11 +46,16 @@ pub enum Script {
     UpgradeFenced,
     AcquireInLine,
     LeaveLine,
+    AcquireRedisson,
+    AcquireRedissonFenced,
+    ExtendRedisson,
+    UndoRedisson,
+    WriteBackRedisson,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 30] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -75,6 +81,11 @@ impl Script {
         Self::UpgradeFenced,
         Self::AcquireInLine,
         Self::LeaveLine,
+        Self::AcquireRedisson,
+        Self::AcquireRedissonFenced,
+        Self::ExtendRedisson,
+        Self::UndoRedisson,
+        Self::WriteBackRedisson,
     ];
 
     /// The text that `EVAL` runs.
@@ -106,6 +117,11 @@ impl Script {
             Self::UpgradeFenced => UPGRADE_FENCED,
             Self::AcquireInLine => ACQUIRE_IN_LINE,
             Self::LeaveLine => LEAVE_LINE,
+            Self::AcquireRedisson => ACQUIRE_REDISSON,
+            Self::AcquireRedissonFenced => ACQUIRE_REDISSON_FENCED,
+            Self::ExtendRedisson => EXTEND_REDISSON,
+            Self::UndoRedisson => UNDO_REDISSON,
+            Self::WriteBackRedisson => WRITE_BACK_REDISSON,
         }
     }
 
@@ -128,20 +144,31 @@ impl Script {
             | Self::AcquireInLine
             | Self::AcquireMany
             | Self::AcquirePermit
+            | Self::AcquireRedisson
+            | Self::AcquireRedissonFenced
             | Self::AcquireShared
             | Self::AcquireSharedFenced
             | Self::Downgrade
             | Self::Upgrade
             | Self::UpgradeFenced => Kind::Ask,
             Self::Enrol => Kind::Enrol,
-            Self::Extend | Self::ExtendDowngraded | Self::ExtendPermit | Self::ExtendShared => {
-                Kind::Extend
-            }
+            Self::Extend
+            | Self::ExtendDowngraded
+            | Self::ExtendPermit
+            | Self::ExtendRedisson
+            | Self::ExtendShared => Kind::Extend,
             Self::ForceUnlock => Kind::ForceUnlock,
             Self::LeaveLine => Kind::Leave,
-            Self::Undo | Self::UndoDowngraded | Self::UndoPermit | Self::UndoShared => Kind::Undo,
+            Self::Undo
+            | Self::UndoDowngraded
+            | Self::UndoPermit
+            | Self::UndoRedisson
+            | Self::UndoShared => Kind::Undo,
             Self::ViewPermits | Self::ViewShared => Kind::Sharers,
-            Self::WriteBack | Self::WriteBackPermit | Self::WriteBackShared => Kind::WriteBack,
+            Self::WriteBack
+            | Self::WriteBackPermit
+            | Self::WriteBackRedisson
+            | Self::WriteBackShared => Kind::WriteBack,
         }
     }
 }

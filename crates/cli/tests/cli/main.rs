@@ -21,6 +21,7 @@ mod loss;
 mod manual;
 mod pair;
 mod permits;
+mod profiles;
 mod restart_guard;
 mod shared;
 mod signals;

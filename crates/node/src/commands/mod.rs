@@ -137,6 +137,7 @@ const COMMANDS: &[Command] = &[
     Command::new("get", Exactly(2), strings::get).reading(Reads::One),
     Command::new("getrange", Exactly(4), strings::getrange).reading(Reads::One),
     Command::new("hget", Exactly(3), hashes::hget).reading(Reads::One),
+    Command::new("hkeys", Exactly(2), hashes::hkeys).reading(Reads::One),
     Command::new("hlen", Exactly(2), hashes::hlen).reading(Reads::One),
     Command::new("info", AtLeast(1), server::info).while_loading(),
     Command::new("pexpire", AtLeast(3), strings::pexpire),
@@ -413,8 +414,13 @@ impl From<String> for Failure {
 
 /// An integer as the server reads one: no blanks, no plus, no leading zero.
 fn integer(arg: &[u8]) -> Result<i64, Failure> {
+    integer_of(arg).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+/// The same, or nothing.
+pub(crate) fn integer_of(arg: &[u8]) -> Option<i64> {
     let text = str::from_utf8(arg).ok().filter(|text| is_canonical(text));
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| NOT_AN_INTEGER.into())
+    text.and_then(|text| text.parse().ok())
 }
 
 fn is_canonical(text: &str) -> bool {

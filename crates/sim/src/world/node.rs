@@ -256,10 +256,13 @@ impl Node {
                 .collect();
         }
         let ends = [&b"redbolt:until:"[..], key].concat();
-        let key = match self.observe(&[b"TYPE", key], now) {
-            b"+hash\r\n" => &ends,
-            _ => key,
-        };
+        let is_hash = self.observe(&[b"TYPE", key], now) == b"+hash\r\n";
+        // The holders of permits end each at a time of its own, and another library's with the key.
+        let fields = self.observe(&[b"HKEYS", key], now);
+        if is_hash && !bulks(fields).any(|field| field == b"redbolt") {
+            return bulks(fields).filter_map(tag).collect();
+        }
+        let key = if is_hash { &ends } else { key };
         let reply = self.observe(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], now);
         let words: Vec<_> = bulks(reply).collect();
         let lives = |ends: &[u8]| decimal(ends).is_some_and(|ends| ends > now_ms);

@@ -182,6 +182,7 @@ impl World {
             request.script,
             Some(Script::AcquirePermit | Script::AcquireShared | Script::AcquireSharedFenced)
                 | Some(Script::Downgrade | Script::Upgrade | Script::UpgradeFenced)
+                | Some(Script::AcquireRedisson)
         );
         if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at, is_shared) {
             self.violated(Violation::KeptForGood { client, node });

@@ -61,7 +61,13 @@ impl Core {
         self.metrics.attempts += 1;
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
-        let random = self.entropy.bytes();
+        let mut random = self.entropy.bytes::<16>();
+        // A token begins with a letter: some libraries take a string of digits for a time that is over.
+        random[0] |= 0xa0;
+        if mutant!(OneOwnerOfAll) && self.locks.active(id).is_some_and(|it| it.foreign().is_some())
+        {
+            random = [0xa0; 16];
+        }
         let fenced = self.locks.active(id).is_some_and(|active| active.fencing.is_wanted());
         let open = self.open_asks(id);
         let proposal = fenced.then(|| self.proposal(now));
@@ -70,6 +76,7 @@ impl Core {
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
         let claim = self.claims.find_mut(claim_id).expect("it was made here");
         claim.begin(id, &active.keys, lock.mode(), proposal, lock.ttl_ms(), random);
+        active.foreign().into_iter().for_each(|kind| claim.is_of(kind));
         first.into_iter().for_each(|first| claim.is_second(first));
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);

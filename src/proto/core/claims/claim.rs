@@ -139,6 +139,11 @@ impl Claim {
         self.forget_at = Timestamp::default();
     }
 
+    /// It is one of another library's locks.
+    pub(crate) fn is_of(&mut self, kind: &'static LockKind) {
+        self.kind = kind;
+    }
+
     /// Makes a used slot a ticket in the line of a lock's resource, with a name that nobody has seen.
     pub(crate) fn begin_ticket(
         &mut self,

@@ -15,6 +15,7 @@ use crate::proto::core::waiting::{Standing, Waiting};
 use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
 use crate::proto::lease::Lease;
+use crate::proto::lock_kind::LockKind;
 use crate::proto::names::ClaimId;
 use crate::proto::request::{LockMode, LockRequest, PackedMode};
 use crate::proto::slab::Key;
@@ -54,6 +55,8 @@ pub(crate) struct Active {
     pub(crate) mode_change: ModeChange,
     /// How it stands in line, if it does.
     pub(crate) line: Option<Box<Standing>>,
+    /// The kind of another library's lock that is asked for.
+    foreign: Option<&'static LockKind>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +184,7 @@ impl Active {
             hold: Hold::new(),
             mode_change: ModeChange::NONE,
             line: None,
+            foreign: None,
         }
     }
 
@@ -192,6 +196,7 @@ impl Active {
         self.fencing.begin(request.fenced);
         self.permit.begin(request.mode);
         self.hold.begin(request.auto_extend);
+        self.foreign = request.wanted_profile().kind(request.fenced);
         self.votes = votes;
     }
 
@@ -212,6 +217,12 @@ impl Active {
         self.hold.begin(None);
         self.mode_change = ModeChange::NONE;
         self.line = None;
+        self.foreign = None;
+    }
+
+    /// The kind of another library's lock that is asked for.
+    pub(crate) fn foreign(&self) -> Option<&'static LockKind> {
+        self.foreign
     }
 
     pub(crate) fn waits(&self) -> bool {

@@ -98,7 +98,8 @@ impl Active {
     /// Whether the resource may have a line that the lock can stand in.
     fn may_stand_in_line(&self, mode: LockMode) -> bool {
         let is_permit = matches!(mode, LockMode::Permit { .. });
-        self.keys.len() == 1 && !is_permit && self.waits() && !self.mode_change.is_companion()
+        let is_of_ours = self.keys.len() == 1 && !is_permit && self.foreign().is_none();
+        is_of_ours && self.waits() && !self.mode_change.is_companion()
     }
 }
 
