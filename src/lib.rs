@@ -74,6 +74,8 @@ pub use proto::{
 
 /// What a [`Config`] is made of, and what can be wrong with it.
 pub mod config {
+    #[cfg(feature = "tls")]
+    pub use crate::net::TlsError;
     pub use crate::net::{Address, AddressError};
     pub use crate::proto::{
         Credentials, NodeSettings, RestartGuard, RestartTrust, Secret, Settings, SettingsError,
@@ -152,6 +154,7 @@ pub mod manual {
         fencing: "fencing.md",
         profiles: "profiles.md",
         restart_guard: "restart-guard.md",
+        tls: "tls.md",
         operations: "operations.md",
         command_line: "command-line.md",
         embedding: "embedding.md",

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use super::busy;
 use super::label;
 use super::log::{Log, Logger};
 use crate::net::{Address, AddressError, Clock};
+#[cfg(feature = "tls")]
+use crate::net::{Connector, TlsError, TlsSettings};
 use crate::proto::{
     self, ClockReading, NodeId, RestartGuard, RestartTrust, Settings, SettingsError, Setup,
     WakeStrategy,
@@ -35,6 +39,8 @@ pub struct Config {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    #[cfg(feature = "tls")]
+    tls: Option<Connector>,
 }
 
 impl Config {
@@ -46,6 +52,8 @@ impl Config {
             log: Logger::default(),
             busy_poll: Duration::ZERO,
             clock: Clock::default(),
+            #[cfg(feature = "tls")]
+            tls: TlsSettings::default(),
         }
     }
 
@@ -102,6 +110,11 @@ impl Config {
         &self.log
     }
 
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> Option<&Connector> {
+        self.tls.as_ref()
+    }
+
     pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         self.core.node_ids()
     }
@@ -122,11 +135,14 @@ pub struct ConfigBuilder {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    #[cfg(feature = "tls")]
+    tls: TlsSettings,
 }
 
 impl ConfigBuilder {
     /// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`,
-    /// `valkey://…`, or `unix:///path[?db=n]`. Nothing is looked up or connected yet.
+    /// `valkey://…`, the same over [TLS](crate::manual::tls) with `rediss://…` or `valkeys://…`, or
+    /// `unix:///path[?db=n]`. Nothing is looked up or connected yet.
     ///
     /// # Errors
     ///
@@ -312,6 +328,45 @@ impl ConfigBuilder {
         self
     }
 
+    /// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Default
+    /// those that the system trusts. Read again before each connection.
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.tls.ca = Some(file.into());
+        self
+    }
+
+    /// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we
+    /// are. It needs [`tls_key`](Self::tls_key). Read again before each connection.
+    #[cfg(feature = "tls")]
+    pub fn tls_cert(mut self, file: impl Into<PathBuf>) -> Self {
+        self.tls.certificate = Some(file.into());
+        self
+    }
+
+    /// A file with the key of [`tls_cert`](Self::tls_cert) in PEM: PKCS #8, PKCS #1 or SEC1, without a password. Read again
+    /// before each connection.
+    #[cfg(feature = "tls")]
+    pub fn tls_key(mut self, file: impl Into<PathBuf>) -> Self {
+        self.tls.key = Some(file.into());
+        self
+    }
+
+    /// The name that the certificate of each node must have, and that is sent as SNI. Default the host of its address.
+    #[cfg(feature = "tls")]
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between
+    /// reads and changes what he likes: passwords, tokens, answers. For tests only.
+    #[cfg(feature = "tls")]
+    pub fn danger_accept_any_certificate(mut self) -> Self {
+        self.tls.accept_any = true;
+        self
+    }
+
     /// For tests, which cannot set the clocks of a machine: takes each reading of them for what `bend`
     /// makes of it. Waits of the process itself stay as they are.
     #[doc(hidden)]
@@ -327,7 +382,8 @@ impl ConfigBuilder {
     ///
     /// # Errors
     ///
-    /// No nodes, more than 32, the same address twice, or a value out of its range.
+    /// No nodes, more than 32, the same address twice, or a value out of its range. With TLS also: a file that cannot be
+    /// used, or options of TLS where no address asks for it.
     pub fn build(self) -> Result<Config, ConfigError> {
         let core = proto::Config::new(self.settings)?;
         for (second, address) in self.addresses.iter().enumerate() {
@@ -336,11 +392,21 @@ impl ConfigBuilder {
                 return Err(ConfigError::Duplicate { first, second, address: address.clone() });
             }
         }
+        #[cfg(feature = "tls")]
+        let tls = Connector::for_all(self.tls, &self.addresses)?;
         let Self { addresses, log, busy_poll, clock, .. } = self;
         if busy_poll > busy::LONGEST {
             return Err(ConfigError::BusyPoll { span: busy_poll });
         }
-        Ok(Config { core: Arc::new(core), addresses: addresses.into(), log, busy_poll, clock })
+        Ok(Config {
+            core: Arc::new(core),
+            addresses: addresses.into(),
+            log,
+            busy_poll,
+            clock,
+            #[cfg(feature = "tls")]
+            tls,
+        })
     }
 }
 
@@ -366,6 +432,9 @@ pub enum ConfigError {
     },
     /// A setting is out of its range.
     Settings(SettingsError),
+    /// TLS cannot be spoken as it was chosen.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
 }
 
 impl fmt::Display for ConfigError {
@@ -380,6 +449,8 @@ impl fmt::Display for ConfigError {
                 write!(f, "nodes {first} and {second} have the same address {address}")
             }
             Self::Settings(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
         }
     }
 }
@@ -390,7 +461,16 @@ impl Error for ConfigError {
             Self::Address(error) => Some(error),
             Self::BusyPoll { .. } | Self::Duplicate { .. } => None,
             Self::Settings(error) => Some(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
         }
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsError> for ConfigError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where a node is, and what is said to it first: the forms in which people write it.
 //!
-//! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), and
-//! `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
+//! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), `rediss://…` and
+//! `valkeys://…` (the same over TLS), and `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
 //! is, which is how a socket is shown. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
 
 use std::error::Error;
@@ -20,6 +20,10 @@ pub enum Address {
     Name(String, u16),
     /// An IP address and a port.
     Ip(IpAddr, u16),
+    /// The same as [`Name`](Self::Name), over TLS.
+    TlsName(String, u16),
+    /// The same as [`Ip`](Self::Ip), over TLS.
+    TlsIp(IpAddr, u16),
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -32,6 +36,21 @@ impl Address {
     /// Says what is wrong; the text shows nothing behind the scheme that may be a secret.
     pub fn parse(text: &str) -> Result<(Self, NodeSettings), AddressError> {
         parse(text).map_err(|fault| AddressError { fault, shown: presentable(text) })
+    }
+
+    /// Whether all that is said there goes through TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::TlsName(..) | Self::TlsIp(..))
+    }
+
+    /// The same place, with TLS in between.
+    fn over_tls(self) -> Self {
+        match self {
+            Self::Name(host, port) => Self::TlsName(host, port),
+            Self::Ip(ip, port) => Self::TlsIp(ip, port),
+            other => other,
+        }
     }
 }
 
@@ -56,10 +75,15 @@ impl FromStr for Address {
 /// As people read it, and as [`FromStr`] reads it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_tls() {
+            f.write_str("rediss://")?;
+        }
         match self {
-            Self::Name(host, port) => write!(f, "{host}:{port}"),
-            Self::Ip(IpAddr::V6(ip), port) => write!(f, "[{ip}]:{port}"),
-            Self::Ip(ip, port) => write!(f, "{ip}:{port}"),
+            Self::Name(host, port) | Self::TlsName(host, port) => write!(f, "{host}:{port}"),
+            Self::Ip(IpAddr::V6(ip), port) | Self::TlsIp(IpAddr::V6(ip), port) => {
+                write!(f, "[{ip}]:{port}")
+            }
+            Self::Ip(ip, port) | Self::TlsIp(ip, port) => write!(f, "{ip}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -112,11 +136,15 @@ impl fmt::Display for Fault {
             Self::Percent => "a % is not followed by two hexadecimal digits",
             Self::Port => "the port is not a number from 1 to 65535",
             Self::Query => "the only option behind a ? is db=n, of a unix:// address",
-            Self::Scheme => "the scheme is none of redis://, valkey:// and unix://",
+            Self::Scheme => {
+                "the scheme is none of redis://, valkey://, rediss://, valkeys:// and unix://"
+            }
             Self::SlashWithoutScheme => {
                 "a path needs unix:// before it, a host with a database redis://"
             }
-            Self::Tls => "TLS (rediss://, valkeys://) is not supported",
+            Self::Tls => {
+                "this redbolt was built without TLS: rediss:// and valkeys:// need its feature `tls`"
+            }
             Self::UserWithoutScheme => "a user or password needs redis:// before it",
         })
     }
@@ -135,6 +163,10 @@ fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
         None => Ok((host_and_port(text)?, NodeSettings::default())),
         Some(("redis" | "valkey", rest)) => over_tcp(rest),
         Some(("unix", rest)) => over_unix(rest),
+        Some(("rediss" | "valkeys", rest)) if cfg!(feature = "tls") => {
+            let (address, settings) = over_tcp(rest)?;
+            Ok((address.over_tls(), settings))
+        }
         Some(("rediss" | "valkeys", _)) => Err(Fault::Tls),
         Some(_) => Err(Fault::Scheme),
     }
@@ -385,7 +417,6 @@ mod tests {
         for (text, expected) in [
             ("", Fault::Empty),
             ("http://h", Fault::Scheme),
-            ("rediss://h", Fault::Tls),
             ("user:pw@h", Fault::UserWithoutScheme),
             ("redis://", Fault::Host),
             ("redis://:7000", Fault::Host),
@@ -413,6 +444,32 @@ mod tests {
         ] {
             assert_eq!(fault(text), expected, "{text}");
         }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn without_tls_the_missing_feature_is_named() {
+        for text in ["rediss://h", "valkeys://u:s3cret@h"] {
+            let error = Address::parse(text).unwrap_err();
+            assert_eq!(error.fault, Fault::Tls);
+            assert!(error.to_string().contains("feature `tls`"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn over_tls_everything_else_is_the_same() {
+        let (address, settings) = Address::parse("rediss://ann:pw@h/3").unwrap();
+        assert_eq!(address, Address::TlsName("h".to_owned(), 6379));
+        assert_eq!((settings.credentials.is_some(), settings.database), (true, 3));
+        for text in ["valkeys://h:1", "rediss://10.0.0.1:2", "rediss://[::1]:3"] {
+            let address: Address = text.parse().unwrap();
+            assert!(address.is_tls());
+            assert_eq!(address.to_string(), text.replace("valkeys", "rediss"));
+            assert_eq!(address.to_string().parse(), Ok(address));
+        }
+        assert_ne!("rediss://h".parse::<Address>(), "redis://h".parse());
+        assert_eq!(fault("rediss://user@h"), Fault::PasswordMissing);
     }
 
     /// `host:(hidden)` helped nobody to find the letter O in a port.
@@ -453,7 +510,7 @@ mod tests {
             "http://u:s3cret@h",
             "redis://u:s3/cret@h:1:2",
             "redis://s3cret@h",
-            "rediss://u:s3cret@h",
+            "rediss://u:s3cret@h:x",
             "u:s3cret@redis://h",
             "\x1b[31m://h",
         ] {

@@ -9,8 +9,14 @@ mod clock;
 mod resolve;
 mod socket;
 mod sockets;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use address::{Address, AddressError};
 pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
 pub(crate) use sockets::Sockets;
+#[cfg(feature = "tls")]
+pub use tls::TlsError;
+#[cfg(feature = "tls")]
+pub(crate) use tls::{Connector, TlsSettings};

@@ -263,11 +263,12 @@ kind!(LossCause: Expired Forked Gone HeldTooLong ShutDown Unextended);
 
 kind!(Cause:
     NoAnswer ConnectTimeout ConnectionRefused ConnectionReset ConnectionClosed Unreachable NameLookup
-    Io DeadPeer Violation UnexpectedReply Backlog
+    Io DeadPeer Tls Violation UnexpectedReply Backlog
     Loading Busy MasterDown DiskTrouble OutOfMemory NoReplicas ReadOnly Unavailable MaxClients
     ServerError Quarantined ClockSkew NotCounted
     PasswordMissing WrongPassword NoPasswordSet NoPermission ProtectedMode NoSuchDatabase UnknownCommand
-    ScriptsForbidden TooOld TlsPort WrongType Replica ClusterMode SameServer Evicting OtherLimits RestartGuardAltered);
+    ScriptsForbidden TooOld TlsPort PlainPort Certificate TlsRefused
+    WrongType Replica ClusterMode SameServer Evicting OtherLimits RestartGuardAltered);
 
 /// The most variants of a kind.
 const MOST_KINDS: usize = 64;

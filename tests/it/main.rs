@@ -39,6 +39,8 @@ mod scenarios;
 mod scripts;
 mod shared;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
 mod voters;
 mod wait_queue;
 mod waiting;

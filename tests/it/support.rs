@@ -1,5 +1,7 @@
 //! What the tests share: clients for servers, queries to the servers themselves, and bounded waits.
 
+#[cfg(feature = "tls")]
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use redbolt::proto::restart_guard;
@@ -10,11 +12,43 @@ use redbolt::{
 use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+#[cfg(feature = "tls")]
+thread_local! {
+    static OVER_TLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets all servers that `test` starts on this thread speak TLS as well, and all clients of them speak it.
+#[cfg(feature = "tls")]
+pub(crate) fn over_tls(test: impl FnOnce()) {
+    OVER_TLS.set(true);
+    test();
+}
+
+fn is_over_tls() -> bool {
+    #[cfg(feature = "tls")]
+    return OVER_TLS.get();
+    #[cfg(not(feature = "tls"))]
+    false
+}
+
 /// Starts `n` servers as the nodes of a set that an operator has initialised.
 pub(crate) fn servers(n: usize) -> Vec<Server> {
-    let servers = redbolt_test_servers::servers(n);
+    let servers = new_servers(n);
     vouch_for(&servers, n);
     servers
+}
+
+/// Starts `n` servers that no operator has seen yet.
+pub(crate) fn new_servers(n: usize) -> Vec<Server> {
+    match is_over_tls() {
+        true => redbolt_test_servers::servers_over_tls(n),
+        false => redbolt_test_servers::servers(n),
+    }
+}
+
+/// A server's address, as it is shown.
+pub(crate) fn address(server: &Server) -> String {
+    if server.has_tls() { server.tls_address() } else { server.address() }
 }
 
 /// A server as the only node of a set that an operator has initialised.
@@ -47,6 +81,11 @@ pub(crate) fn vouch_for(servers: &[Server], nodes: usize) {
 
 /// A builder with one node for each server. Timeouts are long, because a test machine is busy.
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
+    #[cfg(feature = "tls")]
+    if servers.first().is_some_and(Server::has_tls) {
+        return patient(servers.iter().map(Server::tls_address))
+            .tls_ca(servers[0].authority().ca());
+    }
     patient(servers.iter().map(Server::address))
 }
 

@@ -297,7 +297,7 @@ fn silence() {
 #[test]
 fn a_port_for_tls_only() {
     let impostor = Impostor::start(Act::Tls);
-    check(&impostor.address(), "the port expects TLS, which redbolt does not speak");
+    check(&impostor.address(), "the port expects TLS (rediss://)");
 }
 
 #[test]

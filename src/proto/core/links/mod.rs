@@ -127,7 +127,9 @@ impl Core {
         let closed = matches!(cause, Cause::ConnectionClosed | Cause::ConnectionReset);
         let first = Step::needed(self.config.node(id), &self.config.settings).next();
         let oldest = node.pipeline.oldest().map(|due| due.pending);
-        if closed && first.is_some_and(|first| oldest == Some(Pending::Handshake(first))) {
+        let is_first = first.is_some_and(|first| oldest == Some(Pending::Handshake(first)));
+        // Whoever has the sockets may know better.
+        if closed && is_first && node.words(cause).is_none() {
             node.explain(cause, UNANSWERED.to_owned());
         }
         let pipeline = std::mem::replace(&mut node.pipeline, Pipeline::new());
