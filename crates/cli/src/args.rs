@@ -122,6 +122,36 @@ pub(crate) struct Nodes {
     /// How long a connection and its handshake may take [default: 5s]
     #[arg(long, value_name = "TIME", env = CONNECT_TIMEOUT_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// What TLS is spoken with, where an address begins with `rediss://`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "TLS (for rediss:// and valkeys:// addresses)")]
+pub(crate) struct TlsArgs {
+    /// A file of certificates: only servers whose certificate one of these has signed are believed
+    /// [default: what the system trusts]
+    #[arg(long, value_name = "FILE", env = TLS_CA_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// A file with our own certificate, for servers that want one
+    #[arg(long, value_name = "FILE", env = TLS_CERT_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// A file with the key of --tls-cert
+    #[arg(long, value_name = "FILE", env = TLS_KEY_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// The name that each server's certificate must have [default: the host of its address]
+    #[arg(long, value_name = "NAME", env = TLS_SERVER_NAME_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_server_name: Option<String>,
+
+    /// Believe every server, whatever certificate it shows: anybody in between can read and change everything. For
+    /// tests only
+    #[arg(long)]
+    pub(crate) danger_accept_any_certificate: bool,
 }
 
 /// A [`RestartTrust`] on the command line.
@@ -664,12 +694,16 @@ fn typed(words: &[OsString]) -> &[OsString] {
 }
 
 /// Options that can come from the environment, and their variables.
-const VARIABLES: [(&str, &str); 5] = [
+const VARIABLES: [(&str, &str); 9] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
     ("--restart-trust", RESTART_TRUST_VARIABLE),
     ("--response-timeout", RESPONSE_TIMEOUT_VARIABLE),
     ("--connect-timeout", CONNECT_TIMEOUT_VARIABLE),
+    ("--tls-ca", TLS_CA_VARIABLE),
+    ("--tls-cert", TLS_CERT_VARIABLE),
+    ("--tls-key", TLS_KEY_VARIABLE),
+    ("--tls-server-name", TLS_SERVER_NAME_VARIABLE),
 ];
 
 fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
@@ -711,10 +745,14 @@ pub(crate) const RESTART_GUARD_KEY_VARIABLE: &str = "REDBOLT_RESTART_GUARD_KEY";
 pub(crate) const RESTART_TRUST_VARIABLE: &str = "REDBOLT_RESTART_TRUST";
 pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
 pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
+pub(crate) const TLS_CA_VARIABLE: &str = "REDBOLT_TLS_CA";
+pub(crate) const TLS_CERT_VARIABLE: &str = "REDBOLT_TLS_CERT";
+pub(crate) const TLS_KEY_VARIABLE: &str = "REDBOLT_TLS_KEY";
+pub(crate) const TLS_SERVER_NAME_VARIABLE: &str = "REDBOLT_TLS_SERVER_NAME";
 
 const NODE_HELP: &str = "\
-A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Repeat the \
-option for each node [env: REDBOLT_NODES, separated by commas]";
+A node: host, host:port, redis://[user[:password]@]host[:port][/db], the same over TLS with \
+rediss://, or unix:///path. Repeat the option for each node [env: REDBOLT_NODES, separated by commas]";
 
 const NODES_FILE_HELP: &str = "\
 A file with one node on each line, instead of --node. A line that begins with # is a comment. A file \
