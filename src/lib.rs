@@ -95,7 +95,9 @@ pub mod engine {
 /// Who holds a resource, by every node, and what became of a lock that an operator broke.
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
-    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState, Permits, Sharers};
+    pub use crate::proto::{
+        DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Sharers, Waiter,
+    };
 }
 
 /// Leaders: campaigning for the lead, holding it, and observing who leads.

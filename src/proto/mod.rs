@@ -95,9 +95,9 @@ pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
 pub use self::core::{
-    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, KeyState, Leader,
-    LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits, PushState,
-    RestartGuardState, Sharers, View,
+    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, Kept, KeyState, Leader,
+    LeaderVerdict, LeaderView, Line, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits,
+    PushState, RestartGuardState, Sharers, View, Waiter,
 };
 pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,

@@ -865,7 +865,7 @@ return found";
 mod line;
 pub(super) mod redisson;
 
-pub use self::line::{ACQUIRE_IN_LINE, LEAVE_LINE};
+pub use self::line::{ACQUIRE_IN_LINE, LEAVE_LINE, VIEW_LINE};
 pub use self::redisson::{
     ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
 };

@@ -68,8 +68,8 @@ fn locks_of_a_client() {
         assert_eq!((node.asks, node.grants, node.denies), (7, 6, 1), "node {number}");
         assert_eq!((node.connections, node.reconnects(), node.timeouts), (1, 0, 0));
         assert_eq!(node.undos_confirmed, 6, "node {number}");
-        // Requests, extensions, undos, and the three commands of six inspections.
-        assert_eq!(node.round_trip.count(), 7 + 5 + 6 + 3 * 6);
+        // Requests, extensions, undos, and the four commands of six inspections.
+        assert_eq!(node.round_trip.count(), 7 + 5 + 6 + 4 * 6);
         assert!(node.round_trip.quantile(0.5) <= node.round_trip.quantile(0.99));
         assert!(node.round_trip.sum() < LIMIT && !node.round_trip.sum().is_zero());
     }

@@ -29,6 +29,7 @@ mod signals;
 mod status;
 mod token_file;
 mod unlock;
+mod waiters;
 
 use std::env;
 use std::process::ExitCode;

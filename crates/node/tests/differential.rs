@@ -31,7 +31,7 @@ use redbolt::proto::{
         ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
         EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
         UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
-        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
+        VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
         WRITE_BACK_SHARED,
     },
 };
@@ -143,6 +143,7 @@ fn random_lines_get_the_replies_of_a_real_server() {
         (FORCE_UNLOCK, &[":0", ":1"]),
         (EXTEND_SHARED, &[":0"]),
         (UNDO_SHARED, &[":0"]),
+        (VIEW_LINE, &["$"]),
         (VIEW_SHARED, &["$"]),
     ]);
 }
@@ -332,6 +333,7 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
                 vec!["EVAL", FORCE_UNLOCK, "1", "k", "zset", "163", ""],
                 vec!["EVAL", FORCE_UNLOCK, "1", "k", "string", "163", SHARER_A],
                 vec!["EVAL", VIEW_SHARED, "1", "k"],
+                vec!["EVAL", VIEW_LINE, "4", "k", "line", "until", "call", "180"],
                 sharing(SHARER_A),
             ] {
                 denying.same(&["FLUSHALL"]);
@@ -1223,7 +1225,7 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
             call(name, LEAVE_LINE, line_keys(at, &ticket), vec![member])
         });
     let of_holder =
-        (name(), known(), ttl(), proposal(), 0..18).prop_map(|(name, token, ttl, least, which)| {
+        (name(), known(), ttl(), proposal(), 0..20).prop_map(|(name, token, ttl, least, which)| {
             let (key, token) = (vec![text("r1")], text(token));
             match which {
                 0 | 1 => call(name, EXTEND, key, vec![token, ttl]),
@@ -1237,7 +1239,11 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
                 6 => call(name, ACQUIRE_MANY, key, vec![token, ttl, text("1")]),
                 11..14 => call(name, EXTEND_SHARED, key, vec![token, ttl]),
                 14..16 => call(name, UNDO_SHARED, key, vec![token]),
-                _ => call(name, VIEW_SHARED, key, vec![]),
+                16 | 17 => call(name, VIEW_SHARED, key, vec![]),
+                _ => {
+                    let keys = ["r1", "l1", "e1", "n1"].map(text).to_vec();
+                    call(name, VIEW_LINE, keys, vec![text("180")])
+                }
             }
         });
     let by_hand = select(vec![
@@ -1879,6 +1885,7 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
         ("PTTL" | "EVAL" | "EVALSHA", _) if is_close(embedded, real, 1) => true,
         ("EVAL" | "EVALSHA", _) if is_same_refusal(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_view(embedded, real) => true,
+        ("EVAL" | "EVALSHA", _) if is_same_line(embedded, real) => true,
         ("EVAL" | "EVALSHA", script) if is_same_place(script, embedded, real) => true,
         ("GET", _) if is_same_mark(embedded, real) => true,
         // A script that grants needs a key. Lua reports the missing key in its own words, with the
@@ -1966,6 +1973,32 @@ fn is_same_view(embedded: &[u8], real: &[u8]) -> bool {
     let is_bulk = [embedded, real].iter().all(|reply| reply.starts_with(b"$"));
     let (embedded, real) = (lines(embedded), lines(real));
     is_bulk && embedded.len() == real.len() && embedded.iter().zip(&real).all(is_close)
+}
+
+/// Both the same tickets in the same order, with close stamps and times, behind the same count and the same mark.
+fn is_same_line(embedded: &[u8], real: &[u8]) -> bool {
+    let words = |reply: &[u8]| {
+        let text = String::from_utf8_lossy(reply).into_owned();
+        let lines = text.lines().skip(1).map(|line| line.split(' ').map(str::to_owned).collect());
+        lines.collect::<Vec<Vec<String>>>()
+    };
+    let is_close = |a: &String, b: &String| match (a.parse::<i64>(), b.parse::<i64>()) {
+        (Ok(a), Ok(b)) => a == b || a.min(b) >= 0 && a.abs_diff(b) <= 1_000,
+        _ => a == b,
+    };
+    let is_same = |(at, (a, b)): (usize, (&Vec<String>, &Vec<String>))| match (&a[..], &b[..]) {
+        ([count, kept, since], [other, mark, other_since]) if at == 0 => {
+            (count, kept) == (other, mark) && is_close(since, other_since)
+        }
+        ([name, stamp, age, left], [other, other_stamp, other_age, other_left]) => {
+            let is_same_stamp = stamp == other_stamp || are_close_ends(stamp, other_stamp);
+            name == other && is_same_stamp && is_close(age, other_age) && is_close(left, other_left)
+        }
+        _ => false,
+    };
+    let is_bulk = [embedded, real].iter().all(|reply| reply.starts_with(b"$"));
+    let (embedded, real) = (words(embedded), words(real));
+    is_bulk && embedded.len() == real.len() && embedded.iter().zip(&real).enumerate().all(is_same)
 }
 
 /// Those that end in the same millisecond on one side are in another order.

@@ -10,7 +10,7 @@ use redbolt::proto::script::{
     ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
     EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
     UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
-    VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
+    VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
     WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
@@ -51,11 +51,12 @@ pub enum Script {
     ExtendRedisson,
     UndoRedisson,
     WriteBackRedisson,
+    ViewLine,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -86,6 +87,7 @@ impl Script {
         Self::ExtendRedisson,
         Self::UndoRedisson,
         Self::WriteBackRedisson,
+        Self::ViewLine,
     ];
 
     /// The text that `EVAL` runs.
@@ -122,6 +124,7 @@ impl Script {
             Self::ExtendRedisson => EXTEND_REDISSON,
             Self::UndoRedisson => UNDO_REDISSON,
             Self::WriteBackRedisson => WRITE_BACK_REDISSON,
+            Self::ViewLine => VIEW_LINE,
         }
     }
 
@@ -164,6 +167,7 @@ impl Script {
             | Self::UndoPermit
             | Self::UndoRedisson
             | Self::UndoShared => Kind::Undo,
+            Self::ViewLine => Kind::Line,
             Self::ViewPermits | Self::ViewShared => Kind::Sharers,
             Self::WriteBack
             | Self::WriteBackPermit
@@ -208,6 +212,8 @@ pub enum Kind {
     KillOthers,
     /// Leaves the line of those who wait.
     Leave,
+    /// Asks who stands in line, for an inspection.
+    Line,
     /// Reads the restart guard's value.
     Look,
     /// Requests a permit in one slot.
@@ -261,6 +267,7 @@ impl Kind {
             Self::Kill => one("kill"),
             Self::KillOthers => one("kill others"),
             Self::Leave => ("leave", "leave sha"),
+            Self::Line => ("line", "line sha"),
             Self::Look => one("look"),
             Self::Move => ("move", "move sha"),
             Self::ProbeCall | Self::ProbeWrite => one("probe"),

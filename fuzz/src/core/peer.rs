@@ -37,11 +37,18 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         | Request::Undo { .. }
         | Request::WriteBack { .. } => if refuse { ":0\r\n" } else { ":1\r\n" }.into(),
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
+        Request::ViewLine if refuse => "-NOPERM No permissions to access a key\r\n".into(),
+        Request::ViewLine => bulk(&line_of_one()),
         Request::ViewType => if refuse { "+none\r\n" } else { "+string\r\n" }.into(),
         Request::ViewValue => {
             bulk(if refuse { "" } else { "00112233445566778899aabbccddeeff00:me" })
         }
     }
+}
+
+/// One who waits, as a node tells an inspection.
+fn line_of_one() -> String {
+    format!("1 marked -1\nx{}00:500 1767225600000000 1500 5500", "ab".repeat(16))
 }
 
 /// The restart guard's TTL behind a lock request.

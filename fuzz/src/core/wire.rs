@@ -65,6 +65,7 @@ pub(super) enum Request {
     Remaining,
     Kill,
     KillOthers,
+    ViewLine,
     ViewTtl,
     ViewType,
     ViewValue,
@@ -412,6 +413,11 @@ impl Wire {
                 let (lock, attempt) = ledger.undoes(keys, self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
             }
+            (Script::ViewLine, [_, stamps, ends, call], [_]) => {
+                let names = [stamps, ends, call];
+                assert!(names.iter().all(|name| name.starts_with(b"redbolt:line")));
+                Request::ViewLine
+            }
             (script, keys, rest) => panic!("{script:?} of {} and {}", keys.len(), rest.len()),
         }
     }
@@ -477,6 +483,7 @@ impl Wire {
             | Request::Kill
             | Request::KillOthers
             | Request::Remaining
+            | Request::ViewLine
             | Request::ViewTtl
             | Request::ViewType
             | Request::ViewValue => {}
@@ -638,7 +645,9 @@ impl Received {
                     matches!(self, Self::Bulk | Self::NilBulk)
                 }
                 Request::ViewType => is_status || self == Self::Simple,
-                Request::Handshake(_) | Request::ViewValue => self == Self::Bulk,
+                Request::Handshake(_) | Request::ViewLine | Request::ViewValue => {
+                    self == Self::Bulk
+                }
                 Request::Ask { .. } if half => matches!(self, Self::Int(_)),
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {
                     matches!(self, Self::Ok | Self::NilBulk)

@@ -122,6 +122,7 @@ impl Core {
             | Pending::Remaining { .. }
             | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
             Pending::ForceUnlock(view)
+            | Pending::ViewLine(view)
             | Pending::ViewPermits(view)
             | Pending::ViewShared(view)
             | Pending::ViewTtl(view)
@@ -196,6 +197,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::ForceUnlock(_) => self.force_unlock_answered(view, id, token),
+            Pending::ViewLine(_) => self.view_line(view, id, token),
             Pending::ViewPermits(_) => self.view_permits(view, id, token, now),
             Pending::ViewShared(_) => self.view_shared(view, id, token, now),
             Pending::ViewTtl(_) => self.view_ttl(view, id, token, due.since, now),

@@ -341,6 +341,7 @@ impl Core {
                 }
                 Pending::Move { claim, .. } => self.move_lost(node, claim, untouched, now),
                 Pending::ForceUnlock(view)
+                | Pending::ViewLine(view)
                 | Pending::ViewPermits(view)
                 | Pending::ViewShared(view)
                 | Pending::ViewTtl(view)

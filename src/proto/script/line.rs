@@ -277,3 +277,43 @@ pub const LEAVE_LINE: &str = concat!(
      end \
      return found"
 );
+
+/// Tells who stands in line for the resource KEYS\[1\]: how many, what keeps the resource for them, and for how many ms the
+/// first of them has been called, -1 if it is not. In further lines up to 16 of them, in their order, each with its name,
+/// its stamp, for how many ms it has waited by that, and for how many ms its ticket lives. It writes nothing.
+///
+/// KEYS\[2\] and KEYS\[3\] are the two sets of the line, KEYS\[4\] is the key that says who was called. A resource is kept
+/// by nothing (`open`), `marked` beside its holders, or `closed`. Of its value the bytes up to the ARGV\[1\]-th, from zero,
+/// are looked at. Where the sets cannot be redbolt's, the answer is empty.
+pub const VIEW_LINE: &str = concat!(
+    read_clock_ms!(),
+    "local us = time[1] * 1000000 + time[2] \
+     local after = string.format('(%.0f', now) \
+     local found = redis.pcall('ZRANGE', KEYS[2], 0, 79, 'WITHSCORES') \
+     if found.err then return found end \
+     local lines, first = {''}, nil \
+     for i = 1, #found, 2 do \
+     local left = (tonumber(redis.call('ZSCORE', KEYS[3], found[i])) or 0) - now \
+     if left > 0 and #lines <= 16 then \
+     if #found[i] > 64 then return '' end \
+     first = first or found[i] \
+     local waits = math.floor(math.max(us - found[i + 1], 0) / 1000) \
+     table.insert(lines, string.format('%s %.0f %.0f %.0f', found[i], found[i + 1], waits, left)) \
+     end \
+     end \
+     local called, whom = string.match(redis.call('GET', KEYS[4]) or '', '^(%d+) (.+)$') \
+     local since = called and whom == first and math.max(now - called, 0) or -1 \
+     local kept = 'open' \
+     local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[1]) \
+     if type(v) == 'table' then \
+     if not string.find(v.err, '^WRONGTYPE') then return v end \
+     if redis.call('TYPE', KEYS[1]).ok == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' then \
+     kept = redis.call('ZCOUNT', KEYS[1], after, '(+inf') > 0 and 'marked' or 'closed' \
+     end \
+     else \
+     local ends = string.match(v, '^' .. string.rep('%x', 34) .. '%C*\\n(%d+)$') \
+     if v == '\\nredbolt' or ends and ends - now <= 0 then kept = 'closed' elseif ends then kept = 'marked' end \
+     end \
+     lines[1] = string.format('%.0f %s %.0f', redis.call('ZCOUNT', KEYS[3], after, '+inf'), kept, since) \
+     return table.concat(lines, '\\n')"
+);

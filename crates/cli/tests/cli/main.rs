@@ -14,6 +14,7 @@ mod fencing;
 mod forbidden;
 mod harness;
 mod held;
+mod in_line;
 mod init;
 mod lead;
 mod look;

@@ -5,14 +5,15 @@
 
 use super::mark::{CLOSED, LINE, NEVER, OUTLIVES_MS, close, marked, with_mark};
 use super::shared::{
-    TOKEN_DIGITS, WRITER, begins_as_a_token, deny_twin, live_as_long_as_the_last, odd_from,
-    rehearse_undo, share,
+    MAX_VIEWED, TOKEN_DIGITS, WRITER, begins_as_a_token, deny_twin, live_as_long_as_the_last,
+    odd_from, rehearse_undo, share,
 };
 use super::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
 };
 use crate::{
-    calls::{Answer, Calls, Stop, caught},
+    calls::{Answer, CallError, Calls, Stop, caught},
+    sharers::Sharers,
     store::ClockReading,
 };
 
@@ -101,6 +102,68 @@ pub(super) fn leave_line(
         Some(_) => {}
     }
     Ok(found)
+}
+
+/// Tells who stands in line, in lines: how many, what keeps the resource for them and for how long the first is called, and
+/// those who stand first.
+pub(super) fn view_line(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let &[resource, stamps, ends, call] = names else { return Err(BAD_ARGUMENTS) };
+    let time = calls.time()?;
+    let now = time.millis();
+    let found = calls.zrange(stamps).map_err(CallError::answer)?;
+    let found = found.into_iter().flat_map(Sharers::iter).take(MOST_LOOKED_AT);
+    let found: Vec<_> = found.map(|(name, stamp)| (name.to_vec(), stamp)).collect();
+    let (mut shown, mut lines) = (Vec::new(), Vec::new());
+    for (name, stamp) in found {
+        let left = calls.zscore(ends, &name)?.unwrap_or(0) - now;
+        if left <= 0 || shown.len() == MAX_VIEWED {
+            continue;
+        }
+        if name.len() > LONGEST_TICKET {
+            return Ok(Answer::Bulk(Vec::new()));
+        }
+        let waits = (time.micros().cast_signed() - stamp).max(0) / 1_000;
+        lines.push(b'\n');
+        lines.extend_from_slice(&name);
+        lines.extend_from_slice(format!(" {stamp} {waits} {left}").as_bytes());
+        shown.push(name);
+    }
+    let called = calls.get(call)?.and_then(read_call);
+    let called = called.filter(|(_, whom)| shown.first() == Some(whom));
+    let since = called.map_or(-1, |(since, _)| (now - since).max(0));
+    let kept = kept(calls, resource, number(argv.first())?, now)?;
+    let count = calls.zcount(ends, now)?;
+    let head = format!("{count} {kept} {since}").into_bytes();
+    Ok(Answer::Bulk([head, lines].concat()))
+}
+
+/// What keeps a resource for those in line.
+fn kept(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    last: usize,
+    now: i64,
+) -> Result<&'static str, Stop> {
+    let value = calls.getrange(resource, last).map(<[u8]>::to_vec);
+    let Some(value) = caught(value)? else {
+        let is_set = calls.kind(resource)? == "zset";
+        if !is_set || calls.zscore(resource, LINE)? != Some(NEVER) {
+            return Ok("open");
+        }
+        return Ok(if calls.zcount(resource, now)? > 0 { "marked" } else { "closed" });
+    };
+    if value == CLOSED {
+        return Ok("closed");
+    }
+    Ok(match marked(&value).filter(|_| begins_with_digits(&value)) {
+        Some((_, ends)) if ends > now => "marked",
+        Some(_) => "closed",
+        None => "open",
+    })
 }
 
 fn unmark_set(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
@@ -458,6 +521,10 @@ const TICKET_MS: i64 = 6_000;
 const FARTHEST_AHEAD_US: i64 = 5_000_000;
 /// So many dead tickets go at once.
 const MOST_AT_ONCE: usize = 64;
+/// So many are looked at for those who are shown.
+const MOST_LOOKED_AT: usize = 80;
+/// In bytes.
+const LONGEST_TICKET: usize = 64;
 /// So long is a ticket's name before its grace: the mode, 34 digits and a colon.
 const TICKET_DIGITS: usize = 36;
 /// So many words has an ask, its token first, without and with a fencing counter.

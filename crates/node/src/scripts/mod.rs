@@ -24,7 +24,7 @@ use redbolt::proto::{
         ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
         EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
         UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
-        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
+        VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
         WRITE_BACK_SHARED,
     },
 };
@@ -41,7 +41,7 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 30] = [
+const MODELS: [(&str, Script); 31] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
     (ACQUIRE_IN_LINE, line::acquire_in_line),
     (ACQUIRE_MANY, exclusive::acquire_many),
@@ -66,6 +66,7 @@ const MODELS: [(&str, Script); 30] = [
     (UNDO_PERMIT, permits::undo_permit),
     (UNDO_REDISSON, redisson::undo_redisson),
     (UNDO_SHARED, shared::undo_shared),
+    (VIEW_LINE, line::view_line),
     (VIEW_PERMITS, permits::view_permits),
     (VIEW_SHARED, shared::view_shared),
     (WRITE_BACK, exclusive::write_back),

@@ -281,7 +281,7 @@ fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-fn fingerprint(parts: &[&[u8]]) -> u32 {
+pub(super) fn fingerprint(parts: &[&[u8]]) -> u32 {
     let mut sha1 = Sha1::new();
     parts.iter().for_each(|part| sha1.update(part));
     let digest = sha1.digest().bytes();

@@ -83,6 +83,7 @@ pub(crate) enum Pending {
         claim: ClaimId,
         by_digest: bool,
     },
+    ViewLine(ViewId),
     ViewPermits(ViewId),
     ViewShared(ViewId),
     ViewTtl(ViewId),

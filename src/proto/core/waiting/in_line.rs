@@ -32,6 +32,7 @@ pub(crate) struct Standing {
     ticket: ClaimId,
     agreement: Agreement,
     grace_ms: u64,
+    joined_at: Timestamp,
     /// What the nodes have told in the present attempt.
     places: Vec<(NodeId, Place)>,
     /// Where it stands at its lead, as far as it is known now.
@@ -125,6 +126,7 @@ impl Core {
             ticket,
             agreement: Agreement::new(self.config.quorum()),
             grace_ms,
+            joined_at: self.boot,
             places: Vec::new(),
             place: None,
             hurried: 0,
@@ -132,6 +134,7 @@ impl Core {
             rests_until: None,
             woken_in_vain_at: None,
         }));
+        self.metrics.lined_up += 1;
     }
 
     /// The first ask of a lock that waits. Where others have been seen to wait, it stands in line from the beginning.
@@ -197,6 +200,7 @@ impl Core {
     pub(in crate::proto::core) fn leave_line(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let Some(mut line) = active.line.take() else { return };
+        self.metrics.left_line(line.joined_at, now.boot);
         for name in line.stands_at(None).into_iter().flatten() {
             self.listeners.remove(&name);
         }
