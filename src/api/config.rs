@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 #[cfg(feature = "tls")]
+use std::io;
+#[cfg(feature = "tls")]
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,7 @@ use super::label;
 use super::log::{Log, Logger};
 use crate::net::{Address, AddressError, Clock};
 #[cfg(feature = "tls")]
-use crate::net::{Connector, TlsError, TlsSettings};
+use crate::net::{Connector, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
     self, ClockReading, NodeId, RestartGuard, RestartTrust, Settings, SettingsError, Setup,
     WakeStrategy,
@@ -87,6 +89,22 @@ impl Config {
     #[inline]
     pub fn busy_poll(&self) -> Duration {
         self.busy_poll
+    }
+
+    /// Speaks TLS over a stream to the node at `address`, which is one of [`addresses`](Self::addresses), as the connections
+    /// of locks do: for a tool that asks it something else. A stream that blocks should have a limit of time.
+    ///
+    /// # Errors
+    ///
+    /// No address asks for TLS, a file cannot be read, or the handshake fails.
+    #[cfg(feature = "tls")]
+    pub fn over_tls<S: io::Read + io::Write>(
+        &self,
+        address: &Address,
+        stream: S,
+    ) -> io::Result<TlsStream<S>> {
+        let tls = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        TlsStream::new(tls, address, stream)
     }
 
     /// The same, with other orders for nodes that have no restart guard for us.

@@ -17,6 +17,6 @@ pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
 pub(crate) use sockets::Sockets;
 #[cfg(feature = "tls")]
-pub use tls::TlsError;
-#[cfg(feature = "tls")]
 pub(crate) use tls::{Connector, TlsSettings};
+#[cfg(feature = "tls")]
+pub use tls::{TlsError, TlsStream};

@@ -4,6 +4,7 @@
 //! which certificates are believed, see `trust`; what an error means, see `fault`; when to read and write.
 
 mod fault;
+mod stream;
 mod trust;
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,6 +14,7 @@ use rustls::client::ClientConnection;
 use rustls::pki_types::ServerName;
 
 pub(super) use fault::Fault;
+pub use stream::TlsStream;
 pub use trust::TlsError;
 pub(crate) use trust::{Connector, TlsSettings};
 

@@ -28,6 +28,7 @@ mod shared;
 mod signals;
 mod statuses;
 mod terminal;
+mod tls;
 mod unlock;
 mod usage;
 mod waiting;
