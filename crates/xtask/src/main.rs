@@ -149,9 +149,13 @@ fn bench(arguments: &[String]) -> Result<(), Failure> {
     }
     eprintln!("xtask: building the benchmarks; the first time takes minutes");
     // The bench program runs other programs of its package, which `cargo run` would not build.
+    // All other parts measure the library as it is by default.
+    let over_tls = arguments.iter().any(|argument| argument == "tls");
+    let features: &[&str] = if over_tls { &["--features", "tls"] } else { &[] };
     let mut build = cargo("build");
-    step::run("bench", build.args(SUITE).arg("--bins"))?;
+    step::run("bench", build.args(SUITE).args(features).arg("--bins"))?;
     let mut bench = cargo("run");
+    bench.args(features);
     if cfg!(target_os = "linux") {
         // Its contender in C finds the library there.
         let prefix = package::target().join("bench-capi");
