@@ -2,10 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs;
 #[cfg(feature = "tls")]
 use std::io;
-#[cfg(feature = "tls")]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::net::{Address, AddressError, Clock};
 #[cfg(feature = "tls")]
 use crate::net::{Connector, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
-    self, ClockReading, NodeId, RestartGuard, RestartTrust, Settings, SettingsError, Setup,
-    WakeStrategy,
+    self, ClockReading, Credentials, NodeId, RestartGuard, RestartTrust, Secret, Settings,
+    SettingsError, Setup, WakeStrategy,
 };
 
 /// Which nodes, and how. Cheap to clone.
@@ -54,6 +54,7 @@ impl Config {
             log: Logger::default(),
             busy_poll: Duration::ZERO,
             clock: Clock::default(),
+            password_file: None,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
         }
@@ -153,6 +154,7 @@ pub struct ConfigBuilder {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    password_file: Option<PathBuf>,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
 }
@@ -205,6 +207,13 @@ impl ConfigBuilder {
             node.restart_trust = restart_trust;
         }
         Ok(builder)
+    }
+
+    /// A file with the password of the default user, for each node whose address has none. The end of a line behind it is
+    /// no part of it. Read when the configuration is built.
+    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(file.into());
+        self
     }
 
     /// How many grants make a lock: more than half of the nodes.
@@ -400,9 +409,12 @@ impl ConfigBuilder {
     ///
     /// # Errors
     ///
-    /// No nodes, more than 32, the same address twice, or a value out of its range. With TLS also: a file that cannot be
+    /// No nodes, more than 32, the same address twice, a value out of its range, or a password file that cannot be read. With TLS also: a file that cannot be
     /// used, or options of TLS where no address asks for it.
-    pub fn build(self) -> Result<Config, ConfigError> {
+    pub fn build(mut self) -> Result<Config, ConfigError> {
+        if let Some(file) = self.password_file.take() {
+            self.log_in(&file)?;
+        }
         let core = proto::Config::new(self.settings)?;
         for (second, address) in self.addresses.iter().enumerate() {
             let earlier = self.addresses[..second].iter().position(|other| other == address);
@@ -428,6 +440,22 @@ impl ConfigBuilder {
     }
 }
 
+impl ConfigBuilder {
+    fn log_in(&mut self, file: &Path) -> Result<(), ConfigError> {
+        let wrong = |reason: String| ConfigError::PasswordFile { file: file.to_owned(), reason };
+        let mut password = fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        password.truncate(password.trim_ascii_end().len());
+        if password.is_empty() {
+            return Err(wrong("it is empty".to_owned()));
+        }
+        for node in self.settings.nodes.iter_mut().filter(|node| node.credentials.is_none()) {
+            let password = Secret::new(password.clone());
+            node.credentials = Some(Credentials { user: None, password });
+        }
+        Ok(())
+    }
+}
+
 /// A configuration that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -448,6 +476,13 @@ pub enum ConfigError {
         /// Their address.
         address: Address,
     },
+    /// The password file cannot be used.
+    PasswordFile {
+        /// Its path.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A setting is out of its range.
     Settings(SettingsError),
     /// TLS cannot be spoken as it was chosen.
@@ -466,6 +501,9 @@ impl fmt::Display for ConfigError {
                 let (first, second) = (first + 1, second + 1);
                 write!(f, "nodes {first} and {second} have the same address {address}")
             }
+            Self::PasswordFile { file, reason } => {
+                write!(f, "password file {}: {reason}", file.display())
+            }
             Self::Settings(error) => error.fmt(f),
             #[cfg(feature = "tls")]
             Self::Tls(error) => error.fmt(f),
@@ -477,7 +515,7 @@ impl Error for ConfigError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Address(error) => Some(error),
-            Self::BusyPoll { .. } | Self::Duplicate { .. } => None,
+            Self::BusyPoll { .. } | Self::Duplicate { .. } | Self::PasswordFile { .. } => None,
             Self::Settings(error) => Some(error),
             #[cfg(feature = "tls")]
             Self::Tls(error) => Some(error),

@@ -2,16 +2,19 @@
 //!
 //! That TLS changes nothing else is shown by the scenarios, which each front plays over TLS as well.
 
+use std::collections::HashSet;
 use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConfigBuilder, ConfigError, RefusalReport, ReleaseOutcome, report};
+use redbolt::{
+    Client, Config, ConfigBuilder, ConfigError, Event, RefusalReport, ReleaseOutcome, report,
+};
 use redbolt_test_servers::{Act, Authority, Identity, Impostor, Mode, Proxy, Reply, Server};
 
 use crate::support::{
-    LIMIT, PATIENCE, client_of, eventually, long, patient, patiently, refusal, servers, vouch_for,
-    vouched,
+    LIMIT, PATIENCE, client_of, driver_of, eventually, long, patient, patiently, process_until,
+    refusal, servers, vouch_for, vouched,
 };
 
 /// A server that is a voter for whoever comes in.
@@ -186,6 +189,29 @@ fn a_handshake_that_does_not_end_is_given_up() {
     let builder = trusting(&authority, &address).connect_timeout(Duration::from_millis(300));
     let told = words(builder);
     assert_eq!(told, format!("no connection in 300ms ({NOT_ANSWERED})"));
+}
+
+/// Megabytes for a server that does not read for a while.
+#[test]
+fn what_the_kernel_does_not_take_is_sent_when_it_has_room() {
+    let authority = Arc::new(Authority::new());
+    let server = server(&authority, authority.server(), &[]);
+    let builder = trusting(&authority, &server.tls_address());
+    let mut driver = driver_of(builder.response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
+    process_until(&mut driver, "the node votes", |driver| driver.node_report().ready() == 1);
+    server.pause();
+    let names: Vec<_> = (0..120).map(|at| format!("{at:060000}")).collect();
+    let ask = |name: &String| driver.acquire(long(name.as_bytes())).unwrap();
+    let mut open: HashSet<_> = names.iter().map(ask).collect();
+    server.resume();
+    process_until(&mut driver, "all are granted", |driver| {
+        while let Some(event) = driver.poll_event() {
+            if let Event::Granted(id) = event {
+                open.remove(&id);
+            }
+        }
+        open.is_empty()
+    });
 }
 
 /// Each byte is the last one once, in each direction. Nothing hangs, nothing is granted, and the next connection is as

@@ -97,6 +97,9 @@ pub(crate) struct Nodes {
     #[arg(long, value_name = "FILE", help = NODES_FILE_HELP, conflicts_with = "addresses")]
     pub(crate) nodes_file: Option<PathBuf>,
 
+    #[arg(long, value_name = "FILE", env = PASSWORD_FILE_VARIABLE, hide_env_values = true, help = PASSWORD_FILE_HELP)]
+    pub(crate) password_file: Option<PathBuf>,
+
     /// The addresses that these and the environment give, once they are known
     #[arg(skip)]
     pub(crate) given: OnceCell<Vec<Given>>,
@@ -694,12 +697,13 @@ fn typed(words: &[OsString]) -> &[OsString] {
 }
 
 /// Options that can come from the environment, and their variables.
-const VARIABLES: [(&str, &str); 9] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
     ("--restart-trust", RESTART_TRUST_VARIABLE),
     ("--response-timeout", RESPONSE_TIMEOUT_VARIABLE),
     ("--connect-timeout", CONNECT_TIMEOUT_VARIABLE),
+    ("--password-file", PASSWORD_FILE_VARIABLE),
     ("--tls-ca", TLS_CA_VARIABLE),
     ("--tls-cert", TLS_CERT_VARIABLE),
     ("--tls-key", TLS_KEY_VARIABLE),
@@ -740,6 +744,7 @@ pub(crate) const INNER: &str = "__inner";
 /// Variables that stand in for options.
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
+pub(crate) const PASSWORD_FILE_VARIABLE: &str = "REDBOLT_PASSWORD_FILE";
 pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
 pub(crate) const RESTART_GUARD_KEY_VARIABLE: &str = "REDBOLT_RESTART_GUARD_KEY";
 pub(crate) const RESTART_TRUST_VARIABLE: &str = "REDBOLT_RESTART_TRUST";
@@ -757,6 +762,9 @@ rediss://, or unix:///path. Repeat the option for each node [env: REDBOLT_NODES,
 const NODES_FILE_HELP: &str = "\
 A file with one node on each line, instead of --node. A line that begins with # is a comment. A file \
 that others can read is refused, since it may contain passwords [env: REDBOLT_NODES_FILE]";
+
+const PASSWORD_FILE_HELP: &str = "\
+A file with the password for each node whose address has none. It is refused when others can read it";
 
 const FIRST_STEPS: &str = "\
 First steps:

@@ -4,7 +4,7 @@
 //! where the addresses come from, see [`addresses`].
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
@@ -33,6 +33,10 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
     for (given, restart_trust) in given.iter().zip(restart_trust(nodes, given.len())?) {
         builder =
             builder.node_with(&given.text, restart_trust).map_err(|error| given.wrong(error))?;
+    }
+    if let Some(file) = &nodes.password_file {
+        addresses::secret_file(file)?;
+        builder = builder.password_file(file);
     }
     Ok(builder)
 }
@@ -155,6 +159,12 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     {
         words.push(format!("--restart-guard-key {key}"));
     }
+    if let Some(file) = &nodes.password_file
+        && origin("--password-file", args::PASSWORD_FILE_VARIABLE, |said| Path::new(said) == file)
+            != args::PASSWORD_FILE_VARIABLE
+    {
+        words.push(format!("--password-file {}", file.display()));
+    }
     words.extend(tls_options(&nodes.tls));
     words.join(" ")
 }
@@ -191,6 +201,7 @@ mod tests {
         Nodes {
             addresses,
             nodes_file: None,
+            password_file: None,
             given: OnceCell::new(),
             max_ttl: None,
             restart_guard_key: None,

@@ -3,9 +3,11 @@
 //! It takes a blocking connection, a few commands in one write, and their replies. The codec is the library's. Not
 //! here: what is asked, and what the answer means.
 
+use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redbolt::Config;
@@ -43,6 +45,12 @@ impl Login {
         let (user, password) = info.split_once(':')?;
         let user = Some(decoded(user)).filter(|user| !user.is_empty());
         Some(Self { user, password: decoded(password) })
+    }
+
+    /// From a file that the library has accepted.
+    pub(super) fn in_file(path: &Path) -> Option<Self> {
+        let password = fs::read(path).ok()?.trim_ascii_end().to_vec();
+        Some(Self { user: None, password })
     }
 
     /// The command that it is sent with.

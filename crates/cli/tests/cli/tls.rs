@@ -1,5 +1,7 @@
 //! Nodes that are spoken with over TLS.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use redbolt_test_servers::{Authority, Server};
@@ -64,4 +66,21 @@ fn a_client_certificate_comes_from_options_or_the_environment() {
     let mut command = world.redbolt(&["lock", "job", "-c", "true"]);
     command.env("REDBOLT_TLS_CERT", &certificate).env("REDBOLT_TLS_KEY", &key);
     run(command).expect(0);
+}
+
+#[test]
+fn a_password_comes_from_a_file_that_nobody_else_reads() {
+    let authority = Arc::new(Authority::new());
+    let server = Server::over_tls(&authority, authority.server(), &["--requirepass", "secret"]);
+    let world = World::on(vec![server]);
+    let file = world.path("password");
+    fs::write(&file, "secret\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    world.run(&["init", "--password-file", "password"]).expect(64).expect_says("chmod 600");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    world.run(&["init"]).expect(69).expect_says("NOAUTH");
+    world.run(&["init", "--password-file", "password"]).expect(0);
+    let mut bench = world.redbolt(&["bench", "--duration", "200ms", "--warm-up", "50ms"]);
+    bench.env("REDBOLT_PASSWORD_FILE", "password");
+    assert_eq!(run(bench).expect(0).stderr, "");
 }
