@@ -165,6 +165,7 @@ pub mod manual {
         comparison: "comparison.md",
         protocol: "protocol.md",
         performance: "performance.md",
+        interop: "interop.md",
         promises: "PROMISES.md",
     }
 }

@@ -93,6 +93,15 @@ macro_rules! rehearse_undo {
     };
 }
 
+/// Wakes who waits for the lock KEYS\[1\] as Redisson does, if that is allowed.
+macro_rules! tell_redisson {
+    () => {
+        "local name = KEYS[1] \
+         if not string.find(name, '{', 1, true) then name = '{' .. name .. '}' end \
+         redis.pcall('PUBLISH', 'redisson_lock__channel:' .. name, '0') "
+    };
+}
+
 /// The node's clock in ms, for the entries of holders who share, which end each at a time of its own.
 macro_rules! read_clock_ms {
     () => {
@@ -825,12 +834,22 @@ pub const VIEW_SHARED: &str = concat!(
 );
 
 /// Tells who has which slot of the semaphore KEYS\[1\]: how many, and in further lines up to 16 of them, those first who
-/// end first, each with the ms that are left and the slot. Where that cannot be redbolt's, it is empty.
+/// end first, each with the ms that are left and the slot. Another hash of few short fields tells `hash`, and in further lines
+/// these, each behind its value. Otherwise it is empty.
 pub const VIEW_PERMITS: &str = concat!(
     read_clock_ms!(),
     "local after = string.format('(%.0f', now) \
      local mark = redis.pcall('HEXISTS', KEYS[1], 'redbolt') \
-     if mark ~= 1 then return type(mark) == 'table' and mark or '' end \
+     if type(mark) == 'table' then return mark end \
+     if mark == 0 then \
+     if redis.call('HLEN', KEYS[1]) > 16 then return '' end \
+     local fields, lines = redis.call('HGETALL', KEYS[1]), {'hash'} \
+     for i = 1, #fields, 2 do \
+     if #fields[i] > 165 or #fields[i + 1] > 20 then return '' end \
+     table.insert(lines, fields[i + 1] .. ' ' .. fields[i]) \
+     end \
+     return table.concat(lines, '\\n') \
+     end \
      local found = redis.call('ZRANGEBYSCORE', KEYS[2], after, '+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
      local lines = {redis.call('ZCOUNT', KEYS[2], after, '+inf')} \
      for i = 1, #found, 2 do \
@@ -844,7 +863,8 @@ pub const VIEW_PERMITS: &str = concat!(
 /// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
 /// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\], or a token that is
 /// ARGV\[3\] and has a mark behind it. What was marked is closed, see `line`.
-pub const FORCE_UNLOCK: &str = "\
+pub const FORCE_UNLOCK: &str = concat!(
+    "\
 local same, marked \
 if ARGV[1] == 'string' then \
 local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[2]) \
@@ -860,7 +880,11 @@ marked = same and ARGV[1] == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') ==
 end \
 local found = same and redis.call('DEL', KEYS[1]) or 0 \
 if found == 1 and marked then redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) end \
-return found";
+if found == 1 and ARGV[1] == 'hash' then ",
+    tell_redisson!(),
+    "end \
+return found"
+);
 
 mod line;
 pub(super) mod redisson;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redbolt::inspect::{InspectionVerdict, Owner};
 use redbolt::proto::script::{
     ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON,
 };
@@ -92,6 +93,48 @@ fn whoever_holds_it_as_redisson_does_is_waited_for_and_heard() {
         waits.join().unwrap();
     });
     assert!(!exists(&server, "job"));
+}
+
+#[test]
+fn who_holds_it_in_another_format_is_shown() {
+    let servers = servers(3);
+    let client = client(&servers);
+    let uuid = "1f0c2d3e-0011-2233-4455-66778899aabb";
+    let shown = |made: &str| {
+        for server in &servers {
+            server.cmd("DEL job");
+            server.cmd(made);
+            server.cmd("PEXPIRE job 600000");
+        }
+        let seen = client.inspect(b"job").unwrap();
+        assert!(seen.nodes.iter().all(|node| node.state.as_ref().unwrap().remaining().is_some()));
+        seen.verdict.to_string()
+    };
+    assert!(shown(&format!("HSET job {uuid}:42 2")).contains("held by Redisson 1f0c…:42, 2 holds"));
+    assert!(shown("HSET job mode read a:1 1").contains("held by 1 reader of Redisson"));
+    assert!(shown(&format!("SET job {uuid}")).contains("(as of pottery, "));
+    assert!(shown("HSET job a 1 b 2").contains("other data, a hash"));
+    for server in &servers {
+        server.cmd("DEL job");
+    }
+    let lock = client.acquire(redisson(b"job")).unwrap();
+    let seen = client.inspect(b"job").unwrap();
+    assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{seen:?}");
+    assert_eq!(seen.owner(), Some(Owner::Mine));
+    drop(lock);
+}
+
+/// Its waiters are told, as by the operator of Redisson.
+#[test]
+fn whoever_waits_as_redisson_does_hears_of_a_lock_that_was_broken() {
+    let server = server();
+    let mut listener = listener(&server, "redisson_lock__channel:{job}");
+    let client = client(std::slice::from_ref(&server));
+    let lock = client.acquire(redisson(b"job")).unwrap();
+    assert!(client.force_unlock(b"job").unwrap().is_confirmed());
+    assert!(matches!(listener.reply(), Reply::Array(_)));
+    assert!(!exists(&server, "job"));
+    drop(lock);
 }
 
 #[test]

@@ -129,6 +129,13 @@ impl<'s> Calls<'s> {
         Ok(names.iter().map(|name| is_there(name)).collect())
     }
 
+    /// HGETALL, in the order of the fields' bytes.
+    pub(crate) fn hgetall(&mut self, key: &[u8]) -> Result<Vec<[Vec<u8>; 2]>, CallError> {
+        self.may("hgetall")?;
+        let fields = self.keys.fields(key)?.into_iter().flat_map(|fields| fields.iter());
+        Ok(fields.map(|(name, value)| [name.to_vec(), value.to_vec()]).collect())
+    }
+
     pub(crate) fn hlen(&mut self, key: &[u8]) -> Result<usize, CallError> {
         self.may("hlen")?;
         Ok(self.keys.fields(key)?.map_or(0, |fields| fields.len()))

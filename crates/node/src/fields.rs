@@ -21,6 +21,10 @@ impl Fields {
         self.values.get(field).map(Vec::as_slice)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.values.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.values.keys().map(Vec::as_slice)
     }

@@ -104,6 +104,7 @@ fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
         (EXTEND_REDISSON, &[":0", ":1"]),
         (UNDO_REDISSON, &[":0", ":1"]),
         (WRITE_BACK_REDISSON, &[":0", ":1"]),
+        (VIEW_PERMITS, &["$"]),
         (UNDO, &[":0"]),
     ]);
 }
@@ -1125,7 +1126,8 @@ fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
     let undo = (name(), pair(), sharer()).prop_map(|(name, pair, token)| {
         call(name, UNDO_REDISSON, vec![pair[0].clone()], vec![token])
     });
-    prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo]
+    let view = (name(), pair()).prop_map(|(name, pair)| call(name, VIEW_PERMITS, pair, vec![]));
+    prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo, 1 => view]
 }
 
 /// Of holders with two claims, of which each may be the other's.

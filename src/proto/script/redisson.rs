@@ -75,11 +75,9 @@ pub const UNDO_REDISSON: &str = concat!(
     return_0_unless_mine!(),
     "local was_alone = redis.call('HLEN', KEYS[1]) == 1 \
      redis.call('HDEL', KEYS[1], ARGV[1]) \
-     if was_alone then \
-     local name = KEYS[1] \
-     if not string.find(name, '{', 1, true) then name = '{' .. name .. '}' end \
-     redis.pcall('PUBLISH', 'redisson_lock__channel:' .. name, '0') \
-     end \
+     if was_alone then ",
+    tell_redisson!(),
+    "end \
      return 1"
 );
 

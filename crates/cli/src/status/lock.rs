@@ -68,7 +68,14 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeR
         }
         InspectionVerdict::Foreign(data) => {
             let there = count(seen, |state| matches!(state, KeyState::Foreign(_)));
-            format!("{key}: {data}, no lock of redbolt, on {there} of {nodes} nodes\n")
+            let on = format!("on {there} of {nodes} nodes");
+            match &data.kind {
+                DataKind::Redisson { .. } => {
+                    let left = left(data.remaining);
+                    format!("{key}: {data}, {left}, {on}; use --profile redisson\n")
+                }
+                _ => format!("{key}: {data}, no lock of redbolt, {on}\n"),
+            }
         }
         _ => {
             let answered = count(seen, |_| true);
@@ -204,8 +211,16 @@ fn hash(holder: &Holder) -> String {
 
 fn data_as_json(data: &Foreign) -> Value {
     match &data.kind {
-        DataKind::String { bytes, fingerprint } => {
-            json!({ "type": "string", "bytes": bytes, "hash": format!("{fingerprint:08x}") })
+        DataKind::String { bytes, fingerprint, library } => {
+            let hash = format!("{fingerprint:08x}");
+            json!({ "type": "string", "bytes": bytes, "hash": hash, "library": library })
+        }
+        DataKind::Redisson { owner, holds } => {
+            json!({ "type": "hash", "library": "Redisson", "holder": owner, "holds": holds })
+        }
+        DataKind::RedissonReadWrite { is_write, holders } => {
+            let mode = if *is_write { "write" } else { "read" };
+            json!({ "type": "hash", "library": "Redisson", "mode": mode, "holders": holders })
         }
         DataKind::Hash => json!({ "type": "hash" }),
         DataKind::List => json!({ "type": "list" }),

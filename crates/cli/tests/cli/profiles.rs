@@ -12,6 +12,8 @@ fn a_command_runs_under_a_lock_of_another_format() {
     eventually("the command runs", || world.path("on").exists());
     world.run(&["lock", "--try", "data", "--", "true"]).expect(75).expect_says("data is held by ");
     world.run(&["lock", "--try", "--profile", "redisson", "data", "--", "true"]).expect(75);
+    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    assert!(seen.contains("data: held by ") && seen.contains(" on 3 of 3 nodes"), "{seen}");
     fs::write(world.path("end"), "").unwrap();
     running.end().expect(0);
     assert_eq!(world.held_on("data"), 0);

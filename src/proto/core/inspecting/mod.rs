@@ -6,6 +6,7 @@
 
 mod contents;
 mod force_unlock;
+mod foreign;
 mod holdings;
 mod waiters;
 
