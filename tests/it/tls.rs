@@ -191,19 +191,80 @@ fn a_handshake_that_does_not_end_is_given_up() {
     assert_eq!(told, format!("no connection in 300ms ({NOT_ANSWERED})"));
 }
 
-/// Megabytes for a server that does not read for a while.
+/// The last request is in the kernel by half, and nothing is written after it.
+#[cfg(target_os = "linux")]
 #[test]
 fn what_the_kernel_does_not_take_is_sent_when_it_has_room() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
     let builder = trusting(&authority, &server.tls_address());
-    let mut driver = driver_of(builder.response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
+    let mut driver = driver_of(builder.response_timeout(4 * LIMIT).dead_peer_timeout(8 * LIMIT));
     process_until(&mut driver, "the node votes", |driver| driver.node_report().ready() == 1);
     server.pause();
-    let names: Vec<_> = (0..120).map(|at| format!("{at:060000}")).collect();
-    let ask = |name: &String| driver.acquire(long(name.as_bytes())).unwrap();
-    let mut open: HashSet<_> = names.iter().map(ask).collect();
+    let (mut asked, mut queued) = (0, 0);
+    let last = loop {
+        let name = format!("{asked:0LARGE$}");
+        let id = driver.acquire(long(name.as_bytes())).unwrap();
+        asked += 1;
+        let before = std::mem::replace(&mut queued, in_the_kernel(server.tls_port()));
+        if queued < before + LARGE {
+            break id;
+        }
+        assert!(asked < 1_000, "the kernel takes it all");
+    };
     server.resume();
+    process_until(&mut driver, "the last one is granted", |driver| {
+        std::iter::from_fn(|| driver.poll_event()).any(|event| event == Event::Granted(last))
+    });
+}
+
+#[cfg(target_os = "linux")]
+const LARGE: usize = 60_000;
+
+/// How many bytes stand in the queues of connections to this port, sent or not, once that has settled.
+#[cfg(target_os = "linux")]
+fn in_the_kernel(port: u16) -> usize {
+    let port = format!(":{port:04X}");
+    let count = || {
+        let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let queues = table.lines().skip(1).map(|line| {
+            let cells: Vec<_> = line.split_whitespace().collect();
+            let (sent, received) = cells[4].split_once(':').unwrap();
+            let bytes = |hex| usize::from_str_radix(hex, 16).unwrap();
+            match (cells[2].ends_with(&port), cells[1].ends_with(&port)) {
+                (true, _) => bytes(sent),
+                // What is in a listener's queue are connections.
+                (_, true) if cells[3] != "0A" => bytes(received),
+                _ => 0,
+            }
+        });
+        queues.sum::<usize>()
+    };
+    let mut last = count();
+    eventually("the queues have settled", || {
+        std::thread::sleep(Duration::from_millis(2));
+        last == std::mem::replace(&mut last, count())
+    });
+    last
+}
+
+/// Each answer is a record of its own, and together they are more than one read takes.
+#[test]
+fn many_records_that_came_at_once_are_all_read() {
+    let authority = Arc::new(Authority::new());
+    let server = server(&authority, authority.server(), &[]);
+    let builder = trusting(&authority, &server.tls_address());
+    let mut driver = driver_of(builder.response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
+    process_until(&mut driver, "the node votes", |driver| driver.node_report().ready() == 1);
+    let mut connection = server.connect();
+    let mut open = HashSet::new();
+    for at in 0..300 {
+        let name = format!("job {at}");
+        open.insert(driver.acquire(long(name.as_bytes())).unwrap());
+        eventually("the node has answered", || {
+            connection.run(&[b"EXISTS", name.as_bytes()]) == Reply::Int(1)
+        });
+    }
     process_until(&mut driver, "all are granted", |driver| {
         while let Some(event) = driver.poll_event() {
             if let Event::Granted(id) = event {
