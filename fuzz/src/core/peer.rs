@@ -29,7 +29,7 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         Request::Ask { kind: Kind::Plain, .. } if refuse => "$-1\r\n".into(),
         Request::Ask { .. } if refuse => ":700\r\n".into(),
         Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),
-        Request::Ask { kind: Kind::Plain | Kind::Many, .. } => "+OK\r\n".into(),
+        Request::Ask { kind: Kind::Plain | Kind::Many | Kind::Shared, .. } => "+OK\r\n".into(),
         Request::Enrol
         | Request::Extend { .. }
         | Request::Kill
@@ -37,6 +37,8 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         | Request::Undo { .. }
         | Request::WriteBack { .. } => if refuse { ":0\r\n" } else { ":1\r\n" }.into(),
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
+        Request::ViewHolders if refuse => bulk(""),
+        Request::ViewHolders => bulk("1\n40 00112233445566778899aabbccddeeff00:me"),
         Request::ViewLine if refuse => "-NOPERM No permissions to access a key\r\n".into(),
         Request::ViewLine => bulk(&line_of_one()),
         Request::ViewType => if refuse { "+none\r\n" } else { "+string\r\n" }.into(),

@@ -65,6 +65,7 @@ pub(super) enum Request {
     Remaining,
     Kill,
     KillOthers,
+    ViewHolders,
     ViewLine,
     ViewTtl,
     ViewType,
@@ -82,6 +83,7 @@ pub(super) enum Kind {
     Plain,
     Many,
     Fenced { proposed: u64 },
+    Shared,
 }
 
 pub(super) struct Wire {
@@ -385,6 +387,12 @@ impl Wire {
                 let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
                 Request::Ask { lock, attempt, kind: Kind::Many }
             }
+            (Script::AcquireShared, keys, [token, ttl, nodes]) => {
+                let keys = self.but_restart_guard(keys);
+                assert!(keys.len() == 1 && integer(nodes) > 0, "one resource on some nodes");
+                let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
+                Request::Ask { lock, attempt, kind: Kind::Shared }
+            }
             (Script::AcquireFenced, keys, [token, ttl, count, proposed, life]) => {
                 let keys = but_counters(self.but_restart_guard(keys), count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
@@ -405,13 +413,16 @@ impl Wire {
                 self.enrols(seen, value, integer(px));
                 Request::Enrol
             }
-            (Script::Extend, keys, [token, ttl]) => {
+            (Script::Extend | Script::ExtendShared, keys, [token, ttl]) => {
                 let (lock, round) = ledger.extends(keys, self.random_of(token), integer(ttl));
                 Request::Extend { lock, round }
             }
-            (Script::Undo, keys, [token]) => {
+            (Script::Undo | Script::UndoShared, keys, [token]) => {
                 let (lock, attempt) = ledger.undoes(keys, self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
+            }
+            (Script::ViewShared, [_], []) | (Script::ViewPermits, [_, _], []) => {
+                Request::ViewHolders
             }
             (Script::ViewLine, [_, stamps, ends, call], [_]) => {
                 let names = [stamps, ends, call];
@@ -483,6 +494,7 @@ impl Wire {
             | Request::Kill
             | Request::KillOthers
             | Request::Remaining
+            | Request::ViewHolders
             | Request::ViewLine
             | Request::ViewTtl
             | Request::ViewType
@@ -645,9 +657,10 @@ impl Received {
                     matches!(self, Self::Bulk | Self::NilBulk)
                 }
                 Request::ViewType => is_status || self == Self::Simple,
-                Request::Handshake(_) | Request::ViewLine | Request::ViewValue => {
-                    self == Self::Bulk
-                }
+                Request::Handshake(_)
+                | Request::ViewHolders
+                | Request::ViewLine
+                | Request::ViewValue => self == Self::Bulk,
                 Request::Ask { .. } if half => matches!(self, Self::Int(_)),
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {
                     matches!(self, Self::Ok | Self::NilBulk)
