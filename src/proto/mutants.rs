@@ -79,6 +79,8 @@ mod planted {
         FenceNotWrittenBack,
         /// One node is enough for a fencing token.
         FenceWithOne,
+        /// Nobody looks whether a node was a replica meanwhile (a first version of this library).
+        HistoryIgnored,
         /// A grant counts whatever the restart guard says (all known clients).
         RestartGuardIgnored,
         /// A node without a restart guard is taken for new.

@@ -34,6 +34,7 @@ mod permits;
 mod profiles;
 mod push;
 mod reentrant;
+mod replicas;
 mod restart_guard;
 mod scenarios;
 mod scripts;

@@ -333,6 +333,7 @@ impl Plan {
                 guided::draw(self, draw, span);
                 // From a stream of its own, so that all other schedules stay the same.
                 guided::draw_broken(self, &mut Random::of(seed, BROKEN));
+                guided::draw_replicas(self, &mut Random::of(seed, REPLICAS));
             }
             Class::ClockStep => guided::draw_clock_step(self, draw),
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
@@ -744,6 +745,7 @@ pub(crate) const LANES: usize = KEYS.len() * (1 + MAX_PERMITS);
 
 /// The random streams of faults that were added later.
 const BROKEN: u64 = 0x78;
+const REPLICAS: u64 = 0x7a;
 const WILD: u64 = 0x77;
 const SHARED: u64 = 0x73;
 const PERMITS: u64 = 0x70;

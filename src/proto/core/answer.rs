@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::{Due, Link, Mistyped, Pending};
+use crate::proto::core::links::{Due, Link, Mistyped, Pending, Step};
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
@@ -107,11 +107,8 @@ impl Core {
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
                 self.counted(id, due.pending, token, now)
             }
-            Pending::Handshake(step) => {
-                let handshake = self.handshake_answered(id, step, token, now)?;
-                handshake.into_iter().for_each(|handshake| self.let_in(id, handshake, now));
-                Ok(())
-            }
+            Pending::Handshake(step) => self.step_answered(id, step, token, now),
+            Pending::History { .. } => self.history_answered(id, due.pending, token, now),
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
             Pending::Move { claim, counter, by_digest } => {
                 self.moved(id, claim, (counter, by_digest), token, now)
@@ -183,6 +180,38 @@ impl Core {
     ) -> Result<(), Mistyped> {
         let vote = self.check_answered(id, claim, vote, token, since, now)?;
         self.count_vote(id, claim, vote, now);
+        Ok(())
+    }
+
+    /// Once all steps of a handshake are answered, the node may be let in.
+    fn step_answered(
+        &mut self,
+        id: NodeId,
+        step: Step,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let handshake = self.handshake_answered(id, step, token, now)?;
+        handshake.into_iter().for_each(|handshake| self.let_in(id, handshake, now));
+        Ok(())
+    }
+
+    /// The node has said whether it was a replica meanwhile, which a grant may have waited for.
+    fn history_answered(
+        &mut self,
+        id: NodeId,
+        pending: Pending,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let granted = match pending {
+            Pending::History { behind, granted: true } => behind,
+            _ => None,
+        };
+        let vote = self.history_told(id, granted, token, now)?;
+        if let Some((claim, vote)) = granted.zip(vote) {
+            self.vote_proven(id, claim, vote, now);
+        }
         Ok(())
     }
 
@@ -301,14 +330,15 @@ impl Core {
         }
     }
 
+    /// Counts a vote that stands, or will if the node turns out to be what it was.
+    pub(super) fn count_vote(&mut self, id: NodeId, claim: ClaimId, vote: Vote, now: ClockReading) {
+        if vote != Vote::Grant || !self.awaits_history(id, claim) {
+            self.vote_proven(id, claim, vote, now);
+        }
+    }
+
     /// Counts a vote that stands, unless the node or the claim has been given up.
-    pub(super) fn count_vote(
-        &mut self,
-        id: NodeId,
-        claim_id: ClaimId,
-        vote: Vote,
-        now: ClockReading,
-    ) {
+    fn vote_proven(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: ClockReading) {
         self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if self.node(id).link.is_leaving() {

@@ -275,6 +275,7 @@ impl Core {
             match *pending {
                 Pending::Ask { claim, .. }
                 | Pending::Check { claim, .. }
+                | Pending::History { behind: Some(claim), granted: true }
                 | Pending::Move { claim, .. } => {
                     self.disown(id, claim, now);
                 }
@@ -328,14 +329,12 @@ impl Core {
                 Pending::Extend { claim, round, .. } => {
                     self.extension_unanswered(node, claim, round, now);
                 }
-                Pending::Undo { claim, .. } => {
-                    if let Some(claim) = self.claims.find_mut(claim) {
-                        claim.undo_over(node);
-                    }
-                    self.undo_settled(node, claim, Vote::Fail(cause), now);
-                }
+                Pending::Undo { claim, .. } => self.undo_unanswered(node, claim, cause, now),
                 // Its ask has run.
-                Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
+                Pending::Check { claim, .. }
+                | Pending::History { behind: Some(claim), granted: true } => {
+                    self.vote_failed(node, claim, now);
+                }
                 Pending::WriteBack { claim, round, .. } => {
                     self.write_back_lost(node, claim, round, cause, now);
                 }
@@ -351,6 +350,7 @@ impl Core {
                 | Pending::DropOthers
                 | Pending::Enrol
                 | Pending::Handshake(_)
+                | Pending::History { .. }
                 | Pending::Kill
                 | Pending::Look { .. }
                 // The loss of the link is told to all who observe.
@@ -359,6 +359,13 @@ impl Core {
                 | Pending::Track { .. } => {}
             }
         }
+    }
+
+    fn undo_unanswered(&mut self, node: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
+        if let Some(claim) = self.claims.find_mut(id) {
+            claim.undo_over(node);
+        }
+        self.undo_settled(node, id, Vote::Fail(cause), now);
     }
 
     fn write_back_lost(

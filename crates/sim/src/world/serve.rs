@@ -171,6 +171,7 @@ impl World {
         };
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
         let told = if is_in { Some((u16::MAX, Says::LetIn)) } else { told };
+        let told = self.wires[at].proves(&request, told);
         let (attempt, says) = told.unwrap_or((u16::MAX, Says::Other));
         self.wires[at].tags.push_back(Tag { end: out.len(), attempt, says });
         if matches!(request.kind, Kind::Kill | Kind::KillOthers) {
@@ -264,8 +265,11 @@ impl World {
             return true;
         }
         let is_loading = self.nodes[node].loading_until > self.now;
+        let follows = self.nodes[node].follows_until > self.now && fits(Fits::Write, request);
         if is_loading {
             error = 0;
+        } else if follows {
+            error = READONLY;
         } else if until <= self.now || !fits(PREFIXES[usize::from(error)].fits, request) {
             return false;
         }
@@ -445,6 +449,9 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
         Fits::Handshake => number_of(request) == HANDSHAKE,
     }
 }
+
+/// What a replica answers to writes, in the list of errors.
+const READONLY: u8 = 6;
 
 /// A server repeats the arguments of a command that it does not know, up to a length; an unknown
 /// error may do the same.

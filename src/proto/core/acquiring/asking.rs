@@ -113,12 +113,19 @@ impl Core {
         let ask = if can_undo { ask } else { ask.as_script() };
         let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
         let (ttl_ms, counter) = (claim.ttl_ms(), claim.counter());
+        let is_permit = ask == Command::Run(Script::AcquirePermit);
+        if is_permit {
+            self.prove_history(node_id, None, now);
+        }
         self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
             claim: id,
             ask,
             by_digest,
             checked,
         });
+        if !is_permit {
+            self.prove_history(node_id, Some(id), now);
+        }
     }
 
     /// The ask of a lock that stands in line, unless the node does not know lines or the lock has left.

@@ -12,7 +12,7 @@ use bytes::BufMut;
 use super::capability::{Ability, Capabilities, Version, tried};
 use crate::proto::classify::classify;
 use crate::proto::config::{NodeSettings, Settings};
-use crate::proto::restart_guard::{RestartGuard, RestartTrust, RunId};
+use crate::proto::restart_guard::{ReplicationId, RestartGuard, RestartTrust, RunId};
 use crate::proto::script::Script;
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
@@ -64,12 +64,18 @@ impl Step {
     /// well is not asked again.
     pub(crate) fn look(
         known: &Capabilities,
+        tells_history: bool,
         settings: &Settings,
     ) -> impl Iterator<Item = Self> + use<> {
         let (guarded, writes) =
             (settings.restart_guard == RestartGuard::On, known.writes() == Ability::Given);
-        let look = [Self::Set, Self::RestartGuardValue, Self::RestartGuardTtl].into_iter();
-        look.filter(move |step| if step.reads_restart_guard() { guarded } else { !writes })
+        let look =
+            [Self::InfoReplication, Self::Set, Self::RestartGuardValue, Self::RestartGuardTtl];
+        look.into_iter().filter(move |step| match step {
+            Self::Set => !writes,
+            Self::InfoReplication => guarded && tells_history,
+            _ => guarded,
+        })
     }
 
     fn reads_restart_guard(self) -> bool {
@@ -132,6 +138,7 @@ pub(crate) struct Handshake {
     /// The first thing that makes the node no voter.
     refused: Option<Cause>,
     run_id: Option<RunId>,
+    replication_id: Option<ReplicationId>,
     client_id: Option<u64>,
     capabilities: Capabilities,
     /// SELECT failed: whatever runs on this connection runs in another database.
@@ -153,6 +160,10 @@ impl Handshake {
 
     pub(crate) fn run_id(&self) -> Option<RunId> {
         self.run_id
+    }
+
+    pub(crate) fn replication_id(&self) -> Option<ReplicationId> {
+        self.replication_id
     }
 
     pub(crate) fn client_id(&self) -> Option<u64> {
@@ -271,7 +282,7 @@ impl Handshake {
 
     fn replication(&mut self, info: &[u8]) {
         match field(info, b"role") {
-            Some(b"master") => {}
+            Some(b"master") => self.replication_id = replication_id(info),
             Some(_) => self.refuse(Cause::Replica),
             None => self.refuse(Cause::UnexpectedReply),
         }
@@ -293,6 +304,15 @@ impl Handshake {
     fn refuse(&mut self, cause: Cause) {
         self.refused.get_or_insert(cause);
     }
+}
+
+/// Whether a server that says so in `INFO replication` is a master with these data, as it was when that was read before.
+pub(crate) fn is_same_master(info: &[u8], known: Option<ReplicationId>) -> bool {
+    field(info, b"role") == Some(b"master") && replication_id(info) == known
+}
+
+fn replication_id(info: &[u8]) -> Option<ReplicationId> {
+    field(info, b"master_replid")?.try_into().ok()
 }
 
 /// The value of `name:value` in an `INFO` text.

@@ -55,6 +55,12 @@ pub(crate) enum Pending {
         by_digest: bool,
     },
     Handshake(Step),
+    /// Whether the node was a replica meanwhile. It is behind the ask of a claim whose grant counts if not, or in front
+    /// of others.
+    History {
+        behind: Option<ClaimId>,
+        granted: bool,
+    },
     Kill,
     /// What a lock in line listens to was read.
     Look {

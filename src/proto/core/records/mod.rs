@@ -122,6 +122,7 @@ impl Core {
             Pending::Ask { claim, .. }
             | Pending::Check { claim, .. }
             | Pending::Extend { claim, .. }
+            | Pending::History { behind: Some(claim), granted: true }
             | Pending::Move { claim, .. }
             | Pending::WriteBack { claim, .. } => claim == of,
             _ => false,
