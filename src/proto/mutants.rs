@@ -81,6 +81,8 @@ mod planted {
         FenceWithOne,
         /// Nobody looks whether a node was a replica meanwhile (a first version of this library).
         HistoryIgnored,
+        /// A lock of another library's format is undone as one of redbolt's own.
+        ForeignUndoneAsPlain,
         /// A grant counts whatever the restart guard says (all known clients).
         RestartGuardIgnored,
         /// A node without a restart guard is taken for new.
@@ -99,8 +101,6 @@ mod planted {
         NoScriptIsFinal,
         /// A waiter is never woken (Redisson#1763).
         PauseWithoutEnd,
-        /// All locks of another library's format have one owner, as threads without their number would.
-        OneOwnerOfAll,
         /// A quorum of slots is a permit, whichever they are (redis-semaphore).
         PermitOfAnySlots,
         /// A connection that was lost is never opened again (fred#315).

@@ -934,6 +934,15 @@ redbolt_status redbolt_request_set_permits(redbolt_request *request,
 // Asks for a fencing token with the lock: `redbolt_lock_fencing_token` tells it.
 redbolt_status redbolt_request_set_fenced(redbolt_request *request);
 
+// Takes part in the locks of another library, of this name: `redisson`, or `plain` as if nothing was said. A lock that its
+// format has no room for is refused when it is asked for.
+redbolt_status redbolt_request_set_profile(redbolt_request *request,
+                                           const char *name);
+
+// Puts `prefix` before the names of all resources, as libraries do that keep their locks under `redlock:` or `lock:`.
+redbolt_status redbolt_request_set_prefix(redbolt_request *request,
+                                          const char *prefix);
+
 // Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at most half of the TTL, or 0
 // for a third of it; for at most `max_hold_ms`, or 0 for what the configuration allows. A driver extends it when it is
 // processed, an engine on its thread. A client refuses: it does nothing between two calls.

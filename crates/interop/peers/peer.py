@@ -14,7 +14,8 @@ import redis
 def clients(addresses):
     """One client for each node."""
     places = (address.rsplit(":", 1) for address in addresses)
-    return [redis.Redis(host=host, port=int(port)) for host, port in places]
+    # A library may read for longer than the timeout that is set otherwise.
+    return [redis.Redis(host=host, port=int(port), socket_timeout=None) for host, port in places]
 
 
 def serve(adapter, counters):

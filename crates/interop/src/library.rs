@@ -40,13 +40,17 @@ pub(crate) enum Extends {
 
 #[derive(Debug)]
 enum Runtime {
+    /// From the proxy of Go's modules: the folder of a program and what it needs. It is built when it is installed.
+    Go { modules: &'static [&'static str], program: &'static str },
     /// From Maven's repository.
     Java { artifact: &'static str, program: &'static str },
+    /// From npm's registry.
+    Node { packages: &'static [&'static str], program: &'static str },
     /// From the Python package index.
     Python { packages: &'static [&'static str], program: &'static str },
 }
 
-/// A lock of the usual kind on one node, in Python.
+/// A lock of the usual kind on one node; where it runs is said of each.
 const IN_PYTHON: Library = Library {
     name: "",
     version: "",
@@ -70,7 +74,7 @@ const REDISSON: Library = Library {
 };
 
 /// All of them.
-pub(crate) const ALL: [Library; 6] = [
+pub(crate) const ALL: [Library; 8] = [
     REDISSON,
     Library { name: "redisson-3", version: "3.52.0", ..REDISSON },
     Library {
@@ -108,13 +112,38 @@ pub(crate) const ALL: [Library; 6] = [
         prefix: "lock:",
         ..IN_PYTHON
     },
+    Library {
+        name: "node-redlock",
+        version: "5.0.0-beta.2",
+        runtime: Runtime::Node {
+            packages: &["redlock@5.0.0-beta.2", "ioredis@5"],
+            program: "redlock.js",
+        },
+        takes_majorities: true,
+        ..IN_PYTHON
+    },
+    Library {
+        name: "redsync",
+        version: "4.13.0",
+        runtime: Runtime::Go {
+            modules: &[
+                "github.com/go-redsync/redsync/v4@v4.13.0",
+                "github.com/redis/go-redis/v9@v9.7.0",
+            ],
+            program: "redsync/main.go",
+        },
+        takes_majorities: true,
+        ..IN_PYTHON
+    },
 ];
 
 impl Library {
     /// The program without which it does not run, if that is missing.
     pub(crate) fn missing_runtime(&self) -> Option<&'static str> {
         let needed: &[&str] = match self.runtime {
+            Runtime::Go { .. } => &["go"],
             Runtime::Java { .. } => &["java", "mvn"],
+            Runtime::Node { .. } => &["node", "npm"],
             Runtime::Python { .. } => &["python3"],
         };
         needed.iter().copied().find(|program| !is_there(program))
@@ -138,7 +167,12 @@ impl Library {
         println!("interop: installing {} {} into {}", self.name, self.version, folder.display());
         fs::create_dir_all(&folder)?;
         match self.runtime {
+            Runtime::Go { modules, program } => install_for_go(&folder, modules, program)?,
             Runtime::Java { artifact, .. } => self.install_for_java(&folder, artifact)?,
+            Runtime::Node { packages, .. } => {
+                let install = ["install", "--silent", "--no-fund", "--no-audit", "--prefix"];
+                run(Command::new("npm").args(install).arg(&folder).args(packages))?;
+            }
             Runtime::Python { packages, .. } => {
                 run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
                 let pip = folder.join("bin/pip");
@@ -174,7 +208,7 @@ impl Library {
 
     /// Starts a process of it for these nodes.
     pub(crate) fn start(&self, nodes: &[String]) -> Result<Peer, Failure> {
-        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+        let programs = programs();
         let mut command = match self.runtime {
             Runtime::Java { program, .. } => {
                 let mut java = Command::new("java");
@@ -186,6 +220,13 @@ impl Library {
                 java.arg("-cp").arg(libraries).arg(programs.join(program));
                 java
             }
+            Runtime::Go { .. } => Command::new(self.folder().join("peer")),
+            Runtime::Node { program, .. } => {
+                let mut node = Command::new("node");
+                node.env("NODE_PATH", self.folder().join("node_modules"))
+                    .arg(programs.join(program));
+                node
+            }
             Runtime::Python { program, .. } => {
                 let mut python = Command::new(self.folder().join("bin/python"));
                 python.env("PYTHONDONTWRITEBYTECODE", "1").arg(programs.join(program));
@@ -195,6 +236,20 @@ impl Library {
         let complaints = File::options().append(true).create(true).open(self.complaints())?;
         Peer::start(command.args(nodes).stderr(complaints))
     }
+}
+
+/// Builds the program in the folder, where all that it needs is.
+fn install_for_go(folder: &Path, modules: &[&str], program: &str) -> Result<(), Failure> {
+    let go = |args: &[&str]| run(Command::new("go").args(args).current_dir(folder));
+    fs::copy(programs().join(program), folder.join("main.go"))?;
+    fs::write(folder.join("go.mod"), "module interop\n\ngo 1.22\n")?;
+    modules.iter().try_for_each(|module| go(&["get", module]))?;
+    go(&["build", "-o", "peer", "."])
+}
+
+/// Where the programs of the peers are.
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
 /// Where they are installed.

@@ -64,10 +64,6 @@ impl Core {
         let mut random = self.entropy.bytes::<16>();
         // A token begins with a letter: some libraries take a string of digits for a time that is over.
         random[0] |= 0xa0;
-        if mutant!(OneOwnerOfAll) && self.locks.active(id).is_some_and(|it| it.foreign().is_some())
-        {
-            random = [0xa0; 16];
-        }
         let fenced = self.locks.active(id).is_some_and(|active| active.fencing.is_wanted());
         let open = self.open_asks(id);
         let proposal = fenced.then(|| self.proposal(now));

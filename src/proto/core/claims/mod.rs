@@ -13,9 +13,10 @@ mod set;
 
 use super::Core;
 use crate::proto::core::links::{Ability, Pending};
-use crate::proto::lock_kind::{Command, Count};
+use crate::proto::lock_kind::{Command, Count, PLAIN};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
+use crate::proto::profile::Profile;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
@@ -100,7 +101,10 @@ impl Core {
         if claim.is_told_by_its_ask() {
             node.track_next(now.boot);
         }
-        let undo = claim.kind().undo;
+        let mut undo = claim.kind().undo;
+        if mutant!(ForeignUndoneAsPlain) && claim.kind().profile() != Profile::Plain {
+            undo = PLAIN.undo;
+        }
         let pending = |by_digest| Pending::Undo { claim: id, by_digest };
         self.send(node_id, id, undo, (0, 0), now, pending);
     }
