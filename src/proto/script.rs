@@ -894,6 +894,8 @@ pub use self::redisson::{
     ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
 };
 
+use super::{fence, permits};
+
 /// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Script {
@@ -989,29 +991,25 @@ impl Script {
         }
     }
 
-    /// Whether it reads or raises the resources' fencing counters, which stand behind them in its KEYS. One that gives a
-    /// permit does so where a counter is proposed.
-    pub(super) fn reads_counters(self, proposes: bool) -> bool {
+    /// With what the keys begin that stand behind the resources in its KEYS: those of a semaphore, and the fencing counters
+    /// that it reads or raises. One that gives a permit does so where a counter is proposed.
+    pub(super) fn prefixes_behind(self, proposes: bool) -> &'static [&'static [u8]] {
         match self {
-            Self::AcquireInLine | Self::AcquirePermit => proposes,
             Self::AcquireFenced
-            | Self::AcquireRedissonFenced
             | Self::AcquireSharedFenced
             | Self::UpgradeFenced
             | Self::WriteBack
-            | Self::WriteBackPermit
-            | Self::WriteBackRedisson
-            | Self::WriteBackShared => true,
-            _ => false,
+            | Self::WriteBackShared => &[fence::COUNTER_PREFIX],
+            Self::AcquirePermit if proposes => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
+            Self::WriteBackPermit => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
+            Self::AcquirePermit | Self::ExtendPermit | Self::UndoPermit => &[permits::ENDS_PREFIX],
+            _ => &[],
         }
     }
 
-    /// Whether it is about a permit of a semaphore.
-    pub(super) fn is_of_permit(self) -> bool {
-        matches!(
-            self,
-            Self::AcquirePermit | Self::ExtendPermit | Self::UndoPermit | Self::WriteBackPermit
-        )
+    /// Whether it raises the counter of one of Redisson's locks.
+    pub(super) fn raises_redisson(self) -> bool {
+        matches!(self, Self::AcquireRedissonFenced | Self::WriteBackRedisson)
     }
 
     /// Whether it is about a lock of Redisson's.
@@ -1047,6 +1045,18 @@ impl Script {
     /// Whether it is about a ticket in line.
     pub(super) fn is_in_line(self) -> bool {
         matches!(self, Self::AcquireInLine | Self::LeaveLine)
+    }
+
+    /// Whether a grant by it says no more than `OK`.
+    pub(super) fn says_only_ok(self) -> bool {
+        matches!(
+            self,
+            Self::AcquireMany
+                | Self::AcquireRedisson
+                | Self::AcquireShared
+                | Self::Downgrade
+                | Self::Upgrade
+        )
     }
 
     /// Whether it names the holder's other claim.
@@ -1120,10 +1130,10 @@ mod tests {
         let bound = format!("t > {} ", crate::proto::restart_guard::BIG_MS);
         assert!(ACQUIRE_MANY.contains(&bound) && ACQUIRE_FENCED.contains(&bound));
         assert!(ENROL.contains(&format!("px > {} ", crate::proto::restart_guard::BIG_MS)));
-        let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
+        let far = format!("> {} ", fence::MAX_SKEW.as_micros());
         assert!(ACQUIRE_FENCED.contains(&far));
-        assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN - 1)));
-        assert!(WRITE_BACK.contains(&format!("v <= {})", crate::proto::fence::MAX_TOKEN)));
+        assert!(ACQUIRE_FENCED.contains(&format!("v < {})", fence::MAX_TOKEN - 1)));
+        assert!(WRITE_BACK.contains(&format!("v <= {})", fence::MAX_TOKEN)));
     }
 
     #[test]

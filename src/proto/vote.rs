@@ -254,11 +254,15 @@ impl Votes {
     /// nodes are waited for like all others: suspicion is no failure.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let (nodes, quorum) = (self.node_count(), self.quorum());
-        let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
+        let (nodes, quorum, grants) = (self.node_count(), self.quorum(), self.grants.len());
         if grants >= quorum {
-            Verdict::Granted
-        } else if fails > nodes - quorum {
+            return Verdict::Granted;
+        }
+        if self.denies.or(self.fails).is_empty() {
+            return Verdict::Undecided;
+        }
+        let (denies, fails) = (self.denies.len(), self.fails.len());
+        if fails > nodes - quorum {
             Verdict::NoQuorum
         } else if grants + denies >= quorum && grants + self.awaited().len() < quorum {
             Verdict::Contended

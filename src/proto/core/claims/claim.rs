@@ -17,7 +17,7 @@ use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::SlotOrder;
 use crate::proto::request::LockMode;
 use crate::proto::script::Script;
-use crate::proto::time::{self, Timestamp};
+use crate::proto::time::Timestamp;
 
 pub(crate) struct Claim {
     user: ClaimUser,
@@ -179,15 +179,13 @@ impl Claim {
     pub(crate) fn ticket_name(&self) -> TicketName {
         let mut name = Vec::with_capacity(1 + RANDOM_DIGITS);
         name.extend_from_slice(self.kind.mark);
-        name.extend_from_slice(self.random.map(hex).as_flattened());
+        name.extend_from_slice(&digits::<RANDOM_DIGITS>(self.random));
         TicketName::of(&name)
     }
 
     /// It is the second claim of a holder whose first one was made of these bytes, and who changes its mode.
     pub(crate) fn is_second(&mut self, other_claim: [u8; 16]) {
-        let mut digits = [0; RANDOM_DIGITS];
-        digits.copy_from_slice(other_claim.map(hex).as_flattened());
-        self.rare.get_or_insert_default().other_claim = Some(digits);
+        self.rare.get_or_insert_default().other_claim = Some(digits(other_claim));
         self.kind = match self.kind.ask {
             Command::SetIfAbsent => &UPGRADE,
             Command::Run(Script::AcquireFenced) => &UPGRADE_FENCED,
@@ -314,22 +312,20 @@ impl Claim {
         ttl_ms: u64,
         counter: u64,
     ) -> Arguments<'a> {
+        let (other_claim, in_line) = match &self.rare {
+            None => (None, None),
+            Some(rare) => (rare.other_claim.as_ref(), rare.in_line.as_ref()),
+        };
         Arguments {
             keys: &self.keys,
             token,
             ttl_ms,
-            restart_guard: config.restart_guard_key(),
             counter,
-            fencing_counter_ttl_ms: time::ttl_ms(config.settings().fencing_counter_ttl),
-            max_ttl: config.settings().max_ttl,
-            nodes: config.node_count() as u64,
+            config,
             slots: self.slots(),
             slot: self.slot.into(),
-            other_claim: self
-                .rare
-                .as_ref()
-                .and_then(|it| Some(it.other_claim.as_ref()?.as_slice())),
-            in_line: self.rare.as_ref().and_then(|it| Some(&it.in_line.as_ref()?.1)),
+            other_claim: other_claim.map(<[u8; RANDOM_DIGITS]>::as_slice),
+            in_line: in_line.map(|(_, in_line)| in_line),
         }
     }
 
@@ -350,8 +346,7 @@ impl Claim {
     pub(crate) fn write_token(&self, token: &mut Vec<u8>, config: &Config) {
         token.clear();
         token.extend_from_slice(self.kind.mark);
-        token.extend_from_slice(self.random.map(hex).as_flattened());
-        token.extend_from_slice(&hex(0));
+        token.extend_from_slice(&digits::<TOKEN_DIGITS>(self.random));
         let label = self.label(config);
         if !label.is_empty() {
             token.push(b':');
@@ -555,6 +550,16 @@ const NO_SLOT: u16 = u16::MAX;
 #[inline]
 pub(crate) fn hex(byte: u8) -> [u8; 2] {
     PAIRS[usize::from(byte)]
+}
+
+/// The digits of all bytes, and zeros behind them.
+#[inline]
+fn digits<const N: usize>(bytes: [u8; RANDOM_DIGITS / 2]) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&hex(byte));
+    }
+    digits
 }
 
 /// Hexadecimal digits of a token that are random.

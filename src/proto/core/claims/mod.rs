@@ -143,13 +143,15 @@ impl Core {
     }
 
     /// The node has undone the claim. It found so many of the keys.
+    #[inline]
     fn undo_confirmed(&mut self, node_id: NodeId, id: ClaimId, found: i64, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
         let is_ticket = claim.is_ticket();
         self.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, now.boot) {
             Some(again_at) => self.arm_claim(id, again_at),
-            None => self.owes_no_more(node_id, id),
+            None if claim.owe_no_more(node_id) => self.nodes[node_id.index()].debt.shrinks(),
+            None => {}
         }
         self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);

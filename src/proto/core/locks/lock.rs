@@ -190,34 +190,24 @@ impl Active {
 
     /// Makes used work that of a new lock. What belongs to a round is set when one begins.
     pub(super) fn begin(&mut self, request: &LockRequest<'_>, now: ClockReading, votes: Votes) {
-        self.clear();
         self.keys.set(request.keys());
+        self.attempt = Attempt::new();
         self.waiting.begin(request.wait, now.boot);
         self.fencing.begin(request.fenced);
         self.permit.begin(request.mode);
         self.hold.begin(request.auto_extend);
+        self.mode_change = ModeChange::NONE;
+        self.line = None;
         self.foreign = request.wanted_profile().kind(request.fenced);
         self.votes = votes;
     }
 
     /// Makes used work that of a lock that was idle: nothing is under way, and all nodes have granted it.
     pub(super) fn rest_granted(&mut self, granted: Votes) {
-        self.clear();
-        self.votes = granted;
+        self.begin(&LockRequest::new(b""), ClockReading::default(), granted);
+        self.keys.set([].into_iter());
         self.round = Round::new();
         self.hold.round_begins();
-    }
-
-    fn clear(&mut self) {
-        self.keys.set([].into_iter());
-        self.attempt = Attempt::new();
-        self.waiting.clear();
-        self.permit.begin(LockMode::Exclusive);
-        self.fencing.begin(false);
-        self.hold.begin(None);
-        self.mode_change = ModeChange::NONE;
-        self.line = None;
-        self.foreign = None;
     }
 
     /// The kind of another library's lock that is asked for.

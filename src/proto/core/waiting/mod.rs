@@ -58,15 +58,10 @@ impl Waiting {
         }
     }
 
-    /// Of a lock that does not wait.
-    pub(super) fn clear(&mut self) {
-        (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
-        self.pause.begin();
-        self.queues.clear();
-    }
-
     /// A lock is asked for now.
     pub(super) fn begin(&mut self, wait: Wait, now: Timestamp) {
+        self.pause.begin();
+        self.queues.clear();
         self.asked_at = now;
         (self.wait, self.deadline) = match wait {
             Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
@@ -598,7 +593,7 @@ mod tests {
         waiting.begin(Wait::UpTo(Duration::from_secs(1)), Timestamp(5));
         waiting.pause.refused(true, 1);
         assert!(waiting.is_wanted());
-        waiting.clear();
+        waiting.begin(Wait::No, Timestamp(9));
         assert!(!waiting.is_wanted() && !waiting.pause.follows_split());
         assert_eq!(waiting.deadline, Timestamp::NEVER);
     }
