@@ -118,10 +118,32 @@ pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
+    /// The undo of a lock on one resource, by the server's own command.
+    Delete(CompareAndDelete),
     /// The ask for a permit, for one slot and no other.
     Move,
     Run(Script),
     SetIfAbsent,
+}
+
+/// A command that deletes one key if it holds what it should, which some servers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompareAndDelete {
+    /// `DELEX key IFEQ value`, since Redis 8.4.
+    DelEx,
+    /// `DELIFEQ key value`, since Valkey 9.0.
+    DelIfEq,
+}
+
+impl CompareAndDelete {
+    /// Encodes the command, and returns where in `out` the value is.
+    fn encode(self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) -> usize {
+        let delete = match self {
+            Self::DelEx => command(out, 4).arg(b"DELEX").arg(key).arg(b"IFEQ"),
+            Self::DelIfEq => command(out, 3).arg(b"DELIFEQ").arg(key),
+        };
+        delete.arg(value).last(value)
+    }
 }
 
 /// The arguments of a [`Command`].
@@ -176,6 +198,7 @@ impl Command {
             }
             Self::Run(script) => run(script, out, args, by_digest, false),
             Self::Move => run(Script::AcquirePermit, out, args, by_digest, true),
+            Self::Delete(how) => how.encode(out, args.keys.first(), args.token),
         }
     }
 
@@ -185,7 +208,7 @@ impl Command {
         let script = match self {
             Self::Run(script) => script,
             Self::Move => Script::AcquirePermit,
-            Self::SetIfAbsent => return false,
+            Self::Delete(_) | Self::SetIfAbsent => return false,
         };
         !loaded.insert(script)
     }
@@ -195,7 +218,7 @@ impl Command {
     pub(super) fn as_script(self) -> Self {
         match self {
             Self::SetIfAbsent => Self::Run(Script::AcquireMany),
-            Self::Move | Self::Run(_) => self,
+            Self::Delete(_) | Self::Move | Self::Run(_) => self,
         }
     }
 
@@ -211,6 +234,7 @@ impl Command {
             Self::Run(script) => script,
             Self::Move => Script::AcquirePermit,
             Self::SetIfAbsent => return vote_of_set(answer),
+            Self::Delete(_) => return None,
         };
         match answer {
             Token::Simple(b"OK") if script.says_only_ok() => Some(Answer::Vote(Vote::Grant)),

@@ -28,6 +28,7 @@ mod log;
 mod metrics;
 mod mode_change;
 mod muffler;
+mod native;
 mod outages;
 mod owed;
 mod permits;

@@ -70,6 +70,8 @@ pub struct Store {
     pub(crate) settings: Settings,
     pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) denials: Denials,
+    /// The commands that it has beside those of Redis 7.0.
+    pub(crate) optional: Vec<&'static str>,
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
     /// The history of its data, told only where it was given.
@@ -174,6 +176,7 @@ impl Store {
             settings: Settings::default(),
             users: BTreeMap::new(),
             denials: Denials::default(),
+            optional: Vec::new(),
             scripts: scripts::shipped().to_vec(),
             run_id: run_id.to_owned(),
             replication_id: None,
@@ -240,6 +243,12 @@ impl Store {
     /// container, as in `client|id`.
     pub fn deny(&mut self, command: &str, denial: Option<Denial>) {
         self.denials.set(command, denial);
+    }
+
+    /// From now on it has these commands beside those of Redis 7.0, and no others: of `delex`, as Redis 8.4, and
+    /// `delifeq`, as Valkey 9.0.
+    pub fn offer(&mut self, commands: &[&'static str]) {
+        self.optional = commands.to_vec();
     }
 
     /// Opens a connection.

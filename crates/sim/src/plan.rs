@@ -127,7 +127,12 @@ pub(crate) struct Setup {
     pub(crate) labelled: bool,
     /// The wake strategy.
     pub(crate) wake: WakeStrategy,
+    /// The commands for compare-and-delete that each server has.
+    pub(crate) natives: [Natives; MAX_NODES],
 }
+
+/// The commands that a server has beside those of Redis 7.0.
+pub(crate) type Natives = &'static [&'static str];
 
 /// The nodes' restart guards at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,6 +262,7 @@ impl Setup {
             proven: false,
             labelled: false,
             wake: WakeStrategy::Lead,
+            natives: [NATIVES[0]; MAX_NODES],
         }
     }
 }
@@ -353,6 +359,7 @@ impl Plan {
             self.draw_profiles(&mut Random::of(seed, PROFILES));
         }
         self.draw_line(&mut Random::of(seed, LINE));
+        self.draw_natives(&mut Random::of(seed, NATIVE));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
@@ -484,6 +491,13 @@ impl Plan {
         }
     }
 
+    /// Half of the time no server has a command of its own for what an undo does.
+    fn draw_natives(&mut self, draw: &mut Random) {
+        if draw.chance(500) {
+            self.setup.natives = std::array::from_fn(|_| draw.pick(&NATIVES));
+        }
+    }
+
     /// Those who wait stand in line.
     fn draw_line(&mut self, draw: &mut Random) {
         if draw.chance(400) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
@@ -551,6 +565,7 @@ impl Plan {
             proven: draw.chance(100),
             labelled: draw.chance(250),
             wake: draw.pick(&WAKES),
+            natives: [NATIVES[0]; MAX_NODES],
         };
         if restart_guard && self.class.is_safe() {
             match draw.below(32) {
@@ -758,6 +773,10 @@ const FOREIGN: [Profile; 1] = [Profile::Redisson];
 /// Schedules of sharers that found a bug before any job changed its mode: they stay what they were.
 const KEPT_FROM_BEFORE: [u64; 2] = [21_634, 87_552];
 const LINE: u64 = 0x6c;
+const NATIVE: u64 = 0x6e;
+
+/// Of Redis 7.0, Redis 8.4, Valkey 9.0 and Valkey 9.2.
+const NATIVES: [Natives; 4] = [&[], &["delex"], &["delifeq"], &["delex", "delifeq"]];
 
 /// Schedules that found a bug before anybody stood in line: they stay what they were.
 const KEPT_OUT_OF_LINE: [u64; 20] = [

@@ -196,6 +196,8 @@ pub enum Kind {
     Check,
     /// Another subcommand of `CLIENT`.
     Client,
+    /// Undoes a lock request by a command of the server's own.
+    Delete,
     /// Writes a restart guard.
     Enrol,
     /// Extends a lock.
@@ -259,6 +261,7 @@ impl Kind {
             Self::Auth => one("auth"),
             Self::Check => one("check"),
             Self::Client => one("client"),
+            Self::Delete => one("delete"),
             Self::Enrol => ("enrol", "enrol sha"),
             Self::Extend => ("extend", "extend sha"),
             Self::ForceUnlock => ("force unlock", "force unlock sha"),
@@ -317,6 +320,9 @@ impl<'w> Command<'w> {
             b"PTTL" => Kind::Pttl,
             b"GET" if word(1) == GUARD => Kind::Look,
             b"DEL" if words.len() == 1 => Kind::ProbeCall,
+            b"DELEX" | b"DELIFEQ" if word(1) == GUARD => Kind::ProbeCall,
+            b"DELEX" => return Self::plain(Kind::Delete, word(3), 0),
+            b"DELIFEQ" => return Self::plain(Kind::Delete, word(2), 0),
             b"AUTH" => Kind::Auth,
             b"SELECT" => Kind::Select,
             b"CLIENT" => of_client(word(1), word(2)),
@@ -396,6 +402,9 @@ mod tests {
         assert_eq!(understood(&["SET", "redbolt:guard", "", "NX", "XX"]), told("probe", "", 0));
         let many = ["EVAL", ACQUIRE_MANY, "3", "a", "b", "redbolt:guard", "token", "700", "2"];
         assert_eq!(understood(&many), told("ask", "token", 700));
+        assert_eq!(understood(&["DELIFEQ", "job", "token"]), told("delete", "token", 0));
+        assert_eq!(understood(&["DELEX", "job", "IFEQ", "token"]), told("delete", "token", 0));
+        assert_eq!(understood(&["DELIFEQ", "redbolt:guard", "token"]), told("probe", "", 0));
         let write = ["EVAL", WRITE_BACK, "2", "a", "counter", "token", "1", "42", "60000"];
         assert_eq!(understood(&write), told("write back", "token", 42));
         let enrol = ["EVAL", ENROL, "1", "redbolt:guard", "seen", "ours", "9"];

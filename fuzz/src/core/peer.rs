@@ -30,7 +30,8 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         Request::Ask { .. } if refuse => ":700\r\n".into(),
         Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),
         Request::Ask { kind: Kind::Plain | Kind::Many | Kind::Shared, .. } => "+OK\r\n".into(),
-        Request::Enrol
+        Request::Delete { .. }
+        | Request::Enrol
         | Request::Extend { .. }
         | Request::Kill
         | Request::KillOthers
@@ -73,6 +74,11 @@ fn handshake(step: Step, place: &Place, refuse: bool, era: char) -> String {
         }
         Step::Eval | Step::EvalSha => ":0\r\n".into(),
         Step::Del => "-ERR wrong number of arguments for 'del' command\r\n".into(),
+        Step::DelIfEq if place.node == 1 => ":0\r\n".into(),
+        Step::DelEx if place.node == 2 => {
+            "-ERR wrong number of arguments for 'delex' command\r\n".into()
+        }
+        Step::DelEx | Step::DelIfEq => "-ERR unknown command\r\n".into(),
         Step::Set => "-ERR syntax error\r\n".into(),
         Step::RestartGuardValue if refuse => "$-1\r\n".into(),
         Step::RestartGuardValue => bulk(&place.restart_guard(era)),

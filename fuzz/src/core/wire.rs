@@ -36,6 +36,8 @@ pub(super) enum Step {
     Eval,
     EvalSha,
     Del,
+    DelEx,
+    DelIfEq,
     Set,
     RestartGuardValue,
     RestartGuardTtl,
@@ -52,6 +54,11 @@ pub(super) enum Request {
         lock: usize,
         attempt: usize,
         kind: Kind,
+    },
+    /// The undo by a command of the server's own.
+    Delete {
+        lock: usize,
+        attempt: usize,
     },
     Enrol,
     Extend {
@@ -332,8 +339,14 @@ impl Wire {
             [b"EVAL", _, b"0"] => Request::Handshake(Step::Eval),
             [b"EVALSHA", _, b"0"] => Request::Handshake(Step::EvalSha),
             [b"DEL"] => Request::Handshake(Step::Del),
+            [b"DELEX", _, b"IFEQ"] => Request::Handshake(Step::DelEx),
+            [b"DELIFEQ", _, b"tried by redbolt"] => Request::Handshake(Step::DelIfEq),
+            [b"DELEX", key, b"IFEQ", token] | [b"DELIFEQ", key, token] => {
+                let (lock, attempt) = ledger.undoes(&[key], self.random_of(token), self.place.node);
+                Request::Delete { lock, attempt }
+            }
             [b"SET", _, b"", b"NX", b"XX"] => match self.last {
-                Some(Request::Handshake(Step::Del)) => Request::Handshake(Step::Set),
+                Some(Request::Handshake(Step::DelIfEq)) => Request::Handshake(Step::Set),
                 _ => Request::Look(Step::Set),
             },
             [b"SET", key, token, b"NX", b"PX", ttl] => {
@@ -486,10 +499,15 @@ impl Wire {
                 }
             }
             Request::Extend { lock, round } => ledger.extend_answered(lock, round, node, token),
+            Request::Delete { lock, attempt } if token == Received::Int(1) => {
+                ledger.undo_answered(lock, attempt, node, token);
+            }
             Request::Undo { lock, attempt } => ledger.undo_answered(lock, attempt, node, token),
             Request::WriteBack { lock, attempt, target } => {
                 ledger.write_back_answered(lock, attempt, node, target, token);
             }
+            // The script follows.
+            Request::Delete { .. } => {}
             Request::Enrol
             | Request::Kill
             | Request::KillOthers
@@ -650,7 +668,7 @@ impl Received {
                     is_status || self == Self::Simple
                 }
                 Request::Handshake(Step::ClientId | Step::Eval | Step::EvalSha | Step::Del)
-                | Request::Handshake(Step::RestartGuardTtl)
+                | Request::Handshake(Step::DelEx | Step::DelIfEq | Step::RestartGuardTtl)
                 | Request::Look(Step::RestartGuardTtl) => matches!(self, Self::Int(_)),
                 Request::Handshake(Step::Set) | Request::Look(Step::Set) => self == Self::NilBulk,
                 Request::Handshake(Step::RestartGuardValue) | Request::Look(_) => {
@@ -666,6 +684,7 @@ impl Received {
                     matches!(self, Self::Ok | Self::NilBulk)
                 }
                 Request::Ask { .. } => is_status || matches!(self, Self::NilBulk | Self::Int(-1..)),
+                Request::Delete { .. } => matches!(self, Self::Int(0..=1)),
                 Request::Enrol
                 | Request::Extend { .. }
                 | Request::Undo { .. }

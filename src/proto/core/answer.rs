@@ -102,6 +102,9 @@ impl Core {
                 self.asked(id, claim, (ask, by_digest), token, now)
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
+            Pending::Delete { claim, followed } => {
+                self.delete_answered(id, (claim, followed), token, now)
+            }
             Pending::DropOthers => self.others_dropped(id, token, now),
             Pending::Enrol => self.enrolled(id, token, now),
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {

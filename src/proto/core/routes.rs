@@ -337,6 +337,7 @@ impl Core {
                 Pending::Extend { claim, round, .. } => {
                     self.extension_unanswered(node, claim, round, now);
                 }
+                Pending::Delete { claim, .. } => self.undo_unanswered(node, claim, cause, now),
                 Pending::Undo { claim, .. } => self.undo_unanswered(node, claim, cause, now),
                 // Its ask has run.
                 Pending::Check { claim, .. }

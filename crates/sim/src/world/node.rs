@@ -104,6 +104,7 @@ impl Node {
         self.allow();
         self.in_database = setup.proven;
         self.store.require_password(if setup.proven { PASSWORD } else { "" });
+        self.store.offer(setup.natives[name]);
         self.snapshot = None;
         self.is_stale = false;
         self.begin(name, Memory::Lost, 0);
@@ -392,4 +393,5 @@ const RUNS: [[&str; 6]; 5] = [
 ];
 
 /// The sets of commands that an operator may take away.
-const DENIALS: [&[&str]; 5] = [&["eval", "evalsha"], &["eval"], &["evalsha"], &["set"], &["del"]];
+const DENIALS: [&[&str]; 6] =
+    [&["eval", "evalsha"], &["eval"], &["evalsha"], &["set"], &["del"], &["delex", "delifeq"]];

@@ -336,6 +336,8 @@ impl World {
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
             Kind::Undo if reply.starts_with(b":") => Says::Undone,
+            // Any other answer does not say that nothing is left.
+            Kind::Delete if reply == b":1\r\n" => Says::Undone,
             _ => Says::Other,
         }
     }
@@ -415,6 +417,7 @@ fn number_of(request: &Command<'_>) -> u64 {
         Kind::Kill | Kind::KillOthers => 6,
         Kind::Getrange | Kind::Pttl | Kind::Type => 7,
         Kind::Undo => 8,
+        Kind::Delete => 15,
         Kind::Leave => 14,
         Kind::WriteBack => 9,
         Kind::Move => 13,
@@ -437,6 +440,7 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
         Fits::Write => matches!(
             request.kind,
             Kind::Ask
+                | Kind::Delete
                 | Kind::Enrol
                 | Kind::Extend
                 | Kind::Leave
@@ -445,7 +449,9 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
                 | Kind::Undo
                 | Kind::WriteBack
         ),
-        Fits::Typed => matches!(request.kind, Kind::Ask | Kind::Extend | Kind::Move),
+        Fits::Typed => {
+            matches!(request.kind, Kind::Ask | Kind::Delete | Kind::Extend | Kind::Move)
+        }
         Fits::Handshake => number_of(request) == HANDSHAKE,
     }
 }

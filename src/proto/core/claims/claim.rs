@@ -189,7 +189,7 @@ impl Claim {
         self.kind = match self.kind.ask {
             Command::SetIfAbsent => &UPGRADE,
             Command::Run(Script::AcquireFenced) => &UPGRADE_FENCED,
-            Command::Move | Command::Run(_) => &DOWNGRADE,
+            Command::Delete(_) | Command::Move | Command::Run(_) => &DOWNGRADE,
         };
     }
 
@@ -283,6 +283,12 @@ impl Claim {
     /// Whether only its ask can say what is in its way: several keys, or a permit.
     pub(crate) fn is_told_by_its_ask(&self) -> bool {
         self.permits > 0 || self.keys.len() > 1
+    }
+
+    /// Whether its undo does no more than to delete one key that holds its token, unless somebody else has marked that. What
+    /// was granted in line is marked from the beginning.
+    pub(super) fn is_one_token(&self) -> bool {
+        self.kind.undo == PLAIN.undo && self.keys.len() == 1 && self.ticket().is_none()
     }
 
     /// In which order a permit's slot is looked for.

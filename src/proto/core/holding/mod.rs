@@ -631,7 +631,8 @@ impl Core {
             return self.settle_releases(now);
         }
         for at in 0..self.node(id).pipeline.len() {
-            if let Some(&Pending::Undo { claim, .. }) = self.node(id).pipeline.at(at)
+            if let Some(&(Pending::Delete { claim, .. } | Pending::Undo { claim, .. })) =
+                self.node(id).pipeline.at(at)
                 && let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
                 && self.locks.find(lock).is_some_and(|lock| lock.phase == Phase::Releasing)
             {

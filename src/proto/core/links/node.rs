@@ -45,6 +45,11 @@ pub(crate) enum Pending {
     ForceUnlock(ViewId),
     /// The node is to report the next change of what is read next.
     Caching,
+    /// A server's own command is to delete the key of this claim. `followed`: the script is behind it already.
+    Delete {
+        claim: ClaimId,
+        followed: bool,
+    },
     /// All other connections of the node are to be dropped.
     DropOthers,
     /// The restart guard is to be given our value.
