@@ -333,7 +333,8 @@ impl ConfigBuilder {
         self
     }
 
-    /// What a waiting acquisition does when a node tells of a change. See [`WakeStrategy`].
+    /// How those who wait for one resource get it one after the other. Until said otherwise they stand in line. See
+    /// [`WakeStrategy`].
     pub fn wake(mut self, wake: WakeStrategy) -> Self {
         self.settings.wake = wake;
         self

@@ -963,7 +963,7 @@ impl Script {
     pub(super) fn digest(self) -> &'static str {
         match self {
             Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
-            Self::AcquireInLine => "b46c3665b3dbd0aa73761fbc00ca45a287eea888",
+            Self::AcquireInLine => "a9e46d661f6a3347b90d626b9d4709578b7e2bf7",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
             Self::AcquirePermit => "ec1752682e1f8b26ebc0123114d7b53174f75913",
             Self::AcquireRedisson => "e6ff21e274a73d069dbfd6c1515f0a404420d188",
@@ -976,7 +976,7 @@ impl Script {
             Self::ExtendPermit => "18f8346818f5cc83a58ccb456fddc8884c2703b4",
             Self::ExtendRedisson => "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
             Self::ExtendShared => "0b8f4bea456c1aee48e2153ff9a412726d4bc73a",
-            Self::LeaveLine => "e956902032f01818bc7c93839a45e132d45a54b4",
+            Self::LeaveLine => "32035b665a22091438712e1ce48fba31b53f21f4",
             Self::Undo => "16f873ccd6eb3ca706327d802bd0b80f1d2eca80",
             Self::UndoDowngraded => "6b99e81048cd256a3fdfdc6e58a65b461de86605",
             Self::UndoPermit => "b6e475237ff53eba96ee8a1d65ce0885abdd214e",

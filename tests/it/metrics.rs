@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redbolt::config::WakeStrategy;
 use redbolt::{
     Client, Config, Event, LossCause, RefusalReason,
     metrics::{MetricsReport, NodeMetrics},
@@ -175,7 +176,7 @@ fn a_server_that_is_stopped() {
 fn a_notified_waiter_is_counted() {
     let servers = servers(3);
     let holder = client(&servers);
-    let mut waiter = driver_of(builder(&servers));
+    let mut waiter = driver_of(builder(&servers).wake(WakeStrategy::Lead));
     process_until(&mut waiter, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     let held = holder.acquire(patiently(b"job")).unwrap();
     let id = waiter.acquire(patiently(b"job")).unwrap();

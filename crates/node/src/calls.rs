@@ -97,11 +97,12 @@ impl<'s> Calls<'s> {
         Ok(self.keys.delete(key))
     }
 
-    /// DEL of two keys.
-    pub(crate) fn del_both(&mut self, one: &[u8], other: &[u8]) -> Result<(), CallError> {
+    /// DEL of several keys.
+    pub(crate) fn del_all(&mut self, keys: &[&[u8]]) -> Result<(), CallError> {
         self.may("del")?;
-        self.keys.delete(one);
-        self.keys.delete(other);
+        for key in keys {
+            self.keys.delete(key);
+        }
         Ok(())
     }
 

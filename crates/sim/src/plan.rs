@@ -500,7 +500,7 @@ impl Plan {
 
     /// Those who wait stand in line.
     fn draw_line(&mut self, draw: &mut Random) {
-        if draw.chance(400) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
+        if draw.chance(600) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
             self.setup.wake = WakeStrategy::Line;
             // Whether somebody has passed can be said only where nothing goes wrong.
             if self.class == Class::Waiting && draw.chance(400) {
@@ -806,15 +806,15 @@ const DENIED: u64 = 0x64;
 /// The stream of locks that are detached.
 const HAND_ON: u64 = 0x78;
 
-/// Mostly the default.
+/// Of those who do not stand in line.
 const WAKES: [WakeStrategy; 8] = [
     WakeStrategy::Lead,
     WakeStrategy::Lead,
     WakeStrategy::Lead,
     WakeStrategy::Lead,
     WakeStrategy::Lead,
-    WakeStrategy::All,
-    WakeStrategy::Quorum,
+    WakeStrategy::Lead,
+    WakeStrategy::Lead,
     WakeStrategy::Timer,
 ];
 

@@ -704,9 +704,15 @@ fn asks(servers: &[Server]) -> i64 {
     servers.iter().map(of).sum()
 }
 
-/// The key's value on each node.
+/// The key's value on each node, without what marks it for those who wait in line.
 fn owners(servers: &[Server], key: &str) -> Vec<Reply> {
-    servers.iter().map(|server| server.cmd(&format!("GET {key}"))).collect()
+    let owner = |server: &Server| match server.cmd(&format!("GET {key}")) {
+        Reply::Bulk(value) => {
+            Reply::Bulk(value.split(|&byte| byte == b'\n').next().unwrap().into())
+        }
+        other => other,
+    };
+    servers.iter().map(owner).collect()
 }
 
 /// Another program takes a key from its holder on two nodes.

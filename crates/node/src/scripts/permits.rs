@@ -190,7 +190,7 @@ struct Pair<'n> {
 impl Pair<'_> {
     fn drop_ended(&self, calls: &mut Calls<'_>, is_there: bool, now: i64) -> Result<(), Stop> {
         if !is_there || calls.zcard(self.ends)? == 0 {
-            calls.del_both(self.resource, self.ends)?;
+            calls.del_all(&[self.resource, self.ends])?;
         }
         for token in calls.zrangebyscore_until(self.ends, now)? {
             self.drop_token(calls, &token)?;

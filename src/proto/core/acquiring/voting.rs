@@ -101,6 +101,9 @@ impl Core {
                 self.guarded_vote_of_script(id, claim, now)
             }
             Told::Waits(place) => {
+                if let Some(claim) = self.claims.find_mut(claim) {
+                    claim.told_to_wait(id);
+                }
                 let answer = match place.left_ms {
                     0 => Answer::Vote(Vote::Deny),
                     left_ms => Answer::DenyFor(left_ms),

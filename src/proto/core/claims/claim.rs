@@ -405,6 +405,13 @@ impl Claim {
         self.seen.remove(node);
     }
 
+    /// The node has told that its ask has to wait in line, and so that it keeps no key for it.
+    pub(crate) fn told_to_wait(&mut self, node: NodeId) {
+        if !self.has_ghost(node) && !self.is_owed(node) {
+            self.never_ran(node);
+        }
+    }
+
     /// The connection with the ask in it is gone. Unless that was untouched, it may yet run.
     pub(crate) fn connection_lost(&mut self, node: NodeId, untouched: bool) {
         if untouched {
