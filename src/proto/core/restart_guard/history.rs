@@ -105,6 +105,6 @@ impl Core {
     }
 }
 
-/// No server syncs with a master and is promoted again in so short a time: that is half a dozen round trips between the two,
-/// a fork and a transfer. On one machine, with all delays turned off, it took 3 to 30 ms.
+/// No server was seen to sync with a master and be promoted again in so short a time: that is half a dozen round trips between
+/// the two, a fork and a transfer. On one machine, with all delays turned off, it took 2.6 to 30 ms.
 const MOMENT: Duration = Duration::from_millis(2);
