@@ -76,7 +76,7 @@ pub use proto::{
 pub mod config {
     #[cfg(feature = "tls")]
     pub use crate::net::TlsError;
-    pub use crate::net::{Address, AddressError};
+    pub use crate::net::{Address, AddressError, Sentinels};
     pub use crate::proto::{
         Credentials, NodeSettings, RestartGuard, RestartTrust, Secret, Settings, SettingsError,
         WakeStrategy,
@@ -156,6 +156,7 @@ pub mod manual {
         fencing: "fencing.md",
         profiles: "profiles.md",
         restart_guard: "restart-guard.md",
+        sentinels: "sentinels.md",
         tls: "tls.md",
         operations: "operations.md",
         command_line: "command-line.md",

@@ -41,6 +41,7 @@ pub struct Config {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    sentinel_credentials: Option<Credentials>,
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
 }
@@ -55,6 +56,7 @@ impl Config {
             busy_poll: Duration::ZERO,
             clock: Clock::default(),
             password_file: None,
+            sentinel_credentials: None,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
         }
@@ -129,6 +131,10 @@ impl Config {
         &self.log
     }
 
+    pub(super) fn sentinel_credentials(&self) -> Option<&Credentials> {
+        self.sentinel_credentials.as_ref()
+    }
+
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> Option<&Connector> {
         self.tls.as_ref()
@@ -155,6 +161,7 @@ pub struct ConfigBuilder {
     busy_poll: Duration,
     clock: Clock,
     password_file: Option<PathBuf>,
+    sentinel_credentials: Option<Credentials>,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
 }
@@ -162,7 +169,7 @@ pub struct ConfigBuilder {
 impl ConfigBuilder {
     /// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`,
     /// `valkey://…`, the same over [TLS](crate::manual::tls) with `rediss://…` or `valkeys://…`, or
-    /// `unix:///path[?db=n]`. Nothing is looked up or connected yet.
+    /// `unix:///path[?db=n]`, or `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`. Nothing is looked up or connected yet.
     ///
     /// # Errors
     ///
@@ -213,6 +220,13 @@ impl ConfigBuilder {
     /// no part of it. Read when the configuration is built.
     pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
         self.password_file = Some(file.into());
+        self
+    }
+
+    /// What is said to [sentinels](crate::manual::sentinels) first: a password, or a user with one. Those of a node are in its
+    /// address.
+    pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
+        self.sentinel_credentials = Some(credentials);
         self
     }
 
@@ -425,7 +439,7 @@ impl ConfigBuilder {
         }
         #[cfg(feature = "tls")]
         let tls = Connector::for_all(self.tls, &self.addresses)?;
-        let Self { addresses, log, busy_poll, clock, .. } = self;
+        let Self { addresses, log, busy_poll, clock, sentinel_credentials, .. } = self;
         if busy_poll > busy::LONGEST {
             return Err(ConfigError::BusyPoll { span: busy_poll });
         }
@@ -435,6 +449,7 @@ impl ConfigBuilder {
             log,
             busy_poll,
             clock,
+            sentinel_credentials,
             #[cfg(feature = "tls")]
             tls,
         })

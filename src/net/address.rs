@@ -2,7 +2,8 @@
 //!
 //! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), `rediss://…` and
 //! `valkeys://…` (the same over TLS), and `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
-//! is, which is how a socket is shown. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
+//! is, which is how a socket is shown. `redis+sentinel://[user:password@]host[:port]+host…/master[/db]` is a master that these
+//! sentinels know; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
 
 use std::error::Error;
 use std::fmt;
@@ -10,6 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::sentinel::Sentinels;
 use crate::proto::{Credentials, NodeSettings, Secret};
 
 /// Where a node listens.
@@ -26,6 +28,8 @@ pub enum Address {
     TlsIp(IpAddr, u16),
     /// A Unix socket.
     Unix(PathBuf),
+    /// A master that sentinels know.
+    Sentinels(Sentinels),
 }
 
 impl Address {
@@ -85,6 +89,7 @@ impl fmt::Display for Address {
             }
             Self::Ip(ip, port) | Self::TlsIp(ip, port) => write!(f, "{ip}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
     }
 }
@@ -109,6 +114,7 @@ enum Fault {
     Database,
     Empty,
     Host,
+    Master,
     NotAlone,
     PasswordMissing,
     Path,
@@ -116,6 +122,7 @@ enum Fault {
     Port,
     Query,
     Scheme,
+    SentinelTls,
     SlashWithoutScheme,
     Tls,
     UserWithoutScheme,
@@ -127,6 +134,7 @@ impl fmt::Display for Fault {
             Self::Database => "the database is not a number",
             Self::Empty => "it is empty",
             Self::Host => "the host is missing or has characters that no host has",
+            Self::Master => "the name of the master is missing, or has characters that none has",
             Self::NotAlone => "a user, a password or a database is no part of an address",
             Self::PasswordMissing => {
                 "a user without a password (write user:password@, or :password@ for the default \
@@ -137,8 +145,10 @@ impl fmt::Display for Fault {
             Self::Port => "the port is not a number from 1 to 65535",
             Self::Query => "the only option behind a ? is db=n, of a unix:// address",
             Self::Scheme => {
-                "the scheme is none of redis://, valkey://, rediss://, valkeys:// and unix://"
+                "the scheme is none of redis://, valkey://, rediss://, valkeys://, redis+sentinel:// \
+                and unix://"
             }
+            Self::SentinelTls => "sentinels are not spoken to over TLS yet",
             Self::SlashWithoutScheme => {
                 "a path needs unix:// before it, a host with a database redis://"
             }
@@ -163,6 +173,8 @@ fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
         None => Ok((host_and_port(text)?, NodeSettings::default())),
         Some(("redis" | "valkey", rest)) => over_tcp(rest),
         Some(("unix", rest)) => over_unix(rest),
+        Some(("redis+sentinel" | "valkey+sentinel", rest)) => by_sentinels(rest),
+        Some(("rediss+sentinel" | "valkeys+sentinel", _)) => Err(Fault::SentinelTls),
         Some(("rediss" | "valkeys", rest)) if cfg!(feature = "tls") => {
             let (address, settings) = over_tcp(rest)?;
             Ok((address.over_tls(), settings))
@@ -191,6 +203,38 @@ fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), Fault> {
             ..NodeSettings::default()
         },
     ))
+}
+
+/// `[user:password@]host[:port]+host…/master[/db]`. User and password are the node's.
+fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), Fault> {
+    let (user_info, place) = match rest.rsplit_once('@') {
+        Some((user_info, place)) => (Some(user_info), place),
+        None => (None, rest),
+    };
+    if place.contains('?') || place.contains('#') {
+        return Err(Fault::Query);
+    }
+    let (hosts, rest) = place.split_once('/').ok_or(Fault::Master)?;
+    let (master, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    if master.is_empty() || !master.bytes().all(fits) {
+        return Err(Fault::Master);
+    }
+    let places = hosts.split('+').map(sentinel).collect::<Result<_, _>>()?;
+    let settings = NodeSettings {
+        credentials: user_info.map(credentials).transpose()?,
+        database: database_number(database)?,
+        ..NodeSettings::default()
+    };
+    Ok((Address::Sentinels(Sentinels { places, master: master.to_owned() }), settings))
+}
+
+fn sentinel(text: &str) -> Result<(String, u16), Fault> {
+    match host_or_default(text, SENTINEL_PORT)? {
+        Address::Name(host, port) => Ok((host, port)),
+        Address::Ip(ip, port) => Ok((ip.to_string(), port)),
+        _ => Err(Fault::Host),
+    }
 }
 
 fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
@@ -227,21 +271,25 @@ fn credentials(user_info: &str) -> Result<Credentials, Fault> {
 }
 
 fn host_and_port(text: &str) -> Result<Address, Fault> {
+    host_or_default(text, DEFAULT_PORT)
+}
+
+fn host_or_default(text: &str, default_port: u16) -> Result<Address, Fault> {
     if let Ok(ip) = text.parse::<Ipv6Addr>() {
-        return Ok(Address::Ip(ip.into(), DEFAULT_PORT));
+        return Ok(Address::Ip(ip.into(), default_port));
     }
     if let Some(bracketed) = text.strip_prefix('[') {
         let (ip, port) = bracketed.split_once(']').ok_or(Fault::Host)?;
         let ip: Ipv6Addr = ip.parse().map_err(|_| Fault::Host)?;
         let port = match port {
-            "" => DEFAULT_PORT,
+            "" => default_port,
             port => port_number(port.strip_prefix(':').ok_or(Fault::Port)?)?,
         };
         return Ok(Address::Ip(ip.into(), port));
     }
     let (host, port) = match text.split_once(':') {
         Some((host, port)) => (host, port_number(port)?),
-        None => (text, DEFAULT_PORT),
+        None => (text, default_port),
     };
     if let Ok(ip) = host.parse() {
         return Ok(Address::Ip(ip, port));
@@ -335,6 +383,8 @@ const LONGEST_PORT: usize = 5;
 
 const DEFAULT_PORT: u16 = 6379;
 
+const SENTINEL_PORT: u16 = 26379;
+
 /// RFC 1035.
 const LONGEST_HOST: usize = 253;
 
@@ -380,6 +430,7 @@ mod tests {
             "unix:///run/a%20b%25%3F%40",
             "unix:////run//r.sock",
             "unix:/run/100%?@://",
+            "redis+sentinel://10.0.0.1+s-2.example:26380+[::1]:7/jobs.1",
         ] {
             let address: Address = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(address.to_string().parse(), Ok(address), "{text}");

@@ -7,6 +7,7 @@ mod address;
 mod cause;
 mod clock;
 mod resolve;
+mod sentinel;
 mod socket;
 mod sockets;
 #[cfg(feature = "tls")]
@@ -15,6 +16,7 @@ mod tls;
 pub use address::{Address, AddressError};
 pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
+pub use sentinel::Sentinels;
 pub(crate) use sockets::Sockets;
 #[cfg(feature = "tls")]
 pub(crate) use tls::{Connector, TlsSettings};

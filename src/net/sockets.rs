@@ -14,10 +14,11 @@ use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
 use super::resolve::{Found, Resolver};
+use super::sentinel::{Question, Sentinels};
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::Connector;
-use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp};
+use crate::proto::{Cause, ClockReading, Core, Credentials, LinkId, LinkOp, Timestamp};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
@@ -30,6 +31,8 @@ pub(crate) struct Sockets {
     first_token: usize,
     resolver: Option<Resolver>,
     dead_peer_timeout: Duration,
+    /// What is said to sentinels first.
+    sentinel_credentials: Option<Credentials>,
     /// There is one if an address asks for TLS.
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
@@ -69,8 +72,9 @@ impl Sockets {
         registry: Registry,
         first_token: usize,
     ) -> io::Result<Self> {
-        let is_name =
-            |address: &Address| matches!(address, Address::Name(..) | Address::TlsName(..));
+        let is_name = |address: &Address| {
+            !matches!(address, Address::Ip(..) | Address::TlsIp(..) | Address::Unix(_))
+        };
         let names = addresses.iter().any(is_name);
         let bell = mio::Token(first_token + 2 * addresses.len());
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
@@ -85,11 +89,17 @@ impl Sockets {
             first_token,
             resolver,
             dead_peer_timeout,
+            sentinel_credentials: None,
             #[cfg(feature = "tls")]
             tls: None,
             heard,
             origin,
         })
+    }
+
+    /// What is said to sentinels first.
+    pub(crate) fn with_sentinel_credentials(self, credentials: Option<Credentials>) -> Self {
+        Self { sentinel_credentials: credentials, ..self }
     }
 
     /// With what sessions are begun where an address asks for TLS.
@@ -295,6 +305,31 @@ impl Sockets {
                     self.failed(at, &error);
                 }
             }
+            Address::Sentinels(sentinels) => {
+                let sentinels = sentinels.clone();
+                self.ask_sentinels(at, sentinels);
+            }
+        }
+    }
+
+    /// Asks where the master is now: what was said before this connection may be out of date.
+    fn ask_sentinels(&mut self, at: usize, sentinels: Sentinels) {
+        let link_socket = &mut self.sockets[at];
+        link_socket.state = State::Resolving;
+        if link_socket.looking {
+            return;
+        }
+        link_socket.looking = true;
+        let question = Question {
+            sentinels,
+            credentials: self.sentinel_credentials.clone(),
+            patience: self.core.config().settings().response_timeout,
+        };
+        let resolver =
+            self.resolver.as_ref().expect("a resolver is made where there are sentinels");
+        if let Err(error) = resolver.ask(at, question) {
+            self.sockets[at].looking = false;
+            self.failed(at, &error);
         }
     }
 
@@ -367,6 +402,9 @@ impl Sockets {
         let link_socket = &mut self.sockets[found.link];
         link_socket.looking = false;
         let awaited = matches!(link_socket.state, State::Resolving);
+        if !awaited && matches!(link_socket.address, Address::Sentinels(_)) {
+            return;
+        }
         match found.addresses.as_deref() {
             Ok(addresses @ [_, ..]) => {
                 link_socket.others = addresses.iter().rev().copied().collect();

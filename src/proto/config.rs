@@ -11,6 +11,7 @@ use super::fence;
 use super::lease::Drift;
 use super::names::{MAX_NODES, NodeId};
 use super::restart_guard::{RestartGuard, RestartTrust, Setup};
+use crate::resp::{BufMut, command};
 
 /// The most bytes in a token's label.
 pub const MAX_LABEL: usize = 128;
@@ -216,6 +217,16 @@ impl Credentials {
     pub fn new(user: Option<Vec<u8>>, password: Secret) -> Self {
         Self { user, password }
     }
+
+    /// Writes the `AUTH` that they are for.
+    pub(crate) fn encode_auth(&self, out: &mut impl BufMut) {
+        let auth = command(out, 2 + usize::from(self.user.is_some())).arg(b"AUTH");
+        let auth = match &self.user {
+            Some(user) => auth.arg(user),
+            None => auth,
+        };
+        let _ = auth.arg(self.password.expose());
+    }
 }
 
 /// Bytes that no log, error or `Debug` may show.
@@ -229,7 +240,7 @@ impl Secret {
         Self(bytes)
     }
 
-    pub(super) fn expose(&self) -> &[u8] {
+    fn expose(&self) -> &[u8] {
         &self.0
     }
 }

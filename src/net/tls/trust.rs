@@ -144,7 +144,9 @@ impl TlsSettings {
             (Some(name), _) => name,
             (None, Address::TlsName(host, _) | Address::Name(host, _)) => host,
             (None, Address::TlsIp(ip, _) | Address::Ip(ip, _)) => return Ok((*ip).into()),
-            (None, Address::Unix(_)) => return Err(TlsError::new(NO_ADDRESS)),
+            (None, Address::Unix(_) | Address::Sentinels(_)) => {
+                return Err(TlsError::new(NO_ADDRESS));
+            }
         };
         ServerName::try_from(host.to_owned())
             .map_err(|_| TlsError::new(format!("`{}` is no server name", host.escape_debug())))

@@ -105,14 +105,8 @@ impl Step {
         let guard = &settings.restart_guard_key;
         let _ = match self {
             Self::Auth => {
-                let credentials =
-                    node.credentials.as_ref().expect("AUTH is needed only with credentials");
-                let auth = command(out, 2 + usize::from(credentials.user.is_some())).arg(b"AUTH");
-                match &credentials.user {
-                    Some(user) => auth.arg(user),
-                    None => auth,
-                }
-                .arg(credentials.password.expose())
+                let credentials = node.credentials.as_ref();
+                return credentials.expect("AUTH is needed only with credentials").encode_auth(out);
             }
             Self::Select => command(out, 2).arg(b"SELECT").int(node.database.into()),
             Self::SetName => {
