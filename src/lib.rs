@@ -69,14 +69,12 @@ pub use api::{
 };
 pub use proto::{
     AutoExtend, DetachedLock, DetachedLockError, Event, FencingToken, LockId, LockMode,
-    LockRequest, LossCause, Profile, RefusalReason, RequestError, Wait,
+    LockRequest, LossCause, RefusalReason, RequestError, Wait,
 };
 
 /// What a [`Config`] is made of, and what can be wrong with it.
 pub mod config {
-    #[cfg(feature = "tls")]
-    pub use crate::net::TlsError;
-    pub use crate::net::{Address, AddressError, Sentinels};
+    pub use crate::net::{Address, AddressError};
     pub use crate::proto::{
         Credentials, NodeSettings, RestartGuard, RestartTrust, Secret, Settings, SettingsError,
         WakeStrategy,
@@ -95,9 +93,7 @@ pub mod engine {
 /// Who holds a resource, by every node, and what became of a lock that an operator broke.
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
-    pub use crate::proto::{
-        DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Sharers, Waiter,
-    };
+    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState, Permits, Sharers};
 }
 
 /// Leaders: campaigning for the lead, holding it, and observing who leads.
@@ -154,10 +150,7 @@ pub mod manual {
         reentrant: "reentrant.md",
         leader: "leader.md",
         fencing: "fencing.md",
-        profiles: "profiles.md",
         restart_guard: "restart-guard.md",
-        sentinels: "sentinels.md",
-        tls: "tls.md",
         operations: "operations.md",
         command_line: "command-line.md",
         embedding: "embedding.md",
@@ -166,7 +159,6 @@ pub mod manual {
         comparison: "comparison.md",
         protocol: "protocol.md",
         performance: "performance.md",
-        interop: "interop.md",
         promises: "PROMISES.md",
     }
 }

@@ -37,8 +37,7 @@ impl SlotOrder {
         while divisor(step, permits) > 1 {
             step = step % permits + 1;
         }
-        // The first byte of a token is not as random as the others.
-        Self { permits, first: number(4) % permits, step }
+        Self { permits, first: number(0) % permits, step }
     }
 
     pub(super) fn permits(self) -> u16 {

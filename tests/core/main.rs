@@ -19,7 +19,6 @@ mod line;
 mod links;
 mod metrics;
 mod mode_change;
-mod native;
 mod observing;
 mod owed;
 mod permits;

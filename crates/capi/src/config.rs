@@ -32,16 +32,20 @@ pub enum TrustKind {
     MarkerOnly = 2,
 }
 
-/// How those who wait for one resource get it one after the other.
+/// What a waiting acquisition does when a node tells of a change.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// They stand in line on the nodes, and each asks when it is its turn. Until said otherwise.
-    Line = 0,
-    /// Each asks the node that reported a change, and the others when that one has granted.
-    Lead = 1,
+    /// It asks the node that reported, and the others when that one has granted. Until said otherwise.
+    Lead = 0,
+    /// It asks all nodes at once.
+    All = 1,
+    /// It waits for the messages of a quorum of nodes.
+    Quorum = 2,
     /// No node reports changes: pauses alone.
-    Timer = 2,
+    Timer = 3,
+    /// It stands in a line on the nodes, and asks when it is its turn.
+    Line = 4,
 }
 
 /// How much a line of the log matters.
@@ -280,12 +284,14 @@ pub extern "C" fn redbolt_config_set_fencing_counter_ttl_ms(
     change(config, |builder| Ok(builder.fencing_counter_ttl(Duration::from_millis(ttl_ms))))
 }
 
-/// How those who wait for one resource get it one after the other: one of `REDBOLT_WAKE_...`.
+/// What a waiting acquisition does when a node tells of a change: one of `REDBOLT_WAKE_...`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_wake(config: Option<&mut ConfigHandle>, wake: i32) -> Status {
     change(config, |builder| {
         Ok(builder.wake(match wake {
             it if it == Wake::Lead as i32 => WakeStrategy::Lead,
+            it if it == Wake::All as i32 => WakeStrategy::All,
+            it if it == Wake::Quorum as i32 => WakeStrategy::Quorum,
             it if it == Wake::Timer as i32 => WakeStrategy::Timer,
             it if it == Wake::Line as i32 => WakeStrategy::Line,
             _ => return Err(Failure::argument("wake is none of REDBOLT_WAKE_...")),
