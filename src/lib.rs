@@ -69,12 +69,14 @@ pub use api::{
 };
 pub use proto::{
     AutoExtend, DetachedLock, DetachedLockError, Event, FencingToken, LockId, LockMode,
-    LockRequest, LossCause, RefusalReason, RequestError, Wait,
+    LockRequest, LossCause, Profile, RefusalReason, RequestError, Wait,
 };
 
 /// What a [`Config`] is made of, and what can be wrong with it.
 pub mod config {
-    pub use crate::net::{Address, AddressError};
+    #[cfg(feature = "tls")]
+    pub use crate::net::TlsError;
+    pub use crate::net::{Address, AddressError, Sentinels};
     pub use crate::proto::{
         Credentials, NodeSettings, RestartGuard, RestartTrust, Secret, Settings, SettingsError,
         WakeStrategy,
@@ -93,7 +95,9 @@ pub mod engine {
 /// Who holds a resource, by every node, and what became of a lock that an operator broke.
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
-    pub use crate::proto::{DataKind, Fate, Foreign, Holder, KeyState, Permits, Sharers};
+    pub use crate::proto::{
+        DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Sharers, Waiter,
+    };
 }
 
 /// Leaders: campaigning for the lead, holding it, and observing who leads.
@@ -150,7 +154,10 @@ pub mod manual {
         reentrant: "reentrant.md",
         leader: "leader.md",
         fencing: "fencing.md",
+        profiles: "profiles.md",
         restart_guard: "restart-guard.md",
+        sentinels: "sentinels.md",
+        tls: "tls.md",
         operations: "operations.md",
         command_line: "command-line.md",
         embedding: "embedding.md",
@@ -159,6 +166,7 @@ pub mod manual {
         comparison: "comparison.md",
         protocol: "protocol.md",
         performance: "performance.md",
+        interop: "interop.md",
         promises: "PROMISES.md",
     }
 }

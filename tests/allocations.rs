@@ -42,6 +42,27 @@ fn a_client_that_spins_does_not_allocate() {
     }
 }
 
+/// rustls allocates for each record that it makes or opens. redbolt adds nothing: two records there and two back for
+/// each node and pair.
+#[cfg(feature = "tls")]
+#[test]
+fn over_tls_nothing_is_allocated_but_for_records() {
+    for n in SIZES {
+        let servers = redbolt_test_servers::servers_over_tls(n);
+        let builder = builder_of(servers.iter().map(Server::tls_address));
+        let config = builder.tls_ca(servers[0].authority().ca()).build().unwrap();
+        redbolt::init(&config, PATIENCE).unwrap();
+        let mut client = Client::new(config).unwrap();
+        assert_eq!(client.warm_up(PATIENCE).ready(), n);
+        client_pairs(&mut client, LAG);
+        let counted = allocation_counter::measure(|| client_pairs(&mut client, TIMES));
+        let of_a_pair = counted.count_total as f64 / TIMES as f64;
+        println!("{n} nodes: {of_a_pair:.2} allocations for a pair over TLS");
+        // Answers may come together, and lists grow now and then.
+        assert!(of_a_pair <= (4 * n) as f64 + 1.0, "{of_a_pair} for {n} nodes");
+    }
+}
+
 #[test]
 fn a_driver_with_its_own_epoll_does_not_allocate() {
     for n in SIZES {
@@ -488,13 +509,16 @@ fn config(servers: &[Server]) -> Config {
 }
 
 fn builder(servers: &[Server]) -> ConfigBuilder {
+    builder_of(servers.iter().map(Server::address))
+}
+
+fn builder_of(addresses: impl Iterator<Item = String>) -> ConfigBuilder {
     let builder = Config::builder();
     let builder = builder
         .response_timeout(PATIENCE)
         .connect_timeout(PATIENCE)
         .dead_peer_timeout(2 * PATIENCE);
-    let add = |builder: ConfigBuilder, server: &Server| builder.node(&server.address());
-    servers.iter().try_fold(builder, add).unwrap()
+    builder.nodes(addresses).unwrap()
 }
 
 const SERVICE: mio::Token = mio::Token(0);

@@ -33,7 +33,10 @@ use crate::{
 
 #[test]
 fn dependencies_run_one_way() {
-    let crates = dependencies(&["--depth", "1"]).into_iter().map(|(name, _)| name).collect();
+    let crates = dependencies(&["--depth", "1", "--all-features"])
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     check(&["src"], |source| rules::arrows(source, &crates));
 }
 
@@ -122,6 +125,17 @@ fn few_crates_stand_behind_the_library() {
     assert!(names.is_superset(&["mio", "redbolt"].into()), "not the library's tree: {crates:?}");
     let heavy: Vec<_> = HEAVY.iter().filter(|name| names.contains(**name)).collect();
     assert!(heavy.is_empty(), "async runtimes or Redis drivers: {heavy:?}");
+}
+
+/// TLS is a choice of whoever builds, and adds what it needs and no more.
+#[test]
+fn tls_adds_few_crates_and_only_where_it_is_asked_for() {
+    let (without, with) = (dependencies(&[]), dependencies(&["--features", "tls"]));
+    let names =
+        |crates: &BTreeSet<(String, String)>| crates.iter().any(|(name, _)| name == "rustls");
+    assert!(!names(&without) && names(&with));
+    let added: Vec<_> = with.difference(&without).collect();
+    assert!(added.len() <= MAX_CRATES_OF_TLS, "{} crates: {added:?}", added.len());
 }
 
 #[test]
@@ -379,6 +393,7 @@ const KINDS: [&str; 10] =
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
-const MAX_ROOT_NAMES: usize = 42;
+const MAX_CRATES_OF_TLS: usize = 11;
+const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 6] = [135, 85, 0, 0, 8, 85];
+const MOST: [usize; 6] = [141, 88, 0, 0, 8, 85];

@@ -2,6 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::fs;
+#[cfg(feature = "tls")]
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +13,11 @@ use super::busy;
 use super::label;
 use super::log::{Log, Logger};
 use crate::net::{Address, AddressError, Clock};
+#[cfg(feature = "tls")]
+use crate::net::{Connector, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
-    self, ClockReading, NodeId, RestartGuard, RestartTrust, Settings, SettingsError, Setup,
-    WakeStrategy,
+    self, ClockReading, Credentials, NodeId, RestartGuard, RestartTrust, Secret, Settings,
+    SettingsError, Setup, WakeStrategy,
 };
 
 /// Which nodes, and how. Cheap to clone.
@@ -35,6 +41,9 @@ pub struct Config {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    sentinel_credentials: Option<Credentials>,
+    #[cfg(feature = "tls")]
+    tls: Option<Connector>,
 }
 
 impl Config {
@@ -46,6 +55,10 @@ impl Config {
             log: Logger::default(),
             busy_poll: Duration::ZERO,
             clock: Clock::default(),
+            password_file: None,
+            sentinel_credentials: None,
+            #[cfg(feature = "tls")]
+            tls: TlsSettings::default(),
         }
     }
 
@@ -81,6 +94,22 @@ impl Config {
         self.busy_poll
     }
 
+    /// Speaks TLS over a stream to the node at `address`, which is one of [`addresses`](Self::addresses), as the connections
+    /// of locks do: for a tool that asks it something else. A stream that blocks should have a limit of time.
+    ///
+    /// # Errors
+    ///
+    /// No address asks for TLS, a file cannot be read, or the handshake fails.
+    #[cfg(feature = "tls")]
+    pub fn over_tls<S: io::Read + io::Write>(
+        &self,
+        address: &Address,
+        stream: S,
+    ) -> io::Result<TlsStream<S>> {
+        let tls = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        TlsStream::new(tls, address, stream)
+    }
+
     /// The same, with other orders for nodes that have no restart guard for us.
     pub(super) fn with_setup(&self, setup: Setup) -> Self {
         let mut core = proto::Config::clone(&self.core);
@@ -100,6 +129,15 @@ impl Config {
 
     pub(super) fn log(&self) -> &Logger {
         &self.log
+    }
+
+    pub(super) fn sentinel_credentials(&self) -> Option<&Credentials> {
+        self.sentinel_credentials.as_ref()
+    }
+
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> Option<&Connector> {
+        self.tls.as_ref()
     }
 
     pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -122,11 +160,16 @@ pub struct ConfigBuilder {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    password_file: Option<PathBuf>,
+    sentinel_credentials: Option<Credentials>,
+    #[cfg(feature = "tls")]
+    tls: TlsSettings,
 }
 
 impl ConfigBuilder {
     /// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`,
-    /// `valkey://…`, or `unix:///path[?db=n]`. Nothing is looked up or connected yet.
+    /// `valkey://…`, the same over [TLS](crate::manual::tls) with `rediss://…` or `valkeys://…`, or
+    /// `unix:///path[?db=n]`, or `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`. Nothing is looked up or connected yet.
     ///
     /// # Errors
     ///
@@ -171,6 +214,20 @@ impl ConfigBuilder {
             node.restart_trust = restart_trust;
         }
         Ok(builder)
+    }
+
+    /// A file with the password of the default user, for each node whose address has none. The end of a line behind it is
+    /// no part of it. Read when the configuration is built.
+    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(file.into());
+        self
+    }
+
+    /// What is said to [sentinels](crate::manual::sentinels) first: a password, or a user with one. Those of a node are in its
+    /// address.
+    pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
+        self.sentinel_credentials = Some(credentials);
+        self
     }
 
     /// How many grants make a lock: more than half of the nodes.
@@ -290,7 +347,8 @@ impl ConfigBuilder {
         self
     }
 
-    /// What a waiting acquisition does when a node tells of a change. See [`WakeStrategy`].
+    /// How those who wait for one resource get it one after the other. Until said otherwise they stand in line. See
+    /// [`WakeStrategy`].
     pub fn wake(mut self, wake: WakeStrategy) -> Self {
         self.settings.wake = wake;
         self
@@ -312,6 +370,45 @@ impl ConfigBuilder {
         self
     }
 
+    /// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Default
+    /// those that the system trusts. Read again before each connection.
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.tls.ca = Some(file.into());
+        self
+    }
+
+    /// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we
+    /// are. It needs [`tls_key`](Self::tls_key). Read again before each connection.
+    #[cfg(feature = "tls")]
+    pub fn tls_cert(mut self, file: impl Into<PathBuf>) -> Self {
+        self.tls.certificate = Some(file.into());
+        self
+    }
+
+    /// A file with the key of [`tls_cert`](Self::tls_cert) in PEM: PKCS #8, PKCS #1 or SEC1, without a password. Read again
+    /// before each connection.
+    #[cfg(feature = "tls")]
+    pub fn tls_key(mut self, file: impl Into<PathBuf>) -> Self {
+        self.tls.key = Some(file.into());
+        self
+    }
+
+    /// The name that the certificate of each node must have, and that is sent as SNI. Default the host of its address.
+    #[cfg(feature = "tls")]
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between
+    /// reads and changes what he likes: passwords, tokens, answers. For tests only.
+    #[cfg(feature = "tls")]
+    pub fn danger_accept_any_certificate(mut self) -> Self {
+        self.tls.accept_any = true;
+        self
+    }
+
     /// For tests, which cannot set the clocks of a machine: takes each reading of them for what `bend`
     /// makes of it. Waits of the process itself stay as they are.
     #[doc(hidden)]
@@ -327,8 +424,12 @@ impl ConfigBuilder {
     ///
     /// # Errors
     ///
-    /// No nodes, more than 32, the same address twice, or a value out of its range.
-    pub fn build(self) -> Result<Config, ConfigError> {
+    /// No nodes, more than 32, the same address twice, a value out of its range, or a password file that cannot be read. With TLS also: a file that cannot be
+    /// used, or options of TLS where no address asks for it.
+    pub fn build(mut self) -> Result<Config, ConfigError> {
+        if let Some(file) = self.password_file.take() {
+            self.log_in(&file)?;
+        }
         let core = proto::Config::new(self.settings)?;
         for (second, address) in self.addresses.iter().enumerate() {
             let earlier = self.addresses[..second].iter().position(|other| other == address);
@@ -336,11 +437,38 @@ impl ConfigBuilder {
                 return Err(ConfigError::Duplicate { first, second, address: address.clone() });
             }
         }
-        let Self { addresses, log, busy_poll, clock, .. } = self;
+        #[cfg(feature = "tls")]
+        let tls = Connector::for_all(self.tls, &self.addresses)?;
+        let Self { addresses, log, busy_poll, clock, sentinel_credentials, .. } = self;
         if busy_poll > busy::LONGEST {
             return Err(ConfigError::BusyPoll { span: busy_poll });
         }
-        Ok(Config { core: Arc::new(core), addresses: addresses.into(), log, busy_poll, clock })
+        Ok(Config {
+            core: Arc::new(core),
+            addresses: addresses.into(),
+            log,
+            busy_poll,
+            clock,
+            sentinel_credentials,
+            #[cfg(feature = "tls")]
+            tls,
+        })
+    }
+}
+
+impl ConfigBuilder {
+    fn log_in(&mut self, file: &Path) -> Result<(), ConfigError> {
+        let wrong = |reason: String| ConfigError::PasswordFile { file: file.to_owned(), reason };
+        let mut password = fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        password.truncate(password.trim_ascii_end().len());
+        if password.is_empty() {
+            return Err(wrong("it is empty".to_owned()));
+        }
+        for node in self.settings.nodes.iter_mut().filter(|node| node.credentials.is_none()) {
+            let password = Secret::new(password.clone());
+            node.credentials = Some(Credentials { user: None, password });
+        }
+        Ok(())
     }
 }
 
@@ -364,8 +492,18 @@ pub enum ConfigError {
         /// Their address.
         address: Address,
     },
+    /// The password file cannot be used.
+    PasswordFile {
+        /// Its path.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A setting is out of its range.
     Settings(SettingsError),
+    /// TLS cannot be spoken as it was chosen.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
 }
 
 impl fmt::Display for ConfigError {
@@ -379,7 +517,12 @@ impl fmt::Display for ConfigError {
                 let (first, second) = (first + 1, second + 1);
                 write!(f, "nodes {first} and {second} have the same address {address}")
             }
+            Self::PasswordFile { file, reason } => {
+                write!(f, "password file {}: {reason}", file.display())
+            }
             Self::Settings(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
         }
     }
 }
@@ -388,9 +531,18 @@ impl Error for ConfigError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Address(error) => Some(error),
-            Self::BusyPoll { .. } | Self::Duplicate { .. } => None,
+            Self::BusyPoll { .. } | Self::Duplicate { .. } | Self::PasswordFile { .. } => None,
             Self::Settings(error) => Some(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
         }
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsError> for ConfigError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
     }
 }
 

@@ -136,6 +136,9 @@ impl Driver {
         let clock = config.clock().clone();
         let heard = clock.boot();
         let sockets = Sockets::new(core, clock, config.addresses(), registry, first_token)?;
+        let sockets = sockets.with_sentinel_credentials(config.sentinel_credentials().cloned());
+        #[cfg(feature = "tls")]
+        let sockets = sockets.with_tls(config.tls().cloned());
         let notes = Notes::new(&config);
         let mut driver = Self { config, sockets, own, heard, is_gathering: false, notes };
         driver.sockets.drive();

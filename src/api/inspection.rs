@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::config::Config;
 use super::report::explain;
 use crate::net::Address;
-use crate::proto::{Cause, Core, Fate, Foreign, Holder, KeyState, Permits, Sharers, View};
+use crate::proto::{
+    Cause, Core, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Sharers, View, Waiter,
+};
 
 /// Who holds a resource, by every node.
 #[derive(Clone, Debug)]
@@ -18,6 +20,9 @@ pub struct Inspection {
     pub nodes: Vec<NodeInspection>,
     /// What they add up to.
     pub verdict: InspectionVerdict,
+    /// Who stands in line for it, by what a quorum of the nodes tells; `None` if fewer nodes do. Who has come just now may not be
+    /// known to a quorum yet.
+    pub line: Option<Line>,
     /// The fingerprint of the lock that this client holds there.
     mine: Option<u32>,
 }
@@ -44,11 +49,22 @@ pub struct NodeInspection {
     pub address: Address,
     /// The key's state there, or why the node did not tell.
     pub state: Result<KeyState, Cause>,
+    /// Who stands in line for it there, or why the node did not tell.
+    pub line: Result<Line, Cause>,
     /// From when the question was sent to when it was answered.
     pub round_trip: Option<Duration>,
     /// What became of what was there, where an operator [breaks](super::Client::force_unlock) it.
     pub fate: Option<Fate>,
     words: String,
+    no_line: Option<String>,
+}
+
+impl NodeInspection {
+    /// Why the node did not tell who stands in line, in its words; `None` if it did.
+    #[must_use]
+    pub fn no_line(&self) -> Option<&str> {
+        self.no_line.as_deref()
+    }
 }
 
 /// What the nodes add up to.
@@ -73,7 +89,7 @@ pub enum InspectionVerdict {
 impl Inspection {
     /// `mine` is the lock that this client holds on it.
     pub(super) fn new(config: &Config, core: &Core, view: View, mine: Option<u32>) -> Self {
-        let verdict = verdict(config.quorum(), &view);
+        let (verdict, line) = (verdict(config.quorum(), &view), line(config.quorum(), &view));
         let nodes = nodes(config, core, view, |state, _| {
             let what = match state {
                 KeyState::Free => return "free".to_owned(),
@@ -87,7 +103,7 @@ impl Inspection {
                 None => format!("{what} without end"),
             }
         });
-        Self { nodes, verdict, mine }
+        Self { nodes, verdict, line, mine }
     }
 
     /// Whether a quorum keeps the resource from whoever wants it alone: somebody holds it, shares it or has a permit, or there is
@@ -146,14 +162,17 @@ pub struct ForceUnlockReport {
     pub nodes: Vec<NodeInspection>,
     /// Whose lock it was, or what else, added up.
     pub was: InspectionVerdict,
+    /// Who stood in line for it, as in an [`Inspection`]. The resource is kept for them.
+    pub line: Option<Line>,
     quorum: usize,
 }
 
 impl ForceUnlockReport {
     pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
-        let was = verdict(config.quorum(), &view);
+        let quorum = config.quorum();
+        let (was, line) = (verdict(quorum, &view), line(quorum, &view));
         let nodes = nodes(config, core, view, what_became);
-        Self { nodes, was, quorum: config.quorum() }
+        Self { nodes, was, line, quorum }
     }
 
     /// Whether a quorum of the nodes has confirmed that what was there is not there any more: that nobody
@@ -243,22 +262,43 @@ fn nodes(
     in_words: impl Fn(&KeyState, Option<Fate>) -> String,
 ) -> Vec<NodeInspection> {
     let nodes = config.node_ids().zip(view.nodes).map(|(node, view)| {
-        let words = match &view.state {
-            Ok(state) => in_words(state, view.fate),
+        let explain = |cause| match cause {
             // It was not waited for as long as an answer may take.
-            Err(Cause::NoAnswer) => "no answer".to_owned(),
-            Err(cause) => explain(config, *cause, core.detail(node, *cause).as_deref()),
+            Cause::NoAnswer => "no answer".to_owned(),
+            cause => explain(config, cause, core.detail(node, cause).as_deref()),
         };
+        let mut words = match &view.state {
+            Ok(state) => in_words(state, view.fate),
+            Err(cause) => explain(*cause),
+        };
+        let no_line = view.line.as_ref().err().map(|&cause| explain(cause));
+        if view.state.is_ok() {
+            words += &match &view.line {
+                Ok(line) => line_in_words(line),
+                Err(_) => ", does not tell who waits".to_owned(),
+            };
+        }
         NodeInspection {
             number: node.index() + 1,
             address: config.address(node).clone(),
             state: view.state,
+            line: view.line,
             round_trip: view.round_trip,
             fate: view.fate,
             words,
+            no_line,
         }
     });
     nodes.collect()
+}
+
+/// Behind the state of the key.
+fn line_in_words(line: &Line) -> String {
+    let kept = if line.kept == Kept::Closed { ", kept for who waits" } else { "" };
+    match line.count {
+        0 => kept.to_owned(),
+        count => format!("{kept}, {count} in line"),
+    }
 }
 
 impl fmt::Display for NodeInspection {
@@ -319,6 +359,22 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
     other.unwrap_or(InspectionVerdict::Undecided)
 }
 
+/// Who stands in line on a quorum of nodes. `None` if no quorum tells.
+fn line(quorum: usize, view: &View) -> Option<Line> {
+    let told: Vec<&Line> = view.nodes.iter().filter_map(|node| node.line.as_ref().ok()).collect();
+    let mut tickets: HashMap<u32, Vec<&Waiter>> = HashMap::new();
+    for waiter in told.iter().flat_map(|line| &line.waiters) {
+        tickets.entry(waiter.fingerprint).or_default().push(waiter);
+    }
+    let waiters = tickets.into_values().filter_map(|on| nth_largest(quorum, on, |it| it.age));
+    let mut waiters: Vec<Waiter> = waiters.cloned().collect();
+    waiters.sort_by_key(|waiter| (waiter.stamp, waiter.fingerprint));
+    let count = nth_largest(quorum, told.clone(), |line| line.count)?.count.max(waiters.len());
+    let kept = nth_largest(quorum, told.clone(), |line| line.kept)?.kept;
+    let called = nth_largest(quorum, told, |line| line.called)?.called;
+    Some(Line::new(waiters, count, kept, called))
+}
+
 /// Who has a permit on a quorum of nodes. `None` if nobody has.
 fn permits(quorum: usize, view: &View) -> Option<Permits> {
     let mut holders: HashMap<(u16, u32), Vec<&Holder>> = HashMap::new();
@@ -347,11 +403,16 @@ fn permits(quorum: usize, view: &View) -> Option<Permits> {
 /// Of keys on a quorum of nodes, the one that ends it: it lasts until all but quorum - 1 of them are over.
 fn last_of_quorum<T>(
     quorum: usize,
-    mut keys: Vec<&T>,
+    keys: Vec<&T>,
     remaining: impl Fn(&T) -> Option<Duration>,
 ) -> Option<&T> {
-    keys.sort_by_key(|key| Reverse(ends(remaining(key))));
-    keys.get(quorum - 1).copied()
+    nth_largest(quorum, keys, |key| ends(remaining(key)))
+}
+
+/// What so many are not below.
+fn nth_largest<T, K: Ord>(nth: usize, mut of: Vec<&T>, by: impl Fn(&T) -> K) -> Option<&T> {
+    of.sort_by_key(|it| Reverse(by(it)));
+    of.get(nth - 1).copied()
 }
 
 fn ends(remaining: Option<Duration>) -> Duration {
@@ -366,6 +427,7 @@ mod tests {
     fn view(states: &[Result<KeyState, Cause>]) -> View {
         let nodes = states.iter().map(|state| NodeView {
             state: state.clone(),
+            line: Ok(Line::default()),
             round_trip: None,
             fate: None,
         });

@@ -290,7 +290,10 @@ pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> St
     let settings = config.settings();
     match (cause, detail) {
         (Cause::NoAnswer, None) => format!("no answer in {:?}", settings.response_timeout),
-        (Cause::ConnectTimeout, _) => format!("no connection in {:?}", settings.connect_timeout),
+        (Cause::ConnectTimeout, Some(words)) => {
+            format!("no connection in {:?} ({words})", settings.connect_timeout)
+        }
+        (Cause::ConnectTimeout, None) => format!("no connection in {:?}", settings.connect_timeout),
         (Cause::DeadPeer, _) => format!("silent for {:?}", settings.dead_peer_timeout),
         (Cause::SameServer, Some(words)) => format!("the same server as another node: {words}"),
         (Cause::Quarantined, Some(words)) => format!("{cause} {words}"),

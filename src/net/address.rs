@@ -1,8 +1,9 @@
 //! Where a node is, and what is said to it first: the forms in which people write it.
 //!
-//! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), and
-//! `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
-//! is, which is how a socket is shown. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
+//! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), `rediss://…` and
+//! `valkeys://…` (the same over TLS), and `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
+//! is, which is how a socket is shown. `redis+sentinel://[user:password@]host[:port]+host…/master[/db]` is a master that these
+//! sentinels know; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
 
 use std::error::Error;
 use std::fmt;
@@ -10,6 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::sentinel::Sentinels;
 use crate::proto::{Credentials, NodeSettings, Secret};
 
 /// Where a node listens.
@@ -20,8 +22,14 @@ pub enum Address {
     Name(String, u16),
     /// An IP address and a port.
     Ip(IpAddr, u16),
+    /// The same as [`Name`](Self::Name), over TLS.
+    TlsName(String, u16),
+    /// The same as [`Ip`](Self::Ip), over TLS.
+    TlsIp(IpAddr, u16),
     /// A Unix socket.
     Unix(PathBuf),
+    /// A master that sentinels know.
+    Sentinels(Sentinels),
 }
 
 impl Address {
@@ -32,6 +40,21 @@ impl Address {
     /// Says what is wrong; the text shows nothing behind the scheme that may be a secret.
     pub fn parse(text: &str) -> Result<(Self, NodeSettings), AddressError> {
         parse(text).map_err(|fault| AddressError { fault, shown: presentable(text) })
+    }
+
+    /// Whether all that is said there goes through TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::TlsName(..) | Self::TlsIp(..))
+    }
+
+    /// The same place, with TLS in between.
+    fn over_tls(self) -> Self {
+        match self {
+            Self::Name(host, port) => Self::TlsName(host, port),
+            Self::Ip(ip, port) => Self::TlsIp(ip, port),
+            other => other,
+        }
     }
 }
 
@@ -56,11 +79,17 @@ impl FromStr for Address {
 /// As people read it, and as [`FromStr`] reads it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_tls() {
+            f.write_str("rediss://")?;
+        }
         match self {
-            Self::Name(host, port) => write!(f, "{host}:{port}"),
-            Self::Ip(IpAddr::V6(ip), port) => write!(f, "[{ip}]:{port}"),
-            Self::Ip(ip, port) => write!(f, "{ip}:{port}"),
+            Self::Name(host, port) | Self::TlsName(host, port) => write!(f, "{host}:{port}"),
+            Self::Ip(IpAddr::V6(ip), port) | Self::TlsIp(IpAddr::V6(ip), port) => {
+                write!(f, "[{ip}]:{port}")
+            }
+            Self::Ip(ip, port) | Self::TlsIp(ip, port) => write!(f, "{ip}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
     }
 }
@@ -85,6 +114,7 @@ enum Fault {
     Database,
     Empty,
     Host,
+    Master,
     NotAlone,
     PasswordMissing,
     Path,
@@ -92,6 +122,7 @@ enum Fault {
     Port,
     Query,
     Scheme,
+    SentinelTls,
     SlashWithoutScheme,
     Tls,
     UserWithoutScheme,
@@ -103,6 +134,7 @@ impl fmt::Display for Fault {
             Self::Database => "the database is not a number",
             Self::Empty => "it is empty",
             Self::Host => "the host is missing or has characters that no host has",
+            Self::Master => "the name of the master is missing, or has characters that none has",
             Self::NotAlone => "a user, a password or a database is no part of an address",
             Self::PasswordMissing => {
                 "a user without a password (write user:password@, or :password@ for the default \
@@ -112,11 +144,17 @@ impl fmt::Display for Fault {
             Self::Percent => "a % is not followed by two hexadecimal digits",
             Self::Port => "the port is not a number from 1 to 65535",
             Self::Query => "the only option behind a ? is db=n, of a unix:// address",
-            Self::Scheme => "the scheme is none of redis://, valkey:// and unix://",
+            Self::Scheme => {
+                "the scheme is none of redis://, valkey://, rediss://, valkeys://, redis+sentinel:// \
+                and unix://"
+            }
+            Self::SentinelTls => "sentinels are not spoken to over TLS yet",
             Self::SlashWithoutScheme => {
                 "a path needs unix:// before it, a host with a database redis://"
             }
-            Self::Tls => "TLS (rediss://, valkeys://) is not supported",
+            Self::Tls => {
+                "this redbolt was built without TLS: rediss:// and valkeys:// need its feature `tls`"
+            }
             Self::UserWithoutScheme => "a user or password needs redis:// before it",
         })
     }
@@ -135,6 +173,12 @@ fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
         None => Ok((host_and_port(text)?, NodeSettings::default())),
         Some(("redis" | "valkey", rest)) => over_tcp(rest),
         Some(("unix", rest)) => over_unix(rest),
+        Some(("redis+sentinel" | "valkey+sentinel", rest)) => by_sentinels(rest),
+        Some(("rediss+sentinel" | "valkeys+sentinel", _)) => Err(Fault::SentinelTls),
+        Some(("rediss" | "valkeys", rest)) if cfg!(feature = "tls") => {
+            let (address, settings) = over_tcp(rest)?;
+            Ok((address.over_tls(), settings))
+        }
         Some(("rediss" | "valkeys", _)) => Err(Fault::Tls),
         Some(_) => Err(Fault::Scheme),
     }
@@ -159,6 +203,38 @@ fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), Fault> {
             ..NodeSettings::default()
         },
     ))
+}
+
+/// `[user:password@]host[:port]+host…/master[/db]`. User and password are the node's.
+fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), Fault> {
+    let (user_info, place) = match rest.rsplit_once('@') {
+        Some((user_info, place)) => (Some(user_info), place),
+        None => (None, rest),
+    };
+    if place.contains('?') || place.contains('#') {
+        return Err(Fault::Query);
+    }
+    let (hosts, rest) = place.split_once('/').ok_or(Fault::Master)?;
+    let (master, database) = rest.split_once('/').unwrap_or((rest, ""));
+    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
+    if master.is_empty() || !master.bytes().all(fits) {
+        return Err(Fault::Master);
+    }
+    let places = hosts.split('+').map(sentinel).collect::<Result<_, _>>()?;
+    let settings = NodeSettings {
+        credentials: user_info.map(credentials).transpose()?,
+        database: database_number(database)?,
+        ..NodeSettings::default()
+    };
+    Ok((Address::Sentinels(Sentinels { places, master: master.to_owned() }), settings))
+}
+
+fn sentinel(text: &str) -> Result<(String, u16), Fault> {
+    match host_or_default(text, SENTINEL_PORT)? {
+        Address::Name(host, port) => Ok((host, port)),
+        Address::Ip(ip, port) => Ok((ip.to_string(), port)),
+        _ => Err(Fault::Host),
+    }
 }
 
 fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
@@ -195,21 +271,25 @@ fn credentials(user_info: &str) -> Result<Credentials, Fault> {
 }
 
 fn host_and_port(text: &str) -> Result<Address, Fault> {
+    host_or_default(text, DEFAULT_PORT)
+}
+
+fn host_or_default(text: &str, default_port: u16) -> Result<Address, Fault> {
     if let Ok(ip) = text.parse::<Ipv6Addr>() {
-        return Ok(Address::Ip(ip.into(), DEFAULT_PORT));
+        return Ok(Address::Ip(ip.into(), default_port));
     }
     if let Some(bracketed) = text.strip_prefix('[') {
         let (ip, port) = bracketed.split_once(']').ok_or(Fault::Host)?;
         let ip: Ipv6Addr = ip.parse().map_err(|_| Fault::Host)?;
         let port = match port {
-            "" => DEFAULT_PORT,
+            "" => default_port,
             port => port_number(port.strip_prefix(':').ok_or(Fault::Port)?)?,
         };
         return Ok(Address::Ip(ip.into(), port));
     }
     let (host, port) = match text.split_once(':') {
         Some((host, port)) => (host, port_number(port)?),
-        None => (text, DEFAULT_PORT),
+        None => (text, default_port),
     };
     if let Ok(ip) = host.parse() {
         return Ok(Address::Ip(ip, port));
@@ -303,6 +383,8 @@ const LONGEST_PORT: usize = 5;
 
 const DEFAULT_PORT: u16 = 6379;
 
+const SENTINEL_PORT: u16 = 26379;
+
 /// RFC 1035.
 const LONGEST_HOST: usize = 253;
 
@@ -348,6 +430,7 @@ mod tests {
             "unix:///run/a%20b%25%3F%40",
             "unix:////run//r.sock",
             "unix:/run/100%?@://",
+            "redis+sentinel://10.0.0.1+s-2.example:26380+[::1]:7/jobs.1",
         ] {
             let address: Address = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(address.to_string().parse(), Ok(address), "{text}");
@@ -385,7 +468,6 @@ mod tests {
         for (text, expected) in [
             ("", Fault::Empty),
             ("http://h", Fault::Scheme),
-            ("rediss://h", Fault::Tls),
             ("user:pw@h", Fault::UserWithoutScheme),
             ("redis://", Fault::Host),
             ("redis://:7000", Fault::Host),
@@ -413,6 +495,32 @@ mod tests {
         ] {
             assert_eq!(fault(text), expected, "{text}");
         }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn without_tls_the_missing_feature_is_named() {
+        for text in ["rediss://h", "valkeys://u:s3cret@h"] {
+            let error = Address::parse(text).unwrap_err();
+            assert_eq!(error.fault, Fault::Tls);
+            assert!(error.to_string().contains("feature `tls`"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn over_tls_everything_else_is_the_same() {
+        let (address, settings) = Address::parse("rediss://ann:pw@h/3").unwrap();
+        assert_eq!(address, Address::TlsName("h".to_owned(), 6379));
+        assert_eq!((settings.credentials.is_some(), settings.database), (true, 3));
+        for text in ["valkeys://h:1", "rediss://10.0.0.1:2", "rediss://[::1]:3"] {
+            let address: Address = text.parse().unwrap();
+            assert!(address.is_tls());
+            assert_eq!(address.to_string(), text.replace("valkeys", "rediss"));
+            assert_eq!(address.to_string().parse(), Ok(address));
+        }
+        assert_ne!("rediss://h".parse::<Address>(), "redis://h".parse());
+        assert_eq!(fault("rediss://user@h"), Fault::PasswordMissing);
     }
 
     /// `host:(hidden)` helped nobody to find the letter O in a port.
@@ -453,7 +561,7 @@ mod tests {
             "http://u:s3cret@h",
             "redis://u:s3/cret@h:1:2",
             "redis://s3cret@h",
-            "rediss://u:s3cret@h",
+            "rediss://u:s3cret@h:x",
             "u:s3cret@redis://h",
             "\x1b[31m://h",
         ] {

@@ -1,12 +1,18 @@
-//! What an error of the operating system means for a link.
+//! What an error of a socket means for a link.
 
 use std::io;
 
+#[cfg(feature = "tls")]
+use super::tls::Fault;
 use crate::proto::Cause;
 
 /// The cause, and the system's message where the cause alone says too little.
 pub(super) fn of(error: &io::Error) -> (Cause, Option<String>) {
     use io::ErrorKind as Kind;
+    #[cfg(feature = "tls")]
+    if let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>()) {
+        return fault.told();
+    }
     let cause = match error.kind() {
         Kind::ConnectionRefused => Cause::ConnectionRefused,
         Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe => {

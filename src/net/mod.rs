@@ -7,10 +7,18 @@ mod address;
 mod cause;
 mod clock;
 mod resolve;
+mod sentinel;
 mod socket;
 mod sockets;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use address::{Address, AddressError};
 pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
+pub use sentinel::Sentinels;
 pub(crate) use sockets::Sockets;
+#[cfg(feature = "tls")]
+pub(crate) use tls::{Connector, TlsSettings};
+#[cfg(feature = "tls")]
+pub use tls::{TlsError, TlsStream};

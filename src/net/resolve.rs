@@ -3,7 +3,7 @@
 //! The system's resolver blocks, sometimes for half a minute. So each look-up runs in a short-lived thread of its
 //! own, named `redbolt-resolve`, at most one for each link at a time. Its answer wakes the loop through a socket
 //! pair: a `Poll` has at most one `Waker`, and that is the host's. IP addresses are not looked up. If no node has a
-//! name, there is no resolver.
+//! name, there is no resolver. Sentinels are asked in the same way.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -13,6 +13,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use mio::{Interest, Registry};
+
+use super::sentinel::Question;
 
 /// The answer to a look-up.
 pub(super) struct Found {
@@ -40,9 +42,23 @@ impl Resolver {
 
     /// Begins a look-up.
     pub(super) fn look_up(&self, link: usize, host: &str, port: u16) -> io::Result<()> {
-        let (sender, bell, host) = (self.sender.clone(), Arc::clone(&self.bell), host.to_owned());
+        let host = host.to_owned();
+        self.begin(link, move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect))
+    }
+
+    /// Begins to ask sentinels.
+    pub(super) fn ask(&self, link: usize, question: Question) -> io::Result<()> {
+        self.begin(link, move || question.ask())
+    }
+
+    fn begin(
+        &self,
+        link: usize,
+        find: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    ) -> io::Result<()> {
+        let (sender, bell) = (self.sender.clone(), Arc::clone(&self.bell));
         let look_up = move || {
-            let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            let addresses = find();
             // Sending fails if the client is gone. The bell is full only if it has been rung.
             let _ = sender.send(Found { link, addresses });
             let _ = (&*bell).write(&[1]);

@@ -1,4 +1,4 @@
-//! One non-blocking stream, over TCP or a Unix socket.
+//! One non-blocking stream, over TCP, with TLS or without, or a Unix socket.
 //!
 //! Options are set on each connect: `TCP_NODELAY`, because a lock is one small write; keepalive and
 //! `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts a quarter of an hour. Not here: when to
@@ -13,9 +13,14 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry};
 use socket2::{SockRef, TcpKeepalive};
 
+#[cfg(feature = "tls")]
+use super::tls::Session;
+
 pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<(TcpStream, Session)>),
 }
 
 impl Socket {
@@ -42,12 +47,23 @@ impl Socket {
         })
     }
 
+    /// The same, with everything that is read and written encrypted.
+    #[cfg(feature = "tls")]
+    pub(super) fn over_tls(self, session: Session) -> Self {
+        match self {
+            Self::Tcp(stream) => Self::Tls(Box::new((stream, session))),
+            other => other,
+        }
+    }
+
     /// Watches for the end of connecting, and for bytes that arrive with it.
     pub(super) fn register(&mut self, registry: &Registry, token: mio::Token) -> io::Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
             Self::Tcp(stream) => registry.register(stream, token, interest),
             Self::Unix(stream) => registry.register(stream, token, interest),
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => registry.register(&mut tls.0, token, interest),
         }
     }
 
@@ -64,6 +80,8 @@ impl Socket {
         match self {
             Self::Tcp(stream) => registry.reregister(stream, token, interest),
             Self::Unix(stream) => registry.reregister(stream, token, interest),
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => registry.reregister(&mut tls.0, token, interest),
         }
     }
 
@@ -72,20 +90,44 @@ impl Socket {
         let _ = match self {
             Self::Tcp(stream) => registry.deregister(stream),
             Self::Unix(stream) => registry.deregister(stream),
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => registry.deregister(&mut tls.0),
         };
     }
 
-    /// Whether it has connected; an error if it cannot.
-    pub(super) fn is_connected(&self) -> io::Result<bool> {
+    /// Whether it has connected, as far as that is possible now; an error if it cannot.
+    pub(super) fn is_connected(&mut self) -> io::Result<bool> {
         let (error, peer) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
+            // What the server has said before it ended the connection is read first.
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) if tls.1.has_begun() => return tls.1.shake_hands(&mut tls.0),
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => (tls.0.take_error()?, tls.0.peer_addr().map(drop)),
         };
         match (error, peer) {
             (Some(error), _) => Err(error),
-            (None, Ok(())) => Ok(true),
+            (None, Ok(())) => self.shake_hands(),
             (None, Err(error)) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
             (None, Err(error)) => Err(error),
+        }
+    }
+
+    fn shake_hands(&mut self) -> io::Result<bool> {
+        #[cfg(feature = "tls")]
+        if let Self::Tls(tls) = self {
+            return tls.1.shake_hands(&mut tls.0);
+        }
+        Ok(true)
+    }
+
+    /// What it waits for, where that is more than the other end.
+    #[cfg(feature = "tls")]
+    pub(super) fn unfinished(&self) -> Option<&'static str> {
+        match self {
+            Self::Tls(tls) => Some(tls.1.unfinished()),
+            Self::Tcp(_) | Self::Unix(_) => None,
         }
     }
 
@@ -94,7 +136,19 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.read(space),
             Self::Unix(stream) => stream.read(space),
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => tls.1.read(&mut tls.0, space),
         }
+    }
+
+    /// Whether a read that did not fill its space was the last one: the poller reports what comes later.
+    #[inline]
+    pub(super) fn is_drained(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Self::Tls(tls) = self {
+            return tls.1.is_drained();
+        }
+        true
     }
 
     #[inline]
@@ -102,6 +156,26 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
+            #[cfg(feature = "tls")]
+            Self::Tls(tls) => tls.1.write(&mut tls.0, bytes),
+        }
+    }
+
+    /// Whether something that was written, or that TLS itself has to say, waits for room.
+    #[inline]
+    pub(super) fn has_unsent(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if let Self::Tls(tls) = self {
+            return tls.1.has_unsent();
+        }
+        false
+    }
+
+    /// Says farewell where that is the custom.
+    pub(super) fn close(&mut self) {
+        #[cfg(feature = "tls")]
+        if let Self::Tls(tls) = self {
+            tls.1.close(&mut tls.0);
         }
     }
 }

@@ -14,8 +14,11 @@ use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
 use super::resolve::{Found, Resolver};
+use super::sentinel::{Question, Sentinels};
 use super::socket::Socket;
-use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp};
+#[cfg(feature = "tls")]
+use super::tls::Connector;
+use crate::proto::{Cause, ClockReading, Core, Credentials, LinkId, LinkOp, Timestamp};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
@@ -28,6 +31,11 @@ pub(crate) struct Sockets {
     first_token: usize,
     resolver: Option<Resolver>,
     dead_peer_timeout: Duration,
+    /// What is said to sentinels first.
+    sentinel_credentials: Option<Credentials>,
+    /// There is one if an address asks for TLS.
+    #[cfg(feature = "tls")]
+    tls: Option<Connector>,
     /// Something was read since the last [`drive`](Self::drive).
     heard: bool,
     /// The process whose connections these are: two that shared them would mix up their answers.
@@ -64,7 +72,10 @@ impl Sockets {
         registry: Registry,
         first_token: usize,
     ) -> io::Result<Self> {
-        let names = addresses.iter().any(|address| matches!(address, Address::Name(..)));
+        let is_name = |address: &Address| {
+            !matches!(address, Address::Ip(..) | Address::TlsIp(..) | Address::Unix(_))
+        };
+        let names = addresses.iter().any(is_name);
         let bell = mio::Token(first_token + 2 * addresses.len());
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
         let dead_peer_timeout = core.config().settings().dead_peer_timeout;
@@ -78,9 +89,23 @@ impl Sockets {
             first_token,
             resolver,
             dead_peer_timeout,
+            sentinel_credentials: None,
+            #[cfg(feature = "tls")]
+            tls: None,
             heard,
             origin,
         })
+    }
+
+    /// What is said to sentinels first.
+    pub(crate) fn with_sentinel_credentials(self, credentials: Option<Credentials>) -> Self {
+        Self { sentinel_credentials: credentials, ..self }
+    }
+
+    /// With what sessions are begun where an address asks for TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_tls(self, tls: Option<Connector>) -> Self {
+        Self { tls, ..self }
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -238,6 +263,8 @@ impl Sockets {
         while let Some(op) = self.core.poll_link() {
             match op {
                 LinkOp::Close(link) => {
+                    #[cfg(feature = "tls")]
+                    self.explain_handshake(link.index());
                     self.sockets[link.index()].others.clear();
                     self.drop_socket(link.index());
                 }
@@ -252,15 +279,15 @@ impl Sockets {
     fn open(&mut self, at: usize) {
         let link_socket = &mut self.sockets[at];
         match &link_socket.address {
-            Address::Ip(ip, port) => {
-                let address = SocketAddr::new(*ip, *port);
-                self.connect(at, Socket::tcp(address, self.dead_peer_timeout));
+            Address::Ip(ip, port) | Address::TlsIp(ip, port) => {
+                let place = SocketAddr::new(*ip, *port);
+                self.dial(at, place);
             }
             Address::Unix(path) => {
                 let socket = Socket::unix(path);
                 self.connect(at, socket);
             }
-            Address::Name(host, port) => {
+            Address::Name(host, port) | Address::TlsName(host, port) => {
                 link_socket.state = State::Resolving;
                 if link_socket.looking {
                     return;
@@ -278,15 +305,71 @@ impl Sockets {
                     self.failed(at, &error);
                 }
             }
+            Address::Sentinels(sentinels) => {
+                let sentinels = sentinels.clone();
+                self.ask_sentinels(at, sentinels);
+            }
+        }
+    }
+
+    /// Asks where the master is now: what was said before this connection may be out of date.
+    fn ask_sentinels(&mut self, at: usize, sentinels: Sentinels) {
+        let link_socket = &mut self.sockets[at];
+        link_socket.state = State::Resolving;
+        if link_socket.looking {
+            return;
+        }
+        link_socket.looking = true;
+        let question = Question {
+            sentinels,
+            credentials: self.sentinel_credentials.clone(),
+            patience: self.core.config().settings().response_timeout,
+        };
+        let resolver =
+            self.resolver.as_ref().expect("a resolver is made where there are sentinels");
+        if let Err(error) = resolver.ask(at, question) {
+            self.sockets[at].looking = false;
+            self.failed(at, &error);
         }
     }
 
     /// Connects to the next address of a name; `false` if there is none.
     fn connect_next(&mut self, at: usize) -> bool {
-        let Some(address) = self.sockets[at].others.pop() else { return false };
+        let Some(place) = self.sockets[at].others.pop() else { return false };
         self.drop_socket(at);
-        self.connect(at, Socket::tcp(address, self.dead_peer_timeout));
+        self.dial(at, place);
         true
+    }
+
+    fn dial(&mut self, at: usize, place: SocketAddr) {
+        let socket = Socket::tcp(place, self.dead_peer_timeout);
+        let socket = match self.sockets[at].address.is_tls() {
+            true => socket.and_then(|socket| self.over_tls(at, socket)),
+            false => socket,
+        };
+        self.connect(at, socket);
+    }
+
+    #[cfg(feature = "tls")]
+    fn over_tls(&mut self, at: usize, socket: Socket) -> io::Result<Socket> {
+        let tls = self.tls.as_mut().expect("a connector is made where addresses ask for TLS");
+        let session = tls.session(&self.sockets[at].address).map_err(io::Error::other)?;
+        Ok(socket.over_tls(session))
+    }
+
+    /// Says what a connection was waiting for that was given up.
+    #[cfg(feature = "tls")]
+    fn explain_handshake(&mut self, at: usize) {
+        let State::Connecting(socket) = &self.sockets[at].state else { return };
+        if let Some(words) = socket.unfinished() {
+            self.explain(at, Cause::ConnectTimeout, words.to_owned());
+        }
+    }
+
+    /// Such an address cannot be read.
+    #[cfg(not(feature = "tls"))]
+    fn over_tls(&mut self, _: usize, _: Socket) -> io::Result<Socket> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn connect(&mut self, at: usize, socket: io::Result<Socket>) {
@@ -319,6 +402,9 @@ impl Sockets {
         let link_socket = &mut self.sockets[found.link];
         link_socket.looking = false;
         let awaited = matches!(link_socket.state, State::Resolving);
+        if !awaited && matches!(link_socket.address, Address::Sentinels(_)) {
+            return;
+        }
         match found.addresses.as_deref() {
             Ok(addresses @ [_, ..]) => {
                 link_socket.others = addresses.iter().rev().copied().collect();
@@ -338,7 +424,7 @@ impl Sockets {
     }
 
     fn finish_connecting(&mut self, at: usize) {
-        let State::Connecting(socket) = &self.sockets[at].state else { return };
+        let State::Connecting(socket) = &mut self.sockets[at].state else { return };
         match socket.is_connected() {
             Ok(false) => {}
             Ok(true) => {
@@ -374,7 +460,9 @@ impl Sockets {
             };
             let space = self.core.space(link);
             let room = space.len();
-            match socket.read(space) {
+            let outcome = socket.read(space);
+            let is_drained = socket.is_drained();
+            match outcome {
                 Ok(0) => {
                     self.disconnected(at, Cause::ConnectionClosed);
                     return true;
@@ -383,7 +471,7 @@ impl Sockets {
                     self.core.received(link, bytes, self.clock.now());
                     self.heard = true;
                     came = true;
-                    if bytes < room && !ended {
+                    if bytes < room && !ended && is_drained {
                         return true;
                     }
                     self.link_ops();
@@ -408,12 +496,12 @@ impl Sockets {
                 return false;
             };
             let bytes = self.core.transmit(link);
-            if bytes.is_empty() {
+            if bytes.is_empty() && !socket.has_unsent() {
                 return false;
             }
             match socket.write(bytes) {
                 Ok(written) => {
-                    let full = written < bytes.len();
+                    let full = written < bytes.len() || socket.has_unsent();
                     self.core.transmitted(link, written);
                     if full {
                         self.set_blocked(at, true);
@@ -476,6 +564,7 @@ impl Sockets {
         if let State::Connecting(mut socket) | State::Open(mut socket) =
             std::mem::replace(&mut link_socket.state, State::Closed)
         {
+            socket.close();
             socket.deregister(&self.registry);
         }
     }

@@ -11,6 +11,7 @@ use super::fence;
 use super::lease::Drift;
 use super::names::{MAX_NODES, NodeId};
 use super::restart_guard::{RestartGuard, RestartTrust, Setup};
+use crate::resp::{BufMut, command};
 
 /// The most bytes in a token's label.
 pub const MAX_LABEL: usize = 128;
@@ -76,35 +77,28 @@ pub struct Settings {
     pub setup: Setup,
     /// How long a fencing counter lives after the last grant, one day to one year. Default 7 days.
     pub fencing_counter_ttl: Duration,
-    /// What a waiting acquisition does when a node reports a change. Default: it asks that node first.
+    /// How those who wait for one resource get it one after the other. Default: they stand in line.
     pub wake: WakeStrategy,
 }
 
-/// What a waiting acquisition does when a node reports a change of a key that stood in its way.
+/// How those who wait for one resource get it one after the other.
 ///
-/// The node sends invalidation messages over a second connection, which is opened when somebody waits. A message
+/// A node tells of changes by invalidation messages over a second connection, which is opened when somebody waits. A message
 /// is only a hint: the remaining TTL of the keys in the way decides when a pause ends at the latest.
-///
-/// Only [`Lead`](Self::Lead) and [`Line`](Self::Line) let all processes that want the same lock again and again get it in
-/// turn, and only `Line` in an order. With the other strategies one of them can be left out for many seconds: they are
-/// for few waiters, and for comparison. [The figures](crate::manual::performance#what-ends-a-pause-best).
+/// [The figures](crate::manual::performance#what-ends-a-pause-best).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeStrategy {
-    /// It asks the node that reported, and the others when that one has granted: of many waiters one gets
-    /// through to them.
+    /// They stand in line on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
+    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, permits, and
+    /// locks of another library's [profile](super::Profile) wait as with [`Lead`](Self::Lead).
     #[default]
-    Lead,
-    /// It asks all nodes at once. One round trip less, and many refusals where many wait.
-    All,
-    /// Those who wait stand in line on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
-    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, and
-    /// permits, wait as with [`Lead`](Self::Lead).
     Line,
-    /// It waits for the messages of a quorum of nodes, each over a connection of its own, and asks all
-    /// nodes then.
-    Quorum,
-    /// No node reports changes, and no second connection is opened: pauses alone.
+    /// Each asks the node that reported a change, and the others when that one has granted: of many waiters one gets
+    /// through to them. All get it in turn, in no order. It costs the nodes less where two take turns, and a round trip more.
+    Lead,
+    /// No node reports changes, and no second connection is opened: pauses alone. One process can be left out for many
+    /// seconds.
     Timer,
 }
 
@@ -223,6 +217,16 @@ impl Credentials {
     pub fn new(user: Option<Vec<u8>>, password: Secret) -> Self {
         Self { user, password }
     }
+
+    /// Writes the `AUTH` that they are for.
+    pub(crate) fn encode_auth(&self, out: &mut impl BufMut) {
+        let auth = command(out, 2 + usize::from(self.user.is_some())).arg(b"AUTH");
+        let auth = match &self.user {
+            Some(user) => auth.arg(user),
+            None => auth,
+        };
+        let _ = auth.arg(self.password.expose());
+    }
 }
 
 /// Bytes that no log, error or `Debug` may show.
@@ -236,7 +240,7 @@ impl Secret {
         Self(bytes)
     }
 
-    pub(super) fn expose(&self) -> &[u8] {
+    fn expose(&self) -> &[u8] {
         &self.0
     }
 }

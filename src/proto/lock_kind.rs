@@ -3,17 +3,18 @@
 //! Another kind (read/write, a foreign format) is another value of [`LockKind`], not more code in the core. Not here:
 //! when a command is sent, and to which node.
 
-use std::time::Duration;
-
 use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
+use super::config::Config;
 use super::fence;
 use super::keys::Keys;
 use super::line::{self, InLine, TicketName};
-use super::permits::{self, Offer, SlotOrder};
+use super::permits::{Offer, SlotOrder};
+use super::profile::Profile;
 use super::restart_guard::Standing;
-use super::script::{Loaded, Script};
+use super::script::{Loaded, Script, redisson};
+use super::time;
 use super::vote::{Cause, Vote};
 
 /// The commands of a kind of lock.
@@ -26,6 +27,15 @@ pub(super) struct LockKind {
     pub(super) write_back: Command,
     /// What a token of it begins with.
     pub(super) mark: &'static [u8],
+    /// Whose locks it is one of.
+    profile: Profile,
+}
+
+impl LockKind {
+    /// Whose locks it is one of.
+    pub(super) fn profile(&self) -> Profile {
+        self.profile
+    }
 }
 
 /// One resource: `SET NX PX`, and the restart guard's `PTTL` behind it.
@@ -35,6 +45,7 @@ pub(super) const PLAIN: LockKind = LockKind {
     undo: Command::Run(Script::Undo),
     write_back: Command::Run(Script::WriteBack),
     mark: b"",
+    profile: Profile::Plain,
 };
 
 /// Several resources, all or nothing.
@@ -49,7 +60,7 @@ pub(super) const SHARED: LockKind = LockKind {
     extend: Command::Run(Script::ExtendShared),
     undo: Command::Run(Script::UndoShared),
     write_back: Command::Run(Script::WriteBackShared),
-    mark: b"",
+    ..PLAIN
 };
 
 /// The same with a fencing token.
@@ -62,8 +73,22 @@ pub(super) const PERMIT: LockKind = LockKind {
     extend: Command::Run(Script::ExtendPermit),
     undo: Command::Run(Script::UndoPermit),
     write_back: Command::Run(Script::WriteBackPermit),
-    mark: b"",
+    ..PLAIN
 };
+
+/// One resource, as Redisson locks it.
+pub(super) const REDISSON: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireRedisson),
+    extend: Command::Run(Script::ExtendRedisson),
+    undo: Command::Run(Script::UndoRedisson),
+    write_back: Command::Run(Script::WriteBackRedisson),
+    profile: Profile::Redisson,
+    ..PLAIN
+};
+
+/// The same with a fencing token.
+pub(super) const REDISSON_FENCED: LockKind =
+    LockKind { ask: Command::Run(Script::AcquireRedissonFenced), ..REDISSON };
 
 /// One resource alone, beside the holder's own claim as a reader: it is among those who share, with a mark.
 pub(super) const UPGRADE: LockKind =
@@ -93,10 +118,32 @@ pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
+    /// The undo of a lock on one resource, by the server's own command.
+    Delete(CompareAndDelete),
     /// The ask for a permit, for one slot and no other.
     Move,
     Run(Script),
     SetIfAbsent,
+}
+
+/// A command that deletes one key if it holds what it should, which some servers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompareAndDelete {
+    /// `DELEX key IFEQ value`, since Redis 8.4.
+    DelEx,
+    /// `DELIFEQ key value`, since Valkey 9.0.
+    DelIfEq,
+}
+
+impl CompareAndDelete {
+    /// Encodes the command, and returns where in `out` the value is.
+    fn encode(self, out: &mut Vec<u8>, key: &[u8], value: &[u8]) -> usize {
+        let delete = match self {
+            Self::DelEx => command(out, 4).arg(b"DELEX").arg(key).arg(b"IFEQ"),
+            Self::DelIfEq => command(out, 3).arg(b"DELIFEQ").arg(key),
+        };
+        delete.arg(value).last(value)
+    }
 }
 
 /// The arguments of a [`Command`].
@@ -106,14 +153,10 @@ pub(super) struct Arguments<'a> {
     pub(super) token: &'a [u8],
     /// Zero for a command that gives no TTL.
     pub(super) ttl_ms: u64,
-    /// The restart guard's key, where nodes are guarded.
-    pub(super) restart_guard: Option<&'a [u8]>,
     /// The proposed or written value of the fencing counters.
     pub(super) counter: u64,
-    pub(super) fencing_counter_ttl_ms: u64,
-    pub(super) max_ttl: Duration,
-    /// How many nodes are asked.
-    pub(super) nodes: u64,
+    /// How many nodes are asked, and the restart guard's key, if there is one.
+    pub(super) config: &'a Config,
     /// The order in which a permit's slot is looked for.
     pub(super) slots: SlotOrder,
     /// The slot of a permit, once there is one.
@@ -124,6 +167,18 @@ pub(super) struct Arguments<'a> {
     pub(super) in_line: Option<&'a InLine>,
 }
 
+impl Arguments<'_> {
+    /// For how long fencing counters live.
+    fn counter_ttl_ms(&self) -> u64 {
+        time::ttl_ms(self.config.settings().fencing_counter_ttl)
+    }
+
+    /// The least counter that a holder who shares leaves as it is.
+    fn least_kept(&self) -> u64 {
+        fence::least_kept(self.counter, self.config.settings().max_ttl)
+    }
+}
+
 impl Command {
     /// Encodes the command, and returns where in `out` its token is.
     pub(super) fn encode(self, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
@@ -132,24 +187,30 @@ impl Command {
                 let set = command(out, 6).arg(b"SET").arg(args.keys.first()).arg(args.token);
                 let token = set.last(args.token);
                 let _ = set.arg(b"NX").arg(b"PX").int(args.ttl_ms);
-                if let Some(restart_guard) = args.restart_guard {
+                if let Some(restart_guard) = args.config.restart_guard_key() {
                     let _ = command(out, 2).arg(b"PTTL").arg(restart_guard);
                 }
                 token
             }
+            Self::Run(script) if script.is_in_line() => run_in_line(script, out, args, by_digest),
+            Self::Run(script) if script.is_of_redisson() => {
+                run_redisson(script, out, args, by_digest)
+            }
             Self::Run(script) => run(script, out, args, by_digest, false),
             Self::Move => run(Script::AcquirePermit, out, args, by_digest, true),
+            Self::Delete(how) => how.encode(out, args.keys.first(), args.token),
         }
     }
 
     /// Whether the command is sent as a script's digest. The first time on a connection its text is sent.
     #[inline]
     pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
-        match self {
-            Self::Run(script) => !loaded.insert(script),
-            Self::Move => !loaded.insert(Script::AcquirePermit),
-            Self::SetIfAbsent => false,
-        }
+        let script = match self {
+            Self::Run(script) => script,
+            Self::Move => Script::AcquirePermit,
+            Self::Delete(_) | Self::SetIfAbsent => return false,
+        };
+        !loaded.insert(script)
     }
 
     /// The same ask as a script, for a node that may refuse to run the undo, which is a script too. If the node forbids
@@ -157,7 +218,7 @@ impl Command {
     pub(super) fn as_script(self) -> Self {
         match self {
             Self::SetIfAbsent => Self::Run(Script::AcquireMany),
-            Self::Move | Self::Run(_) => self,
+            Self::Delete(_) | Self::Move | Self::Run(_) => self,
         }
     }
 
@@ -169,29 +230,30 @@ impl Command {
     /// What the answer to an ask means; `None` if it is no answer to it.
     #[inline]
     pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
-        Some(match (self, answer) {
-            (
-                Self::SetIfAbsent
-                | Self::Run(
-                    Script::AcquireMany
-                    | Script::AcquireShared
-                    | Script::Downgrade
-                    | Script::Upgrade,
-                ),
-                Token::Simple(b"OK"),
-            ) => Answer::Vote(Vote::Grant),
-            (Self::SetIfAbsent, Token::NilBulk) => Answer::Vote(Vote::Deny),
-            (Self::Move | Self::Run(_), Token::Int(remaining_ms @ -1..)) => {
-                Answer::DenyFor(remaining_ms)
-            }
-            (Self::Move, Token::Simple(line)) => status(Script::AcquirePermit, line)?,
-            (Self::Run(script), Token::Simple(line)) => status(script, line)?,
-            (_, Token::Error(text)) => match classify(text) {
-                ServerError::NoScript => Answer::NoScript,
-                ServerError::Cause(cause) => Answer::Vote(Vote::Fail(cause)),
-            },
-            _ => return None,
-        })
+        let script = match self {
+            Self::Run(script) => script,
+            Self::Move => Script::AcquirePermit,
+            Self::SetIfAbsent => return vote_of_set(answer),
+            Self::Delete(_) => return None,
+        };
+        match answer {
+            Token::Simple(b"OK") if script.says_only_ok() => Some(Answer::Vote(Vote::Grant)),
+            Token::Simple(line) => status(script, line),
+            Token::Int(remaining_ms @ -1..) => Some(Answer::DenyFor(remaining_ms)),
+            Token::Error(text) => Some(Answer::refused(text)),
+            _ => None,
+        }
+    }
+}
+
+/// What the answer to `SET NX` means.
+#[inline]
+pub(super) fn vote_of_set(answer: Token<'_>) -> Option<Answer> {
+    match answer {
+        Token::Simple(b"OK") => Some(Answer::Vote(Vote::Grant)),
+        Token::NilBulk => Some(Answer::Vote(Vote::Deny)),
+        Token::Error(text) => Some(Answer::refused(text)),
+        _ => None,
     }
 }
 
@@ -204,17 +266,9 @@ fn run(
 ) -> usize {
     let (numbers, count) = numbers(script, args, moves);
     let numbers = &numbers[..count];
-    if script.is_in_line() {
-        return run_in_line(script, out, args, by_digest);
-    }
-    let counted = script.reads_counters(args.counter > 0);
-    let behind: &[&[u8]] = match (script.is_of_permit(), counted) {
-        (true, true) => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
-        (true, false) => &[permits::ENDS_PREFIX],
-        (false, true) => &[fence::COUNTER_PREFIX],
-        (false, false) => &[],
-    };
-    let restart_guard = args.restart_guard.filter(|_| script.checks_restart_guard());
+    let behind = script.prefixes_behind(args.counter > 0);
+    let checks_restart_guard = script.checks_restart_guard();
+    let restart_guard = args.config.restart_guard_key().filter(|_| checks_restart_guard);
     let keys = args.keys.len() * (1 + behind.len()) + usize::from(restart_guard.is_some());
     let other_claim = args.other_claim.filter(|_| script.names_other_claim());
     let arguments = 1 + numbers.len() + usize::from(other_claim.is_some());
@@ -250,7 +304,7 @@ fn eval(
 fn run_in_line(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
     let (resource, asks) = (args.keys.first(), script == Script::AcquireInLine);
     let counter = Some(resource).filter(|_| asks && args.counter > 0);
-    let restart_guard = args.restart_guard.filter(|_| asks);
+    let restart_guard = args.config.restart_guard_key().filter(|_| asks);
     let in_line = args.in_line.filter(|_| asks);
     let name = in_line.map_or_else(|| TicketName::of(args.token), |it| it.ticket);
     let (numbers, count) = numbers(script, args, false);
@@ -267,51 +321,82 @@ fn run_in_line(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_diges
     token
 }
 
+/// The same for a script of Redisson's locks. Its counter's name has the lock's in braces, or some of its own.
+fn run_redisson(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
+    let resource = args.keys.first();
+    let counter = script.raises_redisson().then(|| redisson::beside(redisson::COUNTER, resource));
+    let checks_restart_guard = script.checks_restart_guard();
+    let restart_guard = args.config.restart_guard_key().filter(|_| checks_restart_guard);
+    let (numbers, count) = numbers(script, args, false);
+    let keys = 1 + usize::from(counter.is_some()) + usize::from(restart_guard.is_some());
+    let mut eval = eval(script, out, keys, 1 + count, by_digest).arg(resource);
+    eval = counter.iter().fold(eval, |eval, counter| eval.arg(counter));
+    eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
+    let token = eval.last(args.token);
+    let _ = numbers[..count].iter().copied().fold(eval, CommandEncoder::int);
+    token
+}
+
 /// What a script is told behind the token: so many of these numbers.
 fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUMBERS], usize) {
-    let &Arguments { ttl_ms, counter, fencing_counter_ttl_ms: counter_ttl, slots, slot, .. } = args;
-    let (n, nodes) = (args.keys.len() as u64, args.nodes);
-    let numbers = match script {
-        Script::AcquireFenced => &[ttl_ms, n, counter, counter_ttl][..],
-        Script::AcquireInLine => return numbers_in_line(args),
-        Script::AcquireMany => &[ttl_ms, n],
+    let &Arguments { ttl_ms, counter, slots, slot, .. } = args;
+    let (n, nodes) = (args.keys.len() as u64, args.config.node_count() as u64);
+    let counter_ttl = || args.counter_ttl_ms();
+    match script {
+        Script::AcquireFenced => few([ttl_ms, n, counter, counter_ttl()]),
+        Script::AcquireInLine => numbers_in_line(args),
+        Script::AcquireMany => few([ttl_ms, n]),
         Script::AcquirePermit => {
             let (permits, own) = (slots.permits().into(), (slots.first(), slots.step()));
             let (first, step) = if moves { (slot, 0) } else { (own.0.into(), own.1.into()) };
-            let all = [ttl_ms, nodes, permits, first, step, counter, counter_ttl, 0];
-            return (all, if counter > 0 { 7 } else { 5 });
+            let (all, most) = few([ttl_ms, nodes, permits, first, step, counter, counter_ttl()]);
+            (all, if counter > 0 { most } else { most - 2 })
         }
-        Script::AcquireShared | Script::Downgrade => &[ttl_ms, nodes],
+        Script::AcquireShared | Script::Downgrade => few([ttl_ms, nodes]),
         Script::AcquireSharedFenced => {
-            let least = fence::least_kept(counter, args.max_ttl);
-            &[ttl_ms, counter, counter_ttl, least, nodes]
+            let least = args.least_kept();
+            few([ttl_ms, counter, counter_ttl(), least, nodes])
         }
         Script::Extend | Script::ExtendDowngraded | Script::ExtendShared | Script::Upgrade => {
-            &[ttl_ms]
+            few([ttl_ms])
         }
-        Script::UpgradeFenced => &[ttl_ms, counter, counter_ttl],
-        Script::ExtendPermit => &[ttl_ms, slot],
-        Script::WriteBack => &[n, counter, counter_ttl],
-        Script::WriteBackPermit => &[counter, counter_ttl, slot],
-        Script::WriteBackShared => &[counter, counter_ttl],
+        Script::UpgradeFenced => few([ttl_ms, counter, counter_ttl()]),
+        Script::ExtendPermit => few([ttl_ms, slot]),
+        Script::WriteBack => few([n, counter, counter_ttl()]),
+        Script::WriteBackPermit => few([counter, counter_ttl(), slot]),
+        Script::WriteBackShared => few([counter, counter_ttl()]),
         Script::LeaveLine
         | Script::Undo
         | Script::UndoDowngraded
         | Script::UndoPermit
-        | Script::UndoShared => &[],
-    };
+        | Script::UndoShared => few([]),
+        _ => numbers_of_redisson(script, args),
+    }
+}
+
+/// These numbers, and how many they are.
+#[inline]
+fn few<const N: usize>(numbers: [u64; N]) -> ([u64; MOST_NUMBERS], usize) {
     let mut all = [0; MOST_NUMBERS];
-    all[..numbers.len()].copy_from_slice(numbers);
-    (all, numbers.len())
+    all[..N].copy_from_slice(&numbers);
+    (all, N)
+}
+
+/// The same of a script of Redisson's locks.
+fn numbers_of_redisson(script: Script, args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
+    let number = if script == Script::WriteBackRedisson { args.counter } else { args.ttl_ms };
+    let mut all = [0; MOST_NUMBERS];
+    all[0] = number;
+    (all, usize::from(script != Script::UndoRedisson))
 }
 
 /// The same of an ask in line. One that is not fenced proposes no counter.
 fn numbers_in_line(args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
-    let &Arguments { ttl_ms, nodes, counter, fencing_counter_ttl_ms: counter_ttl, .. } = args;
+    let &Arguments { ttl_ms, counter, .. } = args;
+    let (nodes, counter_ttl) = (args.config.node_count() as u64, args.counter_ttl_ms());
     let (stamp, proposal, grace) =
         args.in_line.map_or((0, 0, 0), |it| (it.stamp, it.proposal, it.grace_ms));
-    let least = fence::least_kept(counter, args.max_ttl);
-    let all = [ttl_ms, nodes, stamp, proposal, grace, counter, counter_ttl, least];
+    let all = [ttl_ms, nodes, stamp, proposal, grace, counter, counter_ttl, args.least_kept()];
     (all, if counter > 0 { MOST_NUMBERS } else { MOST_NUMBERS - 3 })
 }
 
@@ -354,6 +439,11 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
             Some(Answer::GrantWith(counter?))
         }
         (Script::AcquirePermit, "OK") => permit(number),
+        (Script::AcquireRedissonFenced, "OK") => {
+            let counter =
+                number.parse().ok().filter(|token| (1..=fence::MAX_TOKEN).contains(token));
+            Some(Answer::GrantWith(counter?))
+        }
         (Script::AcquireSharedFenced, "OK") => {
             let counter = number.parse().ok().filter(|&counter| fence::is_shared(counter));
             Some(Answer::GrantWith(counter?))
@@ -393,6 +483,15 @@ pub(super) enum Answer {
     /// The proposed counter is too far from the node's clock, which shows this many µs.
     Skewed(u64),
     Vote(Vote),
+}
+
+impl Answer {
+    fn refused(text: &[u8]) -> Self {
+        match classify(text) {
+            ServerError::NoScript => Self::NoScript,
+            ServerError::Cause(cause) => Self::Vote(Vote::Fail(cause)),
+        }
+    }
 }
 
 /// What a node's answer to an extension or an undo means.

@@ -26,6 +26,8 @@ pub struct Metrics {
     pub lead_grants: u64,
     /// Pauses of waiting acquisitions that a notification of a node ended, not their timer.
     pub wakes: u64,
+    /// Acquisitions that began to stand in line on the nodes.
+    pub lined_up: u64,
     /// Attempts for a permit whose nodes gave different slots, and were asked to give one.
     pub settled: u64,
     /// Asks to nodes that did not keep a permit which is held.
@@ -38,6 +40,8 @@ pub struct Metrics {
     pub wait_granted: Histogram,
     /// From acquire to refusal.
     pub wait_refused: Histogram,
+    /// How long those who stood in line on the nodes did: until they were granted or refused.
+    pub wait_in_line: Histogram,
     /// From grant to the holder's release, or to the loss; of a lock that was attached, from then on. Locks
     /// that are still held, or were detached, are not in it.
     pub hold: Histogram,
@@ -160,12 +164,14 @@ impl Metrics {
             lead_asks: 0,
             lead_grants: 0,
             wakes: 0,
+            lined_up: 0,
             settled: 0,
             healed: 0,
             grants: 0,
             refusals: By::default(),
             wait_granted: Histogram::default(),
             wait_refused: Histogram::default(),
+            wait_in_line: Histogram::default(),
             hold: Histogram::default(),
             extended: 0,
             not_extended: 0,
@@ -193,6 +199,12 @@ impl Metrics {
         &self.nodes[node.index()]
     }
 
+    /// How many acquisitions stand in line on the nodes now.
+    #[must_use]
+    pub fn in_line(&self) -> u64 {
+        self.lined_up.saturating_sub(self.wait_in_line.count())
+    }
+
     #[inline]
     pub(super) fn of(&mut self, node: NodeId) -> &mut NodeMetrics {
         &mut self.nodes[node.index()]
@@ -216,6 +228,10 @@ impl Metrics {
     pub(super) fn refused(&mut self, reason: RefusalReason, asked_at: Timestamp, now: Timestamp) {
         self.refusals.count(reason);
         self.wait_refused.record(asked_at, now);
+    }
+
+    pub(super) fn left_line(&mut self, joined_at: Timestamp, now: Timestamp) {
+        self.wait_in_line.record(joined_at, now);
     }
 
     #[inline]
@@ -263,11 +279,12 @@ kind!(LossCause: Expired Forked Gone HeldTooLong ShutDown Unextended);
 
 kind!(Cause:
     NoAnswer ConnectTimeout ConnectionRefused ConnectionReset ConnectionClosed Unreachable NameLookup
-    Io DeadPeer Violation UnexpectedReply Backlog
+    Io DeadPeer Tls Violation UnexpectedReply Backlog
     Loading Busy MasterDown DiskTrouble OutOfMemory NoReplicas ReadOnly Unavailable MaxClients
     ServerError Quarantined ClockSkew NotCounted
     PasswordMissing WrongPassword NoPasswordSet NoPermission ProtectedMode NoSuchDatabase UnknownCommand
-    ScriptsForbidden TooOld TlsPort WrongType Replica ClusterMode SameServer Evicting OtherLimits RestartGuardAltered);
+    ScriptsForbidden TooOld TlsPort PlainPort Certificate TlsRefused
+    WrongType Replica ClusterMode SameServer Evicting OtherLimits RestartGuardAltered);
 
 /// The most variants of a kind.
 const MOST_KINDS: usize = 64;

@@ -82,6 +82,7 @@ pub mod metrics;
 mod mutants;
 mod names;
 mod permits;
+mod profile;
 mod request;
 pub mod restart_guard;
 pub mod script;
@@ -94,9 +95,9 @@ pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
 pub use self::core::{
-    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, KeyState, Leader,
-    LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits, PushState,
-    RestartGuardState, Sharers, View,
+    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, Kept, KeyState, Leader,
+    LeaderVerdict, LeaderView, Line, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits,
+    PushState, RestartGuardState, Sharers, View, Waiter,
 };
 pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
@@ -108,6 +109,7 @@ pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ObserverId, ViewId};
 pub use self::permits::MAX_PERMITS;
+pub use self::profile::Profile;
 pub(crate) use self::request::check_lock_name;
 pub use self::request::{
     AutoExtend, LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait,

@@ -79,6 +79,10 @@ mod planted {
         FenceNotWrittenBack,
         /// One node is enough for a fencing token.
         FenceWithOne,
+        /// Nobody looks whether a node was a replica meanwhile (a first version of this library).
+        HistoryIgnored,
+        /// A lock of another library's format is undone as one of redbolt's own.
+        ForeignUndoneAsPlain,
         /// A grant counts whatever the restart guard says (all known clients).
         RestartGuardIgnored,
         /// A node without a restart guard is taken for new.
@@ -121,6 +125,8 @@ mod planted {
         TokenInWords,
         /// An undo that was answered with an error is done (redis-py#4258).
         UndoErrorIsDone,
+        /// A token that the server's own command does not find as it was set is taken for gone.
+        UnequalIsUndone,
         /// Only nodes that granted are undone (redlock-rb#76, blnk#354).
         UndoOfGrantsOnly,
         /// A reader that becomes a writer keeps the lease that it had, where that is longer (a draft of the design).

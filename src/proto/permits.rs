@@ -37,7 +37,8 @@ impl SlotOrder {
         while divisor(step, permits) > 1 {
             step = step % permits + 1;
         }
-        Self { permits, first: number(0) % permits, step }
+        // The first byte of a token is not as random as the others.
+        Self { permits, first: number(4) % permits, step }
     }
 
     pub(super) fn permits(self) -> u16 {

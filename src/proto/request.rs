@@ -9,6 +9,7 @@ use super::config::Config;
 use super::fence;
 use super::line;
 use super::permits::{self, MAX_PERMITS};
+use super::profile::Profile;
 use super::steps::step;
 use super::time::ttl_ms;
 
@@ -31,6 +32,8 @@ pub const MAX_RESOURCE: usize = 64 << 10;
 pub struct LockRequest<'a> {
     first: Cow<'a, [u8]>,
     more: Vec<Cow<'a, [u8]>>,
+    prefix: Cow<'a, [u8]>,
+    profile: Profile,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
     pub(super) mode: LockMode,
@@ -88,6 +91,8 @@ impl<'a> LockRequest<'a> {
         Self {
             first: resource.as_ref().into(),
             more: Vec::new(),
+            prefix: Cow::default(),
+            profile: Profile::Plain,
             ttl,
             wait,
             mode: LockMode::Exclusive,
@@ -98,7 +103,25 @@ impl<'a> LockRequest<'a> {
 
     /// Adds a resource to the same lock: all are granted together or none is. At most 64.
     pub fn and_resource(mut self, resource: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        self.more.push(resource.as_ref().into());
+        let resource = prefixed(&self.prefix, resource.as_ref().into());
+        self.more.push(resource);
+        self
+    }
+
+    /// Whose locks it takes part in: [redbolt's own](Profile::Plain), unless said otherwise.
+    pub fn profile(mut self, profile: Profile) -> Self {
+        self.profile = profile;
+        self
+    }
+
+    /// Puts `prefix` before the name of each resource, as libraries do that keep their locks together under
+    /// `redlock:` or `lock:`. The names that are seen on the nodes, and by [`resources`](Self::resources), are with it.
+    pub fn prefix(mut self, prefix: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        let (before, after) = (self.prefix.len(), prefix.as_ref());
+        for resource in std::iter::once(&mut self.first).chain(&mut self.more) {
+            *resource = Cow::Owned([after, &resource[before..]].concat());
+        }
+        self.prefix = after.into();
         self
     }
 
@@ -167,6 +190,20 @@ impl<'a> LockRequest<'a> {
         self.fenced
     }
 
+    /// Whose locks it takes part in.
+    #[must_use]
+    pub fn wanted_profile(&self) -> Profile {
+        self.profile
+    }
+
+    /// Why a lock of its profile cannot be shared, if it cannot.
+    pub(crate) fn unshared(&self) -> Option<RequestError> {
+        let profile = self.profile;
+        profile
+            .cannot(LockMode::Shared, 1)
+            .map(|what| RequestError::ProfileCannot { profile, what })
+    }
+
     /// The TTL that it asks for.
     pub(crate) fn wanted_ttl(&self) -> Duration {
         self.ttl
@@ -189,6 +226,8 @@ impl<'a> LockRequest<'a> {
         LockRequest {
             first: owned(self.first),
             more: self.more.into_iter().map(owned).collect(),
+            prefix: owned(self.prefix),
+            profile: self.profile,
             ttl: self.ttl,
             wait: self.wait,
             mode: self.mode,
@@ -235,6 +274,9 @@ impl<'a> LockRequest<'a> {
         if let Some(index) = self.second_of_a_kind() {
             return Err(RequestError::DuplicateKey { index });
         }
+        if let Some(what) = self.profile.cannot(self.mode, self.key_count()) {
+            return Err(RequestError::ProfileCannot { profile: self.profile, what });
+        }
         if self.mode == LockMode::Shared && !self.more.is_empty() {
             return Err(RequestError::SharedKeys { keys: self.key_count() });
         }
@@ -256,6 +298,14 @@ impl<'a> LockRequest<'a> {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// A name behind a prefix, which is empty as a rule.
+fn prefixed<'a>(prefix: &[u8], resource: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+    match prefix {
+        [] => resource,
+        prefix => Cow::Owned([prefix, &resource].concat()),
     }
 }
 
@@ -406,6 +456,13 @@ pub enum RequestError {
         /// How many.
         keys: usize,
     },
+    /// The format of a profile has no room for what was asked.
+    ProfileCannot {
+        /// Whose format it is.
+        profile: Profile,
+        /// What it cannot do, and why.
+        what: &'static str,
+    },
     /// The name of the resource begins as those of keys that redbolt keeps beside resources.
     ReservedKey,
     /// A shared lock on several resources.
@@ -516,6 +573,9 @@ impl RequestError {
             Self::ResourceTooLong { len } => {
                 write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
             }
+            Self::ProfileCannot { profile, what } => {
+                write!(f, "a lock of the profile {profile} cannot {what}")
+            }
             Self::Permits { permits } => write!(f, "{permits} permits, of 1 to {MAX_PERMITS}"),
             Self::PermitKeys { keys } => write!(f, "one permit for {keys} resources at once"),
             Self::SharedKeys { keys } => {
@@ -553,20 +613,8 @@ impl RequestError {
             }
             Self::TooManyLocks => "too many locks under way in this client",
             Self::TtlZero => "the TTL is zero (it is counted in milliseconds)",
-            Self::AutoExtendInterval { .. }
-            | Self::CannotFence
-            | Self::DuplicateKey { .. }
-            | Self::DuplicateRequest { .. }
-            | Self::HeldTooLong { .. }
-            | Self::HeldWithout { .. }
-            | Self::ReentrantKeys { .. }
-            | Self::Permits { .. }
-            | Self::PermitKeys { .. }
-            | Self::ResourceTooLong { .. }
-            | Self::SharedKeys { .. }
-            | Self::TooManyKeys { .. }
-            | Self::TtlAboveMaximum { .. }
-            | Self::TtlBelowDrift { .. } => "",
+            // The others are worded with their numbers.
+            _ => "",
         }
     }
 }

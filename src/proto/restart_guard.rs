@@ -1,8 +1,8 @@
 //! The restart guard: what a node's restart guard key says, and what follows from it.
 //!
 //! [The manual](crate::manual::restart_guard) has the rules. The key's value says for which run of the server, which
-//! `max_ttl`, how many nodes and which database it speaks; its TTL says the rest, measured against the fixed
-//! [`BIG_MS`].
+//! history of its data, which `max_ttl`, how many nodes and which database it speaks; its TTL says the rest, measured
+//! against the fixed [`BIG_MS`].
 //!
 //! Pure functions, and public, so that the models that search this protocol for holes decide with the
 //! same code. Not here: when the key is read and written, see `core/restart_guard/`.
@@ -12,6 +12,11 @@ use std::time::Duration;
 
 /// The 40 hexadecimal digits that a server draws at each start.
 pub type RunId = [u8; 40];
+
+/// The 40 hexadecimal digits that name the history of a server's data: its `master_replid`. A replica has its master's, and
+/// draws its own when it is promoted. So a master that has another one than before may have been a replica meanwhile, with
+/// the memory of another server; or its first replica came, or the last one left long ago, which nobody can tell apart later.
+pub type ReplicationId = [u8; 40];
 
 /// The TTL in ms at which a quarantine ends: four years. A restart guard is enrolled for this long and
 /// `max_ttl`, and so lives far longer than any process that relies on it.
@@ -57,7 +62,7 @@ pub enum RestartTrust {
     #[default]
     Strict,
     /// The operator's word that the server syncs every write to its disk (`appendfsync always`): a
-    /// guard of any run will do.
+    /// guard of any earlier run will do.
     Durable,
     /// The user may not run `INFO`, so that the run is unknown and any will do. A server that comes
     /// back with stale data goes unseen, and so does what else `INFO` tells: a replica, cluster mode, a
@@ -71,6 +76,8 @@ pub enum RestartTrust {
 pub struct Expected {
     /// The server's present run; `None` where `INFO` is forbidden.
     pub run_id: Option<RunId>,
+    /// The history of its data; `None` where the server does not tell.
+    pub replication_id: Option<ReplicationId>,
     /// The longest TTL of any lock, in ms.
     pub max_ttl_ms: u64,
     /// How many nodes the set has.
@@ -86,6 +93,10 @@ impl Expected {
     #[must_use]
     pub fn value(&self) -> Vec<u8> {
         let mut value = self.run_id.map_or_else(|| b"-".to_vec(), |run_id| run_id.to_vec());
+        if let (Some(_), Some(replication_id)) = (self.run_id, &self.replication_id) {
+            value.push(b'.');
+            value.extend_from_slice(replication_id);
+        }
         let rest = format!(":{}:{}:{}", self.max_ttl_ms, self.nodes, self.database);
         value.extend_from_slice(rest.as_bytes());
         value
@@ -102,9 +113,16 @@ impl Expected {
                 Found::OtherLimits { max_ttl_ms, nodes }
             }
             _ if value.database != self.database => Found::OtherDatabase,
+            _ if self.is_of_other_history(&value) => Found::OtherHistory,
             _ if is_strict && found != self.value() => Found::OtherRun,
             _ => Found::Ours,
         }
+    }
+
+    /// Whether it is of the present run, and of other data. No operator's word is about that.
+    fn is_of_other_history(&self, value: &Value<'_>) -> bool {
+        let is_of_run = self.run_id.is_some_and(|run_id| value.run_id == run_id);
+        is_of_run && value.replication_id != self.replication_id.as_ref().map(<[u8; 40]>::as_slice)
     }
 }
 
@@ -114,6 +132,8 @@ impl Expected {
 pub struct Value<'a> {
     /// The run of the server for which it speaks; `-` if that is not known.
     pub run_id: &'a [u8],
+    /// The history of the server's data, if that is known.
+    pub replication_id: Option<&'a [u8]>,
     /// The longest TTL of any lock, in ms.
     pub max_ttl_ms: u64,
     /// How many nodes the set has.
@@ -123,16 +143,19 @@ pub struct Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads `run_id:max_ttl_ms:nodes:database`; `None` for anything else.
+    /// Reads `run_id.replication_id:max_ttl_ms:nodes:database`, or that without a replication id; `None` for anything else.
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let mut parts = value.split(|&byte| byte == b':');
-        let run_id = parts.next().filter(|run_id| !run_id.is_empty())?;
+        let mut ids = parts.next()?.splitn(2, |&byte| byte == b'.');
+        let run_id = ids.next().filter(|run_id| !run_id.is_empty())?;
+        let replication_id = ids.next();
         let mut number = || {
             let digits = parts.next().filter(|part| part.iter().all(u8::is_ascii_digit))?;
             std::str::from_utf8(digits).ok()?.parse().ok()
         };
-        let value = Self { run_id, max_ttl_ms: number()?, nodes: number()?, database: number()? };
+        let (max_ttl_ms, nodes, database) = (number()?, number()?, number()?);
+        let value = Self { run_id, replication_id, max_ttl_ms, nodes, database };
         parts.next().is_none().then_some(value)
     }
 }
@@ -153,6 +176,8 @@ pub enum Found {
     },
     /// It was written into another database, and came here by a swap.
     OtherDatabase,
+    /// It is of the present run of the server and of other data: the server may have been a replica meanwhile.
+    OtherHistory,
     /// It is of an earlier run of the server, which may have come back with stale data.
     OtherRun,
     /// What this client expects.
@@ -165,7 +190,7 @@ impl Found {
     /// Whether the node is to be enrolled: the one answer to every way of having lost memory.
     #[must_use]
     pub fn calls_for_enrolment(self) -> bool {
-        matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherRun)
+        matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherHistory | Self::OtherRun)
     }
 }
 
@@ -174,6 +199,9 @@ impl fmt::Display for Found {
         match self {
             Self::Missing => f.write_str("no restart guard: it is new, or has lost its memory"),
             Self::OtherDatabase => f.write_str("the restart guard of another database"),
+            Self::OtherHistory => {
+                f.write_str("the restart guard of other data: its replication id changed")
+            }
             Self::OtherLimits { max_ttl_ms, nodes } => {
                 let max_ttl = Duration::from_millis(*max_ttl_ms);
                 write!(f, "set up for {nodes} nodes and a max_ttl of {max_ttl:?}")
@@ -225,6 +253,7 @@ mod tests {
         let run_id = Some(RUN);
         Expected {
             run_id,
+            replication_id: None,
             max_ttl_ms: 30_000,
             nodes: 3,
             database: 0,
@@ -275,6 +304,32 @@ mod tests {
         let unknown =
             Expected { run_id: None, restart_trust: RestartTrust::MarkerOnly, ..expected() };
         assert_eq!(unknown.value(), b"-:30000:3:0");
+    }
+
+    /// Copied to a replica and back again, it is the same in all but that the data are of another history.
+    #[test]
+    fn a_restart_guard_that_was_copied_back_is_not_ours() {
+        let of = |digit, restart_trust| Expected {
+            replication_id: Some([digit; 40]),
+            restart_trust,
+            ..expected()
+        };
+        let (before, after) = (of(b'a', RestartTrust::Strict), of(b'b', RestartTrust::Strict));
+        let value = before.value();
+        assert_eq!(value.len(), 40 + 1 + 40 + ":30000:3:0".len());
+        assert_eq!(before.judge(Some(&value)), Found::Ours);
+        assert_eq!(after.judge(Some(&value)), Found::OtherHistory);
+        assert!(Found::OtherHistory.calls_for_enrolment());
+        assert_eq!(judged(std::str::from_utf8(&value).unwrap()), Found::OtherHistory);
+        // Durable is a word about restarts, and says nothing of what was copied within a run.
+        let durable = of(b'b', RestartTrust::Durable);
+        assert_eq!(durable.judge(Some(&value)), Found::OtherHistory);
+        let other_run = Expected { run_id: Some([b'f'; 40]), ..durable };
+        assert_eq!(other_run.judge(Some(&value)), Found::Ours);
+        // A server that does not tell which run it is tells nothing of its data either.
+        let unknown = Expected { run_id: None, ..of(b'b', RestartTrust::MarkerOnly) };
+        assert_eq!(unknown.value(), b"-:30000:3:0");
+        assert_eq!(unknown.judge(Some(&value)), Found::Ours);
     }
 
     #[test]

@@ -93,6 +93,15 @@ macro_rules! rehearse_undo {
     };
 }
 
+/// Wakes who waits for the lock KEYS\[1\] as Redisson does, if that is allowed.
+macro_rules! tell_redisson {
+    () => {
+        "local name = KEYS[1] \
+         if not string.find(name, '{', 1, true) then name = '{' .. name .. '}' end \
+         redis.pcall('PUBLISH', 'redisson_lock__channel:' .. name, '0') "
+    };
+}
+
 /// The node's clock in ms, for the entries of holders who share, which end each at a time of its own.
 macro_rules! read_clock_ms {
     () => {
@@ -825,12 +834,22 @@ pub const VIEW_SHARED: &str = concat!(
 );
 
 /// Tells who has which slot of the semaphore KEYS\[1\]: how many, and in further lines up to 16 of them, those first who
-/// end first, each with the ms that are left and the slot. Where that cannot be redbolt's, it is empty.
+/// end first, each with the ms that are left and the slot. Another hash of few short fields tells `hash`, and in further lines
+/// these, each behind its value. Otherwise it is empty.
 pub const VIEW_PERMITS: &str = concat!(
     read_clock_ms!(),
     "local after = string.format('(%.0f', now) \
      local mark = redis.pcall('HEXISTS', KEYS[1], 'redbolt') \
-     if mark ~= 1 then return type(mark) == 'table' and mark or '' end \
+     if type(mark) == 'table' then return mark end \
+     if mark == 0 then \
+     if redis.call('HLEN', KEYS[1]) > 16 then return '' end \
+     local fields, lines = redis.call('HGETALL', KEYS[1]), {'hash'} \
+     for i = 1, #fields, 2 do \
+     if #fields[i] > 165 or #fields[i + 1] > 20 then return '' end \
+     table.insert(lines, fields[i + 1] .. ' ' .. fields[i]) \
+     end \
+     return table.concat(lines, '\\n') \
+     end \
      local found = redis.call('ZRANGEBYSCORE', KEYS[2], after, '+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
      local lines = {redis.call('ZCOUNT', KEYS[2], after, '+inf')} \
      for i = 1, #found, 2 do \
@@ -844,7 +863,8 @@ pub const VIEW_PERMITS: &str = concat!(
 /// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
 /// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\], or a token that is
 /// ARGV\[3\] and has a mark behind it. What was marked is closed, see `line`.
-pub const FORCE_UNLOCK: &str = "\
+pub const FORCE_UNLOCK: &str = concat!(
+    "\
 local same, marked \
 if ARGV[1] == 'string' then \
 local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[2]) \
@@ -860,11 +880,21 @@ marked = same and ARGV[1] == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') ==
 end \
 local found = same and redis.call('DEL', KEYS[1]) or 0 \
 if found == 1 and marked then redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) end \
-return found";
+if found == 1 and ARGV[1] == 'hash' then ",
+    tell_redisson!(),
+    "end \
+return found"
+);
 
 mod line;
+pub(super) mod redisson;
 
-pub use self::line::{ACQUIRE_IN_LINE, LEAVE_LINE};
+pub use self::line::{ACQUIRE_IN_LINE, LEAVE_LINE, VIEW_LINE};
+pub use self::redisson::{
+    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
+};
+
+use super::{fence, permits};
 
 /// A script about a lock's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -873,22 +903,27 @@ pub(super) enum Script {
     AcquireInLine,
     AcquireMany,
     AcquirePermit,
+    AcquireRedisson,
+    AcquireRedissonFenced,
     AcquireShared,
     AcquireSharedFenced,
     Downgrade,
     Extend,
     ExtendDowngraded,
     ExtendPermit,
+    ExtendRedisson,
     ExtendShared,
     LeaveLine,
     Undo,
     UndoDowngraded,
     UndoPermit,
+    UndoRedisson,
     UndoShared,
     Upgrade,
     UpgradeFenced,
     WriteBack,
     WriteBackPermit,
+    WriteBackRedisson,
     WriteBackShared,
 }
 
@@ -899,22 +934,27 @@ impl Script {
             Self::AcquireInLine => ACQUIRE_IN_LINE,
             Self::AcquireMany => ACQUIRE_MANY,
             Self::AcquirePermit => ACQUIRE_PERMIT,
+            Self::AcquireRedisson => ACQUIRE_REDISSON,
+            Self::AcquireRedissonFenced => ACQUIRE_REDISSON_FENCED,
             Self::AcquireShared => ACQUIRE_SHARED,
             Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
             Self::Downgrade => DOWNGRADE,
             Self::Extend => EXTEND,
             Self::ExtendDowngraded => EXTEND_DOWNGRADED,
             Self::ExtendPermit => EXTEND_PERMIT,
+            Self::ExtendRedisson => EXTEND_REDISSON,
             Self::ExtendShared => EXTEND_SHARED,
             Self::LeaveLine => LEAVE_LINE,
             Self::Undo => UNDO,
             Self::UndoDowngraded => UNDO_DOWNGRADED,
             Self::UndoPermit => UNDO_PERMIT,
+            Self::UndoRedisson => UNDO_REDISSON,
             Self::UndoShared => UNDO_SHARED,
             Self::Upgrade => UPGRADE,
             Self::UpgradeFenced => UPGRADE_FENCED,
             Self::WriteBack => WRITE_BACK,
             Self::WriteBackPermit => WRITE_BACK_PERMIT,
+            Self::WriteBackRedisson => WRITE_BACK_REDISSON,
             Self::WriteBackShared => WRITE_BACK_SHARED,
         }
     }
@@ -923,49 +963,64 @@ impl Script {
     pub(super) fn digest(self) -> &'static str {
         match self {
             Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
-            Self::AcquireInLine => "b46c3665b3dbd0aa73761fbc00ca45a287eea888",
+            Self::AcquireInLine => "a9e46d661f6a3347b90d626b9d4709578b7e2bf7",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
             Self::AcquirePermit => "ec1752682e1f8b26ebc0123114d7b53174f75913",
+            Self::AcquireRedisson => "e6ff21e274a73d069dbfd6c1515f0a404420d188",
+            Self::AcquireRedissonFenced => "c329d7c999798d6484289c79a843bf170a3d2b84",
             Self::AcquireShared => "33ecff15e52e7624eb8e4760a3d559a15c297804",
             Self::AcquireSharedFenced => "e1f3b4dba65c117c50ada2e9239bcefad275a291",
             Self::Downgrade => "2e80e5766120425482f70666c12ffaa7a28a8aae",
             Self::Extend => "07792a2d562f8e8b85444344f856ed0cab1c9863",
             Self::ExtendDowngraded => "b2530b8577fce58830c6acbc555ed2507ca038f1",
             Self::ExtendPermit => "18f8346818f5cc83a58ccb456fddc8884c2703b4",
+            Self::ExtendRedisson => "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
             Self::ExtendShared => "0b8f4bea456c1aee48e2153ff9a412726d4bc73a",
-            Self::LeaveLine => "e956902032f01818bc7c93839a45e132d45a54b4",
+            Self::LeaveLine => "32035b665a22091438712e1ce48fba31b53f21f4",
             Self::Undo => "16f873ccd6eb3ca706327d802bd0b80f1d2eca80",
             Self::UndoDowngraded => "6b99e81048cd256a3fdfdc6e58a65b461de86605",
             Self::UndoPermit => "b6e475237ff53eba96ee8a1d65ce0885abdd214e",
+            Self::UndoRedisson => "17cd1274828fed4c8a2a8683c4ec462479594d2d",
             Self::UndoShared => "e79dee84658b72f23f5d01db1f09613575be8d3d",
             Self::Upgrade => "89c4dc796a918e50a3b5ed32e1c01d53fc38590d",
             Self::UpgradeFenced => "27aa0b4459fe9f3ac01cf1f64628fba95856452a",
             Self::WriteBack => "435b59118f749cc9a46164cdc6f76cb01f53ee50",
             Self::WriteBackPermit => "fc34e18d6b89936a064d77a0af9522240e5f90be",
+            Self::WriteBackRedisson => "46406c9d7a02adabd1770d3df9de6d02ea175f08",
             Self::WriteBackShared => "af9ac8347e1daa1cdc7528166c5b567ff8b583aa",
         }
     }
 
-    /// Whether it reads or raises the resources' fencing counters, which stand behind them in its KEYS. One that gives a
-    /// permit does so where a counter is proposed.
-    pub(super) fn reads_counters(self, proposes: bool) -> bool {
+    /// With what the keys begin that stand behind the resources in its KEYS: those of a semaphore, and the fencing counters
+    /// that it reads or raises. One that gives a permit does so where a counter is proposed.
+    pub(super) fn prefixes_behind(self, proposes: bool) -> &'static [&'static [u8]] {
         match self {
-            Self::AcquireInLine | Self::AcquirePermit => proposes,
             Self::AcquireFenced
             | Self::AcquireSharedFenced
             | Self::UpgradeFenced
             | Self::WriteBack
-            | Self::WriteBackPermit
-            | Self::WriteBackShared => true,
-            _ => false,
+            | Self::WriteBackShared => &[fence::COUNTER_PREFIX],
+            Self::AcquirePermit if proposes => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
+            Self::WriteBackPermit => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
+            Self::AcquirePermit | Self::ExtendPermit | Self::UndoPermit => &[permits::ENDS_PREFIX],
+            _ => &[],
         }
     }
 
-    /// Whether it is about a permit of a semaphore.
-    pub(super) fn is_of_permit(self) -> bool {
+    /// Whether it raises the counter of one of Redisson's locks.
+    pub(super) fn raises_redisson(self) -> bool {
+        matches!(self, Self::AcquireRedissonFenced | Self::WriteBackRedisson)
+    }
+
+    /// Whether it is about a lock of Redisson's.
+    pub(super) fn is_of_redisson(self) -> bool {
         matches!(
             self,
-            Self::AcquirePermit | Self::ExtendPermit | Self::UndoPermit | Self::WriteBackPermit
+            Self::AcquireRedisson
+                | Self::AcquireRedissonFenced
+                | Self::ExtendRedisson
+                | Self::UndoRedisson
+                | Self::WriteBackRedisson
         )
     }
 
@@ -977,6 +1032,8 @@ impl Script {
                 | Self::AcquireInLine
                 | Self::AcquireMany
                 | Self::AcquirePermit
+                | Self::AcquireRedisson
+                | Self::AcquireRedissonFenced
                 | Self::AcquireShared
                 | Self::AcquireSharedFenced
                 | Self::Downgrade
@@ -988,6 +1045,18 @@ impl Script {
     /// Whether it is about a ticket in line.
     pub(super) fn is_in_line(self) -> bool {
         matches!(self, Self::AcquireInLine | Self::LeaveLine)
+    }
+
+    /// Whether a grant by it says no more than `OK`.
+    pub(super) fn says_only_ok(self) -> bool {
+        matches!(
+            self,
+            Self::AcquireMany
+                | Self::AcquireRedisson
+                | Self::AcquireShared
+                | Self::Downgrade
+                | Self::Upgrade
+        )
     }
 
     /// Whether it names the holder's other claim.
@@ -1020,27 +1089,32 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 21] = [
+const SCRIPTS: [Script; 26] = [
     Script::AcquireFenced,
     Script::AcquireInLine,
     Script::AcquireMany,
     Script::AcquirePermit,
+    Script::AcquireRedisson,
+    Script::AcquireRedissonFenced,
     Script::AcquireShared,
     Script::AcquireSharedFenced,
     Script::Downgrade,
     Script::Extend,
     Script::ExtendDowngraded,
     Script::ExtendPermit,
+    Script::ExtendRedisson,
     Script::ExtendShared,
     Script::LeaveLine,
     Script::Undo,
     Script::UndoDowngraded,
     Script::UndoPermit,
+    Script::UndoRedisson,
     Script::UndoShared,
     Script::Upgrade,
     Script::UpgradeFenced,
     Script::WriteBack,
     Script::WriteBackPermit,
+    Script::WriteBackRedisson,
     Script::WriteBackShared,
 ];
 
@@ -1056,10 +1130,10 @@ mod tests {
         let bound = format!("t > {} ", crate::proto::restart_guard::BIG_MS);
         assert!(ACQUIRE_MANY.contains(&bound) && ACQUIRE_FENCED.contains(&bound));
         assert!(ENROL.contains(&format!("px > {} ", crate::proto::restart_guard::BIG_MS)));
-        let far = format!("> {} ", crate::proto::fence::MAX_SKEW.as_micros());
+        let far = format!("> {} ", fence::MAX_SKEW.as_micros());
         assert!(ACQUIRE_FENCED.contains(&far));
-        assert!(ACQUIRE_FENCED.contains(&format!("v < {})", crate::proto::fence::MAX_TOKEN - 1)));
-        assert!(WRITE_BACK.contains(&format!("v <= {})", crate::proto::fence::MAX_TOKEN)));
+        assert!(ACQUIRE_FENCED.contains(&format!("v < {})", fence::MAX_TOKEN - 1)));
+        assert!(WRITE_BACK.contains(&format!("v <= {})", fence::MAX_TOKEN)));
     }
 
     #[test]

@@ -49,6 +49,8 @@ causes! {
     Io: "input/output error",
     /// No bytes for the dead-peer limit while answers were due.
     DeadPeer: "silent for too long",
+    /// The encryption of the connection failed; the detail says how.
+    Tls: "TLS failed",
     /// The bytes are no RESP2; the detail says where and which rule.
     Violation: "not a Redis server (protocol violation)",
     /// A valid reply that answers nothing we asked, or of a type that it cannot have.
@@ -103,8 +105,14 @@ causes! {
     ScriptsForbidden: "scripts are forbidden",
     /// The server is older than Redis 5; the detail gives its version.
     TooOld: "the server is too old",
-    /// The port expects TLS, which redbolt does not speak.
-    TlsPort: "the port expects TLS, which redbolt does not speak",
+    /// The port expects TLS, and the node's address does not.
+    TlsPort: "the port expects TLS (rediss://)",
+    /// The node's address expects TLS, and the port does not speak it.
+    PlainPort: "the port does not speak TLS (redis:// is without)",
+    /// The server's certificate is not accepted; the detail says why.
+    Certificate: "the server's certificate is not accepted",
+    /// The server refuses a connection over TLS; the detail says why.
+    TlsRefused: "the server refuses TLS with us",
     /// `WRONGTYPE`: the key holds data of another kind.
     WrongType: "WRONGTYPE: the key holds other data",
     /// The server is a replica.
@@ -246,11 +254,15 @@ impl Votes {
     /// nodes are waited for like all others: suspicion is no failure.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let (nodes, quorum) = (self.node_count(), self.quorum());
-        let (grants, denies, fails) = (self.grants.len(), self.denies.len(), self.fails.len());
+        let (nodes, quorum, grants) = (self.node_count(), self.quorum(), self.grants.len());
         if grants >= quorum {
-            Verdict::Granted
-        } else if fails > nodes - quorum {
+            return Verdict::Granted;
+        }
+        if self.denies.or(self.fails).is_empty() {
+            return Verdict::Undecided;
+        }
+        let (denies, fails) = (self.denies.len(), self.fails.len());
+        if fails > nodes - quorum {
             Verdict::NoQuorum
         } else if grants + denies >= quorum && grants + self.awaited().len() < quorum {
             Verdict::Contended

@@ -23,11 +23,19 @@ use bytes::BufMut;
 /// If `out` cannot grow and is full. A `Vec` and a `BytesMut` grow; a slice does not.
 #[inline]
 pub fn command<B: BufMut + ?Sized>(out: &mut B, args: usize) -> CommandEncoder<'_, B> {
-    header(out, b'*', args as u64);
+    match args {
+        0..10 => out.put_slice(&[b'*', b'0' + args as u8]),
+        _ => put_decimal(out, b"*", args as u64),
+    }
+    if args == 0 {
+        out.put_slice(b"\r\n");
+    }
     CommandEncoder { out, missing: args }
 }
 
 /// Takes the arguments of one command. Made by [`command`].
+///
+/// The end of a line is written together with the length of the argument behind it: one append instead of two.
 #[derive(Debug)]
 pub struct CommandEncoder<'o, B: BufMut + ?Sized> {
     out: &'o mut B,
@@ -38,20 +46,18 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
     /// Appends an argument of any bytes.
     #[inline]
     pub fn arg(mut self, bytes: &[u8]) -> Self {
-        self.count();
-        header(self.out, b'$', bytes.len() as u64);
+        self.begin(bytes.len());
         self.out.put_slice(bytes);
-        self.out.put_slice(b"\r\n");
+        self.end();
         self
     }
 
     /// Appends an argument that is made of two parts.
     pub fn prefixed(mut self, prefix: &[u8], rest: &[u8]) -> Self {
-        self.count();
-        header(self.out, b'$', (prefix.len() + rest.len()) as u64);
+        self.begin(prefix.len() + rest.len());
         self.out.put_slice(prefix);
         self.out.put_slice(rest);
-        self.out.put_slice(b"\r\n");
+        self.end();
         self
     }
 
@@ -63,16 +69,36 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
         self.arg(&digits[from..])
     }
 
-    fn count(&mut self) {
+    /// Ends the line before, and announces an argument of so many bytes.
+    #[inline]
+    fn begin(&mut self, length: usize) {
         debug_assert!(self.missing > 0, "a command got more arguments than it announced");
         self.missing = self.missing.wrapping_sub(1);
+        // Appends of constant length are cheap, and no argument of a lock command needs the last.
+        match (LENGTHS.get(length), length < 10) {
+            (Some(line), true) => self.out.put_slice(&line[..6]),
+            (Some(line), false) => self.out.put_slice(line),
+            (None, _) => {
+                put_decimal(self.out, b"\r\n$", length as u64);
+                self.out.put_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// Ends the line of the last argument.
+    #[inline]
+    fn end(&mut self) {
+        if self.missing == 0 {
+            self.out.put_slice(b"\r\n");
+        }
     }
 }
 
 impl CommandEncoder<'_, Vec<u8>> {
     /// Where in the output the argument is that was appended last.
     pub(crate) fn last(&self, argument: &[u8]) -> usize {
-        self.out.len() - argument.len() - b"\r\n".len()
+        let end = if self.missing == 0 { b"\r\n".len() } else { 0 };
+        self.out.len() - argument.len() - end
     }
 }
 
@@ -88,21 +114,16 @@ impl<B: BufMut + ?Sized> Drop for CommandEncoder<'_, B> {
 /// Appends a type byte, a number and CR LF.
 #[inline]
 pub(super) fn header(out: &mut (impl BufMut + ?Sized), kind: u8, value: u64) {
-    // Appends of constant length are cheap, and no argument of a lock command needs the third.
-    if value < 10 {
-        out.put_slice(&[kind, b'0' + value as u8, b'\r', b'\n']);
-        return;
-    }
-    if value < 100 {
-        let (tens, ones) = (value as u8 / 10, value as u8 % 10);
-        out.put_slice(&[kind, b'0' + tens, b'0' + ones, b'\r', b'\n']);
-        return;
-    }
+    put_decimal(out, &[kind], value);
+    out.put_slice(b"\r\n");
+}
+
+/// Appends what is before a number, and its digits.
+fn put_decimal(out: &mut (impl BufMut + ?Sized), before: &[u8], value: u64) {
     let mut digits = [0; 20];
     let from = decimal(value, &mut digits);
-    out.put_u8(kind);
+    out.put_slice(before);
     out.put_slice(&digits[from..]);
-    out.put_slice(b"\r\n");
 }
 
 /// Writes `value` to the end of `digits` and returns where it begins.
@@ -118,6 +139,21 @@ fn decimal(mut value: u64, digits: &mut [u8; 20]) -> usize {
         }
     }
 }
+
+/// What announces an argument of so many bytes. Where one digit is enough, the last byte is none of it.
+static LENGTHS: [[u8; 7]; 100] = {
+    let mut lines = [*b"\r\n$0\r\n "; 100];
+    let mut length = 0;
+    while length < lines.len() {
+        let (tens, ones) = (b'0' + length as u8 / 10, b'0' + length as u8 % 10);
+        lines[length] = match length {
+            0..10 => [b'\r', b'\n', b'$', ones, b'\r', b'\n', b' '],
+            _ => [b'\r', b'\n', b'$', tens, ones, b'\r', b'\n'],
+        };
+        length += 1;
+    }
+    lines
+};
 
 #[cfg(test)]
 mod tests {

@@ -290,7 +290,7 @@ fn probing_a_node_writes_nothing() {
     };
     let before = keys(&world);
     world.run(secs(3));
-    assert_eq!(world.count("probe"), 4, "probes run once per connection");
+    assert_eq!(world.count("probe"), 6, "probes run once per connection");
     assert_eq!(keys(&world), before);
 }
 

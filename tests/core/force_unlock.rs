@@ -2,7 +2,7 @@
 
 use redbolt::proto::{
     Cause, ClockReading, Core, DataKind, Event, Fate, KeyState, LossCause, NodeState, RequestError,
-    RestartGuard, View, ViewId, restart_guard::BIG_MS,
+    RestartGuard, View, ViewId, restart_guard::BIG_MS, script::FORCE_UNLOCK,
 };
 
 use crate::world::{GUARD, World, Written, error, ms, secs};
@@ -51,7 +51,7 @@ fn a_force_unlock_deletes_the_key_and_reports_its_owner() {
         assert!(!format!("{view:?}").contains(&token[..16]));
     }
     assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)));
-    assert_eq!(world.ran(0), ["type", "getrange", "pttl", "force unlock"]);
+    assert_eq!(world.ran(0), ["line", "type", "getrange", "pttl", "force unlock"]);
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.value(0, b"jo"), b"another");
     assert!(!world.value(0, GUARD).is_empty());
@@ -185,7 +185,9 @@ fn a_force_unlock_is_never_sent_twice() {
     let mut world = World::new(1).warm();
     world.lock(b"job", secs(20));
     let mut world = world.forgetful();
-    world.answer(0, |args| args[0].starts_with(b"EVAL").then(Vec::new));
+    let is_force_unlock =
+        |args: &[&[u8]]| args.get(1).is_some_and(|it| *it == FORCE_UNLOCK.as_bytes());
+    world.answer(0, move |args| is_force_unlock(args).then(Vec::new));
     let now = world.now();
     let id = world.core().force_unlock(b"job", now).unwrap();
     world.flow();

@@ -1,7 +1,10 @@
 //! The line in which waiters stand: when a ticket is made, kept and given back, what ends a pause, and what follows where
 //! nodes or connections fail.
 
-use redbolt::proto::{Event, LockId, LockRequest, RefusalReason, Settings, Wait, WakeStrategy};
+use redbolt::proto::{
+    Cause, Event, Kept, LockId, LockMode, LockRequest, RefusalReason, Settings, View, Wait,
+    WakeStrategy,
+};
 
 use crate::world::{World, Written, error, ms, secs};
 
@@ -227,4 +230,75 @@ fn who_stands_behind_a_first_that_does_not_come_asks_a_few_times() {
     assert!(world.clients[2].is_granted(second), "the first has had its grace");
     let asked = asks(&world, 2) - before;
     assert!((2..=4).contains(&asked), "{asked} asks: one that calls, one behind the grace");
+}
+
+fn looks(world: &mut World, client: usize) -> View {
+    let now = world.now();
+    let id = world.clients[client].core.inspect(b"job", now).unwrap();
+    world.run(ms(20));
+    world.clients[client].core.take_view(id).expect("it has looked")
+}
+
+#[test]
+fn whoever_looks_is_told_who_waits_in_which_order_and_for_how_long() {
+    let mut world = warm(4);
+    let held = holds(&mut world, 0);
+    assert_eq!(looks(&mut world, 3).nodes[0].line.as_ref().map(|line| line.count), Ok(0));
+    waits(&mut world, 1);
+    world.run(secs(1));
+    waits_to_share(&mut world, 2);
+    let view = looks(&mut world, 3);
+    for node in &view.nodes {
+        let line = node.line.as_ref().unwrap();
+        assert_eq!((line.count, line.kept, line.called), (2, Kept::Marked, None));
+        let [first, second] = &line.waiters[..] else { panic!("{line:?}") };
+        let modes = [first.mode, second.mode];
+        assert_eq!(modes, [Some(LockMode::Exclusive), Some(LockMode::Shared)]);
+        assert!(first.stamp < second.stamp);
+        assert!((ms(1_790)..ms(1_830)).contains(&first.age), "{first:?}");
+        assert!((ms(590)..ms(630)).contains(&second.age), "{second:?}");
+        let of = view.nodes[0].line.as_ref().unwrap().waiters.iter();
+        assert!(of.map(|it| it.fingerprint).eq([first.fingerprint, second.fingerprint]));
+    }
+    // The first does not come when its turn has, and is called by the second.
+    world.clients[1].is_stopped = true;
+    world.let_go(0, held);
+    world.run(ms(15));
+    let view = looks(&mut world, 3);
+    let line = view.nodes[0].line.as_ref().unwrap();
+    assert_eq!((line.count, line.kept), (2, Kept::Closed));
+    assert!(line.called.is_some(), "{line:?}");
+}
+
+#[test]
+fn a_node_that_forbids_the_line_tells_the_rest() {
+    let mut world = warm(2);
+    holds(&mut world, 0);
+    world.answer(0, |args| {
+        let is_of_line = args.iter().any(|arg| arg == b"redbolt:line:job");
+        is_of_line.then(|| error("NOPERM No permissions to access a key")).flatten()
+    });
+    let view = looks(&mut world, 1);
+    assert_eq!(view.nodes[0].line, Err(Cause::NoPermission));
+    assert!(view.nodes[0].state.is_ok() && view.nodes[1].line.is_ok());
+}
+
+#[test]
+fn what_a_core_counts_of_its_locks_in_line() {
+    let mut world = warm(2);
+    let held = holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    let counted = |world: &World| {
+        let metrics = world.clients[1].core.metrics();
+        (metrics.lined_up, metrics.in_line(), metrics.wait_in_line.count())
+    };
+    assert_eq!(counted(&world), (1, 1, 0));
+    world.let_go(0, held);
+    world.run(ms(15));
+    assert!(world.clients[1].is_granted(id));
+    assert_eq!(counted(&world), (1, 0, 1));
+    let metrics = world.clients[1].core.metrics();
+    assert!((ms(190)..ms(230)).contains(&metrics.wait_in_line.sum()));
+    let metrics = world.clients[0].core.metrics();
+    assert_eq!(metrics.lined_up, 0, "whoever does not wait stands in no line");
 }

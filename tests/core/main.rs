@@ -19,6 +19,7 @@ mod line;
 mod links;
 mod metrics;
 mod mode_change;
+mod native;
 mod observing;
 mod owed;
 mod permits;

@@ -456,7 +456,7 @@ fn an_inspection_that_a_node_does_not_answer() {
     world.core().inspect(b"job", now).unwrap();
     world.run(ms(600));
     assert_eq!(each(&world, |node| node.timeouts), [0, 1, 0]);
-    assert_eq!(each(&world, |node| node.round_trip.count()), [3, 0, 3]);
+    assert_eq!(each(&world, |node| node.round_trip.count()), [4, 0, 4]);
 }
 
 #[test]

@@ -162,10 +162,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn world(seed: u64, chunk: usize) -> World {
     let wakes = [
+        WakeStrategy::Line,
+        WakeStrategy::Line,
         WakeStrategy::Lead,
         WakeStrategy::Lead,
-        WakeStrategy::All,
-        WakeStrategy::Quorum,
         WakeStrategy::Timer,
     ];
     let wake = wakes[seed as usize % wakes.len()];
@@ -381,7 +381,7 @@ fn is_settled(world: &World) {
     // A short TTL may leave nothing to undo.
     let longest = longest(world).as_millis() as u64;
     let is_long = |ran: &Ran| ran.ttl() == longest;
-    let asked = place(&|ran| ran.is_ask() && is_long(ran) && !ran.is_ghost && !ran.is_unknown);
+    let asked = place(&|ran| ran.is_ask() && is_long(ran) && !ran.is_ghost && !ran.keeps_nothing);
     for (request, at) in asked {
         assert!(
             undone.get(&request).is_some_and(|&undo| undo > at),
@@ -435,7 +435,8 @@ proptest! {
         sees_the_truth(&mut world);
         is_over(&world);
         world.free_ghosts();
-        world.run(secs(6));
+        // What is marked for those who wait outlives its holder by 8 s, and a ghost can mark it anew.
+        world.run(secs(20));
         is_empty(&mut world);
     }
 
@@ -675,9 +676,14 @@ struct Abused {
 
 impl Abused {
     fn with(restart_guard: RestartGuard) -> Self {
+        Self::who_waits(restart_guard, WakeStrategy::default())
+    }
+
+    fn who_waits(restart_guard: RestartGuard, wake: WakeStrategy) -> Self {
         let nodes = vec![NodeSettings::default(); NODES];
         let mut settings = Settings::new(nodes);
         settings.restart_guard = restart_guard;
+        settings.wake = wake;
         let config = Config::new(settings).unwrap();
         let core = Core::new(Arc::new(config), Random::new(1).entropy());
         let links = command_links(NODES);
@@ -692,18 +698,21 @@ impl Abused {
 
     /// All nodes are connected, and can vote.
     fn warm(restart_guard: RestartGuard) -> Self {
-        let mut warm = Self::with(restart_guard);
-        warm.call(&Call::OpenAll);
-        for link in 0..NODES {
-            warm.call(&Call::Connected { link });
-            warm.handshake(link, link + 1);
-        }
-        warm
+        Self::with(restart_guard).connected()
     }
 
-    /// A lock waits, and a node notifies it.
+    fn connected(mut self) -> Self {
+        self.call(&Call::OpenAll);
+        for link in 0..NODES {
+            self.call(&Call::Connected { link });
+            self.handshake(link, link + 1);
+        }
+        self
+    }
+
+    /// A lock waits outside the line, and a node notifies it.
     fn told() -> Self {
-        let mut told = Self::warm(RestartGuard::Off);
+        let mut told = Self::who_waits(RestartGuard::Off, WakeStrategy::Lead).connected();
         let mode = LockMode::Exclusive;
         let (many, fenced, wait) = (false, false, true);
         told.call(&Call::Acquire { key: 1, many, fenced, ttl: 9_000, wait, mode });

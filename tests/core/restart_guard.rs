@@ -70,7 +70,7 @@ fn first_contact_is_one_flight_and_its_grant_counts() {
         world.run(ms(100));
         let told = world.clients[0].events[0];
         let handshake = ["client", "client", "info", "info", "info"];
-        let flight = [&handshake[..], &["probe"; 4], &["look", "check", "ask"]].concat();
+        let flight = [&handshake[..], &["probe"; 6], &["look", "check", "ask"]].concat();
         assert_eq!(told, (begun + 40_000_000, Event::Granted(id)), "connected, and one round trip");
         assert_eq!(world.ran(0)[..flight.len()], flight);
         assert!(world.log.iter().all(|ran| ran.at == begun + 30_000_000));

@@ -20,7 +20,7 @@ fn world() -> World {
 }
 
 fn with(clients: usize) -> World {
-    let mut world = World::with(3, clients, patient).warm();
+    let mut world = World::led(3, clients, patient).warm();
     world.delay(ms(1));
     world
 }

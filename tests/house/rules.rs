@@ -176,7 +176,7 @@ const LAYERS: [Layer; 4] = [
     Layer {
         name: "net",
         below: &["proto", "resp"],
-        crates: &["libc", "mio", "socket2"],
+        crates: &["libc", "mio", "rustls", "rustls_native_certs", "socket2"],
         decides: false,
     },
     Layer {

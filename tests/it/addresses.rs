@@ -1,5 +1,6 @@
 //! The forms of a node's address, and host names that do not resolve.
 
+use std::fs;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,28 @@ fn an_acl_user() {
     assert!(fenced.fencing_token().is_some());
     assert!(matches!(fenced.release(), ReleaseOutcome::Released(_)));
     assert_eq!(admin.cmd("ACL LOG"), Reply::Array(vec![]), "no command was denied");
+}
+
+#[test]
+fn a_password_comes_from_a_file_where_the_address_has_none() {
+    let server = Server::with(&["--requirepass", "secret"]);
+    let file = server.socket().with_file_name("password");
+    let build = |address: &str| patient([address]).password_file(&file).new_nodes().build();
+    let is_wrong = |reason: &str| {
+        let error = build(&server.address()).unwrap_err().to_string();
+        assert!(error.contains("password: ") && error.contains(reason), "{error}");
+    };
+    is_wrong("No such file");
+    fs::write(&file, "\n").unwrap();
+    is_wrong("it is empty");
+    fs::write(&file, "secret\n").unwrap();
+    let config = build(&server.address()).unwrap();
+    assert!(!format!("{config:?}").contains("secret"));
+    assert!(Client::new(config).unwrap().acquire(patiently(b"job")).is_ok());
+
+    fs::write(&file, "wrong").unwrap();
+    let own = build(&format!("redis://:secret@{}", server.address())).unwrap();
+    assert!(Client::new(own).unwrap().acquire(patiently(b"job")).is_ok());
 }
 
 #[test]

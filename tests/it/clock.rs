@@ -228,7 +228,8 @@ fn an_answer_is_timed_after_it_was_read() {
         relay.held.hold();
         let key = [b"job ", &[b'a' + chosen as u8][..]].concat();
         let id = driver.acquire(long(&key).ttl(Duration::from_secs(1))).unwrap();
-        eventually("the grant and its answer are in flight", || relay.held.answers() == 2);
+        // Behind them may be the proof that the node was no replica meanwhile.
+        eventually("the grant and its answer are in flight", || relay.held.answers() >= 2);
         readings.store(1, SeqCst);
         let mut told = None;
         process_until(&mut driver, "an outcome", |driver| {

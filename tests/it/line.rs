@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redbolt::config::WakeStrategy;
-use redbolt::inspect::{InspectionVerdict, KeyState};
+use redbolt::inspect::{Inspection, InspectionVerdict, Kept, KeyState, Line};
 use redbolt::proto::script::EXTEND;
-use redbolt::report::LockState;
+use redbolt::report::{Cause, LockState};
 use redbolt::{
-    AcquireError, ConfigBuilder, Driver, Event, LockId, LockRequest, RefusalReason, ReleaseOutcome,
-    RequestError, Wait,
+    AcquireError, Client, ConfigBuilder, Driver, Event, LockId, LockMode, LockRequest,
+    RefusalReason, ReleaseOutcome, RequestError, Wait,
 };
 use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
-    builder, client, client_of, driver_of, eventually, exists, held_by, held_on, long, outcome,
-    patient, patiently, process_until, pttl, refusal, server, servers,
+    builder, changes, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
+    outcome, patient, patiently, process_until, pttl, refusal, server, servers,
 };
 
 const STAMPS: &str = "redbolt:line:job";
@@ -279,6 +279,127 @@ fn a_node_that_forbids_the_line_is_asked_without() {
     assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
     let report = waiter.node_report();
     assert!(report.to_string().contains("in line"), "{report}");
+}
+
+/// What a quorum tells of those who wait.
+fn line_of(client: &Client) -> Line {
+    client.inspect("job").unwrap().line.expect("a quorum tells")
+}
+
+/// What all nodes tell: a look does not wait for long for those behind a quorum.
+fn looks(client: &Client) -> Inspection {
+    let mut seen = client.inspect("job").unwrap();
+    eventually("all nodes tell", || {
+        seen = client.inspect("job").unwrap();
+        seen.nodes.iter().all(|node| node.state.is_ok())
+    });
+    seen
+}
+
+#[test]
+fn whoever_looks_sees_who_waits_and_since_when() {
+    let servers = servers(3);
+    let holder = client_of(in_line(&servers).label("web"));
+    let onlooker = client(&servers);
+    assert_eq!(line_of(&onlooker), Line::default());
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let requests = vec![patiently(b"job"), patiently(b"job").shared()];
+    let mut waiters = Waiters::come(&servers, requests);
+    waiters.process_until("the first has waited for some time", |_| {
+        let line = line_of(&onlooker);
+        line.count == 2 && line.waiters[0].age > Duration::from_millis(300)
+    });
+    let before: Vec<_> = servers.iter().map(changes).collect();
+    let seen = looks(&onlooker);
+    assert_eq!(servers.iter().map(changes).collect::<Vec<_>>(), before, "nothing is written");
+    let line = seen.line.as_ref().unwrap();
+    assert_eq!((line.count, line.kept, line.called), (2, Kept::Marked, None));
+    let modes: Vec<_> = line.waiters.iter().map(|waiter| waiter.mode.unwrap()).collect();
+    assert_eq!(modes, [LockMode::Exclusive, LockMode::Shared]);
+    assert!(line.waiters[0].stamp < line.waiters[1].stamp);
+    for waiter in &line.waiters {
+        assert!(waiter.remaining <= Duration::from_secs(6), "{waiter:?}");
+        assert!(!waiter.grace.is_zero(), "{waiter:?}");
+    }
+    for node in &seen.nodes {
+        let told = node.line.as_ref().unwrap();
+        let names = |line: &Line| line.waiters.iter().map(|it| it.fingerprint).collect::<Vec<_>>();
+        assert_eq!(names(told), names(line));
+        assert!(node.to_string().ends_with(" more, 2 in line"), "{node}");
+    }
+    guard.release();
+    waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
+    waiters.process_until("one is left", |_| line_of(&onlooker).count == 1);
+    waiters.release(0);
+    waiters.process_until("the next", |waiters| waiters.granted() == [1]);
+    waiters.release(1);
+    waiters.process_until("nobody waits", |_| line_of(&onlooker) == Line::default());
+}
+
+/// An operator who breaks a lock opens the way for whoever is first, and for nobody else.
+#[test]
+fn what_is_force_unlocked_is_kept_for_the_first_in_line() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    for shares in [false, true] {
+        let held = if shares { long(b"job").shared() } else { long(b"job") };
+        let guard = holder.acquire(held).unwrap();
+        let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
+        let operator = client(&servers);
+        let report = operator.force_unlock("job").unwrap();
+        let line = report.line.as_ref().unwrap();
+        assert_eq!((line.count, line.kept), (1, Kept::Marked), "{report}");
+        eventually("it is broken on all", || operator.force_unlock("job").unwrap().gone() == 3);
+        let seen = looks(&operator);
+        assert_eq!(seen.verdict, InspectionVerdict::Free);
+        assert_eq!(seen.line.as_ref().unwrap().kept, Kept::Closed);
+        assert!(seen.nodes[0].to_string().contains("free, kept for who waits"), "{seen:?}");
+        refusal(client(&servers).acquire(long(b"job")));
+        waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
+        drop(guard);
+        waiters.release(0);
+        waiters.process_until("all is released", |_| held_on(&servers, "job") == 0);
+    }
+    nothing_is_left(&servers);
+}
+
+#[test]
+fn a_node_that_forbids_the_line_tells_who_holds_and_not_who_waits() {
+    let servers = servers(3);
+    let rules = "on >secret ~job ~redbolt:guard +@all";
+    for server in &servers[..2] {
+        assert_eq!(server.cmd(&format!("ACL SETUSER plain {rules}")), Reply::Status("OK".into()));
+    }
+    let everything = "ACL SETUSER plain on >secret ~* +@all";
+    assert_eq!(servers[2].cmd(everything), Reply::Status("OK".into()));
+    let holder = client(&servers);
+    let _guard = holder.acquire(long(b"job")).unwrap();
+    let url = |server: &Server| format!("redis://plain:secret@{}", server.address());
+    let onlooker = client_of(patient(servers.iter().map(url)));
+    let seen = looks(&onlooker);
+    assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{seen:?}");
+    assert_eq!(seen.line, None, "no quorum tells");
+    for node in &seen.nodes[..2] {
+        assert_eq!(node.line, Err(Cause::NoPermission));
+        assert!(node.no_line().unwrap().contains("NOPERM"), "{node:?}");
+        assert!(node.to_string().ends_with(" more, does not tell who waits"), "{node}");
+    }
+    assert_eq!((&seen.nodes[2].line, seen.nodes[2].no_line()), (&Ok(Line::default()), None));
+}
+
+#[test]
+fn metrics_tell_how_many_locks_of_a_process_stand_in_line() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guard = holder.acquire(long(b"job")).unwrap();
+    let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
+    let text = waiters.0[0].0.metrics().to_prometheus();
+    assert!(text.contains("\nredbolt_in_line 1\n"), "{text}");
+    guard.release();
+    waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
+    let text = waiters.0[0].0.metrics().to_prometheus();
+    assert!(text.contains("\nredbolt_in_line 0\n"), "{text}");
+    assert!(text.contains("\nredbolt_wait_in_line_seconds_count 1\n"), "{text}");
 }
 
 #[test]

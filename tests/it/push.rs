@@ -26,12 +26,20 @@ use crate::support::{
 /// Without a notification, no waiter retries for at least an eighth of this.
 const LATE: Duration = Duration::from_secs(20);
 
+/// Where nodes notify.
+const WAKES: [WakeStrategy; 2] = [WakeStrategy::Line, WakeStrategy::Lead];
+
 /// By their timers, waiters with notifications retry after 1.5 s at the earliest, and others later.
 const BEFORE_ANY_TIMER: Duration = Duration::from_secs(1);
 
 /// Only a notification ends a pause of such a client soon.
 fn late(servers: &[Server]) -> ConfigBuilder {
     builder(servers).retry_backoff(LATE, LATE)
+}
+
+/// The same outside the line: the first node that denied is the lead.
+fn led(servers: &[Server]) -> ConfigBuilder {
+    late(servers).wake(WakeStrategy::Lead)
 }
 
 /// A driver that waits for a resource.
@@ -175,7 +183,7 @@ fn a_release_by_redbolt_is_notified() {
     on_each_number_of_nodes(|servers| {
         let holder = client(servers);
         let lock = holder.acquire(patiently(b"job")).unwrap();
-        let mut waiter = Waiter::told_by(servers, late(servers), b"job");
+        let mut waiter = Waiter::told_by(servers, led(servers), b"job");
         assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         waiter.is_granted_by_push();
     });
@@ -185,7 +193,7 @@ fn a_release_by_redbolt_is_notified() {
 fn a_del_by_another_program_is_notified() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let mut waiter = Waiter::told_by(servers, late(servers), b"job");
+        let mut waiter = Waiter::told_by(servers, led(servers), b"job");
         // The lead comes last, because a notification before the others are free is useless.
         servers.iter().rev().for_each(|server| redis_cli(server, &["DEL", "job"]));
         waiter.is_granted_by_push();
@@ -202,7 +210,7 @@ fn waits_for_other_kinds_of_locks_are_notified() {
             patiently(b"job").and_resource(b"free").fenced(),
         ] {
             taken(servers, "job");
-            let mut waiter = Waiter::told(servers, late(servers), request.clone());
+            let mut waiter = Waiter::told(servers, led(servers), request.clone());
             // The request that follows the confirmation reads the keys.
             waiter.process_until("the waiter has asked again", |driver| {
                 driver.metrics().metrics.attempts >= 2 || request.resources().count() == 1
@@ -223,7 +231,7 @@ fn waits_for_other_kinds_of_locks_are_notified() {
 fn a_rename_is_notified() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
     servers.iter().rev().for_each(|server| drop(server.cmd("RENAME job away")));
     waiter.is_granted_by_push();
 }
@@ -234,7 +242,7 @@ fn a_rename_is_notified() {
 fn a_flushall_is_notified() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let builder = late(servers).restart_guard(RestartGuard::Off);
+        let builder = led(servers).restart_guard(RestartGuard::Off);
         let mut waiter = Waiter::told_by(servers, builder, b"job");
         servers.iter().rev().for_each(|server| drop(server.cmd("FLUSHALL")));
         waiter.is_granted_by_push();
@@ -246,9 +254,8 @@ fn a_flushall_is_notified() {
 fn waiters_hand_the_lock_on() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let rest: Vec<_> =
-            (0..2).map(|_| Waiter::told_by(servers, late(servers), b"job")).collect();
-        let mut first = Waiter::told_by(servers, late(servers), b"job");
+        let rest: Vec<_> = (0..2).map(|_| Waiter::told_by(servers, led(servers), b"job")).collect();
+        let mut first = Waiter::told_by(servers, led(servers), b"job");
         servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
         first.is_granted_by_push();
         first.driver.release(first.id);
@@ -286,9 +293,9 @@ fn hand_on(waiters: Vec<Waiter>) {
 /// notifications.
 #[test]
 fn no_hand_off_between_two_processes_waits_for_a_timer() {
-    for n in [1, 3] {
+    for (n, wake) in [1, 3].into_iter().flat_map(|n| WAKES.map(|wake| (n, wake))) {
         let servers = servers(n);
-        let mut drivers = [(); 2].map(|()| driver_of(late(&servers)));
+        let mut drivers = [(); 2].map(|()| driver_of(late(&servers).wake(wake)));
         let mut held = held_by(&mut drivers[0], patiently(b"job"));
         for round in 0..600 {
             let [one, other] = &mut drivers;
@@ -308,7 +315,8 @@ fn no_hand_off_between_two_processes_waits_for_a_timer() {
                 holder.process();
                 waiter.state(id) == LockState::Held
             });
-            assert!(began.elapsed() < BEFORE_ANY_TIMER, "{n} nodes: {:?}", began.elapsed());
+            let took = began.elapsed();
+            assert!(took < BEFORE_ANY_TIMER, "{n} nodes, {wake:?}: {took:?}");
             for driver in [holder, waiter] {
                 while driver.poll_event().is_some() {}
             }
@@ -320,10 +328,11 @@ fn no_hand_off_between_two_processes_waits_for_a_timer() {
 /// Threads that request the lock again and again, each with its own client.
 #[test]
 fn no_waiter_in_a_crowd_waits_for_a_timer() {
-    for (n, threads) in [(1, 2), (3, 2), (5, 4)] {
+    let crowds = [(1, 2), (3, 2), (5, 4)];
+    for ((n, threads), wake) in crowds.into_iter().flat_map(|of| WAKES.map(|wake| (of, wake))) {
         let servers = servers(n);
         let work = || {
-            let client = client_of(late(&servers));
+            let client = client_of(late(&servers).wake(wake));
             let wait = |_| {
                 let began = Instant::now();
                 let lock = client.acquire(patiently(b"job")).unwrap();
@@ -337,8 +346,8 @@ fn no_waiter_in_a_crowd_waits_for_a_timer() {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).max().unwrap()
         });
-        println!("{n} nodes, {threads} threads: the longest wait took {longest:?}");
-        assert!(longest < BEFORE_ANY_TIMER, "{n} nodes, {threads} threads: {longest:?}");
+        println!("{n} nodes, {threads} threads, {wake:?}: the longest wait took {longest:?}");
+        assert!(longest < BEFORE_ANY_TIMER, "{n} nodes, {threads} threads, {wake:?}: {longest:?}");
     }
 }
 
@@ -346,7 +355,7 @@ fn no_waiter_in_a_crowd_waits_for_a_timer() {
 #[test]
 fn an_expiry_is_noticed_by_the_timer() {
     on_each_number_of_nodes(|servers| {
-        for builder in [late(servers), late(servers).wake(WakeStrategy::Timer)] {
+        for builder in [led(servers), led(servers).wake(WakeStrategy::Timer)] {
             eventually("the waiter before has let go", || held_on(servers, "job") == 0);
             for server in servers {
                 assert_eq!(server.cmd("SET job dead NX PX 1200"), Reply::Status("OK".into()));
@@ -373,7 +382,7 @@ fn a_blocking_client_is_notified() {
             let (done, granted) = mpsc::channel();
             thread::scope(|scope| {
                 scope.spawn(|| {
-                    let waiter = client_of(late(&servers));
+                    let waiter = client_of(led(&servers));
                     let lock = waiter.acquire(patiently(b"job")).unwrap();
                     done.send(()).unwrap();
                     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
@@ -396,7 +405,7 @@ fn a_blocking_client_is_notified() {
 fn changes_of_other_keys_wake_nobody() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
     let before = calls(&servers[0], "set");
     servers.iter().for_each(|server| drop(server.cmd("MSET other 1 jobs 2 jo 3")));
     assert!(waiter.hears_nothing());
@@ -407,7 +416,7 @@ fn changes_of_other_keys_wake_nobody() {
 fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
     let before: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
     servers.iter().for_each(|server| drop(server.cmd("PEXPIRE job 29000")));
     waiter.process_until("the waiter asks the lead", |_| calls(&servers[0], "set") > before[0]);
@@ -449,7 +458,7 @@ fn subscribers(server: &Server) -> i64 {
 fn a_push_link_that_is_killed_is_replaced() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
     let before = calls(&servers[0], "set");
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
     waiter.process_until("the loss leads to a request", |_| calls(&servers[0], "set") > before);
@@ -467,7 +476,7 @@ fn a_push_link_that_is_killed_is_replaced() {
 fn a_command_link_that_is_killed_is_replaced() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
     // The server drops its tracking entries for a closed connection when their key changes.
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE normal"), Reply::Int(1));
     assert_eq!(info(&servers[0], "clients", "tracking_clients"), 0);
@@ -490,8 +499,11 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
     taken(&servers, "job");
     let muffler = Muffler::before(&servers[0].address());
     let addresses = [muffler.address().to_owned(), servers[1].address(), servers[2].address()];
-    let mut waiter =
-        Waiter::told_by(&servers, patient(addresses).retry_backoff(LATE, LATE), b"job");
+    let mut waiter = Waiter::told_by(
+        &servers,
+        patient(addresses).retry_backoff(LATE, LATE).wake(WakeStrategy::Lead),
+        b"job",
+    );
     muffler.muffle();
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
     assert_eq!(waiter.push(0), PushState::Active, "no side has noticed");
@@ -505,7 +517,7 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
 }
 
 /// The permissions that waiting with notifications needs, and no others.
-const RULES: [&str; 15] = [
+const RULES: [&str; 28] = [
     // Requests with the restart-guard check behind them, extensions and undos.
     "~job",
     "~redbolt:guard",
@@ -524,7 +536,21 @@ const RULES: [&str; 15] = [
     "+client|kill",
     // Notifications: the commands. The channel is a separate rule.
     "+client|tracking",
+    "+client|caching",
     "+subscribe",
+    // The line.
+    "~redbolt:line*",
+    "+time",
+    "+type",
+    "+getrange",
+    "+pexpireat",
+    "+zadd",
+    "+zrem",
+    "+zscore",
+    "+zrange",
+    "+zrangebyscore",
+    "+zcard",
+    "+zrank",
 ];
 
 const CHANNEL: &str = "&__redis__:invalidate";
@@ -653,7 +679,8 @@ mod damping {
     /// The most requests per second at any node, by two waiters, while `again` changes something.
     fn asks_per_second(servers: &[Server], mut again: impl FnMut()) -> u64 {
         let sets = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
-        let mut waiters: Vec<_> = (0..2).map(|_| Waiter::of(builder(servers), b"job")).collect();
+        let waiter = |_| Waiter::of(builder(servers).wake(WakeStrategy::Lead), b"job");
+        let mut waiters: Vec<_> = (0..2).map(waiter).collect();
         let (before, began) = (sets(), Instant::now());
         while began.elapsed() < SPAN {
             again();
@@ -679,7 +706,7 @@ fn a_release_before_the_first_notification_is_not_missed() {
     let servers = servers(1);
     for round in 0..40u32 {
         taken(&servers, "job");
-        let mut driver = driver_of(late(&servers));
+        let mut driver = driver_of(led(&servers));
         let id = driver.acquire(patiently(b"job")).unwrap();
         let until = Instant::now() + Duration::from_micros(u64::from(round) * 150);
         while Instant::now() < until || driver.state(id) == LockState::Asked {
@@ -699,7 +726,7 @@ fn a_release_before_the_first_notification_is_not_missed() {
 #[test]
 fn a_lock_of_the_same_driver_is_handed_on() {
     on_each_number_of_nodes(|servers| {
-        for wake in [WakeStrategy::Lead, WakeStrategy::Timer] {
+        for wake in [WakeStrategy::Line, WakeStrategy::Lead, WakeStrategy::Timer] {
             let mut driver = driver_of(late(servers).wake(wake));
             // The holder did not wait and is in no queue, so the next request is sent, and denied.
             process_until(&mut driver, "all nodes are ready", |driver| {
@@ -722,7 +749,7 @@ fn a_lock_of_the_same_driver_is_handed_on() {
 fn the_push_link_is_closed_after_the_last_wait() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, late(&servers), b"job");
+    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
     waiter.driver.release(waiter.id);
     assert_eq!(subscribers(&servers[0]), 1, "the push link stays for the next wait");
     waiter.process_until("the push link is closed", |_| subscribers(&servers[0]) == 0);
@@ -746,7 +773,7 @@ fn one_push_link_serves_all_waits_of_a_driver() {
     let names: Vec<String> = (0..20).map(|at| format!("job{at}")).collect();
     let held: Vec<_> =
         names.iter().map(|name| held_by(&mut holder, long(name.as_bytes()))).collect();
-    let mut driver = driver_of(late(&servers));
+    let mut driver = driver_of(led(&servers));
     let waits: Vec<_> = driver.batch(|driver| {
         let wait = |name: &String| driver.acquire(patiently(name.as_bytes())).unwrap();
         names.iter().map(wait).collect()
@@ -780,7 +807,7 @@ fn one_push_link_serves_all_waits_of_a_driver() {
 fn a_wait_can_be_shorter_and_longer_than_the_lease() {
     let servers = servers(1);
     taken(&servers, "job");
-    let waiter = client_of(late(&servers));
+    let waiter = client_of(led(&servers));
     let short = LockRequest::new(b"job").ttl(LONG).wait(Wait::UpTo(Duration::from_millis(200)));
     let began = Instant::now();
     assert!(waiter.acquire(short).is_err());

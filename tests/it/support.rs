@@ -1,5 +1,8 @@
 //! What the tests share: clients for servers, queries to the servers themselves, and bounded waits.
 
+use std::borrow::Borrow;
+#[cfg(feature = "tls")]
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use redbolt::proto::restart_guard;
@@ -10,11 +13,43 @@ use redbolt::{
 use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+#[cfg(feature = "tls")]
+thread_local! {
+    static OVER_TLS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets all servers that `test` starts on this thread speak TLS as well, and all clients of them speak it.
+#[cfg(feature = "tls")]
+pub(crate) fn over_tls(test: impl FnOnce()) {
+    OVER_TLS.set(true);
+    test();
+}
+
+fn is_over_tls() -> bool {
+    #[cfg(feature = "tls")]
+    return OVER_TLS.get();
+    #[cfg(not(feature = "tls"))]
+    false
+}
+
 /// Starts `n` servers as the nodes of a set that an operator has initialised.
 pub(crate) fn servers(n: usize) -> Vec<Server> {
-    let servers = redbolt_test_servers::servers(n);
+    let servers = new_servers(n);
     vouch_for(&servers, n);
     servers
+}
+
+/// Starts `n` servers that no operator has seen yet.
+pub(crate) fn new_servers(n: usize) -> Vec<Server> {
+    match is_over_tls() {
+        true => redbolt_test_servers::servers_over_tls(n),
+        false => redbolt_test_servers::servers(n),
+    }
+}
+
+/// A server's address, as it is shown.
+pub(crate) fn address(server: &Server) -> String {
+    if server.has_tls() { server.tls_address() } else { server.address() }
 }
 
 /// A server as the only node of a set that an operator has initialised.
@@ -31,22 +66,37 @@ pub(crate) fn vouched(server: Server) -> Server {
 /// Marks these servers as initialised nodes of a set of `nodes`, with the default `max_ttl`: the
 /// effect of an operator's `init`, which needs all nodes to be reachable. Afterwards resets the
 /// servers' statistics.
-pub(crate) fn vouch_for(servers: &[Server], nodes: usize) {
-    for server in servers {
-        let mut connection = server.connect();
-        let Reply::Bulk(info) = connection.cmd("INFO server") else { panic!("no INFO") };
-        let info = String::from_utf8(info).unwrap();
-        let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
-        let guard = format!("{run_id}:{}:{nodes}:0", LONG.as_millis());
-        let set =
-            connection.cmd(&format!("SET redbolt:guard {guard} PX {}", restart_guard::BIG_MS));
+pub(crate) fn vouch_for<S: Borrow<Server>>(servers: &[S], nodes: usize) {
+    for server in servers.iter().map(S::borrow) {
+        let guard = own_restart_guard(server, nodes);
+        let set = server.cmd(&format!("SET redbolt:guard {guard} PX {}", restart_guard::BIG_MS));
         assert_eq!(set, Reply::Status("OK".into()));
-        connection.cmd("CONFIG RESETSTAT");
+        server.cmd("CONFIG RESETSTAT");
     }
+}
+
+/// The restart guard's value that a client of so many nodes expects on this server.
+pub(crate) fn own_restart_guard(server: &Server, nodes: usize) -> String {
+    let (run_id, replication_id) =
+        (info(server, "server", "run_id"), info(server, "replication", "master_replid"));
+    format!("{run_id}.{replication_id}:{}:{nodes}:0", LONG.as_millis())
+}
+
+/// A field of a section of the server's `INFO`.
+pub(crate) fn info(server: &Server, section: &str, field: &str) -> String {
+    let Reply::Bulk(info) = server.cmd(&format!("INFO {section}")) else { panic!("no INFO") };
+    let info = String::from_utf8(info).unwrap();
+    let value = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap_or_default().to_owned()
 }
 
 /// A builder with one node for each server. Timeouts are long, because a test machine is busy.
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
+    #[cfg(feature = "tls")]
+    if servers.first().is_some_and(Server::has_tls) {
+        return patient(servers.iter().map(Server::tls_address))
+            .tls_ca(servers[0].authority().ca());
+    }
     patient(servers.iter().map(Server::address))
 }
 

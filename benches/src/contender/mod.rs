@@ -8,6 +8,8 @@ mod asked;
 mod at_once;
 mod fred_client;
 mod hiredis;
+#[cfg(feature = "tls")]
+pub mod over_tls;
 mod program;
 mod raw;
 mod raw_blocking;

@@ -29,7 +29,7 @@ fn connect(task: &Task, config: Config, kind: Kind) -> Result<Box<dyn Contender>
     let client: &'static Client = Box::leak(Box::new(Client::new(config)?));
     let report = client.warm_up(PATIENCE);
     ensure!(report.ready() == task.nodes.len(), "{report:?}");
-    Ok(Box::new(RedboltClient { client, task: task.clone(), kind, held: None }))
+    Ok(Box::new(RedboltClient::new(client, task, kind)))
 }
 
 /// The defaults, except for longer timeouts, because the machine may have other work to do.
@@ -44,17 +44,23 @@ pub(crate) fn config(task: &Task) -> Result<ConfigBuilder> {
 
 /// What a client asks for.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Exclusive,
     Shared,
     Permit,
 }
 
-struct RedboltClient {
+pub(super) struct RedboltClient {
     client: &'static Client,
     task: Task,
     kind: Kind,
     held: Option<LockGuard<'static>>,
+}
+
+impl RedboltClient {
+    pub(super) fn new(client: &'static Client, task: &Task, kind: Kind) -> Self {
+        Self { client, task: task.clone(), kind, held: None }
+    }
 }
 
 impl Contender for RedboltClient {

@@ -12,6 +12,8 @@ mod inflight;
 mod kinds;
 mod pair;
 mod scale;
+#[cfg(feature = "tls")]
+mod tls;
 mod waiting;
 
 use anyhow::Result;
@@ -33,6 +35,8 @@ pub struct Part {
 /// All parts, in the order in which they run and are reported.
 pub const PARTS: &[Part] = &[
     Part { name: "pair", about: "acquire + release by one client", run: pair::run },
+    #[cfg(feature = "tls")]
+    Part { name: "tls", about: "the same over TLS", run: tls::run },
     Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },
     Part { name: "waiting", about: "processes that take turns, by strategy", run: waiting::run },
     Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },

@@ -120,12 +120,6 @@ pub const ALL: &[Entry] = &[
         WakeStrategy::Line,
         "it stands in line on the nodes, and asks all when it is the first",
     ),
-    strategy("redbolt, all", WakeStrategy::All, "after a notification it asks all nodes"),
-    strategy(
-        "redbolt, quorum",
-        WakeStrategy::Quorum,
-        "after notifications of a quorum it asks all nodes",
-    ),
     strategy(
         "redbolt, timer",
         WakeStrategy::Timer,

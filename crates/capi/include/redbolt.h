@@ -269,22 +269,18 @@ typedef int32_t redbolt_restart_trust;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-// What a waiting acquisition does when a node tells of a change.
+// How those who wait for one resource get it one after the other.
 enum redbolt_wake
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  // It asks the node that reported, and the others when that one has granted. Until said otherwise.
-  REDBOLT_WAKE_LEAD = 0,
-  // It asks all nodes at once.
-  REDBOLT_WAKE_ALL = 1,
-  // It waits for the messages of a quorum of nodes.
-  REDBOLT_WAKE_QUORUM = 2,
+  // They stand in line on the nodes, and each asks when it is its turn. Until said otherwise.
+  REDBOLT_WAKE_LINE = 0,
+  // Each asks the node that reported a change, and the others when that one has granted.
+  REDBOLT_WAKE_LEAD = 1,
   // No node reports changes: pauses alone.
-  REDBOLT_WAKE_TIMER = 3,
-  // It stands in a line on the nodes, and asks when it is its turn.
-  REDBOLT_WAKE_LINE = 4,
+  REDBOLT_WAKE_TIMER = 2,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -539,7 +535,7 @@ redbolt_status redbolt_config_set_new_nodes(redbolt_config *config);
 // How long a fencing counter lives.
 redbolt_status redbolt_config_set_fencing_counter_ttl_ms(redbolt_config *config, uint64_t ttl_ms);
 
-// What a waiting acquisition does when a node tells of a change: one of `REDBOLT_WAKE_...`.
+// How those who wait for one resource get it one after the other: one of `REDBOLT_WAKE_...`.
 redbolt_status redbolt_config_set_wake(redbolt_config *config, int32_t wake);
 
 // For how long reads are tried before each sleep, from 0, which is off and the default, to 200 microseconds.
@@ -933,6 +929,15 @@ redbolt_status redbolt_request_set_permits(redbolt_request *request,
 
 // Asks for a fencing token with the lock: `redbolt_lock_fencing_token` tells it.
 redbolt_status redbolt_request_set_fenced(redbolt_request *request);
+
+// Takes part in the locks of another library, of this name: `redisson`, or `plain` as if nothing was said. A lock that its
+// format has no room for is refused when it is asked for.
+redbolt_status redbolt_request_set_profile(redbolt_request *request,
+                                           const char *name);
+
+// Puts `prefix` before the names of all resources, as libraries do that keep their locks under `redlock:` or `lock:`.
+redbolt_status redbolt_request_set_prefix(redbolt_request *request,
+                                          const char *prefix);
 
 // Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at most half of the TTL, or 0
 // for a third of it; for at most `max_hold_ms`, or 0 for what the configuration allows. A driver extends it when it is

@@ -219,6 +219,9 @@ public:
         return set(redbolt_request_set_permits(get(), permits));
     }
     request &fenced() { return set(redbolt_request_set_fenced(get())); }
+    // Of another library: `redisson`, or `plain`.
+    request &profile(const char *name) { return set(redbolt_request_set_profile(get(), name)); }
+    request &prefix(const char *prefix) { return set(redbolt_request_set_prefix(get(), prefix)); }
     // Each `every`, or a third of the TTL; for at most `max_hold`, or for what the configuration allows.
     request &auto_extend(milliseconds every = {}, milliseconds max_hold = {}) {
         return set(redbolt_request_set_auto_extend(get(), detail::count(every), detail::count(max_hold)));

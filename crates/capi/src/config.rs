@@ -32,20 +32,16 @@ pub enum TrustKind {
     MarkerOnly = 2,
 }
 
-/// What a waiting acquisition does when a node tells of a change.
+/// How those who wait for one resource get it one after the other.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// It asks the node that reported, and the others when that one has granted. Until said otherwise.
-    Lead = 0,
-    /// It asks all nodes at once.
-    All = 1,
-    /// It waits for the messages of a quorum of nodes.
-    Quorum = 2,
+    /// They stand in line on the nodes, and each asks when it is its turn. Until said otherwise.
+    Line = 0,
+    /// Each asks the node that reported a change, and the others when that one has granted.
+    Lead = 1,
     /// No node reports changes: pauses alone.
-    Timer = 3,
-    /// It stands in a line on the nodes, and asks when it is its turn.
-    Line = 4,
+    Timer = 2,
 }
 
 /// How much a line of the log matters.
@@ -284,14 +280,12 @@ pub extern "C" fn redbolt_config_set_fencing_counter_ttl_ms(
     change(config, |builder| Ok(builder.fencing_counter_ttl(Duration::from_millis(ttl_ms))))
 }
 
-/// What a waiting acquisition does when a node tells of a change: one of `REDBOLT_WAKE_...`.
+/// How those who wait for one resource get it one after the other: one of `REDBOLT_WAKE_...`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_wake(config: Option<&mut ConfigHandle>, wake: i32) -> Status {
     change(config, |builder| {
         Ok(builder.wake(match wake {
             it if it == Wake::Lead as i32 => WakeStrategy::Lead,
-            it if it == Wake::All as i32 => WakeStrategy::All,
-            it if it == Wake::Quorum as i32 => WakeStrategy::Quorum,
             it if it == Wake::Timer as i32 => WakeStrategy::Timer,
             it if it == Wake::Line as i32 => WakeStrategy::Line,
             _ => return Err(Failure::argument("wake is none of REDBOLT_WAKE_...")),

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use redbolt::{AutoExtend, LockMode, LockRequest, Wait};
+use redbolt::{AutoExtend, LockMode, LockRequest, Profile, Wait};
 
 use crate::call::{call, given, look, place};
 use crate::error::Failure;
@@ -15,6 +15,8 @@ use crate::status::Status;
 /// changed; many threads may ask with it at once.
 pub struct RequestHandle {
     resources: Vec<Vec<u8>>,
+    prefix: Vec<u8>,
+    profile: Profile,
     ttl: Duration,
     wait: Wait,
     mode: LockMode,
@@ -26,6 +28,8 @@ impl RequestHandle {
     fn new(resource: &[u8]) -> Self {
         Self {
             resources: vec![resource.to_vec()],
+            prefix: Vec::new(),
+            profile: Profile::Plain,
             ttl: DEFAULT_TTL,
             wait: Wait::No,
             mode: LockMode::Exclusive,
@@ -37,7 +41,11 @@ impl RequestHandle {
     /// What it says, for the library.
     pub(crate) fn asked(&self) -> LockRequest<'_> {
         let (first, more) = self.resources.split_first().expect("it is made with a resource");
-        let mut request = LockRequest::new(first).ttl(self.ttl).wait(self.wait);
+        let mut request =
+            LockRequest::new(first).ttl(self.ttl).wait(self.wait).profile(self.profile);
+        if !self.prefix.is_empty() {
+            request = request.prefix(&self.prefix);
+        }
         for resource in more {
             request = request.and_resource(resource);
         }
@@ -170,6 +178,37 @@ pub extern "C" fn redbolt_request_set_permits(
 pub extern "C" fn redbolt_request_set_fenced(request: Option<&mut RequestHandle>) -> Status {
     change(request, |request| {
         request.is_fenced = true;
+        Ok(())
+    })
+}
+
+/// Takes part in the locks of another library, of this name: `redisson`, or `plain` as if nothing was said. A lock that its
+/// format has no room for is refused when it is asked for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_request_set_profile(
+    request: Option<&mut RequestHandle>,
+    name: *const c_char,
+) -> Status {
+    change(request, |request| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let name = unsafe { zero_ended(name, "name") }?;
+        let name = str::from_utf8(name).ok();
+        let profile = name.and_then(Profile::of_name);
+        request.profile =
+            profile.ok_or_else(|| Failure::argument("there is no profile of that name"))?;
+        Ok(())
+    })
+}
+
+/// Puts `prefix` before the names of all resources, as libraries do that keep their locks under `redlock:` or `lock:`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_request_set_prefix(
+    request: Option<&mut RequestHandle>,
+    prefix: *const c_char,
+) -> Status {
+    change(request, |request| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        request.prefix = unsafe { zero_ended(prefix, "prefix") }?.to_vec();
         Ok(())
     })
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use redbolt_chaos::{
-    AutoExtension, Commands, Failure, Fencing, Ghosts, Part, Pauses, Prize, Restarts, Role, Stage,
-    Storm, serve,
+    AutoExtension, Commands, Failure, Fencing, Ghosts, Line, Part, Pauses, Prize, Restarts, Role,
+    Stage, Storm, serve,
 };
 
 /// Checks redbolt's promises on real servers. Without a program: all of them, at full size, and
@@ -101,6 +101,14 @@ enum Program {
         /// Let readers and writers compete, who become writers and readers
         #[arg(long, conflicts_with = "permits")]
         shared: bool,
+    },
+    /// Let processes stand in line while waiters and nodes are stopped and killed
+    Line {
+        #[arg(long, default_value_t = 300)]
+        rounds: usize,
+        /// Wait by a timer alone: the run has to find one that is passed
+        #[arg(long)]
+        timer: bool,
     },
     /// Kill and stop the processes of `redbolt lock`, its command and the command's children
     Commands {
@@ -208,6 +216,10 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Storm { lasts, nodes, guarded, prize }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
+        Program::Line { rounds, timer } => {
+            let result = Line { rounds, in_line: !timer }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
         Program::Commands { seconds, lanes, both, redbolt } => {
             let redbolt = redbolt.unwrap_or_else(|| stage.program.with_file_name("redbolt"));
             let lasts = Duration::from_secs(seconds);
@@ -237,6 +249,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "storm --permits 3 --restart-guard off",
         "storm --shared",
         "storm --shared --restart-guard off",
+        "line",
+        "line --timer",
         "commands --seconds 120",
         "commands --both --seconds 20",
     ];

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, ExtendError, LockGuard, LockMode, LockRequest, Wait,
-    config::RestartGuard,
+    AcquireError, Client, Config, ConfigBuilder, ExtendError, LockGuard, LockMode, LockRequest,
+    Wait,
+    config::{RestartGuard, WakeStrategy},
 };
 use rustix::process::{Pid, Signal};
 
@@ -42,11 +43,21 @@ pub enum Role {
     AutoExtends,
     /// Auto-extends them, with a careless extender beside it.
     AutoExtendsCarelessly,
+    /// As [`Takes`](Self::Takes), and stands in line for them.
+    StandsInLine,
+    /// As [`Takes`](Self::Takes), and waits for them by a timer alone.
+    WaitsByTimer,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 3] = [Self::Takes, Self::AutoExtends, Self::AutoExtendsCarelessly];
+    pub const ALL: [Self; 5] = [
+        Self::Takes,
+        Self::AutoExtends,
+        Self::AutoExtendsCarelessly,
+        Self::StandsInLine,
+        Self::WaitsByTimer,
+    ];
 
     /// Its name on the command line.
     #[must_use]
@@ -55,7 +66,20 @@ impl Role {
             Self::Takes => "takes",
             Self::AutoExtends => "auto-extends",
             Self::AutoExtendsCarelessly => "auto-extends-carelessly",
+            Self::StandsInLine => "stands-in-line",
+            Self::WaitsByTimer => "waits-by-timer",
         }
+    }
+
+    /// The configuration of a worker in this role.
+    pub(crate) fn config(self, part: &Part) -> Result<Config, Failure> {
+        let builder = part.builder()?;
+        let builder = match self {
+            Self::StandsInLine => builder.wake(WakeStrategy::Line),
+            Self::WaitsByTimer => builder.wake(WakeStrategy::Timer),
+            Self::Takes | Self::AutoExtends | Self::AutoExtendsCarelessly => builder,
+        };
+        Ok(builder.build()?)
     }
 }
 
@@ -70,6 +94,10 @@ impl FromStr for Role {
 
 impl Part {
     pub(crate) fn config(&self) -> Result<Config, Failure> {
+        Ok(self.builder()?.build()?)
+    }
+
+    fn builder(&self) -> Result<ConfigBuilder, Failure> {
         let restart_guard = if self.guarded { RestartGuard::On } else { RestartGuard::Off };
         let mut builder = Config::builder()
             .max_ttl(self.max_ttl)
@@ -80,7 +108,7 @@ impl Part {
         for node in &self.nodes {
             builder = builder.node(node)?;
         }
-        Ok(builder.build()?)
+        Ok(builder)
     }
 }
 
@@ -93,14 +121,13 @@ impl Part {
 pub fn serve(part: &Part, role: Role) -> Result<(), Failure> {
     die_with(part.director)?;
     match role {
-        Role::Takes => take(part),
+        Role::Takes | Role::StandsInLine | Role::WaitsByTimer => take(&role.config(part)?),
         Role::AutoExtends => auto_extended::hold(part, false),
         Role::AutoExtendsCarelessly => auto_extended::hold(part, true),
     }
 }
 
-fn take(part: &Part) -> Result<(), Failure> {
-    let config = part.config()?;
+fn take(config: &Config) -> Result<(), Failure> {
     let mut steady = None;
     for line in io::stdin().lock().lines() {
         let order = Order::parse(&line?)?;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redbolt_chaos::{AutoExtension, Fencing, Ghosts, Pauses, Prize, Restarts, Stage, Storm};
+use redbolt_chaos::{AutoExtension, Fencing, Ghosts, Line, Pauses, Prize, Restarts, Stage, Storm};
 
 fn stage() -> Stage {
     Stage { program: PathBuf::from(env!("CARGO_BIN_EXE_chaos")), seed: 1 }
@@ -79,6 +79,22 @@ fn an_auto_extending_holder_that_was_stopped_is_notified_once_and_touches_nothin
 #[test]
 fn a_careless_extender_is_found() {
     auto_extension(3, true);
+}
+
+#[test]
+fn nobody_is_passed_in_a_line_whose_waiters_and_nodes_are_stopped_and_killed() {
+    line(12, true);
+}
+
+#[test]
+fn waiters_by_a_timer_are_found_to_be_passed() {
+    line(60, false);
+}
+
+fn line(rounds: usize, in_line: bool) {
+    let result = Line { rounds, in_line }.run(&stage()).unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
 }
 
 #[test]

@@ -83,11 +83,8 @@ fn of_list<'a>(list: &'a str, origin: &'a Origin) -> impl Iterator<Item = Given>
 }
 
 fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
-    let refuse =
-        |reason: &dyn fmt::Display| Failure::usage(format!("{}: {reason}", path.display()));
-    let file = File::open(path).map_err(|error| refuse(&error))?;
-    let metadata = file.metadata().map_err(|error| refuse(&error))?;
-    check_access(path, &metadata).map_err(|reason| refuse(&reason))?;
+    let refuse = |reason: &dyn fmt::Display| refusal(path, reason);
+    let file = secret_file(path)?;
     let mut text = String::new();
     file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| refuse(&error))?;
     if text.len() as u64 > LONGEST {
@@ -95,6 +92,18 @@ fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     }
     let given = lines(path, &text);
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
+}
+
+/// A file that only we can read.
+pub(crate) fn secret_file(path: &Path) -> Result<File, Failure> {
+    let file = File::open(path).map_err(|error| refusal(path, &error))?;
+    let metadata = file.metadata().map_err(|error| refusal(path, &error))?;
+    check_access(path, &metadata).map_err(|reason| refusal(path, &reason))?;
+    Ok(file)
+}
+
+fn refusal(path: &Path, reason: &dyn fmt::Display) -> Failure {
+    Failure::usage(format!("{}: {reason}", path.display()))
 }
 
 /// One address on each line. Empty lines and lines that begin with # are skipped.

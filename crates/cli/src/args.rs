@@ -9,10 +9,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, RangedU64ValueParser, TypedValueParser};
+use clap::builder::{
+    OsStringValueParser, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
+};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+use redbolt::Profile;
 use redbolt::config::{RestartGuard, RestartTrust};
 use redbolt::proto::MAX_RESOURCE;
 
@@ -70,6 +73,20 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// The same with the names of keys, as they are on the nodes, for the names of locks.
+    pub(crate) fn with_keys(mut self) -> Self {
+        match &mut self {
+            Self::Lock(args) => args.format.prefix.complete(&mut args.key),
+            Self::Acquire(args) => args.format.prefix.complete(&mut args.key),
+            Self::Status(args) => args.key.iter_mut().for_each(|key| args.prefix.complete(key)),
+            Self::Unlock(args) => args.prefix.complete(&mut args.key),
+            _ => {}
+        }
+        self
+    }
+}
+
 /// Where the nodes are, and the settings that all who use them must share.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Nodes (the same for all who use them)")]
@@ -79,6 +96,9 @@ pub(crate) struct Nodes {
 
     #[arg(long, value_name = "FILE", help = NODES_FILE_HELP, conflicts_with = "addresses")]
     pub(crate) nodes_file: Option<PathBuf>,
+
+    #[arg(long, value_name = "FILE", env = PASSWORD_FILE_VARIABLE, hide_env_values = true, help = PASSWORD_FILE_HELP)]
+    pub(crate) password_file: Option<PathBuf>,
 
     /// The addresses that these and the environment give, once they are known
     #[arg(skip)]
@@ -105,6 +125,36 @@ pub(crate) struct Nodes {
     /// How long a connection and its handshake may take [default: 5s]
     #[arg(long, value_name = "TIME", env = CONNECT_TIMEOUT_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
+
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+/// What TLS is spoken with, where an address begins with `rediss://`.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "TLS (for rediss:// and valkeys:// addresses)")]
+pub(crate) struct TlsArgs {
+    /// A file of certificates: only servers whose certificate one of these has signed are believed
+    /// [default: what the system trusts]
+    #[arg(long, value_name = "FILE", env = TLS_CA_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_ca: Option<PathBuf>,
+
+    /// A file with our own certificate, for servers that want one
+    #[arg(long, value_name = "FILE", env = TLS_CERT_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// A file with the key of --tls-cert
+    #[arg(long, value_name = "FILE", env = TLS_KEY_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// The name that each server's certificate must have [default: the host of its address]
+    #[arg(long, value_name = "NAME", env = TLS_SERVER_NAME_VARIABLE, hide_env_values = true)]
+    pub(crate) tls_server_name: Option<String>,
+
+    /// Believe every server, whatever certificate it shows: anybody in between can read and change everything. For
+    /// tests only
+    #[arg(long)]
+    pub(crate) danger_accept_any_certificate: bool,
 }
 
 /// A [`RestartTrust`] on the command line.
@@ -144,6 +194,40 @@ impl From<RestartGuardWord> for RestartGuard {
             RestartGuardWord::Off => Self::Off,
         }
     }
+}
+
+/// Whose locks a lock is one of.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FormatArgs {
+    /// Take part in the locks of another library: `redisson` in those of Redisson; `plain` is for all who lock by
+    /// SET NX PX
+    #[arg(long, value_name = "NAME", default_value = "plain", value_parser = profile())]
+    pub(crate) profile: Profile,
+
+    #[command(flatten)]
+    pub(crate) prefix: PrefixArgs,
+}
+
+/// How the names of keys begin.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PrefixArgs {
+    /// Put this before the name: where other programs keep their locks, such as `redlock:`
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: OsString,
+}
+
+impl PrefixArgs {
+    /// Makes a name that of the key.
+    fn complete(&self, name: &mut OsString) {
+        let mut key = self.prefix.clone();
+        key.push(&*name);
+        *name = key;
+    }
+}
+
+fn profile() -> impl TypedValueParser<Value = Profile> {
+    let names = Profile::ALL.map(Profile::name);
+    PossibleValuesParser::new(names).map(|name| Profile::of_name(&name).unwrap_or_default())
 }
 
 /// How a lock is requested.
@@ -212,6 +296,9 @@ pub(crate) struct LockArgs {
     /// writes to
     #[arg(long)]
     pub(crate) fencing: bool,
+
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
 
     /// Run this line with /bin/sh instead of CMD
     #[arg(short = 'c', value_name = "LINE", conflicts_with = "command")]
@@ -321,6 +408,7 @@ impl From<LeadArgs> for LockArgs {
             shared: false,
             permits: None,
             fencing: true,
+            format: FormatArgs::default(),
             shell_line: args.shell_line,
             key: args.key,
             command: args.command,
@@ -376,6 +464,9 @@ pub(crate) struct AcquireArgs {
     #[arg(long)]
     pub(crate) fencing: bool,
 
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
+
     /// The name to lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: OsString,
@@ -421,6 +512,9 @@ pub(crate) struct UnlockArgs {
     #[arg(long, requires = "force")]
     pub(crate) foreign: bool,
 
+    #[command(flatten)]
+    pub(crate) prefix: PrefixArgs,
+
     /// The name of the lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
     pub(crate) key: OsString,
@@ -439,6 +533,9 @@ pub(crate) struct StatusArgs {
     /// Whether to read the nodes' restart guards as well
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) restart_guard: RestartGuardWord,
+
+    #[command(flatten)]
+    pub(crate) prefix: PrefixArgs,
 
     /// The name of the lock; without a name, show the nodes
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
@@ -600,12 +697,17 @@ fn typed(words: &[OsString]) -> &[OsString] {
 }
 
 /// Options that can come from the environment, and their variables.
-const VARIABLES: [(&str, &str); 5] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
     ("--restart-trust", RESTART_TRUST_VARIABLE),
     ("--response-timeout", RESPONSE_TIMEOUT_VARIABLE),
     ("--connect-timeout", CONNECT_TIMEOUT_VARIABLE),
+    ("--password-file", PASSWORD_FILE_VARIABLE),
+    ("--tls-ca", TLS_CA_VARIABLE),
+    ("--tls-cert", TLS_CERT_VARIABLE),
+    ("--tls-key", TLS_KEY_VARIABLE),
+    ("--tls-server-name", TLS_SERVER_NAME_VARIABLE),
 ];
 
 fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
@@ -642,19 +744,27 @@ pub(crate) const INNER: &str = "__inner";
 /// Variables that stand in for options.
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
+pub(crate) const PASSWORD_FILE_VARIABLE: &str = "REDBOLT_PASSWORD_FILE";
 pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
 pub(crate) const RESTART_GUARD_KEY_VARIABLE: &str = "REDBOLT_RESTART_GUARD_KEY";
 pub(crate) const RESTART_TRUST_VARIABLE: &str = "REDBOLT_RESTART_TRUST";
 pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
 pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
+pub(crate) const TLS_CA_VARIABLE: &str = "REDBOLT_TLS_CA";
+pub(crate) const TLS_CERT_VARIABLE: &str = "REDBOLT_TLS_CERT";
+pub(crate) const TLS_KEY_VARIABLE: &str = "REDBOLT_TLS_KEY";
+pub(crate) const TLS_SERVER_NAME_VARIABLE: &str = "REDBOLT_TLS_SERVER_NAME";
 
 const NODE_HELP: &str = "\
-A node: host, host:port, redis://[user[:password]@]host[:port][/db] or unix:///path. Repeat the \
-option for each node [env: REDBOLT_NODES, separated by commas]";
+A node: host, host:port, redis://[user[:password]@]host[:port][/db], the same over TLS with \
+rediss://, or unix:///path. Repeat the option for each node [env: REDBOLT_NODES, separated by commas]";
 
 const NODES_FILE_HELP: &str = "\
 A file with one node on each line, instead of --node. A line that begins with # is a comment. A file \
 that others can read is refused, since it may contain passwords [env: REDBOLT_NODES_FILE]";
+
+const PASSWORD_FILE_HELP: &str = "\
+A file with the password for each node whose address has none. It is refused when others can read it";
 
 const FIRST_STEPS: &str = "\
 First steps:
@@ -838,7 +948,8 @@ Exit status: 0 when the lock was held until now and is released, or
 const UNLOCK_HELP: &str = "\
 For a holder that hangs, or that exited without releasing a lock with a long TTL. It reads who
 holds the lock on every node, deletes exactly that, and reports whose lock it deleted: by label,
-and by a short hash that is the same on all nodes. Whoever takes the lock meanwhile keeps it. The
+and by a short hash that is the same on all nodes. Whoever takes the lock meanwhile keeps it. Where
+others wait in line, they are shown, and the lock is kept for the first of them. The
 holder is not told: it goes on until it checks its lock. So make sure that it is gone, or that the
 store it writes to checks its fencing token.
 
@@ -849,8 +960,9 @@ Exit status: 0 when a quorum of the nodes no longer has that lock, 69 when too f
 without --force, for a key that is not a lock of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
-It takes no lock and writes nothing. Each node's line says who holds the lock there, whether its
-restart guard lets it vote, and how long its answer took. A name is shown on one line, with escapes
+It takes no lock and writes nothing. Each node's line says who holds the lock there, how many wait
+in line for it, whether its restart guard lets it vote, and how long its answer took. Those who wait
+are listed in their order, with how long each has waited. A name is shown on one line, with escapes
 such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they are not UTF-8.
 
 Without KEY, each node's line says whether it votes and why not, whether it notifies waiters of a

@@ -29,6 +29,7 @@ mod signals;
 mod status;
 mod token_file;
 mod unlock;
+mod waiters;
 
 use std::env;
 use std::process::ExitCode;
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         // What follows is read by the inner process, and to read it twice takes time.
         #[cfg(target_os = "linux")]
         Some(word) if word == "lock" => Ok(lock::outer::run()),
-        _ => Cli::try_parse().map(|cli| run(&cli.command)),
+        _ => Cli::try_parse().map(|cli| run(&cli.command.with_keys())),
     };
     match outcome {
         Ok(Ok(status)) => status.into(),
@@ -75,7 +76,7 @@ fn shim() -> Result<Result<u8, Failure>, clap::Error> {
 fn inner() -> Result<Result<u8, Failure>, clap::Error> {
     let inner = InnerArgs::try_parse_from(env::args_os().skip(1))?;
     let cli = inner.cli()?;
-    Ok(match cli.command {
+    Ok(match cli.command.with_keys() {
         Command::Lock(args) => lock::run(&args, &inner),
         Command::Lead(args) => lock::run(&args.into(), &inner),
         command => run(&command),

@@ -4,6 +4,7 @@
 //! where the addresses come from, see [`addresses`].
 
 use std::env;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use redbolt::proto::{Settings, SettingsError};
 use redbolt::{Config, ConfigBuilder, ConfigError, config::RestartTrust};
 
 use crate::addresses;
-use crate::args::{self, Nodes};
+use crate::args::{self, Nodes, TlsArgs};
 use crate::duration;
 use crate::exit::Failure;
 
@@ -32,6 +33,10 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
     for (given, restart_trust) in given.iter().zip(restart_trust(nodes, given.len())?) {
         builder =
             builder.node_with(&given.text, restart_trust).map_err(|error| given.wrong(error))?;
+    }
+    if let Some(file) = &nodes.password_file {
+        addresses::secret_file(file)?;
+        builder = builder.password_file(file);
     }
     Ok(builder)
 }
@@ -92,7 +97,27 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     let Settings { dead_peer_timeout, .. } = Settings::default();
     // Whoever is waited for so long is not given up before.
     let dead = dead_peer_timeout.max(answer.max(connect).saturating_mul(2)).min(LONGEST);
-    builder.response_timeout(answer).connect_timeout(connect).dead_peer_timeout(dead)
+    let builder = builder.response_timeout(answer).connect_timeout(connect).dead_peer_timeout(dead);
+    secured(builder, &nodes.tls)
+}
+
+fn secured(mut builder: ConfigBuilder, tls: &TlsArgs) -> ConfigBuilder {
+    if let Some(ca) = &tls.tls_ca {
+        builder = builder.tls_ca(ca);
+    }
+    if let Some(certificate) = &tls.tls_cert {
+        builder = builder.tls_cert(certificate);
+    }
+    if let Some(key) = &tls.tls_key {
+        builder = builder.tls_key(key);
+    }
+    if let Some(name) = &tls.tls_server_name {
+        builder = builder.tls_server_name(name);
+    }
+    match tls.danger_accept_any_certificate {
+        true => builder.danger_accept_any_certificate(),
+        false => builder,
+    }
 }
 
 /// How long an answer may take, and how long a connection.
@@ -134,7 +159,33 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     {
         words.push(format!("--restart-guard-key {key}"));
     }
+    if let Some(file) = &nodes.password_file
+        && origin("--password-file", args::PASSWORD_FILE_VARIABLE, |said| Path::new(said) == file)
+            != args::PASSWORD_FILE_VARIABLE
+    {
+        words.push(format!("--password-file {}", file.display()));
+    }
+    words.extend(tls_options(&nodes.tls));
     words.join(" ")
+}
+
+/// The options of TLS that the environment does not give.
+fn tls_options(tls: &TlsArgs) -> Vec<String> {
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let all = [
+        ("--tls-ca", args::TLS_CA_VARIABLE, path(&tls.tls_ca)),
+        ("--tls-cert", args::TLS_CERT_VARIABLE, path(&tls.tls_cert)),
+        ("--tls-key", args::TLS_KEY_VARIABLE, path(&tls.tls_key)),
+        ("--tls-server-name", args::TLS_SERVER_NAME_VARIABLE, tls.tls_server_name.clone()),
+    ];
+    let typed = |(option, variable, value): (&'static str, &'static str, Option<String>)| {
+        let value = value?;
+        let is_typed = origin(option, variable, |said| said == value) == option;
+        is_typed.then(|| format!("{option} {value}"))
+    };
+    let danger =
+        tls.danger_accept_any_certificate.then(|| "--danger-accept-any-certificate".to_owned());
+    all.into_iter().filter_map(typed).chain(danger).collect()
 }
 
 /// No timeout may be longer.
@@ -150,12 +201,14 @@ mod tests {
         Nodes {
             addresses,
             nodes_file: None,
+            password_file: None,
             given: OnceCell::new(),
             max_ttl: None,
             restart_guard_key: None,
             restart_trust: Vec::new(),
             response_timeout: None,
             connect_timeout: None,
+            tls: TlsArgs::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use redbolt::{
     Client,
-    inspect::{Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, NodeInspection},
+    inspect::{Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, Line, NodeInspection},
 };
 
 use crate::args::UnlockArgs;
@@ -16,6 +16,7 @@ use crate::exit::{self, Failure};
 use crate::name;
 use crate::nodes;
 use crate::say::{print as print_out, say};
+use crate::waiters;
 
 /// Deletes the lock if `--force` is given.
 pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
@@ -28,7 +29,8 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     let report =
         if args.foreign { client.force_unlock_foreign(key) } else { client.force_unlock(key) };
     let report = report.map_err(Failure::usage)?;
-    print(&report.nodes, &format!("{}: {}", name::show(&args.key), what_became(&report)));
+    let became = format!("{}: {}", name::show(&args.key), what_became(&report));
+    print(&report.nodes, report.line.as_ref(), &became);
     let (gone, nodes, quorum) = (report.gone(), report.nodes.len(), client.config().quorum());
     if report.is_confirmed() {
         Ok(exit::SUCCESS)
@@ -51,7 +53,8 @@ fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
         InspectionVerdict::Foreign(data) => (data.to_string(), ONLY_SHOWN_FOREIGN),
         _ => ("undecided".to_owned(), ONLY_SHOWN),
     };
-    print(&seen.nodes, &format!("{}: {verdict}", name::show(&args.key)));
+    let shown = format!("{}: {verdict}", name::show(&args.key));
+    print(&seen.nodes, seen.line.as_ref(), &shown);
     Ok(Failure::usage(advice))
 }
 
@@ -84,10 +87,11 @@ fn what_became(report: &ForceUnlockReport) -> String {
     }
 }
 
-/// One line for each node, and one for all. If nobody reads them, what was done is done.
-fn print(nodes: &[NodeInspection], last: &str) {
+/// One line for each node, who waits, and one for all. If nobody reads them, what was done is done.
+fn print(nodes: &[NodeInspection], waiting: Option<&Line>, last: &str) {
     let lines: String = nodes.iter().map(|node| line(node) + "\n").collect();
-    if let Err(error) = print_out(&format!("{lines}{last}\n")) {
+    let waiting = waiters::as_text(waiting, nodes);
+    if let Err(error) = print_out(&format!("{lines}{waiting}{last}\n")) {
         say(format_args!("warning: standard output: {error}"));
     }
 }
@@ -116,7 +120,11 @@ fn line(node: &NodeInspection) -> String {
         Some(left) => format!("{} left", show(left)),
         None => "without end".to_owned(),
     };
-    format!("node {} {}: {what}, {left}", node.number, node.address)
+    let waiting = match waiters::of_node(node) {
+        told if told.is_empty() => told,
+        told => format!(", {told}"),
+    };
+    format!("node {} {}: {what}, {left}{waiting}", node.number, node.address)
 }
 
 /// With its hash even if it has a label: two processes can have the same label.

@@ -526,11 +526,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
     ) {
         let node = state.nodes[at];
         let is_plain = self.door != Door::Script && self.modes[by] == Mode::Exclusive;
-        let may = if is_plain {
-            node.holders == 0 && !node.closed
-        } else {
-            self.fits(by, node.holders) && !self.is_blocked(&node, by, node.calls[by].stamp)
-        };
+        let may = self.lets_in_first(&node, by);
         let mut next = *state;
         let reads_first = is_plain && self.door == Door::ReadBefore;
         if reads_first && node.calls[by].mail == Mail::First && !node.has_others(by) {
@@ -578,36 +574,61 @@ impl<const N: usize, const C: usize> Line<N, C> {
         found: &mut impl FnMut(Step, State<N, C>),
     ) {
         let mut next = *state;
-        let node = &mut next.nodes[at];
+        let (is_granted, stamp) = self.answers(&mut next.nodes[at], by, t);
+        if is_granted {
+            let mut next = self.granted(&next, by, at);
+            if stamp > 0 && self.grant_tells && next.processes[by].phase == Phase::Waits {
+                next.nodes[at].calls[by].heard = stamp;
+                self.agree(&mut next, by, stamp);
+            }
+            return found(Step::Runs { by, node: at, what: "is granted" }, next);
+        }
+        let is_dead = state.processes[by].phase == Phase::Dead;
+        let mail = if is_dead { Mail::Nothing } else { Mail::Stamp(stamp) };
+        next.nodes[at].calls[by].mail = mail;
+        found(Step::Runs { by, node: at, what: "is given its place" }, next);
+    }
+
+    /// Whether a node grants an ask that writes no ticket. Where the first ask is plain, one that shares is denied by what
+    /// tells of a line.
+    fn lets_in_first(&self, node: &Node<C>, by: usize) -> bool {
+        let is_free = node.holders == 0 && !node.closed;
+        match (self.door, self.modes[by]) {
+            (Door::Script, _) | (Door::ReadBehind | Door::ReadBefore, Mode::Shared) => {
+                self.fits(by, node.holders) && !self.is_blocked(node, by, node.calls[by].stamp)
+            }
+            (Door::Open | Door::Closed(_), Mode::Shared) => {
+                self.fits(by, node.holders) && !node.closed && !node.has_others(by)
+            }
+            (_, Mode::Exclusive) => is_free,
+        }
+    }
+
+    /// What a node does with a waiter's ask: whether it grants, and at which stamp the ticket stands, 0 for none.
+    fn answers(&self, node: &mut Node<C>, by: usize, t: u8) -> (bool, u8) {
         let placed = match (node.calls[by].stamp, self.placing) {
             (stamp, _) if t == 0 => stamp,
             (0, _) | (_, Placing::Sets) => t,
             (stamp, Placing::Raises) => stamp.max(t),
             (stamp, Placing::RaisesWhereDenied) => stamp,
         };
-        if self.fits(by, node.holders) && !self.is_blocked(node, by, placed) {
-            let keeps = self.keeps_ticket && node.calls[by].stamp > 0;
-            node.calls[by].stamp = if keeps { placed } else { 0 };
-            let mut next = self.granted(&next, by, at);
-            if keeps && self.grant_tells && next.processes[by].phase == Phase::Waits {
-                next.nodes[at].calls[by].heard = placed;
-                self.agree(&mut next, by, placed);
-            }
-            return found(Step::Runs { by, node: at, what: "is granted" }, next);
-        }
         let last = node.calls.iter().map(|call| call.stamp).max().unwrap_or(0);
-        let raised =
-            if self.placing == Placing::RaisesWhereDenied { placed.max(t) } else { placed };
-        let stamp = match (raised, self.order) {
-            (0, Order::Clocks) => self.clocks[by],
-            (0, _) => self.clocks[by].max(last + 1),
-            (stamp, _) => stamp,
+        let new = match self.order {
+            Order::Clocks => self.clocks[by],
+            _ => self.clocks[by].max(last + 1),
         };
-        let is_dead = state.processes[by].phase == Phase::Dead;
-        let mail = if is_dead { Mail::Nothing } else { Mail::Stamp(stamp) };
-        node.calls[by] = Call { stamp, mail, ..node.calls[by] };
+        let stands_at = |stamp| if stamp == 0 { new } else { stamp };
+        if self.fits(by, node.holders) && !self.is_blocked(node, by, placed) {
+            let stamp = if self.keeps_ticket { stands_at(placed) } else { 0 };
+            node.calls[by].stamp = stamp;
+            (node.holders, node.closed) = (node.holders | 1 << by, false);
+            return (true, stamp);
+        }
+        let raises = self.placing == Placing::RaisesWhereDenied;
+        let stamp = stands_at(if raises { placed.max(t) } else { placed });
+        node.calls[by].stamp = stamp;
         node.closed |= node.holders == 0 && self.closing().ask;
-        found(Step::Runs { by, node: at, what: "is given its place" }, next);
+        (false, stamp)
     }
 
     /// The node counts for the process, which may have a quorum now.
@@ -747,6 +768,84 @@ impl<const N: usize, const C: usize> Line<N, C> {
 
     fn closes_at_undo(&self) -> bool {
         self.closing().undo
+    }
+}
+
+/// A node by itself, for whoever compares it with one that ships.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone<const C: usize>(Node<C>);
+
+/// What a node does, whatever is under way.
+impl<const N: usize, const C: usize> Line<N, C> {
+    /// Nobody has been there.
+    #[must_use]
+    pub fn alone(&self) -> Alone<C> {
+        Alone(Node { stopped: false, holders: 0, closed: false, calls: [Call::NONE; C] })
+    }
+
+    /// The first ask, which writes no ticket: whether it is granted.
+    pub fn first(&self, node: &mut Alone<C>, by: usize) -> bool {
+        let may = self.lets_in_first(&node.0, by);
+        if may {
+            node.0.holders |= 1 << by;
+        }
+        may
+    }
+
+    /// An ask in line, with T or 0: whether it is granted, and the ticket's stamp.
+    pub fn ask(&self, node: &mut Alone<C>, by: usize, t: u8) -> (bool, u8) {
+        self.answers(&mut node.0, by, t)
+    }
+
+    /// A process gives a node back.
+    pub fn undo(&self, node: &mut Alone<C>, by: usize) {
+        node.0.free(by, self.closes_at_undo());
+    }
+
+    /// A process takes its ticket away.
+    pub fn leave(&self, node: &mut Alone<C>, by: usize) {
+        node.0.calls[by] = Call::NONE;
+        node.0.open_if_empty();
+    }
+
+    /// The time of all who hold the node is over.
+    pub fn expire(&self, node: &mut Alone<C>) {
+        for by in 0..C {
+            node.0.free(by, self.closing().expiry);
+        }
+    }
+
+    /// A closed key ends.
+    pub fn open(&self, node: &mut Alone<C>) {
+        node.0.closed = false;
+    }
+
+    /// The first in line has not taken its turn, and is passed by whoever asks next.
+    pub fn skip(&self, node: &mut Alone<C>) {
+        let stands = |&by: &usize| node.0.calls[by].stamp > 0;
+        if let Some(head) = (0..C).filter(stands).min_by_key(|&by| node.0.place(by)) {
+            node.0.calls[head].stamp = 0;
+        }
+    }
+}
+
+impl<const C: usize> Alone<C> {
+    /// Whether a process has the key.
+    #[must_use]
+    pub fn holds(&self, by: usize) -> bool {
+        self.0.holders >> by & 1 == 1
+    }
+
+    /// Whether the key is there, and free for the line only.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.closed
+    }
+
+    /// The stamp of each process's ticket; 0 if it has none.
+    #[must_use]
+    pub fn stamps(&self) -> [u8; C] {
+        self.0.calls.map(|call| call.stamp)
     }
 }
 

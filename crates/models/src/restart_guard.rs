@@ -29,6 +29,8 @@ pub struct Guarded {
     pub extend: Option<Extend>,
     /// How much of a restart guard is believed.
     pub restart_trust: RestartTrust,
+    /// Its value names the history of the node's data.
+    pub names_history: bool,
     /// How many attempts the rival makes.
     pub attempts: u8,
     /// What may happen to the nodes.
@@ -56,6 +58,10 @@ pub enum Check {
     TtlBeforeValueBehind,
     /// The TTL behind the SET, and the value behind that.
     BothBehind,
+    /// As the rule, and whether the node was a replica since the connection opened is read before the SET.
+    HistoryBefore,
+    /// The same behind both: the rule where nothing has proven it for a moment.
+    HistoryBehind,
 }
 
 /// How a node without our restart guard gets one.
@@ -101,6 +107,25 @@ pub struct Faults {
     pub steps: u8,
     /// A client loses a connection, and what is in it may still run.
     pub cuts: u8,
+    /// The node is made a replica of a node of another set, which votes there, and promoted again.
+    pub follows: u8,
+    /// The same, of a replica of its own that has what was there at the last save.
+    pub returns: u8,
+}
+
+impl Faults {
+    /// None at all.
+    pub const NONE: Self = Self {
+        lost: 0,
+        kept: 0,
+        stale: 0,
+        saves: 0,
+        flushes: 0,
+        steps: 0,
+        cuts: 0,
+        follows: 0,
+        returns: 0,
+    };
 }
 
 impl Guarded {
@@ -111,8 +136,9 @@ impl Guarded {
         enrolment: Enrolment::Quarantined,
         extend: None,
         restart_trust: RestartTrust::Strict,
+        names_history: true,
         attempts: 1,
-        faults: Faults { lost: 0, kept: 0, stale: 0, saves: 0, flushes: 0, steps: 0, cuts: 0 },
+        faults: Faults::NONE,
         lean: true,
     };
 }
@@ -121,9 +147,9 @@ impl Guarded {
 #[derive(Clone, Copy, Debug)]
 pub struct Decisions {
     /// By [`Value`]: it is what the client expects.
-    ours: [bool; 3],
+    ours: [bool; 4],
     /// By [`Value`]: the node has to be enrolled.
-    enrols: [bool; 3],
+    enrols: [bool; 4],
     /// By ticks of quarantine left: the node votes.
     votes: [bool; 8],
     /// A node whose restart guard is missing votes.
@@ -133,22 +159,26 @@ pub struct Decisions {
 impl Decisions {
     /// Asks the library.
     #[must_use]
-    pub fn new(restart_trust: RestartTrust) -> Self {
-        let of_run = |run_id| Expected {
+    pub fn new(restart_trust: RestartTrust, names_history: bool) -> Self {
+        let of = |run_id, replication_id| Expected {
             run_id: Some(run_id),
+            replication_id: Some(replication_id).filter(|_| names_history),
             max_ttl_ms: 2_000,
             nodes: 3,
             database: 0,
             restart_trust,
         };
-        let (present, past) = (of_run([b'1'; 40]), of_run([b'0'; 40]));
-        let (present_value, past_value) = (present.value(), past.value());
+        let present = of([b'1'; 40], [b'1'; 40]);
+        let [past_value, copied_value, present_value] =
+            [of([b'0'; 40], [b'0'; 40]), of([b'1'; 40], [b'0'; 40]), present]
+                .map(|expected| expected.value());
         let found = |value: Value| match value {
             Value::Missing => present.judge(None),
             Value::Past => present.judge(Some(&past_value)),
+            Value::Copied => present.judge(Some(&copied_value)),
             Value::Present => present.judge(Some(&present_value)),
         };
-        let values = [Value::Missing, Value::Past, Value::Present];
+        let values = [Value::Missing, Value::Past, Value::Copied, Value::Present];
         let votes = |pttl| Standing::of(pttl) == Standing::Votes;
         let big = i64::try_from(BIG_MS).expect("four years in ms are few");
         Self {
@@ -187,7 +217,7 @@ impl<const N: usize> RestartGuards<N> {
     /// Asks the library once for every judgement.
     #[must_use]
     pub fn new(rules: Guarded) -> Self {
-        let decisions = Decisions::new(rules.restart_trust);
+        let decisions = Decisions::new(rules.restart_trust, rules.names_history);
         Self { rules, decisions }
     }
 }
@@ -226,8 +256,10 @@ struct Memory {
 pub enum Value {
     /// There is no restart guard.
     Missing,
-    /// It is of an earlier run of the server.
+    /// It is of an earlier run of the server, or of another server.
     Past,
+    /// It is of the present run and of other data: a replica has kept it meanwhile.
+    Copied,
     /// It is of the present run.
     Present,
 }
@@ -240,6 +272,8 @@ type Owner = Option<bool>;
 struct Call {
     /// On this connection the restart guard was seen to be as it should.
     handshake_done: bool,
+    /// The node was a replica since then.
+    has_followed: bool,
     ask: Asked,
     extend: Extension,
 }
@@ -284,6 +318,7 @@ enum Command {
     Ttl,
     Value,
     Uptime,
+    History,
 }
 
 /// One thing that happens. The holder is A, the rival B, the nodes are `n0`, `n1` …
@@ -336,7 +371,7 @@ impl<const N: usize> Model for RestartGuards<N> {
         let init = self.rules.enrolment == Enrolment::Init;
         let value = if init { Value::Missing } else { Value::Present };
         let memory = Memory { value, ..Memory::EMPTY };
-        let call = Call { handshake_done: false, ask: Asked::Idle, extend: Extension::None };
+        let call = Call::new(Asked::Idle, Extension::None);
         let calls = [call; 2];
         let node = Node { memory, saved: memory, half: init, uptime: OLD, calls };
         let extensions = u8::from(self.rules.extend.is_some());
@@ -404,7 +439,7 @@ impl<const N: usize> Model for RestartGuards<N> {
 
 impl<const N: usize> RestartGuards<N> {
     fn program(&self) -> &'static [Command] {
-        use Command::{Set, Ttl, Uptime, Value};
+        use Command::{History, Set, Ttl, Uptime, Value};
         match self.rules.check {
             Check::None | Check::Handshake => &[Set],
             Check::Uptime => &[Set, Uptime],
@@ -412,6 +447,8 @@ impl<const N: usize> RestartGuards<N> {
             Check::TtlBehind | Check::TtlAlone => &[Set, Ttl],
             Check::TtlBeforeValueBehind => &[Ttl, Set, Value],
             Check::BothBehind => &[Set, Ttl, Value],
+            Check::HistoryBefore => &[History, Set, Ttl],
+            Check::HistoryBehind => &[Set, Ttl, History],
         }
     }
 
@@ -422,6 +459,7 @@ impl<const N: usize> RestartGuards<N> {
             Check::TtlBeforeValueBehind | Check::BothBehind => true,
             Check::Handshake => self.is_ours(memory) && self.votes(memory),
             Check::TtlBefore | Check::TtlBehind => self.is_ours(memory),
+            Check::HistoryBefore | Check::HistoryBehind => self.is_ours(memory),
         }
     }
 
@@ -506,6 +544,7 @@ impl<const N: usize> RestartGuards<N> {
             Command::Ttl => ("PTTL", self.votes(&memory)),
             Command::Value => ("GET", self.is_ours(&memory)),
             Command::Uptime => ("INFO", uptime >= self.rules.ttl),
+            Command::History => ("INFO replication", !calls[by].has_followed),
         };
         let mut next = *state;
         let call = &mut next.nodes[node].calls[by];
@@ -535,10 +574,10 @@ impl<const N: usize> RestartGuards<N> {
         let mut next = *state;
         let changed = &mut next.nodes[node];
         if matches!(call.ask, Asked::Idle | Asked::Ran(0))
-            && !call.handshake_done
+            && (!call.handshake_done || call.has_followed)
             && self.handshakes(&memory)
         {
-            changed.calls[by].handshake_done = true;
+            changed.calls[by] = Call { handshake_done: true, has_followed: false, ..call };
             found(Step::Handshakes { by, node }, next);
         }
         let mut next = *state;
@@ -566,7 +605,7 @@ impl<const N: usize> RestartGuards<N> {
             next.faults.cuts -= 1;
             let set = self.program()[usize::from(ran)..].contains(&Command::Set);
             let ask = if set { Asked::Ghost } else { Asked::Out };
-            next.nodes[node].calls[by] = Call { handshake_done: false, ask, extend: call.extend };
+            next.nodes[node].calls[by] = Call::new(ask, call.extend);
             found(Step::Cut { by, node }, next);
         }
     }
@@ -583,7 +622,7 @@ impl<const N: usize> RestartGuards<N> {
             next.nodes[node].half = false;
             let init = self.rules.enrolment == Enrolment::Init;
             let memory = &mut next.nodes[node].memory;
-            if init && memory.value != Value::Past {
+            if init && matches!(memory.value, Value::Missing | Value::Present) {
                 // It was found without a restart guard, or with ours and quarantined by whoever came first.
                 (memory.value, memory.quarantine) = (Value::Present, 0);
             } else if !init && memory.value != Value::Missing {
@@ -612,13 +651,17 @@ impl<const N: usize> RestartGuards<N> {
         *half |= self.rules.enrolment == Enrolment::ValueFirst;
     }
 
-    /// Not where a restart guard from the past lets a node vote, or age does.
+    /// Not where a restart guard from the past lets a node vote, or of other data, or age does.
     fn is_better_early(&self) -> bool {
+        if self.rules.faults.follows + self.rules.faults.returns > 0 {
+            return false;
+        }
         let too_early = [Enrolment::ValueFirst, Enrolment::MissingIsNewIfOld, Enrolment::Init];
         self.rules.check != Check::TtlAlone && !too_early.contains(&self.rules.enrolment)
     }
 
     fn fault_steps(&self, state: &State<N>, node: usize, found: &mut impl FnMut(Step, State<N>)) {
+        self.replica_steps(state, node, found);
         let Faults { lost, kept, stale, saves, flushes, steps, .. } = state.faults;
         let Node { memory, saved, uptime, .. } = state.nodes[node];
         if lost > 0 {
@@ -656,14 +699,43 @@ impl<const N: usize> RestartGuards<N> {
         }
     }
 
+    /// The memory is another, and the connections stay.
+    fn replica_steps(&self, state: &State<N>, node: usize, found: &mut impl FnMut(Step, State<N>)) {
+        let followed = |memory: Memory| {
+            let mut next = *state;
+            let it = &mut next.nodes[node];
+            it.memory = memory;
+            if it.memory.value == Value::Present {
+                it.memory.value = Value::Copied;
+            }
+            it.calls.iter_mut().for_each(|call| call.has_followed = call.handshake_done);
+            next
+        };
+        if state.faults.follows > 0 {
+            let mut next = followed(Memory { value: Value::Past, ..Memory::EMPTY });
+            next.faults.follows -= 1;
+            found(Step::Fault { node, what: "was a replica of a stranger" }, next);
+        }
+        if state.faults.returns > 0 {
+            let mut next = followed(state.nodes[node].saved);
+            next.faults.returns -= 1;
+            found(Step::Fault { node, what: "was a replica of its replica" }, next);
+        }
+    }
+
     fn thin_call(&self, state: &mut State<N>, by: usize, node: usize) {
         let handshakes = self.handshakes(&state.nodes[node].memory);
         let Node { memory, saved, calls, uptime, .. } = &mut state.nodes[node];
         let call = &mut calls[by];
         match call.ask {
-            Asked::Idle | Asked::Ran(0) => call.handshake_done |= handshakes,
+            Asked::Idle | Asked::Ran(0) if handshakes => {
+                (call.handshake_done, call.has_followed) = (true, false);
+            }
+            Asked::Idle | Asked::Ran(0) => {}
             Asked::Ran(_) => {}
-            Asked::Ghost | Asked::Counts | Asked::Out => call.handshake_done = false,
+            Asked::Ghost | Asked::Counts | Asked::Out => {
+                (call.handshake_done, call.has_followed) = (false, false);
+            }
         }
         if call.ask == Asked::Out
             && memory.owner == Some(by == 1)
@@ -671,7 +743,7 @@ impl<const N: usize> RestartGuards<N> {
         {
             memory.free();
         }
-        if state.faults.stale == 0 {
+        if state.faults.stale + state.faults.returns == 0 {
             *saved = Memory::EMPTY;
         }
         let by_uptime = self.rules.check == Check::Uptime
@@ -715,7 +787,7 @@ impl<const N: usize> State<N> {
             let call = &mut node.calls[by];
             call.extend = Extension::None;
             if call.ask != Asked::Idle {
-                *call = Call { handshake_done: false, ask: Asked::Idle, extend: Extension::None };
+                *call = Call::new(Asked::Idle, Extension::None);
             }
             if node.memory.owner == Some(by == 1) {
                 node.memory.free();
@@ -731,12 +803,12 @@ impl<const N: usize> State<N> {
         let mut next = *self;
         let Node { calls, half, uptime, memory: now, .. } = &mut next.nodes[node];
         *now = memory;
-        if now.value == Value::Present {
+        if matches!(now.value, Value::Present | Value::Copied) {
             now.value = Value::Past;
         }
         (*half, *uptime) = (false, 0);
         for call in calls {
-            call.handshake_done = false;
+            (call.handshake_done, call.has_followed) = (false, false);
             // An ask of which nothing has run may as well not have been sent.
             if matches!(call.ask, Asked::Ran(1..) | Asked::Ghost) {
                 call.ask = Asked::Out;
@@ -746,6 +818,13 @@ impl<const N: usize> State<N> {
             }
         }
         next
+    }
+}
+
+impl Call {
+    /// On a connection on which nothing was read yet.
+    const fn new(ask: Asked, extend: Extension) -> Self {
+        Self { handshake_done: false, has_followed: false, ask, extend }
     }
 }
 

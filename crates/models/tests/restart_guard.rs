@@ -8,7 +8,7 @@ use redbolt_models::restart_guard::{Check, Enrolment, Extend, Faults, Guarded, R
 
 const RULES: Guarded = Guarded::RULES;
 
-const NONE: Faults = RULES.faults;
+const NONE: Faults = Faults::NONE;
 const LOST: Faults = Faults { lost: 1, ..NONE };
 const STALE: Faults = Faults { stale: 1, ..NONE };
 const FLUSH: Faults = Faults { flushes: 1, ..NONE };
@@ -87,6 +87,39 @@ fn durable_nodes_keep_their_restart_guard() {
 fn the_value_may_be_read_behind_the_set_too() {
     let faults = Faults { stale: 1, ..FLUSH };
     clean("TTL and value behind (59)", Guarded { check: Check::BothBehind, faults, ..RULES });
+}
+
+/// A node that is made a replica and promoted again keeps its run and its connections.
+#[test]
+fn it_bears_nodes_that_were_replicas() {
+    let check = Check::HistoryBehind;
+    let each = Faults { follows: 1, returns: 1, ..NONE };
+    clean("was a replica, of either", Guarded { check, faults: each, ..RULES });
+    let returns = Faults { returns: 2, saves: 1, ..NONE };
+    clean("was a replica of its replica twice", Guarded { check, faults: returns, ..RULES });
+    let with_others = Faults { follows: 1, lost: 1, flushes: 1, ..NONE };
+    clean("was a replica, lost and flushed", Guarded { check, faults: with_others, ..RULES });
+}
+
+#[test]
+fn an_extension_bears_nodes_that_were_replicas() {
+    let extend = Some(Extend::WhereGranted);
+    let faults = Faults { follows: 1, returns: 1, ..NONE };
+    let rules = Guarded { check: Check::HistoryBehind, extend, faults, ..RULES };
+    clean("extension, was a replica of either", rules);
+}
+
+/// What this library had: the value names the run alone, and only the TTL is read behind the SET.
+#[test]
+fn broken_by_a_node_that_was_a_replica() {
+    for faults in [Faults { follows: 1, ..NONE }, Faults { returns: 1, ..NONE }] {
+        broken("was a replica, TTL behind", Guarded { faults, ..RULES });
+        let check = Check::HistoryBefore;
+        broken("was a replica, history before the SET", Guarded { check, faults, ..RULES });
+    }
+    let (check, faults) = (Check::HistoryBehind, Faults { returns: 1, ..NONE });
+    let rules = Guarded { check, faults, names_history: false, ..RULES };
+    broken("was a replica of its replica, the value names the run alone", rules);
 }
 
 #[test]

@@ -5,8 +5,9 @@
 //! Not here: what the commands do to the keys, see `keys`.
 
 use crate::{
+    commands::integer_of,
     denial::{Denial, Denials},
-    keys::{Keys, WrongType},
+    keys::{Expiry, Keys, WrongType},
     sharers::Sharers,
     store::ClockReading,
 };
@@ -41,6 +42,7 @@ pub(crate) enum Stop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
     Denied(Denial),
+    NotAnInteger,
     WrongType,
 }
 
@@ -48,6 +50,7 @@ impl CallError {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Denied(denial) => denial.in_script(),
+            Self::NotAnInteger => "ERR value is not an integer or out of range",
             Self::WrongType => WrongType::TEXT,
         }
     }
@@ -94,11 +97,12 @@ impl<'s> Calls<'s> {
         Ok(self.keys.delete(key))
     }
 
-    /// DEL of two keys.
-    pub(crate) fn del_both(&mut self, one: &[u8], other: &[u8]) -> Result<(), CallError> {
+    /// DEL of several keys.
+    pub(crate) fn del_all(&mut self, keys: &[&[u8]]) -> Result<(), CallError> {
         self.may("del")?;
-        self.keys.delete(one);
-        self.keys.delete(other);
+        for key in keys {
+            self.keys.delete(key);
+        }
         Ok(())
     }
 
@@ -124,6 +128,28 @@ impl<'s> Calls<'s> {
         let fields = self.keys.fields(key)?;
         let is_there = |name| fields.is_some_and(|fields| fields.value_of(name).is_some());
         Ok(names.iter().map(|name| is_there(name)).collect())
+    }
+
+    /// HGETALL, in the order of the fields' bytes.
+    pub(crate) fn hgetall(&mut self, key: &[u8]) -> Result<Vec<[Vec<u8>; 2]>, CallError> {
+        self.may("hgetall")?;
+        let fields = self.keys.fields(key)?.into_iter().flat_map(|fields| fields.iter());
+        Ok(fields.map(|(name, value)| [name.to_vec(), value.to_vec()]).collect())
+    }
+
+    pub(crate) fn hlen(&mut self, key: &[u8]) -> Result<usize, CallError> {
+        self.may("hlen")?;
+        Ok(self.keys.fields(key)?.map_or(0, |fields| fields.len()))
+    }
+
+    /// Counts what is there, as decimal digits, up by one.
+    pub(crate) fn incr(&mut self, key: &[u8]) -> Result<i64, CallError> {
+        self.may("incr")?;
+        let before = self.keys.bytes(key)?.map_or(Some(0), integer_of);
+        let count = before.and_then(|before| before.checked_add(1));
+        let count = count.ok_or(CallError::NotAnInteger)?;
+        self.keys.set(key, count.to_string().as_bytes(), Expiry::Kept);
+        Ok(count)
     }
 
     pub(crate) fn hset(&mut self, key: &[u8], fields: &[(&[u8], &[u8])]) -> Result<(), CallError> {
@@ -161,6 +187,13 @@ impl<'s> Calls<'s> {
     pub(crate) fn set_for(&mut self, key: &[u8], bytes: &[u8], ttl: i64) -> Result<(), CallError> {
         self.may("set")?;
         self.keys.set_for(key, bytes, ttl);
+        Ok(())
+    }
+
+    /// SET without a TTL.
+    pub(crate) fn set(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), CallError> {
+        self.may("set")?;
+        self.keys.set(key, bytes, Expiry::Never);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! A hash: what the scripts of semaphores keep of their permits.
+//! A hash: what the scripts of semaphores keep of their permits, and Redisson's of a holder.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,14 @@ impl Fields {
 
     pub(crate) fn value_of(&self, field: &[u8]) -> Option<&[u8]> {
         self.values.get(field).map(Vec::as_slice)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.values.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.values.keys().map(Vec::as_slice)
     }
 
     pub(crate) fn set(&mut self, field: &[u8], value: &[u8]) {

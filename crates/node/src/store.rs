@@ -70,8 +70,13 @@ pub struct Store {
     pub(crate) settings: Settings,
     pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) denials: Denials,
+    /// The commands that it has beside those of Redis 7.0.
+    pub(crate) optional: Vec<&'static str>,
     pub(crate) scripts: Vec<Taught>,
     pub(crate) run_id: String,
+    /// The history of its data, told only where it was given.
+    pub(crate) replication_id: Option<String>,
+    pub(crate) is_replica: bool,
     pub(crate) started: ClockReading,
     /// Scratch space for replies whose length comes first.
     pub(crate) scratch: Vec<u8>,
@@ -171,8 +176,11 @@ impl Store {
             settings: Settings::default(),
             users: BTreeMap::new(),
             denials: Denials::default(),
+            optional: Vec::new(),
             scripts: scripts::shipped().to_vec(),
             run_id: run_id.to_owned(),
+            replication_id: None,
+            is_replica: false,
             started: now,
             scratch: Vec::new(),
             readers: BTreeMap::new(),
@@ -189,7 +197,29 @@ impl Store {
         self.settings = Settings::default();
         self.users.clear();
         self.denials = Denials::default();
+        self.replication_id = None;
         self.restart(Memory::Lost, run_id, now);
+    }
+
+    /// `INFO` tells this `master_replid` from now on, or none, as at first.
+    ///
+    /// A real server's is 40 random hexadecimal digits; any text will do here.
+    pub fn tell_replication_id(&mut self, replication_id: Option<&str>) {
+        self.replication_id = replication_id.map(str::to_owned);
+    }
+
+    /// `INFO` says that the node is a replica. It takes writes all the same: to refuse them is up to the caller.
+    pub fn follows(&mut self, is_replica: bool) {
+        self.is_replica = is_replica;
+    }
+
+    /// The node was a replica of another server, whose memory it has now, and was promoted: its run and its connections stay.
+    pub fn was_replica(&mut self, memory: Memory, replication_id: &str, now: ClockReading) {
+        self.replace(memory, now);
+        self.is_replica = false;
+        self.journal.flushed();
+        self.settle(None, &[]);
+        self.tell_replication_id(Some(replication_id));
     }
 
     /// Adds a script: the model that EVAL of this text runs from now on.
@@ -213,6 +243,12 @@ impl Store {
     /// container, as in `client|id`.
     pub fn deny(&mut self, command: &str, denial: Option<Denial>) {
         self.denials.set(command, denial);
+    }
+
+    /// From now on it has these commands beside those of Redis 7.0, and no others: of `delex`, as Redis 8.4, and
+    /// `delifeq`, as Valkey 9.0.
+    pub fn offer(&mut self, commands: &[&'static str]) {
+        self.optional = commands.to_vec();
     }
 
     /// Opens a connection.
@@ -259,6 +295,17 @@ impl Store {
         self.closing.clear();
         self.readers.clear();
         self.pushes.clear();
+        self.replace(memory, now);
+        self.is_replica = false;
+        self.loading_until = None;
+        self.scripts.iter_mut().for_each(|script| script.loaded = false);
+        self.last_id = 0;
+        self.run_id.clear();
+        self.run_id.push_str(run_id);
+        self.started = now;
+    }
+
+    fn replace(&mut self, memory: Memory, now: ClockReading) {
         match memory {
             Memory::Kept => {}
             Memory::Lost => self.databases.iter_mut().for_each(Entries::clear),
@@ -267,12 +314,6 @@ impl Store {
                 self.expire(now);
             }
         }
-        self.loading_until = None;
-        self.scripts.iter_mut().for_each(|script| script.loaded = false);
-        self.last_id = 0;
-        self.run_id.clear();
-        self.run_id.push_str(run_id);
-        self.started = now;
     }
 
     /// Whether a database has a key. It is not touched: nothing expires, and no message is sent.
@@ -462,6 +503,24 @@ mod tests {
         bench.now = ClockReading::from_millis(1_000_000);
         assert_eq!(bench.say(conn, "EXISTS short"), ":0\r\n", "it was not loaded at all");
         assert_eq!(format!("{snapshot:?}"), "Snapshot { keys: 3 }");
+    }
+
+    #[test]
+    fn a_node_that_was_a_replica_has_another_s_memory_and_its_own_connections() {
+        let mut bench = Bench::new();
+        let conn = bench.store.connect();
+        let told = |bench: &mut Bench| bench.say(conn, "INFO replication");
+        assert!(!told(&mut bench).contains("master_replid"), "it was not given any");
+        bench.store.tell_replication_id(Some("before"));
+        bench.say(conn, "SET both old");
+        let snapshot = bench.store.snapshot();
+        bench.say(conn, "SET both new");
+        bench.say(conn, "SET one v");
+        bench.store.was_replica(Memory::Stale(snapshot), "after", bench.now);
+        assert_eq!(bench.say(conn, "GET both"), "$3\r\nold\r\n");
+        assert_eq!(bench.say(conn, "EXISTS one"), ":0\r\n");
+        assert!(told(&mut bench).contains("\r\nmaster_replid:after\r\n"));
+        assert!(bench.say(conn, "INFO server").contains("\r\nrun_id:run\r\n"));
     }
 
     #[test]

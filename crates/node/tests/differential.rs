@@ -27,10 +27,11 @@ use proptest::{
 use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
-        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED,
-        ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT,
-        EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED,
-        UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
+        ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
+        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
+        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
+        VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
         WRITE_BACK_SHARED,
     },
 };
@@ -92,6 +93,22 @@ fn random_histories_of_permits_get_the_replies_of_a_real_server() {
     ]);
 }
 
+/// Of Redisson's format, beside locks of redbolt's own on the same names.
+#[test]
+fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => permit_call(), 8 => redisson_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_REDISSON, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_REDISSON_FENCED, &["+OK ", ":", "+GUARD"]),
+        (EXTEND_REDISSON, &[":0", ":1"]),
+        (UNDO_REDISSON, &[":0", ":1"]),
+        (WRITE_BACK_REDISSON, &[":0", ":1"]),
+        (VIEW_PERMITS, &["$"]),
+        (UNDO, &[":0"]),
+    ]);
+}
+
 /// Of holders who change their mode, beside others.
 #[test]
 fn random_changes_of_mode_get_the_replies_of_a_real_server() {
@@ -127,6 +144,7 @@ fn random_lines_get_the_replies_of_a_real_server() {
         (FORCE_UNLOCK, &[":0", ":1"]),
         (EXTEND_SHARED, &[":0"]),
         (UNDO_SHARED, &[":0"]),
+        (VIEW_LINE, &["$"]),
         (VIEW_SHARED, &["$"]),
     ]);
 }
@@ -316,6 +334,7 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
                 vec!["EVAL", FORCE_UNLOCK, "1", "k", "zset", "163", ""],
                 vec!["EVAL", FORCE_UNLOCK, "1", "k", "string", "163", SHARER_A],
                 vec!["EVAL", VIEW_SHARED, "1", "k"],
+                vec!["EVAL", VIEW_LINE, "4", "k", "line", "until", "call", "180"],
                 sharing(SHARER_A),
             ] {
                 denying.same(&["FLUSHALL"]);
@@ -1077,6 +1096,40 @@ fn permit_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![8 => acquire, 4 => write_back, 5 => extend, 3 => undo, 1 => of_operator]
 }
 
+/// Of those who lock as Redisson does what may be held otherwise.
+fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    // Seldom keys that are there for something else.
+    let pair = || {
+        let usual = select(vec![["r1", "f1"], ["r1", "f1"], ["r2", "f2"]]);
+        let odd = select(vec![["c1", "f1"], ["r1", "r2"], ["r1", "u1"]]);
+        prop_oneof![20 => usual, 1 => odd].prop_map(|pair| pair.map(text).to_vec())
+    };
+    let guard = || prop::option::weighted(0.2, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let acquire = (name(), pair(), guard(), sharer(), ttl(), any::<bool>()).prop_map(
+        |(name, pair, guard, token, ttl, fenced)| {
+            let (script, keys) = match fenced {
+                true => (ACQUIRE_REDISSON_FENCED, pair),
+                false => (ACQUIRE_REDISSON, vec![pair[0].clone()]),
+            };
+            call(name, script, [keys, guard.into_iter().collect()].concat(), vec![token, ttl])
+        },
+    );
+    let write_back =
+        (name(), pair(), sharer(), proposal()).prop_map(|(name, pair, token, least)| {
+            call(name, WRITE_BACK_REDISSON, pair, vec![token, least])
+        });
+    let extend = (name(), pair(), sharer(), ttl()).prop_map(|(name, pair, token, ttl)| {
+        call(name, EXTEND_REDISSON, vec![pair[0].clone()], vec![token, ttl])
+    });
+    let undo = (name(), pair(), sharer()).prop_map(|(name, pair, token)| {
+        call(name, UNDO_REDISSON, vec![pair[0].clone()], vec![token])
+    });
+    let view = (name(), pair()).prop_map(|(name, pair)| call(name, VIEW_PERMITS, pair, vec![]));
+    prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo, 1 => view]
+}
+
 /// Of holders with two claims, of which each may be the other's.
 fn mode_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
@@ -1174,7 +1227,7 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
             call(name, LEAVE_LINE, line_keys(at, &ticket), vec![member])
         });
     let of_holder =
-        (name(), known(), ttl(), proposal(), 0..18).prop_map(|(name, token, ttl, least, which)| {
+        (name(), known(), ttl(), proposal(), 0..20).prop_map(|(name, token, ttl, least, which)| {
             let (key, token) = (vec![text("r1")], text(token));
             match which {
                 0 | 1 => call(name, EXTEND, key, vec![token, ttl]),
@@ -1188,7 +1241,11 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
                 6 => call(name, ACQUIRE_MANY, key, vec![token, ttl, text("1")]),
                 11..14 => call(name, EXTEND_SHARED, key, vec![token, ttl]),
                 14..16 => call(name, UNDO_SHARED, key, vec![token]),
-                _ => call(name, VIEW_SHARED, key, vec![]),
+                16 | 17 => call(name, VIEW_SHARED, key, vec![]),
+                _ => {
+                    let keys = ["r1", "l1", "e1", "n1"].map(text).to_vec();
+                    call(name, VIEW_LINE, keys, vec![text("180")])
+                }
             }
         });
     let by_hand = select(vec![
@@ -1830,6 +1887,7 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
         ("PTTL" | "EVAL" | "EVALSHA", _) if is_close(embedded, real, 1) => true,
         ("EVAL" | "EVALSHA", _) if is_same_refusal(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_view(embedded, real) => true,
+        ("EVAL" | "EVALSHA", _) if is_same_line(embedded, real) => true,
         ("EVAL" | "EVALSHA", script) if is_same_place(script, embedded, real) => true,
         ("GET", _) if is_same_mark(embedded, real) => true,
         // A script that grants needs a key. Lua reports the missing key in its own words, with the
@@ -1917,6 +1975,32 @@ fn is_same_view(embedded: &[u8], real: &[u8]) -> bool {
     let is_bulk = [embedded, real].iter().all(|reply| reply.starts_with(b"$"));
     let (embedded, real) = (lines(embedded), lines(real));
     is_bulk && embedded.len() == real.len() && embedded.iter().zip(&real).all(is_close)
+}
+
+/// Both the same tickets in the same order, with close stamps and times, behind the same count and the same mark.
+fn is_same_line(embedded: &[u8], real: &[u8]) -> bool {
+    let words = |reply: &[u8]| {
+        let text = String::from_utf8_lossy(reply).into_owned();
+        let lines = text.lines().skip(1).map(|line| line.split(' ').map(str::to_owned).collect());
+        lines.collect::<Vec<Vec<String>>>()
+    };
+    let is_close = |a: &String, b: &String| match (a.parse::<i64>(), b.parse::<i64>()) {
+        (Ok(a), Ok(b)) => a == b || a.min(b) >= 0 && a.abs_diff(b) <= 1_000,
+        _ => a == b,
+    };
+    let is_same = |(at, (a, b)): (usize, (&Vec<String>, &Vec<String>))| match (&a[..], &b[..]) {
+        ([count, kept, since], [other, mark, other_since]) if at == 0 => {
+            (count, kept) == (other, mark) && is_close(since, other_since)
+        }
+        ([name, stamp, age, left], [other, other_stamp, other_age, other_left]) => {
+            let is_same_stamp = stamp == other_stamp || are_close_ends(stamp, other_stamp);
+            name == other && is_same_stamp && is_close(age, other_age) && is_close(left, other_left)
+        }
+        _ => false,
+    };
+    let is_bulk = [embedded, real].iter().all(|reply| reply.starts_with(b"$"));
+    let (embedded, real) = (words(embedded), words(real));
+    is_bulk && embedded.len() == real.len() && embedded.iter().zip(&real).enumerate().all(is_same)
 }
 
 /// Those that end in the same millisecond on one side are in another order.

@@ -73,6 +73,38 @@ fn a_node_serves_a_prepared_store() {
     assert_eq!(run_id(&mut client), "mine");
 }
 
+/// What other servers than Redis 7.0 do in place of a script.
+#[test]
+fn a_node_compares_and_deletes_where_it_was_taught_to() {
+    let mut store = Store::new("mine", ClockReading::from_millis(0));
+    store.offer(&["delifeq", "delex"]);
+    let node = Node::serving(store, SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let mut client = connect(&node);
+    for (command, answer) in [
+        ("DELIFEQ k v", Reply::Int(0)),
+        ("SET k v", ok()),
+        ("DELIFEQ k other", Reply::Int(0)),
+        ("DELIFEQ k v", Reply::Int(1)),
+        ("EXISTS k", Reply::Int(0)),
+        ("SET k v", ok()),
+        ("DELEX k IFEQ other", Reply::Int(0)),
+        ("DELEX k ifeq v", Reply::Int(1)),
+        ("DELEX k IFEQ v", Reply::Int(0)),
+        ("SET k v", ok()),
+        ("DELEX k", Reply::Int(1)),
+    ] {
+        assert_eq!(client.cmd(command), answer, "{command}");
+    }
+    for command in ["DELEX k IFEQ", "DELEX k IFOTHER v", "DELIFEQ k"] {
+        assert!(matches!(client.cmd(command), Reply::Error(_)), "{command}");
+    }
+    let plain = Node::start().unwrap();
+    for command in ["DELIFEQ k v", "DELEX k IFEQ v"] {
+        let Reply::Error(text) = connect(&plain).cmd(command) else { panic!("{command} is known") };
+        assert!(text.starts_with("ERR unknown command 'DEL"), "{text}");
+    }
+}
+
 #[test]
 fn a_killed_client_reads_the_end_and_a_killer_of_itself_its_reply_first() {
     let node = Node::start().unwrap();

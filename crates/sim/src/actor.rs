@@ -230,6 +230,7 @@ impl World {
         let now = self.clocks(client);
         self.note(0x100 + at as u64);
         let request = if job.fenced { request.fenced() } else { request };
+        let request = request.profile(job.profile);
         let request = if job.shared { request.shared() } else { request };
         let request = if job.permits > 0 { request.permits(job.permits) } else { request };
         let asked = self.clients[client].core.acquire(&request.wait(wait), now);

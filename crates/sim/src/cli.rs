@@ -240,7 +240,7 @@ fn search(arguments: &Arguments) -> bool {
     let share = |class: Class| match class {
         Class::Safe => arguments.schedules,
         _ if arguments.class.is_some() => arguments.schedules,
-        Class::Permits | Class::Shared => (arguments.schedules / 4).max(1_000),
+        Class::Permits | Class::Profiles | Class::Shared => (arguments.schedules / 4).max(1_000),
         _ => (arguments.schedules / 20).max(1_000),
     };
     let mut is_well = true;

@@ -131,7 +131,7 @@ impl Edge {
 }
 
 const EDGES: usize = 27;
-const FAULTS: usize = 20;
+const FAULTS: usize = 21;
 
 /// Counts of everything that was covered.
 #[derive(Clone)]

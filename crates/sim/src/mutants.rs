@@ -213,6 +213,9 @@ mod planted {
         if let Some(Mutant::MovedAnswerCounts | Mutant::PermitOfAnySlots) = mutant {
             return (Class::Permits, first.wrapping_add(at));
         }
+        if let Some(Mutant::ForeignUndoneAsPlain) = mutant {
+            return (Class::Profiles, first.wrapping_add(at));
+        }
         if mutant.is_some_and(is_of_line) {
             return (Class::Waiting, first.wrapping_add(at));
         }

@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Others get their turn while one client acquires again and again. Checked only for
-    /// `WakeStrategy::Lead`: the other strategies exist for comparison, and are not fair enough.
+    /// `WakeStrategy::Lead`: in line there is an order, which is checked for itself, and the timer alone is not fair.
     pub(crate) fn leaves_turns(&mut self, at: usize) {
         if self.plan.class != Class::Waiting || self.plan.setup.wake != WakeStrategy::Lead {
             return;

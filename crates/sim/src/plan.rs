@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use redbolt::proto::WakeStrategy;
+use redbolt::proto::{Profile, WakeStrategy};
 use redbolt_testkit::Random;
 
 use crate::fault::{Fault, What, guided, swarm};
@@ -28,17 +28,20 @@ pub enum Class {
     /// As [`Class::Safe`], and many of the jobs want one of their resource's permits, some share it, and others want it
     /// alone.
     Permits,
+    /// As [`Class::Safe`], and many of the jobs lock as members of other libraries do.
+    Profiles,
 }
 
 impl Class {
     /// All classes.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Safe,
         Self::ClockStep,
         Self::MemoryLossUnguarded,
         Self::Waiting,
         Self::Shared,
         Self::Permits,
+        Self::Profiles,
     ];
 
     /// Its name on the command line.
@@ -51,13 +54,14 @@ impl Class {
             Self::Waiting => "waiting",
             Self::Shared => "shared",
             Self::Permits => "permits",
+            Self::Profiles => "profiles",
         }
     }
 
     /// Whether any fault that the promises allow may happen, and no promise may break.
     #[must_use]
     pub fn is_safe(self) -> bool {
-        matches!(self, Self::Safe | Self::Shared | Self::Permits)
+        matches!(self, Self::Safe | Self::Shared | Self::Permits | Self::Profiles)
     }
 
     /// Whether exclusion must break now and then; if it never does, the checker is blind.
@@ -123,7 +127,12 @@ pub(crate) struct Setup {
     pub(crate) labelled: bool,
     /// The wake strategy.
     pub(crate) wake: WakeStrategy,
+    /// The commands for compare-and-delete that each server has.
+    pub(crate) natives: [Natives; MAX_NODES],
 }
+
+/// The commands that a server has beside those of Redis 7.0.
+pub(crate) type Natives = &'static [&'static str];
 
 /// The nodes' restart guards at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +191,8 @@ pub(crate) struct Job {
     pub(crate) shared: bool,
     /// It wants one of so many permits; 0: none.
     pub(crate) permits: u16,
+    /// Whose locks it takes part in.
+    pub(crate) profile: Profile,
     /// How long after its grant it changes its mode; zero: never.
     pub(crate) changes: [Time; 2],
     /// While the job works, its lock moves to another process, or is detached for a while.
@@ -251,6 +262,7 @@ impl Setup {
             proven: false,
             labelled: false,
             wake: WakeStrategy::Lead,
+            natives: [NATIVES[0]; MAX_NODES],
         }
     }
 }
@@ -298,7 +310,9 @@ impl Plan {
         self.class = class;
         self.seed = seed;
         self.nodes = match class {
-            Class::Safe | Class::Shared | Class::Permits | Class::Waiting => draw.pick(&SIZES),
+            Class::Safe | Class::Shared | Class::Permits | Class::Profiles | Class::Waiting => {
+                draw.pick(&SIZES)
+            }
             _ => draw.pick(&[3, 3, 3, 5]),
         };
         self.keys = draw.pick(&[1, 1, 1, 2, 2, 3]);
@@ -320,11 +334,12 @@ impl Plan {
         let span = self.draw_jobs(draw, jobs);
         self.draw_counters(draw);
         match class {
-            Class::Safe | Class::Shared | Class::Permits => {
+            Class::Safe | Class::Shared | Class::Permits | Class::Profiles => {
                 swarm::draw(self, draw, span);
                 guided::draw(self, draw, span);
                 // From a stream of its own, so that all other schedules stay the same.
                 guided::draw_broken(self, &mut Random::of(seed, BROKEN));
+                guided::draw_replicas(self, &mut Random::of(seed, REPLICAS));
             }
             Class::ClockStep => guided::draw_clock_step(self, draw),
             Class::MemoryLossUnguarded => guided::draw_memory_loss(self, draw),
@@ -340,7 +355,11 @@ impl Plan {
         if class == Class::Permits {
             self.draw_permits(&mut Random::of(seed, PERMITS));
         }
+        if class == Class::Profiles {
+            self.draw_profiles(&mut Random::of(seed, PROFILES));
+        }
         self.draw_line(&mut Random::of(seed, LINE));
+        self.draw_natives(&mut Random::of(seed, NATIVE));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
@@ -426,6 +445,19 @@ impl Plan {
         }
     }
 
+    /// Jobs that lock one resource as members of other libraries do, beside jobs that do not. A counter of such a library is lost
+    /// with a node's memory, so that none of them is fenced.
+    fn draw_profiles(&mut self, draw: &mut Random) {
+        let most = draw.pick(&[400, 700, 1_000]);
+        for job in &mut self.jobs {
+            if draw.chance(most) {
+                job.profile = draw.pick(&FOREIGN);
+                job.fenced = false;
+                job.keys = 1 << job.keys.trailing_zeros();
+            }
+        }
+    }
+
     /// Jobs that want permits, of nearly the same number, and jobs that share. Both are for one resource.
     fn draw_permits(&mut self, draw: &mut Random) {
         let most = draw.pick(&[600, 800, 1_000]);
@@ -459,9 +491,16 @@ impl Plan {
         }
     }
 
+    /// Half of the time no server has a command of its own for what an undo does.
+    fn draw_natives(&mut self, draw: &mut Random) {
+        if draw.chance(500) {
+            self.setup.natives = std::array::from_fn(|_| draw.pick(&NATIVES));
+        }
+    }
+
     /// Those who wait stand in line.
     fn draw_line(&mut self, draw: &mut Random) {
-        if draw.chance(400) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
+        if draw.chance(600) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
             self.setup.wake = WakeStrategy::Line;
             // Whether somebody has passed can be said only where nothing goes wrong.
             if self.class == Class::Waiting && draw.chance(400) {
@@ -499,6 +538,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(500),
             shared: false,
             permits: 0,
+            profile: Profile::Plain,
             changes: [0; 2],
             hand_on: None,
         });
@@ -525,6 +565,7 @@ impl Plan {
             proven: draw.chance(100),
             labelled: draw.chance(250),
             wake: draw.pick(&WAKES),
+            natives: [NATIVES[0]; MAX_NODES],
         };
         if restart_guard && self.class.is_safe() {
             match draw.below(32) {
@@ -577,6 +618,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(800),
             shared: false,
             permits: 0,
+            profile: Profile::Plain,
             changes: [0; 2],
             hand_on: None,
         }
@@ -718,14 +760,23 @@ pub(crate) const LANES: usize = KEYS.len() * (1 + MAX_PERMITS);
 
 /// The random streams of faults that were added later.
 const BROKEN: u64 = 0x78;
+const REPLICAS: u64 = 0x7a;
 const WILD: u64 = 0x77;
 const SHARED: u64 = 0x73;
 const PERMITS: u64 = 0x70;
 const CHANGES: u64 = 0x6d;
+const PROFILES: u64 = 0x66;
+
+/// The profiles whose locks live as long as their TTL.
+const FOREIGN: [Profile; 1] = [Profile::Redisson];
 
 /// Schedules of sharers that found a bug before any job changed its mode: they stay what they were.
 const KEPT_FROM_BEFORE: [u64; 2] = [21_634, 87_552];
 const LINE: u64 = 0x6c;
+const NATIVE: u64 = 0x6e;
+
+/// Of Redis 7.0, Redis 8.4, Valkey 9.0 and Valkey 9.2.
+const NATIVES: [Natives; 4] = [&[], &["delex"], &["delifeq"], &["delex", "delifeq"]];
 
 /// Schedules that found a bug before anybody stood in line: they stay what they were.
 const KEPT_OUT_OF_LINE: [u64; 20] = [
@@ -755,15 +806,15 @@ const DENIED: u64 = 0x64;
 /// The stream of locks that are detached.
 const HAND_ON: u64 = 0x78;
 
-/// Mostly the default.
+/// Of those who do not stand in line.
 const WAKES: [WakeStrategy; 8] = [
     WakeStrategy::Lead,
     WakeStrategy::Lead,
     WakeStrategy::Lead,
     WakeStrategy::Lead,
     WakeStrategy::Lead,
-    WakeStrategy::All,
-    WakeStrategy::Quorum,
+    WakeStrategy::Lead,
+    WakeStrategy::Lead,
     WakeStrategy::Timer,
 ];
 

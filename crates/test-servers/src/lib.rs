@@ -17,14 +17,16 @@
 #![allow(clippy::unwrap_used, reason = "a library for tests: a panic is its way to report")]
 
 mod acceptor;
+mod authority;
 mod client;
 mod impostor;
 mod program;
 mod proxy;
 mod server;
 
+pub use authority::{Authority, Identity};
 pub use client::{Connection, Reply};
 pub use impostor::{Act, Impostor};
 pub use program::program;
 pub use proxy::{Mode, Proxy};
-pub use server::{Server, programs, servers};
+pub use server::{Server, programs, servers, servers_over_tls};

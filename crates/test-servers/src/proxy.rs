@@ -5,7 +5,10 @@
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
-    sync::{Arc, Condvar, Mutex},
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -23,6 +26,8 @@ pub enum Mode {
     Coalesce(Duration),
     /// Ends a connection after this many more bytes toward the client.
     CutAfter(usize),
+    /// Ends a connection after this many more bytes toward the server.
+    CutSentAfter(usize),
     /// Accepts connections and forwards nothing. Held bytes are forwarded when the mode changes.
     Stall,
     /// Ends the clients' side of all present connections, and holds what they had sent until the
@@ -53,6 +58,11 @@ impl Proxy {
         self.acceptor.address()
     }
 
+    /// How many bytes have been forwarded toward clients.
+    pub fn passed(&self) -> usize {
+        self.switch.passed.load(Ordering::Relaxed)
+    }
+
     /// Changes the mode, also for open connections. Byte counts restart.
     pub fn set(&self, mode: Mode) {
         self.switch.set(mode);
@@ -76,11 +86,14 @@ impl Drop for Proxy {
 struct Switch {
     setting: Mutex<(Mode, u64)>,
     changed: Condvar,
+    /// Bytes toward clients.
+    passed: AtomicUsize,
 }
 
 impl Default for Switch {
     fn default() -> Self {
-        Self { setting: Mutex::new((Mode::Pass, 0)), changed: Condvar::new() }
+        let setting = Mutex::new((Mode::Pass, 0));
+        Self { setting, changed: Condvar::new(), passed: AtomicUsize::new(0) }
     }
 }
 
@@ -137,6 +150,9 @@ fn pump(from: &TcpStream, to: &TcpStream, switch: &Switch, born: u64, direction:
     let mut buffer = vec![0; BUFFER];
     while let Ok(length @ 1..) = (&mut &*from).read(&mut buffer) {
         let (mode, epoch) = switch.awaited(born);
+        if direction == Direction::ToClient {
+            switch.passed.fetch_add(length, Ordering::Relaxed);
+        }
         if passage.pass(&mut buffer, length, mode, epoch).is_err() {
             break;
         }
@@ -175,8 +191,11 @@ impl Passage<'_> {
             Mode::CutAfter(limit) if self.direction == Direction::ToClient => {
                 self.pass_within(&buffer[..length], limit, epoch)
             }
+            Mode::CutSentAfter(limit) if self.direction == Direction::ToServer => {
+                self.pass_within(&buffer[..length], limit, epoch)
+            }
             Mode::Refuse => Err(io::ErrorKind::ConnectionAborted.into()),
-            Mode::Pass | Mode::CutAfter(_) | Mode::Orphan | Mode::Stall => {
+            Mode::Pass | Mode::CutAfter(_) | Mode::CutSentAfter(_) | Mode::Orphan | Mode::Stall => {
                 to.write_all(&buffer[..length])
             }
         }

@@ -9,7 +9,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::{Mutex, OnceLock, PoisonError, mpsc},
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -18,7 +18,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 
-use crate::client::{Connection, Reply};
+use crate::{
+    authority::{Authority, Identity},
+    client::{Connection, Reply},
+};
 
 /// A running `redis-server` on a loopback port, with its files in a directory of its own.
 ///
@@ -29,8 +32,17 @@ pub struct Server {
     program: OsString,
     child: Option<Child>,
     port: Port,
+    tls: Option<Tls>,
     extra: Vec<String>,
     home: TempDir,
+}
+
+/// A second port, for TLS.
+#[derive(Debug)]
+struct Tls {
+    port: Port,
+    identity: Identity,
+    authority: Arc<Authority>,
 }
 
 /// A reserved port.
@@ -44,7 +56,19 @@ struct Port {
 
 /// Starts `n` servers in parallel, each as [`Server::start`] does.
 pub fn servers(n: usize) -> Vec<Server> {
-    let mut all: Vec<Server> = (0..n).map(|_| Server::launch(program(), &[])).collect();
+    let mut all: Vec<Server> = (0..n).map(|_| Server::launch(program(), &[], None)).collect();
+    all.iter_mut().for_each(Server::settle);
+    all
+}
+
+/// The same, each with a certificate of one [`Authority`] and a second port for TLS.
+pub fn servers_over_tls(n: usize) -> Vec<Server> {
+    let authority = Arc::new(Authority::new());
+    let launch = |_| {
+        let tls = Tls::new(&authority, authority.server());
+        Server::launch(program(), &[], Some(tls))
+    };
+    let mut all: Vec<Server> = (0..n).map(launch).collect();
     all.iter_mut().for_each(Server::settle);
     all
 }
@@ -84,7 +108,18 @@ impl Server {
     /// # Panics
     /// As [`with`](Self::with).
     pub fn of(program: &OsStr, args: &[&str]) -> Self {
-        let mut server = Self::launch(program.to_owned(), args);
+        let mut server = Self::launch(program.to_owned(), args, None);
+        server.settle();
+        server
+    }
+
+    /// As [`with`](Self::with), with a second port on which it speaks TLS and is `identity`. Clients need no
+    /// certificate, unless the arguments say so.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with), and if the program was built without TLS.
+    pub fn over_tls(authority: &Arc<Authority>, identity: Identity, args: &[&str]) -> Self {
+        let mut server = Self::launch(program(), args, Some(Tls::new(authority, identity)));
         server.settle();
         server
     }
@@ -97,6 +132,39 @@ impl Server {
     /// The TCP address, as `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port.number)
+    }
+
+    /// The TCP port on 127.0.0.1 for TLS.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn tls_port(&self) -> u16 {
+        self.tls().port.number
+    }
+
+    /// The address for TLS, as `rediss://127.0.0.1:PORT`.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn tls_address(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.tls_port())
+    }
+
+    /// Who has signed its certificate.
+    ///
+    /// # Panics
+    /// If it has none.
+    pub fn authority(&self) -> &Arc<Authority> {
+        &self.tls().authority
+    }
+
+    /// Whether it has a port for TLS.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    fn tls(&self) -> &Tls {
+        self.tls.as_ref().expect("the server was started without TLS")
     }
 
     /// The path of the Unix socket on which the server listens too.
@@ -162,11 +230,11 @@ impl Server {
         Connection::open(&self.address())
     }
 
-    fn launch(program: OsString, args: &[&str]) -> Self {
+    fn launch(program: OsString, args: &[&str], tls: Option<Tls>) -> Self {
         require(&program);
         let extra = args.iter().map(ToString::to_string).collect();
         let home = tempfile::Builder::new().prefix("redbolt-").tempdir().unwrap();
-        let mut server = Self { program, child: None, port: Port::free(), extra, home };
+        let mut server = Self { program, child: None, port: Port::free(), tls, extra, home };
         server.child = Some(server.spawn());
         server
     }
@@ -180,6 +248,9 @@ impl Server {
                 Err(log) if log.contains("Address already in use") => {
                     self.kill();
                     self.port = Port::free();
+                    if let Some(tls) = &mut self.tls {
+                        tls.port = Port::free();
+                    }
                     self.child = Some(self.spawn());
                 }
                 Err(log) => panic!("redis-server {:?} did not start:\n{log}", self.extra),
@@ -197,6 +268,7 @@ impl Server {
             .arg(self.home.path())
             .arg("--unixsocket")
             .arg(self.socket())
+            .args(self.tls.iter().flat_map(Tls::args))
             .args(&self.extra)
             .stdin(Stdio::null())
             .stdout(File::create(self.log()).unwrap())
@@ -243,6 +315,27 @@ impl Drop for Server {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+impl Tls {
+    fn new(authority: &Arc<Authority>, identity: Identity) -> Self {
+        Self { port: Port::free(), identity, authority: Arc::clone(authority) }
+    }
+
+    fn args(&self) -> [OsString; 10] {
+        [
+            "--tls-port".into(),
+            self.port.number.to_string().into(),
+            "--tls-cert-file".into(),
+            self.identity.certificate.clone().into(),
+            "--tls-key-file".into(),
+            self.identity.key.clone().into(),
+            "--tls-ca-cert-file".into(),
+            self.authority.ca().into(),
+            "--tls-auth-clients".into(),
+            "no".into(),
+        ]
     }
 }
 

@@ -6,10 +6,11 @@
 use std::sync::LazyLock;
 
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED,
-    ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT,
-    EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED,
-    UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
+    ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
+    EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
+    UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
+    VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
     WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
@@ -45,11 +46,17 @@ pub enum Script {
     UpgradeFenced,
     AcquireInLine,
     LeaveLine,
+    AcquireRedisson,
+    AcquireRedissonFenced,
+    ExtendRedisson,
+    UndoRedisson,
+    WriteBackRedisson,
+    ViewLine,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 31] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -75,6 +82,12 @@ impl Script {
         Self::UpgradeFenced,
         Self::AcquireInLine,
         Self::LeaveLine,
+        Self::AcquireRedisson,
+        Self::AcquireRedissonFenced,
+        Self::ExtendRedisson,
+        Self::UndoRedisson,
+        Self::WriteBackRedisson,
+        Self::ViewLine,
     ];
 
     /// The text that `EVAL` runs.
@@ -106,6 +119,12 @@ impl Script {
             Self::UpgradeFenced => UPGRADE_FENCED,
             Self::AcquireInLine => ACQUIRE_IN_LINE,
             Self::LeaveLine => LEAVE_LINE,
+            Self::AcquireRedisson => ACQUIRE_REDISSON,
+            Self::AcquireRedissonFenced => ACQUIRE_REDISSON_FENCED,
+            Self::ExtendRedisson => EXTEND_REDISSON,
+            Self::UndoRedisson => UNDO_REDISSON,
+            Self::WriteBackRedisson => WRITE_BACK_REDISSON,
+            Self::ViewLine => VIEW_LINE,
         }
     }
 
@@ -128,20 +147,32 @@ impl Script {
             | Self::AcquireInLine
             | Self::AcquireMany
             | Self::AcquirePermit
+            | Self::AcquireRedisson
+            | Self::AcquireRedissonFenced
             | Self::AcquireShared
             | Self::AcquireSharedFenced
             | Self::Downgrade
             | Self::Upgrade
             | Self::UpgradeFenced => Kind::Ask,
             Self::Enrol => Kind::Enrol,
-            Self::Extend | Self::ExtendDowngraded | Self::ExtendPermit | Self::ExtendShared => {
-                Kind::Extend
-            }
+            Self::Extend
+            | Self::ExtendDowngraded
+            | Self::ExtendPermit
+            | Self::ExtendRedisson
+            | Self::ExtendShared => Kind::Extend,
             Self::ForceUnlock => Kind::ForceUnlock,
             Self::LeaveLine => Kind::Leave,
-            Self::Undo | Self::UndoDowngraded | Self::UndoPermit | Self::UndoShared => Kind::Undo,
+            Self::Undo
+            | Self::UndoDowngraded
+            | Self::UndoPermit
+            | Self::UndoRedisson
+            | Self::UndoShared => Kind::Undo,
+            Self::ViewLine => Kind::Line,
             Self::ViewPermits | Self::ViewShared => Kind::Sharers,
-            Self::WriteBack | Self::WriteBackPermit | Self::WriteBackShared => Kind::WriteBack,
+            Self::WriteBack
+            | Self::WriteBackPermit
+            | Self::WriteBackRedisson
+            | Self::WriteBackShared => Kind::WriteBack,
         }
     }
 }
@@ -165,6 +196,8 @@ pub enum Kind {
     Check,
     /// Another subcommand of `CLIENT`.
     Client,
+    /// Undoes a lock request by a command of the server's own.
+    Delete,
     /// Writes a restart guard.
     Enrol,
     /// Extends a lock.
@@ -181,6 +214,8 @@ pub enum Kind {
     KillOthers,
     /// Leaves the line of those who wait.
     Leave,
+    /// Asks who stands in line, for an inspection.
+    Line,
     /// Reads the restart guard's value.
     Look,
     /// Requests a permit in one slot.
@@ -226,6 +261,7 @@ impl Kind {
             Self::Auth => one("auth"),
             Self::Check => one("check"),
             Self::Client => one("client"),
+            Self::Delete => one("delete"),
             Self::Enrol => ("enrol", "enrol sha"),
             Self::Extend => ("extend", "extend sha"),
             Self::ForceUnlock => ("force unlock", "force unlock sha"),
@@ -234,6 +270,7 @@ impl Kind {
             Self::Kill => one("kill"),
             Self::KillOthers => one("kill others"),
             Self::Leave => ("leave", "leave sha"),
+            Self::Line => ("line", "line sha"),
             Self::Look => one("look"),
             Self::Move => ("move", "move sha"),
             Self::ProbeCall | Self::ProbeWrite => one("probe"),
@@ -283,6 +320,9 @@ impl<'w> Command<'w> {
             b"PTTL" => Kind::Pttl,
             b"GET" if word(1) == GUARD => Kind::Look,
             b"DEL" if words.len() == 1 => Kind::ProbeCall,
+            b"DELEX" | b"DELIFEQ" if word(1) == GUARD => Kind::ProbeCall,
+            b"DELEX" => return Self::plain(Kind::Delete, word(3), 0),
+            b"DELIFEQ" => return Self::plain(Kind::Delete, word(2), 0),
             b"AUTH" => Kind::Auth,
             b"SELECT" => Kind::Select,
             b"CLIENT" => of_client(word(1), word(2)),
@@ -362,6 +402,9 @@ mod tests {
         assert_eq!(understood(&["SET", "redbolt:guard", "", "NX", "XX"]), told("probe", "", 0));
         let many = ["EVAL", ACQUIRE_MANY, "3", "a", "b", "redbolt:guard", "token", "700", "2"];
         assert_eq!(understood(&many), told("ask", "token", 700));
+        assert_eq!(understood(&["DELIFEQ", "job", "token"]), told("delete", "token", 0));
+        assert_eq!(understood(&["DELEX", "job", "IFEQ", "token"]), told("delete", "token", 0));
+        assert_eq!(understood(&["DELIFEQ", "redbolt:guard", "token"]), told("probe", "", 0));
         let write = ["EVAL", WRITE_BACK, "2", "a", "counter", "token", "1", "42", "60000"];
         assert_eq!(understood(&write), told("write back", "token", 42));
         let enrol = ["EVAL", ENROL, "1", "redbolt:guard", "seen", "ours", "9"];

@@ -49,6 +49,8 @@ impl Scripted {
 pub struct Handshake {
     /// The run id of the server's process: 40 characters.
     pub run_id: String,
+    /// The `master_replid` of the server, if it tells one: 40 characters.
+    pub replication_id: Option<String>,
     /// The connection's id, as `CLIENT ID` returns it.
     pub client_id: u64,
     /// The restart guard's value.
@@ -64,7 +66,7 @@ impl Handshake {
     /// A node that votes, without a restart guard.
     #[must_use]
     pub fn unguarded(run_id: String) -> Self {
-        Self { run_id, client_id: 7, restart_guard: None, pttl: -2 }
+        Self { run_id, replication_id: None, client_id: 7, restart_guard: None, pttl: -2 }
     }
 
     /// The reply of a master without eviction to a handshake's request; `None` to any other
@@ -77,7 +79,10 @@ impl Handshake {
             Kind::Auth | Kind::Select | Kind::Client | Kind::Track => "+OK\r\n".to_owned(),
             Kind::Info => match word(1) {
                 b"server" => bulk(&format!("run_id:{}\r\n", self.run_id)),
-                b"replication" => bulk("role:master\r\n"),
+                b"replication" => bulk(&match &self.replication_id {
+                    Some(told) => format!("role:master\r\nmaster_replid:{told}\r\n"),
+                    None => "role:master\r\n".to_owned(),
+                }),
                 _ => bulk("maxmemory:0\r\n"),
             },
             Kind::ProbeCall if word(0) == b"DEL" => "-ERR wrong number of arguments\r\n".to_owned(),

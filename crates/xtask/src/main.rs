@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
 //! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask models`, `cargo xtask mutants`,
-//! `cargo xtask coupling`, `cargo xtask capi`; for releases `cargo xtask package`, `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
+//! `cargo xtask coupling`, `cargo xtask capi`, `cargo xtask interop`; for releases `cargo xtask package`,
+//! `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: it must build on any machine with
 //! Rust and a shell, and tell what else is missing. Not here: the tests themselves.
@@ -75,6 +76,14 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Check redbolt beside real processes of other lock libraries, which are installed outside of the repository;
+    /// `cargo xtask interop --help` shows the options
+    #[command(disable_help_flag = true)]
+    Interop {
+        /// Options of the interop program; --help shows them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Search the small models of the protocol exhaustively, and print how many states each has
     Models {
         /// Also run the searches that take minutes
@@ -123,6 +132,7 @@ fn main() -> ExitCode {
         Task::Deny { without_advisories } => policy::deny(!without_advisories),
         Task::Dist => dist::build(),
         Task::Fuzz { arguments } => fuzz(&arguments),
+        Task::Interop { arguments } => interop(&arguments),
         Task::Models { all } => models(all),
         Task::Msrv => policy::msrv(),
         Task::Mutants { arguments } => mutants::run(&arguments),
@@ -149,9 +159,13 @@ fn bench(arguments: &[String]) -> Result<(), Failure> {
     }
     eprintln!("xtask: building the benchmarks; the first time takes minutes");
     // The bench program runs other programs of its package, which `cargo run` would not build.
+    // All other parts measure the library as it is by default.
+    let over_tls = arguments.iter().any(|argument| argument == "tls");
+    let features: &[&str] = if over_tls { &["--features", "tls"] } else { &[] };
     let mut build = cargo("build");
-    step::run("bench", build.args(SUITE).arg("--bins"))?;
+    step::run("bench", build.args(SUITE).args(features).arg("--bins"))?;
     let mut bench = cargo("run");
+    bench.args(features);
     if cfg!(target_os = "linux") {
         // Its contender in C finds the library there.
         let prefix = package::target().join("bench-capi");
@@ -208,6 +222,13 @@ fn models(all: bool) -> Result<(), Failure> {
         models.arg("--include-ignored");
     }
     step::run("models", &mut models)
+}
+
+/// Runs processes of other libraries beside redbolt.
+fn interop(arguments: &[impl AsRef<str>]) -> Result<(), Failure> {
+    let mut interop = cargo("run");
+    interop.args(["--quiet", "--package", "redbolt-interop", "--bin", "interop", "--"]);
+    step::run("interop", interop.args(arguments.iter().map(AsRef::as_ref)))
 }
 
 fn sim(arguments: &[String]) -> Result<(), Failure> {

@@ -31,6 +31,8 @@ pub(crate) fn everything() -> Result<(), Failure> {
     steps.take("tests", || run_tests(tests(), &mut results));
     let searches = searches.join().expect("a search returns its failures");
     searches.into_iter().for_each(|search| steps.add(search));
+    // Of other libraries those that are installed; it says which are not. Their TTLs are short, so that nothing runs beside it.
+    steps.take("interop", || crate::interop(&INTEROP));
     println!("\n{steps}\n\n{results}");
     steps.end()
 }
@@ -164,6 +166,9 @@ const SEARCHES: [(&str, &[&str]); 3] = [
     ("fresh", &["--fresh", "--schedules", "700000"]),
     ("mutants", &["--mutants"]),
 ];
+
+/// Enough to see that they exclude each other; `cargo xtask interop` does more.
+const INTEROP: [&str; 5] = ["--installed", "--turns", "60", "--hand-offs", "5"];
 
 /// A test mostly waits for leases to end, and uses about a tenth of a core.
 const TESTS_FOR_EACH_CORE: usize = 2;

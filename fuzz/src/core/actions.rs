@@ -8,21 +8,24 @@ use std::time::Duration;
 use redbolt::proto::{Cause, MAX_KEYS, Wait};
 
 use super::peer;
-use super::world::World;
+use super::world::{Sort, World};
 use crate::input::{Input, pick};
 
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     let choice = code >> 4;
     match code & 15 {
-        0 => acquire(world, 1, false, choice),
+        0 => acquire(world, 1, Sort::Plain, choice),
         1 => {
-            let (keys, fenced) = match input.byte() {
-                number @ 128..250 if world.can_fence() => (1 + usize::from(number % 3), true),
-                number @ 0..250 => (2 + usize::from(number % 2), false),
-                250..253 => (MAX_KEYS, false),
-                _ => (MAX_KEYS + 1, false),
+            let (keys, sort) = match input.byte() {
+                number @ 128..250 if world.can_fence() => {
+                    (1 + usize::from(number % 3), Sort::Fenced)
+                }
+                96..128 => (1, Sort::Shared),
+                number @ 0..250 => (2 + usize::from(number % 2), Sort::Plain),
+                250..253 => (MAX_KEYS, Sort::Plain),
+                _ => (MAX_KEYS + 1, Sort::Plain),
             };
-            acquire(world, keys, fenced, choice);
+            acquire(world, keys, sort, choice);
         }
         2 => {
             let ttl = ttl(world, input.byte());
@@ -74,7 +77,7 @@ fn on_link(world: &mut World, number: u8, act: impl FnOnce(&mut World, usize)) {
     act(world, at);
 }
 
-fn acquire(world: &mut World, keys: usize, fenced: bool, choice: u8) {
+fn acquire(world: &mut World, keys: usize, sort: Sort, choice: u8) {
     let ttl = ttl(world, choice & 3);
     let waits = [
         Wait::No,
@@ -82,7 +85,7 @@ fn acquire(world: &mut World, keys: usize, fenced: bool, choice: u8) {
         Wait::Forever,
         Wait::UpTo(Duration::from_secs(5)),
     ];
-    world.acquire(keys, fenced, ttl, pick(&waits, choice >> 2));
+    world.acquire(keys, sort, ttl, pick(&waits, choice >> 2));
 }
 
 /// The first four are for lock requests, all for extensions.

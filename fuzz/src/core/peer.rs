@@ -29,19 +29,29 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         Request::Ask { kind: Kind::Plain, .. } if refuse => "$-1\r\n".into(),
         Request::Ask { .. } if refuse => ":700\r\n".into(),
         Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),
-        Request::Ask { kind: Kind::Plain | Kind::Many, .. } => "+OK\r\n".into(),
-        Request::Enrol
+        Request::Ask { kind: Kind::Plain | Kind::Many | Kind::Shared, .. } => "+OK\r\n".into(),
+        Request::Delete { .. }
+        | Request::Enrol
         | Request::Extend { .. }
         | Request::Kill
         | Request::KillOthers
         | Request::Undo { .. }
         | Request::WriteBack { .. } => if refuse { ":0\r\n" } else { ":1\r\n" }.into(),
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
+        Request::ViewHolders if refuse => bulk(""),
+        Request::ViewHolders => bulk("1\n40 00112233445566778899aabbccddeeff00:me"),
+        Request::ViewLine if refuse => "-NOPERM No permissions to access a key\r\n".into(),
+        Request::ViewLine => bulk(&line_of_one()),
         Request::ViewType => if refuse { "+none\r\n" } else { "+string\r\n" }.into(),
         Request::ViewValue => {
             bulk(if refuse { "" } else { "00112233445566778899aabbccddeeff00:me" })
         }
     }
+}
+
+/// One who waits, as a node tells an inspection.
+fn line_of_one() -> String {
+    format!("1 marked -1\nx{}00:500 1767225600000000 1500 5500", "ab".repeat(16))
 }
 
 /// The restart guard's TTL behind a lock request.
@@ -64,6 +74,11 @@ fn handshake(step: Step, place: &Place, refuse: bool, era: char) -> String {
         }
         Step::Eval | Step::EvalSha => ":0\r\n".into(),
         Step::Del => "-ERR wrong number of arguments for 'del' command\r\n".into(),
+        Step::DelIfEq if place.node == 1 => ":0\r\n".into(),
+        Step::DelEx if place.node == 2 => {
+            "-ERR wrong number of arguments for 'delex' command\r\n".into()
+        }
+        Step::DelEx | Step::DelIfEq => "-ERR unknown command\r\n".into(),
         Step::Set => "-ERR syntax error\r\n".into(),
         Step::RestartGuardValue if refuse => "$-1\r\n".into(),
         Step::RestartGuardValue => bulk(&place.restart_guard(era)),

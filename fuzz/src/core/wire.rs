@@ -36,6 +36,8 @@ pub(super) enum Step {
     Eval,
     EvalSha,
     Del,
+    DelEx,
+    DelIfEq,
     Set,
     RestartGuardValue,
     RestartGuardTtl,
@@ -53,6 +55,11 @@ pub(super) enum Request {
         attempt: usize,
         kind: Kind,
     },
+    /// The undo by a command of the server's own.
+    Delete {
+        lock: usize,
+        attempt: usize,
+    },
     Enrol,
     Extend {
         lock: usize,
@@ -65,6 +72,8 @@ pub(super) enum Request {
     Remaining,
     Kill,
     KillOthers,
+    ViewHolders,
+    ViewLine,
     ViewTtl,
     ViewType,
     ViewValue,
@@ -81,6 +90,7 @@ pub(super) enum Kind {
     Plain,
     Many,
     Fenced { proposed: u64 },
+    Shared,
 }
 
 pub(super) struct Wire {
@@ -329,8 +339,14 @@ impl Wire {
             [b"EVAL", _, b"0"] => Request::Handshake(Step::Eval),
             [b"EVALSHA", _, b"0"] => Request::Handshake(Step::EvalSha),
             [b"DEL"] => Request::Handshake(Step::Del),
+            [b"DELEX", _, b"IFEQ"] => Request::Handshake(Step::DelEx),
+            [b"DELIFEQ", _, b"tried by redbolt"] => Request::Handshake(Step::DelIfEq),
+            [b"DELEX", key, b"IFEQ", token] | [b"DELIFEQ", key, token] => {
+                let (lock, attempt) = ledger.undoes(&[key], self.random_of(token), self.place.node);
+                Request::Delete { lock, attempt }
+            }
             [b"SET", _, b"", b"NX", b"XX"] => match self.last {
-                Some(Request::Handshake(Step::Del)) => Request::Handshake(Step::Set),
+                Some(Request::Handshake(Step::DelIfEq)) => Request::Handshake(Step::Set),
                 _ => Request::Look(Step::Set),
             },
             [b"SET", key, token, b"NX", b"PX", ttl] => {
@@ -384,6 +400,12 @@ impl Wire {
                 let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
                 Request::Ask { lock, attempt, kind: Kind::Many }
             }
+            (Script::AcquireShared, keys, [token, ttl, nodes]) => {
+                let keys = self.but_restart_guard(keys);
+                assert!(keys.len() == 1 && integer(nodes) > 0, "one resource on some nodes");
+                let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
+                Request::Ask { lock, attempt, kind: Kind::Shared }
+            }
             (Script::AcquireFenced, keys, [token, ttl, count, proposed, life]) => {
                 let keys = but_counters(self.but_restart_guard(keys), count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
@@ -404,13 +426,21 @@ impl Wire {
                 self.enrols(seen, value, integer(px));
                 Request::Enrol
             }
-            (Script::Extend, keys, [token, ttl]) => {
+            (Script::Extend | Script::ExtendShared, keys, [token, ttl]) => {
                 let (lock, round) = ledger.extends(keys, self.random_of(token), integer(ttl));
                 Request::Extend { lock, round }
             }
-            (Script::Undo, keys, [token]) => {
+            (Script::Undo | Script::UndoShared, keys, [token]) => {
                 let (lock, attempt) = ledger.undoes(keys, self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
+            }
+            (Script::ViewShared, [_], []) | (Script::ViewPermits, [_, _], []) => {
+                Request::ViewHolders
+            }
+            (Script::ViewLine, [_, stamps, ends, call], [_]) => {
+                let names = [stamps, ends, call];
+                assert!(names.iter().all(|name| name.starts_with(b"redbolt:line")));
+                Request::ViewLine
             }
             (script, keys, rest) => panic!("{script:?} of {} and {}", keys.len(), rest.len()),
         }
@@ -469,14 +499,21 @@ impl Wire {
                 }
             }
             Request::Extend { lock, round } => ledger.extend_answered(lock, round, node, token),
+            Request::Delete { lock, attempt } if token == Received::Int(1) => {
+                ledger.undo_answered(lock, attempt, node, token);
+            }
             Request::Undo { lock, attempt } => ledger.undo_answered(lock, attempt, node, token),
             Request::WriteBack { lock, attempt, target } => {
                 ledger.write_back_answered(lock, attempt, node, target, token);
             }
+            // The script follows.
+            Request::Delete { .. } => {}
             Request::Enrol
             | Request::Kill
             | Request::KillOthers
             | Request::Remaining
+            | Request::ViewHolders
+            | Request::ViewLine
             | Request::ViewTtl
             | Request::ViewType
             | Request::ViewValue => {}
@@ -631,19 +668,23 @@ impl Received {
                     is_status || self == Self::Simple
                 }
                 Request::Handshake(Step::ClientId | Step::Eval | Step::EvalSha | Step::Del)
-                | Request::Handshake(Step::RestartGuardTtl)
+                | Request::Handshake(Step::DelEx | Step::DelIfEq | Step::RestartGuardTtl)
                 | Request::Look(Step::RestartGuardTtl) => matches!(self, Self::Int(_)),
                 Request::Handshake(Step::Set) | Request::Look(Step::Set) => self == Self::NilBulk,
                 Request::Handshake(Step::RestartGuardValue) | Request::Look(_) => {
                     matches!(self, Self::Bulk | Self::NilBulk)
                 }
                 Request::ViewType => is_status || self == Self::Simple,
-                Request::Handshake(_) | Request::ViewValue => self == Self::Bulk,
+                Request::Handshake(_)
+                | Request::ViewHolders
+                | Request::ViewLine
+                | Request::ViewValue => self == Self::Bulk,
                 Request::Ask { .. } if half => matches!(self, Self::Int(_)),
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {
                     matches!(self, Self::Ok | Self::NilBulk)
                 }
                 Request::Ask { .. } => is_status || matches!(self, Self::NilBulk | Self::Int(-1..)),
+                Request::Delete { .. } => matches!(self, Self::Int(0..=1)),
                 Request::Enrol
                 | Request::Extend { .. }
                 | Request::Undo { .. }

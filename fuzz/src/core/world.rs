@@ -46,7 +46,7 @@ impl World {
     }
 
     /// Requests a lock on `keys` resources, the first of which names it.
-    pub(super) fn acquire(&mut self, keys: usize, fenced: bool, ttl: Duration, wait: Wait) {
+    pub(super) fn acquire(&mut self, keys: usize, sort: Sort, ttl: Duration, wait: Wait) {
         if self.ledger.locks.len() >= MOST_LOCKS {
             return;
         }
@@ -54,7 +54,12 @@ impl World {
         let more: Vec<_> = (1..keys).map(|at| format!("\r\n$-1\r\n\0{at}")).collect();
         let ask = LockRequest::new(name.as_bytes()).ttl(ttl).wait(wait);
         let ask = more.iter().fold(ask, |ask, key| ask.and_resource(key.as_bytes()));
-        let ask = if fenced { ask.fenced() } else { ask };
+        let fenced = sort == Sort::Fenced;
+        let ask = match sort {
+            Sort::Plain => ask,
+            Sort::Fenced => ask.fenced(),
+            Sort::Shared => ask.shared(),
+        };
         let (before, now) = (self.ledger.now, self.now());
         match self.core.acquire(&ask, now) {
             Ok(id) => {
@@ -161,6 +166,7 @@ impl World {
     }
 
     pub(super) fn set_wall(&mut self, wall: u64) {
+        self.ledger.wall_was_set = true;
         self.wall = wall;
     }
 
@@ -427,7 +433,7 @@ impl World {
     fn acquire_last(&mut self) {
         // All earlier locks have ended.
         self.ledger.locks.truncate(MOST_LOCKS - 1);
-        self.acquire(1, false, Duration::from_millis(500), Wait::No);
+        self.acquire(1, Sort::Plain, Duration::from_millis(500), Wait::No);
     }
 
     fn nothing_is_left(&self) {
@@ -452,6 +458,14 @@ fn wire(settings: &Settings, at: usize) -> Wire {
     let restart_guard =
         (settings.restart_guard == RestartGuard::On).then(|| settings.restart_guard_key.clone());
     Wire::new(place, restart_guard, node.credentials.is_some() || node.database != 0)
+}
+
+/// What kind of lock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Plain,
+    Fenced,
+    Shared,
 }
 
 /// Enough for locks to conflict; more would only take time.

@@ -27,7 +27,7 @@ use super::shared::Shared;
 use super::slot::{Slot, Watcher};
 use crate::api::client::AcquireError;
 use crate::api::guard::ExtendError;
-use crate::proto::{FencingToken, LockMode, LockRequest, LossCause, RequestError};
+use crate::proto::{FencingToken, LockMode, LockRequest, LossCause, Profile, RequestError};
 
 /// The locks of all owners.
 #[derive(Default)]
@@ -61,6 +61,7 @@ struct Hold {
 struct Wanted {
     mode: LockMode,
     fenced: bool,
+    profile: Profile,
     auto_extended: bool,
     ttl: Duration,
 }
@@ -175,6 +176,7 @@ impl Hold {
                 LockMode::Shared => "sharing it",
             },
             _ if wanted.fenced && slot.fencing_token().is_none() => "a fencing token",
+            _ if wanted.profile != slot.request.wanted_profile() => "this profile",
             _ if wanted.auto_extended && !slot.request.is_auto_extended() => "auto-extension",
             _ => return Ok(()),
         };
@@ -405,6 +407,7 @@ impl Entering {
         let wanted = Wanted {
             mode: request.mode(),
             fenced: request.is_fenced(),
+            profile: request.wanted_profile(),
             auto_extended: request.is_auto_extended(),
             ttl: request.wanted_ttl(),
         };
@@ -597,6 +600,7 @@ mod tests {
     }
 
     const WANTED: Wanted = Wanted {
+        profile: Profile::Plain,
         mode: LockMode::Exclusive,
         fenced: false,
         auto_extended: false,

@@ -286,17 +286,21 @@ impl Slot {
             return Err(ExtendError::Lost(LossCause::Forked));
         }
         let keys = self.request.resources().count();
+        let unshared = self.request.unshared();
         let mut state = self.lock();
-        let refused = match (state.lost, mode) {
-            (Some(cause), _) => return Err(ExtendError::Lost(cause)),
+        let refused = match (state.lost, mode, unshared) {
+            (Some(cause), ..) => return Err(ExtendError::Lost(cause)),
             _ if state.is_let_go => RequestError::NotHeld,
-            (_, LockMode::Exclusive) if state.mode != LockMode::Shared => RequestError::NotShared,
-            (_, LockMode::Shared) if state.mode != LockMode::Exclusive => {
+            (_, LockMode::Exclusive, _) if state.mode != LockMode::Shared => {
+                RequestError::NotShared
+            }
+            (_, LockMode::Shared, Some(error)) => error,
+            (_, LockMode::Shared, _) if state.mode != LockMode::Exclusive => {
                 RequestError::NotExclusive
             }
-            (_, LockMode::Shared) if keys > 1 => RequestError::SharedKeys { keys },
+            (_, LockMode::Shared, _) if keys > 1 => RequestError::SharedKeys { keys },
             _ if state.mode_change.is_some() => RequestError::ModeChangeUnderWay,
-            (_, LockMode::Exclusive) if state.extension.is_some() => {
+            (_, LockMode::Exclusive, _) if state.extension.is_some() => {
                 RequestError::ExtensionUnderWay
             }
             _ => {

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::{Due, Link, Mistyped, Pending};
+use crate::proto::core::links::{Due, Link, Mistyped, Pending, Step};
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
@@ -102,16 +102,16 @@ impl Core {
                 self.asked(id, claim, (ask, by_digest), token, now)
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
+            Pending::Delete { claim, followed } => {
+                self.delete_answered(id, (claim, followed), token, now)
+            }
             Pending::DropOthers => self.others_dropped(id, token, now),
             Pending::Enrol => self.enrolled(id, token, now),
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
                 self.counted(id, due.pending, token, now)
             }
-            Pending::Handshake(step) => {
-                let handshake = self.handshake_answered(id, step, token, now)?;
-                handshake.into_iter().for_each(|handshake| self.let_in(id, handshake, now));
-                Ok(())
-            }
+            Pending::Handshake(step) => self.step_answered(id, step, token, now),
+            Pending::History { .. } => self.history_answered(id, due.pending, token, now),
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
             Pending::Move { claim, counter, by_digest } => {
                 self.moved(id, claim, (counter, by_digest), token, now)
@@ -122,6 +122,7 @@ impl Core {
             | Pending::Remaining { .. }
             | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
             Pending::ForceUnlock(view)
+            | Pending::ViewLine(view)
             | Pending::ViewPermits(view)
             | Pending::ViewShared(view)
             | Pending::ViewTtl(view)
@@ -185,6 +186,38 @@ impl Core {
         Ok(())
     }
 
+    /// Once all steps of a handshake are answered, the node may be let in.
+    fn step_answered(
+        &mut self,
+        id: NodeId,
+        step: Step,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let handshake = self.handshake_answered(id, step, token, now)?;
+        handshake.into_iter().for_each(|handshake| self.let_in(id, handshake, now));
+        Ok(())
+    }
+
+    /// The node has said whether it was a replica meanwhile, which a grant may have waited for.
+    fn history_answered(
+        &mut self,
+        id: NodeId,
+        pending: Pending,
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let granted = match pending {
+            Pending::History { behind, granted: true } => behind,
+            _ => None,
+        };
+        let vote = self.history_told(id, granted, token, now)?;
+        if let Some((claim, vote)) = granted.zip(vote) {
+            self.vote_proven(id, claim, vote, now);
+        }
+        Ok(())
+    }
+
     /// The answer is to somebody who looks at a resource.
     fn viewed(
         &mut self,
@@ -196,6 +229,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::ForceUnlock(_) => self.force_unlock_answered(view, id, token),
+            Pending::ViewLine(_) => self.view_line(view, id, token),
             Pending::ViewPermits(_) => self.view_permits(view, id, token, now),
             Pending::ViewShared(_) => self.view_shared(view, id, token, now),
             Pending::ViewTtl(_) => self.view_ttl(view, id, token, due.since, now),
@@ -299,14 +333,15 @@ impl Core {
         }
     }
 
+    /// Counts a vote that stands, or will if the node turns out to be what it was.
+    pub(super) fn count_vote(&mut self, id: NodeId, claim: ClaimId, vote: Vote, now: ClockReading) {
+        if vote != Vote::Grant || !self.awaits_history(id, claim) {
+            self.vote_proven(id, claim, vote, now);
+        }
+    }
+
     /// Counts a vote that stands, unless the node or the claim has been given up.
-    pub(super) fn count_vote(
-        &mut self,
-        id: NodeId,
-        claim_id: ClaimId,
-        vote: Vote,
-        now: ClockReading,
-    ) {
+    fn vote_proven(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: ClockReading) {
         self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if self.node(id).link.is_leaving() {

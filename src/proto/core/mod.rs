@@ -72,7 +72,7 @@ use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
 pub use self::inspecting::{
-    DataKind, Fate, Foreign, Holder, KeyState, NodeView, Permits, Sharers, View,
+    DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, NodeView, Permits, Sharers, View, Waiter,
 };
 pub use self::observing::{Leader, LeaderVerdict, LeaderView, NodeSight};
 pub use self::push::PushState;

@@ -6,7 +6,7 @@
 //! routes.
 
 use super::links::{Link, Pending, Pipeline};
-use super::locks::{Lock, Phase};
+use super::locks::Phase;
 use super::{Core, MAX_LOCKS};
 use crate::proto::event::{Event, LossCause, Refusal};
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
@@ -58,10 +58,13 @@ impl Core {
     pub fn release(&mut self, id: LockId, now: ClockReading) {
         let now = self.clamp(now);
         self.lease_due(id, now);
-        if self.locks.mode_change(id).is_companion() {
+        let mode_change = self.locks.mode_change(id);
+        if mode_change.is_companion() {
             return;
         }
-        self.drop_companion(id, now);
+        if mode_change.companion().is_some() {
+            self.drop_companion(id, now);
+        }
         let Some(lock) = self.locks.find_mut(id) else { return };
         let claim = lock.claim();
         match lock.phase {
@@ -81,11 +84,10 @@ impl Core {
 
 /// A lock's life.
 impl Core {
-    pub(super) fn attempt_begins(&mut self, id: LockId, now: ClockReading) {
-        if self.locks.active(id).is_some_and(|active| active.waits()) {
-            self.end_pause(id);
-            self.ask_in_line(id, now);
-        }
+    /// An attempt begins, of a lock that waits.
+    pub(super) fn waiter_asks(&mut self, id: LockId, now: ClockReading) {
+        self.end_pause(id);
+        self.ask_in_line(id, now);
     }
 
     /// An attempt has failed because our clock was wrong, which is set right: it is repeated at once.
@@ -116,24 +118,30 @@ impl Core {
     }
 
     pub(super) fn lock_granted(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active(id) else { return };
+        let Some((lock, active)) = self.locks.at_work(id) else { return };
         if let Some(holder) = active.mode_change.holder() {
             self.companion_granted(id, now);
             return self.let_next_ask(holder, now);
         }
+        let (claim, mode) = (lock.claim(), lock.mode());
+        let (waited, is_auto_extended) = (active.waits(), active.hold.is_auto_extended());
         self.metrics.granted(active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Granted(id));
-        self.leave_line(id, now);
         self.note_holding(id);
-        self.auto_extend_from_now(id, now);
-        self.note_wait(id, now);
-        if !self.observers.is_empty()
-            && let Some(claim) = self.locks.find(id).map(Lock::claim)
-        {
+        if waited {
+            self.leave_line(id, now);
+            self.note_wait(id, now);
+        }
+        if is_auto_extended {
+            self.auto_extend_from_now(id, now);
+        }
+        if !self.observers.is_empty() {
             self.claim_changed(claim, now);
         }
-        if self.locks.active(id).is_some_and(|active| active.permit.is_wanted()) {
-            self.heal(id, now);
+        match mode {
+            LockMode::Exclusive => return,
+            LockMode::Permit { .. } => self.heal(id, now),
+            LockMode::Shared => {}
         }
         self.let_next_ask(id, now);
     }
@@ -275,6 +283,7 @@ impl Core {
             match *pending {
                 Pending::Ask { claim, .. }
                 | Pending::Check { claim, .. }
+                | Pending::History { behind: Some(claim), granted: true }
                 | Pending::Move { claim, .. } => {
                     self.disown(id, claim, now);
                 }
@@ -328,19 +337,19 @@ impl Core {
                 Pending::Extend { claim, round, .. } => {
                     self.extension_unanswered(node, claim, round, now);
                 }
-                Pending::Undo { claim, .. } => {
-                    if let Some(claim) = self.claims.find_mut(claim) {
-                        claim.undo_over(node);
-                    }
-                    self.undo_settled(node, claim, Vote::Fail(cause), now);
-                }
+                Pending::Delete { claim, .. } => self.undo_unanswered(node, claim, cause, now),
+                Pending::Undo { claim, .. } => self.undo_unanswered(node, claim, cause, now),
                 // Its ask has run.
-                Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
+                Pending::Check { claim, .. }
+                | Pending::History { behind: Some(claim), granted: true } => {
+                    self.vote_failed(node, claim, now);
+                }
                 Pending::WriteBack { claim, round, .. } => {
                     self.write_back_lost(node, claim, round, cause, now);
                 }
                 Pending::Move { claim, .. } => self.move_lost(node, claim, untouched, now),
                 Pending::ForceUnlock(view)
+                | Pending::ViewLine(view)
                 | Pending::ViewPermits(view)
                 | Pending::ViewShared(view)
                 | Pending::ViewTtl(view)
@@ -350,6 +359,7 @@ impl Core {
                 | Pending::DropOthers
                 | Pending::Enrol
                 | Pending::Handshake(_)
+                | Pending::History { .. }
                 | Pending::Kill
                 | Pending::Look { .. }
                 // The loss of the link is told to all who observe.
@@ -358,6 +368,13 @@ impl Core {
                 | Pending::Track { .. } => {}
             }
         }
+    }
+
+    fn undo_unanswered(&mut self, node: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
+        if let Some(claim) = self.claims.find_mut(id) {
+            claim.undo_over(node);
+        }
+        self.undo_settled(node, id, Vote::Fail(cause), now);
     }
 
     fn write_back_lost(

@@ -25,39 +25,40 @@ macro_rules! drop_dead_tickets {
 }
 
 /// Goes on unless the ticket stands first at the stamp ARGV\[4\] and the resource is closed, as it is where a release has
-/// called whoever is first: nothing else need be looked at then.
+/// called whoever is first: nothing else need be looked at then. Were its time over, it would be put back there.
 macro_rules! unless_its_turn_has_come {
     () => {
-        "local head = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES') \
-         local state, stamp = 'free', ARGV[4] \
-         if head[1] ~= me or head[2] ~= stamp or redis.pcall('GET', KEYS[1]) ~= '\\nredbolt' \
-         or tonumber(redis.call('ZSCORE', KEYS[3], me) or 0) <= now then "
+        "local state, stamp = 'free', ARGV[4] \
+         local head = stamp ~= '0' and redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES') or {} \
+         if head[1] ~= me or head[2] ~= stamp or redis.pcall('GET', KEYS[1]) ~= '\\nredbolt' then "
     };
 }
 
 /// Puts the ticket `me` at its place, before anything else is looked at: where the waiter says, and otherwise where it
-/// stands or behind all others. That the two sets may be given an end is seen first, or they would have none.
+/// stands or behind all others. That a set may be given an end is seen first, or it would have none. Whether `others` stand
+/// there, as far as is known.
 macro_rules! stand_in_line {
     () => {
         concat!(
             "local live = string.format('%.0f', now + 6000) \
-             redis.call('PEXPIREAT', KEYS[2], live) \
-             redis.call('PEXPIREAT', KEYS[3], live) ",
+             local others = redis.call('PEXPIREAT', KEYS[2], live) == 1 \
+             if others then ",
             drop_dead_tickets!(),
-            "stamp = tonumber(stamp) \
+            "end \
+             stamp = tonumber(stamp) \
+             local is_new = false \
+             if stamp == 0 and others then stamp = tonumber(redis.call('ZSCORE', KEYS[2], me) or 0) end \
              if stamp == 0 then \
-             stamp = tonumber(redis.call('ZSCORE', KEYS[2], me) or 0) \
-             if stamp == 0 then \
-             local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0 \
+             local last = others and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0 \
              stamp = math.max(last + 1, math.min(tonumber(ARGV[5]), us + 5000000)) \
-             end \
+             is_new = true \
              end \
              stamp = string.format('%.0f', stamp) \
              redis.call('ZADD', KEYS[2], stamp, me) \
              redis.call('ZADD', KEYS[3], live, me) \
              redis.call('PEXPIREAT', KEYS[2], live) \
              redis.call('PEXPIREAT', KEYS[3], live) \
-             if redis.call('PTTL', KEYS[4]) < 8000 then redis.call('SET', KEYS[4], '1', 'PX', 12000) end "
+             if is_new or redis.call('PTTL', KEYS[4]) < 8000 then redis.call('SET', KEYS[4], '1', 'PX', 12000) end "
         )
     };
 }
@@ -78,7 +79,7 @@ macro_rules! look_at_the_way {
     () => {
         concat!(
             "local v = redis.pcall('GET', KEYS[1]) \
-             local t = redis.call('PTTL', KEYS[1]) \
+             local t = v and redis.call('PTTL', KEYS[1]) or -2 \
              if t == 0 then t = 1 end \
              local digits = '^' .. string.rep('%x', 34) \
              local alone, beside = 0, 0 \
@@ -136,13 +137,13 @@ macro_rules! look_who_stands_before {
 macro_rules! call_the_first {
     () => {
         concat!(
-            "local before, last, last_but_one \
-             local called, whom = string.match(redis.call('GET', KEYS[5]) or '', '^(%d+) (.+)$') \
+            "local before, last, last_but_one = 0, '-', '-' \
+             local called, whom = string.match(others and redis.call('GET', KEYS[5]) or '', '^(%d+) (.+)$') \
              if called and (alone ~= 0 or whom == me) then \
              redis.call('DEL', KEYS[5]) \
              called, whom = nil, nil \
              end \
-             for _ = 1, 64 do ",
+             for _ = 1, others and 64 or 0 do ",
             look_who_stands_before!(),
             "if before == 0 or alone ~= 0 then break end \
              local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1] \
@@ -254,11 +255,13 @@ pub const ACQUIRE_IN_LINE: &str = concat!(
 pub const LEAVE_LINE: &str = concat!(
     read_clock_ms!(),
     "local found = redis.call('ZREM', KEYS[2], ARGV[1]) \
+     if redis.call('ZCARD', KEYS[2]) > 0 then \
      redis.call('ZREM', KEYS[3], ARGV[1]) \
      redis.call('DEL', KEYS[4]) ",
     drop_dead_tickets!(),
     "if redis.call('ZCARD', KEYS[2]) > 0 then return found end \
-     redis.call('DEL', KEYS[3], KEYS[5]) \
+     end \
+     redis.call('DEL', KEYS[3], KEYS[4], KEYS[5]) \
      local v = redis.pcall('GET', KEYS[1]) \
      if type(v) == 'table' then \
      if not string.find(v.err, '^WRONGTYPE') then return v end \
@@ -276,4 +279,44 @@ pub const LEAVE_LINE: &str = concat!(
      elseif token or v == '\\nredbolt' then redis.call('DEL', KEYS[1]) end \
      end \
      return found"
+);
+
+/// Tells who stands in line for the resource KEYS\[1\]: how many, what keeps the resource for them, and for how many ms the
+/// first of them has been called, -1 if it is not. In further lines up to 16 of them, in their order, each with its name,
+/// its stamp, for how many ms it has waited by that, and for how many ms its ticket lives. It writes nothing.
+///
+/// KEYS\[2\] and KEYS\[3\] are the two sets of the line, KEYS\[4\] is the key that says who was called. A resource is kept
+/// by nothing (`open`), `marked` beside its holders, or `closed`. Of its value the bytes up to the ARGV\[1\]-th, from zero,
+/// are looked at. Where the sets cannot be redbolt's, the answer is empty.
+pub const VIEW_LINE: &str = concat!(
+    read_clock_ms!(),
+    "local us = time[1] * 1000000 + time[2] \
+     local after = string.format('(%.0f', now) \
+     local found = redis.pcall('ZRANGE', KEYS[2], 0, 79, 'WITHSCORES') \
+     if found.err then return found end \
+     local lines, first = {''}, nil \
+     for i = 1, #found, 2 do \
+     local left = (tonumber(redis.call('ZSCORE', KEYS[3], found[i])) or 0) - now \
+     if left > 0 and #lines <= 16 then \
+     if #found[i] > 64 then return '' end \
+     first = first or found[i] \
+     local waits = math.floor(math.max(us - found[i + 1], 0) / 1000) \
+     table.insert(lines, string.format('%s %.0f %.0f %.0f', found[i], found[i + 1], waits, left)) \
+     end \
+     end \
+     local called, whom = string.match(redis.call('GET', KEYS[4]) or '', '^(%d+) (.+)$') \
+     local since = called and whom == first and math.max(now - called, 0) or -1 \
+     local kept = 'open' \
+     local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[1]) \
+     if type(v) == 'table' then \
+     if not string.find(v.err, '^WRONGTYPE') then return v end \
+     if redis.call('TYPE', KEYS[1]).ok == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' then \
+     kept = redis.call('ZCOUNT', KEYS[1], after, '(+inf') > 0 and 'marked' or 'closed' \
+     end \
+     else \
+     local ends = string.match(v, '^' .. string.rep('%x', 34) .. '%C*\\n(%d+)$') \
+     if v == '\\nredbolt' or ends and ends - now <= 0 then kept = 'closed' elseif ends then kept = 'marked' end \
+     end \
+     lines[1] = string.format('%.0f %s %.0f', redis.call('ZCOUNT', KEYS[3], after, '+inf'), kept, since) \
+     return table.concat(lines, '\\n')"
 );

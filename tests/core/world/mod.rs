@@ -14,7 +14,7 @@ use std::time::Duration;
 use redbolt::proto::{
     Cause, ClockReading, Config, Core, DetachedLock, Event, LinkId, LinkOp, LockId, LockMode,
     LockRequest, NodeId, NodeSettings, NodeState, ObserverId, PushState, Refusal, Settings,
-    Timestamp, Vote, Wait, restart_guard::BIG_MS,
+    Timestamp, Vote, Wait, WakeStrategy, restart_guard::BIG_MS,
 };
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_node::Memory;
@@ -97,8 +97,8 @@ pub(crate) struct Ran {
     pub(crate) node: usize,
     /// The client had left the connection by then.
     pub(crate) is_ghost: bool,
-    /// The node did not know the script, so nothing ran.
-    pub(crate) is_unknown: bool,
+    /// The node did not know the script, or has told an ask to wait in line: there is nothing to undo.
+    pub(crate) keeps_nothing: bool,
     pub(crate) words: Vec<Vec<u8>>,
 }
 
@@ -116,6 +116,14 @@ impl World {
     /// One client and `nodes` nodes, with default settings.
     pub(crate) fn new(nodes: usize) -> Self {
         Self::with(nodes, 1, |_| {})
+    }
+
+    /// The same, where those who wait ask the node that reported first, and do not stand in line.
+    pub(crate) fn led(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
+        Self::with(nodes, clients, |settings| {
+            settings.wake = WakeStrategy::Lead;
+            set(settings);
+        })
     }
 
     /// Timeouts are short, so that tests which wait for them take little virtual time.
@@ -815,12 +823,12 @@ impl World {
             let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
             let now = redbolt_node::model::ClockReading::from_micros((self.boot + EPOCH) / 1_000);
             server.run(conn, &args, now, &mut reply);
-            let is_unknown = reply.starts_with(b"-NOSCRIPT");
+            let keeps_nothing = reply.starts_with(b"-NOSCRIPT") || reply.starts_with(b"+WAIT ");
             if wire.alive {
                 wire.down.push(self.boot + server.delay, reply);
             }
             let node = wire.node;
-            self.log.push(Ran { at: self.boot, node, is_ghost: !wire.alive, is_unknown, words });
+            self.log.push(Ran { at: self.boot, node, is_ghost: !wire.alive, keeps_nothing, words });
         }
         if !wire.alive && wire.up.is_empty() {
             server.store.disconnect(conn);

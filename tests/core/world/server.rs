@@ -120,6 +120,7 @@ impl Server {
     pub(crate) fn expected(&self, settings: &Settings, node: &NodeSettings, runs: u32) -> Expected {
         Expected {
             run_id: run_id(self.name, runs).as_bytes().try_into().ok(),
+            replication_id: None,
             max_ttl_ms: settings.max_ttl.as_millis() as u64,
             nodes: settings.nodes.len() as u64,
             database: node.database.into(),

@@ -17,7 +17,10 @@ use redbolt::{
 use redbolt_test_servers::{Reply, Server};
 
 use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies, on};
-use crate::support::{LIMIT, builder, calls, eventually, held_on, long, patiently, pttl, servers};
+use crate::support::{
+    LIMIT, address, builder, calls, eventually, held_on, long, new_servers, patiently, pttl,
+    servers,
+};
 
 // Waiting.
 
@@ -476,7 +479,7 @@ pub(super) fn without_a_majority<F: Api>() {
     assert!(!report.is_contended(), "{report}");
     for (node, server) in report.node_votes().iter().zip(&servers).skip(1) {
         assert!(matches!(node.vote, Some(Vote::Fail(_))), "{node}");
-        assert!(report.to_string().contains(&server.address()), "{report}");
+        assert!(report.to_string().contains(&address(server)), "{report}");
     }
     free_again(&servers[..1], &["job"]);
 }
@@ -484,7 +487,7 @@ pub(super) fn without_a_majority<F: Api>() {
 /// Two of three nodes restart without their data while a lock is held. They would grant it again;
 /// the quarantine prevents that until the first holder's lease has ended.
 pub(super) fn nodes_that_forgot_it<F: Api>() {
-    let mut servers = redbolt_test_servers::servers(3);
+    let mut servers = new_servers(3);
     let config = builder(&servers).max_ttl(FORGOTTEN).build().unwrap();
     init(&config, LIMIT).unwrap();
     let mut holder = F::start(config.clone());
@@ -701,9 +704,15 @@ fn asks(servers: &[Server]) -> i64 {
     servers.iter().map(of).sum()
 }
 
-/// The key's value on each node.
+/// The key's value on each node, without what marks it for those who wait in line.
 fn owners(servers: &[Server], key: &str) -> Vec<Reply> {
-    servers.iter().map(|server| server.cmd(&format!("GET {key}"))).collect()
+    let owner = |server: &Server| match server.cmd(&format!("GET {key}")) {
+        Reply::Bulk(value) => {
+            Reply::Bulk(value.split(|&byte| byte == b'\n').next().unwrap().into())
+        }
+        other => other,
+    };
+    servers.iter().map(owner).collect()
 }
 
 /// Another program takes a key from its holder on two nodes.

@@ -5,6 +5,8 @@
 //! instead, where an API cannot do it, and `none` runs nothing: a comment says why. Features that
 //! not every API has are traits of their own, so the compiler checks the table.
 //!
+//! With the feature `tls`, each front plays the list over TLS as well.
+//!
 //! Not here: what only one API has, see `driver`, `engine` and `futures` beside this module.
 
 mod api;
@@ -31,6 +33,14 @@ macro_rules! scenarios {
             play!($scenario $futures futures_on_tokio futures::OnTokio);
             play!($scenario $futures futures_on_smol futures::OnSmol);
             play!($scenario $futures futures_on_twenty_lines futures::OnTwentyLines);
+            #[cfg(feature = "tls")]
+            mod over_tls {
+                play_over_tls!($scenario $client client blocking::Blocking);
+                play_over_tls!($scenario $client client_that_spins blocking::Blocking<true>);
+                play_over_tls!($scenario $driver driver embedded::BehindADescriptor);
+                play_over_tls!($scenario $engine engine engine::Threaded);
+                play_over_tls!($scenario $futures futures futures::OnTokio);
+            }
         }
     )*};
 }
@@ -45,6 +55,21 @@ macro_rules! play {
         fn $name() {
             use crate::scenarios::*;
             bounded(list::$instead::<$api>);
+        }
+    };
+}
+
+#[cfg(feature = "tls")]
+macro_rules! play_over_tls {
+    ($scenario:ident none $name:ident $api:ty) => {};
+    ($scenario:ident same $name:ident $api:ty) => {
+        play_over_tls!($scenario $scenario $name $api);
+    };
+    ($scenario:ident $instead:ident $name:ident $api:ty) => {
+        #[test]
+        fn $name() {
+            use crate::scenarios::*;
+            bounded(|| crate::support::over_tls(list::$instead::<$api>));
         }
     };
 }

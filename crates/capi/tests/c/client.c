@@ -135,6 +135,22 @@ static void many_keys_and_tokens(redbolt_client *ours, redbolt_client *theirs) {
     }
 }
 
+static void formats_of_others(redbolt_client *ours, redbolt_client *theirs) {
+    redbolt_request *request = redbolt_request_new("format");
+    CHECK(redbolt_request_set_profile(request, "jedisson") == REDBOLT_STATUS_INVALID_ARGUMENT);
+    CHECK(redbolt_request_set_profile(request, NULL) == REDBOLT_STATUS_INVALID_ARGUMENT);
+    CHECK(redbolt_request_set_profile(request, "redisson") == REDBOLT_STATUS_OK);
+    CHECK(redbolt_request_set_prefix(request, "lock:") == REDBOLT_STATUS_OK);
+    redbolt_lock *lock = acquired(ours, request), *none = NULL;
+    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_lock(theirs, "lock:format", &none, &error));
+    OK(redbolt_lock_release(lock, &error));
+    request = redbolt_request_new("format");
+    redbolt_request_set_profile(request, "redisson");
+    redbolt_request_set_shared(request);
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_acquire(ours, request, &none, &error));
+    redbolt_request_free(request);
+}
+
 static void many_locks(redbolt_client *ours, redbolt_client *theirs) {
     const char *names[] = {"one", "two", "three", ""};
     const redbolt_request *requests[4];
@@ -299,6 +315,7 @@ int main(int argc, char **argv) {
     shared(ours, theirs);
     permits(ours, theirs);
     many_keys_and_tokens(ours, theirs);
+    formats_of_others(ours, theirs);
     many_locks(ours, theirs);
     inspected(ours, theirs);
     detached(ours, theirs);

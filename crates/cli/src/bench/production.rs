@@ -65,13 +65,14 @@ pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
     let restart_guard_key = &config.settings().restart_guard_key;
     // They have made this configuration.
     for (at, given) in addresses::given(nodes).unwrap_or_default().iter().enumerate() {
-        let (text, restart_guard_key, sender) =
-            (given.text.clone(), restart_guard_key.clone(), sender.clone());
+        let login =
+            Login::of(&given.text).or_else(|| Login::in_file(nodes.password_file.as_deref()?));
+        let (restart_guard_key, sender) = (restart_guard_key.clone(), sender.clone());
         let database = config.settings().nodes[at].database;
-        let address = config.addresses()[at].clone();
+        let (config, address) = (config.clone(), config.addresses()[at].clone());
         // A look-up of a host name can take very long. Then its thread is abandoned.
         thread::spawn(move || {
-            let answer = ask(&text, &address, database, &restart_guard_key);
+            let answer = ask(&config, login, &address, database, &restart_guard_key);
             // An answer that comes too late has no receiver.
             let _ = sender.send((at, answer));
         });
@@ -89,15 +90,21 @@ pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
         .collect()
 }
 
-fn ask(text: &str, address: &Address, database: u32, restart_guard_key: &[u8]) -> Answer {
-    let (login, number) = (Login::of(text), database.to_string());
+fn ask(
+    config: &Config,
+    login: Option<Login>,
+    address: &Address,
+    database: u32,
+    restart_guard_key: &[u8],
+) -> Answer {
+    let number = database.to_string();
     let mut commands: Vec<Vec<&[u8]>> = login.iter().map(Login::words).collect();
     if database != 0 {
         commands.push(vec![b"SELECT", number.as_bytes()]);
     }
     commands.push(vec![b"PTTL", restart_guard_key]);
     commands.push(vec![b"INFO"]);
-    match question::ask(address, &commands, PATIENCE).as_deref() {
+    match question::ask(config, address, &commands, PATIENCE).as_deref() {
         Ok([.., restart_guard, Reply::Bulk(info)]) => {
             let is_guarded = matches!(restart_guard, Reply::Int(left) if *left != NO_KEY);
             Answer::Seen(seen(&String::from_utf8_lossy(info), database, is_guarded))

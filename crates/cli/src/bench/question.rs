@@ -3,11 +3,14 @@
 //! It takes a blocking connection, a few commands in one write, and their replies. The codec is the library's. Not
 //! here: what is asked, and what the answer means.
 
+use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
+use redbolt::Config;
 use redbolt::net::Address;
 use redbolt::resp::{Decoder, Limits, Token, command};
 
@@ -44,6 +47,12 @@ impl Login {
         Some(Self { user, password: decoded(password) })
     }
 
+    /// From a file that the library has accepted.
+    pub(super) fn in_file(path: &Path) -> Option<Self> {
+        let password = fs::read(path).ok()?.trim_ascii_end().to_vec();
+        Some(Self { user: None, password })
+    }
+
     /// The command that it is sent with.
     pub(super) fn words(&self) -> Vec<&[u8]> {
         let user = self.user.as_deref();
@@ -53,6 +62,7 @@ impl Login {
 
 /// Sends `commands` together, and returns a reply for each.
 pub(super) fn ask(
+    config: &Config,
     address: &Address,
     commands: &[Vec<&[u8]>],
     within: Duration,
@@ -72,36 +82,46 @@ pub(super) fn ask(
             };
             converse(&stream, pace, &bytes, commands.len(), until)
         }
-        Address::Name(host, port) => {
-            over_tcp((host.as_str(), *port).to_socket_addrs()?, &bytes, commands.len(), until)
+        Address::Name(host, port) | Address::TlsName(host, port) => {
+            let stream = dial((host.as_str(), *port).to_socket_addrs()?, until)?;
+            over_tcp(config, address, &stream, &bytes, commands.len(), until)
         }
-        Address::Ip(ip, port) => {
-            over_tcp([SocketAddr::from((*ip, *port))].into_iter(), &bytes, commands.len(), until)
+        Address::Ip(ip, port) | Address::TlsIp(ip, port) => {
+            let stream = dial([SocketAddr::from((*ip, *port))].into_iter(), until)?;
+            over_tcp(config, address, &stream, &bytes, commands.len(), until)
         }
         other => Err(io::Error::new(ErrorKind::Unsupported, format!("no way to {other}"))),
     }
 }
 
-fn over_tcp(
-    places: impl Iterator<Item = SocketAddr>,
-    bytes: &[u8],
-    count: usize,
-    until: Instant,
-) -> io::Result<Vec<Reply>> {
+fn dial(places: impl Iterator<Item = SocketAddr>, until: Instant) -> io::Result<TcpStream> {
     let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
     for place in places {
         match TcpStream::connect_timeout(&place, left(until)?) {
-            Ok(stream) => {
-                let pace = |left| {
-                    stream.set_write_timeout(Some(left))?;
-                    stream.set_read_timeout(Some(left))
-                };
-                return converse(&stream, pace, bytes, count, until);
-            }
+            Ok(stream) => return Ok(stream),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+fn over_tcp(
+    config: &Config,
+    address: &Address,
+    stream: &TcpStream,
+    bytes: &[u8],
+    count: usize,
+    until: Instant,
+) -> io::Result<Vec<Reply>> {
+    let pace = |left| {
+        stream.set_write_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left))
+    };
+    if !address.is_tls() {
+        return converse(stream, pace, bytes, count, until);
+    }
+    pace(left(until)?)?;
+    converse(config.over_tls(address, stream)?, pace, bytes, count, until)
 }
 
 /// Writes, and reads until there are `count` replies. `pace` sets how long one call may take.

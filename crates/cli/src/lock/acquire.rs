@@ -23,6 +23,7 @@ pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
         ttl: args.ttl,
         mode: super::mode(args.shared, args.permits),
         fenced: args.fencing,
+        profile: args.format.profile,
         quiet: args.request.quiet,
     };
     // The holder is the calling script, which goes on when this process has ended.

@@ -12,7 +12,7 @@ use redbolt::proto::Verdict;
 use redbolt::proto::restart_guard::Found;
 use redbolt::{
     Config, DetachedLock, Driver, Event, FencingToken, LockId, LockMode, LockRequest, LossCause,
-    RefusalReason, RefusalReport, RequestError, Wait,
+    Profile, RefusalReason, RefusalReport, RequestError, Wait,
     inspect::InspectionVerdict,
     report::{Cause, LockState, NodeState, NodeStatus, NodeVote, Refusal, RestartGuardState, Vote},
 };
@@ -30,6 +30,7 @@ pub(super) struct Wanted<'a> {
     pub(super) ttl: Duration,
     pub(super) mode: LockMode,
     pub(super) fenced: bool,
+    pub(super) profile: Profile,
     pub(super) quiet: bool,
 }
 
@@ -41,6 +42,7 @@ pub(super) struct Lease {
     ttl: Duration,
     mode: LockMode,
     fenced: bool,
+    profile: Profile,
     /// The command that declares the nodes as new, until it has been shown.
     init_command: Option<String>,
     id: Option<LockId>,
@@ -88,6 +90,7 @@ impl Lease {
             ttl: wanted.ttl,
             mode: wanted.mode,
             fenced: wanted.fenced,
+            profile: wanted.profile,
             init_command: Some(nodes::init_command(nodes)),
             id: None,
             last: None,
@@ -98,7 +101,7 @@ impl Lease {
 
     /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
     pub(super) fn request(&mut self, wait: Wait) -> Result<(), RequestError> {
-        let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait);
+        let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait).profile(self.profile);
         let request = match self.mode {
             LockMode::Shared => request.shared(),
             LockMode::Permit { of } => request.permits(of),

@@ -69,6 +69,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
         ttl: args.ttl,
         mode: mode(args.shared, args.permits),
         fenced: args.fencing,
+        profile: args.format.profile,
         quiet: args.request.quiet,
     };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;

@@ -1,4 +1,4 @@
-//! Who holds a lock, node by node. The verdict is the library's.
+//! Who holds a lock and who waits for it, node by node. The verdict is the library's.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +21,7 @@ use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::name;
 use crate::say::print;
+use crate::waiters;
 
 /// Prints who holds the lock of this name. The exit status says whether there was a verdict.
 pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Result<u8, Failure> {
@@ -48,6 +49,7 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeR
         text +=
             &format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must\n");
     }
+    text += &waiters::as_text(seen.line.as_ref(), &seen.nodes);
     text + &match &seen.verdict {
         InspectionVerdict::Free => format!("{key}: free\n"),
         InspectionVerdict::Held(holder) => {
@@ -66,7 +68,14 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeR
         }
         InspectionVerdict::Foreign(data) => {
             let there = count(seen, |state| matches!(state, KeyState::Foreign(_)));
-            format!("{key}: {data}, no lock of redbolt, on {there} of {nodes} nodes\n")
+            let on = format!("on {there} of {nodes} nodes");
+            match &data.kind {
+                DataKind::Redisson { .. } => {
+                    let left = left(data.remaining);
+                    format!("{key}: {data}, {left}, {on}; use --profile redisson\n")
+                }
+                _ => format!("{key}: {data}, no lock of redbolt, {on}\n"),
+            }
         }
         _ => {
             let answered = count(seen, |_| true);
@@ -90,7 +99,8 @@ fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
         Err(_) => format!("no answer: {}", reason(node)),
     };
     let restart_guard = restart_guard_in_words(status);
-    [node.address.to_string(), state, restart_guard, node.round_trip.map(show).unwrap_or_default()]
+    let round_trip = node.round_trip.map(show).unwrap_or_default();
+    [node.address.to_string(), state, waiters::of_node(node), restart_guard, round_trip]
 }
 
 fn left(remaining: Option<Duration>) -> String {
@@ -128,6 +138,7 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
         },
         "data": data.map(data_as_json),
         "remaining_ms": seen.remaining().map(|left| whole(left.as_millis())),
+        "line": waiters::as_json(seen.line.as_ref()),
         "quorum": config.quorum(),
         "nodes": nodes.map(|(node, status)| node_as_json(node, status)).collect::<Vec<_>>(),
     })
@@ -156,6 +167,8 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
         },
         "data": data.map(data_as_json),
         "remaining_ms": remaining.map(|left| whole(left.as_millis())),
+        "line": waiters::as_json(node.line.as_ref().ok()),
+        "line_reason": node.no_line(),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
         "reason": node.state.is_err().then(|| reason(node)),
         "restart_guard": restart_guard_as_json(status.restart_guard),
@@ -198,8 +211,16 @@ fn hash(holder: &Holder) -> String {
 
 fn data_as_json(data: &Foreign) -> Value {
     match &data.kind {
-        DataKind::String { bytes, fingerprint } => {
-            json!({ "type": "string", "bytes": bytes, "hash": format!("{fingerprint:08x}") })
+        DataKind::String { bytes, fingerprint, library } => {
+            let hash = format!("{fingerprint:08x}");
+            json!({ "type": "string", "bytes": bytes, "hash": hash, "library": library })
+        }
+        DataKind::Redisson { owner, holds } => {
+            json!({ "type": "hash", "library": "Redisson", "holder": owner, "holds": holds })
+        }
+        DataKind::RedissonReadWrite { is_write, holders } => {
+            let mode = if *is_write { "write" } else { "read" };
+            json!({ "type": "hash", "library": "Redisson", "mode": mode, "holders": holders })
         }
         DataKind::Hash => json!({ "type": "hash" }),
         DataKind::List => json!({ "type": "list" }),
@@ -227,4 +248,4 @@ fn count(seen: &Inspection, wanted: impl Fn(&KeyState) -> bool) -> usize {
     seen.nodes.iter().filter(|node| node.state.as_ref().is_ok_and(&wanted)).count()
 }
 
-const COLUMNS: usize = 4;
+const COLUMNS: usize = 5;

@@ -44,6 +44,7 @@ fn restart_guard_as_json(restart_guard: RestartGuardState) -> Option<Value> {
         RestartGuardState::Found(Found::Missing) => ("missing", None),
         RestartGuardState::Found(Found::OtherLimits { .. }) => ("other_limits", None),
         RestartGuardState::Found(Found::OtherRun) => ("other_run", None),
+        RestartGuardState::Found(Found::OtherHistory) => ("other_history", None),
         RestartGuardState::Found(Found::OtherDatabase) => ("other_database", None),
         RestartGuardState::Found(_) => ("unreadable", None),
         _ => return None,

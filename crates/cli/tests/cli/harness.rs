@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use redbolt_test_servers::{Mode, Proxy, Reply, Server, servers};
+use redbolt_test_servers::{Mode, Proxy, Reply, Server, servers, servers_over_tls};
 use tempfile::TempDir;
 
 /// Nodes, and a directory for the files that commands leave.
@@ -46,6 +46,13 @@ impl World {
         Self::on(servers(nodes))
     }
 
+    /// Nodes that vote, and are spoken with over TLS.
+    pub(crate) fn over_tls(nodes: usize) -> Self {
+        let world = Self::on(servers_over_tls(nodes));
+        world.init();
+        world
+    }
+
     pub(crate) fn on(nodes: Vec<Server>) -> Self {
         Self { nodes, max_ttl: None, home: TempDir::new().unwrap() }
     }
@@ -69,6 +76,8 @@ impl World {
     fn at_home(&self, mut command: Command) -> Command {
         command.env("REDBOLT_NODES", self.addresses()).current_dir(self.home.path());
         command.envs(self.max_ttl.map(|max_ttl| ("REDBOLT_MAX_TTL", max_ttl)));
+        let ca = self.nodes.first().filter(|node| node.has_tls()).map(|node| node.authority().ca());
+        command.envs(ca.map(|ca| ("REDBOLT_TLS_CA", ca)));
         command
     }
 
@@ -100,7 +109,11 @@ impl World {
     }
 
     pub(crate) fn addresses(&self) -> String {
-        self.nodes.iter().map(Server::address).collect::<Vec<_>>().join(",")
+        let address = |node: &Server| match node.has_tls() {
+            true => node.tls_address(),
+            false => node.address(),
+        };
+        self.nodes.iter().map(address).collect::<Vec<_>>().join(",")
     }
 
     pub(crate) fn path(&self, file: &str) -> PathBuf {

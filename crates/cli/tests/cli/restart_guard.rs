@@ -217,10 +217,15 @@ fn status_shows_each_restart_guard() {
 
 /// The restart guard that a client of `nodes` nodes expects on this one.
 fn ours(server: &Server, nodes: usize) -> String {
-    let Reply::Bulk(text) = server.cmd("INFO server") else { panic!("no INFO") };
-    let text = String::from_utf8(text).unwrap();
-    let run_id = text.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap();
-    format!("{}:30000:{nodes}:0", run_id.trim())
+    let field = |section: &str, name: &str| {
+        let Reply::Bulk(text) = server.cmd(&format!("INFO {section}")) else { panic!("no INFO") };
+        let text = String::from_utf8(text).unwrap();
+        let value = text.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap().trim().to_owned()
+    };
+    let (run_id, replication_id) =
+        (field("server", "run_id:"), field("replication", "master_replid:"));
+    format!("{run_id}.{replication_id}:30000:{nodes}:0")
 }
 
 #[test]

@@ -42,7 +42,13 @@ pub(crate) fn run_id(node: usize, run: u8) -> String {
 
 /// What this client expects of a node in its `run`.
 pub(crate) fn restart_guard_value(node: usize, run: u8) -> Vec<u8> {
+    restart_guard_of(node, run, None)
+}
+
+/// The same where the node tells the history of its data.
+pub(crate) fn restart_guard_of(node: usize, run: u8, history: Option<u8>) -> Vec<u8> {
     let run_id = run_id(node, run).as_bytes().try_into().ok();
+    let replication_id = history.map(|history| [history; 40]);
     let (max_ttl_ms, nodes, database, restart_trust) = (30_000, 3, 0, RestartTrust::Strict);
-    Expected { run_id, max_ttl_ms, nodes, database, restart_trust }.value()
+    Expected { run_id, replication_id, max_ttl_ms, nodes, database, restart_trust }.value()
 }

@@ -7,6 +7,7 @@ mod bench;
 mod extend;
 mod fencing;
 mod ghosts;
+mod line;
 mod read_write;
 mod restart_guard;
 mod semaphore;

@@ -9,19 +9,24 @@ use redbolt_models::restart_guard::{Decisions, Value};
 use redbolt_node::model::ClockReading;
 use redbolt_testkit::{Command, Handshake, Kind, Peer};
 
-use crate::bench::{cold, ready, restart_guard_value, warm};
+use crate::bench::{cold, ready, restart_guard_of, restart_guard_value, warm};
 
-const VALUES: [Value; 3] = [Value::Missing, Value::Past, Value::Present];
+const VALUES: [Value; 4] = [Value::Missing, Value::Past, Value::Copied, Value::Present];
 
 /// What a node with this restart guard tells a handshake.
 fn handshakes(value: Value, quarantine: u8) -> Handshake {
     let restart_guard = match value {
         Value::Missing => None,
         Value::Past => Some(restart_guard_value(2, 0)),
-        Value::Present => Some(restart_guard_value(2, 1)),
+        Value::Copied => Some(restart_guard_of(2, 1, Some(b'0'))),
+        Value::Present => Some(restart_guard_of(2, 1, Some(b'1'))),
     };
     let pttl = if restart_guard.is_some() { pttl(Some(quarantine)) } else { -2 };
-    Handshake { restart_guard, pttl, ..ready(2) }
+    Handshake { restart_guard, pttl, replication_id: history(b'1'), ..ready(2) }
+}
+
+fn history(digit: u8) -> Option<String> {
+    String::from_utf8(vec![digit; 40]).ok()
 }
 
 /// A restart guard's TTL with so many ticks of quarantine left.
@@ -33,7 +38,7 @@ fn pttl(quarantine: Option<u8>) -> i64 {
 /// which is a script and looks itself.
 #[test]
 fn the_core_counts_the_grants_that_the_model_counts() {
-    let decisions = Decisions::new(RestartTrust::Strict);
+    let decisions = Decisions::new(RestartTrust::Strict, true);
     let mut counted = 0;
     for value in VALUES {
         for (before, behind) in
@@ -79,7 +84,7 @@ fn first_flight(value: Value, before: u8, behind: Option<u8>) -> bool {
 /// The same on a connection that was found good before: what the model calls a flush.
 #[test]
 fn the_core_looks_behind_every_ask() {
-    let decisions = Decisions::new(RestartTrust::Strict);
+    let decisions = Decisions::new(RestartTrust::Strict, true);
     for behind in [None, Some(0), Some(1), Some(2)] {
         let mut bench = warm();
         let id = bench.lock(&LockRequest::new(b"job"));
@@ -92,7 +97,7 @@ fn the_core_looks_behind_every_ask() {
 
 #[test]
 fn the_core_enrols_where_the_model_does_with_a_whole_quarantine_in_one_command() {
-    let decisions = Decisions::new(RestartTrust::Strict);
+    let decisions = Decisions::new(RestartTrust::Strict, true);
     for (value, quarantine) in VALUES.into_iter().flat_map(|value| [(value, 0), (value, 2)]) {
         let mut bench = cold();
         let handshakes = handshakes(value, quarantine);
@@ -105,11 +110,41 @@ fn the_core_enrols_where_the_model_does_with_a_whole_quarantine_in_one_command()
             let life = (BIG_MS + 30_000).to_string().into_bytes();
             assert_eq!(
                 words[3..],
-                [b"redbolt:guard".to_vec(), seen, restart_guard_value(2, 1), life]
+                [b"redbolt:guard".to_vec(), seen, restart_guard_of(2, 1, Some(b'1')), life]
             );
             // It does not vote for having been enrolled: it is looked at again.
             bench.answer(2, ":1\r\n");
-            assert_eq!(bench.waiting(2), ["look", "check"]);
+            assert_eq!(bench.waiting(2), ["info", "look", "check"]);
+        }
+    }
+}
+
+/// A connection that was found good a while ago: behind the ask it is read whether the node was a replica since.
+#[test]
+fn the_core_counts_no_grant_of_a_node_that_was_a_replica() {
+    for digit in [b'1', b'0'] {
+        let mut bench = cold();
+        for node in 0..2 {
+            bench.handshake(node, &ready(node));
+        }
+        bench.handshake(2, &handshakes(Value::Present, 0));
+        bench.told();
+        bench.wait(Duration::from_millis(5));
+        let id = bench.lock(&LockRequest::new(b"job"));
+        assert_eq!(bench.waiting(2), ["ask", "check", "info"]);
+        bench.answer(2, "+OK\r\n");
+        bench.answer(2, &format!(":{}\r\n", pttl(Some(0))));
+        assert_eq!(bench.core.votes(id).of(bench.node(2)), None, "before it is known");
+        let told = Handshake { replication_id: history(digit), ..ready(2) };
+        let words = bench.next(2).unwrap();
+        bench.answer(2, &told.answer(&words).unwrap());
+        match bench.core.votes(id).of(bench.node(2)) {
+            Some(Vote::Grant) => assert_eq!(digit, b'1'),
+            Some(Vote::Fail(_)) => {
+                assert_eq!(digit, b'0');
+                assert_eq!(bench.waiting(2), ["undo", "info", "look", "check"]);
+            }
+            other => panic!("{other:?}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Commands on hashes, for those who want to see who has a permit of a semaphore.
+//! Commands on hashes, for those who want to see who has a permit of a semaphore, or a lock in Redisson's format.
 //!
 //! Not here: all that write, which only the lock scripts do.
 
@@ -17,5 +17,18 @@ pub(super) fn hget(call: &mut Call<'_>) -> Outcome {
         Some(value) => reply.bulk(value),
         None => reply.nil(),
     }
+    Ok(())
+}
+
+/// In the order of their bytes; a server has an order of its own.
+pub(super) fn hkeys(call: &mut Call<'_>) -> Outcome {
+    let key = call.args[1];
+    let (mut keys, reply) = call.keys_and_reply();
+    let Some(fields) = keys.fields(key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    reply.array(fields.len());
+    fields.names().for_each(|name| reply.bulk(name));
     Ok(())
 }

@@ -14,7 +14,7 @@ mod tracking;
 use std::str;
 
 use crate::{
-    denial::{Denial, Denials},
+    denial::Denial,
     keys::{Keys, WrongType},
     reply::Reply,
     store::{ClockReading, ConnId, Session, Store},
@@ -31,7 +31,7 @@ pub(crate) fn run(
     out: &mut Vec<u8>,
 ) {
     let mut call = Call { store, conn, args, now, reply: Reply::new(out), named: &[] };
-    let outcome = find(args, &call.store.denials).and_then(|(command, body)| {
+    let outcome = find(args, call.store).and_then(|(command, body)| {
         call.permit(command)?;
         let outcome = body(&mut call);
         call.note_reading(command);
@@ -79,6 +79,8 @@ struct Command {
     loading: bool,
     /// Whether a client may call it while it is subscribed.
     subscribed: bool,
+    /// Whether only some servers have it.
+    optional: bool,
     reads: Reads,
 }
 
@@ -127,6 +129,8 @@ const COMMANDS: &[Command] = &[
         ],
     ),
     Command::new("del", AtLeast(2), strings::del),
+    Command::new("delex", AtLeast(2), strings::delex).of_some_servers(),
+    Command::new("delifeq", Exactly(3), strings::delifeq).of_some_servers(),
     Command::new("echo", Exactly(2), session::echo).while_loading(),
     Command::new("eval", AtLeast(3), scripting::eval),
     Command::new("evalsha", AtLeast(3), scripting::evalsha),
@@ -137,6 +141,7 @@ const COMMANDS: &[Command] = &[
     Command::new("get", Exactly(2), strings::get).reading(Reads::One),
     Command::new("getrange", Exactly(4), strings::getrange).reading(Reads::One),
     Command::new("hget", Exactly(3), hashes::hget).reading(Reads::One),
+    Command::new("hkeys", Exactly(2), hashes::hkeys).reading(Reads::One),
     Command::new("hlen", Exactly(2), hashes::hlen).reading(Reads::One),
     Command::new("info", AtLeast(1), server::info).while_loading(),
     Command::new("pexpire", AtLeast(3), strings::pexpire),
@@ -185,8 +190,8 @@ impl Command {
 
     const fn entry(name: &'static str, arity: Arity, body: Body) -> Self {
         let key = key_of(name.as_bytes());
-        let (open, loading, subscribed, reads) = (false, false, false, Reads::Nothing);
-        Self { name, key, arity, body, open, loading, subscribed, reads }
+        let (open, loading, subscribed, optional) = (false, false, false, false);
+        Self { name, key, arity, body, open, loading, subscribed, optional, reads: Reads::Nothing }
     }
 
     const fn open_to_all(self) -> Self {
@@ -199,6 +204,10 @@ impl Command {
 
     const fn while_subscribed(self) -> Self {
         Self { subscribed: true, ..self }
+    }
+
+    const fn of_some_servers(self) -> Self {
+        Self { optional: true, ..self }
     }
 
     const fn reading(self, reads: Reads) -> Self {
@@ -216,8 +225,11 @@ impl Arity {
 }
 
 /// The command that `args` call, subcommands resolved, with the right number of arguments.
-fn find(args: &[&[u8]], denials: &Denials) -> Result<(&'static Command, Handler), Failure> {
-    let is_there = |command: &&Command| denials.of(command.name) != Some(Denial::RenamedAway);
+fn find(args: &[&[u8]], store: &Store) -> Result<(&'static Command, Handler), Failure> {
+    let is_there = |command: &&Command| {
+        (!command.optional || store.optional.contains(&command.name))
+            && store.denials.of(command.name) != Some(Denial::RenamedAway)
+    };
     let Some(command) = named(COMMANDS, args[0]).filter(is_there) else {
         return Err(unknown_command(args));
     };
@@ -413,8 +425,13 @@ impl From<String> for Failure {
 
 /// An integer as the server reads one: no blanks, no plus, no leading zero.
 fn integer(arg: &[u8]) -> Result<i64, Failure> {
+    integer_of(arg).ok_or_else(|| NOT_AN_INTEGER.into())
+}
+
+/// The same, or nothing.
+pub(crate) fn integer_of(arg: &[u8]) -> Option<i64> {
     let text = str::from_utf8(arg).ok().filter(|text| is_canonical(text));
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| NOT_AN_INTEGER.into())
+    text.and_then(|text| text.parse().ok())
 }
 
 fn is_canonical(text: &str) -> bool {

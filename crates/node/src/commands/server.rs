@@ -73,8 +73,15 @@ fn info_memory(call: &Call<'_>, text: &mut Vec<u8>) {
     text.extend_from_slice(b"\r\n");
 }
 
-fn info_replication(_: &Call<'_>, text: &mut Vec<u8>) {
-    text.extend_from_slice(b"# Replication\r\nrole:master\r\nconnected_slaves:0\r\n");
+fn info_replication(call: &Call<'_>, text: &mut Vec<u8>) {
+    text.extend_from_slice(b"# Replication\r\nrole:");
+    text.extend_from_slice(if call.store.is_replica { b"slave" } else { b"master" });
+    text.extend_from_slice(b"\r\nconnected_slaves:0\r\n");
+    if let Some(replication_id) = &call.store.replication_id {
+        text.extend_from_slice(b"master_replid:");
+        text.extend_from_slice(replication_id.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
 }
 
 pub(super) fn time(call: &mut Call<'_>) -> Outcome {

@@ -41,6 +41,30 @@ pub(super) fn del(call: &mut Call<'_>) -> Outcome {
     call.int(deleted as i64)
 }
 
+pub(super) fn delifeq(call: &mut Call<'_>) -> Outcome {
+    let (key, value) = (call.args[1], call.args[2]);
+    delete_if_equal(call, key, value)
+}
+
+/// Only the one condition that locks use, or none.
+pub(super) fn delex(call: &mut Call<'_>) -> Outcome {
+    match *call.args {
+        [_, _] => del(call),
+        [_, key, condition, value] if is_word(condition, "IFEQ") => {
+            delete_if_equal(call, key, value)
+        }
+        [_, _, _, _] => Err("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE".into()),
+        _ => Err("ERR wrong number of arguments for 'delex' command".into()),
+    }
+}
+
+fn delete_if_equal(call: &mut Call<'_>, key: &[u8], value: &[u8]) -> Outcome {
+    let mut keys = call.keys();
+    let is_equal = keys.bytes(key)? == Some(value);
+    let deleted = is_equal && keys.delete(key);
+    call.int(deleted.into())
+}
+
 pub(super) fn exists(call: &mut Call<'_>) -> Outcome {
     let names = &call.args[1..];
     let mut keys = call.keys();

@@ -5,14 +5,15 @@
 
 use super::mark::{CLOSED, LINE, NEVER, OUTLIVES_MS, close, marked, with_mark};
 use super::shared::{
-    TOKEN_DIGITS, WRITER, begins_as_a_token, deny_twin, live_as_long_as_the_last, odd_from,
-    rehearse_undo, share,
+    MAX_VIEWED, TOKEN_DIGITS, WRITER, begins_as_a_token, deny_twin, live_as_long_as_the_last,
+    odd_from, rehearse_undo, share,
 };
 use super::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
 };
 use crate::{
-    calls::{Answer, Calls, Stop, caught},
+    calls::{Answer, CallError, Calls, Stop, caught},
+    sharers::Sharers,
     store::ClockReading,
 };
 
@@ -28,7 +29,7 @@ pub(super) fn acquire_in_line(
     if let Some(fenced) = &ask.fenced {
         check_clock(fenced.proposal, time.micros())?;
     }
-    let (stamp, state) = match has_its_turn(calls, &ask, time.millis())? {
+    let (stamp, state) = match has_its_turn(calls, &ask)? {
         true => (ask.stamp, State::Free),
         false => wait_in_line(calls, &ask, time)?,
     };
@@ -42,13 +43,15 @@ pub(super) fn acquire_in_line(
 }
 
 /// Whether the ticket stands first where it is to stand, and the resource is closed.
-fn has_its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>, now: i64) -> Result<bool, Stop> {
+fn has_its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<bool, Stop> {
+    if ask.stamp == 0 {
+        return Ok(false);
+    }
     let first = calls.zrange(ask.stamps)?.and_then(|members| members.iter().next());
     if first != Some((&ask.me, ask.stamp)) {
         return Ok(false);
     }
-    let is_closed = matches!(calls.get(ask.resource), Ok(Some(value)) if value == CLOSED);
-    Ok(is_closed && calls.zscore(ask.ends, &ask.me)?.is_some_and(|end| end > now))
+    Ok(matches!(calls.get(ask.resource), Ok(Some(value)) if value == CLOSED))
 }
 
 /// Puts the ticket at its place. Unless it stands first there and nobody is in the way, that is the answer.
@@ -57,9 +60,12 @@ fn wait_in_line(
     ask: &Ask<'_>,
     time: ClockReading,
 ) -> Result<(i64, State), Stop> {
-    let stamp = stand_in_line(calls, ask, time)?;
+    let (stamp, others) = stand_in_line(calls, ask, time)?;
     let way = look_at_the_way(calls, ask.resource, time.millis())?;
-    let before = call_the_first(calls, ask, &way, time.millis())?;
+    let before = match others {
+        true => call_the_first(calls, ask, &way, time.millis())?,
+        false => Before::default(),
+    };
     // Whoever stands before a reader waits for those who share to go.
     let left = if ask.shares && before.count == 0 { way.beside } else { way.alone };
     if before.count == 0 && left == 0 {
@@ -82,13 +88,15 @@ pub(super) fn leave_line(
     };
     let now = calls.time()?.millis();
     let found = Answer::Int(calls.zrem(stamps, name)?.into());
-    calls.zrem(ends, name)?;
-    calls.del(ticket)?;
-    drop_dead_tickets(calls, stamps, ends, now)?;
     if calls.zcard(stamps)? > 0 {
-        return Ok(found);
+        calls.zrem(ends, name)?;
+        calls.del(ticket)?;
+        drop_dead_tickets(calls, stamps, ends, now)?;
+        if calls.zcard(stamps)? > 0 {
+            return Ok(found);
+        }
     }
-    calls.del_both(ends, call)?;
+    calls.del_all(&[ends, ticket, call])?;
     let value = caught(calls.get(resource).map(|value| value.map(<[u8]>::to_vec)))?;
     match value {
         None => unmark_set(calls, resource)?,
@@ -101,6 +109,68 @@ pub(super) fn leave_line(
         Some(_) => {}
     }
     Ok(found)
+}
+
+/// Tells who stands in line, in lines: how many, what keeps the resource for them and for how long the first is called, and
+/// those who stand first.
+pub(super) fn view_line(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let &[resource, stamps, ends, call] = names else { return Err(BAD_ARGUMENTS) };
+    let time = calls.time()?;
+    let now = time.millis();
+    let found = calls.zrange(stamps).map_err(CallError::answer)?;
+    let found = found.into_iter().flat_map(Sharers::iter).take(MOST_LOOKED_AT);
+    let found: Vec<_> = found.map(|(name, stamp)| (name.to_vec(), stamp)).collect();
+    let (mut shown, mut lines) = (Vec::new(), Vec::new());
+    for (name, stamp) in found {
+        let left = calls.zscore(ends, &name)?.unwrap_or(0) - now;
+        if left <= 0 || shown.len() == MAX_VIEWED {
+            continue;
+        }
+        if name.len() > LONGEST_TICKET {
+            return Ok(Answer::Bulk(Vec::new()));
+        }
+        let waits = (time.micros().cast_signed() - stamp).max(0) / 1_000;
+        lines.push(b'\n');
+        lines.extend_from_slice(&name);
+        lines.extend_from_slice(format!(" {stamp} {waits} {left}").as_bytes());
+        shown.push(name);
+    }
+    let called = calls.get(call)?.and_then(read_call);
+    let called = called.filter(|(_, whom)| shown.first() == Some(whom));
+    let since = called.map_or(-1, |(since, _)| (now - since).max(0));
+    let kept = kept(calls, resource, number(argv.first())?, now)?;
+    let count = calls.zcount(ends, now)?;
+    let head = format!("{count} {kept} {since}").into_bytes();
+    Ok(Answer::Bulk([head, lines].concat()))
+}
+
+/// What keeps a resource for those in line.
+fn kept(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    last: usize,
+    now: i64,
+) -> Result<&'static str, Stop> {
+    let value = calls.getrange(resource, last).map(<[u8]>::to_vec);
+    let Some(value) = caught(value)? else {
+        let is_set = calls.kind(resource)? == "zset";
+        if !is_set || calls.zscore(resource, LINE)? != Some(NEVER) {
+            return Ok("open");
+        }
+        return Ok(if calls.zcount(resource, now)? > 0 { "marked" } else { "closed" });
+    };
+    if value == CLOSED {
+        return Ok("closed");
+    }
+    Ok(match marked(&value).filter(|_| begins_with_digits(&value)) {
+        Some((_, ends)) if ends > now => "marked",
+        Some(_) => "closed",
+        None => "open",
+    })
 }
 
 fn unmark_set(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
@@ -197,32 +267,44 @@ fn drop_dead_tickets(
     Ok(())
 }
 
-/// Puts the ticket at its place, and says which that is.
-fn stand_in_line(calls: &mut Calls<'_>, ask: &Ask<'_>, time: ClockReading) -> Result<i64, Stop> {
+/// Puts the ticket at its place, and says which that is, and whether others stand there as far as is known.
+fn stand_in_line(
+    calls: &mut Calls<'_>,
+    ask: &Ask<'_>,
+    time: ClockReading,
+) -> Result<(i64, bool), Stop> {
     let live = time.millis() + TICKET_MS;
-    let lives_on = |calls: &mut Calls<'_>| {
-        calls.pexpireat(ask.stamps, live)?;
-        calls.pexpireat(ask.ends, live)
+    let others = calls.pexpireat(ask.stamps, live)?;
+    if others {
+        drop_dead_tickets(calls, ask.stamps, ask.ends, time.millis())?;
+    }
+    let stands_at = match (ask.stamp, others) {
+        (0, true) => calls.zscore(ask.stamps, &ask.me)?.unwrap_or(0),
+        (stamp, _) => stamp,
     };
-    lives_on(calls)?;
-    drop_dead_tickets(calls, ask.stamps, ask.ends, time.millis())?;
-    let mut stamp = ask.stamp;
-    if stamp == 0 {
-        stamp = calls.zscore(ask.stamps, &ask.me)?.unwrap_or(0);
-    }
-    if stamp == 0 {
-        let members = calls.zrange(ask.stamps)?;
-        let last = members.and_then(|members| members.iter().next_back()).map_or(0, |(_, at)| at);
-        let latest = time.micros().cast_signed() + FARTHEST_AHEAD_US;
-        stamp = ask.proposal.min(latest).max(last + 1);
-    }
+    let is_new = stands_at == 0;
+    let stamp = if is_new { behind_all(calls, ask, others, time)? } else { stands_at };
     calls.zadd(ask.stamps, stamp, &ask.me)?;
     calls.zadd(ask.ends, live, &ask.me)?;
-    lives_on(calls)?;
-    if calls.pttl(ask.ticket)? < OUTLIVES_MS {
+    calls.pexpireat(ask.stamps, live)?;
+    calls.pexpireat(ask.ends, live)?;
+    if is_new || calls.pttl(ask.ticket)? < OUTLIVES_MS {
         calls.set_for(ask.ticket, b"1", 2 * TICKET_MS)?;
     }
-    Ok(stamp)
+    Ok((stamp, others))
+}
+
+/// The stamp of a new ticket.
+fn behind_all(
+    calls: &mut Calls<'_>,
+    ask: &Ask<'_>,
+    others: bool,
+    time: ClockReading,
+) -> Result<i64, Stop> {
+    let members = if others { calls.zrange(ask.stamps)? } else { None };
+    let last = members.and_then(|members| members.iter().next_back()).map_or(0, |(_, at)| at);
+    let latest = time.micros().cast_signed() + FARTHEST_AHEAD_US;
+    Ok(ask.proposal.min(latest).max(last + 1))
 }
 
 /// What lies at a resource, for those in line.
@@ -247,10 +329,11 @@ struct Way {
 
 fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way, Stop> {
     let value = calls.get(resource).map(|value| value.map(<[u8]>::to_vec));
-    let left = match calls.pttl(resource)? {
-        0 => 1,
-        left => left,
+    let left = match value {
+        Ok(None) => NO_KEY,
+        _ => calls.pttl(resource)?,
     };
+    let left = if left == 0 { 1 } else { left };
     let way = |state, alone| Way { state, value: None, left, alone, beside: alone };
     let Some(value) = caught(value)? else {
         let is_set = left > 0 && calls.kind(resource)? == "zset" && is_ours(calls, resource)?;
@@ -262,7 +345,7 @@ fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<W
     };
     let Some(value) = value.filter(|value| value != CLOSED) else {
         // The value of a closed key is the only one that stays as it is.
-        let value = (left != -2).then(|| CLOSED.to_vec());
+        let value = (left != NO_KEY).then(|| CLOSED.to_vec());
         return Ok(Way { value, ..way(State::Free, 0) });
     };
     let ends = marked(&value).filter(|_| begins_with_digits(&value)).map(|(_, ends)| ends);
@@ -458,8 +541,14 @@ const TICKET_MS: i64 = 6_000;
 const FARTHEST_AHEAD_US: i64 = 5_000_000;
 /// So many dead tickets go at once.
 const MOST_AT_ONCE: usize = 64;
+/// So many are looked at for those who are shown.
+const MOST_LOOKED_AT: usize = 80;
+/// In bytes.
+const LONGEST_TICKET: usize = 64;
 /// So long is a ticket's name before its grace: the mode, 34 digits and a colon.
 const TICKET_DIGITS: usize = 36;
+/// Of a key that is not there.
+const NO_KEY: i64 = -2;
 /// So many words has an ask, its token first, without and with a fencing counter.
 const WORDS: usize = 7;
 const FENCED_WORDS: usize = 10;

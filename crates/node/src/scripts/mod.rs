@@ -8,6 +8,7 @@ mod line;
 mod mark;
 mod mode_change;
 mod permits;
+mod redisson;
 mod shared;
 
 use std::{
@@ -19,10 +20,11 @@ use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
     restart_guard::{BIG_MS, Standing},
     script::{
-        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED,
-        ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT,
-        EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_SHARED,
-        UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
+        ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
+        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
+        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
+        VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
         WRITE_BACK_SHARED,
     },
 };
@@ -39,11 +41,13 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 25] = [
+const MODELS: [(&str, Script); 31] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
     (ACQUIRE_IN_LINE, line::acquire_in_line),
     (ACQUIRE_MANY, exclusive::acquire_many),
     (ACQUIRE_PERMIT, permits::acquire_permit),
+    (ACQUIRE_REDISSON, redisson::acquire_redisson),
+    (ACQUIRE_REDISSON_FENCED, redisson::acquire_redisson_fenced),
     (ACQUIRE_SHARED, shared::acquire_shared),
     (ACQUIRE_SHARED_FENCED, shared::acquire_shared_fenced),
     (DOWNGRADE, mode_change::downgrade),
@@ -55,15 +59,19 @@ const MODELS: [(&str, Script); 25] = [
     (ENROL, enrol),
     (EXTEND, exclusive::extend),
     (EXTEND_PERMIT, permits::extend_permit),
+    (EXTEND_REDISSON, redisson::extend_redisson),
     (EXTEND_SHARED, shared::extend_shared),
     (LEAVE_LINE, line::leave_line),
     (UNDO, exclusive::undo),
     (UNDO_PERMIT, permits::undo_permit),
+    (UNDO_REDISSON, redisson::undo_redisson),
     (UNDO_SHARED, shared::undo_shared),
+    (VIEW_LINE, line::view_line),
     (VIEW_PERMITS, permits::view_permits),
     (VIEW_SHARED, shared::view_shared),
     (WRITE_BACK, exclusive::write_back),
     (WRITE_BACK_PERMIT, permits::write_back_permit),
+    (WRITE_BACK_REDISSON, redisson::write_back_redisson),
     (WRITE_BACK_SHARED, shared::write_back_shared),
 ];
 
@@ -129,6 +137,15 @@ fn raise(calls: &mut Calls<'_>, name: &[u8], least: Argument<'_>, life: i64) -> 
     let count = counter(calls, name)?.filter(|&count| count <= MAX_TOKEN as f64);
     if count.ok_or(BAD_COUNTER)? < number::<u64>(least)? as f64 {
         calls.set_for(name, least.copied().unwrap_or_default(), life)?;
+    }
+    Ok(())
+}
+
+/// The same of one without a TTL.
+fn raise_for_ever(calls: &mut Calls<'_>, name: &[u8], least: Argument<'_>) -> Result<(), Stop> {
+    let count = counter(calls, name)?.filter(|&count| count <= MAX_TOKEN as f64);
+    if count.ok_or(BAD_COUNTER)? < number::<u64>(least)? as f64 {
+        calls.set(name, least.copied().unwrap_or_default())?;
     }
     Ok(())
 }

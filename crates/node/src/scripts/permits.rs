@@ -124,7 +124,7 @@ pub(super) fn view_permits(
     let now = calls.time()?.millis();
     match calls.hexists(resource, MARK) {
         Ok(true) => {}
-        Ok(false) => return Ok(Answer::Bulk(Vec::new())),
+        Ok(false) => return view_other(calls, resource),
         Err(error) => return Err(error.answer()),
     }
     let found = calls.zrangebyscore(ends, now)?;
@@ -144,6 +144,21 @@ pub(super) fn view_permits(
         text.extend_from_slice(&name);
     }
     Ok(Answer::Bulk(text))
+}
+
+/// Tells what a hash has that is no semaphore, if it is small.
+fn view_other(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Answer, Stop> {
+    if calls.hlen(resource)? > MAX_VIEWED {
+        return Ok(Answer::Bulk(Vec::new()));
+    }
+    let fields = calls.hgetall(resource)?;
+    let is_long = |[name, value]: &[Vec<u8>; 2]| name.len() > 165 || value.len() > 20;
+    if fields.iter().any(is_long) {
+        return Ok(Answer::Bulk(Vec::new()));
+    }
+    let line = |[name, value]: [Vec<u8>; 2]| [b"\n", &value[..], b" ", &name].concat();
+    let lines = fields.into_iter().flat_map(line);
+    Ok(Answer::Bulk(b"hash".iter().copied().chain(lines).collect()))
 }
 
 /// In which order an ask looks for a free slot.
@@ -175,7 +190,7 @@ struct Pair<'n> {
 impl Pair<'_> {
     fn drop_ended(&self, calls: &mut Calls<'_>, is_there: bool, now: i64) -> Result<(), Stop> {
         if !is_there || calls.zcard(self.ends)? == 0 {
-            calls.del_both(self.resource, self.ends)?;
+            calls.del_all(&[self.resource, self.ends])?;
         }
         for token in calls.zrangebyscore_until(self.ends, now)? {
             self.drop_token(calls, &token)?;

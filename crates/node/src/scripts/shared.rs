@@ -325,7 +325,7 @@ pub(super) fn odd_from(counter: f64, proposal: u64, least: u64) -> u64 {
     next | 1
 }
 
-const MAX_VIEWED: usize = 16;
+pub(super) const MAX_VIEWED: usize = 16;
 /// A token behind a writer's mark, a colon, and the longest label.
 const LONGEST_NAME: usize = 165;
 /// A token begins with so many hexadecimal digits. A label may follow them.

@@ -181,6 +181,28 @@ pub(crate) fn draw_broken(plan: &mut Plan, draw: &mut Random) {
     ]);
 }
 
+/// Some of the nodes that granted the lock are made replicas and promoted again, while others want it on connections that were
+/// open before.
+pub(crate) fn draw_replicas(plan: &mut Plan, draw: &mut Random) {
+    if !plan.may_forget() || plan.clients.len() == 1 || !draw.chance(60) {
+        return;
+    }
+    let what = What::Replica { of_its_own: draw.chance(500) };
+    let count = draw.between(1, plan.nodes as u64);
+    for node in 0..count as u8 {
+        let granted = When::Reached(Phase::Granted, draw.below(20 * MS));
+        let span = draw.between(SHORTEST_RESYNC, 60 * MS);
+        plan.faults.push(Fault { node, span, ..fault(what, granted, 0) });
+    }
+    if count < plan.nodes as u64 && draw.chance(500) {
+        plan.faults.push(behind_a_hole(plan, draw));
+    }
+    rivals(plan, draw);
+}
+
+/// No server is a replica for less long; the core relies on half of it.
+const SHORTEST_RESYNC: Time = 4 * MS;
+
 /// The first holder's clock is ahead, and one node does not receive its token. The second holder
 /// then finds a quorum of counters that disagree, and its write-back fails or not.
 fn diverged_counters(plan: &mut Plan, draw: &mut Random) {

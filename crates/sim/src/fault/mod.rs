@@ -1,4 +1,4 @@
-//! The faults F1 to F20 as data: what happens, when, to whom, and for how long.
+//! The faults F1 to F21 as data: what happens, when, to whom, and for how long.
 //!
 //! `swarm` draws faults at random; `guided` aims them at weak points; `errors` lists the error
 //! replies. Not here: the effect of a fault on the world, which is in `world`.
@@ -127,6 +127,11 @@ pub(crate) enum What {
     PushForbidden,
     /// F19: the push link ends, the command link stays.
     PushReset,
+    /// F21: the node is made a replica and promoted again, with all its connections open. Its memory is that of another
+    /// node then, or what it was some time ago, which a replica of its own has kept.
+    Replica {
+        of_its_own: bool,
+    },
     /// F20: an operator takes commands away from all users; `amount` selects which, and how.
     Denied,
 }
@@ -136,7 +141,7 @@ impl What {
     pub(crate) fn loses_memory(self) -> bool {
         match self {
             Self::Crash { loss, .. } | Self::CrashGrants { loss } => loss != Loss::Kept,
-            Self::FlushAll | Self::FlushBehindSet => true,
+            Self::FlushAll | Self::FlushBehindSet | Self::Replica { .. } => true,
             _ => false,
         }
     }
@@ -162,6 +167,7 @@ impl What {
             Self::Twin | Self::OtherLimits | Self::Change => 18,
             Self::PushLost | Self::PushBroken | Self::PushForbidden | Self::PushReset => 19,
             Self::Denied => 20,
+            Self::Replica { .. } => 21,
         }
     }
 }

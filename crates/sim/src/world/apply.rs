@@ -6,7 +6,7 @@ use super::World;
 use super::queue::{Event, Time};
 use super::wire::Wire;
 use crate::fault::{Fault, Loss, What};
-use crate::plan::{MAX_NODES, MS};
+use crate::plan::{MAX_NODES, MS, Plan};
 
 impl World {
     /// A fault happens.
@@ -90,6 +90,11 @@ impl World {
                 self.reset(client, node);
                 self.queue.push(until, Event::FaultEnds(at as u16));
             }
+            What::Replica { .. } => {
+                self.nodes[node].follows_until = until;
+                self.nodes[node].store.follows(true);
+                self.queue.push(until, Event::FaultEnds(at as u16));
+            }
             What::PushLost => {
                 if let Some(at) = self.clients[client].wires[MAX_NODES + node] {
                     self.wires[at as usize].drops = 1 + fault.amount % 3;
@@ -128,6 +133,7 @@ impl World {
                 | What::FlushScripts
                 | What::StepNode { .. }
                 | What::CrashGrants { .. }
+                | What::Replica { .. }
                 | What::StepGrants
         );
         let number = fault.what.number();
@@ -150,6 +156,14 @@ impl World {
                 }
             }
             What::Denied => self.nodes[node].allow(),
+            What::Replica { of_its_own } if self.nodes[node].follows_until == self.now => {
+                self.keys_may_be_gone = true;
+                self.is_quarantined |= self.plan.setup.restart_guard;
+                let Plan { nodes, setup, .. } = &self.plan;
+                self.nodes[node].was_replica(of_its_own, *nodes, setup, self.now);
+                self.note(0x70 + node as u64);
+                self.story(|| format!("node {node} is a master again, its memory another"));
+            }
             What::Twin if !self.is_healed => {
                 self.clients[client].routes[node] = node;
                 self.reset(client, node);
@@ -372,7 +386,8 @@ impl World {
         }
         let node = &mut self.nodes[node];
         (node.silent_until, node.refuses_until, node.loading_until) = (0, 0, 0);
-        node.errors.1 = 0;
+        (node.errors.1, node.follows_until) = (0, 0);
+        node.store.follows(false);
         (node.no_subscribing_until, node.no_tracking_until) = (0, 0);
         node.allow();
         node.flush_behind_set = false;

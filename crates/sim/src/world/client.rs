@@ -154,7 +154,8 @@ pub(crate) fn serial(tag: u128) -> u64 {
     word.map_or(0, |word| u64::from(word.swap_bytes() as u32) >> NAME_BITS)
 }
 
-const NAME_BITS: u32 = 4;
+/// The first byte: a token begins with a letter, which leaves the lower half of that byte as it is.
+const NAME_BITS: u32 = 8;
 
 /// The origin of the boot clock.
 const BOOT: Time = 1_000_000_000_000;

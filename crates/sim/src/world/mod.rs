@@ -213,8 +213,9 @@ impl World {
         self.random = Random::of(self.plan.seed, 1);
         self.is_sampled = self.plan.seed % 16 == 3;
         for name in 0..self.plan.nodes {
-            let Plan { nodes, setup, node_clocks, counters, .. } = &self.plan;
-            self.nodes[name].reset(name, *nodes, setup, node_clocks[name]);
+            let Plan { nodes, setup, node_clocks, counters, faults, .. } = &self.plan;
+            let is_told = faults.iter().any(|fault| matches!(fault.what, What::Replica { .. }));
+            self.nodes[name].reset(name, *nodes, setup, node_clocks[name], is_told);
             self.nodes[name].count_from(counters[name]);
         }
         let config = self.config(self.plan.setup);
@@ -271,8 +272,9 @@ impl World {
 
     fn arm_fault(&mut self, at: usize) {
         let fault = self.plan.faults[at];
-        if let What::Crash { loss: Loss::Stale, .. } | What::CrashGrants { loss: Loss::Stale } =
-            fault.what
+        if let What::Crash { loss: Loss::Stale, .. }
+        | What::CrashGrants { loss: Loss::Stale }
+        | What::Replica { of_its_own: true } = fault.what
         {
             for node in 0..self.plan.nodes {
                 self.queue.push(fault.at / 2, Event::Snapshot(node as u8));
@@ -785,6 +787,7 @@ impl World {
                     }
                 }
                 Says::Undone => attempt.undone[slot] = true,
+                Says::Proven => attempt.granted[slot] = Some(self.now),
                 Says::LetIn | Says::Other => {}
             }
         }

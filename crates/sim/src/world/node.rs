@@ -31,6 +31,12 @@ pub(crate) struct Node {
     /// Which error it answers with, and until when.
     pub(crate) errors: (u8, Time),
     pub(crate) flush_behind_set: bool,
+    /// It is a replica before this.
+    pub(crate) follows_until: Time,
+    /// How often it was one.
+    promotions: usize,
+    /// It tells its replication id.
+    is_told: bool,
     /// Clients may not subscribe before this.
     pub(crate) no_subscribing_until: Time,
     /// Clients may not track before this.
@@ -65,6 +71,9 @@ impl Node {
             loading_until: 0,
             errors: (0, 0),
             flush_behind_set: false,
+            follows_until: 0,
+            promotions: 0,
+            is_told: false,
             no_subscribing_until: 0,
             no_tracking_until: 0,
             denied: None,
@@ -84,30 +93,34 @@ impl Node {
         nodes: usize,
         setup: &Setup,
         (ahead, ppm): (i64, i64),
+        is_told: bool,
     ) {
         (self.run, self.ahead, self.ppm, self.is_up) = (0, ahead, ppm, true);
         (self.paused_until, self.silent_until, self.refuses_until) = (0, 0, 0);
         (self.loading_until, self.errors, self.stepped_back) = (0, (0, 0), 0);
         (self.flush_behind_set, self.is_expiring) = (false, false);
+        (self.follows_until, self.promotions, self.is_told) = (0, 0, is_told);
         (self.no_subscribing_until, self.no_tracking_until) = (0, 0);
         self.allow();
         self.in_database = setup.proven;
         self.store.require_password(if setup.proven { PASSWORD } else { "" });
+        self.store.offer(setup.natives[name]);
         self.snapshot = None;
         self.is_stale = false;
         self.begin(name, Memory::Lost, 0);
         if setup.restart_guard && setup.start == Start::Ready {
-            self.restart_guard(name, nodes, setup);
+            self.restart_guard(RUNS[name][0], nodes, setup, 0);
         }
     }
 
-    /// Writes the restart guard of a node that was set up long ago.
-    fn restart_guard(&mut self, name: usize, nodes: usize, setup: &Setup) {
-        let (run, max_ttl) = (RUNS[name][0], setup.max_ttl_ms);
+    /// Writes the restart guard of a node that was set up long ago, in this run.
+    fn restart_guard(&mut self, run: &str, nodes: usize, setup: &Setup, now: Time) {
+        let max_ttl = setup.max_ttl_ms;
         let database = if setup.proven { DATABASE } else { 0 };
-        let value = format!("{run}:{max_ttl}:{nodes}:{database}");
+        let history = if self.is_told { format!(".{}", history(0)) } else { String::new() };
+        let value = format!("{run}{history}:{max_ttl}:{nodes}:{database}");
         let big = BIG_MS.to_string();
-        self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], 0);
+        self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], now);
     }
 
     /// An operator takes a set of commands away from all users, unless one is away already. Whether it
@@ -164,7 +177,24 @@ impl Node {
         self.begin(name, memory, now);
     }
 
+    /// It was a replica, of a node of another set or of one that was a replica of its own before, and is promoted.
+    pub(crate) fn was_replica(&mut self, of_its_own: bool, nodes: usize, setup: &Setup, now: Time) {
+        let snapshot = self.snapshot.clone().filter(|_| of_its_own);
+        let is_of_another = snapshot.is_none();
+        self.is_stale |= !is_of_another;
+        self.promotions += 1;
+        let clock = self.clock(now);
+        let memory = snapshot.map_or(Memory::Lost, Memory::Stale);
+        self.store.was_replica(memory, &history(self.promotions), clock);
+        if is_of_another {
+            self.restart_guard(&"f".repeat(40), nodes, setup, now);
+        }
+    }
+
     fn begin(&mut self, name: usize, memory: Memory, now: Time) {
+        self.follows_until = 0;
+        let told = self.is_told.then(|| history(self.promotions));
+        self.store.tell_replication_id(told.as_deref());
         let clock = self.clock(now);
         self.store.restart(memory, RUNS[name][self.run % RUNS[name].len()], clock);
         self.observe_anew(now);
@@ -256,10 +286,13 @@ impl Node {
                 .collect();
         }
         let ends = [&b"redbolt:until:"[..], key].concat();
-        let key = match self.observe(&[b"TYPE", key], now) {
-            b"+hash\r\n" => &ends,
-            _ => key,
-        };
+        let is_hash = self.observe(&[b"TYPE", key], now) == b"+hash\r\n";
+        // The holders of permits end each at a time of its own, and another library's with the key.
+        let fields = self.observe(&[b"HKEYS", key], now);
+        if is_hash && !bulks(fields).any(|field| field == b"redbolt") {
+            return bulks(fields).filter_map(tag).collect();
+        }
+        let key = if is_hash { &ends } else { key };
         let reply = self.observe(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"], now);
         let words: Vec<_> = bulks(reply).collect();
         let lives = |ends: &[u8]| decimal(ends).is_some_and(|ends| ends > now_ms);
@@ -274,6 +307,11 @@ impl Node {
         let has_it = bulks(reply).filter_map(tag).any(|tag| tag == of);
         has_it && self.owners(key, now).contains(&of)
     }
+}
+
+/// The replication id of a node that was promoted so often. It means something together with the run only.
+fn history(promotions: usize) -> String {
+    format!("{promotions:040}")
 }
 
 /// The bulk strings of a reply, which hold no line breaks here.
@@ -355,4 +393,5 @@ const RUNS: [[&str; 6]; 5] = [
 ];
 
 /// The sets of commands that an operator may take away.
-const DENIALS: [&[&str]; 5] = [&["eval", "evalsha"], &["eval"], &["evalsha"], &["set"], &["del"]];
+const DENIALS: [&[&str]; 6] =
+    [&["eval", "evalsha"], &["eval"], &["evalsha"], &["set"], &["del"], &["delex", "delifeq"]];

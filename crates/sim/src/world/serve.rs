@@ -171,6 +171,7 @@ impl World {
         };
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
         let told = if is_in { Some((u16::MAX, Says::LetIn)) } else { told };
+        let told = self.wires[at].proves(&request, told);
         let (attempt, says) = told.unwrap_or((u16::MAX, Says::Other));
         self.wires[at].tags.push_back(Tag { end: out.len(), attempt, says });
         if matches!(request.kind, Kind::Kill | Kind::KillOthers) {
@@ -182,6 +183,7 @@ impl World {
             request.script,
             Some(Script::AcquirePermit | Script::AcquireShared | Script::AcquireSharedFenced)
                 | Some(Script::Downgrade | Script::Upgrade | Script::UpgradeFenced)
+                | Some(Script::AcquireRedisson)
         );
         if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at, is_shared) {
             self.violated(Violation::KeptForGood { client, node });
@@ -263,8 +265,11 @@ impl World {
             return true;
         }
         let is_loading = self.nodes[node].loading_until > self.now;
+        let follows = self.nodes[node].follows_until > self.now && fits(Fits::Write, request);
         if is_loading {
             error = 0;
+        } else if follows {
+            error = READONLY;
         } else if until <= self.now || !fits(PREFIXES[usize::from(error)].fits, request) {
             return false;
         }
@@ -331,6 +336,8 @@ impl World {
             Kind::Extend if reply == b":1\r\n" => Says::Extended { ttl: request.number, until },
             Kind::WriteBack if reply == b":1\r\n" => Says::Raised { counter: request.number },
             Kind::Undo if reply.starts_with(b":") => Says::Undone,
+            // Any other answer does not say that nothing is left.
+            Kind::Delete if reply == b":1\r\n" => Says::Undone,
             _ => Says::Other,
         }
     }
@@ -410,6 +417,7 @@ fn number_of(request: &Command<'_>) -> u64 {
         Kind::Kill | Kind::KillOthers => 6,
         Kind::Getrange | Kind::Pttl | Kind::Type => 7,
         Kind::Undo => 8,
+        Kind::Delete => 15,
         Kind::Leave => 14,
         Kind::WriteBack => 9,
         Kind::Move => 13,
@@ -432,6 +440,7 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
         Fits::Write => matches!(
             request.kind,
             Kind::Ask
+                | Kind::Delete
                 | Kind::Enrol
                 | Kind::Extend
                 | Kind::Leave
@@ -440,10 +449,15 @@ fn fits(fits: Fits, request: &Command<'_>) -> bool {
                 | Kind::Undo
                 | Kind::WriteBack
         ),
-        Fits::Typed => matches!(request.kind, Kind::Ask | Kind::Extend | Kind::Move),
+        Fits::Typed => {
+            matches!(request.kind, Kind::Ask | Kind::Delete | Kind::Extend | Kind::Move)
+        }
         Fits::Handshake => number_of(request) == HANDSHAKE,
     }
 }
+
+/// What a replica answers to writes, in the list of errors.
+const READONLY: u8 = 6;
 
 /// A server repeats the arguments of a command that it does not know, up to a length; an unknown
 /// error may do the same.

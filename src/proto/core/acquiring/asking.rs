@@ -101,24 +101,31 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id) else { return };
         claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
         self.metrics.of(node_id).asks += 1;
+        let node = &mut self.nodes[node_id.index()];
+        if claim.is_told_by_its_ask() {
+            node.track_next(now.boot);
+        }
+        let can_undo = node.capabilities.can_undo();
+        let (ttl_ms, counter) = (claim.ttl_ms(), claim.counter());
         let ask = match claim.ticket() {
             None => claim.kind().ask,
             Some(ticket) => self.ask_with_ticket(node_id, id, ticket, now),
         };
-        let Some(claim) = self.claims.find(id) else { return };
-        if claim.is_told_by_its_ask() {
-            self.nodes[node_id.index()].track_next(now.boot);
-        }
-        let can_undo = self.nodes[node_id.index()].capabilities.can_undo();
         let ask = if can_undo { ask } else { ask.as_script() };
         let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
-        let (ttl_ms, counter) = (claim.ttl_ms(), claim.counter());
+        let is_permit = ask == Command::Run(Script::AcquirePermit);
+        if is_permit {
+            self.prove_history(node_id, None, now);
+        }
         self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
             claim: id,
             ask,
             by_digest,
             checked,
         });
+        if !is_permit {
+            self.prove_history(node_id, Some(id), now);
+        }
     }
 
     /// The ask of a lock that stands in line, unless the node does not know lines or the lock has left.

@@ -57,19 +57,23 @@ impl Attempt {
 impl Core {
     /// One round of asks, under a token of its own: to all nodes, or to one of them first.
     pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: ClockReading) {
-        let (claim_id, _) = self.claims.occupy();
         self.metrics.attempts += 1;
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
-        let random = self.entropy.bytes();
-        let fenced = self.locks.active(id).is_some_and(|active| active.fencing.is_wanted());
+        let mut random = self.entropy.bytes::<16>();
+        // A token begins with a letter: some libraries take a string of digits for a time that is over.
+        random[0] |= 0xa0;
         let open = self.open_asks(id);
+        let Some(active) = self.locks.active(id) else { return };
+        let (waits, fenced, holder) =
+            (active.waits(), active.fencing.is_wanted(), active.mode_change.holder());
         let proposal = fenced.then(|| self.proposal(now));
-        let first = self.claim_of_holder(id);
+        let first = holder.and_then(|holder| self.claim_of_holder(holder));
+        let (claim_id, claim) = self.claims.occupy();
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
-        let claim = self.claims.find_mut(claim_id).expect("it was made here");
         claim.begin(id, &active.keys, lock.mode(), proposal, lock.ttl_ms(), random);
+        active.foreign().into_iter().for_each(|kind| claim.is_of(kind));
         first.into_iter().for_each(|first| claim.is_second(first));
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.ahead_us);
@@ -78,7 +82,9 @@ impl Core {
         active.attempt.lead = lead;
         active.attempt.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
-        self.attempt_begins(id, now);
+        if waits {
+            self.waiter_asks(id, now);
+        }
         match lead {
             Some(lead) => self.offer_to(id, lead.into(), now),
             None => self.offer_to(id, self.all_nodes(), now),
@@ -130,47 +136,41 @@ impl Core {
         let verdict = active.votes.verdict();
         if active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
             let took = active.round.took(now.boot);
-            self.note_round_trip(took);
+            self.round_trip = round_trip(self.round_trip, took);
         }
-        let Some(lock) = self.locks.find(id) else { return };
         match verdict {
-            Verdict::Undecided => self.limit_wait(id, now),
-            Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
-            Verdict::NoQuorum if self.awaits_clocks(id) => {}
-            Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
+            Verdict::Undecided if active.votes.has_quorum() => self.wait_for_the_rest(id, now),
+            Verdict::Undecided => {}
             Verdict::Granted if lock.lease.remaining(now).is_zero() => {
                 self.attempt_failed(id, RefusalReason::Expired, now);
             }
             Verdict::Granted => self.quorum_granted(id, now),
+            Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
+            Verdict::NoQuorum if self.awaits_clocks(id) => {}
+            Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
         }
-    }
-
-    /// How long a round of asks takes, roughly.
-    fn note_round_trip(&mut self, took: Duration) {
-        self.round_trip = match self.round_trip {
-            Duration::ZERO => took,
-            before => (before * 7 + took) / 8,
-        };
     }
 
     /// A quorum has granted, in time: so is the lock, once it has its slot and its token.
     fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
-        match self.agree_on_slot(id, now) {
-            Agreed::Yes => {}
-            Agreed::NotYet => return self.limit_wait(id, now),
-            Agreed::Never => return self.attempt_failed(id, RefusalReason::Contended, now),
-        }
         let Some(active) = self.locks.active(id) else { return };
-        if active.fencing.is_wanted() && !self.agree(id, now) {
+        let fenced = active.fencing.is_wanted();
+        if active.permit.is_wanted() {
+            match self.agree_on_slot(id, now) {
+                Agreed::Yes => {}
+                Agreed::NotYet => return self.limit_wait(id, now),
+                Agreed::Never => return self.attempt_failed(id, RefusalReason::Contended, now),
+            }
+        }
+        if fenced && !self.agree(id, now) {
             self.decide_write_back(id, now);
         } else {
             self.grant(id, now);
         }
     }
 
-    /// What the first claim of a holder is made of that changes its mode by this lock.
-    fn claim_of_holder(&self, id: LockId) -> Option<[u8; 16]> {
-        let holder = self.locks.active(id)?.mode_change.holder()?;
+    /// What the first claim of a holder is made of that changes its mode.
+    fn claim_of_holder(&self, holder: LockId) -> Option<[u8; 16]> {
         let claim = self.locks.find(holder)?.claim();
         Some(self.claims.find(claim)?.random())
     }
@@ -297,5 +297,13 @@ impl Core {
         let remaining = active.waiting.way_free_at(needed).map(|at| at.since(now.boot));
         let refusal = Refusal { reason, votes: active.votes, remaining };
         self.lock_refused(id, refusal, now);
+    }
+}
+
+/// How long a round of asks takes, roughly, once one more has.
+fn round_trip(before: Duration, took: Duration) -> Duration {
+    match before {
+        Duration::ZERO => took,
+        before => (before * 7 + took) / 8,
     }
 }

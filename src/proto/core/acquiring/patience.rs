@@ -9,15 +9,15 @@ use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
     /// A vote has decided nothing. If a quorum has voted, the others are given their allowance.
-    #[inline]
     pub(super) fn limit_wait(&mut self, id: LockId, now: ClockReading) {
         if self.locks.active(id).is_some_and(|active| active.votes.has_quorum()) {
             self.wait_for_the_rest(id, now);
         }
     }
 
+    /// A quorum has voted, and decided nothing: the others are given their allowance.
     #[cold]
-    fn wait_for_the_rest(&mut self, id: LockId, now: ClockReading) {
+    pub(super) fn wait_for_the_rest(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let since = active.round.quorum_answered(now.boot);
         let awaited = active.votes.awaited().without(self.suspected);

@@ -8,7 +8,7 @@ use crate::proto::core::Core;
 use crate::proto::core::links::{Ability, Mistyped, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::line::Told;
-use crate::proto::lock_kind::{Answer, Command, PLAIN};
+use crate::proto::lock_kind::{Answer, Command, vote_of_set};
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
@@ -22,7 +22,7 @@ impl Core {
         claim: ClaimId,
         token: Token<'_>,
     ) -> Result<(), Mistyped> {
-        let vote = match PLAIN.ask.vote(token).ok_or(Mistyped)? {
+        let vote = match vote_of_set(token).ok_or(Mistyped)? {
             Answer::Vote(vote) => vote,
             _ => Vote::Fail(Cause::ServerError),
         };
@@ -101,6 +101,9 @@ impl Core {
                 self.guarded_vote_of_script(id, claim, now)
             }
             Told::Waits(place) => {
+                if let Some(claim) = self.claims.find_mut(claim) {
+                    claim.told_to_wait(id);
+                }
                 let answer = match place.left_ms {
                     0 => Answer::Vote(Vote::Deny),
                     left_ms => Answer::DenyFor(left_ms),

@@ -17,7 +17,7 @@ use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::SlotOrder;
 use crate::proto::request::LockMode;
 use crate::proto::script::Script;
-use crate::proto::time::{self, Timestamp};
+use crate::proto::time::Timestamp;
 
 pub(crate) struct Claim {
     user: ClaimUser,
@@ -139,6 +139,11 @@ impl Claim {
         self.forget_at = Timestamp::default();
     }
 
+    /// It is one of another library's locks.
+    pub(crate) fn is_of(&mut self, kind: &'static LockKind) {
+        self.kind = kind;
+    }
+
     /// Makes a used slot a ticket in the line of a lock's resource, with a name that nobody has seen.
     pub(crate) fn begin_ticket(
         &mut self,
@@ -174,19 +179,17 @@ impl Claim {
     pub(crate) fn ticket_name(&self) -> TicketName {
         let mut name = Vec::with_capacity(1 + RANDOM_DIGITS);
         name.extend_from_slice(self.kind.mark);
-        name.extend_from_slice(self.random.map(hex).as_flattened());
+        name.extend_from_slice(&digits::<RANDOM_DIGITS>(self.random));
         TicketName::of(&name)
     }
 
     /// It is the second claim of a holder whose first one was made of these bytes, and who changes its mode.
     pub(crate) fn is_second(&mut self, other_claim: [u8; 16]) {
-        let mut digits = [0; RANDOM_DIGITS];
-        digits.copy_from_slice(other_claim.map(hex).as_flattened());
-        self.rare.get_or_insert_default().other_claim = Some(digits);
+        self.rare.get_or_insert_default().other_claim = Some(digits(other_claim));
         self.kind = match self.kind.ask {
             Command::SetIfAbsent => &UPGRADE,
             Command::Run(Script::AcquireFenced) => &UPGRADE_FENCED,
-            Command::Move | Command::Run(_) => &DOWNGRADE,
+            Command::Delete(_) | Command::Move | Command::Run(_) => &DOWNGRADE,
         };
     }
 
@@ -282,6 +285,12 @@ impl Claim {
         self.permits > 0 || self.keys.len() > 1
     }
 
+    /// Whether its undo does no more than to delete one key that holds its token, unless somebody else has marked that. What
+    /// was granted in line is marked from the beginning.
+    pub(super) fn is_one_token(&self) -> bool {
+        self.kind.undo == PLAIN.undo && self.keys.len() == 1 && self.ticket().is_none()
+    }
+
     /// In which order a permit's slot is looked for.
     pub(crate) fn slots(&self) -> SlotOrder {
         match self.permits {
@@ -309,22 +318,20 @@ impl Claim {
         ttl_ms: u64,
         counter: u64,
     ) -> Arguments<'a> {
+        let (other_claim, in_line) = match &self.rare {
+            None => (None, None),
+            Some(rare) => (rare.other_claim.as_ref(), rare.in_line.as_ref()),
+        };
         Arguments {
             keys: &self.keys,
             token,
             ttl_ms,
-            restart_guard: config.restart_guard_key(),
             counter,
-            fencing_counter_ttl_ms: time::ttl_ms(config.settings().fencing_counter_ttl),
-            max_ttl: config.settings().max_ttl,
-            nodes: config.node_count() as u64,
+            config,
             slots: self.slots(),
             slot: self.slot.into(),
-            other_claim: self
-                .rare
-                .as_ref()
-                .and_then(|it| Some(it.other_claim.as_ref()?.as_slice())),
-            in_line: self.rare.as_ref().and_then(|it| Some(&it.in_line.as_ref()?.1)),
+            other_claim: other_claim.map(<[u8; RANDOM_DIGITS]>::as_slice),
+            in_line: in_line.map(|(_, in_line)| in_line),
         }
     }
 
@@ -345,8 +352,7 @@ impl Claim {
     pub(crate) fn write_token(&self, token: &mut Vec<u8>, config: &Config) {
         token.clear();
         token.extend_from_slice(self.kind.mark);
-        token.extend_from_slice(self.random.map(hex).as_flattened());
-        token.extend_from_slice(&hex(0));
+        token.extend_from_slice(&digits::<TOKEN_DIGITS>(self.random));
         let label = self.label(config);
         if !label.is_empty() {
             token.push(b':');
@@ -397,6 +403,13 @@ impl Claim {
     /// The ask never left, or never ran.
     pub(super) fn never_ran(&mut self, node: NodeId) {
         self.seen.remove(node);
+    }
+
+    /// The node has told that its ask has to wait in line, and so that it keeps no key for it.
+    pub(crate) fn told_to_wait(&mut self, node: NodeId) {
+        if !self.has_ghost(node) && !self.is_owed(node) {
+            self.never_ran(node);
+        }
     }
 
     /// The connection with the ask in it is gone. Unless that was untouched, it may yet run.
@@ -550,6 +563,16 @@ const NO_SLOT: u16 = u16::MAX;
 #[inline]
 pub(crate) fn hex(byte: u8) -> [u8; 2] {
     PAIRS[usize::from(byte)]
+}
+
+/// The digits of all bytes, and zeros behind them.
+#[inline]
+fn digits<const N: usize>(bytes: [u8; RANDOM_DIGITS / 2]) -> [u8; N] {
+    let mut digits = [b'0'; N];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&hex(byte));
+    }
+    digits
 }
 
 /// Hexadecimal digits of a token that are random.

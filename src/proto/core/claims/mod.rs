@@ -12,12 +12,15 @@ mod debt;
 mod set;
 
 use super::Core;
-use crate::proto::core::links::{Ability, Pending};
-use crate::proto::lock_kind::{Command, Count};
+use crate::proto::classify::classify;
+use crate::proto::core::links::{Ability, Mistyped, Pending};
+use crate::proto::lock_kind::{Command, Count, PLAIN};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
+use crate::proto::profile::Profile;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
+use crate::resp::Token;
 
 pub(super) use self::claim::{Claim, RANDOM_DIGITS, TOKEN_DIGITS, hex};
 pub(super) use self::debt::Debt;
@@ -56,13 +59,17 @@ impl Core {
         if mutant!(ReleaseToQuorum) {
             seen = seen.and(NodeSet::first(self.config.quorum()));
         }
+        // Where no quorum has granted, most nodes hold nothing, which a server's own command does not say for certain.
+        let natively = claim.is_one_token() && counted.len() >= self.config.quorum();
         for node in seen.iter() {
             // A node that has granted has had the ask.
             if !counted.contains(node) && self.withdraw(node, id) {
                 continue;
             }
             self.owe(node, id);
-            self.send_undo(node, id, now);
+            if !self.node(node).server.is_wrong() {
+                self.push_undo_by(node, id, natively, now);
+            }
         }
         self.claim_undone(id, now);
     }
@@ -90,6 +97,11 @@ impl Core {
 
     /// Sends the undo on this connection, whatever that is.
     pub(super) fn push_undo(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
+        self.push_undo_by(node_id, id, false, now);
+    }
+
+    /// The same, by the server's own command where there is one and that is most likely to find the token as it was set.
+    fn push_undo_by(&mut self, node_id: NodeId, id: ClaimId, natively: bool, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
         let node = &mut self.nodes[node_id.index()];
         if !node.link.takes_undos() || claim.undoing().contains(node_id) {
@@ -100,9 +112,19 @@ impl Core {
         if claim.is_told_by_its_ask() {
             node.track_next(now.boot);
         }
-        let undo = claim.kind().undo;
-        let pending = |by_digest| Pending::Undo { claim: id, by_digest };
-        self.send(node_id, id, undo, (0, 0), now, pending);
+        let mut script = claim.kind().undo;
+        if mutant!(ForeignUndoneAsPlain) && claim.kind().profile() != Profile::Plain {
+            script = PLAIN.undo;
+        }
+        let native = node.capabilities.compare_and_delete().filter(|_| natively);
+        let undo = match native {
+            Some(command) => Command::Delete(command),
+            None => script,
+        };
+        self.send(node_id, id, undo, (0, 0), now, |by_digest| match native {
+            Some(_) => Pending::Delete { claim: id, followed: false },
+            None => Pending::Undo { claim: id, by_digest },
+        });
     }
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
@@ -138,14 +160,72 @@ impl Core {
         }
     }
 
+    /// A server's own command was to delete the key. What it has deleted is undone. Anything else is for the script: the
+    /// token may have got a mark behind it, see `script::line`, or the command is none that we may run.
+    pub(super) fn delete_answered(
+        &mut self,
+        node_id: NodeId,
+        (id, followed): (ClaimId, bool),
+        answer: Token<'_>,
+        now: ClockReading,
+    ) -> Result<(), Mistyped> {
+        let deleted = match answer {
+            Token::Int(deleted @ 0..=1) => deleted == 1,
+            Token::Error(text) => {
+                if classify(text).cause().is_forbidden() {
+                    self.node_mut(node_id).capabilities.compare_and_delete_is(None);
+                }
+                false
+            }
+            _ => return Err(Mistyped),
+        };
+        let is_settled = deleted || !followed;
+        if !is_settled || !self.claims.find_mut(id).is_some_and(|it| it.undo_over(node_id)) {
+            return Ok(());
+        }
+        if mutant!(UnequalIsUndone) && answer == Token::Int(0) {
+            self.undo_confirmed(node_id, id, 0, now);
+        } else if deleted {
+            // This says nothing of what the script may do.
+            self.undo_confirmed(node_id, id, 0, now);
+        } else {
+            self.push_undo(node_id, id, now);
+            self.follow_deletes(id, now);
+        }
+        Ok(())
+    }
+
+    /// The token is not as it was set on one node, and most likely on the others: the script follows there before they have
+    /// answered. Whoever called for the release may not be there any more when the last of them does.
+    fn follow_deletes(&mut self, id: ClaimId, now: ClockReading) {
+        let undoing = self.claims.find(id).map_or_else(NodeSet::default, Claim::undoing);
+        let follow = |pending: &mut Pending| match pending {
+            Pending::Delete { claim, followed } if *claim == id && !*followed => {
+                *followed = true;
+                true
+            }
+            _ => false,
+        };
+        for node in undoing.iter() {
+            if self.nodes[node.index()].pipeline.change(follow)
+                && let Some(claim) = self.claims.find_mut(id)
+            {
+                claim.undo_over(node);
+                self.push_undo(node, id, now);
+            }
+        }
+    }
+
     /// The node has undone the claim. It found so many of the keys.
+    #[inline]
     fn undo_confirmed(&mut self, node_id: NodeId, id: ClaimId, found: i64, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
         let is_ticket = claim.is_ticket();
         self.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, now.boot) {
             Some(again_at) => self.arm_claim(id, again_at),
-            None => self.owes_no_more(node_id, id),
+            None if claim.owe_no_more(node_id) => self.nodes[node_id.index()].debt.shrinks(),
+            None => {}
         }
         self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);
@@ -162,7 +242,7 @@ impl Core {
     /// went the same way, and is about to be disowned.
     pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending], now: ClockReading) {
         for pending in due {
-            if let Pending::Undo { claim: id, .. } = *pending
+            if let Pending::Delete { claim: id, .. } | Pending::Undo { claim: id, .. } = *pending
                 && let Some(claim) = self.claims.find_mut(id)
             {
                 claim.undo_over(node);

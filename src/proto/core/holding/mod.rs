@@ -529,7 +529,7 @@ impl Core {
         lock.begin_round(active, Phase::Releasing, now, votes);
         self.metrics.released(lock.granted_at(), now.boot);
         active.round.lasts_until(until);
-        let claim = lock.claim();
+        let (claim, queued) = (lock.claim(), active.waiting.is_queued());
         self.arm_lock(id, until);
         self.undo(claim, now);
         let owed = self.claims.find(claim).map_or_else(NodeSet::default, Claim::owed);
@@ -538,7 +538,9 @@ impl Core {
                 self.reopen(node, now);
             }
         }
-        self.leave_queues_released(id, now);
+        if queued {
+            self.leave_queues_released(id, now);
+        }
         self.settle_release(id, now);
         self.run_scheduled(now);
     }
@@ -629,7 +631,8 @@ impl Core {
             return self.settle_releases(now);
         }
         for at in 0..self.node(id).pipeline.len() {
-            if let Some(&Pending::Undo { claim, .. }) = self.node(id).pipeline.at(at)
+            if let Some(&(Pending::Delete { claim, .. } | Pending::Undo { claim, .. })) =
+                self.node(id).pipeline.at(at)
                 && let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
                 && self.locks.find(lock).is_some_and(|lock| lock.phase == Phase::Releasing)
             {

@@ -120,6 +120,8 @@ pub enum DataKind {
         bytes: Option<usize>,
         /// The first 4 bytes of a SHA-1 of its beginning.
         fingerprint: u32,
+        /// The libraries that write strings of this form, if any is known.
+        library: Option<&'static str>,
     },
     /// A hash.
     Hash,
@@ -133,6 +135,20 @@ pub enum DataKind {
     Stream,
     /// A type of a module, by its name; printable.
     Module(String),
+    /// A lock of Redisson.
+    Redisson {
+        /// Its holder: the beginning of its process' name, and the thread.
+        owner: String,
+        /// How often it has entered.
+        holds: u64,
+    },
+    /// A read/write lock of Redisson.
+    RedissonReadWrite {
+        /// Whether a writer has it.
+        is_write: bool,
+        /// How many have it.
+        holders: usize,
+    },
     /// No string. The node does not tell what it is.
     Unknown,
 }
@@ -181,7 +197,8 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
     let Some((digits, label)) = token(value) else {
         let bytes = Some(value.len()).filter(|&bytes| bytes <= LONGEST);
         let fingerprint = fingerprint(&[value]);
-        return foreign(DataKind::String { bytes, fingerprint });
+        let library = bytes.and_then(|_| super::foreign::of_string(value));
+        return foreign(DataKind::String { bytes, fingerprint, library });
     };
     // The same on all nodes but for the node's number.
     let fingerprint = fingerprint(&[&digits[..RANDOM_DIGITS], &value[TOKEN_DIGITS..]]);
@@ -217,11 +234,14 @@ pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
     Some(KeyState::Shared(Sharers { holders, count, remaining: None }))
 }
 
-/// Who has which permit of a hash, as the script [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) tells. `None` if it is
+/// Who has which permit of a hash, or has it in Redisson's format, as the script [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) tells. `None` if it is
 /// none of ours.
 pub(super) fn of_permits(lines: &[u8]) -> Option<KeyState> {
     let mut lines = std::str::from_utf8(lines).ok()?.lines();
-    let count = lines.next()?.parse().ok()?;
+    let count = match lines.next()? {
+        "hash" => return super::foreign::of_hash(lines),
+        count => count.parse().ok()?,
+    };
     let holder = |line: &str| {
         let (left, rest) = line.split_once(' ')?;
         let (slot, token) = rest.split_once(' ')?;
@@ -281,7 +301,7 @@ fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
-fn fingerprint(parts: &[&[u8]]) -> u32 {
+pub(super) fn fingerprint(parts: &[&[u8]]) -> u32 {
     let mut sha1 = Sha1::new();
     parts.iter().for_each(|part| sha1.update(part));
     let digest = sha1.digest().bytes();
@@ -325,20 +345,22 @@ impl fmt::Display for Sharers {
 
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "other data, {}", self.kind)
+        match &self.kind {
+            DataKind::Redisson { .. } | DataKind::RedissonReadWrite { .. } => self.kind.fmt(f),
+            other => write!(f, "other data, {other}"),
+        }
     }
 }
 
 impl fmt::Display for DataKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::String { bytes: Some(1), fingerprint } => {
-                write!(f, "a string of 1 byte #{fingerprint:08x}")
+            Self::String { bytes: Some(bytes), fingerprint, library } => {
+                let s = if *bytes == 1 { "" } else { "s" };
+                write!(f, "a string of {bytes} byte{s} #{fingerprint:08x}")?;
+                library.map_or(Ok(()), |library| write!(f, " (as of {library})"))
             }
-            Self::String { bytes: Some(bytes), fingerprint } => {
-                write!(f, "a string of {bytes} bytes #{fingerprint:08x}")
-            }
-            Self::String { bytes: None, fingerprint } => {
+            Self::String { bytes: None, fingerprint, .. } => {
                 write!(f, "a string of more than {LONGEST} bytes #{fingerprint:08x}")
             }
             Self::Hash => f.write_str("a hash"),
@@ -347,6 +369,15 @@ impl fmt::Display for DataKind {
             Self::SortedSet => f.write_str("a sorted set"),
             Self::Stream => f.write_str("a stream"),
             Self::Module(name) => write!(f, "of the type {name}"),
+            Self::Redisson { owner, holds: 1 } => write!(f, "held by Redisson {owner}"),
+            Self::Redisson { owner, holds } => write!(f, "held by Redisson {owner}, {holds} holds"),
+            Self::RedissonReadWrite { is_write: true, .. } => {
+                f.write_str("held by a writer of Redisson")
+            }
+            Self::RedissonReadWrite { holders, .. } => {
+                let s = if *holders == 1 { "" } else { "s" };
+                write!(f, "held by {holders} reader{s} of Redisson")
+            }
             Self::Unknown => f.write_str("no string"),
         }
     }

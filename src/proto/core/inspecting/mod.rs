@@ -1,12 +1,14 @@
-//! Looking at a resource without taking part: who holds it on which node, and for how long.
+//! Looking at a resource without taking part: who holds it on which node, for how long, and who waits.
 //!
-//! Nothing is written. The value is read by `GETRANGE`, because a key of that name may be anything, and large. An operator
+//! Nothing is written. Who waits in line is asked first, by a script. The value is read by `GETRANGE`, because a key of that name may be anything, and large. An operator
 //! who breaks the lock that was seen goes on from here, see `force_unlock`. Not here: what type and value mean, see
 //! `contents`; what the nodes' answers add up to for a user, see the API's inspection.
 
 mod contents;
 mod force_unlock;
+mod foreign;
 mod holdings;
+mod waiters;
 
 use std::time::Duration;
 
@@ -30,6 +32,7 @@ pub use self::contents::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
 pub(super) use self::contents::{VIEWED, of_string, of_type};
 pub use self::force_unlock::Fate;
 pub(super) use self::holdings::Holdings;
+pub use self::waiters::{Kept, Line, Waiter};
 
 /// What each node says about a resource.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +50,8 @@ pub struct View {
 pub struct NodeView {
     /// The key's state there, or why the node did not tell.
     pub state: Result<KeyState, Cause>,
+    /// Who stands in line for it there, or why the node did not tell.
+    pub line: Result<Line, Cause>,
     /// From when the last question was sent to when it was answered.
     pub round_trip: Option<Duration>,
     /// What became of what was there, if it was to be broken.
@@ -70,7 +75,7 @@ pub(super) struct Viewing {
 
 impl NodeView {
     fn unknown(cause: Cause) -> Self {
-        Self { state: Err(cause), round_trip: None, fate: None }
+        Self { state: Err(cause), line: Err(cause), round_trip: None, fate: None }
     }
 }
 
@@ -219,16 +224,24 @@ impl Core {
     fn send_view(&mut self, node_id: NodeId, id: ViewId, now: ClockReading) {
         let Some(viewing) = self.views.find_mut(id.0) else { return };
         viewing.queued.remove(node_id);
+        let resource = &viewing.view.resource;
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
+        // Ahead of the rest, so that its answer is there when the last one comes.
+        pipeline.push(Pending::ViewLine(id), now.boot, |out| {
+            let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_LINE.as_bytes()).int(4);
+            let eval = eval.arg(resource).prefixed(line::STAMPS_PREFIX, resource);
+            let eval = eval.prefixed(line::ENDS_PREFIX, resource);
+            let _ = eval.prefixed(line::CALL_PREFIX, resource).int(VIEWED as u64);
+        });
         pipeline.push(Pending::ViewType(id), now.boot, |out| {
-            let _ = command(out, 2).arg(b"TYPE").arg(&viewing.view.resource);
+            let _ = command(out, 2).arg(b"TYPE").arg(resource);
         });
         pipeline.push(Pending::ViewValue(id), now.boot, |out| {
-            let range = command(out, 4).arg(b"GETRANGE").arg(&viewing.view.resource).int(0);
+            let range = command(out, 4).arg(b"GETRANGE").arg(resource).int(0);
             let _ = range.int(VIEWED as u64);
         });
         pipeline.push(Pending::ViewTtl(id), now.boot, |out| {
-            let _ = command(out, 2).arg(b"PTTL").arg(&viewing.view.resource);
+            let _ = command(out, 2).arg(b"PTTL").arg(resource);
         });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
@@ -248,6 +261,24 @@ impl Core {
                 self.view_failed(id, node, cause);
             }
         }
+    }
+
+    /// The answer ahead of all others: who waits. A node that does not tell that may tell the rest.
+    pub(super) fn view_line(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let line = match token {
+            Token::Bulk(text) => Line::read(text).ok_or(Cause::WrongType),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        if let Some(viewing) = self.open_view(id, node) {
+            viewing.view.nodes[node.index()].line = line;
+        }
+        Ok(())
     }
 
     /// The first answer: of what type the data is.

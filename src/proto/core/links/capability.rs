@@ -9,6 +9,7 @@
 use std::fmt;
 
 use crate::proto::classify::{ServerError, classify};
+use crate::proto::lock_kind::CompareAndDelete;
 use crate::proto::vote::Cause;
 
 /// What a node can and may do for us. One value for each link.
@@ -29,6 +30,8 @@ pub(crate) struct Capabilities {
     push: Ability,
     /// The keys and commands of the line in which waiters stand. One that says no is asked without.
     line: Ability,
+    /// The server's own command for what the undo of most locks does, if it has one and lets us run it.
+    compare_and_delete: Option<CompareAndDelete>,
     /// The server's version, if it is known.
     version: Option<Version>,
 }
@@ -93,6 +96,17 @@ impl Capabilities {
 
     pub(crate) fn line_is(&mut self, ability: Ability) {
         self.line = ability;
+    }
+
+    /// The server's own command for what the undo of most locks does.
+    #[inline]
+    pub(crate) fn compare_and_delete(&self) -> Option<CompareAndDelete> {
+        self.compare_and_delete
+    }
+
+    /// What is to be used as such, if anything.
+    pub(crate) fn compare_and_delete_is(&mut self, command: Option<CompareAndDelete>) {
+        self.compare_and_delete = command;
     }
 
     /// The server's version, if it is known.

@@ -1,7 +1,7 @@
 //! What is said and asked on a new link before a node may vote: one flight of commands.
 //!
 //! `AUTH`, `SELECT`, `CLIENT SETNAME`, `CLIENT ID`, `INFO` for what kind of server this is, the commands
-//! of locks with arguments that come to nothing, and the restart guard's value and TTL; the last ones can be
+//! of locks with arguments that come to nothing, the optional ones among them, and the restart guard's value and TTL; the last ones can be
 //! asked again later. The three `INFO` sections are three commands, because several in one are an error
 //! before 7.0. A replica, a cluster-mode server, one that may evict keys, and one on which a command is
 //! missing or forbidden are refused as voters here; that two nodes are the same server is found by
@@ -12,7 +12,8 @@ use bytes::BufMut;
 use super::capability::{Ability, Capabilities, Version, tried};
 use crate::proto::classify::classify;
 use crate::proto::config::{NodeSettings, Settings};
-use crate::proto::restart_guard::{RestartGuard, RestartTrust, RunId};
+use crate::proto::lock_kind::CompareAndDelete;
+use crate::proto::restart_guard::{ReplicationId, RestartGuard, RestartTrust, RunId};
 use crate::proto::script::Script;
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
@@ -30,13 +31,15 @@ pub(crate) enum Step {
     Eval,
     EvalSha,
     Del,
+    DelEx,
+    DelIfEq,
     Set,
     RestartGuardValue,
     RestartGuardTtl,
 }
 
 impl Step {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Auth,
         Self::Select,
         Self::SetName,
@@ -47,6 +50,8 @@ impl Step {
         Self::Eval,
         Self::EvalSha,
         Self::Del,
+        Self::DelEx,
+        Self::DelIfEq,
         Self::Set,
         Self::RestartGuardValue,
         Self::RestartGuardTtl,
@@ -64,12 +69,18 @@ impl Step {
     /// well is not asked again.
     pub(crate) fn look(
         known: &Capabilities,
+        tells_history: bool,
         settings: &Settings,
     ) -> impl Iterator<Item = Self> + use<> {
         let (guarded, writes) =
             (settings.restart_guard == RestartGuard::On, known.writes() == Ability::Given);
-        let look = [Self::Set, Self::RestartGuardValue, Self::RestartGuardTtl].into_iter();
-        look.filter(move |step| if step.reads_restart_guard() { guarded } else { !writes })
+        let look =
+            [Self::InfoReplication, Self::Set, Self::RestartGuardValue, Self::RestartGuardTtl];
+        look.into_iter().filter(move |step| match step {
+            Self::Set => !writes,
+            Self::InfoReplication => guarded && tells_history,
+            _ => guarded,
+        })
     }
 
     fn reads_restart_guard(self) -> bool {
@@ -91,16 +102,11 @@ impl Step {
     }
 
     pub(crate) fn encode(self, out: &mut impl BufMut, node: &NodeSettings, settings: &Settings) {
+        let guard = &settings.restart_guard_key;
         let _ = match self {
             Self::Auth => {
-                let credentials =
-                    node.credentials.as_ref().expect("AUTH is needed only with credentials");
-                let auth = command(out, 2 + usize::from(credentials.user.is_some())).arg(b"AUTH");
-                match &credentials.user {
-                    Some(user) => auth.arg(user),
-                    None => auth,
-                }
-                .arg(credentials.password.expose())
+                let credentials = node.credentials.as_ref();
+                return credentials.expect("AUTH is needed only with credentials").encode_auth(out);
             }
             Self::Select => command(out, 2).arg(b"SELECT").int(node.database.into()),
             Self::SetName => {
@@ -116,12 +122,15 @@ impl Step {
             }
             // The two options exclude each other.
             Self::Set => {
-                let set = command(out, 5).arg(b"SET").arg(&settings.restart_guard_key).arg(b"");
+                let set = command(out, 5).arg(b"SET").arg(guard).arg(b"");
                 set.arg(b"NX").arg(b"XX")
             }
             Self::Del => command(out, 1).arg(b"DEL"),
-            Self::RestartGuardValue => command(out, 2).arg(b"GET").arg(&settings.restart_guard_key),
-            Self::RestartGuardTtl => command(out, 2).arg(b"PTTL").arg(&settings.restart_guard_key),
+            // The value is missing.
+            Self::DelEx => command(out, 3).arg(b"DELEX").arg(guard).arg(b"IFEQ"),
+            Self::DelIfEq => command(out, 3).arg(b"DELIFEQ").arg(guard).arg(NO_VALUE),
+            Self::RestartGuardValue => command(out, 2).arg(b"GET").arg(guard),
+            Self::RestartGuardTtl => command(out, 2).arg(b"PTTL").arg(guard),
         };
     }
 }
@@ -132,6 +141,7 @@ pub(crate) struct Handshake {
     /// The first thing that makes the node no voter.
     refused: Option<Cause>,
     run_id: Option<RunId>,
+    replication_id: Option<ReplicationId>,
     client_id: Option<u64>,
     capabilities: Capabilities,
     /// SELECT failed: whatever runs on this connection runs in another database.
@@ -153,6 +163,10 @@ impl Handshake {
 
     pub(crate) fn run_id(&self) -> Option<RunId> {
         self.run_id
+    }
+
+    pub(crate) fn replication_id(&self) -> Option<ReplicationId> {
+        self.replication_id
     }
 
     pub(crate) fn client_id(&self) -> Option<u64> {
@@ -196,6 +210,7 @@ impl Handshake {
             (Step::EvalSha, Token::Int(_)) => self.capabilities.digests_are(Ability::Given),
             (Step::Set, Token::NilBulk) => self.capabilities.writes_are(Ability::Given),
             (Step::Del, Token::Int(_)) => {}
+            (Step::DelEx | Step::DelIfEq, Token::Int(_)) => self.deletes_by(step),
             (Step::RestartGuardValue, Token::Bulk(value)) => {
                 self.restart_guard = Some(value.to_vec())
             }
@@ -223,6 +238,13 @@ impl Handshake {
             }
             Step::EvalSha => {
                 self.capabilities.digests_are(tried(text));
+                return None;
+            }
+            Step::DelEx | Step::DelIfEq => {
+                // The key holds whatever it holds.
+                if tried(text) == Ability::Given || cause == Cause::WrongType {
+                    self.deletes_by(step);
+                }
                 return None;
             }
             Step::Set | Step::Del => return self.write_tried(step, tried(text)),
@@ -255,6 +277,15 @@ impl Handshake {
         None
     }
 
+    /// The server has this command. Of both, the one with fewer words is used, which is tried last.
+    fn deletes_by(&mut self, step: Step) {
+        let command = match step {
+            Step::DelIfEq => CompareAndDelete::DelIfEq,
+            _ => CompareAndDelete::DelEx,
+        };
+        self.capabilities.compare_and_delete_is(Some(command));
+    }
+
     fn server(&mut self, info: &[u8]) {
         self.run_id = field(info, b"run_id").and_then(|id| id.try_into().ok());
         if self.run_id.is_none() {
@@ -271,7 +302,7 @@ impl Handshake {
 
     fn replication(&mut self, info: &[u8]) {
         match field(info, b"role") {
-            Some(b"master") => {}
+            Some(b"master") => self.replication_id = replication_id(info),
             Some(_) => self.refuse(Cause::Replica),
             None => self.refuse(Cause::UnexpectedReply),
         }
@@ -294,6 +325,18 @@ impl Handshake {
         self.refused.get_or_insert(cause);
     }
 }
+
+/// Whether a server that says so in `INFO replication` is a master with these data, as it was when that was read before.
+pub(crate) fn is_same_master(info: &[u8], known: Option<ReplicationId>) -> bool {
+    field(info, b"role") == Some(b"master") && replication_id(info) == known
+}
+
+fn replication_id(info: &[u8]) -> Option<ReplicationId> {
+    field(info, b"master_replid")?.try_into().ok()
+}
+
+/// What no restart guard's key holds, so that nothing is deleted that holds this.
+const NO_VALUE: &[u8] = b"tried by redbolt";
 
 /// The value of `name:value` in an `INFO` text.
 fn field<'i>(info: &'i [u8], name: &[u8]) -> Option<&'i [u8]> {

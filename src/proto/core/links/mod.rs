@@ -26,7 +26,7 @@ use crate::resp::Token;
 
 pub(super) use self::capability::{Ability, Version};
 pub(super) use self::command_link::Link;
-pub(super) use self::handshake::{Handshake, Mistyped, Step};
+pub(super) use self::handshake::{Handshake, Mistyped, Step, is_same_master};
 pub(super) use self::inbox::Inbox;
 pub(super) use self::node::{Node, Pending};
 pub(super) use self::pipeline::{Due, Pipeline};
@@ -127,7 +127,9 @@ impl Core {
         let closed = matches!(cause, Cause::ConnectionClosed | Cause::ConnectionReset);
         let first = Step::needed(self.config.node(id), &self.config.settings).next();
         let oldest = node.pipeline.oldest().map(|due| due.pending);
-        if closed && first.is_some_and(|first| oldest == Some(Pending::Handshake(first))) {
+        let is_first = first.is_some_and(|first| oldest == Some(Pending::Handshake(first)));
+        // Whoever has the sockets may know better.
+        if closed && is_first && node.words(cause).is_none() {
             node.explain(cause, UNANSWERED.to_owned());
         }
         let pipeline = std::mem::replace(&mut node.pipeline, Pipeline::new());
@@ -161,7 +163,12 @@ impl Core {
         let refused = match self.node(id).link.state() {
             Link::Handshake { .. } => self.handshake_done(id, &handshake, now),
             // A node that did not vote has been looked at again.
-            Link::Quarantined { .. } => handshake.refused(),
+            Link::Quarantined { .. } => {
+                if let Some(replication_id) = handshake.replication_id() {
+                    self.node_mut(id).server.told_replication_id(Some(replication_id));
+                }
+                handshake.refused()
+            }
             // One whose time is over has been refused, and what it granted is being undone.
             _ => return Ok(None),
         };
@@ -206,6 +213,7 @@ impl Core {
         let twin = self.twin(id, handshake);
         self.node_mut(id).capabilities.learn(handshake.capabilities());
         self.node_mut(id).server.wrong(handshake.is_wrong_server() || twin.is_some());
+        self.node_mut(id).server.told_replication_id(handshake.replication_id());
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
             let handshake_done =

@@ -45,6 +45,11 @@ pub(crate) enum Pending {
     ForceUnlock(ViewId),
     /// The node is to report the next change of what is read next.
     Caching,
+    /// A server's own command is to delete the key of this claim. `followed`: the script is behind it already.
+    Delete {
+        claim: ClaimId,
+        followed: bool,
+    },
     /// All other connections of the node are to be dropped.
     DropOthers,
     /// The restart guard is to be given our value.
@@ -55,6 +60,12 @@ pub(crate) enum Pending {
         by_digest: bool,
     },
     Handshake(Step),
+    /// Whether the node was a replica meanwhile. It is behind the ask of a claim whose grant counts if not, or in front
+    /// of others.
+    History {
+        behind: Option<ClaimId>,
+        granted: bool,
+    },
     Kill,
     /// What a lock in line listens to was read.
     Look {
@@ -83,6 +94,7 @@ pub(crate) enum Pending {
         claim: ClaimId,
         by_digest: bool,
     },
+    ViewLine(ViewId),
     ViewPermits(ViewId),
     ViewShared(ViewId),
     ViewTtl(ViewId),
@@ -105,7 +117,8 @@ pub(crate) struct Node {
     ahead_us: Option<i64>,
     pub(crate) push: Push,
     pub(crate) pipeline: Pipeline<Pending>,
-    inbox: Inbox,
+    /// Elsewhere while it is read.
+    inbox: Option<Box<Inbox>>,
     decoder: Decoder,
     handshake: Handshake,
     pub(crate) capabilities: Capabilities,
@@ -132,7 +145,7 @@ impl Node {
             ahead_us: None,
             push: Push::new(),
             pipeline: Pipeline::new(),
-            inbox: Inbox::default(),
+            inbox: None,
             decoder: Decoder::new(reply_limits()),
             handshake: Handshake::default(),
             capabilities: Capabilities::of_user(settings.credentials.is_some()),
@@ -156,7 +169,9 @@ impl Node {
 
     /// Forgets everything that belonged to the last connection, and returns that, if its client id was known.
     pub(super) fn reset_connection(&mut self) -> Option<Connection> {
-        self.inbox.clear();
+        if let Some(inbox) = &mut self.inbox {
+            inbox.clear();
+        }
         self.decoder = Decoder::new(reply_limits());
         self.handshake = Handshake::default();
         self.capabilities.reset();
@@ -213,18 +228,18 @@ impl Node {
     /// Where the next bytes are to be read to.
     #[inline]
     pub(crate) fn space(&mut self) -> &mut [u8] {
-        self.inbox.space()
+        self.inbox.get_or_insert_default().space()
     }
 
     /// The inbox, so that tokens can borrow it while answers change everything else. It has to be given back.
     #[inline]
-    pub(crate) fn take_inbox(&mut self) -> Inbox {
-        std::mem::take(&mut self.inbox)
+    pub(crate) fn take_inbox(&mut self) -> Box<Inbox> {
+        self.inbox.take().unwrap_or_default()
     }
 
     #[inline]
-    pub(crate) fn give_back(&mut self, inbox: Inbox) {
-        self.inbox = inbox;
+    pub(crate) fn give_back(&mut self, inbox: Box<Inbox>) {
+        self.inbox = Some(inbox);
     }
 
     /// The next token of these bytes, and how many of them it takes.

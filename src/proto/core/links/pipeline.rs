@@ -75,6 +75,11 @@ impl<R> Pipeline<R> {
         self.due.iter().map(|due| &due.pending)
     }
 
+    /// Changes the first request that `change` knows. Whether there was one.
+    pub(crate) fn change(&mut self, change: impl FnMut(&mut R) -> bool) -> bool {
+        self.due.iter_mut().map(|due| &mut due.pending).any(change)
+    }
+
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.outbox
     }

@@ -4,7 +4,7 @@
 //! the handshake, which reads both ids, because this outlives connections: a dead connection is killed only where the
 //! process is certainly the same. Not here: that two nodes are one process, which the folder's `mod.rs` finds out.
 
-use crate::proto::restart_guard::RunId;
+use crate::proto::restart_guard::{ReplicationId, RunId};
 
 /// Who a node is.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct Server {
     is_proven: bool,
     /// Of the last connection whose handshake was complete.
     run_id: Option<RunId>,
+    /// The history of its data, as it was told last.
+    replication_id: Option<ReplicationId>,
     /// The present connection, once its handshake was complete.
     connection: Option<Connection>,
     /// The dead connection whose unread asks may still run here; `None` if there are several such connections, or if its
@@ -32,7 +34,14 @@ pub(super) struct Connection {
 
 impl Server {
     pub(super) fn new(is_proven: bool) -> Self {
-        Self { is_wrong: false, is_proven, run_id: None, connection: None, ghosts_in: None }
+        Self {
+            is_wrong: false,
+            is_proven,
+            run_id: None,
+            replication_id: None,
+            connection: None,
+            ghosts_in: None,
+        }
     }
 
     /// Whether AUTH and SELECT have succeeded here, or are not needed, so that asks may follow them unanswered.
@@ -56,6 +65,15 @@ impl Server {
     /// The process that the last connection led to.
     pub(crate) fn run_id(&self) -> Option<RunId> {
         self.run_id
+    }
+
+    /// The history of its data, which changes when it was a replica.
+    pub(crate) fn replication_id(&self) -> Option<ReplicationId> {
+        self.replication_id
+    }
+
+    pub(crate) fn told_replication_id(&mut self, replication_id: Option<ReplicationId>) {
+        self.replication_id = replication_id;
     }
 
     /// It may have moved to another address: it is believed next time.

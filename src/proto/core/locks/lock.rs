@@ -15,6 +15,7 @@ use crate::proto::core::waiting::{Standing, Waiting};
 use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
 use crate::proto::lease::Lease;
+use crate::proto::lock_kind::LockKind;
 use crate::proto::names::ClaimId;
 use crate::proto::request::{LockMode, LockRequest, PackedMode};
 use crate::proto::slab::Key;
@@ -54,6 +55,8 @@ pub(crate) struct Active {
     pub(crate) mode_change: ModeChange,
     /// How it stands in line, if it does.
     pub(crate) line: Option<Box<Standing>>,
+    /// The kind of another library's lock that is asked for.
+    foreign: Option<&'static LockKind>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,37 +184,35 @@ impl Active {
             hold: Hold::new(),
             mode_change: ModeChange::NONE,
             line: None,
+            foreign: None,
         }
     }
 
     /// Makes used work that of a new lock. What belongs to a round is set when one begins.
     pub(super) fn begin(&mut self, request: &LockRequest<'_>, now: ClockReading, votes: Votes) {
-        self.clear();
         self.keys.set(request.keys());
+        self.attempt = Attempt::new();
         self.waiting.begin(request.wait, now.boot);
         self.fencing.begin(request.fenced);
         self.permit.begin(request.mode);
         self.hold.begin(request.auto_extend);
+        self.mode_change = ModeChange::NONE;
+        self.line = None;
+        self.foreign = request.wanted_profile().kind(request.fenced);
         self.votes = votes;
     }
 
     /// Makes used work that of a lock that was idle: nothing is under way, and all nodes have granted it.
     pub(super) fn rest_granted(&mut self, granted: Votes) {
-        self.clear();
-        self.votes = granted;
+        self.begin(&LockRequest::new(b""), ClockReading::default(), granted);
+        self.keys.set([].into_iter());
         self.round = Round::new();
         self.hold.round_begins();
     }
 
-    fn clear(&mut self) {
-        self.keys.set([].into_iter());
-        self.attempt = Attempt::new();
-        self.waiting.clear();
-        self.permit.begin(LockMode::Exclusive);
-        self.fencing.begin(false);
-        self.hold.begin(None);
-        self.mode_change = ModeChange::NONE;
-        self.line = None;
+    /// The kind of another library's lock that is asked for.
+    pub(crate) fn foreign(&self) -> Option<&'static LockKind> {
+        self.foreign
     }
 
     pub(crate) fn waits(&self) -> bool {

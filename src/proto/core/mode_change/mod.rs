@@ -141,6 +141,10 @@ impl Core {
             return Err(RequestError::NotExclusive);
         }
         let keys = self.locks.find(id).and_then(|lock| self.claims.find(lock.claim()));
+        let profile = keys.map(|claim| claim.kind().profile()).unwrap_or_default();
+        if let Some(what) = profile.cannot(LockMode::Shared, 1) {
+            return Err(RequestError::ProfileCannot { profile, what });
+        }
         if let Some(keys) = keys.map(|claim| claim.keys().len()).filter(|&keys| keys > 1) {
             return Err(RequestError::SharedKeys { keys });
         }

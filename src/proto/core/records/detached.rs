@@ -17,6 +17,7 @@ use crate::proto::fence::{FencingToken, MAX_TOKEN};
 use crate::proto::lease::Lease;
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
 use crate::proto::permits::MAX_PERMITS;
+use crate::proto::profile::Profile;
 use crate::proto::request::{LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE};
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -97,6 +98,15 @@ impl DetachedLock {
         self.slot
     }
 
+    /// Whose locks it takes part in.
+    #[must_use]
+    pub fn profile(&self) -> Profile {
+        match self.form {
+            Form::Foreign(profile) => profile,
+            _ => Profile::Plain,
+        }
+    }
+
     /// The TTL that was asked for.
     #[must_use]
     pub fn ttl(&self) -> Duration {
@@ -160,6 +170,7 @@ impl DetachedLock {
     pub(crate) fn request(&self) -> LockRequest<'_> {
         let mut keys = self.keys();
         let first = LockRequest::new(keys.next().unwrap_or_default()).ttl(self.ttl);
+        let first = first.profile(self.profile());
         let first = match self.mode {
             LockMode::Exclusive => first,
             LockMode::Shared => first.shared(),
@@ -236,6 +247,8 @@ impl DetachedLock {
             (Form::Asked, _) => {}
             (Form::Upgraded(_), None) => return UPGRADED,
             (Form::Upgraded(_), Some(_)) => return UPGRADED_FENCED,
+            (Form::Foreign(_), Some(_)) => return REDISSON_FENCED,
+            (Form::Foreign(profile), None) => return profile.name(),
             (Form::Downgraded, None) => return DOWNGRADED,
             (Form::Downgraded, Some(_)) => return DOWNGRADED_FENCED,
         }
@@ -349,7 +362,16 @@ fn mode(kind: &str) -> (LockMode, Form, bool) {
         UPGRADED => (LockMode::Exclusive, Form::Upgraded(None), false),
         UPGRADED_FENCED => (LockMode::Exclusive, Form::Upgraded(None), true),
         FENCED => (LockMode::Exclusive, Form::Asked, true),
-        _ => (LockMode::Exclusive, Form::Asked, false),
+        REDISSON_FENCED => (LockMode::Exclusive, Form::Foreign(Profile::Redisson), true),
+        _ => (LockMode::Exclusive, foreign(kind), false),
+    }
+}
+
+/// The form of a lock of this kind, which may be another library's.
+fn foreign(kind: &str) -> Form {
+    match Profile::of_name(kind) {
+        None | Some(Profile::Plain) => Form::Asked,
+        Some(profile) => Form::Foreign(profile),
     }
 }
 
@@ -593,6 +615,9 @@ const SHARED: &str = "shared";
 const FENCED: &str = "fenced";
 const SHARED_FENCED: &str = "shared-fenced";
 
+/// Locks of other libraries have the names of their profiles.
+const REDISSON_FENCED: &str = "redisson-fenced";
+
 /// Kinds of locks that have changed their mode, by the claim that they are held by.
 const UPGRADED: &str = "upgraded";
 const UPGRADED_FENCED: &str = "upgraded-fenced";
@@ -646,6 +671,10 @@ mod tests {
                 let detached = DetachedLock { mode, ..detached.clone() };
                 assert_eq!(DetachedLock::from_str(&detached.to_text()), Ok(detached));
             }
+        }
+        for detached in [fenced, plain] {
+            let detached = DetachedLock { form: Form::Foreign(Profile::Redisson), ..detached };
+            assert_eq!(DetachedLock::from_str(&detached.to_text()), Ok(detached));
         }
     }
 

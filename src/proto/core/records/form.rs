@@ -9,6 +9,7 @@ use super::detached::{
 use crate::proto::core::claims::hex;
 use crate::proto::lease::Lease;
 use crate::proto::names::MAX_NODES;
+use crate::proto::profile::Profile;
 use crate::proto::request::LockMode;
 use crate::proto::time::Timestamp;
 
@@ -22,6 +23,8 @@ pub(crate) enum Form {
     Upgraded(Option<Box<SecondClaim>>),
     /// A writer's claim, of a holder who has become a reader.
     Downgraded,
+    /// That of another library's lock.
+    Foreign(Profile),
 }
 
 /// The claim that an upgraded holder has kept.

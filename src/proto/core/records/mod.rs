@@ -14,6 +14,7 @@ use crate::proto::core::links::Pending;
 use crate::proto::core::locks::Phase;
 use crate::proto::event::LossCause;
 use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::profile::Profile;
 use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::Vote;
@@ -63,7 +64,10 @@ impl Core {
 
     /// By which kind of claim a lock is held.
     fn form(&self, id: LockId, claim: &Claim) -> Form {
-        if claim.is_downgraded() {
+        let profile = claim.kind().profile();
+        if profile != Profile::Plain {
+            return Form::Foreign(profile);
+        } else if claim.is_downgraded() {
             return Form::Downgraded;
         } else if !claim.is_upgraded() {
             return Form::Asked;
@@ -118,6 +122,7 @@ impl Core {
             Pending::Ask { claim, .. }
             | Pending::Check { claim, .. }
             | Pending::Extend { claim, .. }
+            | Pending::History { behind: Some(claim), granted: true }
             | Pending::Move { claim, .. }
             | Pending::WriteBack { claim, .. } => claim == of,
             _ => false,
@@ -207,8 +212,9 @@ impl Core {
         // It asks nobody any more, and so proposes nothing.
         let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &active.keys, lock.mode(), fenced, ttl_ms(detached.ttl), detached.random);
+        active.foreign().into_iter().for_each(|kind| claim.is_of(kind));
         match detached.form {
-            Form::Asked => {}
+            Form::Asked | Form::Foreign(_) => {}
             Form::Upgraded(_) => claim.upgrade(),
             Form::Downgraded => claim.downgrade(),
         }

@@ -8,6 +8,7 @@
 //! remembered here is only when to look again.
 
 mod clock;
+mod history;
 mod watch;
 
 use std::fmt;
@@ -307,7 +308,8 @@ impl Core {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.handshake_begins(now.boot);
-        for step in Step::look(&node.capabilities, &self.config.settings) {
+        let tells_history = node.server.replication_id().is_some();
+        for step in Step::look(&node.capabilities, tells_history, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);
             });
@@ -429,6 +431,7 @@ impl Core {
         let node = self.config.node(id);
         Expected {
             run_id: self.node(id).server.run_id(),
+            replication_id: self.node(id).server.replication_id(),
             max_ttl_ms: ttl_ms(settings.max_ttl),
             nodes: self.nodes.len() as u64,
             database: node.database.into(),

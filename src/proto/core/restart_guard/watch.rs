@@ -4,6 +4,8 @@
 //! What a value and a TTL mean is decided in `proto::restart_guard`, which the models share. Apart from the folder's
 //! `mod.rs`, which asks the nodes and counts their votes.
 
+use std::time::Duration;
+
 use crate::proto::lease::Drift;
 use crate::proto::restart_guard::{BIG_MS, Found, Setup};
 use crate::proto::time::Timestamp;
@@ -29,6 +31,8 @@ pub(crate) struct Watch {
     asked_at: Timestamp,
     /// What its TTL said last.
     reading: Reading,
+    /// When the node was last asked whether it was a replica meanwhile.
+    history_asked_at: Timestamp,
     /// Its clock was set forward, so that locks which it granted may live until then.
     doubted_until: Timestamp,
 }
@@ -174,6 +178,17 @@ impl Watch {
             && ends(now) + drift.of(now.since(last.asked_at)) < last.ends
     }
 
+    /// Whether it has answered an ask, or is being asked what it is, that was sent a moment ago at the most.
+    #[inline]
+    pub(super) fn was_proven(&self, now: Timestamp, moment: Duration) -> bool {
+        let asked_at = self.reading.asked_at.max(self.asked_at).max(self.history_asked_at);
+        now.since(asked_at) <= moment
+    }
+
+    pub(super) fn is_being_proven(&mut self, now: Timestamp) {
+        self.history_asked_at = now;
+    }
+
     /// Its clock was set forward, so that locks which it granted may live until then.
     pub(super) fn is_doubted_until(&mut self, until: Timestamp) {
         self.doubted_until = until;
@@ -203,6 +218,9 @@ impl Watch {
             Some(Found::Ours) | None if self.is_doubted(now) => "its clock was set forward",
             Some(Found::Missing) => "it has no restart guard: it is new, or has lost its memory",
             Some(Found::OtherRun) => "restarted: its run id changed",
+            Some(Found::OtherHistory) => {
+                "its replication id changed: it was a replica, or got its first one"
+            }
             Some(Found::OtherDatabase) => "its database was swapped",
             _ => "others saw it new, restarted or emptied",
         };

@@ -29,20 +29,21 @@ pub(crate) struct Subject {
 
 impl EncodedCommand {
     /// The bytes for one node. If the last command had another subject, `encode` writes them: it gets a buffer for the
-    /// token and one for the command, and returns the token's offset.
+    /// token and one for the command, and returns the token's offset; `None` if there is no such claim.
     #[inline]
     pub(super) fn for_node(
         &mut self,
         node: NodeId,
         subject: Subject,
-        encode: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>) -> usize,
-    ) -> &[u8] {
+        encode: impl FnOnce(&mut Vec<u8>, &mut Vec<u8>) -> Option<usize>,
+    ) -> Option<&[u8]> {
         if self.of != Some(subject) {
-            self.of = Some(subject);
+            self.of = None;
             self.bytes.clear();
-            self.at = encode(&mut self.token, &mut self.bytes) + RANDOM_DIGITS;
+            self.at = encode(&mut self.token, &mut self.bytes)? + RANDOM_DIGITS;
+            self.of = Some(subject);
         }
         self.bytes[self.at..self.at + TOKEN_DIGITS - RANDOM_DIGITS].copy_from_slice(&hex(node.0));
-        &self.bytes
+        Some(&self.bytes)
     }
 }

@@ -27,15 +27,16 @@ impl Core {
         now: ClockReading,
         pending: impl FnOnce(bool) -> Pending,
     ) {
-        let Some(claim) = self.claims.find(id) else { return };
         let node = &mut self.nodes[to.index()];
         let by_digest = node.goes_by_digest(command);
         let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
         let bytes = self.encoded.for_node(to, subject, |token, out| {
+            let claim = self.claims.find(id)?;
             claim.write_token(token, &self.config);
             let arguments = claim.arguments(&self.config, token, ttl_ms, counter);
-            command.encode(out, &arguments, by_digest) + claim.kind().mark.len()
+            Some(command.encode(out, &arguments, by_digest) + claim.kind().mark.len())
         });
+        let Some(bytes) = bytes else { return };
         node.pipeline.push(pending(by_digest), now.boot, |out| out.extend_from_slice(bytes));
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }

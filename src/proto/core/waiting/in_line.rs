@@ -13,7 +13,7 @@ use super::EXPIRY_JITTER;
 use super::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED};
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::{Ability, Mistyped, Pending};
+use crate::proto::core::links::{Ability, Mistyped, Node, Pending};
 use crate::proto::core::locks::{Active, Phase};
 use crate::proto::core::{Core, MAX_PIPELINE};
 use crate::proto::line::{
@@ -32,6 +32,7 @@ pub(crate) struct Standing {
     ticket: ClaimId,
     agreement: Agreement,
     grace_ms: u64,
+    joined_at: Timestamp,
     /// What the nodes have told in the present attempt.
     places: Vec<(NodeId, Place)>,
     /// Where it stands at its lead, as far as it is known now.
@@ -86,11 +87,10 @@ impl Standing {
         hurries && self.hurried <= HURRIES
     }
 
-    /// The node that it listens to: the first that says of a holder, or that says anything.
+    /// The node that it listens to: the first in order that says of a holder, or that says anything.
     fn lead(&self, suspected: NodeSet) -> Option<(NodeId, Place)> {
-        let can = |(node, _): &&(NodeId, Place)| !suspected.contains(*node);
-        let of_held = self.places.iter().filter(can).find(|(_, place)| place.left_ms != 0);
-        of_held.or_else(|| self.places.iter().find(can)).copied()
+        let can = self.places.iter().filter(|(node, _)| !suspected.contains(*node));
+        can.min_by_key(|(node, place)| (place.left_ms == 0, *node)).copied()
     }
 }
 
@@ -98,7 +98,8 @@ impl Active {
     /// Whether the resource may have a line that the lock can stand in.
     fn may_stand_in_line(&self, mode: LockMode) -> bool {
         let is_permit = matches!(mode, LockMode::Permit { .. });
-        self.keys.len() == 1 && !is_permit && self.waits() && !self.mode_change.is_companion()
+        let is_of_ours = self.keys.len() == 1 && !is_permit && self.foreign().is_none();
+        is_of_ours && self.waits() && !self.mode_change.is_companion()
     }
 }
 
@@ -106,8 +107,8 @@ impl Active {
 impl Core {
     /// The lock asks in line from now on.
     fn join_line(&mut self, id: LockId) {
+        let is_wanted = self.config.settings.wake == WakeStrategy::Line && self.may_have_lines();
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let is_wanted = self.config.settings.wake == WakeStrategy::Line;
         if !is_wanted || active.line.is_some() || !active.may_stand_in_line(lock.mode()) {
             return;
         }
@@ -124,6 +125,7 @@ impl Core {
             ticket,
             agreement: Agreement::new(self.config.quorum()),
             grace_ms,
+            joined_at: self.boot,
             places: Vec::new(),
             place: None,
             hurried: 0,
@@ -131,6 +133,13 @@ impl Core {
             rests_until: None,
             woken_in_vain_at: None,
         }));
+        self.metrics.lined_up += 1;
+    }
+
+    /// Whether a quorum of nodes may have a line: there is no order where that is not so.
+    fn may_have_lines(&self) -> bool {
+        let can = |node: &&Node| !matches!(node.capabilities.line(), Ability::Refused(_));
+        self.nodes.iter().filter(can).count() >= self.config.quorum()
     }
 
     /// The first ask of a lock that waits. Where others have been seen to wait, it stands in line from the beginning.
@@ -196,6 +205,7 @@ impl Core {
     pub(in crate::proto::core) fn leave_line(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let Some(mut line) = active.line.take() else { return };
+        self.metrics.left_line(line.joined_at, now.boot);
         for name in line.stands_at(None).into_iter().flatten() {
             self.listeners.remove(&name);
         }
@@ -228,7 +238,7 @@ impl Core {
 
     /// An attempt was refused. Whether what follows is of the line.
     pub(super) fn pause_in_line(&mut self, id: LockId, now: ClockReading) -> bool {
-        if mutant!(LeavesWhenRefused) {
+        if mutant!(LeavesWhenRefused) || !self.may_have_lines() {
             self.leave_line(id, now);
         }
         let is_new = self.locks.active(id).is_some_and(|active| active.line.is_none());
@@ -438,7 +448,8 @@ impl Core {
         if let Some(place) = line.and_then(|line| line.place.as_mut())
             && place.before > 1
         {
-            place.before = 1;
+            // Whoever was called when it asked may be that one, so that nobody is now.
+            (place.before, place.left_ms) = (1, HELD);
             self.look_in_line(id, now);
         }
     }

@@ -58,15 +58,10 @@ impl Waiting {
         }
     }
 
-    /// Of a lock that does not wait.
-    pub(super) fn clear(&mut self) {
-        (self.wait, self.deadline) = (Wait::No, Timestamp::NEVER);
-        self.pause.begin();
-        self.queues.clear();
-    }
-
     /// A lock is asked for now.
     pub(super) fn begin(&mut self, wait: Wait, now: Timestamp) {
+        self.pause.begin();
+        self.queues.clear();
         self.asked_at = now;
         (self.wait, self.deadline) = match wait {
             Wait::UpTo(Duration::ZERO) | Wait::No => (Wait::No, Timestamp::NEVER),
@@ -270,14 +265,13 @@ impl Core {
     /// Chooses the leads, whose notifications are waited for: the first node in order that denied, so that all who wait
     /// for one holder wait for the same node.
     fn look_for_leads(&mut self, id: LockId, now: ClockReading) {
-        let (wake, quorum) = (self.config.settings.wake, self.config.quorum());
+        let wake = self.config.settings.wake;
         let suspected = self.suspected;
         let Some(active) = self.locks.active_mut(id) else { return };
         let denied = active.votes.denies().without(suspected);
         if !active.attempt.is_led() {
             let count = match wake {
-                WakeStrategy::Lead | WakeStrategy::All | WakeStrategy::Line => 1,
-                WakeStrategy::Quorum => quorum,
+                WakeStrategy::Lead | WakeStrategy::Line => 1,
                 WakeStrategy::Timer => 0,
             };
             let mut leads = NodeSet::default();
@@ -305,8 +299,7 @@ impl Core {
         let waiter = self.claims.find(claim).and_then(Claim::waiter);
         let Some((id, round)) = waiter else { return };
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let is_alone =
-            !matches!(self.config.settings.wake, WakeStrategy::Quorum | WakeStrategy::Timer);
+        let is_alone = self.config.settings.wake != WakeStrategy::Timer;
         let mut leads = active.waiting.pause.leads();
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
         let is_meant = lock.phase == Phase::Pausing && lock.round() == round;
@@ -332,8 +325,7 @@ impl Core {
     /// Of two leads the first is enough, as soon as it sends notifications.
     fn follow_the_first(&mut self, id: LockId) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        if self.config.settings.wake != WakeStrategy::Quorum
-            && let Some(first) = active.waiting.pause.leads().iter().next()
+        if let Some(first) = active.waiting.pause.leads().iter().next()
             && self.nodes[first.index()].push.notifies()
         {
             active.waiting.pause.listen_to(first.into());
@@ -516,7 +508,7 @@ impl Core {
     /// Ends a pause because of notifications, as soon as the lock does not ignore them.
     fn wake(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let is_enough = active.waiting.pause.has_heard_enough(self.config.settings.wake);
+        let is_enough = !active.waiting.pause.heard().is_empty();
         if lock.phase != Phase::Pausing || !is_enough {
             return;
         }
@@ -555,8 +547,7 @@ impl Core {
     /// The node that is asked before the others, if its notification ended the pause.
     fn lead_to_ask(&self, id: LockId) -> Option<NodeId> {
         let active = self.locks.active(id)?;
-        let has_lead = matches!(self.config.settings.wake, WakeStrategy::Lead | WakeStrategy::Line);
-        let leads = has_lead && active.line.is_none() && active.waiting.pause.is_woken();
+        let leads = active.line.is_none() && active.waiting.pause.is_woken();
         let notified = active.waiting.pause.heard().without(self.suspected);
         let lead = notified.iter().next().filter(|_| leads)?;
         self.node(lead).link.takes_asks().then_some(lead)
@@ -598,7 +589,7 @@ mod tests {
         waiting.begin(Wait::UpTo(Duration::from_secs(1)), Timestamp(5));
         waiting.pause.refused(true, 1);
         assert!(waiting.is_wanted());
-        waiting.clear();
+        waiting.begin(Wait::No, Timestamp(9));
         assert!(!waiting.is_wanted() && !waiting.pause.follows_split());
         assert_eq!(waiting.deadline, Timestamp::NEVER);
     }

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use crate::proto::config::WakeStrategy;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::Timestamp;
 
@@ -138,15 +137,6 @@ impl Pause {
     /// A node has reported a change. It may become a lead only afterwards.
     pub(super) fn notified(&mut self, node: NodeId) {
         self.notified.insert(node);
-    }
-
-    /// Whether so many leads have reported a change that the pause can end.
-    pub(super) fn has_heard_enough(&self, wake: WakeStrategy) -> bool {
-        let enough = match wake {
-            WakeStrategy::Quorum => self.leads.len().max(1),
-            _ => 1,
-        };
-        self.heard().len() >= enough
     }
 
     /// Whether no notification has come that could end it.
@@ -355,7 +345,7 @@ mod tests {
             pause.attempt_begins(MS);
             pause.lasts_until(at(1_000));
             pause.notified(NodeId(1));
-            assert!(pause.has_heard_enough(WakeStrategy::Lead) && pause.wake(at(ms)));
+            assert!(!pause.heard().is_empty() && pause.wake(at(ms)));
             backoffs.extend(pause.was_woken_in_vain(at(ms), 4 * MS));
             pause.mute_until(at(ms + 2));
         }
@@ -365,19 +355,6 @@ mod tests {
         assert!(pause.is_late());
         assert_eq!(pause.until(), at(7), "told too early");
         assert_eq!(pause.was_woken_in_vain(at(900), 4 * MS), Some(MS), "it has rested");
-    }
-
-    #[test]
-    fn a_quorum_of_words_is_waited_for_where_that_is_wanted() {
-        let mut pause = Pause::new();
-        pause.listen_to(NodeSet::first(2));
-        pause.notified(NodeId(2));
-        assert!(!pause.has_heard_enough(WakeStrategy::All), "not one whose word counts");
-        pause.notified(NodeId(0));
-        assert!(pause.has_heard_enough(WakeStrategy::All));
-        assert!(!pause.has_heard_enough(WakeStrategy::Quorum));
-        pause.notified(NodeId(1));
-        assert!(pause.has_heard_enough(WakeStrategy::Quorum));
     }
 
     #[test]

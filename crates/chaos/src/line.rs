@@ -1,0 +1,325 @@
+//! Processes stand in line for a lock, while waiters are stopped and killed, and nodes are stopped and forget.
+//!
+//! In each round they come one after the other, each when all nodes know the place of the one before. Whoever came first has
+//! to be granted first, unless a node has passed it because it did not take its turn. Not here: lines of readers and
+//! writers, which the simulator plays.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use redbolt::{Client, LockRequest, Wait};
+use redbolt_test_servers::{Server, servers};
+
+use crate::clock::{Moment, now};
+use crate::ledger::{Claim, Ledger};
+use crate::nodes::{self, LIMIT, eventually, votes};
+use crate::places::{Watch, is_clear, tickets};
+use crate::wire::{Order, Report};
+use crate::work::{Part, Role};
+use crate::worker::Worker;
+use crate::{Failure, RESOURCE, Stage};
+
+/// Lets processes stand in line, round by round.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// How many rounds.
+    pub rounds: usize,
+    /// Whether they stand in line. Otherwise they wait by a timer: the run has to find one that was passed, and ends when it has.
+    pub in_line: bool,
+}
+
+/// The results of a run.
+#[derive(Clone, Debug, Default)]
+pub struct LineResult {
+    /// Whether the processes stood in line.
+    pub in_line: bool,
+    /// Rounds that were played.
+    pub rounds: usize,
+    /// Waiters that were granted.
+    pub grants: usize,
+    /// Waiters that were stopped or killed in line.
+    pub struck: usize,
+    /// Rounds in which a node was stopped.
+    pub stopped: usize,
+    /// Rounds in which a node forgot its keys.
+    pub wiped: usize,
+    /// Waiters that nodes have passed, since they did not take their turn.
+    pub skipped: usize,
+    /// Waiters whose order was judged.
+    pub judged: usize,
+    /// Waiters that were passed by one that came later.
+    pub passed: usize,
+    /// Pairs of overlapping claims.
+    pub double_holders: usize,
+    /// The duration of the run.
+    pub took: Duration,
+}
+
+impl LineResult {
+    /// Whether nobody was passed; without the line, whether the check found that somebody was.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        let kept = if self.in_line { self.passed == 0 } else { self.passed > 0 };
+        kept && self.judged > 0 && self.double_holders == 0
+    }
+}
+
+impl fmt::Display for LineResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.in_line { "in line" } else { "by a timer" };
+        write!(f, "line, {NODES} nodes, {WAITERS} processes wait {how}: {} rounds, ", self.rounds)?;
+        write!(f, "{} waiters struck, {} nodes stopped, ", self.struck, self.stopped)?;
+        write!(f, "{} wiped; {} grants, {} judged, ", self.wiped, self.grants, self.judged)?;
+        write!(f, "{} lost their turn, {} were passed, ", self.skipped, self.passed)?;
+        write!(f, "{} double holders, {:.1} s", self.double_holders, self.took.as_secs_f64())
+    }
+}
+
+impl Line {
+    /// Plays the rounds, and sees at the end that nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// A server, a process or a pipe failed, or something did not happen in time.
+    pub fn run(&self, stage: &Stage) -> Result<LineResult, Failure> {
+        let start = Instant::now();
+        let mut play = Play::new(self, stage)?;
+        let holder = Client::new(play.role.config(&play.part)?)?;
+        let has_found = |play: &Play| !self.in_line && play.result.passed > 0;
+        while play.result.rounds < self.rounds && !has_found(&play) {
+            play.round(&holder)?;
+        }
+        let Play { servers, ledger, result, .. } = play;
+        eventually("nothing is left of the line", || servers.iter().all(is_clear))?;
+        let double_holders = ledger.double_holders().len();
+        Ok(LineResult { double_holders, took: start.elapsed(), ..result })
+    }
+}
+
+/// What happens in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Nothing,
+    /// A node is stopped from before the first waiter comes.
+    NodeStops,
+    /// A node forgets everything while they wait. Places are lost, so that no order is judged.
+    NodeForgets,
+    /// A waiter that is not the last is stopped until all others have been granted.
+    WaiterStops,
+    WaiterDies,
+}
+
+struct Play {
+    program: PathBuf,
+    part: Part,
+    role: Role,
+    servers: Vec<Server>,
+    /// In the order in which they come.
+    waiters: Vec<Waiter>,
+    ledger: Ledger,
+    result: LineResult,
+    rng: Rng,
+}
+
+struct Waiter {
+    worker: Worker,
+    /// What its ticket is called in this round.
+    ticket: Option<String>,
+    entered: Option<Moment>,
+    done: bool,
+}
+
+impl Waiter {
+    fn start(role: Role, program: &Path, part: &Part) -> Result<Self, Failure> {
+        let worker = Worker::start_as(role, program, part)?;
+        Ok(Self { worker, ticket: None, entered: None, done: true })
+    }
+}
+
+impl Play {
+    fn new(plan: &Line, stage: &Stage) -> Result<Self, Failure> {
+        let servers = servers(NODES);
+        let addresses = servers.iter().map(Server::address).collect();
+        let part = nodes::part(addresses, MAX_TTL, true, "waiter");
+        nodes::init(&part)?;
+        let role = if plan.in_line { Role::StandsInLine } else { Role::WaitsByTimer };
+        let waiters = (0..WAITERS).map(|_| Waiter::start(role, &stage.program, &part));
+        Ok(Self {
+            program: stage.program.clone(),
+            waiters: waiters.collect::<Result<_, Failure>>()?,
+            part,
+            role,
+            servers,
+            ledger: Ledger::default(),
+            result: LineResult { in_line: plan.in_line, ..LineResult::default() },
+            rng: Rng::with_seed(stage.seed),
+        })
+    }
+
+    fn round(&mut self, holder: &Client) -> Result<(), Failure> {
+        eventually("all nodes vote", || self.servers.iter().all(votes))?;
+        let (fault, node) = (self.fault(), self.rng.usize(0..NODES));
+        let victim = self.rng.usize(0..WAITERS - 1);
+        let request = LockRequest::new(RESOURCE.as_bytes()).ttl(MAX_TTL).wait(Wait::UpTo(LIMIT));
+        let guard = holder.acquire(request)?;
+        let from = now();
+        let mut watches = self.servers.iter().map(Watch::begin).collect::<Result<Vec<_>, _>>()?;
+        self.come((fault == Fault::NodeStops).then_some(node))?;
+        match fault {
+            Fault::WaiterStops => self.waiters[victim].worker.pause()?,
+            Fault::WaiterDies => {
+                self.waiters[victim] = Waiter::start(self.role, &self.program, &self.part)?;
+            }
+            Fault::NodeForgets => {
+                self.servers[node].restart();
+                watches.clear();
+            }
+            Fault::Nothing | Fault::NodeStops => {}
+        }
+        let to = now();
+        if !guard.remaining().is_zero() {
+            self.ledger.add(Claim::alone(WAITERS, from, to, None));
+        }
+        let _ = guard.release();
+        let stopped = (fault == Fault::WaiterStops).then_some(victim);
+        self.hear_until_done(stopped)?;
+        self.servers[node].resume();
+        self.waiters[victim].worker.resume()?;
+        self.hear_until_done(None)?;
+        self.judge(fault, victim, watches)
+    }
+
+    fn fault(&mut self) -> Fault {
+        let fault = match self.rng.u8(0..10) {
+            _ if !self.result.in_line => Fault::Nothing,
+            0..3 => Fault::Nothing,
+            3 | 4 => Fault::NodeStops,
+            5 => Fault::NodeForgets,
+            6 | 7 => Fault::WaiterStops,
+            _ => Fault::WaiterDies,
+        };
+        let is_of_waiter = matches!(fault, Fault::WaiterStops | Fault::WaiterDies);
+        self.result.struck += usize::from(is_of_waiter);
+        self.result.stopped += usize::from(fault == Fault::NodeStops);
+        self.result.wiped += usize::from(fault == Fault::NodeForgets);
+        fault
+    }
+
+    /// They come one after the other, each when all nodes that are awake say the same of the one before.
+    fn come(&mut self, asleep: Option<usize>) -> Result<(), Failure> {
+        asleep.into_iter().for_each(|node| self.servers[node].pause());
+        let mut known: BTreeSet<String> =
+            self.servers_but(asleep).flat_map(tickets).map(|(name, _)| name).collect();
+        for at in 0..WAITERS {
+            let order = Order { keep: Some(KEPT), ..Order::to_hold(TTL, LIMIT) };
+            let waiter = &mut self.waiters[at];
+            (waiter.ticket, waiter.entered, waiter.done) = (None, None, false);
+            waiter.worker.order(&order)?;
+            if !self.result.in_line {
+                thread::sleep(BY_THEN);
+                continue;
+            }
+            let until = Instant::now() + LIMIT;
+            while self.waiters[at].ticket.is_none() && !self.waiters[at].done {
+                self.hear()?;
+                self.waiters[at].ticket = self.newcomer(asleep, &known);
+                if Instant::now() > until {
+                    return Err("a waiter finds no place".into());
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            known.extend(self.waiters[at].ticket.clone());
+        }
+        Ok(())
+    }
+
+    fn servers_but(&self, asleep: Option<usize>) -> impl Iterator<Item = &Server> {
+        let awake = self.servers.iter().enumerate().filter(move |(at, _)| Some(*at) != asleep);
+        awake.map(|(_, server)| server)
+    }
+
+    /// Whoever has come since then, if all nodes say alike where it stands.
+    fn newcomer(&self, asleep: Option<usize>, known: &BTreeSet<String>) -> Option<String> {
+        let mut told = self.servers_but(asleep).map(|server| {
+            let new = tickets(server).into_iter().filter(|(name, _)| !known.contains(name));
+            new.collect::<Vec<_>>()
+        });
+        let first = told.next()?;
+        let are_alike = told.all(|other| other == first);
+        first.into_iter().next().filter(|_| are_alike).map(|(name, _)| name)
+    }
+
+    fn hear(&mut self) -> Result<(), Failure> {
+        for (number, waiter) in self.waiters.iter_mut().enumerate() {
+            while let Some(report) = waiter.worker.overhear()? {
+                match report {
+                    Report::Entered { at, .. } => waiter.entered = Some(at),
+                    Report::Left { at: to, .. } => {
+                        let from = waiter.entered.ok_or("a worker left without having entered")?;
+                        self.ledger.add(Claim::alone(number, from, to, None));
+                        self.result.grants += 1;
+                    }
+                    Report::Done => waiter.done = true,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear_until_done(&mut self, but: Option<usize>) -> Result<(), Failure> {
+        let until = Instant::now() + 2 * LIMIT;
+        let is_done = |(at, waiter): (usize, &Waiter)| waiter.done || Some(at) == but;
+        while !self.waiters.iter().enumerate().all(is_done) {
+            self.hear()?;
+            if Instant::now() > until {
+                return Err("a waiter does not get its turn".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Whoever came first was granted first, but for those whom a node has passed.
+    fn judge(&mut self, fault: Fault, victim: usize, watches: Vec<Watch>) -> Result<(), Failure> {
+        self.result.rounds += 1;
+        let mut lost = BTreeSet::new();
+        for (watch, server) in watches.into_iter().zip(&self.servers) {
+            lost.extend(watch.end(server)?);
+        }
+        if fault == Fault::NodeForgets {
+            return Ok(());
+        }
+        let is_struck = matches!(fault, Fault::WaiterStops | Fault::WaiterDies);
+        let others = self.waiters.iter().enumerate().filter(|(at, _)| !is_struck || *at != victim);
+        let mut latest_first = Vec::new();
+        for (_, waiter) in others {
+            let is_lost = waiter.ticket.as_ref().is_some_and(|name| lost.contains(name));
+            let has_place = waiter.ticket.is_some() || !self.result.in_line;
+            self.result.skipped += usize::from(is_lost);
+            if let Some(entered) = waiter.entered.filter(|_| has_place && !is_lost) {
+                latest_first.insert(0, entered);
+            }
+        }
+        self.result.judged += latest_first.len();
+        let mut soonest = None;
+        for entered in latest_first {
+            self.result.passed += usize::from(soonest.is_some_and(|later| later < entered));
+            soonest = soonest.into_iter().chain([entered]).min();
+        }
+        Ok(())
+    }
+}
+
+const NODES: usize = 3;
+const WAITERS: usize = 4;
+/// All come in this time, as a rule.
+const MAX_TTL: Duration = Duration::from_secs(5);
+const TTL: Duration = Duration::from_secs(2);
+const KEPT: Duration = Duration::from_millis(2);
+/// By then whoever waits by a timer has asked.
+const BY_THEN: Duration = Duration::from_millis(40);

@@ -1,0 +1,94 @@
+//! Who waits in line for a lock, for `redbolt status` and `redbolt unlock`.
+//!
+//! A waiter shows by its ticket, which has no label: its hash is the same on all nodes. Not here: who holds the lock.
+
+use std::time::Duration;
+
+use redbolt::LockMode;
+use redbolt::inspect::{Kept, Line, NodeInspection, Waiter};
+use serde_json::{Value, json};
+
+use crate::duration::show;
+
+/// One line for all who wait, and one for each of those that are first; nothing if nobody waits.
+pub(crate) fn as_text(line: Option<&Line>, nodes: &[NodeInspection]) -> String {
+    let Some(line) = line else { return why_unknown(nodes) };
+    if line.count == 0 && line.kept != Kept::Closed {
+        return String::new();
+    }
+    let kept = if line.kept == Kept::Closed { ", for whom it is kept" } else { "" };
+    let called = line.called.map(|since| format!(", the first is called for {}", show(since)));
+    let head = format!("in line: {}{kept}{}\n", line.count, called.unwrap_or_default());
+    let waiters = line.waiters.iter().enumerate().map(|(at, waiter)| row(at + 1, waiter));
+    let more = match line.count.saturating_sub(line.waiters.len()) {
+        0 => String::new(),
+        more => format!("  and {more} more\n"),
+    };
+    head + &waiters.collect::<String>() + &more
+}
+
+fn row(place: usize, waiter: &Waiter) -> String {
+    let asked = TICKET.saturating_sub(waiter.remaining);
+    let silent = Some(asked).filter(|asked| *asked > SILENT);
+    let silent = silent.map_or_else(String::new, |since| format!(", silent for {}", show(since)));
+    format!("  {place}. {waiter} waits for {}{silent}\n", show(waiter.age))
+}
+
+/// The nodes that have told who holds the lock, and not who waits for it.
+fn why_unknown(nodes: &[NodeInspection]) -> String {
+    let mut causes = nodes.iter().filter(|node| node.state.is_ok()).filter_map(|node| {
+        node.no_line().map(|cause| format!("node {} {}: {cause}", node.number, node.address))
+    });
+    causes.next().map_or_else(String::new, |cause| format!("in line: not told, {cause}\n"))
+}
+
+/// In the row of a node.
+pub(crate) fn of_node(node: &NodeInspection) -> String {
+    match &node.line {
+        Ok(Line { count: 0, .. }) => String::new(),
+        Ok(line) => format!("{} in line", line.count),
+        Err(_) if node.state.is_err() => String::new(),
+        Err(_) => "does not tell who waits".to_owned(),
+    }
+}
+
+/// What is `null` was not told.
+pub(crate) fn as_json(line: Option<&Line>) -> Value {
+    let Some(line) = line else { return Value::Null };
+    let kept = match line.kept {
+        Kept::Closed => "closed",
+        Kept::Marked => "marked",
+        _ => "open",
+    };
+    json!({
+        "count": line.count,
+        "kept": kept,
+        "called_ms": line.called.map(ms),
+        "first": line.waiters.iter().map(waiter_as_json).collect::<Vec<_>>(),
+    })
+}
+
+fn waiter_as_json(waiter: &Waiter) -> Value {
+    let mode = waiter.mode.map(|mode| match mode {
+        LockMode::Shared => "shared",
+        _ => "exclusive",
+    });
+    json!({
+        "mode": mode,
+        "hash": format!("{:08x}", waiter.fingerprint),
+        "stamp": waiter.stamp,
+        "age_ms": ms(waiter.age),
+        "remaining_ms": ms(waiter.remaining),
+        "grace_ms": ms(waiter.grace),
+    })
+}
+
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long a ticket lives from each ask on.
+const TICKET: Duration = Duration::from_secs(6);
+
+/// A waiter that lives asks at least every 2 s.
+const SILENT: Duration = Duration::from_secs(3);

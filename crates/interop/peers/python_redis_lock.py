@@ -1,0 +1,42 @@
+"""python-redis-lock. Its keys are behind `lock:`, and its waiters sleep on a list."""
+
+import logging
+import sys
+import time
+
+import peer
+import redis_lock
+
+
+class Adapter:
+    def __init__(self, client):
+        self.client, self.held = client, {}
+
+    def lock(self, name, ttl=1):
+        return redis_lock.Lock(self.client, name, expire=max(1, round(ttl)))
+
+    def acquire(self, name, wait, ttl):
+        until = time.monotonic() + wait
+        lock = self.lock(name, ttl)
+        # Nobody but its own kind tells it, so that it looks again each second.
+        got = lock.acquire(blocking=False)
+        while not got and time.monotonic() < until:
+            got = lock.acquire(timeout=1)
+        if got:
+            self.held[name] = lock
+        return got
+
+    def release(self, name):
+        self.held.pop(name).release()
+
+    def extend(self, name, ttl):
+        self.held[name].extend(expire=max(1, round(ttl)))
+
+    def release_unheld(self, name):
+        self.lock(name).release()
+
+
+# It warns of each lock that it does not get.
+logging.getLogger("redis_lock").setLevel(logging.ERROR)
+nodes = peer.clients(sys.argv[1:])
+peer.serve(Adapter(nodes[0]), nodes[0])

@@ -1,0 +1,355 @@
+//! What is checked of redbolt beside a library, each with a control: the same with something left out, which has to fail.
+//!
+//! Not here: how results are shown, see `table`.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{AutoExtend, Client, Engine, EngineLimits, ReleaseOutcome};
+
+use crate::Failure;
+use crate::fleet::{Fleet, comes, crash, tries};
+use crate::library::Extends;
+use crate::peer::Peer;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) turns: u32,
+    pub(crate) hand_offs: usize,
+}
+
+/// A check: its name, and what it found out if all was as it has to be.
+pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<String, Failure>);
+
+/// All of them, in the order of the table.
+pub(crate) const ALL: [Check; 7] = [
+    ("exclusion", exclusion),
+    ("wake-up", wake_up),
+    ("extension", extension),
+    ("re-entry", re_entry),
+    ("foreign release", foreign_release),
+    ("crash", crashes),
+    ("nothing left", nothing_left),
+];
+
+/// Both count under the lock, side by side. No count may be lost, and without the same key some are.
+fn exclusion(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
+    let together = count_together(fleet, "shared", "shared", extent.turns)?;
+    if together.lost > 0 {
+        return Err(format!("{} updates are lost", together.lost).into());
+    }
+    let apart = count_together(fleet, "shared", "another", extent.turns)?;
+    if apart.lost == 0 {
+        return Err("control: with two keys no update was lost".into());
+    }
+    let Count { ours, ours_contended, theirs_contended, .. } = together;
+    Ok(format!(
+        "{} turns of it and {ours} of redbolt, {theirs_contended} and {ours_contended} of them contended, 0 lost (control: {} lost)",
+        extent.turns, apart.lost
+    ))
+}
+
+/// What came of counting together.
+struct Count {
+    ours: u32,
+    ours_contended: u32,
+    theirs_contended: u32,
+    lost: u64,
+}
+
+/// The peer counts so often, and redbolt for as long as it does.
+fn count_together(
+    fleet: &Fleet<'_>,
+    theirs: &str,
+    ours: &str,
+    turns: u32,
+) -> Result<Count, Failure> {
+    fleet.servers[0].cmd("DEL counter");
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    peer.order(&format!("count {theirs} counter {turns} 20000"))?;
+    let mut count = Count { ours: 0, ours_contended: 0, theirs_contended: 0, lost: 0 };
+    let reply = loop {
+        count_once(fleet, &client, ours, &mut count)?;
+        if let Some(reply) = peer.has_replied()? {
+            break reply;
+        }
+    };
+    let contended = reply.strip_prefix("counted ").ok_or_else(|| reply.clone())?;
+    count.theirs_contended = contended.parse()?;
+    count.lost = u64::from(turns + count.ours) - fleet.number("counter");
+    peer.end()?;
+    Ok(count)
+}
+
+fn count_once(
+    fleet: &Fleet<'_>,
+    client: &Client,
+    name: &str,
+    count: &mut Count,
+) -> Result<(), Failure> {
+    let lock = match client.acquire(fleet.request(name)) {
+        Ok(lock) => lock,
+        Err(_) => {
+            count.ours_contended += 1;
+            client.acquire(fleet.patiently(name))?
+        }
+    };
+    let before = fleet.number("counter");
+    thread::sleep(Duration::from_micros(u64::from(count.ours % 4) * 700));
+    fleet.servers[0].cmd(&format!("SET counter {}", before + 1));
+    release(lock.release())?;
+    count.ours += 1;
+    thread::sleep(Duration::from_micros(u64::from(count.ours % 5) * 700));
+    Ok(())
+}
+
+fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
+    match outcome {
+        ReleaseOutcome::Released(_) => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// From a release to the grant of who waits. Where a library is told, its waiter sleeps on if that is left out.
+fn wake_up(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
+    let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
+    let client = fleet.client()?;
+    let (mut to_them, mut to_us, mut among_them) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..extent.hand_offs {
+        let lock = client.acquire(fleet.patiently("hand"))?;
+        one.order("acquire hand 60000 20000")?;
+        thread::sleep(SETTLED);
+        let since = Instant::now();
+        release(lock.release())?;
+        let (reply, at) = one.reply()?;
+        held(&reply)?;
+        to_them.push(at.duration_since(since));
+        to_us.push(wait_for(fleet, &mut one)?);
+        one.expect("acquire hand 60000 20000", "held")?;
+        two.order("acquire hand 60000 20000")?;
+        thread::sleep(SETTLED);
+        let since = Instant::now();
+        one.expect("release hand", "released")?;
+        let (reply, at) = two.reply()?;
+        held(&reply)?;
+        among_them.push(at.duration_since(since));
+        two.expect("release hand", "released")?;
+    }
+    let control = sleeps_on(fleet, &mut one)?;
+    Ok(format!(
+        "to it {}, to redbolt {}, among its own {} (control: {control})",
+        percentiles(to_them),
+        percentiles(to_us),
+        percentiles(among_them)
+    ))
+}
+
+fn held(reply: &str) -> Result<(), Failure> {
+    if reply == "held" { Ok(()) } else { Err(reply.into()) }
+}
+
+/// The peer has the lock, and releases it while redbolt waits: how long it takes from the order to the grant.
+fn wait_for(fleet: &Fleet<'_>, holder: &mut Peer) -> Result<Duration, Failure> {
+    let client = fleet.client()?;
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || waits(&client, fleet).map_err(|error| error.to_string()));
+        thread::sleep(SETTLED);
+        let since = Instant::now();
+        holder.expect("release hand", "released")?;
+        let at = waits.join().map_err(|_| "the waiter has panicked")??;
+        Ok(at.duration_since(since))
+    })
+}
+
+fn waits(client: &Client, fleet: &Fleet<'_>) -> Result<Instant, Failure> {
+    let lock = client.acquire(fleet.patiently("hand"))?;
+    let at = Instant::now();
+    release(lock.release())?;
+    Ok(at)
+}
+
+/// A key that goes without a word.
+fn sleeps_on(fleet: &Fleet<'_>, waiter: &mut Peer) -> Result<String, Failure> {
+    let client = fleet.client()?;
+    let lock = client.acquire(fleet.patiently("hand").ttl(Duration::from_secs(3)))?;
+    waiter.order("acquire hand 60000 20000")?;
+    thread::sleep(SETTLED);
+    let since = Instant::now();
+    for server in &fleet.servers {
+        server.cmd(&format!("DEL {}", fleet.key("hand")));
+    }
+    let (reply, at) = waiter.reply()?;
+    held(&reply)?;
+    drop(lock);
+    waiter.expect("release hand", "released")?;
+    Ok(format!("{} after a DEL without a word", ms(at.duration_since(since))))
+}
+
+/// A lock is kept for longer than three TTLs, by each side; without extension it is not.
+fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    let mut peer = fleet.peer()?;
+    let ttl = Duration::from_millis(1_000);
+    let engine = Engine::start(fleet.config()?, EngineLimits::default())?;
+    let request = || fleet.request("long").ttl(ttl);
+    let lock = engine.acquire(request().auto_extend(AutoExtend::until_released())).wait()?;
+    let until = Instant::now() + 4 * ttl;
+    while Instant::now() < until {
+        if peer.tries("long", ttl)? {
+            return Err("it was granted what redbolt extends".into());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop(lock);
+    if !comes(4 * ttl, || peer.tries("long", ttl).unwrap_or(false)) {
+        return Err("it is not granted what redbolt has released".into());
+    }
+    peer.expect("release long", "released")?;
+    let unextended = engine.acquire(request()).wait()?;
+    if !comes(4 * ttl, || peer.tries("long", ttl).unwrap_or(false)) {
+        return Err("control: it is not granted what redbolt does not extend".into());
+    }
+    drop(unextended);
+    peer.expect("release long", "released")?;
+    let theirs = extended_by_it(fleet, &mut peer)?;
+    Ok(format!("redbolt's {} s; {theirs} (control: gone after its TTL)", 4 * ttl.as_secs()))
+}
+
+fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<String, Failure> {
+    let (order, span) = match fleet.library.extends {
+        Extends::Never => return Ok("it cannot".to_owned()),
+        // Redisson's watchdog is told to have a TTL of 1.5 s.
+        Extends::ByItself => ("acquire long 0 0", Duration::from_millis(5_000)),
+        Extends::WhenTold => ("acquire long 0 2000", Duration::from_millis(6_500)),
+    };
+    peer.expect(order, "held")?;
+    let client = fleet.client()?;
+    let since = Instant::now();
+    while since.elapsed() < span {
+        if tries(&client, fleet.request("long"))? {
+            return Err("redbolt was granted what it extends".into());
+        }
+        // pottery extends three times at the most.
+        if fleet.library.extends == Extends::WhenTold && since.elapsed().as_millis() % 1_800 > 1_500
+        {
+            peer.expect("extend long 2000", "extended")?;
+            thread::sleep(Duration::from_millis(300));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    peer.expect("release long", "released")?;
+    Ok(format!("its own {:.0} s", span.as_secs_f64()))
+}
+
+/// A peer's owner enters twice, and leaves twice.
+fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    if !fleet.library.is_reentrant {
+        return Ok("it has none".to_owned());
+    }
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    peer.expect("enter-twice again", "held")?;
+    for left in [true, false] {
+        if tries(&client, fleet.request("again"))? {
+            return Err("redbolt was granted what it has entered".into());
+        }
+        peer.expect("release again", "released")?;
+        if !left && !tries(&client, fleet.request("again"))? {
+            return Err("control: it has left as often as it entered, and keeps redbolt out".into());
+        }
+    }
+    Ok("held until it has left twice".to_owned())
+}
+
+/// Neither deletes what the other one holds; a bare DEL would.
+fn foreign_release(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    let mut lock = client.acquire(fleet.patiently("mine"))?;
+    peer.order("release-unheld mine")?;
+    let (reply, _) = peer.reply()?;
+    lock.extend(Duration::from_secs(20)).map_err(|error| format!("it was deleted: {error}"))?;
+    for server in &fleet.servers {
+        server.cmd(&format!("DEL {}", fleet.key("mine")));
+    }
+    if lock.extend(Duration::from_secs(20)).is_ok() {
+        return Err("control: a lock that was deleted goes on".into());
+    }
+    drop(lock);
+    peer.expect("acquire mine 0 20000", "held")?;
+    if tries(&client, fleet.request("mine"))? {
+        return Err("redbolt was granted what it holds".into());
+    }
+    peer.expect("release mine", "released")?;
+    let said = reply.strip_prefix("refused ").unwrap_or("nothing");
+    Ok(format!("kept; it says {said} (control: DEL is noticed)"))
+}
+
+/// Who dies keeps the lock for its TTL; without one, for ever.
+fn crashes(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    let mut dies = fleet.peer()?;
+    let client = fleet.client()?;
+    dies.expect("acquire dead 0 2000", "held")?;
+    dies.kill()?;
+    if tries(&client, fleet.request("dead"))? {
+        return Err("redbolt was granted at once what a dead peer held".into());
+    }
+    let lock = client.acquire(fleet.patiently("dead").ttl(Duration::from_secs(2)))?;
+    crash(lock)?;
+    drop(client);
+    let mut peer = fleet.peer()?;
+    peer.expect("acquire dead 60000 20000", "held")?;
+    peer.expect("release dead", "released")?;
+    let client = fleet.client()?;
+    let lock = client.acquire(fleet.patiently("dead"))?;
+    for server in &fleet.servers {
+        server.cmd(&format!("PERSIST {}", fleet.key("dead")));
+    }
+    crash(lock)?;
+    drop(client);
+    if comes(Duration::from_secs(4), || peer.tries("dead", Duration::from_secs(1)).unwrap_or(true))
+    {
+        return Err("control: it was granted what has no TTL".into());
+    }
+    for server in &fleet.servers {
+        server.cmd(&format!("DEL {}", fleet.key("dead")));
+    }
+    Ok("granted after the TTL (control: never without one)".to_owned())
+}
+
+/// When all have ended, no key is left but counters, nobody listens, and no peer has complained.
+fn nothing_left(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    if !comes(Duration::from_secs(40), || fleet.leftovers().is_empty()) {
+        return Err(format!("left: {:?}", fleet.leftovers()).into());
+    }
+    let complaints = fs::read_to_string(fleet.library.complaints())?;
+    if !complaints.is_empty() {
+        return Err(format!("it complained: {complaints}").into());
+    }
+    fleet.servers[0].cmd("SET forgotten 1");
+    if fleet.leftovers().is_empty() {
+        return Err("control: a key that is left is not seen".into());
+    }
+    fleet.servers[0].cmd("DEL forgotten");
+    Ok("no key, no channel, no warning (control: a key is seen)".to_owned())
+}
+
+/// The median, and the largest of a hundred.
+fn percentiles(mut spans: Vec<Duration>) -> String {
+    spans.sort_unstable();
+    let at = |part: usize| spans.get((spans.len() * part / 100).min(spans.len().saturating_sub(1)));
+    let shown = |part| at(part).map_or_else(String::new, |&span| ms(span));
+    format!("{}/{}", shown(50), shown(99))
+}
+
+fn ms(span: Duration) -> String {
+    match span.as_secs_f64() * 1_000.0 {
+        ms if ms < 10.0 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.0} ms"),
+    }
+}
+
+/// So long a waiter needs at most to go to sleep.
+const SETTLED: Duration = Duration::from_millis(250);

@@ -1,0 +1,123 @@
+//! Nodes, and redbolt on them in the profile of a library.
+//!
+//! Not here: the processes of that library, see `peer`.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, Wait};
+use redbolt_test_servers::{Reply, Server, servers};
+
+use crate::Failure;
+use crate::library::Library;
+use crate::peer::{LIMIT, Peer};
+
+/// New nodes, on which a library and redbolt lock.
+pub(crate) struct Fleet<'l> {
+    pub(crate) library: &'l Library,
+    pub(crate) servers: Vec<Server>,
+}
+
+impl<'l> Fleet<'l> {
+    pub(crate) fn start(library: &'l Library, nodes: usize) -> Result<Self, Failure> {
+        let fleet = Self { library, servers: servers(nodes) };
+        fs::write(library.complaints(), "")?;
+        redbolt::init(&fleet.config()?, Duration::from_secs(10))?;
+        Ok(fleet)
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.servers.iter().map(Server::address).collect()
+    }
+
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        Ok(Config::builder().nodes(self.addresses())?.build()?)
+    }
+
+    /// A process of redbolt's.
+    pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let client = Client::new(self.config()?)?;
+        client.warm_up(Duration::from_secs(10));
+        Ok(client)
+    }
+
+    /// A process of the library's, which has connected.
+    pub(crate) fn peer(&self) -> Result<Peer, Failure> {
+        let mut peer = self.library.start(&self.addresses())?;
+        peer.expect("acquire warm-up 0 1000", "held")?;
+        peer.expect("release warm-up", "released")?;
+        Ok(peer)
+    }
+
+    /// What redbolt asks for, to have the library's lock of this name.
+    pub(crate) fn request<'n>(&self, name: &'n str) -> LockRequest<'n> {
+        LockRequest::new(name).prefix(self.library.prefix).profile(self.library.profile)
+    }
+
+    /// The key of the lock.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.library.prefix)
+    }
+
+    pub(crate) fn patiently<'n>(&self, name: &'n str) -> LockRequest<'n> {
+        self.request(name).wait(Wait::UpTo(LIMIT))
+    }
+
+    /// On the node where counters are.
+    pub(crate) fn number(&self, key: &str) -> u64 {
+        match self.servers[0].cmd(&format!("GET {key}")) {
+            Reply::Bulk(digits) => String::from_utf8_lossy(&digits).parse().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+
+    /// All that is left on the nodes: keys but the restart guard, and channels to which somebody listens.
+    pub(crate) fn leftovers(&self) -> Vec<String> {
+        let names = |reply: Reply| match reply {
+            Reply::Array(names) => names,
+            _ => Vec::new(),
+        };
+        let text = |reply: Reply| match reply {
+            Reply::Bulk(name) => String::from_utf8_lossy(&name).into_owned(),
+            other => format!("{other:?}"),
+        };
+        let of = |server: &Server| {
+            let all = [server.cmd("KEYS *"), server.cmd("PUBSUB CHANNELS")];
+            all.into_iter().flat_map(names).map(text).collect::<Vec<_>>()
+        };
+        let known = |name: &String| {
+            name == "redbolt:guard" || name.starts_with("redisson_lock_token:") || name == "counter"
+        };
+        self.servers.iter().flat_map(of).filter(|name| !known(name)).collect()
+    }
+}
+
+/// Whether redbolt gets a lock without waiting for it.
+pub(crate) fn tries(client: &Client, request: LockRequest<'_>) -> Result<bool, Failure> {
+    match client.acquire(request) {
+        Ok(lock) => {
+            lock.release();
+            Ok(true)
+        }
+        Err(AcquireError::Refused(report)) if report.is_contended() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a process leaves that is killed: nothing more is sent about its lock.
+pub(crate) fn crash(lock: LockGuard<'_>) -> Result<(), Failure> {
+    lock.detach().map(drop).ok_or_else(|| "the lock was lost".into())
+}
+
+/// Waits for a condition, and says whether it came.
+pub(crate) fn comes(within: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + within;
+    while !condition() {
+        if Instant::now() > until {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    true
+}

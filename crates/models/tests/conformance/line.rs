@@ -1,0 +1,261 @@
+//! Whom a node lets in of those who stand in line, where it puts their tickets, and what it keeps for them.
+
+use redbolt::proto::script::{ACQUIRE_IN_LINE, ACQUIRE_SHARED, LEAVE_LINE, UNDO, UNDO_SHARED};
+use redbolt_models::line::{Alone, Closing, Door, Line, Mode};
+use redbolt_node::model::ClockReading;
+use redbolt_testkit::Peer;
+
+/// What may happen on one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Does {
+    /// A process asks without a ticket.
+    First(usize),
+    /// It asks in line, with T or 0.
+    Ask(usize, u8),
+    Undo(usize),
+    Leave(usize),
+    /// The time of all holders is over.
+    Expire,
+    /// The closed key has ended.
+    Open,
+    /// Whoever has been called has had its grace.
+    Rest,
+}
+
+/// A node, and what the model says of it.
+struct Run<const C: usize> {
+    model: Line<3, C>,
+    alone: Alone<C>,
+    node: Peer,
+    now: u64,
+}
+
+impl<const C: usize> Run<C> {
+    fn new(model: Line<3, C>) -> Self {
+        let node = Peer::new(0, ClockReading::from_micros(START_US));
+        Self { model, alone: model.alone(), node, now: START_US }
+    }
+
+    fn run(&mut self, words: &[&str]) -> String {
+        let reply = self.node.run(words, ClockReading::from_micros(self.now));
+        assert!(!reply.starts_with("-ERR"), "{words:?}: {reply}");
+        reply
+    }
+
+    /// Does it on both sides, which have to agree on the answer and on what is left.
+    fn step(&mut self, does: Does) {
+        match does {
+            Does::First(by) => {
+                let real = self.asks_first(by);
+                assert_eq!(real, self.model.first(&mut self.alone, by), "{does:?}");
+            }
+            Does::Ask(by, t) => {
+                let called = self.called();
+                let real = self.asks(by, t);
+                assert_eq!(
+                    real,
+                    self.answer(by, t, called),
+                    "{does:?}: granted, and at which stamp"
+                );
+            }
+            Does::Undo(by) => {
+                let undo = if self.shares(by) { UNDO_SHARED } else { UNDO };
+                assert_eq!(self.run(&["EVAL", undo, "1", "job", &token(by)]), ":1\r\n");
+                self.model.undo(&mut self.alone, by);
+            }
+            Does::Leave(by) => {
+                let (ticket, member) = (self.ticket(by), self.member(by));
+                let keys = ["EVAL", LEAVE_LINE, "5", "job", STAMPS, ENDS, &ticket, CALL];
+                assert_eq!(self.run(&[&keys[..], &[&member]].concat()), ":1\r\n");
+                self.model.leave(&mut self.alone, by);
+            }
+            Does::Expire => {
+                self.now += (TTL_MS + 1) * 1_000;
+                self.model.expire(&mut self.alone);
+            }
+            Does::Open => {
+                assert_eq!(self.run(&["DEL", "job"]), ":1\r\n");
+                self.model.open(&mut self.alone);
+            }
+            Does::Rest => self.now += (GRACE_MS + 1) * 1_000,
+        }
+        self.compare(does);
+    }
+
+    /// The model's answer. In the model a place may be lost at any moment: here it is where the node has called the first for
+    /// longer than its grace.
+    fn answer(&mut self, by: usize, t: u8, called: Option<usize>) -> (bool, u8) {
+        let answer = self.model.ask(&mut self.alone, by, t);
+        let is_held = (0..C).any(|it| self.alone.holds(it));
+        let stamps = self.alone.stamps();
+        let head = (0..C).filter(|&it| stamps[it] > 0).min_by_key(|&it| (stamps[it], it));
+        if answer.0 || is_held || called.is_none() || called != head || called == Some(by) {
+            return answer;
+        }
+        self.model.skip(&mut self.alone);
+        self.model.ask(&mut self.alone, by, t)
+    }
+
+    /// The process that was called for longer than its grace.
+    fn called(&mut self) -> Option<usize> {
+        let reply = self.run(&["GET", CALL]);
+        let (since, whom) = reply.lines().nth(1)?.split_once(' ')?;
+        let since: u64 = since.parse().unwrap();
+        let is_over = self.now / 1_000 > since + GRACE_MS;
+        (0..C).find(|&by| self.member(by) == whom).filter(|_| is_over)
+    }
+
+    fn asks_first(&mut self, by: usize) -> bool {
+        let (own, ttl) = (token(by), TTL_MS.to_string());
+        let reply = match self.shares(by) {
+            true => self.run(&["EVAL", ACQUIRE_SHARED, "1", "job", &own, &ttl, "3"]),
+            false => self.run(&["SET", "job", &own, "NX", "PX", &ttl]),
+        };
+        reply == "+OK\r\n"
+    }
+
+    fn asks(&mut self, by: usize, t: u8) -> (bool, u8) {
+        let (own, name, ticket) = (token(by), self.name(by), self.ticket(by));
+        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "job", STAMPS, ENDS, &ticket, CALL];
+        let [ttl, grace] = [TTL_MS, GRACE_MS].map(|ms| ms.to_string());
+        let [t, proposal] = [t, self.model.clocks[by]].map(|stamp| stamp.to_string());
+        let reply =
+            self.run(&[&keys[..], &[&own, &ttl, "3", &t, &proposal, &grace, &name]].concat());
+        let words: Vec<_> = reply.split_whitespace().collect();
+        match words[..] {
+            ["+OK", stamp] => (true, stamp.parse().unwrap()),
+            ["+WAIT", _, stamp, ..] => (false, stamp.parse().unwrap()),
+            _ => panic!("{reply}"),
+        }
+    }
+
+    fn compare(&mut self, behind: Does) {
+        let (holders, is_closed, is_marked) = self.there();
+        let model: Vec<_> = (0..C).filter(|&by| self.alone.holds(by)).collect();
+        assert_eq!(holders, model, "who holds behind {behind:?}");
+        assert_eq!(is_closed, self.alone.is_closed(), "a closed key behind {behind:?}");
+        let stamps: [u8; C] = std::array::from_fn(|by| {
+            let member = self.member(by);
+            let score = self.run(&["ZSCORE", STAMPS, &member]);
+            score.lines().nth(1).map_or(0, |stamp| stamp.parse().unwrap())
+        });
+        assert_eq!(stamps, self.alone.stamps(), "tickets behind {behind:?}");
+        // Whoever asks by a plain command sees that there is a line.
+        let is_there = !holders.is_empty() || is_closed;
+        let has_line = stamps.iter().any(|&stamp| stamp > 0);
+        assert_eq!(is_marked || is_closed, is_there && has_line, "a mark behind {behind:?}");
+        assert!(
+            is_there || !has_line || behind == Does::Open,
+            "a newcomer would pass behind {behind:?}"
+        );
+    }
+
+    /// Who holds the node, whether a key is there that is free for the line only, and whether what is held is marked.
+    fn there(&mut self) -> (Vec<usize>, bool, bool) {
+        let now = self.now / 1_000;
+        let value = self.run(&["GET", "job"]);
+        if value.starts_with("-WRONGTYPE") {
+            let all = self.run(&["ZRANGE", "job", "0", "-1", "WITHSCORES"]);
+            let words: Vec<_> = all.lines().filter(|line| !line.starts_with(['*', '$'])).collect();
+            let lives = |of: &str| {
+                let at = words.iter().position(|word| *word == of);
+                at.is_some_and(|at| words[at + 1].parse().is_ok_and(|end: u64| end > now))
+            };
+            let holders: Vec<_> = (0..C).filter(|&by| lives(&token(by))).collect();
+            let is_marked = words.contains(&"line");
+            return (holders.clone(), is_marked && holders.is_empty(), is_marked);
+        }
+        let value = value.split_once("\r\n").map_or("", |(_, value)| value.trim_end());
+        let (own, end) = value.split_once('\n').unwrap_or((value, ""));
+        let is_over = end == "redbolt" || end.parse().is_ok_and(|end: u64| end <= now);
+        let holders = (0..C).filter(|&by| token(by) == own && !is_over).collect();
+        (holders, is_over, !end.is_empty() && !is_over)
+    }
+
+    fn shares(&self, by: usize) -> bool {
+        self.model.modes[by] == Mode::Shared
+    }
+
+    fn name(&self, by: usize) -> String {
+        let mode = if self.shares(by) { 's' } else { 'x' };
+        format!("{mode}{}", &token(by)[..32])
+    }
+
+    fn ticket(&self, by: usize) -> String {
+        format!("redbolt:line-wait:{}", self.name(by))
+    }
+
+    fn member(&self, by: usize) -> String {
+        format!("{}00:{GRACE_MS}", self.name(by))
+    }
+
+    /// What may come next.
+    fn next(&self, before: &[Does]) -> Vec<Does> {
+        let is_held = (0..C).any(|by| self.alone.holds(by));
+        if before.last() == Some(&Does::Open) {
+            return (0..C).map(|by| Does::Ask(by, 0)).collect();
+        }
+        let mut next = vec![if is_held { Does::Expire } else { Does::Rest }];
+        next.extend(self.alone.is_closed().then_some(Does::Open));
+        for by in 0..C {
+            let is_new =
+                !before.iter().any(|it| matches!(it, Does::First(b) | Does::Ask(b, _) if *b == by));
+            if self.alone.holds(by) {
+                next.push(Does::Undo(by));
+            } else {
+                next.extend(is_new.then_some(Does::First(by)));
+                next.extend([Does::Ask(by, 0), Does::Ask(by, T)]);
+            }
+            next.extend((self.alone.stamps()[by] > 0).then_some(Does::Leave(by)));
+        }
+        next
+    }
+}
+
+/// All that can happen on a node in so many steps.
+#[test]
+fn the_scripts_of_the_line_let_in_whom_the_nodes_of_the_model_do() {
+    const S: Mode = Mode::Shared;
+    const X: Mode = Mode::Exclusive;
+    // Those who share come first, as they do on a node at the same stamp.
+    let mut runs = 0;
+    for modes in [[X, X], [S, X], [S, S]] {
+        runs += all_runs(Line { modes, clocks: [1, 3], door: DOOR, ..Line::RULES }, 5, &mut vec![]);
+    }
+    for modes in [[X, X, X], [S, X, X], [S, S, X]] {
+        let model = Line { modes, clocks: [1, 3, 2], door: DOOR, ..Line::RULES };
+        runs += all_runs(model, 4, &mut vec![]);
+    }
+    assert!(runs > 40_000, "{runs} runs only");
+}
+
+/// Plays these steps, and then with each further one.
+fn all_runs<const C: usize>(model: Line<3, C>, depth: usize, steps: &mut Vec<Does>) -> usize {
+    let mut run = Run::new(model);
+    steps.iter().for_each(|&does| run.step(does));
+    if steps.len() == depth {
+        return 1;
+    }
+    let mut runs = 1;
+    for does in run.next(steps) {
+        steps.push(does);
+        runs += all_runs(model, depth, steps);
+        steps.pop();
+    }
+    runs
+}
+
+fn token(by: usize) -> String {
+    format!("{}00", ["a", "b", "c"][by].repeat(32))
+}
+
+/// As the library keeps newcomers out.
+const DOOR: Door = Door::Closed(Closing::ALWAYS);
+const T: u8 = 4;
+const STAMPS: &str = "redbolt:line:job";
+const ENDS: &str = "redbolt:line-until:job";
+const CALL: &str = "redbolt:line-call:job";
+const START_US: u64 = 1_767_225_600_000_000;
+/// So little that no ticket ends in a run.
+const TTL_MS: u64 = 600;
+const GRACE_MS: u64 = 20;

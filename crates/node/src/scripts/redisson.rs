@@ -1,0 +1,104 @@
+//! The scripts of Redisson's locks: a resource is a hash of its one holder.
+//!
+//! Nobody hears the message of a release here: a node in this process runs no script of Redisson's.
+
+use super::{BAD_ARGUMENTS, check_restart_guard, raise_for_ever, span, token_and_ttl};
+use crate::calls::{Answer, Calls, Stop, caught};
+
+/// Makes a hash with the holder in it if the restart guard lets the node vote and nothing is there.
+pub(super) fn acquire_redisson(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    check_free(calls, resource, token, ttl)?;
+    hold(calls, resource, token, ttl)?;
+    Ok(Answer::Status("OK"))
+}
+
+/// As above, and counts.
+pub(super) fn acquire_redisson_fenced(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    check_free(calls, resource, token, ttl)?;
+    let count = calls.incr(counter)?;
+    hold(calls, resource, token, ttl)?;
+    Ok(Answer::StatusAnd("OK", count))
+}
+
+/// Lets the holder have it for at least this TTL more. Never shortens anything.
+pub(super) fn extend_redisson(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let &[resource] = names else { return Err(BAD_ARGUMENTS) };
+    let (token, ttl) = token_and_ttl(argv)?;
+    if !is_mine(calls, resource, token)? {
+        return Ok(Answer::Int(0));
+    }
+    if calls.pttl(resource)? < span(argv.get(1))? {
+        calls.pexpire(resource, ttl)?;
+    }
+    Ok(Answer::Int(1))
+}
+
+/// Takes the holder away, and tells if nobody is left.
+pub(super) fn undo_redisson(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if !is_mine(calls, resource, token)? {
+        return Ok(Answer::Int(0));
+    }
+    calls.hlen(resource)?;
+    calls.hdel(resource, &[token])?;
+    Ok(Answer::Int(1))
+}
+
+/// Raises the counter to at least the given value, if the holder has the lock.
+pub(super) fn write_back_redisson(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, counter], &[token, _]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if !is_mine(calls, resource, token)? {
+        return Ok(Answer::Int(0));
+    }
+    raise_for_ever(calls, counter, argv.get(1))?;
+    Ok(Answer::Int(1))
+}
+
+/// Nothing is there. If something is, its TTL is the answer. That an undo may be done is seen before anything is written.
+fn check_free(calls: &mut Calls<'_>, name: &[u8], token: &[u8], ttl: i64) -> Result<(), Stop> {
+    match calls.pttl(name)? {
+        -2 => {}
+        left => return Err(Stop::Answered(Answer::Int(left))),
+    }
+    calls.hexists(name, token)?;
+    calls.hlen(name)?;
+    calls.pexpire(name, ttl)?;
+    calls.hdel(name, &[token])?;
+    Ok(())
+}
+
+fn hold(calls: &mut Calls<'_>, name: &[u8], token: &[u8], ttl: i64) -> Result<(), Stop> {
+    calls.hset(name, &[(token, b"1")])?;
+    calls.pexpire(name, ttl)?;
+    Ok(())
+}
+
+fn is_mine(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<bool, Stop> {
+    Ok(caught(calls.hexists(name, token))?.unwrap_or(false))
+}

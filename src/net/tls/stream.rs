@@ -1,0 +1,50 @@
+//! TLS over somebody else's stream, which may block: for a tool that asks a node what locks never ask.
+//!
+//! Not here: the connections of locks, which never block, see `sockets`.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+
+use super::{Connector, Session};
+use crate::net::Address;
+
+/// A stream with TLS in it, under the same options as the connections of locks. From
+/// [`Config::over_tls`](crate::Config::over_tls).
+pub struct TlsStream<S> {
+    session: Session,
+    stream: S,
+}
+
+impl<S: Read + Write> TlsStream<S> {
+    pub(crate) fn new(connector: &Connector, address: &Address, mut stream: S) -> io::Result<Self> {
+        let mut session = connector.clone().session(address).map_err(io::Error::other)?;
+        match session.shake_hands(&mut stream)? {
+            true => Ok(Self { session, stream }),
+            // The stream's own limit of time is over.
+            false => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+impl<S: Read + Write> Read for TlsStream<S> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.session.read(&mut self.stream, space)
+    }
+}
+
+impl<S: Read + Write> Write for TlsStream<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.session.write(&mut self.stream, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.session.write(&mut self.stream, &[])?;
+        self.stream.flush()
+    }
+}
+
+impl<S> fmt::Debug for TlsStream<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsStream").finish_non_exhaustive()
+    }
+}

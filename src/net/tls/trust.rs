@@ -1,0 +1,371 @@
+//! Whom we believe over TLS, and who we are there.
+//!
+//! Files are read when a configuration is built, so that what is wrong with them is told at once, and again before each
+//! connection: certificates are replaced while programs run. As long as they say the same, all connections of a
+//! configuration share one memory of sessions, so that a reconnect resumes; other certificates begin with an empty
+//! one, for what an old CA has vouched for is not believed on. The system's roots are read once. Nothing here is shown by `Debug` but paths.
+
+use std::error::Error;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WantsClientCert;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, InconsistentKeys, RootCertStore,
+    SignatureScheme,
+};
+
+use super::Session;
+use crate::net::Address;
+
+/// What was chosen for all nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TlsSettings {
+    /// Certificates to believe instead of the system's, in PEM.
+    pub(crate) ca: Option<PathBuf>,
+    /// Our certificate and those of its issuers, in PEM.
+    pub(crate) certificate: Option<PathBuf>,
+    /// Its key, in PEM.
+    pub(crate) key: Option<PathBuf>,
+    /// The name that servers have to prove, instead of that in their address.
+    pub(crate) server_name: Option<String>,
+    /// Nobody has to prove anything.
+    pub(crate) accept_any: bool,
+}
+
+/// Why TLS cannot be spoken as it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsError {
+    words: String,
+}
+
+impl TlsError {
+    fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into() }
+    }
+
+    fn of(path: &Path, what: impl fmt::Display) -> Self {
+        Self::new(format!("{}: {what}", path.display()))
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TLS: {}", self.words)
+    }
+}
+
+impl Error for TlsError {}
+
+/// Begins sessions. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    settings: Arc<TlsSettings>,
+    current: Arc<Current>,
+}
+
+/// What the files said when they were last read.
+struct Current {
+    files: Files,
+    roots: Arc<RootCertStore>,
+    config: Arc<ClientConfig>,
+}
+
+/// The contents of the files that are named.
+#[derive(PartialEq, Eq)]
+struct Files {
+    ca: Option<Vec<u8>>,
+    certificate: Option<Vec<u8>>,
+    key: Option<Vec<u8>>,
+}
+
+impl Connector {
+    /// One for these addresses, if they ask for TLS. Reads everything.
+    pub(crate) fn for_all(
+        settings: TlsSettings,
+        addresses: &[Address],
+    ) -> Result<Option<Self>, TlsError> {
+        let mut with_tls = addresses.iter().filter(|address| address.is_tls()).peekable();
+        if with_tls.peek().is_none() {
+            // Whoever asks for TLS and gets none has to know.
+            return match settings == TlsSettings::default() {
+                true => Ok(None),
+                false => Err(TlsError::new(NO_ADDRESS)),
+            };
+        }
+        with_tls.try_for_each(|address| settings.name_of(address).map(drop))?;
+        Self::new(settings).map(Some)
+    }
+
+    fn new(settings: TlsSettings) -> Result<Self, TlsError> {
+        if settings.accept_any && settings.ca.is_some() {
+            return Err(TlsError::new("a CA file is of no use where any certificate is accepted"));
+        }
+        let files = Files::read(&settings)?;
+        let roots = match &settings.ca {
+            None if !settings.accept_any => Arc::new(system_roots()?),
+            _ => Arc::new(RootCertStore::empty()),
+        };
+        let current = Arc::new(Current::new(&settings, files, roots)?);
+        Ok(Self { settings: Arc::new(settings), current })
+    }
+
+    /// Begins a session with whoever is there, with the files as they are now.
+    pub(in crate::net) fn session(&mut self, address: &Address) -> Result<Session, TlsError> {
+        let name = self.settings.name_of(address)?;
+        let files = Files::read(&self.settings)?;
+        if files != self.current.files {
+            let roots = Arc::clone(&self.current.roots);
+            self.current = Arc::new(Current::new(&self.settings, files, roots)?);
+        }
+        let session = Session::new(Arc::clone(&self.current.config), name);
+        session.map_err(|error| TlsError::new(error.to_string()))
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}
+
+impl TlsSettings {
+    /// The name that the server there has to prove.
+    fn name_of(&self, address: &Address) -> Result<ServerName<'static>, TlsError> {
+        let host = match (&self.server_name, address) {
+            (Some(name), _) => name,
+            (None, Address::TlsName(host, _) | Address::Name(host, _)) => host,
+            (None, Address::TlsIp(ip, _) | Address::Ip(ip, _)) => return Ok((*ip).into()),
+            (None, Address::Unix(_) | Address::Sentinels(_)) => {
+                return Err(TlsError::new(NO_ADDRESS));
+            }
+        };
+        ServerName::try_from(host.to_owned())
+            .map_err(|_| TlsError::new(format!("`{}` is no server name", host.escape_debug())))
+    }
+}
+
+impl Files {
+    fn read(settings: &TlsSettings) -> Result<Self, TlsError> {
+        let read = |path: &Option<PathBuf>| {
+            let read = |path: &Path| fs::read(path).map_err(|error| TlsError::of(path, error));
+            path.as_deref().map(read).transpose()
+        };
+        Ok(Self {
+            ca: read(&settings.ca)?,
+            certificate: read(&settings.certificate)?,
+            key: read(&settings.key)?,
+        })
+    }
+}
+
+impl Current {
+    /// `system` counts where no file names other roots.
+    fn new(
+        settings: &TlsSettings,
+        files: Files,
+        system: Arc<RootCertStore>,
+    ) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::new(error.to_string()))?;
+        let builder = match (&settings.ca, &files.ca) {
+            _ if settings.accept_any => {
+                let any = AcceptAny(provider.signature_verification_algorithms);
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(any))
+            }
+            (Some(path), Some(pem)) => builder.with_root_certificates(roots_in(path, pem)?),
+            _ => builder.with_root_certificates(Arc::clone(&system)),
+        };
+        let config = Arc::new(identified(builder, settings, &files)?);
+        Ok(Self { files, roots: system, config })
+    }
+}
+
+/// With our certificate, if we have one.
+fn identified(
+    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
+    settings: &TlsSettings,
+    files: &Files,
+) -> Result<ClientConfig, TlsError> {
+    let (certificate, key) = match (&settings.certificate, &settings.key) {
+        (None, None) => return Ok(builder.with_no_client_auth()),
+        (Some(certificate), Some(key)) => (certificate, key),
+        (Some(_), None) => return Err(TlsError::new("a client certificate needs its key")),
+        (None, Some(_)) => return Err(TlsError::new("a client's key needs its certificate")),
+    };
+    let chain = certificates_in(certificate, files.certificate.as_deref().unwrap_or_default())?;
+    let secret =
+        PrivateKeyDer::from_pem_slice(files.key.as_deref().unwrap_or_default()).map_err(|_| {
+            TlsError::of(key, "no private key in PEM (one with a password has to be decrypted)")
+        })?;
+    builder.with_client_auth_cert(chain, secret).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            TlsError::of(key, format_args!("not the key of {}", certificate.display()))
+        }
+        error => TlsError::of(key, error),
+    })
+}
+
+/// The roots that a file names.
+fn roots_in(path: &Path, pem: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates_in(path, pem)? {
+        roots.add(certificate).map_err(|error| TlsError::of(path, error))?;
+    }
+    Ok(roots)
+}
+
+fn certificates_in(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    // What is wrong with a line is not shown: it may be a line of a key.
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(TlsError::of(path, "no certificate in PEM")),
+        Err(_) => Err(TlsError::of(path, "not in PEM, or cut off")),
+    }
+}
+
+/// What the system trusts, or the variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if !roots.is_empty() {
+        return Ok(roots);
+    }
+    let reason = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+    Err(TlsError::new(format!("the system has no trusted certificates{reason}: name a CA file")))
+}
+
+const NO_ADDRESS: &str =
+    "there are options for it, but no node has a rediss:// or valkeys:// address";
+
+/// Believes everybody who has the key of the certificate that is shown, whosever that is.
+#[derive(Debug)]
+struct AcceptAny(WebPkiSupportedAlgorithms);
+
+impl ServerCertVerifier for AcceptAny {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redbolt_test_servers::Authority;
+
+    use super::*;
+
+    fn refusal(settings: TlsSettings, address: &str) -> String {
+        let outcome = Connector::for_all(settings, &[address.parse().unwrap()]);
+        outcome.expect_err("it cannot be used").to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_at_once() {
+        let authority = Authority::new();
+        let (client, other) = (authority.client(), authority.client());
+        let of = |ca: &Path, certificate: Option<&Path>, key: Option<&Path>| {
+            let [certificate, key] = [certificate, key].map(|path| path.map(Path::to_owned));
+            let ca = Some(ca.to_owned());
+            refusal(TlsSettings { ca, certificate, key, ..TlsSettings::default() }, "rediss://h")
+        };
+        let (ca, gone) = (authority.ca(), authority.ca().with_file_name("gone.pem"));
+        let (certificate, key) = (client.certificate.as_path(), client.key.as_path());
+        let told = of(&gone, None, None);
+        assert!(told.contains("gone.pem: No such file"), "{told}");
+        let told = of(key, None, None);
+        assert!(told.ends_with("key.pem: no certificate in PEM"), "{told}");
+        let told = of(&ca, Some(certificate), Some(certificate));
+        assert!(told.contains("no private key in PEM"), "{told}");
+        let told = of(&ca, Some(certificate), Some(&other.key));
+        assert!(told.contains("not the key of"), "{told}");
+        assert!(of(&ca, Some(certificate), None).contains("needs its key"));
+        assert!(of(&ca, None, Some(key)).contains("needs its certificate"));
+        let half = fs::read(key).unwrap();
+        fs::write(&gone, &half[..half.len() / 2]).unwrap();
+        let told = of(&gone, None, None);
+        assert!(told.ends_with("gone.pem: not in PEM, or cut off"), "{told}");
+    }
+
+    #[test]
+    fn options_that_would_do_nothing_are_refused() {
+        let ca = Some(Authority::new().ca());
+        let settings = TlsSettings { ca: ca.clone(), ..TlsSettings::default() };
+        assert!(refusal(settings, "redis://h").contains("no node has a rediss://"));
+        let settings = TlsSettings { ca, accept_any: true, ..TlsSettings::default() };
+        assert!(refusal(settings, "rediss://h").contains("of no use"));
+        let none = Connector::for_all(TlsSettings::default(), &["h".parse().unwrap()]).unwrap();
+        assert!(none.is_none());
+    }
+
+    #[test]
+    fn a_server_has_the_name_in_its_address_or_the_one_that_is_given() {
+        let name = |settings: &TlsSettings, address: &str| {
+            settings.name_of(&address.parse().unwrap()).map(|name| name.to_str().into_owned())
+        };
+        let mut settings = TlsSettings::default();
+        assert_eq!(name(&settings, "rediss://redis-1.example").unwrap(), "redis-1.example");
+        assert_eq!(name(&settings, "rediss://[::1]:7").unwrap(), "::1");
+        settings.server_name = Some("redis.example".to_owned());
+        assert_eq!(name(&settings, "rediss://10.0.0.1").unwrap(), "redis.example");
+        settings.server_name = Some("no name".to_owned());
+        assert!(name(&settings, "rediss://h").is_err());
+    }
+
+    #[test]
+    fn no_key_is_shown() {
+        let authority = Authority::new();
+        let client = authority.client();
+        let key = fs::read_to_string(&client.key).unwrap();
+        let settings = TlsSettings {
+            ca: Some(authority.ca()),
+            certificate: Some(client.certificate),
+            key: Some(client.key),
+            ..TlsSettings::default()
+        };
+        let connector = Connector::for_all(settings, &["rediss://h".parse().unwrap()]).unwrap();
+        let shown = format!("{connector:?}");
+        assert!(shown.contains("key.pem"), "{shown}");
+        assert!(key.lines().all(|line| !shown.contains(line)), "{shown}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Who stands in line for a resource, as one node tells.
+//!
+//! Not here: asking the node, see the folder's `mod.rs`; standing in line, see `waiting`; who holds the resource, see `contents`.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::contents;
+use crate::proto::line::TicketName;
+use crate::proto::request::LockMode;
+
+/// Those who stand in line for a resource, see docs/waiting.md.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Line {
+    /// Up to 16 of them, in their order: whoever is first gets the lock next.
+    pub waiters: Vec<Waiter>,
+    /// How many there are.
+    pub count: usize,
+    /// Whether the resource is kept for them.
+    pub kept: Kept,
+    /// For how long the first has been called to take the resource, which it has not done yet; `None` if it is not called.
+    pub called: Option<Duration>,
+}
+
+/// A process that stands in line for a resource. It is known by its ticket, which does not tell its label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// Beside whom it wants the resource; `None` if this version does not know its kind of ticket.
+    pub mode: Option<LockMode>,
+    /// The first 4 bytes of a SHA-1 of the ticket's name: equal on all nodes, and no help to whoever would like to take the
+    /// ticket away.
+    pub fingerprint: u32,
+    /// Its place: whoever has a smaller one stands before it. As a rule when it began to wait, by its own clock, in µs since
+    /// 1970.
+    pub stamp: u64,
+    /// For how long it has waited: from its stamp to the node's clock.
+    pub age: Duration,
+    /// For how long its ticket lives, unless it asks again. A process that lives asks every 2 s, and each ask gives its
+    /// ticket 6 s.
+    pub remaining: Duration,
+    /// How long it may take to take its turn; then it is passed.
+    pub grace: Duration,
+}
+
+/// Whether a resource is kept for those who stand in line for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Kept {
+    /// It is not.
+    #[default]
+    Open,
+    /// It will be, as soon as whoever has it lets go or is over.
+    Marked,
+    /// It is, and nobody else can take it.
+    Closed,
+}
+
+impl Line {
+    /// These and maybe others, `count` in all.
+    #[must_use]
+    pub fn new(waiters: Vec<Waiter>, count: usize, kept: Kept, called: Option<Duration>) -> Self {
+        Self { waiters, count, kept, called }
+    }
+
+    /// What the script [`VIEW_LINE`](crate::proto::script::VIEW_LINE) tells. `None` if that is no line of ours.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        let mut lines = std::str::from_utf8(text).ok()?.lines();
+        let mut words = lines.next()?.split(' ');
+        let count = words.next()?.parse().ok()?;
+        let kept = match words.next()? {
+            "open" => Kept::Open,
+            "marked" => Kept::Marked,
+            "closed" => Kept::Closed,
+            _ => return None,
+        };
+        let called: i64 = words.next()?.parse().ok()?;
+        let called = u64::try_from(called).ok().map(Duration::from_millis);
+        let waiters = lines.map(Waiter::read).collect::<Option<Vec<_>>>()?;
+        Some(Self { waiters, count, kept, called })
+    }
+}
+
+impl Waiter {
+    /// A ticket's name, its stamp, and in ms its age and what is left to it.
+    fn read(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let (name, grace) = words.next()?.split_once(':')?;
+        let stamp = words.next()?.parse().ok()?;
+        let mut span = || words.next()?.parse().ok().map(Duration::from_millis);
+        let (age, remaining) = (span()?, span()?);
+        // Its name is the same on all nodes but for the node's number.
+        let fingerprint = contents::fingerprint(&[&TicketName::of(name.as_bytes()).0]);
+        let mode = match name.as_bytes().first()? {
+            b'x' => Some(LockMode::Exclusive),
+            b's' => Some(LockMode::Shared),
+            _ => None,
+        };
+        let grace = Duration::from_millis(grace.parse().ok()?);
+        Some(Self { mode, fingerprint, stamp, age, remaining, grace })
+    }
+}
+
+impl fmt::Display for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            Some(LockMode::Exclusive) => "exclusive",
+            Some(LockMode::Shared) => "shared",
+            Some(LockMode::Permit { .. }) | None => "other",
+        };
+        write!(f, "{mode} #{:08x}", self.fingerprint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_with_those_who_stand_first() {
+        let name = "0123456789abcdef".repeat(2);
+        let of = |node: &str| {
+            let text =
+                format!("3 marked 40\nx{name}{node}:35 17 900 5800\ns{name}{node}:20 18 7 1");
+            Line::read(text.as_bytes()).unwrap()
+        };
+        let line = of("00");
+        assert_eq!((line.count, line.kept), (3, Kept::Marked));
+        assert_eq!(line.called, Some(Duration::from_millis(40)));
+        let [first, second] = &line.waiters[..] else { panic!("{line:?}") };
+        assert_eq!((first.mode, second.mode), (Some(LockMode::Exclusive), Some(LockMode::Shared)));
+        assert_eq!((first.stamp, first.age), (17, Duration::from_millis(900)));
+        assert_eq!(first.remaining, Duration::from_millis(5_800));
+        assert_eq!(first.grace, Duration::from_millis(35));
+        assert_ne!(first.fingerprint, second.fingerprint);
+        assert_eq!(line, of("01"), "on another node");
+        assert!(!format!("{line:?} {first}").contains("0123"));
+    }
+
+    #[test]
+    fn what_is_no_line_is_none() {
+        assert_eq!(Line::read(b"0 open -1"), Some(Line::default()));
+        for text in [
+            "",
+            "0",
+            "0 open",
+            "0 ajar -1",
+            "-1 open -1",
+            "1 open -1\nx",
+            "1 open -1\nx00 1 1 1",
+            "1 open -1\nx00:1 1 1",
+            "1 open -1\nx00:1 1 -1 1",
+            "1 open -1\n:1 1 1 1",
+        ] {
+            assert_eq!(Line::read(text.as_bytes()), None, "{text:?}");
+        }
+        let other = Line::read(b"1 closed -1\nq00:1 1 1 1").unwrap();
+        assert_eq!((other.kept, other.waiters[0].mode), (Kept::Closed, None), "a newer version's");
+    }
+}

@@ -1,0 +1,205 @@
+//! A server's own command for compare-and-delete: where it takes the place of the undo's script, and where the script
+//! follows all the same.
+
+use redbolt::proto::{Event, LockId, LockRequest, Wait, WakeStrategy};
+use redbolt_node::model::Denial;
+
+use crate::world::{World, Written, error, ms, secs};
+
+/// All nodes have these commands, and the client has connected.
+fn offering(commands: &[&'static str]) -> World {
+    offered_by(World::new(3), &[commands; 3])
+}
+
+/// Each node has commands of its own.
+fn offered_by(mut world: World, commands: &[&[&'static str]]) -> World {
+    for (server, commands) in world.servers.iter_mut().zip(commands) {
+        server.store.offer(commands);
+    }
+    world.warm()
+}
+
+fn held(world: &mut World) -> LockId {
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(20));
+    assert!(world.is_granted(id));
+    world.log.clear();
+    id
+}
+
+/// The lock is released, and each node has confirmed that.
+fn let_go(world: &mut World, id: LockId) {
+    world.release(id);
+    world.run(ms(20));
+    assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(..)]));
+    assert_eq!(world.kept(0), (0, 0), "nothing is owed");
+}
+
+/// A pair, and what each node ran for its release.
+fn released(world: &mut World) -> Vec<Vec<&'static str>> {
+    let id = held(world);
+    let_go(world, id);
+    (0..world.servers.len()).map(|node| world.ran(node)).collect()
+}
+
+fn by_script(world: &World) -> usize {
+    world.count("undo") + world.count("undo sha")
+}
+
+#[test]
+fn a_release_is_one_command_of_the_servers_own() {
+    for (commands, name) in [
+        (&["delex"][..], &b"DELEX"[..]),
+        (&["delifeq"], b"DELIFEQ"),
+        (&["delex", "delifeq"], b"DELIFEQ"),
+    ] {
+        let mut world = offering(commands);
+        assert_eq!(released(&mut world), [["delete"]; 3]);
+        assert!(world.log.iter().all(|ran| ran.words[0] == name), "{commands:?}");
+        assert_eq!(world.holders(b"job"), [false; 3]);
+    }
+}
+
+/// Whatever version they say they are.
+#[test]
+fn each_node_is_let_go_of_by_what_it_has() {
+    let mut world = offered_by(World::new(3), &[&["delex"], &["delifeq"], &[]]);
+    released(&mut world);
+    assert_eq!(released(&mut world), [["delete"], ["delete"], ["undo sha"]]);
+    assert_eq!(world.holders(b"job"), [false; 3]);
+}
+
+/// Somebody has begun to wait for it, and is called by the release.
+#[test]
+fn a_token_that_was_marked_meanwhile_is_undone_by_the_script() {
+    let mut world = offering(&["delifeq"]);
+    let id = held(&mut world);
+    let marked = [&world.value(0, b"job")[..], b"\n1700000020000"].concat();
+    world.set(0, b"job", &marked, 28_000);
+    world.servers[0].delay = ms(5).as_nanos() as u64;
+    world.log.clear();
+    let_go(&mut world, id);
+    assert_eq!(world.ran(0), ["delete", "undo"]);
+    assert_eq!(world.ran(1), ["delete"]);
+    assert_eq!(world.value(0, b"job"), b"\nredbolt", "for whoever is first in line");
+}
+
+/// A blocking client reads no more answers once a quorum has confirmed.
+#[test]
+fn the_script_follows_to_nodes_that_have_not_answered() {
+    let mut world = offering(&["delifeq"]);
+    let id = held(&mut world);
+    for node in 0..3 {
+        let marked = [&world.value(node, b"job")[..], b"\n1700000020000"].concat();
+        world.set(node, b"job", &marked, 28_000);
+    }
+    world.log.clear();
+    world.servers[2].delay = ms(40).as_nanos() as u64;
+    world.release(id);
+    world.run(ms(20));
+    assert!(matches!(world.outcomes(id)[..], [Event::Granted(_), Event::Released(..)]));
+    world.cut(0, 2, Written::Runs);
+    world.run(secs(3));
+    assert_eq!(world.ran(2)[..2], ["delete", "undo"], "nothing was left to be asked");
+    assert_eq!((&world.value(2, b"job")[..], world.kept(0)), (&b"\nredbolt"[..], (0, 0)));
+}
+
+#[test]
+fn a_key_that_is_gone_is_asked_for_twice_and_then_confirmed() {
+    let mut world = offering(&["delex"]).forgetful();
+    let id = held(&mut world);
+    world.delete(2, b"job");
+    world.log.clear();
+    let_go(&mut world, id);
+    assert_eq!(world.ran(2), ["delete", "undo"]);
+}
+
+#[test]
+fn data_of_another_type_is_not_ours_and_the_command_is_used_again() {
+    let mut world = offering(&["delex"]);
+    let id = held(&mut world);
+    world.answer(1, |words| error("WRONGTYPE Operation").filter(|_| words[0] == b"DELEX"));
+    let_go(&mut world, id);
+    assert_eq!(world.ran(1), ["delete", "undo"]);
+    world.answer(1, |_| None);
+    assert_eq!(released(&mut world), [["delete"]; 3]);
+}
+
+#[test]
+fn a_node_that_no_longer_lets_us_run_it_is_sent_the_script_and_nothing_is_lost() {
+    for denial in [Denial::Forbidden, Denial::RenamedAway] {
+        let mut world = offering(&["delifeq"]);
+        let id = held(&mut world);
+        world.servers[0].store.deny("delifeq", Some(denial));
+        let_go(&mut world, id);
+        assert_eq!(world.ran(0), ["delete", "undo"], "{denial:?}");
+        assert_eq!(world.holders(b"job"), [false; 3]);
+        assert_eq!(released(&mut world), [["undo sha"], ["delete"], ["delete"]], "{denial:?}");
+        world.servers[0].store.deny("delifeq", None);
+        world.restart_connections();
+        world.run(secs(3));
+        assert_eq!(released(&mut world), [["delete"]; 3], "another connection finds out anew");
+    }
+}
+
+#[test]
+fn a_handshake_finds_out_what_may_not_be_run() {
+    let mut world = World::new(3);
+    world.servers[0].store.deny("delifeq", Some(Denial::Forbidden));
+    world.servers[1].store.deny("delifeq", Some(Denial::RenamedAway));
+    let mut world = offered_by(world, &[&["delifeq"][..]; 3]);
+    assert_eq!(released(&mut world), [["undo"], ["undo"], ["delete"]]);
+}
+
+#[test]
+fn a_connection_that_dies_under_it_is_followed_by_the_script() {
+    for written in [Written::Runs, Written::LeavesGhost, Written::Vanishes] {
+        let mut world = offering(&["delifeq"]);
+        let id = held(&mut world);
+        world.pause(0);
+        world.release(id);
+        world.cut(0, 0, written);
+        world.resume(0);
+        world.run(secs(3));
+        world.free_ghosts();
+        world.run(secs(1));
+        assert!(by_script(&world) > 0, "{written:?}: it was not confirmed");
+        assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false; 3], (0, 0)));
+    }
+}
+
+/// What the script does more than to compare and delete, and what it finds out.
+#[test]
+fn other_locks_and_attempts_that_failed_are_undone_by_the_script() {
+    let one = LockRequest::new(b"job");
+    for request in [one.clone().and_resource(b"other"), one.clone().shared(), one.permits(3)] {
+        let mut world = offering(&["delifeq"]);
+        let id = world.acquire(0, &request, &[b"job"]);
+        world.run(ms(20));
+        let_go(&mut world, id);
+        assert_eq!((world.count("delete"), by_script(&world)), (0, 3), "{request:?}");
+    }
+    let mut world = offering(&["delifeq"]);
+    world.foreign(b"job", &[20_000, 20_000, 20_000]);
+    world.lock(b"job", secs(20));
+    world.run(ms(20));
+    assert_eq!((world.count("delete"), by_script(&world)), (0, 3), "it was refused");
+}
+
+/// The token is marked from the beginning.
+#[test]
+fn what_was_granted_in_line_is_undone_by_the_script() {
+    let world = World::with(3, 2, |settings| settings.wake = WakeStrategy::Line);
+    let mut world = offered_by(world, &[&["delifeq"][..]; 3]);
+    let first = held(&mut world);
+    let request = LockRequest::new(b"job").ttl(secs(20)).wait(Wait::UpTo(secs(60)));
+    let second = world.acquire(1, &request, &[b"job"]);
+    world.run(ms(200));
+    world.release(first);
+    world.run(secs(1));
+    assert!(world.clients[1].is_granted(second));
+    world.log.clear();
+    world.let_go(1, second);
+    world.run(ms(20));
+    assert_eq!((world.count("delete"), by_script(&world)), (0, 3));
+}
