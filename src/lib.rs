@@ -167,6 +167,7 @@ pub mod manual {
         protocol: "protocol.md",
         performance: "performance.md",
         interop: "interop.md",
+        servers: "servers.md",
         promises: "PROMISES.md",
     }
 }

@@ -13,6 +13,7 @@ use mio::net::TcpStream;
 use redbolt::{
     AcquireError, AutoExtend, Client, Config, ConfigBuilder, Driver, Engine, EngineLimits, Event,
     LockId, LockRequest, ReleaseOutcome, Wait,
+    config::WakeStrategy,
     report::{LockState, PushState},
 };
 use redbolt_test_servers::{Server, servers};
@@ -103,40 +104,57 @@ fn a_driver_beside_its_hosts_own_sockets_does_not_allocate() {
     }
 }
 
-/// Two drivers in one loop. Each waits for the lock that the other holds, until a node notifies it.
+/// Two drivers in one loop. Each waits for the lock that the other holds, until a node notifies it. Without a line that
+/// allocates nothing.
 #[test]
 fn notified_waiters_do_not_allocate() {
     for n in SIZES {
-        let servers = servers(n);
-        let config = initialised(&servers);
-        let [one, other] = [(); 2].map(|()| {
-            let mut host = Host::with(Driver::new(config.clone()).unwrap());
-            host.step_until(|driver| driver.node_report().ready() == n);
-            host
-        });
-        let mut both = Both { hosts: [one, other], holder: None };
-        both.hand_offs(LAG);
-        // As many nodes as a quorum can spare.
-        for server in &servers[n / 2 + 1..] {
-            server.pause();
-            both.hand_offs(2 * BATCH);
-            server.resume();
-            both.catch_up();
-        }
-        let tells = |host: &Host| host.driver.node_report().nodes[0].push == PushState::Active;
-        assert!(both.hosts.iter().all(tells));
-        let batch = || {
-            both.catch_up();
-            allocation_counter::measure(|| both.hand_offs(BATCH)).count_total
-        };
-        let counts: Vec<u64> = std::iter::repeat_with(batch).take(BATCHES).collect();
-        println!("{n} nodes: allocations in batches of {BATCH} hand-offs: {counts:?}");
-        // A node that becomes a lead for the first time opens a push link, and one that is slower
-        // than ever before has more requests in flight. An allocation per hand-off would appear in
-        // every batch.
+        let counts = of_hand_offs(n, WakeStrategy::Lead);
+        // A node that becomes a lead for the first time opens a push link, and one that is slower than ever before has more
+        // requests in flight. An allocation per hand-off would appear in every batch.
         let growing = counts.iter().filter(|&&count| count > 0).count();
         assert!(growing <= BATCHES / 5, "{n} nodes: {counts:?}");
     }
+}
+
+/// A ticket, the places that the nodes tell, and what an ask carries of both; whatever the number of nodes and of asks.
+#[test]
+fn a_wait_in_line_allocates_a_few_times() {
+    for n in SIZES {
+        let counts = of_hand_offs(n, WakeStrategy::Line);
+        let growing = counts.iter().filter(|&&count| count > A_WAIT_IN_LINE * BATCH as u64).count();
+        assert!(growing <= BATCHES / 5, "{n} nodes: {counts:?}");
+    }
+}
+
+/// The allocations of batches of hand-offs.
+fn of_hand_offs(n: usize, wake: WakeStrategy) -> Vec<u64> {
+    let servers = servers(n);
+    redbolt::init(&config(&servers), PATIENCE).unwrap();
+    let config = builder(&servers).wake(wake).build().unwrap();
+    let [one, other] = [(); 2].map(|()| {
+        let mut host = Host::with(Driver::new(config.clone()).unwrap());
+        host.step_until(|driver| driver.node_report().ready() == n);
+        host
+    });
+    let mut both = Both { hosts: [one, other], holder: None };
+    both.hand_offs(LAG);
+    // As many nodes as a quorum can spare.
+    for server in &servers[n / 2 + 1..] {
+        server.pause();
+        both.hand_offs(2 * BATCH);
+        server.resume();
+        both.catch_up();
+    }
+    let tells = |host: &Host| host.driver.node_report().nodes[0].push == PushState::Active;
+    assert!(both.hosts.iter().all(tells));
+    let batch = || {
+        both.catch_up();
+        allocation_counter::measure(|| both.hand_offs(BATCH)).count_total
+    };
+    let counts: Vec<u64> = std::iter::repeat_with(batch).take(BATCHES).collect();
+    println!("{n} nodes, {wake:?}: allocations in batches of {BATCH} hand-offs: {counts:?}");
+    counts
 }
 
 /// A caller of an engine allocates what outlives the call: the lock's slot and the name of its
@@ -533,6 +551,8 @@ const TIMES: usize = 4_000;
 /// How many hand-offs a batch has, and how many batches are counted.
 const BATCH: usize = 25;
 const BATCHES: usize = 60;
+/// Allocations of one wait, at the most.
+const A_WAIT_IN_LINE: u64 = 8;
 
 /// The most locks by which a node can be behind.
 const LAG: usize = 100;
@@ -540,7 +560,8 @@ const LAG: usize = 100;
 /// How many locks are held at once, and how many of them are requested together.
 const LONG: Duration = Duration::from_secs(30);
 const HELD: usize = 8 * PORTION;
-const PORTION: usize = 256;
+/// Not a power of two, so that what is asked of a node beside them finds room in the list of what it is to answer.
+const PORTION: usize = 200;
 
 /// Far longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);

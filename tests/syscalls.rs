@@ -3,7 +3,8 @@
 //! The test binary runs itself again under `strace`, as the program that takes locks. Before each
 //! phase the program writes the phase's name to /dev/null, which divides the trace, and the test
 //! counts the calls of each phase. Reads of the clock do not appear, because they are no system
-//! calls where the vDSO provides them.
+//! calls where the vDSO provides them. Where a grant came so late that its node was asked for a proof behind it, the program
+//! tells that as well, and one more write is due for each.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use redbolt::metrics::MetricsReport;
 use redbolt::{AutoExtend, Client, Config, ConfigBuilder, Driver, Event, LockId, LockRequest};
 use redbolt_test_servers::{Connection, Reply, Server, servers};
 
@@ -128,7 +130,7 @@ fn a_client_s_batch_is_one_write_to_each_node() {
         for (_, calls) in phases.iter().filter(|(what, _)| what == "batch") {
             // The number of polls and reads depends on how fast the nodes are. Allocating the
             // result may take a system call as well.
-            assert_eq!(calls.of(&WRITES), n, "{n} nodes: {calls:?}");
+            assert_eq!(calls.of(&WRITES), n + calls.late, "{n} nodes: {calls:?}");
         }
         assert_eq!(count(phases, "batch"), BATCHES);
     });
@@ -201,11 +203,15 @@ fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
     let mut driver = warm_driver(nodes, busy_poll);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
     let mut tell = teller();
+    let mut late = 0;
     let mut answered = |driver: &mut Driver, what: &str| {
         tell("wait");
         witnesses.iter_mut().for_each(all_is_answered);
         tell(what);
         turn(driver);
+        tell_late(&mut tell, &mut late, &driver.metrics());
+        witnesses.iter_mut().for_each(all_is_answered);
+        while driver.process_busy() {}
         tell("other");
     };
     let mut tell = teller();
@@ -238,9 +244,11 @@ fn is_release(event: Event, id: LockId) -> bool {
 fn block(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
+    let mut late = late_proofs(&client.metrics());
     for request in (0..ROUNDS).flat_map(|_| asks()) {
         tell("acquire");
         let lock = client.acquire(request).unwrap();
+        tell_late(&mut tell, &mut late, &client.metrics());
         tell("wait");
         has_heard_all(&client);
         tell("release");
@@ -254,11 +262,12 @@ fn block(nodes: &[String]) {
 fn block_back_to_back(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
+    let mut late = late_proofs(&client.metrics());
     tell("pairs");
     for request in (0..ROUNDS).flat_map(|_| asks()) {
         let _ = client.acquire(request).unwrap().release();
     }
-    tell("other");
+    tell_late(&mut tell, &mut late, &client.metrics());
 }
 
 /// The traced program: a client that spins, while the nodes answer and while they do not.
@@ -275,10 +284,11 @@ fn block_busily(nodes: &[String]) {
     for witness in &mut witnesses {
         assert_eq!(witness.cmd("CLIENT PAUSE 300"), Reply::Status("OK".into()));
     }
+    let mut late = late_proofs(&client.metrics());
     tell("silent");
     let lock = client.acquire(LockRequest::new(b"job").ttl(PATIENCE)).unwrap();
     let _ = lock.release();
-    tell("other");
+    tell_late(&mut tell, &mut late, &client.metrics());
 }
 
 /// The traced program: new drivers on nodes that have been in use.
@@ -307,6 +317,7 @@ fn gather(nodes: &[String]) {
     let mut driver = warm_driver(nodes, Duration::ZERO);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
     let mut tell = teller();
+    let mut late = 0;
     for batch in 0..=BATCHES {
         // The first use of the scripts sends their texts.
         let name = |what: &'static str| if batch > 0 { what } else { "first" };
@@ -314,6 +325,9 @@ fn gather(nodes: &[String]) {
             witnesses.iter_mut().for_each(all_is_answered);
             tell(what);
             driver.process();
+            tell_late(&mut tell, &mut late, &driver.metrics());
+            witnesses.iter_mut().for_each(all_is_answered);
+            while driver.process_busy() {}
             tell("other");
         };
         let mut tell = teller();
@@ -344,12 +358,13 @@ fn gather(nodes: &[String]) {
 fn gather_blocking(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
     let mut tell = teller();
+    let mut late = late_proofs(&client.metrics());
     let names: Vec<String> = (0..LOCKS).map(|at| format!("job{at}")).collect();
     for _ in 0..BATCHES {
         tell("batch");
         let requests = names.iter().map(|name| LockRequest::new(name.as_bytes()).ttl(PATIENCE));
         let guards = client.acquire_all(requests);
-        tell("other");
+        tell_late(&mut tell, &mut late, &client.metrics());
         assert!(guards.into_iter().all(|guard| guard.unwrap().is_valid()));
         has_heard_all(&client);
     }
@@ -456,6 +471,16 @@ fn teller() -> impl FnMut(&str) {
     move |phase| nowhere.write_all(format!("{PHASE}{phase}").as_bytes()).unwrap()
 }
 
+/// Ends a phase, and tells how many proofs were asked for in it because a grant came late.
+fn tell_late(tell: &mut impl FnMut(&str), before: &mut u64, metrics: &MetricsReport) {
+    let now = late_proofs(metrics);
+    tell(&format!("{LATE}{}", now - std::mem::replace(before, now)));
+}
+
+fn late_proofs(report: &MetricsReport) -> u64 {
+    report.metrics.nodes.iter().map(|node| node.late_proofs).sum()
+}
+
 /// Runs a test's program under strace, and judges its trace in the test itself, for each number of
 /// nodes and each kind of socket.
 fn in_both_roles(test: &str, program: fn(&[String]), judge: fn(&[(String, Calls)], usize)) {
@@ -516,6 +541,9 @@ fn phases(trace: &str) -> Vec<(String, Calls)> {
         let Some(("", call)) = line.split_once(&thread) else { continue };
         if let Some((_, begun)) = call.split_once(PHASE) {
             let what = begun.split('"').next().unwrap();
+            if let (Some(late), Some((_, calls))) = (what.strip_prefix(LATE), phases.last_mut()) {
+                calls.late = late.parse().unwrap();
+            }
             phases.push((what.to_owned(), Calls::default()));
         } else if let (Some((_, calls)), Some((name, _))) =
             (phases.last_mut(), call.trim_start().split_once('('))
@@ -523,7 +551,7 @@ fn phases(trace: &str) -> Vec<(String, Calls)> {
         {
             let is_in_vain =
                 POLLS.contains(&name) && call.ends_with(" = 0") && !call.ends_with(", 0) = 0");
-            calls.0.push(if is_in_vain { format!("{name}{IN_VAIN}") } else { name.to_owned() });
+            calls.names.push(if is_in_vain { format!("{name}{IN_VAIN}") } else { name.to_owned() });
         }
     }
     phases
@@ -533,21 +561,24 @@ fn count(phases: &[(String, Calls)], wanted: &str) -> usize {
     phases.iter().filter(|(what, _)| what == wanted).count()
 }
 
-/// The names of a phase's system calls, in order.
+/// The names of a phase's system calls, in order, and how many proofs were asked for in it because a grant came late.
 #[derive(Debug, Default)]
-struct Calls(Vec<String>);
+struct Calls {
+    names: Vec<String>,
+    late: usize,
+}
 
 impl Calls {
     fn of(&self, kinds: &[&str]) -> usize {
         let plain = |name: &'_ String| name.trim_end_matches(IN_VAIN).to_owned();
-        self.0.iter().filter(|name| kinds.contains(&plain(name).as_str())).count()
+        self.names.iter().filter(|name| kinds.contains(&plain(name).as_str())).count()
     }
 
     /// Without polls that a timer ended. On a busy machine a node takes longer than one that seems to hang, and
     /// each node is suspected at most once.
     fn without_polls_in_vain(mut self, most: usize) -> Self {
         let mut left = most;
-        self.0.retain(|name| {
+        self.names.retain(|name| {
             let goes = name.ends_with(IN_VAIN) && left > 0;
             left -= usize::from(goes);
             !goes
@@ -556,30 +587,36 @@ impl Calls {
     }
 
     fn since_the_first_write(&self) -> Self {
-        let before = self.0.iter().take_while(|name| !WRITES.contains(&name.as_str())).count();
-        Self(self.0[before..].to_vec())
+        let before = self.names.iter().take_while(|name| !WRITES.contains(&name.as_str())).count();
+        Self { names: self.names[before..].to_vec(), late: self.late }
     }
 
     /// Checks for these calls and no others, except draws of randomness, each of which lasts for
-    /// many attempts.
+    /// many attempts. A late proof is one write, and a round trip at the most.
     fn expect(&self, writes: Bounds, polls: Bounds, reads: Bounds) -> Result<(), String> {
+        let writes = writes.start() + self.late..=writes.end() + self.late;
+        let [polls, reads] =
+            [polls, reads].map(|of| *of.start()..=of.end().saturating_add(self.late));
         for (kind, found, bounds) in [
             ("writes", self.of(&WRITES), writes),
             ("polls", self.of(&POLLS), polls),
             ("reads", self.of(&READS), reads),
         ] {
             if !bounds.contains(&found) {
-                return Err(format!("{found} {kind} where {bounds:?} are due, in {:?}", self.0));
+                return Err(format!(
+                    "{found} {kind} where {bounds:?} are due, in {:?}",
+                    self.names
+                ));
             }
         }
         let known = [&WRITES[..], &POLLS, &READS, &["getrandom"]].concat();
-        match self.0.iter().find(|name| !known.contains(&name.trim_end_matches(IN_VAIN))) {
+        match self.names.iter().find(|name| !known.contains(&name.trim_end_matches(IN_VAIN))) {
             None => Ok(()),
             Some(clock) if clock.starts_with("clock_gettime") => Err(format!(
                 "{clock} is a system call on this machine: its clock source cannot be read through \
                  the vDSO (see /sys/devices/system/clocksource/clocksource0/current_clocksource)"
             )),
-            Some(other) => Err(format!("unexpected {other}: {:?}", self.0)),
+            Some(other) => Err(format!("unexpected {other}: {:?}", self.names)),
         }
     }
 }
@@ -619,6 +656,9 @@ const ATTEMPTS_PER_DRAW: usize = 64;
 
 /// The environment variable that makes the test binary the traced program.
 const NODES: &str = "REDBOLT_TRACED_NODES";
+
+/// How the name of a phase begins that tells of late proofs.
+const LATE: &str = "late: ";
 
 /// The text that marks a line of the trace as a phase's name.
 const PHASE: &str = "phase: ";

@@ -169,7 +169,9 @@ pub struct ConfigBuilder {
 impl ConfigBuilder {
     /// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`,
     /// `valkey://…`, the same over [TLS](crate::manual::tls) with `rediss://…` or `valkeys://…`, or
-    /// `unix:///path[?db=n]`, or `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`. Nothing is looked up or connected yet.
+    /// `unix:///path[?db=n]`, or `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`, over TLS with
+    /// `rediss+sentinel://…`, for the master that these [sentinels](crate::manual::sentinels) name. Nothing is looked up or
+    /// connected yet.
     ///
     /// # Errors
     ///

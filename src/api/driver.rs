@@ -115,10 +115,10 @@ impl Driver {
     }
 
     /// How many `mio::Token`s a driver of this configuration uses: one for each node, one for name
-    /// look-ups, and one more for each node, for the links on which waiters will be told of releases.
+    /// look-ups, one more for each node, for the links on which waiters will be told of releases, and one for each sentinel.
     #[must_use]
     pub fn tokens_needed(config: &Config) -> usize {
-        2 * config.node_count() + 1
+        Sockets::tokens_needed(config.addresses())
     }
 
     fn start(
@@ -178,6 +178,15 @@ impl Driver {
         if self.is_ours() {
             let (core, now) = self.sockets.core_now();
             core.release(id, now);
+            self.finish();
+        }
+    }
+
+    /// The same for a caller that may not process what is answered.
+    pub(super) fn release_and_leave(&mut self, id: LockId) {
+        if self.is_ours() {
+            let (core, now) = self.sockets.core_now();
+            core.release_and_leave(id, now);
             self.finish();
         }
     }

@@ -192,7 +192,7 @@ impl<'c> LockGuard<'c> {
 impl Drop for LockGuard<'_> {
     fn drop(&mut self) {
         if !self.released {
-            self.driver.borrow_mut().release(self.id);
+            self.driver.borrow_mut().release_and_leave(self.id);
         }
     }
 }

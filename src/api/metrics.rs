@@ -186,9 +186,14 @@ const COUNTERS: [Counter<Metrics>; 14] = [
     }),
 ];
 
-const NODE_COUNTERS: [Counter<NodeMetrics>; 10] = [
+const NODE_COUNTERS: [Counter<NodeMetrics>; 11] = [
     ("node_asks_total", "Asks that were given to the link.", |of| of.asks),
     ("node_late_replies_total", "Answers that came after their time.", |of| of.late_replies),
+    (
+        "node_late_proofs_total",
+        "Grants that came so late that the node was asked behind them whether it was a replica meanwhile.",
+        |of| of.late_proofs,
+    ),
     ("node_pushes_total", "Keys that it told of because they had changed.", |of| of.pushes),
     ("node_suspicions_total", "How often the node was suspected of hanging.", |of| of.suspicions),
     ("node_timeouts_total", "How often the node was waited for in vain.", |of| of.timeouts),

@@ -3,7 +3,7 @@
 //! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), `rediss://…` and
 //! `valkeys://…` (the same over TLS), and `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
 //! is, which is how a socket is shown. `redis+sentinel://[user:password@]host[:port]+host…/master[/db]` is a master that these
-//! sentinels know; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
+//! sentinels know, and `rediss+sentinel://…` one that is reached over TLS, as they are; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
 
 use std::error::Error;
 use std::fmt;
@@ -45,7 +45,11 @@ impl Address {
     /// Whether all that is said there goes through TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        matches!(self, Self::TlsName(..) | Self::TlsIp(..))
+        match self {
+            Self::TlsName(..) | Self::TlsIp(..) => true,
+            Self::Sentinels(sentinels) => sentinels.tls,
+            Self::Name(..) | Self::Ip(..) | Self::Unix(_) => false,
+        }
     }
 
     /// The same place, with TLS in between.
@@ -53,6 +57,7 @@ impl Address {
         match self {
             Self::Name(host, port) => Self::TlsName(host, port),
             Self::Ip(ip, port) => Self::TlsIp(ip, port),
+            Self::Sentinels(sentinels) => Self::Sentinels(Sentinels { tls: true, ..sentinels }),
             other => other,
         }
     }
@@ -79,7 +84,7 @@ impl FromStr for Address {
 /// As people read it, and as [`FromStr`] reads it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_tls() {
+        if matches!(self, Self::TlsName(..) | Self::TlsIp(..)) {
             f.write_str("rediss://")?;
         }
         match self {
@@ -122,7 +127,7 @@ enum Fault {
     Port,
     Query,
     Scheme,
-    SentinelTls,
+    Sentinels,
     SlashWithoutScheme,
     Tls,
     UserWithoutScheme,
@@ -145,10 +150,10 @@ impl fmt::Display for Fault {
             Self::Port => "the port is not a number from 1 to 65535",
             Self::Query => "the only option behind a ? is db=n, of a unix:// address",
             Self::Scheme => {
-                "the scheme is none of redis://, valkey://, rediss://, valkeys://, redis+sentinel:// \
-                and unix://"
+                "the scheme is none of redis://, valkey://, rediss://, valkeys://, redis+sentinel://, \
+                rediss+sentinel:// and unix://"
             }
-            Self::SentinelTls => "sentinels are not spoken to over TLS yet",
+            Self::Sentinels => "a sentinel is named twice, or there are more than 32",
             Self::SlashWithoutScheme => {
                 "a path needs unix:// before it, a host with a database redis://"
             }
@@ -174,14 +179,20 @@ fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
         Some(("redis" | "valkey", rest)) => over_tcp(rest),
         Some(("unix", rest)) => over_unix(rest),
         Some(("redis+sentinel" | "valkey+sentinel", rest)) => by_sentinels(rest),
-        Some(("rediss+sentinel" | "valkeys+sentinel", _)) => Err(Fault::SentinelTls),
-        Some(("rediss" | "valkeys", rest)) if cfg!(feature = "tls") => {
-            let (address, settings) = over_tcp(rest)?;
-            Ok((address.over_tls(), settings))
+        Some(("rediss" | "valkeys" | "rediss+sentinel" | "valkeys+sentinel", _))
+            if !cfg!(feature = "tls") =>
+        {
+            Err(Fault::Tls)
         }
-        Some(("rediss" | "valkeys", _)) => Err(Fault::Tls),
+        Some(("rediss" | "valkeys", rest)) => over_tcp(rest).map(over_tls),
+        Some(("rediss+sentinel" | "valkeys+sentinel", rest)) => by_sentinels(rest).map(over_tls),
         Some(_) => Err(Fault::Scheme),
     }
+}
+
+/// The same place, with TLS in between.
+fn over_tls((address, settings): (Address, NodeSettings)) -> (Address, NodeSettings) {
+    (address.over_tls(), settings)
 }
 
 fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), Fault> {
@@ -220,18 +231,24 @@ fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), Fault> {
     if master.is_empty() || !master.bytes().all(fits) {
         return Err(Fault::Master);
     }
-    let places = hosts.split('+').map(sentinel).collect::<Result<_, _>>()?;
+    let places = hosts.split('+').map(sentinel).collect::<Result<Vec<_>, _>>()?;
+    // Each has one vote, and is asked in a thread of its own.
+    let is_twice = |at: usize| places[..at].contains(&places[at]);
+    if places.len() > MOST_SENTINELS || (0..places.len()).any(is_twice) {
+        return Err(Fault::Sentinels);
+    }
     let settings = NodeSettings {
         credentials: user_info.map(credentials).transpose()?,
         database: database_number(database)?,
         ..NodeSettings::default()
     };
-    Ok((Address::Sentinels(Sentinels { places, master: master.to_owned() }), settings))
+    let sentinels = Sentinels { places, master: master.to_owned(), tls: false };
+    Ok((Address::Sentinels(sentinels), settings))
 }
 
 fn sentinel(text: &str) -> Result<(String, u16), Fault> {
     match host_or_default(text, SENTINEL_PORT)? {
-        Address::Name(host, port) => Ok((host, port)),
+        Address::Name(host, port) => Ok((host.to_ascii_lowercase(), port)),
         Address::Ip(ip, port) => Ok((ip.to_string(), port)),
         _ => Err(Fault::Host),
     }
@@ -338,9 +355,7 @@ fn decoded(text: &str) -> Result<Vec<u8>, Fault> {
 fn presentable(text: &str) -> String {
     // What does not look like a scheme may be a password, or move a terminal's cursor.
     let (scheme, rest) = match text.split_once("://") {
-        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
-            (format!("{scheme}://"), rest)
-        }
+        Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
         _ => (String::new(), text),
     };
     let (hidden, place) = match rest.rsplit_once('@') {
@@ -367,6 +382,11 @@ fn presentable(text: &str) -> String {
     format!("{scheme}{hidden}{}{cut}{options}", shown.escape_debug())
 }
 
+fn is_scheme(text: &str) -> bool {
+    let name = text.strip_suffix("+sentinel").unwrap_or(text);
+    name.bytes().all(|b| b.is_ascii_alphanumeric())
+}
+
 /// Whether what stands behind a host's colon can only be a port with a slip in it: as short as a port, and
 /// half of it digits.
 fn has_mistyped_port(place: &str) -> bool {
@@ -384,6 +404,8 @@ const LONGEST_PORT: usize = 5;
 const DEFAULT_PORT: u16 = 6379;
 
 const SENTINEL_PORT: u16 = 26379;
+
+const MOST_SENTINELS: usize = 32;
 
 /// RFC 1035.
 const LONGEST_HOST: usize = 253;
@@ -481,6 +503,11 @@ mod tests {
             ("[::1]7", Fault::Port),
             ("[::1", Fault::Host),
             ("redis://h/x", Fault::Database),
+            ("redisss://h", Fault::Scheme),
+            ("redis+sentinel://h", Fault::Master),
+            ("redis+sentinel://h/", Fault::Master),
+            ("redis+sentinel://h+/m", Fault::Host),
+            ("redis+sentinel://a+b+A:26379/m", Fault::Sentinels),
             ("redis://h/1/2", Fault::Database),
             ("redis://h?db=1", Fault::Query),
             ("redis://user@h", Fault::PasswordMissing),
@@ -500,7 +527,7 @@ mod tests {
     #[cfg(not(feature = "tls"))]
     #[test]
     fn without_tls_the_missing_feature_is_named() {
-        for text in ["rediss://h", "valkeys://u:s3cret@h"] {
+        for text in ["rediss://h", "valkeys://u:s3cret@h", "rediss+sentinel://h/m"] {
             let error = Address::parse(text).unwrap_err();
             assert_eq!(error.fault, Fault::Tls);
             assert!(error.to_string().contains("feature `tls`"), "{error}");
@@ -513,13 +540,20 @@ mod tests {
         let (address, settings) = Address::parse("rediss://ann:pw@h/3").unwrap();
         assert_eq!(address, Address::TlsName("h".to_owned(), 6379));
         assert_eq!((settings.credentials.is_some(), settings.database), (true, 3));
-        for text in ["valkeys://h:1", "rediss://10.0.0.1:2", "rediss://[::1]:3"] {
+        for text in [
+            "valkeys://h:1",
+            "rediss://10.0.0.1:2",
+            "rediss://[::1]:3",
+            "valkeys+sentinel://a:1+[::1]:2/m",
+        ] {
             let address: Address = text.parse().unwrap();
             assert!(address.is_tls());
             assert_eq!(address.to_string(), text.replace("valkeys", "rediss"));
             assert_eq!(address.to_string().parse(), Ok(address));
         }
         assert_ne!("rediss://h".parse::<Address>(), "redis://h".parse());
+        let [with, without] = ["rediss", "redis"].map(|scheme| format!("{scheme}+sentinel://h/m"));
+        assert_ne!(with.parse::<Address>(), without.parse());
         assert_eq!(fault("rediss://user@h"), Fault::PasswordMissing);
     }
 
@@ -562,6 +596,9 @@ mod tests {
             "redis://u:s3/cret@h:1:2",
             "redis://s3cret@h",
             "rediss://u:s3cret@h:x",
+            "redis+sentinel://u:s3cret@h",
+            "redis+sentinel://u:s3cret@h/m/x",
+            "redis+sentinel://u:s3cret",
             "u:s3cret@redis://h",
             "\x1b[31m://h",
         ] {

@@ -14,19 +14,42 @@ use std::thread;
 
 use mio::{Interest, Registry};
 
-use super::sentinel::Question;
+use super::sentinel::{Master, Place, Question, Told};
+
+/// What a thread of its own has found out.
+pub(super) enum Answer {
+    Found(Found),
+    /// What one of the sentinels of a link's node has said, before it counts.
+    Told(usize, Told),
+}
 
 /// The answer to a look-up.
 pub(super) struct Found {
     pub(super) link: usize,
     pub(super) addresses: io::Result<Vec<SocketAddr>>,
+    /// The place of the master that sentinels have named.
+    pub(super) master: Option<Place>,
 }
 
 pub(super) struct Resolver {
-    found: Receiver<Found>,
-    sender: Sender<Found>,
-    bell: Arc<UnixStream>,
+    answers: Receiver<Answer>,
+    post: Post,
     heard: mio::net::UnixStream,
+}
+
+/// How an answer comes to the loop.
+#[derive(Clone)]
+struct Post {
+    sender: Sender<Answer>,
+    bell: Arc<UnixStream>,
+}
+
+impl Post {
+    fn send(&self, answer: Answer) {
+        // Sending fails if the client is gone. The bell is full only if it has been rung.
+        let _ = self.sender.send(answer);
+        let _ = (&*self.bell).write(&[1]);
+    }
 }
 
 impl Resolver {
@@ -36,40 +59,47 @@ impl Resolver {
         heard.set_nonblocking(true)?;
         let mut heard = mio::net::UnixStream::from_std(heard);
         registry.register(&mut heard, token, Interest::READABLE)?;
-        let (sender, found) = channel();
-        Ok(Self { found, sender, bell: Arc::new(bell), heard })
+        let (sender, answers) = channel();
+        Ok(Self { answers, post: Post { sender, bell: Arc::new(bell) }, heard })
     }
 
     /// Begins a look-up.
     pub(super) fn look_up(&self, link: usize, host: &str, port: u16) -> io::Result<()> {
         let host = host.to_owned();
-        self.begin(link, move || (host.as_str(), port).to_socket_addrs().map(Iterator::collect))
+        self.begin(move |_| {
+            let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
+            Found { link, addresses, master: None }
+        })
     }
 
-    /// Begins to ask sentinels.
-    pub(super) fn ask(&self, link: usize, question: Question) -> io::Result<()> {
-        self.begin(link, move || question.ask())
+    /// Begins to ask sentinels. Those that answer are listened to from then on, if that is wanted.
+    pub(super) fn ask(&self, link: usize, question: Question, listen: bool) -> io::Result<()> {
+        self.begin(move |post| {
+            let post = post.clone();
+            let keep = move |told| {
+                if listen {
+                    post.send(Answer::Told(link, told))
+                }
+            };
+            match question.ask(keep) {
+                Ok(Master { place, addresses }) => {
+                    Found { link, addresses: Ok(addresses), master: Some(place) }
+                }
+                Err(error) => Found { link, addresses: Err(error), master: None },
+            }
+        })
     }
 
-    fn begin(
-        &self,
-        link: usize,
-        find: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
-    ) -> io::Result<()> {
-        let (sender, bell) = (self.sender.clone(), Arc::clone(&self.bell));
-        let look_up = move || {
-            let addresses = find();
-            // Sending fails if the client is gone. The bell is full only if it has been rung.
-            let _ = sender.send(Found { link, addresses });
-            let _ = (&*bell).write(&[1]);
-        };
+    fn begin(&self, find: impl FnOnce(&Post) -> Found + Send + 'static) -> io::Result<()> {
+        let post = self.post.clone();
+        let look_up = move || post.send(Answer::Found(find(&post)));
         thread::Builder::new().name("redbolt-resolve".to_owned()).spawn(look_up).map(drop)
     }
 
     /// The next answer. Call it after the bell rang, until there is none.
-    pub(super) fn answer(&mut self) -> Option<Found> {
+    pub(super) fn answer(&mut self) -> Option<Answer> {
         let mut sink = [0; 64];
         while matches!(self.heard.read(&mut sink), Ok(1..)) {}
-        self.found.try_recv().ok()
+        self.answers.try_recv().ok()
     }
 }

@@ -26,7 +26,18 @@ pub(super) enum Socket {
 impl Socket {
     /// Begins to connect. The stream becomes writable when it has connected or failed.
     pub(super) fn tcp(address: SocketAddr, dead_peer_timeout: Duration) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
+        Self::watched(TcpStream::connect(address)?, dead_peer_timeout)
+    }
+
+    /// One that has connected, and does not block.
+    pub(super) fn connected(
+        stream: std::net::TcpStream,
+        dead_peer_timeout: Duration,
+    ) -> io::Result<Self> {
+        Self::watched(TcpStream::from_std(stream), dead_peer_timeout)
+    }
+
+    fn watched(stream: TcpStream, dead_peer_timeout: Duration) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let options = SockRef::from(&stream);
         options.set_tcp_keepalive(

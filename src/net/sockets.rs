@@ -13,8 +13,8 @@ use mio::event::Event;
 use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
-use super::resolve::{Found, Resolver};
-use super::sentinel::{Question, Sentinels};
+use super::resolve::{Answer, Found, Resolver};
+use super::sentinel::{self, Ears, Place, Question, Sentinels, WORD_LASTS};
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::Connector;
@@ -27,9 +27,12 @@ pub(crate) struct Sockets {
     /// The command links of all nodes, then their push links.
     sockets: Vec<LinkSocket>,
     registry: Registry,
-    /// The `mio::Token` of the first link; the others follow, then the resolver's.
+    /// The `mio::Token` of the first link; the others follow, then the resolver's, then those of the sentinels.
     first_token: usize,
     resolver: Option<Resolver>,
+    ears: Ears,
+    /// When it was last looked whether all sentinels are listened to.
+    listened_at: Timestamp,
     dead_peer_timeout: Duration,
     /// What is said to sentinels first.
     sentinel_credentials: Option<Credentials>,
@@ -55,6 +58,10 @@ struct LinkSocket {
     turns: usize,
     /// Addresses of the name to try if this connection fails, the next one last.
     others: Vec<SocketAddr>,
+    /// Where sentinels have said that the master is, when they were asked for this connection.
+    master: Option<Place>,
+    /// What has come is left unread until sentinels have given their word again.
+    unread: bool,
 }
 
 enum State {
@@ -78,6 +85,7 @@ impl Sockets {
         let names = addresses.iter().any(is_name);
         let bell = mio::Token(first_token + 2 * addresses.len());
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
+        let ears = Ears::new(addresses, bell.0 + 1);
         let dead_peer_timeout = core.config().settings().dead_peer_timeout;
         let sockets = [addresses, addresses].concat().into_iter().map(LinkSocket::new).collect();
         let (origin, heard) = (Origin::here(), false);
@@ -88,6 +96,8 @@ impl Sockets {
             registry,
             first_token,
             resolver,
+            ears,
+            listened_at: Timestamp::default(),
             dead_peer_timeout,
             sentinel_credentials: None,
             #[cfg(feature = "tls")]
@@ -95,6 +105,12 @@ impl Sockets {
             heard,
             origin,
         })
+    }
+
+    /// How many tokens there must be for these addresses: one for each link, of which each node has two, one for look-ups, and one
+    /// for each sentinel.
+    pub(crate) fn tokens_needed(addresses: &[Address]) -> usize {
+        2 * addresses.len() + 1 + Ears::new(addresses, 0).len()
     }
 
     /// What is said to sentinels first.
@@ -125,14 +141,14 @@ impl Sockets {
     pub(crate) fn on_event(&mut self, event: &Event) -> bool {
         let Some(at) = event.token().0.checked_sub(self.first_token) else { return false };
         if !self.is_ours() {
-            return at <= self.sockets.len();
+            return at <= self.sockets.len() + self.ears.len();
         }
         if at == self.sockets.len() && self.resolver.is_some() {
-            self.names_found();
+            self.answers_found();
             return true;
         }
         if at >= self.sockets.len() {
-            return false;
+            return self.sentinel_speaks(at - self.sockets.len());
         }
         if matches!(self.sockets[at].state, State::Connecting(_)) {
             self.finish_connecting(at);
@@ -172,7 +188,7 @@ impl Sockets {
     }
 
     /// Whether events are possible that only the poller reports: a completed connect, an address, room to write, a
-    /// message on a push link.
+    /// message on a push link, or of a sentinel.
     pub(crate) fn needs_loop(&self) -> bool {
         let (command, push) = self.sockets.split_at(self.core.config().node_count());
         let waits = |link_socket: &LinkSocket| match link_socket.state {
@@ -181,6 +197,7 @@ impl Sockets {
             State::Open(_) => link_socket.blocked,
         };
         command.iter().any(waits)
+            || self.ears.is_listening()
             || push.iter().any(|link_socket| !matches!(link_socket.state, State::Closed))
     }
 
@@ -199,7 +216,21 @@ impl Sockets {
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !heard {
-            self.core.timeout(self.clock.now());
+            let now = self.clock.now();
+            self.explain_unread(now.boot);
+            self.core.timeout(now);
+        }
+    }
+
+    /// Says why answers do not count, before they are given up.
+    fn explain_unread(&mut self, now: Timestamp) {
+        if self.ears.len() == 0 || self.core.poll_timeout().is_none_or(|due| due > now) {
+            return;
+        }
+        for at in 0..self.core.config().node_count() {
+            if self.sockets[at].unread {
+                self.explain(at, Cause::NoAnswer, NO_WORD.to_owned());
+            }
         }
     }
 
@@ -208,6 +239,9 @@ impl Sockets {
     pub(crate) fn settle(&mut self) {
         if !self.is_ours() {
             return;
+        }
+        if self.ears.len() > 0 {
+            self.keep_listening();
         }
         // Each pass but the last ends a link, or writes to one that had nothing to write before.
         for _ in 0..=2 * self.sockets.len() {
@@ -253,7 +287,7 @@ impl Sockets {
             self.core.release_all(self.clock.now());
             self.settle();
             for at in 0..self.sockets.len() {
-                self.read(at, true);
+                self.read_all(at, true);
             }
             self.settle();
         }
@@ -312,25 +346,122 @@ impl Sockets {
         }
     }
 
-    /// Asks where the master is now: what was said before this connection may be out of date.
+    /// Asks where the master is now: what was said before this connection may be out of date. For the command link, which is
+    /// always there, they are listened to as well.
     fn ask_sentinels(&mut self, at: usize, sentinels: Sentinels) {
-        let link_socket = &mut self.sockets[at];
-        link_socket.state = State::Resolving;
-        if link_socket.looking {
+        self.sockets[at].state = State::Resolving;
+        if self.sockets[at].looking {
             return;
         }
-        link_socket.looking = true;
-        let question = Question {
-            sentinels,
-            credentials: self.sentinel_credentials.clone(),
-            patience: self.core.config().settings().response_timeout,
-        };
-        let resolver =
-            self.resolver.as_ref().expect("a resolver is made where there are sentinels");
-        if let Err(error) = resolver.ask(at, question) {
-            self.sockets[at].looking = false;
+        if at < self.core.config().node_count() {
+            self.ears.forget(at);
+        }
+        if let Err(error) = self.begin_to_ask(at, sentinels) {
             self.failed(at, &error);
         }
+    }
+
+    fn begin_to_ask(&mut self, at: usize, sentinels: Sentinels) -> io::Result<()> {
+        let settings = self.core.config().settings();
+        let question = Question {
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone().filter(|_| sentinels.tls),
+            sentinels,
+            credentials: self.sentinel_credentials.clone(),
+            patience: settings.response_timeout,
+            dead_peer_timeout: self.dead_peer_timeout,
+            asked_at: self.clock.boot(),
+        };
+        let listen = at < self.core.config().node_count();
+        let resolver =
+            self.resolver.as_ref().expect("a resolver is made where there are sentinels");
+        resolver.ask(at, question, listen)?;
+        self.sockets[at].looking = true;
+        Ok(())
+    }
+
+    /// Sees to it that sentinels are listened to, and that answers which are due find a young word.
+    fn keep_listening(&mut self) {
+        self.listen_again(LISTEN_AGAIN);
+        for at in 0..self.core.config().node_count() {
+            if self.is_awaited(at) {
+                self.is_vouched_for(at);
+            }
+        }
+    }
+
+    /// Asks sentinels again where not all are listened to, such as after their restarts: nobody else would tell of a failover. Only
+    /// while something is going on, and after a pause.
+    fn listen_again(&mut self, pause: Duration) {
+        let now = self.core.latest();
+        if now < self.listened_at + pause {
+            return;
+        }
+        self.listened_at = now;
+        for at in 0..self.core.config().node_count() {
+            let link_socket = &self.sockets[at];
+            if let Address::Sentinels(sentinels) = &link_socket.address
+                && matches!(link_socket.state, State::Open(_))
+                && !link_socket.looking
+                && !self.ears.are_all_open(at)
+            {
+                let sentinels = sentinels.clone();
+                // Otherwise it is tried again the next time.
+                let _ = self.begin_to_ask(at, sentinels);
+            }
+        }
+    }
+
+    /// A sentinel has said something; `false` if there is none with this token.
+    fn sentinel_speaks(&mut self, token: usize) -> bool {
+        let Some(seat) = token.checked_sub(1).filter(|&seat| seat < self.ears.len()) else {
+            return false;
+        };
+        let node = self.ears.hear(seat, &self.registry);
+        self.told(node);
+        true
+    }
+
+    /// A sentinel of this node has said something.
+    fn told(&mut self, node: usize) {
+        self.follow(node);
+        self.follow(node + self.core.config().node_count());
+        if self.sockets[node].unread {
+            self.read(node, true);
+        }
+    }
+
+    /// Whether what the node says counts: most of its sentinels have named it a while ago at the most. They are asked again when half
+    /// of that time is over, and something is said.
+    fn is_vouched_for(&mut self, at: usize) -> bool {
+        let LinkSocket { master: Some(place), .. } = &self.sockets[at] else { return true };
+        if at >= self.core.config().node_count() {
+            return true;
+        }
+        let now = self.clock.boot();
+        let age = self.ears.vouched_at(at, place).map(|asked_at| now.since(asked_at));
+        let needs_word = age.is_none_or(|age| age > WORD_LASTS / 2);
+        if needs_word && !self.ears.ask(at, now, &self.registry) {
+            self.listen_again(ASK_AGAIN);
+        }
+        age.is_some_and(|age| age <= WORD_LASTS)
+    }
+
+    /// Gives up a link that leads to another master than most of its sentinels name now, and opens one that is down: its backoff
+    /// is for the master that is gone. They are asked again before that.
+    fn follow(&mut self, at: usize) {
+        let link_socket = &self.sockets[at];
+        let Some(place) = self.ears.named(at % self.core.config().node_count()) else { return };
+        let leads_there = link_socket.master.as_ref() == Some(&place);
+        if leads_there || matches!(link_socket.state, State::Resolving) {
+            return;
+        }
+        if let (State::Closed, Some(link)) = (&link_socket.state, link_socket.link) {
+            return self.core.open_now(link, self.clock.now());
+        }
+        let words = format!("its sentinels name another master: {}", sentinel::shown(&place));
+        self.explain(at, Cause::Io, words);
+        self.disconnected(at, Cause::Io);
     }
 
     /// Connects to the next address of a name; `false` if there is none.
@@ -353,7 +484,12 @@ impl Sockets {
     #[cfg(feature = "tls")]
     fn over_tls(&mut self, at: usize, socket: Socket) -> io::Result<Socket> {
         let tls = self.tls.as_mut().expect("a connector is made where addresses ask for TLS");
-        let session = tls.session(&self.sockets[at].address).map_err(io::Error::other)?;
+        let link_socket = &self.sockets[at];
+        let session = match &link_socket.master {
+            Some(place) => tls.session(&sentinel::over_tls(place)),
+            None => tls.session(&link_socket.address),
+        };
+        let session = session.map_err(io::Error::other)?;
         Ok(socket.over_tls(session))
     }
 
@@ -392,9 +528,15 @@ impl Sockets {
         }
     }
 
-    fn names_found(&mut self) {
-        while let Some(found) = self.resolver.as_mut().and_then(Resolver::answer) {
-            self.name_found(&found);
+    fn answers_found(&mut self) {
+        while let Some(answer) = self.resolver.as_mut().and_then(Resolver::answer) {
+            match answer {
+                Answer::Found(found) => self.name_found(&found),
+                Answer::Told(node, told) => {
+                    self.ears.listen(node, told, &self.registry);
+                    self.told(node);
+                }
+            }
         }
     }
 
@@ -405,6 +547,7 @@ impl Sockets {
         if !awaited && matches!(link_socket.address, Address::Sentinels(_)) {
             return;
         }
+        link_socket.master.clone_from(&found.master);
         match found.addresses.as_deref() {
             Ok(addresses @ [_, ..]) => {
                 link_socket.others = addresses.iter().rev().copied().collect();
@@ -412,6 +555,8 @@ impl Sockets {
                 link_socket.turns = link_socket.turns.wrapping_add(1);
                 if awaited {
                     self.connect_next(found.link);
+                    // They may have changed their minds since.
+                    self.follow(found.link);
                 }
             }
             _ if !awaited => {}
@@ -446,11 +591,24 @@ impl Sockets {
         }
     }
 
+    /// Reads, unless what has come does not count now. Returns whether there was anything.
+    #[inline]
+    fn read(&mut self, at: usize, ended: bool) -> bool {
+        if self.ears.len() > 0 {
+            let is_open = matches!(self.sockets[at].state, State::Open(_));
+            self.sockets[at].unread = is_open && !self.is_vouched_for(at);
+            if self.sockets[at].unread {
+                return false;
+            }
+        }
+        self.read_all(at, ended)
+    }
+
     /// Reads until the socket has no more. Returns whether it had anything.
     ///
     /// A read that does not fill its space is the last one: the poller reports what comes later. Unless the
     /// connection has `ended`: the poller has reported that end and will not report it again, so it is read now.
-    fn read(&mut self, at: usize, ended: bool) -> bool {
+    fn read_all(&mut self, at: usize, ended: bool) -> bool {
         let mut came = false;
         loop {
             let link_socket = &mut self.sockets[at];
@@ -581,6 +739,16 @@ impl LinkSocket {
             looking: false,
             turns: 0,
             others: Vec::new(),
+            master: None,
+            unread: false,
         }
     }
 }
+
+/// The pause between two looks at whether all sentinels are listened to.
+const LISTEN_AGAIN: Duration = Duration::from_secs(5);
+
+/// The same where fewer than most are, so that their word grows old.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+const NO_WORD: &str = "most of its sentinels have not named it for 5 s";

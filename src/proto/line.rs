@@ -11,8 +11,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::lock_kind::{Answer, permit};
 use super::mutants::mutant;
 use super::names::{MAX_NODES, NodeId};
+use super::vote::Vote;
 use crate::resp::Token;
 
 /// How the names begin of what is kept for those who wait.
@@ -154,6 +156,11 @@ impl TicketName {
         name[..len].copy_from_slice(&ticket[..len]);
         Self(name)
     }
+
+    /// Whether its owner wants a permit.
+    pub(super) fn is_for_permit(self) -> bool {
+        self.0[0] == b'p'
+    }
 }
 
 impl fmt::Debug for TicketName {
@@ -192,22 +199,28 @@ pub(super) struct Place {
 /// What the answer to an ask in line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told {
-    /// The node grants; the counter is zero for a lock that is not fenced.
-    Granted { stamp: u64, counter: u64 },
+    /// The node grants.
+    Granted { stamp: u64, grant: Answer },
     /// It does not yet.
     Waits(Place),
 }
 
 impl Told {
-    /// Reads an answer; `None` if it is another one than these two.
-    pub(super) fn read(answer: Token<'_>) -> Option<Self> {
+    /// Reads an answer to a lock, or to a permit; `None` if it is another one than these two.
+    pub(super) fn read(answer: Token<'_>, of_permit: bool) -> Option<Self> {
         let Token::Simple(line) = answer else { return None };
-        let mut words = std::str::from_utf8(line).ok()?.split(' ');
-        let told = match words.next()? {
+        let (word, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        let mut words = rest.split(' ');
+        let told = match word {
+            "OK" if of_permit => {
+                let (stamp, slot) = rest.split_once(' ')?;
+                let grant = permit(slot)?;
+                return Some(Self::Granted { stamp: stamp.parse().ok()?, grant });
+            }
             "OK" => {
                 let stamp = words.next()?.parse().ok()?;
-                let counter = words.next().map_or(Some(0), |word| word.parse().ok())?;
-                Self::Granted { stamp, counter }
+                let counter = words.next().map(|word| word.parse().ok().map(Answer::GrantWith));
+                Self::Granted { stamp, grant: counter.unwrap_or(Some(Answer::Vote(Vote::Grant)))? }
             }
             "WAIT" => {
                 let left_ms = words.next()?.parse().ok().filter(|&ms| ms >= -1)?;
@@ -235,6 +248,7 @@ fn ticket(word: &str) -> Option<Option<TicketName>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::permits::Offer;
 
     fn node(at: u8) -> NodeId {
         NodeId(at)
@@ -268,13 +282,20 @@ mod tests {
     #[test]
     fn answers_are_read() {
         let name = format!("x{}", "ab".repeat(16));
-        let place = |text: &str| Told::read(Token::Simple(text.as_bytes()));
+        let place = |text: &str| Told::read(Token::Simple(text.as_bytes()), false);
+        let permit = |text: &str| Told::read(Token::Simple(text.as_bytes()), true);
         let waits = place(&format!("WAIT 250 17 2 {name}01:35 -"));
         let predecessors = [Some(TicketName::of(name.as_bytes())), None];
         let expected = Place { stamp: 17, left_ms: 250, before: 2, predecessors, grace_ms: 35 };
         assert_eq!(waits, Some(Told::Waits(expected)));
-        assert_eq!(place("OK 17"), Some(Told::Granted { stamp: 17, counter: 0 }));
-        assert_eq!(place("OK 17 40"), Some(Told::Granted { stamp: 17, counter: 40 }));
+        let granted = |grant| Some(Told::Granted { stamp: 17, grant });
+        assert_eq!(place("OK 17"), granted(Answer::Vote(Vote::Grant)));
+        assert_eq!(place("OK 17 40"), granted(Answer::GrantWith(40)));
+        let slot = |counter| Answer::GrantSlot { offer: Offer::new(3, 0, 0xc), counter };
+        assert_eq!(permit("OK 17 3 0 c"), granted(slot(0)));
+        assert_eq!(permit("OK 17 3 0 c 40"), granted(slot(40)));
+        assert_eq!(permit("WAIT 0 1 1 a -"), None);
+        assert_eq!(permit("OK 17"), None);
         for nonsense in [
             "OK",
             "OK x",
@@ -286,6 +307,6 @@ mod tests {
         ] {
             assert_eq!(place(nonsense), None, "{nonsense}");
         }
-        assert_eq!(Told::read(Token::Int(5)), None);
+        assert_eq!(Told::read(Token::Int(5), false), None);
     }
 }

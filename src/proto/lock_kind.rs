@@ -27,6 +27,8 @@ pub(super) struct LockKind {
     pub(super) write_back: Command,
     /// What a token of it begins with.
     pub(super) mark: &'static [u8],
+    /// Whether only its ask can say for how long what is in its way lives, and not the TTL of the key.
+    pub(super) is_told_by_ask: bool,
     /// Whose locks it is one of.
     profile: Profile,
 }
@@ -45,6 +47,7 @@ pub(super) const PLAIN: LockKind = LockKind {
     undo: Command::Run(Script::Undo),
     write_back: Command::Run(Script::WriteBack),
     mark: b"",
+    is_told_by_ask: false,
     profile: Profile::Plain,
 };
 
@@ -90,6 +93,39 @@ pub(super) const REDISSON: LockKind = LockKind {
 pub(super) const REDISSON_FENCED: LockKind =
     LockKind { ask: Command::Run(Script::AcquireRedissonFenced), ..REDISSON };
 
+/// One resource, as a writer of Redisson's has it.
+pub(super) const REDISSON_WRITE: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireRedissonWrite),
+    extend: Command::Run(Script::ExtendRedissonRw),
+    undo: Command::Run(Script::UndoRedissonRw),
+    profile: Profile::RedissonRw,
+    ..PLAIN
+};
+
+/// The same beside others who read. That a writer has become a reader is not to be seen by the key's TTL.
+pub(super) const REDISSON_READ: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireRedissonRead),
+    is_told_by_ask: true,
+    ..REDISSON_WRITE
+};
+
+/// One resource, as a lock registry of Spring locks it.
+pub(super) const SPRING: LockKind =
+    LockKind { undo: Command::Run(Script::UndoSpring), profile: Profile::Spring, ..PLAIN };
+
+/// One resource, with a value that tells when it is over.
+pub(super) const SETNX: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireTimed),
+    extend: Command::Run(Script::ExtendTimed),
+    undo: Command::Run(Script::UndoTimed),
+    is_told_by_ask: true,
+    profile: Profile::Setnx,
+    ..PLAIN
+};
+
+/// The same, as redis-objects locks it.
+pub(super) const REDIS_OBJECTS: LockKind = LockKind { profile: Profile::RedisObjects, ..SETNX };
+
 /// One resource alone, beside the holder's own claim as a reader: it is among those who share, with a mark.
 pub(super) const UPGRADE: LockKind =
     LockKind { ask: Command::Run(Script::Upgrade), mark: b"w:", ..SHARED };
@@ -108,12 +144,20 @@ pub(super) const DOWNGRADED: LockKind = LockKind {
     ..PLAIN
 };
 
-/// A waiter's ticket in the line of a resource that it wants alone. It is asked for by the asks of its lock, and ends by itself.
-pub(super) const TICKET: LockKind =
-    LockKind { undo: Command::Run(Script::LeaveLine), mark: b"x", ..PLAIN };
+/// A waiter's ticket in the line of a resource that it wants alone. The asks of its lock ask for it, and it ends by itself.
+pub(super) const TICKET: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireInLine),
+    undo: Command::Run(Script::LeaveLine),
+    mark: b"x",
+    ..PLAIN
+};
 
 /// The same of a resource that it would share.
 pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
+
+/// The same of one that wants a permit of it.
+pub(super) const TICKET_PERMIT: LockKind =
+    LockKind { ask: Command::Run(Script::AcquirePermitInLine), mark: b"p", ..TICKET };
 
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +266,16 @@ impl Command {
         }
     }
 
+    /// Whether it asks in line.
+    pub(super) fn asks_in_line(self) -> bool {
+        matches!(self, Self::Run(script) if script.asks_in_line())
+    }
+
+    /// Whether it asks for a permit, whichever slot that has.
+    pub(super) fn is_for_permit(self) -> bool {
+        matches!(self, Self::Run(Script::AcquirePermit | Script::AcquirePermitInLine))
+    }
+
     /// Whether a second command reads the restart guard, so that a second answer follows.
     pub(super) fn is_checked_behind(self) -> bool {
         self == Self::SetIfAbsent
@@ -302,18 +356,18 @@ fn eval(
 
 /// The same for a script of the line. The token of a ticket is its name.
 fn run_in_line(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
-    let (resource, asks) = (args.keys.first(), script == Script::AcquireInLine);
-    let counter = Some(resource).filter(|_| asks && args.counter > 0);
+    let (resource, asks) = (args.keys.first(), script.asks_in_line());
+    let behind = script.prefixes_behind(args.counter > 0);
     let restart_guard = args.config.restart_guard_key().filter(|_| asks);
     let in_line = args.in_line.filter(|_| asks);
     let name = in_line.map_or_else(|| TicketName::of(args.token), |it| it.ticket);
     let (numbers, count) = numbers(script, args, false);
-    let keys = 5 + usize::from(counter.is_some()) + usize::from(restart_guard.is_some());
+    let keys = 5 + behind.len() + usize::from(restart_guard.is_some());
     let arguments = 1 + count + usize::from(in_line.is_some());
     let mut eval = eval(script, out, keys, arguments, by_digest).arg(resource);
     eval = eval.prefixed(line::STAMPS_PREFIX, resource).prefixed(line::ENDS_PREFIX, resource);
     eval = eval.prefixed(line::TICKET_PREFIX, &name.0).prefixed(line::CALL_PREFIX, resource);
-    eval = counter.into_iter().fold(eval, |eval, key| eval.prefixed(fence::COUNTER_PREFIX, key));
+    eval = behind.iter().fold(eval, |eval, prefix| eval.prefixed(prefix, resource));
     eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let token = eval.last(args.token);
     eval = numbers[..count].iter().copied().fold(eval, CommandEncoder::int);
@@ -345,6 +399,7 @@ fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUM
     match script {
         Script::AcquireFenced => few([ttl_ms, n, counter, counter_ttl()]),
         Script::AcquireInLine => numbers_in_line(args),
+        Script::AcquirePermitInLine => numbers_of_permit_in_line(args),
         Script::AcquireMany => few([ttl_ms, n]),
         Script::AcquirePermit => {
             let (permits, own) = (slots.permits().into(), (slots.first(), slots.step()));
@@ -370,7 +425,7 @@ fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUM
         | Script::UndoDowngraded
         | Script::UndoPermit
         | Script::UndoShared => few([]),
-        _ => numbers_of_redisson(script, args),
+        _ => numbers_of_foreign(script, args),
     }
 }
 
@@ -382,12 +437,16 @@ fn few<const N: usize>(numbers: [u64; N]) -> ([u64; MOST_NUMBERS], usize) {
     (all, N)
 }
 
-/// The same of a script of Redisson's locks.
-fn numbers_of_redisson(script: Script, args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
-    let number = if script == Script::WriteBackRedisson { args.counter } else { args.ttl_ms };
-    let mut all = [0; MOST_NUMBERS];
-    all[0] = number;
-    (all, usize::from(script != Script::UndoRedisson))
+/// The same of a script about locks of another library.
+fn numbers_of_foreign(script: Script, args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
+    match script {
+        Script::AcquireRedissonRead => few([args.ttl_ms, args.config.node_count() as u64]),
+        Script::UndoRedisson | Script::UndoRedissonRw | Script::UndoSpring | Script::UndoTimed => {
+            few([])
+        }
+        Script::WriteBackRedisson => few([args.counter]),
+        _ => few([args.ttl_ms]),
+    }
 }
 
 /// The same of an ask in line. One that is not fenced proposes no counter.
@@ -397,14 +456,26 @@ fn numbers_in_line(args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
     let (stamp, proposal, grace) =
         args.in_line.map_or((0, 0, 0), |it| (it.stamp, it.proposal, it.grace_ms));
     let all = [ttl_ms, nodes, stamp, proposal, grace, counter, counter_ttl, args.least_kept()];
-    (all, if counter > 0 { MOST_NUMBERS } else { MOST_NUMBERS - 3 })
+    let (all, most) = few(all);
+    (all, if counter > 0 { most } else { NUMBERS_IN_LINE })
 }
 
-const MOST_NUMBERS: usize = 8;
+/// The same of one for a permit.
+fn numbers_of_permit_in_line(args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
+    let (mut all, _) = numbers_in_line(args);
+    let (order, count) = numbers(Script::AcquirePermit, args, false);
+    all[NUMBERS_IN_LINE..].copy_from_slice(&order[2..2 + MOST_NUMBERS - NUMBERS_IN_LINE]);
+    (all, count + NUMBERS_IN_LINE - 2)
+}
+
+/// The numbers of any ask in line. Those that follow are the lock's.
+const NUMBERS_IN_LINE: usize = 5;
+
+const MOST_NUMBERS: usize = 10;
 
 /// Reads the words behind the `OK` of a permit: its slot; the part and the free slots in it, unless it was moved; and the
 /// counter, if it is fenced.
-fn permit(words: &str) -> Option<Answer> {
+pub(super) fn permit(words: &str) -> Option<Answer> {
     let words: [&str; 4] = {
         let mut found = words.split(' ');
         std::array::from_fn(|_| found.next().unwrap_or_default())
@@ -452,6 +523,7 @@ fn status(script: Script, line: &[u8]) -> Option<Answer> {
             Script::AcquireFenced
             | Script::AcquireInLine
             | Script::AcquirePermit
+            | Script::AcquirePermitInLine
             | Script::AcquireSharedFenced
             | Script::UpgradeFenced,
             "CLOCK",
@@ -486,6 +558,11 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    /// Whether the node has granted what it was asked for.
+    pub(super) fn is_grant(self) -> bool {
+        matches!(self, Self::GrantSlot { .. } | Self::GrantWith(_) | Self::Vote(Vote::Grant))
+    }
+
     fn refused(text: &[u8]) -> Self {
         match classify(text) {
             ServerError::NoScript => Self::NoScript,

@@ -98,6 +98,8 @@ pub struct NodeMetrics {
     /// Answers that came after the time that an answer has, which is
     /// [`response_timeout`](super::Settings::response_timeout). They are understood all the same.
     pub late_replies: u64,
+    /// Grants that came so late that the node was asked behind them whether it was a replica meanwhile.
+    pub late_proofs: u64,
     /// Undos that were sent, those of releases among them.
     pub undos: u64,
     /// Of these, undos that had been sent to this node before: what was owed was not confirmed, or a

@@ -36,20 +36,23 @@
 //! let id = core.acquire(&LockRequest::new("job").ttl(Duration::from_secs(1)), at(1))?;
 //! core.connected(link, at(2));
 //!
-//! // The handshake and the ask leave in one flight.
+//! // The handshake and the ask leave in one flight, and behind them the question whether the node is the
+//! // master that it was when the handshake ran.
 //! let flight = core.transmit(link).to_vec();
 //! core.transmitted(link, flight.len());
 //! assert!(flight.starts_with(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n"));
-//! assert!(flight.ends_with(b"\r\n$4\r\n1000\r\n$1\r\n1\r\n"));
+//! assert!(flight.ends_with(b"*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n"));
 //!
-//! // The answers, in order: name, id, three INFO sections; scripts run, DEL and SET are allowed; the
-//! // guard's value and TTL, so that the node remembers every lock; and OK to the ask.
+//! // The answers, in order: name, id, three INFO sections; scripts run, DEL is allowed, this server has
+//! // neither DELEX nor DELIFEQ, SET is allowed; the guard's value and TTL, so that the node remembers
+//! // every lock; OK to the ask; and the same master.
 //! let answers = b"+OK\r\n:7\r\n\
 //!     $47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
 //!     $11\r\nrole:master\r\n$11\r\nmaxmemory:0\r\n\
-//!     :0\r\n:0\r\n-ERR wrong number of arguments for 'del' command\r\n-ERR syntax error\r\n\
+//!     :0\r\n:0\r\n-ERR wrong number of arguments for 'del' command\r\n\
+//!     -ERR unknown command 'DELEX'\r\n-ERR unknown command 'DELIFEQ'\r\n-ERR syntax error\r\n\
 //!     $50\r\n0123456789012345678901234567890123456789:30000:1:0\r\n:126144000000\r\n\
-//!     +OK\r\n";
+//!     +OK\r\n$11\r\nrole:master\r\n";
 //! core.space(link)[..answers.len()].copy_from_slice(answers);
 //! core.received(link, answers.len(), at(3));
 //! assert_eq!(core.poll_event(), Some(Event::Granted(id)));

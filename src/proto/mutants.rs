@@ -1,4 +1,5 @@
-//! Bugs that can be planted in the core, so that the simulator can show that it would find them.
+//! Bugs that can be planted in the core, so that the simulator can show that it would find them; and in the scripts, by the
+//! same names, in `crates/node`, which models them.
 //!
 //! Each is a fault that a lock client or a driver has shipped, one that a draft of this library had, or
 //! a broken rule of the restart guard, of fencing or of ghosts. They exist only under `--cfg redbolt_mutants`,
@@ -69,6 +70,12 @@ mod planted {
         ExtendFromAnswer,
         /// One node is enough for an extension (Redisson#2172).
         ExtendWithOne,
+        /// Whoever wants a permit is called only when nobody has one.
+        CalledOnlyAlone,
+        /// A closed key is taken by whoever in line finds it first.
+        ClosedIsAnybodys,
+        /// A permit takes up room until the last of its semaphore's is over.
+        EndedPermitCounts,
         /// A failed extension unlocks everywhere, under the holder (rslock).
         FailedExtendUndoes,
         /// A node that failed counts as one that denies (redlock-py).
@@ -91,6 +98,14 @@ mod planted {
         RestartGuardTooShort,
         /// The validity counts from the last answer (node-redlock#168).
         LeaseFromAnswer,
+        /// A newcomer gets a slot of a semaphore for which others wait (a draft of the line).
+        MarkIgnored,
+        /// What has no mark any longer lives as long as if it had one.
+        MarkOutlives,
+        /// A semaphore for which nobody waits any longer stays marked.
+        MarkStays,
+        /// Whoever gives back the last permit leaves a free key to those in line.
+        MarkedNotClosed,
         /// A node's answer counts after it was moved to another slot (a draft of the semaphore).
         MovedAnswerCounts,
         /// A waiter drops its ticket each time that it is refused (a draft of the line).
@@ -103,16 +118,24 @@ mod planted {
         PauseWithoutEnd,
         /// A quorum of slots is a permit, whichever they are (redis-semaphore).
         PermitOfAnySlots,
+        /// Who stands before a permit for another mode counts as if it were for a permit.
+        PermitPassesOthers,
+        /// A free slot goes to whoever in line asks first (Redisson's semaphore has no line).
+        PermitPassesPermits,
+        /// Who wants another mode passes permits in line.
+        PermitsArePassed,
+        /// A semaphore is not marked for those who wait.
+        PermitsUnmarked,
         /// A connection that was lost is never opened again (fred#315).
         ReconnectNever,
         /// An extension that was under way revives a lock that is being released (Redisson#7272).
         ReleaseOvertaken,
         /// One node is enough for a reader (read one, write all).
         ReadFromOne,
-        /// A release goes to a quorum of the nodes only (redlock-rb#76).
-        ReleaseToQuorum,
         /// A request that timed out loses its place, and the next one gets its answer (redis-py#2624).
         ReplyShifted,
+        /// Whoever waits for a permit takes a semaphore for held as long as anybody has one.
+        SlotsNotCounted,
         /// A node that hangs is asked again and again by a lock that waits.
         SuspectAskedAgain,
         /// A node that hangs is waited for in every split vote.
@@ -121,6 +144,8 @@ mod planted {
         StampOfEachNode,
         /// The stamp of a ticket is raised behind the door, to what any node says (a draft of the line).
         StampRaisedBehindDoor,
+        /// All locks of a process have the token of its registry (Spring's own way, which counts re-entries for it).
+        TokenOfRegistry,
         /// A server's words are repeated with what we sent in them (postiz#1003).
         TokenInWords,
         /// An undo that was answered with an error is done (redis-py#4258).
@@ -129,6 +154,8 @@ mod planted {
         UnequalIsUndone,
         /// Only nodes that granted are undone (redlock-rb#76, blnk#354).
         UndoOfGrantsOnly,
+        /// A writer of Redisson's format asks as a reader.
+        WriterReads,
         /// A reader that becomes a writer keeps the lease that it had, where that is longer (a draft of the design).
         UpgradeOnOldLease,
     }
@@ -137,13 +164,15 @@ mod planted {
         static PLANTED: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// Plants a bug in all cores that run on this thread, or none.
+    /// Plants a bug in all cores, and all models of scripts, that run on this thread; or none.
     pub fn plant(mutant: Option<Mutant>) {
         PLANTED.set(mutant);
     }
 
     impl Mutant {
-        pub(crate) fn is_planted(self) -> bool {
+        /// Whether it is planted on this thread.
+        #[must_use]
+        pub fn is_planted(self) -> bool {
             PLANTED.get() == Some(self)
         }
     }

@@ -196,12 +196,10 @@ impl<'a> LockRequest<'a> {
         self.profile
     }
 
-    /// Why a lock of its profile cannot be shared, if it cannot.
-    pub(crate) fn unshared(&self) -> Option<RequestError> {
+    /// Why a lock of its profile cannot change its mode, if it cannot.
+    pub(crate) fn keeps_mode(&self) -> Option<RequestError> {
         let profile = self.profile;
-        profile
-            .cannot(LockMode::Shared, 1)
-            .map(|what| RequestError::ProfileCannot { profile, what })
+        profile.cannot_change_mode().map(|what| RequestError::ProfileCannot { profile, what })
     }
 
     /// The TTL that it asks for.
@@ -260,6 +258,13 @@ impl<'a> LockRequest<'a> {
         pairs.map(|pair| pair[1].1).min()
     }
 
+    fn check_profile(&self) -> Result<(), RequestError> {
+        let profile = self.profile;
+        let cannot = profile.cannot(self.mode, self.key_count(), self.fenced);
+        let cannot = cannot.or_else(|| profile.cannot_be(&self.first));
+        cannot.map_or(Ok(()), |what| Err(RequestError::ProfileCannot { profile, what }))
+    }
+
     pub(super) fn check(&self, config: &Config) -> Result<(), RequestError> {
         if self.key_count() > MAX_KEYS {
             return Err(RequestError::TooManyKeys { keys: self.key_count() });
@@ -274,9 +279,7 @@ impl<'a> LockRequest<'a> {
         if let Some(index) = self.second_of_a_kind() {
             return Err(RequestError::DuplicateKey { index });
         }
-        if let Some(what) = self.profile.cannot(self.mode, self.key_count()) {
-            return Err(RequestError::ProfileCannot { profile: self.profile, what });
-        }
+        self.check_profile()?;
         if self.mode == LockMode::Shared && !self.more.is_empty() {
             return Err(RequestError::SharedKeys { keys: self.key_count() });
         }

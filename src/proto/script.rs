@@ -102,6 +102,19 @@ macro_rules! tell_redisson {
     };
 }
 
+/// Wakes who waits for the lock KEYS\[1\] as Spring's registries do, if that is allowed.
+macro_rules! tell_spring {
+    () => {
+        "local from = 1 \
+         for _ = 1, 16 do \
+         local colon = string.find(KEYS[1], ':', from, true) \
+         if not colon then break end \
+         redis.pcall('PUBLISH', string.sub(KEYS[1], 1, colon - 1) .. '-channel:' .. KEYS[1], KEYS[1]) \
+         from = colon + 1 \
+         end "
+    };
+}
+
 /// The node's clock in ms, for the entries of holders who share, which end each at a time of its own.
 macro_rules! read_clock_ms {
     () => {
@@ -303,40 +316,47 @@ macro_rules! read_mine {
 }
 
 /// Permits of a semaphore are slots, numbered from 0: fields of a hash, which has the field `redbolt` and for each slot that
-/// is taken two more, from the slot to its holder and back. When each holder ends is in KEYS\[2\], a sorted set. A
-/// key that is anything else, or that redbolt cannot have made, is held by another, and never touched.
+/// is taken two more, from the slot to its holder and back. When each holder ends is in the sorted set `ends`. A
+/// key that is anything else, or that redbolt cannot have made, is held by another, and never touched. Where somebody waits in
+/// line there is a field `line`: then nobody gets a slot who is new, and who has one elsewhere may be moved.
 macro_rules! deny_unless_permits {
     () => {
         "local kind = redis.call('TYPE', KEYS[1]).ok \
+         local line = false \
          if kind ~= 'none' then \
          local t = redis.call('PTTL', KEYS[1]) \
          if kind ~= 'hash' or t == -1 or redis.call('HEXISTS', KEYS[1], 'redbolt') == 0 then return t end \
+         line = redis.call('HEXISTS', KEYS[1], 'line') == 1 \
+         if line and ARGV[6] ~= '0' then return t end \
          end "
     };
 }
 
-/// Lets both keys of a semaphore live for as long as the last of its holders. A hash without holders goes.
+/// Lets both keys of a semaphore live for as long as the last of its holders, and the hash for 8 s more where it is marked,
+/// see `line`. One without holders goes, or is closed.
 macro_rules! live_as_long_as_the_last_permit {
     () => {
-        "local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] \
+        "local last = redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2] \
+         local line = redis.call('HEXISTS', KEYS[1], 'line') == 1 \
          if last then \
-         redis.call('PEXPIREAT', KEYS[2], last) \
-         redis.call('PEXPIREAT', KEYS[1], last) \
+         redis.call('PEXPIREAT', ends, last) \
+         redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last + (line and 8000 or 0))) \
+         elseif line then \
+         redis.call('DEL', KEYS[1]) \
+         redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) \
          else redis.call('HDEL', KEYS[1], 'redbolt') end "
     };
 }
 
-/// Takes away whose time is over. Of the two keys one may have been deleted by hand: what is left of the other is of
-/// nobody.
+/// Takes away whose time is over.
 macro_rules! drop_permits_that_ended {
     () => {
-        "if kind == 'none' or redis.call('ZCARD', KEYS[2]) == 0 then redis.call('DEL', KEYS[1], KEYS[2]) end \
-         local function drop(token) \
+        "local function drop(token) \
          local slot = redis.call('HGET', KEYS[1], token) \
          if slot then redis.call('HDEL', KEYS[1], token, slot) end \
-         redis.call('ZREM', KEYS[2], token) \
+         redis.call('ZREM', ends, token) \
          end \
-         for _, token in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now)) do drop(token) end "
+         for _, token in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now)) do drop(token) end "
     };
 }
 
@@ -345,22 +365,29 @@ macro_rules! drop_permits_that_ended {
 macro_rules! rehearse_undo_permit {
     () => {
         "redis.call('HDEL', KEYS[1], '') \
-         local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or now \
-         redis.call('PEXPIREAT', KEYS[2], last) \
+         redis.call('ZREM', ends, '') \
+         redis.call('HEXISTS', KEYS[1], 'line') \
+         local last = redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2] or now \
+         redis.call('PEXPIREAT', ends, last) \
          redis.call('PEXPIREAT', KEYS[1], last) "
     };
 }
 
-/// Finds the first slot that is free of ARGV\[5\] and each ARGV\[6\]-th after it, of ARGV\[4\] in a circle. They are
-/// looked at 64 at once, and which of those 64 are free is part of the answer: a hexadecimal digit for each 4.
+/// Finds the first slot that is free of the one in ARGV at `$first` and each after it, in steps of that at `$step`, of `n` in a
+/// circle. They are looked at 64 at once, and which of those 64 are free is part of the answer: a hexadecimal digit for each 4.
 macro_rules! find_free_slot {
-    () => {
-        "if redis.call('ZCARD', KEYS[2]) < n then \
+    ($first:literal, $step:literal) => {
+        concat!(
+            "if redis.call('ZCARD', ends) < n then \
          local part = 0 \
          while not slot and part * 64 < n do \
          local slots = {} \
          for i = part * 64, math.min(part * 64 + 64, n) - 1 do \
-         table.insert(slots, string.format('%.0f', (ARGV[5] + i * ARGV[6]) % n)) \
+         table.insert(slots, string.format('%.0f', (ARGV[",
+            $first,
+            "] + i * ARGV[",
+            $step,
+            "]) % n)) \
          end \
          local taken = redis.call('HMGET', KEYS[1], unpack(slots)) \
          local free = {} \
@@ -378,15 +405,16 @@ macro_rules! find_free_slot {
          part = part + 1 \
          end \
          end \
-         if not slot then return redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] - now end "
+         if not slot then return redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2] - now end "
+        )
     };
 }
 
-/// Reads the counter of a slot, in the hash KEYS\[3\], as a number below a bound.
+/// Reads the counter of a slot, in the hash `counters`, as a number below a bound.
 macro_rules! read_slot_counter {
     ($bound:literal) => {
         concat!(
-            "local v = tonumber(redis.call('HGET', KEYS[3], slot) or 0) \
+            "local v = tonumber(redis.call('HGET', counters, slot) or 0) \
              if not (v and v ",
             $bound,
             ") then return redis.error_reply('ERR the fencing counter cannot be raised') end "
@@ -398,17 +426,42 @@ macro_rules! read_slot_counter {
 macro_rules! write_slot_counter {
     ($value:literal, $ttl:literal) => {
         concat!(
-            "local lives = redis.call('PTTL', KEYS[3]) >= tonumber(ARGV[",
+            "local lives = redis.call('PTTL', counters) >= tonumber(ARGV[",
             $ttl,
             "]) \
              local til = string.format('%.0f', now + ARGV[",
             $ttl,
             "]) \
-             if not lives then redis.call('PEXPIREAT', KEYS[3], til) end \
-             redis.call('HSET', KEYS[3], slot, ",
+             if not lives then redis.call('PEXPIREAT', counters, til) end \
+             redis.call('HSET', counters, slot, ",
             $value,
             ") \
-             if not lives then redis.call('PEXPIREAT', KEYS[3], til) end "
+             if not lives then redis.call('PEXPIREAT', counters, til) end "
+        )
+    };
+}
+
+/// Gives the slot to the token ARGV\[1\] for ARGV\[2\] ms, with the counter that was proposed, and marks the hash again if
+/// there is a `line`. The rest of the answer is `text`.
+macro_rules! give_slot {
+    ($counter_ttl:literal) => {
+        concat!(
+            rehearse_undo_permit!(),
+            "local text = '' \
+             if c then ",
+            read_slot_counter!("< 9007199254740990"),
+            "if v >= c then c = math.floor(v) + 1 end \
+             text = string.format('%.0f', c + c % 2) ",
+            write_slot_counter!("text", $counter_ttl),
+            "text = ' ' .. text \
+             end \
+             local til = math.max(now + ARGV[2], tonumber(redis.call('ZSCORE', ends, ARGV[1]) or 0)) \
+             redis.call('ZADD', ends, string.format('%.0f', til), ARGV[1]) \
+             last = redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2] \
+             redis.call('PEXPIREAT', ends, last) \
+             redis.call('HSET', KEYS[1], 'redbolt', 1, slot, ARGV[1], ARGV[1], slot) \
+             if line then redis.call('HSET', KEYS[1], 'line', 1) end \
+             redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last + (line and 8000 or 0))) "
         )
     };
 }
@@ -426,7 +479,7 @@ macro_rules! read_my_permit {
             $slot,
             "] then return 0 end ",
             read_clock_ms!(),
-            "local mine = redis.call('ZSCORE', KEYS[2], ARGV[1]) \
+            "local mine = redis.call('ZSCORE', ends, ARGV[1]) \
              if not mine or tonumber(mine) <= now then return 0 end "
         )
     };
@@ -592,9 +645,11 @@ pub const ACQUIRE_PERMIT: &str = concat!(
     "local c = tonumber(ARGV[7]) \
      local us = time[1] * 1000000 + time[2] \
      if c and math.abs(c - us) > 5000000 then \
-     return redis.status_reply(string.format('CLOCK %.0f', us)) end ",
+     return redis.status_reply(string.format('CLOCK %.0f', us)) end \
+     local ends, counters = KEYS[2], KEYS[3] \
+     if kind == 'none' or redis.call('ZCARD', ends) == 0 then redis.call('DEL', KEYS[1], ends) end ",
     drop_permits_that_ended!(),
-    deny_twin!(3, "twin ~= ARGV[1] and redis.call('ZSCORE', KEYS[2], twin)"),
+    deny_twin!(3, "twin ~= ARGV[1] and redis.call('ZSCORE', ends, twin)"),
     "local n = tonumber(ARGV[4]) \
      local mine = redis.call('HGET', KEYS[1], ARGV[1]) \
      local slot, seen = mine, '' \
@@ -605,37 +660,24 @@ pub const ACQUIRE_PERMIT: &str = concat!(
      drop(ARGV[1]) ",
     live_as_long_as_the_last_permit!(),
     "end \
-     return (redis.call('ZSCORE', KEYS[2], taken) or now) - now \
+     return (redis.call('ZSCORE', ends, taken) or now) - now \
      end \
      slot = ARGV[5] \
      elseif not slot then ",
-    find_free_slot!(),
+    find_free_slot!(5, 6),
     "end ",
-    rehearse_undo_permit!(),
-    "local text = '' \
-     if c then ",
-    read_slot_counter!("< 9007199254740990"),
-    "if v >= c then c = math.floor(v) + 1 end \
-     text = string.format('%.0f', c + c % 2) ",
-    write_slot_counter!("text", 8),
-    "text = ' ' .. text \
-     end \
-     local ends = math.max(now + ARGV[2], tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0)) \
-     redis.call('ZADD', KEYS[2], string.format('%.0f', ends), ARGV[1]) \
-     last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] \
-     redis.call('PEXPIREAT', KEYS[2], last) \
-     redis.call('HSET', KEYS[1], 'redbolt', 1, slot, ARGV[1], ARGV[1], slot) \
-     redis.call('PEXPIREAT', KEYS[1], last) \
-     if mine and mine ~= slot then redis.call('HDEL', KEYS[1], mine) end \
+    give_slot!(8),
+    "if mine and mine ~= slot then redis.call('HDEL', KEYS[1], mine) end \
      return redis.status_reply('OK ' .. slot .. seen .. text)"
 );
 
 /// Lets the token ARGV\[1\] have the slot ARGV\[3\] of the semaphore KEYS\[1\] for at least ARGV\[2\] ms more and returns 1 if it
 /// has that now; otherwise returns 0. It never shortens a holder's time and never brings one back.
 pub const EXTEND_PERMIT: &str = concat!(
+    "local ends = KEYS[2] ",
     read_my_permit!(3),
     "if now + ARGV[2] > tonumber(mine) then \
-     redis.call('ZADD', KEYS[2], string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
+     redis.call('ZADD', ends, string.format('%.0f', now + ARGV[2]), ARGV[1]) ",
     live_as_long_as_the_last_permit!(),
     "end \
      return 1"
@@ -649,7 +691,8 @@ pub const UNDO_PERMIT: &str = concat!(
      if string.find(slot.err, '^WRONGTYPE') then return 0 end \
      return slot \
      end \
-     local n = redis.call('ZREM', KEYS[2], ARGV[1]) \
+     local ends = KEYS[2] \
+     local n = redis.call('ZREM', ends, ARGV[1]) \
      if slot then \
      n = redis.call('HDEL', KEYS[1], ARGV[1], slot) / 2 ",
     live_as_long_as_the_last_permit!(),
@@ -660,6 +703,7 @@ pub const UNDO_PERMIT: &str = concat!(
 /// Raises the fencing counter of the slot ARGV\[4\], in the hash KEYS\[3\], to at least ARGV\[2\] and returns 1 if the token
 /// ARGV\[1\] has that slot; otherwise returns 0. The counters live for ARGV\[3\] ms if it is raised.
 pub const WRITE_BACK_PERMIT: &str = concat!(
+    "local ends, counters = KEYS[2], KEYS[3] ",
     read_my_permit!(4),
     read_slot_counter!("<= 9007199254740991"),
     "if v < tonumber(ARGV[2]) then ",
@@ -876,23 +920,36 @@ same = marked or v == ARGV[3] \
 end \
 else \
 same = redis.call('TYPE', KEYS[1]).ok == ARGV[1] \
-marked = same and ARGV[1] == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' \
+marked = same and (ARGV[1] == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' \
+or ARGV[1] == 'hash' and redis.call('HEXISTS', KEYS[1], 'redbolt') + redis.call('HEXISTS', KEYS[1], 'line') == 2) \
 end \
 local found = same and redis.call('DEL', KEYS[1]) or 0 \
 if found == 1 and marked then redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) end \
 if found == 1 and ARGV[1] == 'hash' then ",
     tell_redisson!(),
+    "redis.pcall('PUBLISH', 'redisson_rwlock:' .. name, '1') ",
+    "end \
+if found == 1 and ARGV[1] == 'string' then ",
+    tell_spring!(),
     "end \
 return found"
 );
 
 mod line;
 pub(super) mod redisson;
+mod redisson_rw;
+mod spring;
+mod timed;
 
-pub use self::line::{ACQUIRE_IN_LINE, LEAVE_LINE, VIEW_LINE};
+pub use self::line::{ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE, LEAVE_LINE, VIEW_LINE};
 pub use self::redisson::{
     ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
 };
+pub use self::redisson_rw::{
+    ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE, EXTEND_REDISSON_RW, UNDO_REDISSON_RW,
+};
+pub use self::spring::UNDO_SPRING;
+pub use self::timed::{ACQUIRE_TIMED, EXTEND_TIMED, UNDO_TIMED, token_behind_time};
 
 use super::{fence, permits};
 
@@ -903,22 +960,31 @@ pub(super) enum Script {
     AcquireInLine,
     AcquireMany,
     AcquirePermit,
+    AcquirePermitInLine,
     AcquireRedisson,
     AcquireRedissonFenced,
+    AcquireRedissonRead,
+    AcquireRedissonWrite,
     AcquireShared,
     AcquireSharedFenced,
+    AcquireTimed,
     Downgrade,
     Extend,
     ExtendDowngraded,
     ExtendPermit,
     ExtendRedisson,
+    ExtendRedissonRw,
     ExtendShared,
+    ExtendTimed,
     LeaveLine,
     Undo,
     UndoDowngraded,
     UndoPermit,
     UndoRedisson,
+    UndoRedissonRw,
     UndoShared,
+    UndoSpring,
+    UndoTimed,
     Upgrade,
     UpgradeFenced,
     WriteBack,
@@ -934,22 +1000,31 @@ impl Script {
             Self::AcquireInLine => ACQUIRE_IN_LINE,
             Self::AcquireMany => ACQUIRE_MANY,
             Self::AcquirePermit => ACQUIRE_PERMIT,
+            Self::AcquirePermitInLine => ACQUIRE_PERMIT_IN_LINE,
             Self::AcquireRedisson => ACQUIRE_REDISSON,
             Self::AcquireRedissonFenced => ACQUIRE_REDISSON_FENCED,
+            Self::AcquireRedissonRead => ACQUIRE_REDISSON_READ,
+            Self::AcquireRedissonWrite => ACQUIRE_REDISSON_WRITE,
             Self::AcquireShared => ACQUIRE_SHARED,
             Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
+            Self::AcquireTimed => ACQUIRE_TIMED,
             Self::Downgrade => DOWNGRADE,
             Self::Extend => EXTEND,
             Self::ExtendDowngraded => EXTEND_DOWNGRADED,
             Self::ExtendPermit => EXTEND_PERMIT,
             Self::ExtendRedisson => EXTEND_REDISSON,
+            Self::ExtendRedissonRw => EXTEND_REDISSON_RW,
             Self::ExtendShared => EXTEND_SHARED,
+            Self::ExtendTimed => EXTEND_TIMED,
             Self::LeaveLine => LEAVE_LINE,
             Self::Undo => UNDO,
             Self::UndoDowngraded => UNDO_DOWNGRADED,
             Self::UndoPermit => UNDO_PERMIT,
             Self::UndoRedisson => UNDO_REDISSON,
+            Self::UndoRedissonRw => UNDO_REDISSON_RW,
             Self::UndoShared => UNDO_SHARED,
+            Self::UndoSpring => UNDO_SPRING,
+            Self::UndoTimed => UNDO_TIMED,
             Self::Upgrade => UPGRADE,
             Self::UpgradeFenced => UPGRADE_FENCED,
             Self::WriteBack => WRITE_BACK,
@@ -963,29 +1038,38 @@ impl Script {
     pub(super) fn digest(self) -> &'static str {
         match self {
             Self::AcquireFenced => "86f9f41e394bd24c8f64789c50a4680d023d088d",
-            Self::AcquireInLine => "a9e46d661f6a3347b90d626b9d4709578b7e2bf7",
+            Self::AcquireInLine => "a608d4abc0fc5ee233a13f8c4ad5fc2304e68055",
             Self::AcquireMany => "b275dfea5a3537917d4db4ed14faff83848fcf19",
-            Self::AcquirePermit => "ec1752682e1f8b26ebc0123114d7b53174f75913",
+            Self::AcquirePermit => "f1315a6e2b2ed5d7cef60108cd717e6b6c40d1bf",
+            Self::AcquirePermitInLine => "f23ce8c7744b6b36924670830cbd9ff3645e2875",
             Self::AcquireRedisson => "e6ff21e274a73d069dbfd6c1515f0a404420d188",
             Self::AcquireRedissonFenced => "c329d7c999798d6484289c79a843bf170a3d2b84",
+            Self::AcquireRedissonRead => "9058d83f8fdd2dae20223f5077177ea560574864",
+            Self::AcquireRedissonWrite => "b5fc7e00d78fd9990faab9a4a59ed8f9f003be8b",
             Self::AcquireShared => "33ecff15e52e7624eb8e4760a3d559a15c297804",
             Self::AcquireSharedFenced => "e1f3b4dba65c117c50ada2e9239bcefad275a291",
+            Self::AcquireTimed => "2c788b2cf926873917bd3ebcb23bd8d3788013d8",
             Self::Downgrade => "2e80e5766120425482f70666c12ffaa7a28a8aae",
             Self::Extend => "07792a2d562f8e8b85444344f856ed0cab1c9863",
             Self::ExtendDowngraded => "b2530b8577fce58830c6acbc555ed2507ca038f1",
-            Self::ExtendPermit => "18f8346818f5cc83a58ccb456fddc8884c2703b4",
+            Self::ExtendPermit => "5c5490f0b43a290d715bb170a0d507e3e287e9e2",
             Self::ExtendRedisson => "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
+            Self::ExtendRedissonRw => "281436ad395971538b1e536bd3db5f6e6312de20",
             Self::ExtendShared => "0b8f4bea456c1aee48e2153ff9a412726d4bc73a",
-            Self::LeaveLine => "32035b665a22091438712e1ce48fba31b53f21f4",
+            Self::ExtendTimed => "7e4f7e06b2f6c6b9a065b7b74d79768ed3cd137c",
+            Self::LeaveLine => "78e05f62a57afc169db6ee3735240a19654f2ed5",
             Self::Undo => "16f873ccd6eb3ca706327d802bd0b80f1d2eca80",
             Self::UndoDowngraded => "6b99e81048cd256a3fdfdc6e58a65b461de86605",
-            Self::UndoPermit => "b6e475237ff53eba96ee8a1d65ce0885abdd214e",
+            Self::UndoPermit => "9781763056553befc0d7e533306cd8e8089e7e6c",
             Self::UndoRedisson => "17cd1274828fed4c8a2a8683c4ec462479594d2d",
+            Self::UndoRedissonRw => "1e2eefbd01e401ad28b01334326594481b833a88",
             Self::UndoShared => "e79dee84658b72f23f5d01db1f09613575be8d3d",
+            Self::UndoSpring => "1d42caa99544707bb380afc8b080bbd19fc75b51",
+            Self::UndoTimed => "b0fe3a64c121c6e487238a1744b57ff87795962d",
             Self::Upgrade => "89c4dc796a918e50a3b5ed32e1c01d53fc38590d",
             Self::UpgradeFenced => "27aa0b4459fe9f3ac01cf1f64628fba95856452a",
             Self::WriteBack => "435b59118f749cc9a46164cdc6f76cb01f53ee50",
-            Self::WriteBackPermit => "fc34e18d6b89936a064d77a0af9522240e5f90be",
+            Self::WriteBackPermit => "15e9935c8bdfdfdefe485a839cfd1a1d4c921df6",
             Self::WriteBackRedisson => "46406c9d7a02adabd1770d3df9de6d02ea175f08",
             Self::WriteBackShared => "af9ac8347e1daa1cdc7528166c5b567ff8b583aa",
         }
@@ -1000,9 +1084,15 @@ impl Script {
             | Self::UpgradeFenced
             | Self::WriteBack
             | Self::WriteBackShared => &[fence::COUNTER_PREFIX],
-            Self::AcquirePermit if proposes => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
+            Self::AcquireInLine if proposes => &[fence::COUNTER_PREFIX],
+            Self::AcquirePermit | Self::AcquirePermitInLine if proposes => {
+                &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX]
+            }
             Self::WriteBackPermit => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
-            Self::AcquirePermit | Self::ExtendPermit | Self::UndoPermit => &[permits::ENDS_PREFIX],
+            Self::AcquirePermit
+            | Self::AcquirePermitInLine
+            | Self::ExtendPermit
+            | Self::UndoPermit => &[permits::ENDS_PREFIX],
             _ => &[],
         }
     }
@@ -1032,19 +1122,28 @@ impl Script {
                 | Self::AcquireInLine
                 | Self::AcquireMany
                 | Self::AcquirePermit
+                | Self::AcquirePermitInLine
                 | Self::AcquireRedisson
                 | Self::AcquireRedissonFenced
+                | Self::AcquireRedissonRead
+                | Self::AcquireRedissonWrite
                 | Self::AcquireShared
                 | Self::AcquireSharedFenced
+                | Self::AcquireTimed
                 | Self::Downgrade
                 | Self::Upgrade
                 | Self::UpgradeFenced
         )
     }
 
+    /// Whether it asks in line.
+    pub(super) fn asks_in_line(self) -> bool {
+        matches!(self, Self::AcquireInLine | Self::AcquirePermitInLine)
+    }
+
     /// Whether it is about a ticket in line.
     pub(super) fn is_in_line(self) -> bool {
-        matches!(self, Self::AcquireInLine | Self::LeaveLine)
+        self.asks_in_line() || self == Self::LeaveLine
     }
 
     /// Whether a grant by it says no more than `OK`.
@@ -1053,7 +1152,10 @@ impl Script {
             self,
             Self::AcquireMany
                 | Self::AcquireRedisson
+                | Self::AcquireRedissonRead
+                | Self::AcquireRedissonWrite
                 | Self::AcquireShared
+                | Self::AcquireTimed
                 | Self::Downgrade
                 | Self::Upgrade
         )
@@ -1067,7 +1169,7 @@ impl Script {
 
 /// Which scripts a connection has sent by their text, so that the node knows them by digest.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Loaded(u32);
+pub(super) struct Loaded(u64);
 
 impl Loaded {
     /// Whether it is new.
@@ -1089,27 +1191,36 @@ impl Loaded {
 }
 
 #[cfg(test)]
-const SCRIPTS: [Script; 26] = [
+const SCRIPTS: [Script; 35] = [
     Script::AcquireFenced,
     Script::AcquireInLine,
     Script::AcquireMany,
     Script::AcquirePermit,
+    Script::AcquirePermitInLine,
     Script::AcquireRedisson,
     Script::AcquireRedissonFenced,
+    Script::AcquireRedissonRead,
+    Script::AcquireRedissonWrite,
     Script::AcquireShared,
     Script::AcquireSharedFenced,
+    Script::AcquireTimed,
     Script::Downgrade,
     Script::Extend,
     Script::ExtendDowngraded,
     Script::ExtendPermit,
     Script::ExtendRedisson,
+    Script::ExtendRedissonRw,
     Script::ExtendShared,
+    Script::ExtendTimed,
     Script::LeaveLine,
     Script::Undo,
     Script::UndoDowngraded,
     Script::UndoPermit,
     Script::UndoRedisson,
+    Script::UndoRedissonRw,
     Script::UndoShared,
+    Script::UndoSpring,
+    Script::UndoTimed,
     Script::Upgrade,
     Script::UpgradeFenced,
     Script::WriteBack,

@@ -232,6 +232,26 @@ fn who_stands_behind_a_first_that_does_not_come_asks_a_few_times() {
     assert!((2..=4).contains(&asked), "{asked} asks: one that calls, one behind the grace");
 }
 
+/// As its owner learns the stamp of a quorum, a ticket moves on a node. Whoever reads that those before it stand behind it now
+/// asks at once, and else only listens.
+#[test]
+fn who_is_passed_by_the_tickets_before_it_asks_again() {
+    for (stamp, expected) in [(9_999_999_999_999_999_u64, 3..=5), (1, 2..=2)] {
+        let mut world = warm(4);
+        holds(&mut world, 0);
+        for client in [1, 2] {
+            waits(&mut world, client);
+        }
+        world.answer(0, move |args| {
+            let is_ticket = args[0] == b"GETRANGE" && args[1].starts_with(b"redbolt:line-wait:");
+            is_ticket.then(|| format!("$16\r\n{stamp:016}\r\n").into_bytes())
+        });
+        waits(&mut world, 3);
+        let asked = asks(&world, 3);
+        assert!(expected.contains(&asked), "{asked} asks beside tickets at {stamp}");
+    }
+}
+
 fn looks(world: &mut World, client: usize) -> View {
     let now = world.now();
     let id = world.clients[client].core.inspect(b"job", now).unwrap();

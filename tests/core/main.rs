@@ -14,6 +14,7 @@ mod force_unlock;
 mod ghosts;
 mod handshake;
 mod hang;
+mod history;
 mod holding;
 mod line;
 mod links;

@@ -162,6 +162,18 @@ fn a_writer_that_downgrades_is_a_reader_at_once_and_no_less_valid() {
     assert!(can_take(&mut world, LockMode::Shared));
 }
 
+/// Its TTL was longer than the longest hold from the beginning.
+#[test]
+fn a_downgrade_behind_the_longest_hold_shortens_nothing() {
+    let mut world = World::with(3, 1, |settings| settings.max_hold = Some(secs(3))).warm();
+    let id = take(&mut world, 0, &LockRequest::new("job").ttl(secs(20)));
+    world.run(secs(5));
+    let before = world.remaining(id);
+    downgrade(&mut world, 0, id);
+    assert_eq!(last(&world, 0, id), Event::Downgraded(id));
+    assert!(world.remaining(id) >= before && before > secs(14), "{before:?}");
+}
+
 /// Until then the nodes keep others out by it, and those that have not answered count by nothing else.
 #[test]
 fn a_writers_claim_is_let_go_of_when_a_quorum_lets_others_share_and_not_before() {

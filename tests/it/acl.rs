@@ -6,17 +6,9 @@ use std::time::Duration;
 use redbolt::config::WakeStrategy;
 use redbolt::{Config, ConfigBuilder, Event, LockMode, ReleaseOutcome, Wait, report::PushState};
 use redbolt_test_servers::{Reply, Server, programs};
+use redbolt_testkit::acl_rules;
 
 use crate::support::{LIMIT, client_of, driver_of, eventually, patient, patiently, process_until};
-
-/// The rules of the manual, without the key patterns of locks.
-fn rules() -> Vec<&'static str> {
-    let text = include_str!("../../docs/operations.md");
-    let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the manual lists them");
-    let (list, _) = rest.split_once("```").expect("the list ends");
-    let is_rule = |word: &&str| word.starts_with(['~', '+', '&']) || *word == "resetchannels";
-    ["~redbolt:guard"].into_iter().chain(list.split_whitespace().filter(is_rule)).collect()
-}
 
 /// Each kind of server with such a user: once as strict, once as permissive to new users as the
 /// server can be.
@@ -35,7 +27,10 @@ fn servers() -> Vec<(String, Server)> {
                 println!("{name} has no ACL");
                 continue;
             }
-            let rules = rules().join(" ");
+            let knows = |command: &str| {
+                server.cmd(&format!("COMMAND INFO {command}")) != Reply::Array(vec![Reply::Nil])
+            };
+            let rules = acl_rules(knows).join(" ");
             let set = server.cmd(&format!("ACL SETUSER worker on >secret -@all ~jobs:* {rules}"));
             assert_eq!(set, Reply::Status("OK".into()), "{name}: {rules}");
             all.push((name, server));

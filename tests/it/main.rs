@@ -39,6 +39,7 @@ mod replicas;
 mod restart_guard;
 mod scenarios;
 mod scripts;
+mod sentinels;
 mod shared;
 mod support;
 #[cfg(feature = "tls")]

@@ -13,8 +13,8 @@ use redbolt_test_servers::Server;
 use crate::engine::engine_of;
 use crate::exposition::{Scrape, read};
 use crate::support::{
-    LIMIT, PATIENCE, builder, client, client_of, driver_of, held_by, long, outcome, patiently,
-    process_until, refusal, server, servers, vouch_for,
+    LIMIT, PATIENCE, builder, calls, client, client_of, driver_of, held_by, long, outcome,
+    patiently, process_until, refusal, server, servers, vouch_for,
 };
 
 /// The text of a report, parsed.
@@ -38,6 +38,9 @@ fn of_node(scrape: &Scrape, servers: &[Server], node: usize, name: &str) -> f64 
     value(scrape, name, &[("node", &number), ("address", &address)])
 }
 
+/// The test's own look at a server's counters is one of the calls that it counts later.
+const OWN_LOOK: u64 = 1;
+
 /// Waits until every node has answered everything.
 fn settle(client: &Client) {
     let inspection = client.inspect(b"job").unwrap();
@@ -49,6 +52,7 @@ fn locks_of_a_client() {
     let servers = servers(3);
     let client = client(&servers);
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
+    let infos_before: Vec<_> = servers.iter().map(|server| calls(server, "info")).collect();
     for _ in 0..5 {
         let mut lock = client.acquire(patiently(b"job")).unwrap();
         lock.extend(Duration::from_secs(20)).unwrap();
@@ -69,8 +73,11 @@ fn locks_of_a_client() {
         assert_eq!((node.asks, node.grants, node.denies), (7, 6, 1), "node {number}");
         assert_eq!((node.connections, node.reconnects(), node.timeouts), (1, 0, 0));
         assert_eq!(node.undos_confirmed, 6, "node {number}");
+        // Behind a request that was sent after a pause stands the proof that the node is what it was.
+        let infos = calls(&servers[number - 1], "info") - infos_before[number - 1];
+        let proofs = infos - OWN_LOOK;
         // Requests, extensions, undos, and the four commands of six inspections.
-        assert_eq!(node.round_trip.count(), 7 + 5 + 6 + 4 * 6);
+        assert_eq!(node.round_trip.count(), 7 + 5 + 6 + 4 * 6 + proofs, "node {number}");
         assert!(node.round_trip.quantile(0.5) <= node.round_trip.quantile(0.99));
         assert!(node.round_trip.sum() < LIMIT && !node.round_trip.sum().is_zero());
     }
@@ -188,6 +195,9 @@ fn a_notified_waiter_is_counted() {
             .any(|node| node.push == redbolt::report::PushState::Active)
     };
     process_until(&mut waiter, "the lead tells", tells);
+    // It reads the key once more then, or it would not be told of the release: whatever is asked later is answered later.
+    let view = waiter.inspect(b"other").unwrap();
+    process_until(&mut waiter, "it has looked", |driver| driver.take_inspection(view).is_some());
     let before = waiter.metrics().metrics;
     assert_eq!((before.lead_asks, before.lead_grants, before.wakes), (0, 0, 0));
     let _ = held.release();

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redbolt::config::WakeStrategy;
 use redbolt::proto::script::UNDO;
-use redbolt::{Client, ReleaseOutcome};
+use redbolt::{Client, LockGuard, ReleaseOutcome};
 use redbolt_node::Node;
 use redbolt_node::model::{ClockReading, Denial, Store};
 use redbolt_test_servers::{Connection, Reply};
@@ -88,16 +88,30 @@ fn a_node_that_has_it_and_forbids_it_is_sent_the_script() {
 #[test]
 fn whoever_waits_in_line_is_called_by_the_release_of_a_plain_lock() {
     let nodes = nodes(&["delifeq"], |_| {});
-    let (one, two) = (client_of(&nodes), client_of(&nodes));
-    let held = one.acquire(patiently(b"job")).unwrap();
+    whoever_waits_gets_it_when(&nodes, |held| {
+        assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
+    });
+    eventually("nothing is left", || nodes.iter().all(is_free));
+}
+
+/// Its client sleeps and reads no answers.
+#[test]
+fn whoever_waits_in_line_gets_a_lock_whose_guard_was_dropped() {
+    let nodes = nodes(&["delifeq"], |_| {});
+    whoever_waits_gets_it_when(&nodes, |held| drop(held));
+}
+
+/// A lock is let go of in this way while another client stands in line for it.
+fn whoever_waits_gets_it_when(nodes: &[Node], let_go: impl FnOnce(LockGuard<'_>)) {
+    let (one, two) = (client_of(nodes), client_of(nodes));
+    let held = one.acquire(long(b"job")).unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(move || drop(two.acquire(patiently(b"job")).unwrap()));
         let stands = |node| run(node, &["ZCARD", "redbolt:line:job"]) == Reply::Int(1);
         eventually("it stands in line", || nodes.iter().filter(|node| stands(node)).count() > 1);
-        assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
+        let_go(held);
         waiting.join().unwrap();
     });
-    eventually("nothing is left", || nodes.iter().all(is_free));
 }
 
 /// Debian's server has none, Valkey 9 and Redis 8.4 have one.

@@ -3,15 +3,17 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redbolt::inspect::{InspectionVerdict, KeyState, Owner};
+use redbolt::inspect::{InspectionVerdict, Kept, KeyState, Owner};
 use redbolt::proto::script::{ACQUIRE_PERMIT, EXTEND_PERMIT, UNDO_PERMIT};
 use redbolt::{
     AcquireError, AutoExtend, Engine, EngineLimits, LockMode, ReleaseOutcome, RequestError,
 };
 use redbolt_test_servers::{Reply, Server};
 
+use crate::line::{Waiters, first_never_ends, has_lost_its_place, nothing_is_left};
 use crate::support::{
-    builder, client, eventually, exists, held_on, patiently, pttl, servers, warm_client,
+    builder, client, eventually, exists, held_on, long, patiently, pttl, refusal, servers,
+    warm_client,
 };
 
 const ENDS: &str = "redbolt:until:job";
@@ -181,6 +183,108 @@ fn a_permit_is_extended_until_it_is_released_and_lost_if_it_is_broken() {
     let alone = operator.acquire(patiently(b"job")).unwrap();
     drop(permit);
     assert!(alone.is_valid() && held_on(&servers, "job") == 3);
+}
+
+#[test]
+fn who_came_first_has_its_permit_first() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let two = || [(); 2].map(|()| holder.acquire(long(b"job").permits(2)).unwrap());
+    let guards = two();
+    let requests = (0..5).map(|_| patiently(b"job").permits(2)).collect();
+    let mut waiters = Waiters::come(&servers, requests);
+    let seen = holder.inspect("job").unwrap().line.unwrap();
+    assert_eq!((seen.count, seen.kept), (5, Kept::Marked));
+    assert!(seen.waiters.iter().all(|it| it.mode == Some(LockMode::Permit { of: 0 })));
+    refusal(client(&servers).acquire(long(b"job").permits(2)));
+    let [first, second] = guards;
+    first.release();
+    let mut order = Vec::new();
+    let mut release = Some(second);
+    waiters.process_until("all are granted", |waiters| {
+        let granted = waiters.granted();
+        assert!(granted.len() <= 1, "one has become free");
+        for at in granted {
+            order.push(at);
+            match release.take() {
+                Some(second) => drop(second.release()),
+                None => waiters.release(at - 1),
+            }
+        }
+        order.len() == 5
+    });
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+    waiters.release(4);
+    waiters.process_until("all is released", |_| held_on(&servers, "job") == 0);
+    nothing_is_left(&servers);
+    eventually("nor beside it", || held_on(&servers, ENDS) == 0);
+}
+
+/// A newcomer gets no slot of what others wait for. Whoever has one elsewhere has to get the same here.
+#[test]
+fn beside_those_who_wait_a_permit_is_moved_and_none_is_given_to_a_newcomer() {
+    let server = &servers(1)[0];
+    let ask = |token: &str, first: &str, step: &str| {
+        let [key, ttl] = [&b"job"[..], b"30000"];
+        let words = [ACQUIRE_PERMIT.as_bytes(), b"2", key, ENDS.as_bytes(), token.as_bytes()];
+        let order = [ttl, b"3", b"3", first.as_bytes(), step.as_bytes()];
+        server.run(&[&[&b"EVAL"[..]], &words[..], &order].concat())
+    };
+    let [holder, newcomer] = ["a", "b"].map(|digit| format!("{}00", digit.repeat(32)));
+    assert!(matches!(ask(&holder, "0", "1"), Reply::Status(_)));
+    assert_eq!(server.cmd("HSET job line 1"), Reply::Int(1));
+    assert!(matches!(ask(&newcomer, "1", "1"), Reply::Int(1..)));
+    assert_eq!(ask(&newcomer, "1", "0"), Reply::Status("OK 1".into()));
+}
+
+/// The first in line does not ask when its turn has come, nor ever again.
+#[test]
+fn who_stands_first_and_is_dead_costs_those_behind_it_no_more_than_its_grace() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guards = [(); 2].map(|()| holder.acquire(long(b"job").permits(2)).unwrap());
+    let requests = (0..3).map(|_| patiently(b"job").permits(2)).collect();
+    let mut waiters = Waiters::come(&servers, requests);
+    let (dead, _) = waiters.0.remove(0);
+    let tickets = first_never_ends(&servers);
+    for guard in guards {
+        guard.release();
+    }
+    let mut granted = Vec::new();
+    waiters.process_until("the others are granted", |waiters| {
+        granted.extend(waiters.granted());
+        granted.len() == 2
+    });
+    has_lost_its_place(&servers, &tickets);
+    drop(dead);
+    (0..2).for_each(|at| waiters.release(at));
+    waiters.process_until("all is released", |_| held_on(&servers, ENDS) == 0);
+}
+
+/// Permits come in together, as many as there are, but not before whoever wants the resource alone and came first.
+#[test]
+fn whoever_wants_the_resource_alone_is_not_passed_by_permits() {
+    let servers = servers(3);
+    let holder = client(&servers);
+    let guard = holder.acquire(long(b"job").permits(3)).unwrap();
+    let permit = || patiently(b"job").permits(3);
+    let mut waiters =
+        Waiters::come(&servers, vec![patiently(b"job"), permit(), permit(), permit()]);
+    guard.release();
+    let mut granted = Vec::new();
+    waiters.process_until("its turn has come", |waiters| {
+        granted.extend(waiters.granted());
+        !granted.is_empty()
+    });
+    assert_eq!(granted, [0]);
+    waiters.release(0);
+    waiters.process_until("they come in together", |waiters| {
+        granted.extend(waiters.granted());
+        granted.len() == 4
+    });
+    (1..4).for_each(|at| waiters.release(at));
+    waiters.process_until("all is released", |_| held_on(&servers, "job") == 0);
+    nothing_is_left(&servers);
 }
 
 #[test]

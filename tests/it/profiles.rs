@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use redbolt::inspect::{InspectionVerdict, Owner};
 use redbolt::proto::script::{
-    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON,
+    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
+    ACQUIRE_TIMED, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_TIMED, UNDO_REDISSON,
+    UNDO_REDISSON_RW, UNDO_SPRING, UNDO_TIMED,
 };
 use redbolt::{
     AcquireError, Client, DetachedLock, LockRequest, Profile, ReleaseOutcome, RequestError,
@@ -117,9 +119,18 @@ fn who_holds_it_in_another_format_is_shown() {
     for server in &servers {
         server.cmd("DEL job");
     }
-    let lock = client.acquire(redisson(b"job")).unwrap();
+    for request in [redisson(b"job"), rw(b"job")] {
+        let lock = client.acquire(request).unwrap();
+        let seen = client.inspect(b"job").unwrap();
+        assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{seen:?}");
+        assert_eq!(seen.owner(), Some(Owner::Mine));
+        released(lock);
+        eventually("it is free", || held_on(&servers, "job") == 0);
+    }
+    let lock = client.acquire(rw(b"job").shared()).unwrap();
     let seen = client.inspect(b"job").unwrap();
-    assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{seen:?}");
+    let InspectionVerdict::Shared(sharers) = &seen.verdict else { panic!("{seen:?}") };
+    assert_eq!(sharers.count, 1);
     assert_eq!(seen.owner(), Some(Owner::Mine));
     drop(lock);
 }
@@ -137,6 +148,330 @@ fn whoever_waits_as_redisson_does_hears_of_a_lock_that_was_broken() {
     drop(lock);
 }
 
+/// Where the key of the registry ends is not to be seen, so that each colon may be its end.
+#[test]
+fn the_release_of_a_lock_of_spring_s_is_told_to_its_registry() {
+    for (name, channel) in [
+        ("shop:job", "shop-channel:shop:job"),
+        ("shop:eu:job", "shop:eu-channel:shop:eu:job"),
+        ("shop:job:7", "shop-channel:shop:job:7"),
+    ] {
+        let servers = servers(3);
+        let mut listeners: Vec<_> = servers.iter().map(|it| listener(it, channel)).collect();
+        let client = client(&servers);
+        client.warm_up(Duration::from_secs(15));
+        let spring = || patiently(name.as_bytes()).profile(Profile::Spring);
+        let lock = client.acquire(spring()).unwrap();
+        eventually("all nodes grant it", || held_on(&servers, name) == 3);
+        released(lock);
+        for listener in &mut listeners {
+            let told = [bulk("message"), bulk(channel), bulk(name)];
+            assert_eq!(listener.reply(), Reply::Array(told.into()));
+        }
+        // By an operator too.
+        let lock = client.acquire(spring()).unwrap();
+        eventually("all nodes grant it", || held_on(&servers, name) == 3);
+        assert!(client.force_unlock(name.as_bytes()).unwrap().is_confirmed());
+        for listener in &mut listeners {
+            assert!(matches!(listener.reply(), Reply::Array(_)));
+        }
+        drop(lock);
+    }
+}
+
+/// As its members do, who have one value for all locks of a process.
+#[test]
+fn a_lock_of_spring_s_is_undone_and_told_by_its_holder_alone() {
+    let server = Server::start();
+    let mut listener = listener(&server, "shop-channel:shop:job");
+    server.cmd("SET shop:job mine PX 60000");
+    let undo = |token: &str| eval(&server, UNDO_SPRING, &["shop:job"], &[token]);
+    assert_eq!(undo("other"), Reply::Int(0));
+    assert!(exists(&server, "shop:job"));
+    assert_eq!((undo("mine"), undo("mine")), (Reply::Int(1), Reply::Int(0)));
+    server.cmd("PUBLISH shop-channel:shop:job last");
+    let told =
+        |body: &str| Reply::Array(["message", "shop-channel:shop:job", body].map(bulk).into());
+    assert_eq!((listener.reply(), listener.reply()), (told("shop:job"), told("last")), "once");
+    server.cmd("HSET shop:job mine 1");
+    assert_eq!(undo("mine"), Reply::Int(0), "data of another type is nobody's");
+    assert!(exists(&server, "shop:job"));
+}
+
+fn rw(resource: &[u8]) -> LockRequest<'_> {
+    patiently(resource).profile(Profile::RedissonRw)
+}
+
+#[test]
+fn readers_of_redisson_s_have_keys_of_their_own_and_the_last_to_leave_tells() {
+    for (resource, before) in [("job", "{job}:"), ("{a}:job", "{a}:job:")] {
+        let servers = servers(3);
+        let channel = format!("redisson_rwlock:{}", before.strip_suffix(':').unwrap());
+        let mut listeners: Vec<_> = servers.iter().map(|it| listener(it, &channel)).collect();
+        let (one, other) = (client(&servers), client(&servers));
+        for client in [&one, &other] {
+            client.warm_up(Duration::from_secs(15));
+        }
+        let first = one.acquire(rw(resource.as_bytes()).shared()).unwrap();
+        let second = other.acquire(rw(resource.as_bytes()).shared()).unwrap();
+        for server in &servers {
+            eventually("both read", || server.cmd(&format!("HLEN {resource}")) == Reply::Int(3));
+            assert_eq!(server.cmd(&format!("HGET {resource} mode")), bulk("read"));
+            let Reply::Array(fields) = server.cmd(&format!("HKEYS {resource}")) else { panic!() };
+            for field in fields.iter().filter(|&field| *field != bulk("mode")) {
+                let Reply::Bulk(field) = field else { panic!("{field:?}") };
+                let hold = format!("{before}{}:rwlock_timeout:1", String::from_utf8_lossy(field));
+                assert!(pttl(server, &hold) > 0, "{hold}");
+            }
+        }
+        let writes = |client: &Client| {
+            refusal(client.acquire(long(resource.as_bytes()).profile(Profile::RedissonRw)))
+        };
+        assert!(writes(&one).is_contended());
+        released(first);
+        released(second);
+        eventually("it is free", || held_on(&servers, resource) == 0);
+        let writer = other.acquire(rw(resource.as_bytes())).unwrap();
+        assert!(
+            refusal(one.acquire(long(resource.as_bytes()).profile(Profile::RedissonRw).shared()))
+                .is_contended()
+        );
+        eventually("all nodes grant it", || held_on(&servers, resource) == 3);
+        released(writer);
+        for listener in &mut listeners {
+            for body in ["0", "1"] {
+                let told = ["message", &channel, body].map(bulk);
+                assert_eq!(listener.reply(), Reply::Array(told.into()), "once by each");
+            }
+        }
+        for server in &servers {
+            assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![bulk("redbolt:guard")]));
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_lets_redisson_s_own_readers_stay_for_their_time() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    server.cmd("HSET job mode read peer:1 2");
+    server.cmd("PEXPIRE job 20000");
+    server.cmd("SET {job}:peer:1:rwlock_timeout:1 1 PX 10000");
+    server.cmd("SET {job}:peer:1:rwlock_timeout:2 1 PX 20000");
+    let ask = || LockRequest::new("job").ttl(Duration::from_secs(28)).profile(Profile::RedissonRw);
+    assert!(refusal(client.acquire(ask())).is_contended(), "it reads");
+    let mut lock = client.acquire(ask().shared()).unwrap();
+    assert!(pttl(&server, "job") > 20_000, "as long as the last of them");
+    lock.extend(Duration::from_secs(29)).unwrap();
+    released(lock);
+    let left = pttl(&server, "job");
+    assert!((10_001..=20_000).contains(&left), "{left}");
+    let fields = ["mode", "read", "peer:1", "2"].map(bulk);
+    assert_eq!(server.cmd("HGETALL job"), Reply::Array(fields.into()));
+    // Nobody whose time is not over.
+    let lock = client.acquire(ask().shared()).unwrap();
+    server.cmd("DEL {job}:peer:1:rwlock_timeout:1 {job}:peer:1:rwlock_timeout:2");
+    released(lock);
+    assert!(!exists(&server, "job"));
+}
+
+/// Which Redisson tells nobody.
+#[test]
+fn a_reader_that_waits_sees_that_redisson_s_writer_has_become_a_reader() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    server.cmd("HSET job mode write peer:1:write 1 peer:1 1");
+    server.cmd("PEXPIRE job 600000");
+    server.cmd("SET {job}:peer:1:rwlock_timeout:1 1 PX 600000");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || released(client.acquire(rw(b"job").shared()).unwrap()));
+        eventually("it tracks the key", || calls(&server, "client|tracking") > 0);
+        server.cmd("HSET job mode read");
+        server.cmd("HDEL job peer:1:write");
+        waits.join().unwrap();
+    });
+    assert_eq!(server.cmd("HLEN job"), Reply::Int(2), "the other one reads on");
+}
+
+#[test]
+fn a_reader_whose_own_key_is_over_is_none_any_longer() {
+    let server = Server::start();
+    let token = "a".repeat(34);
+    let twin = [&token[..32], "01"].concat();
+    let hold = format!("{{job}}:{token}:rwlock_timeout:1");
+    let read = |token: &str| eval(&server, ACQUIRE_REDISSON_READ, &["job"], &[token, "60000", "3"]);
+    let extend = || eval(&server, EXTEND_REDISSON_RW, &["job"], &[&token, "90000"]);
+    let undo = || eval(&server, UNDO_REDISSON_RW, &["job"], &[&token]);
+    let node_0 = [&token[..32], "00"].concat();
+    assert_eq!(read(&node_0), Reply::Status("OK".into()));
+    assert!(matches!(read(&twin), Reply::Int(1..)), "the same client, as another node");
+    assert_eq!(eval(&server, UNDO_REDISSON_RW, &["job"], &[&node_0]), Reply::Int(1));
+    assert_eq!(read(&token), Reply::Status("OK".into()));
+    assert_eq!(extend(), Reply::Int(1));
+    assert!(pttl(&server, &hold) > 60_000 && pttl(&server, "job") > 60_000);
+    server.cmd(&format!("DEL {hold}"));
+    assert_eq!((extend(), undo(), undo()), (Reply::Int(0), Reply::Int(1), Reply::Int(0)));
+    // A writer, and data of another kind.
+    let write = || eval(&server, ACQUIRE_REDISSON_WRITE, &["job"], &[&token, "60000"]);
+    assert_eq!((write(), extend()), (Reply::Status("OK".into()), Reply::Int(1)));
+    assert!(matches!(write(), Reply::Int(1..)) && matches!(read(&twin), Reply::Int(1..)));
+    assert_eq!((undo(), undo()), (Reply::Int(1), Reply::Int(0)));
+    for made in ["SET job x", "HSET job x 1", "SADD job x"] {
+        server.cmd("DEL job");
+        server.cmd(made);
+        assert_eq!((read(&token), write()), (Reply::Int(-1), Reply::Int(-1)), "{made}");
+        assert_eq!((undo(), extend()), (Reply::Int(0), Reply::Int(0)), "{made}");
+        assert!(exists(&server, "job"));
+    }
+}
+
+/// Redbolt's own readers can.
+#[test]
+fn who_reads_or_writes_as_redisson_does_cannot_change_its_mode() {
+    let servers = servers(1);
+    let engine = engine(&servers);
+    let reader = engine.acquire(rw(b"job").shared()).wait().unwrap();
+    let refused = reader.try_upgrade().wait().unwrap_err().to_string();
+    assert!(refused.contains("the profile redisson-rw cannot change its mode"), "{refused}");
+    assert!(reader.is_valid());
+    reader.release().wait();
+    let writer = engine.acquire(rw(b"job")).wait().unwrap();
+    let refused = writer.downgrade().wait().unwrap_err().to_string();
+    assert!(refused.contains("cannot change its mode"), "{refused}");
+    assert!(writer.is_valid());
+}
+
+#[test]
+fn a_reader_of_redisson_s_goes_on_in_another_process() {
+    let servers = servers(3);
+    let detached = client(&servers).acquire(rw(b"job").shared()).unwrap().detach().unwrap();
+    let text = detached.to_text();
+    assert!(text.contains("\nkind redisson-rw-shared\n"), "{text}");
+    let second = client(&servers);
+    second.warm_up(Duration::from_secs(15));
+    let mut lock = second.attach(&text.parse().unwrap()).unwrap();
+    lock.extend(Duration::from_secs(20)).unwrap();
+    released(lock);
+    eventually("nothing is left", || held_on(&servers, "job") == 0);
+}
+
+/// The value in front of the point, and the digits behind it.
+fn time_of(server: &Server) -> (u64, String) {
+    let Reply::Bulk(value) = server.cmd("GET job") else { panic!("no string") };
+    let value = String::from_utf8(value).unwrap();
+    let (time, digits) = value.split_once('.').unwrap();
+    (time.parse().unwrap(), digits.to_owned())
+}
+
+/// The second on the node's clock.
+fn second(server: &Server) -> u64 {
+    let Reply::Array(time) = server.cmd("TIME") else { panic!("no time") };
+    let Reply::Bulk(seconds) = &time[0] else { panic!("no seconds") };
+    String::from_utf8_lossy(seconds).parse().unwrap()
+}
+
+const TIMED: [Profile; 2] = [Profile::RedisObjects, Profile::Setnx];
+
+/// Its members read it as a number, and go by that.
+#[test]
+fn the_value_of_a_timed_lock_is_a_later_time_than_its_end() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    for profile in TIMED {
+        let ask = LockRequest::new("job").ttl(Duration::from_secs(8)).profile(profile);
+        let mut lock = client.acquire(ask).unwrap();
+        let (time, digits) = time_of(&server);
+        assert!(time > second(&server) + pttl(&server, "job").cast_unsigned() / 1_000);
+        assert!(digits.bytes().all(|byte| byte.is_ascii_digit()), "a decimal number: {digits}");
+        lock.extend(Duration::from_secs(25)).unwrap();
+        assert!(pttl(&server, "job") > 15_000);
+        let (later, same) = time_of(&server);
+        assert!(later > time + 10 && same == digits, "{later}.{same} after {time}.{digits}");
+        let seen = client.inspect(b"job").unwrap();
+        assert_eq!(seen.owner(), Some(Owner::Mine));
+        released(lock);
+        assert!(!exists(&server, "job"));
+    }
+}
+
+#[test]
+fn only_what_is_over_of_a_timed_lock_is_taken_over() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    let second_of_next_century = "4100000000";
+    for profile in TIMED {
+        let ask = || long(b"job").profile(profile);
+        for held in [second_of_next_century, "1", "somebody", "1100000000-x", "999", "5000000000"] {
+            server.cmd(&format!("SET job {held}"));
+            assert!(refusal(client.acquire(ask())).is_contended(), "{held}");
+            assert_eq!(server.cmd("GET job"), bulk(held));
+        }
+        // As newer versions of redis-objects have it.
+        server.run(&[b"SET", b"job", b"", b"PX", b"600000"]);
+        assert!(refusal(client.acquire(ask())).is_contended());
+        // What has a TTL ends by itself.
+        server.cmd("SET job 1100000000 PX 600000");
+        assert!(refusal(client.acquire(ask())).is_contended());
+        for over in ["1100000000", "1100000000.75"] {
+            server.cmd(&format!("SET job {over}"));
+            let lock = client.acquire(ask()).unwrap();
+            assert!(pttl(&server, "job") > 0, "ours ends by itself");
+            released(lock);
+            assert!(!exists(&server, "job"));
+        }
+    }
+}
+
+/// No node reports that a time is over.
+#[test]
+fn a_waiter_goes_by_the_time_in_a_value_without_a_ttl() {
+    let servers = servers(3);
+    let client = client(&servers);
+    for profile in TIMED {
+        for server in &servers {
+            server.cmd(&format!("SET job {}", second(server) + 2));
+        }
+        released(client.acquire(patiently(b"job").profile(profile)).unwrap());
+        eventually("nothing is left", || held_on(&servers, "job") == 0);
+    }
+}
+
+/// By a member that came second, whose recipe has it write all the same.
+#[test]
+fn a_timed_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    for profile in TIMED {
+        let mut lock = client.acquire(patiently(b"job").profile(profile)).unwrap();
+        let theirs = (second(&server) + 600).to_string();
+        server.cmd(&format!("GETSET job {theirs}"));
+        assert!(lock.extend(Duration::from_secs(25)).is_err());
+        drop(lock);
+        assert_eq!(server.cmd("GET job"), bulk(&theirs));
+        server.cmd("DEL job");
+    }
+}
+
+#[test]
+fn nobody_else_can_undo_or_extend_a_timed_lock() {
+    let server = Server::start();
+    let (mine, other) = ("a".repeat(34), "b".repeat(34));
+    let ask = |token: &str| eval(&server, ACQUIRE_TIMED, &["job"], &[token, "60000"]);
+    let undo = |token: &str| eval(&server, UNDO_TIMED, &["job"], &[token]);
+    let extend = |token: &str| eval(&server, EXTEND_TIMED, &["job"], &[token, "90000"]);
+    assert_eq!(ask(&mine), Reply::Status("OK".into()));
+    assert!(matches!(ask(&mine), Reply::Int(1..)) && matches!(ask(&other), Reply::Int(1..)));
+    assert_eq!((undo(&other), extend(&other)), (Reply::Int(0), Reply::Int(0)));
+    assert_eq!(
+        (extend(&mine), undo(&mine), undo(&mine)),
+        (Reply::Int(1), Reply::Int(1), Reply::Int(0))
+    );
+    server.cmd("HSET job a 1");
+    assert_eq!(ask(&mine), Reply::Int(-1));
+    assert_eq!((undo(&mine), extend(&mine)), (Reply::Int(0), Reply::Int(0)));
+    assert!(exists(&server, "job"));
+}
+
 #[test]
 fn what_is_held_in_one_format_is_in_the_way_of_the_others() {
     let servers = servers(3);
@@ -145,14 +480,28 @@ fn what_is_held_in_one_format_is_in_the_way_of_the_others() {
         (Profile::Redisson, Profile::Plain),
         (Profile::Plain, Profile::Redisson),
         (Profile::Redisson, Profile::Redisson),
+        (Profile::Spring, Profile::Plain),
+        (Profile::Plain, Profile::Spring),
+        (Profile::Spring, Profile::Redisson),
+        (Profile::Spring, Profile::Spring),
+        (Profile::RedissonRw, Profile::RedissonRw),
+        (Profile::RedissonRw, Profile::Plain),
+        (Profile::Plain, Profile::RedissonRw),
+        (Profile::Redisson, Profile::RedissonRw),
+        (Profile::RedissonRw, Profile::Redisson),
+        (Profile::Setnx, Profile::Plain),
+        (Profile::Plain, Profile::Setnx),
+        (Profile::Redisson, Profile::RedisObjects),
+        (Profile::RedisObjects, Profile::Redisson),
+        (Profile::Setnx, Profile::RedisObjects),
     ] {
-        let lock = one.acquire(patiently(b"job").profile(holds)).unwrap();
-        assert!(refusal(other.acquire(long(b"job").profile(wants))).is_contended());
-        let shares = || long(b"job").shared();
+        let lock = one.acquire(patiently(b"a:job").profile(holds)).unwrap();
+        assert!(refusal(other.acquire(long(b"a:job").profile(wants))).is_contended());
+        let shares = || long(b"a:job").shared();
         assert!(refusal(other.acquire(shares())).is_contended(), "{holds}");
-        assert!(refusal(other.acquire(long(b"job").permits(3))).is_contended(), "{holds}");
+        assert!(refusal(other.acquire(long(b"a:job").permits(3))).is_contended(), "{holds}");
         released(lock);
-        eventually("it is free", || held_on(&servers, "job") == 0);
+        eventually("it is free", || held_on(&servers, "a:job") == 0);
     }
 }
 
@@ -205,22 +554,24 @@ fn its_fencing_token_is_that_of_redisson_s_counter() {
 }
 
 #[test]
-fn a_lock_of_redisson_s_goes_on_in_another_process() {
+fn a_lock_of_another_format_goes_on_in_another_process() {
     let servers = servers(3);
-    let text = {
-        let lock = client(&servers);
-        let lock = lock.acquire(redisson(b"job")).unwrap();
-        lock.detach().unwrap().to_text()
-    };
-    assert!(text.contains("\nkind redisson\n"), "{text}");
-    let detached: DetachedLock = text.parse().unwrap();
-    assert_eq!(detached.profile(), Profile::Redisson);
-    let second = client(&servers);
-    second.warm_up(Duration::from_secs(15));
-    let mut lock = second.attach(&detached).unwrap();
-    lock.extend(Duration::from_secs(20)).unwrap();
-    released(lock);
-    eventually("nothing is left", || held_on(&servers, "job") == 0);
+    for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::Plain) {
+        let text = {
+            let lock = client(&servers);
+            let lock = lock.acquire(patiently(b"a:job").profile(profile)).unwrap();
+            lock.detach().unwrap().to_text()
+        };
+        assert!(text.contains(&format!("\nkind {profile}\n")), "{text}");
+        let detached: DetachedLock = text.parse().unwrap();
+        assert_eq!(detached.profile(), profile);
+        let second = client(&servers);
+        second.warm_up(Duration::from_secs(15));
+        let mut lock = second.attach(&detached).unwrap();
+        lock.extend(Duration::from_secs(20)).unwrap();
+        released(lock);
+        eventually("nothing is left", || held_on(&servers, "a:job") == 0);
+    }
 }
 
 #[test]
@@ -238,6 +589,16 @@ fn what_a_format_has_no_room_for_is_refused_at_the_door() {
     );
     assert!(refused(ask().permits(3)).contains("have permits"));
     assert!(refused(ask().and_resource("other")).contains("several resources"));
+    let spring = |name| long(name).profile(Profile::Spring);
+    assert!(refused(spring(b"job")).contains("the registry's key, a colon and the lock's"));
+    assert!(refused(spring(b"a:job").fenced()).contains("have a fencing token"));
+    for profile in TIMED {
+        let timed = || long(b"job").profile(profile);
+        assert!(refused(timed().fenced()).contains("have a fencing token"));
+        assert!(refused(timed().shared()).contains("be shared"));
+        assert!(refused(timed().permits(2)).contains("have permits"));
+        assert!(refused(timed().and_resource("other")).contains("several resources"));
+    }
     let engine = engine(&servers);
     let lock = engine.acquire(ask()).wait().unwrap();
     let downgraded = lock.downgrade().wait().unwrap_err().to_string();
@@ -292,9 +653,11 @@ fn a_prefix_is_a_part_of_the_key() {
 fn a_key_without_a_ttl_is_held_without_end() {
     let server = server();
     let client: Client = client(std::slice::from_ref(&server));
-    server.cmd("SET job somebody");
+    for name in ["job", "a:job"] {
+        server.cmd(&format!("SET {name} somebody"));
+    }
     for profile in Profile::ALL {
-        assert!(refusal(client.acquire(long(b"job").profile(profile))).is_contended());
+        assert!(refusal(client.acquire(long(b"a:job").profile(profile))).is_contended());
     }
     let seen = client.inspect(b"job").unwrap();
     assert_eq!(seen.nodes[0].state.as_ref().unwrap().remaining(), None);

@@ -94,8 +94,8 @@ pub(crate) fn info(server: &Server, section: &str, field: &str) -> String {
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
     #[cfg(feature = "tls")]
     if servers.first().is_some_and(Server::has_tls) {
-        return patient(servers.iter().map(Server::tls_address))
-            .tls_ca(servers[0].authority().ca());
+        let builder = patient(servers.iter().map(Server::tls_address));
+        return builder.tls_ca(servers[0].authority().ca());
     }
     patient(servers.iter().map(Server::address))
 }

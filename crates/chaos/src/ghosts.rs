@@ -15,7 +15,7 @@ use redbolt::{Config, Driver, LockRequest, report::NodeState};
 use redbolt_test_servers::{Connection, Mode, Proxy, Reply, Server};
 
 use crate::Failure;
-use crate::nodes::{self, LIMIT, calls};
+use crate::nodes::{self, LIMIT};
 
 /// Lets requests run late.
 #[derive(Clone, Debug)]
@@ -109,14 +109,14 @@ impl Ghosts {
         let mut last = None;
         for at in 0..self.reps {
             let resource = format!("job-{at}");
-            let killed = calls(&server, KILL);
+            let killed = server.calls(KILL);
             let mut ghost_client = GhostClient::new(&server, &resource, LONG)?;
             ghost_client.connect_again(&server)?;
-            let early = calls(&server, KILL) > killed;
+            let early = server.calls(KILL) > killed;
             ghost_client.run_behind_the_undo(&server)?;
             ghost_client.settle();
             result.reps += 1;
-            result.kills += usize::from(calls(&server, KILL) > killed);
+            result.kills += usize::from(server.calls(KILL) > killed);
             result.early += usize::from(early);
             // A key that appears later is counted in the next repetition.
             let left = exists(&server, &resource);
@@ -174,13 +174,13 @@ impl Ghosts {
             server.restart();
             let mut strangers = strangers(&server, old);
             ghost_client.proxy.set(Mode::Pass);
-            let scripts = |server: &Server| calls(server, "eval") + calls(server, "evalsha");
+            let scripts = |server: &Server| server.calls("eval") + server.calls("evalsha");
             // The first run of the script restores the node's restart guard.
             ghost_client.process_until("the undo", |_| scripts(&server) >= 2)?;
             ghost_client.process_for(MOMENT);
             result.restarts += 1;
             result.strangers_killed += strangers.iter_mut().filter_map(is_dead).count();
-            result.strangers_killed += usize::from(calls(&server, KILL) > 0);
+            result.strangers_killed += usize::from(server.calls(KILL) > 0);
             // Had the client sent the kill, it would have hit, because it hits now.
             let hit = server.cmd(&format!("CLIENT KILL ID {old}")) == Reply::Int(1);
             let dead = strangers.iter_mut().filter_map(is_dead).count();
@@ -244,10 +244,10 @@ impl GhostClient {
     /// Reconnects the client, up to the point at which it would kill its old connection: the answer
     /// to its handshake has arrived, but was not read yet.
     fn connect_again(&mut self, server: &Server) -> Result<(), Failure> {
-        let handshake_done = calls(server, "client|id");
+        let handshake_done = server.calls("client|id");
         let driver = &mut self.driver;
         nodes::eventually("the client is back", || {
-            if calls(server, "client|id") > handshake_done {
+            if server.calls("client|id") > handshake_done {
                 return true;
             }
             driver.process();

@@ -1,7 +1,6 @@
 //! A set of servers, and direct queries of their keys, without redbolt.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redbolt::proto::restart_guard::Standing;
 use redbolt_test_servers::{Mode, Proxy, Reply, Server};
@@ -31,32 +30,17 @@ pub(crate) fn votes(server: &Server) -> bool {
     )
 }
 
-/// Whether a node has the resource's key with this label.
+/// Whether a node has the resource's key with this label. A mark of those who wait follows the token in a line of its own.
 pub(crate) fn keeps_for(server: &Server, label: &str) -> bool {
-    let end = format!(":{label}");
-    let value = server.cmd(&format!("GET {RESOURCE}"));
-    matches!(value, Reply::Bulk(token) if token.ends_with(end.as_bytes()))
-}
-
-/// How often a server has executed a command.
-pub(crate) fn calls(server: &Server, command: &str) -> u64 {
-    let Reply::Bulk(stats) = server.cmd("INFO commandstats") else { return 0 };
-    let start = format!("cmdstat_{command}:calls=");
-    let stats = String::from_utf8_lossy(&stats);
-    let count = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next());
-    count.and_then(|count| count.parse().ok()).unwrap_or(0)
+    let Reply::Bulk(value) = server.cmd(&format!("GET {RESOURCE}")) else { return false };
+    let value = String::from_utf8_lossy(&value);
+    let (token, _mark) = value.split_once('\n').unwrap_or((&value, ""));
+    token.ends_with(&format!(":{label}"))
 }
 
 /// Waits until the condition holds, up to [`LIMIT`].
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), Failure> {
-    let until = Instant::now() + LIMIT;
-    while !holds() {
-        if Instant::now() > until {
-            return Err(format!("not within {LIMIT:?}: {what}").into());
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    Ok(())
+pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) -> Result<(), Failure> {
+    Ok(redbolt_test_servers::until(what, LIMIT, holds)?)
 }
 
 /// One client's proxies to the nodes. Each of them can be cut.

@@ -288,6 +288,8 @@ impl Play {
         let awake = self.stopped[node].is_none();
         match self.rng.u8(0..20) {
             0..3 => self.wipe(node),
+            // What the control has to find comes of lost memory alone.
+            12.. if !self.result.guarded => self.wipe(node),
             3 if awake => {
                 self.servers[node].cmd("FLUSHALL");
                 self.result.flushes += 1;

@@ -32,8 +32,8 @@ fn no_two_holders_when_nodes_restart_from_old_snapshots() {
 
 #[test]
 fn without_the_restart_guard_the_check_finds_two_holders() {
-    restarts(4, false, false);
-    restarts(2, false, true);
+    restarts(10, false, false);
+    restarts(10, false, true);
 }
 
 #[test]

@@ -94,6 +94,15 @@ fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
 }
 
+/// The password in a file that only we can read, without the end of its line.
+pub(crate) fn password_in(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut password = Vec::new();
+    let read = secret_file(path)?.take(LONGEST).read_to_end(&mut password);
+    read.map_err(|error| refusal(path, &error))?;
+    password.truncate(password.trim_ascii_end().len());
+    if password.is_empty() { Err(refusal(path, &"it is empty")) } else { Ok(password) }
+}
+
 /// A file that only we can read.
 pub(crate) fn secret_file(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|error| refusal(path, &error))?;

@@ -127,7 +127,23 @@ pub(crate) struct Nodes {
     pub(crate) connect_timeout: Option<Duration>,
 
     #[command(flatten)]
+    pub(crate) sentinels: SentinelArgs,
+
+    #[command(flatten)]
     pub(crate) tls: TlsArgs,
+}
+
+/// Who we are to sentinels, where an address names these. Over TLS they are spoken with as the nodes are.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Sentinels (for redis+sentinel:// addresses)")]
+pub(crate) struct SentinelArgs {
+    /// The user that the sentinels know us by [default: their default user]
+    #[arg(long, value_name = "NAME", env = SENTINEL_USER_VARIABLE, hide_env_values = true)]
+    pub(crate) sentinel_user: Option<String>,
+
+    /// A file with the sentinels' password, which is not the nodes'. It is refused when others can read it
+    #[arg(long, value_name = "FILE", env = SENTINEL_PASSWORD_FILE_VARIABLE, hide_env_values = true)]
+    pub(crate) sentinel_password_file: Option<PathBuf>,
 }
 
 /// What TLS is spoken with, where an address begins with `rediss://`.
@@ -199,8 +215,8 @@ impl From<RestartGuardWord> for RestartGuard {
 /// Whose locks a lock is one of.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FormatArgs {
-    /// Take part in the locks of another library: `redisson` in those of Redisson; `plain` is for all who lock by
-    /// SET NX PX
+    /// Take part in the locks of another library: `redisson` in those of Redisson, `redisson-rw` in its readers and writers, `spring` in those of Spring's lock
+    /// registry, `redis-objects` in its own, `setnx` in those whose value is a time; `plain` is for all who lock by SET NX PX
     #[arg(long, value_name = "NAME", default_value = "plain", value_parser = profile())]
     pub(crate) profile: Profile,
 
@@ -697,13 +713,15 @@ fn typed(words: &[OsString]) -> &[OsString] {
 }
 
 /// Options that can come from the environment, and their variables.
-const VARIABLES: [(&str, &str); 10] = [
+const VARIABLES: [(&str, &str); 12] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
     ("--restart-trust", RESTART_TRUST_VARIABLE),
     ("--response-timeout", RESPONSE_TIMEOUT_VARIABLE),
     ("--connect-timeout", CONNECT_TIMEOUT_VARIABLE),
     ("--password-file", PASSWORD_FILE_VARIABLE),
+    ("--sentinel-user", SENTINEL_USER_VARIABLE),
+    ("--sentinel-password-file", SENTINEL_PASSWORD_FILE_VARIABLE),
     ("--tls-ca", TLS_CA_VARIABLE),
     ("--tls-cert", TLS_CERT_VARIABLE),
     ("--tls-key", TLS_KEY_VARIABLE),
@@ -750,6 +768,8 @@ pub(crate) const RESTART_GUARD_KEY_VARIABLE: &str = "REDBOLT_RESTART_GUARD_KEY";
 pub(crate) const RESTART_TRUST_VARIABLE: &str = "REDBOLT_RESTART_TRUST";
 pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
 pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
+pub(crate) const SENTINEL_USER_VARIABLE: &str = "REDBOLT_SENTINEL_USER";
+pub(crate) const SENTINEL_PASSWORD_FILE_VARIABLE: &str = "REDBOLT_SENTINEL_PASSWORD_FILE";
 pub(crate) const TLS_CA_VARIABLE: &str = "REDBOLT_TLS_CA";
 pub(crate) const TLS_CERT_VARIABLE: &str = "REDBOLT_TLS_CERT";
 pub(crate) const TLS_KEY_VARIABLE: &str = "REDBOLT_TLS_KEY";
@@ -757,7 +777,7 @@ pub(crate) const TLS_SERVER_NAME_VARIABLE: &str = "REDBOLT_TLS_SERVER_NAME";
 
 const NODE_HELP: &str = "\
 A node: host, host:port, redis://[user[:password]@]host[:port][/db], the same over TLS with \
-rediss://, or unix:///path. Repeat the option for each node [env: REDBOLT_NODES, separated by commas]";
+rediss://, unix:///path, or redis+sentinel://host[:port]+host.../master[/db] for the master that these sentinels name. Repeat the option for each node [env: REDBOLT_NODES, separated by commas]";
 
 const NODES_FILE_HELP: &str = "\
 A file with one node on each line, instead of --node. A line that begins with # is a comment. A file \

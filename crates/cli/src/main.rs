@@ -14,6 +14,7 @@ mod contact;
 mod demo;
 mod duration;
 mod exit;
+mod foreign;
 mod held;
 mod init;
 #[cfg(target_os = "linux")]

@@ -4,15 +4,16 @@
 //! where the addresses come from, see [`addresses`].
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
 use std::time::Duration;
 
+use redbolt::config::{Credentials, RestartTrust, Secret};
 use redbolt::proto::{Settings, SettingsError};
-use redbolt::{Config, ConfigBuilder, ConfigError, config::RestartTrust};
+use redbolt::{Config, ConfigBuilder, ConfigError};
 
 use crate::addresses;
-use crate::args::{self, Nodes, TlsArgs};
+use crate::args::{self, Nodes, SentinelArgs, TlsArgs};
 use crate::duration;
 use crate::exit::Failure;
 
@@ -38,7 +39,24 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
         addresses::secret_file(file)?;
         builder = builder.password_file(file);
     }
+    if let Some(credentials) = sentinel_credentials(&nodes.sentinels)? {
+        builder = builder.sentinel_credentials(credentials);
+    }
     Ok(builder)
+}
+
+fn sentinel_credentials(sentinels: &SentinelArgs) -> Result<Option<Credentials>, Failure> {
+    match (&sentinels.sentinel_user, &sentinels.sentinel_password_file) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(Failure::usage(
+            "a user of the sentinels without a password: --sentinel-password-file names its file",
+        )),
+        (user, Some(file)) => {
+            let password = Secret::new(addresses::password_in(file)?);
+            let user = user.as_ref().map(|user| user.clone().into_bytes());
+            Ok(Some(Credentials::new(user, password)))
+        }
+    }
 }
 
 /// The configuration, or an error that names the option or the variable that is wrong.
@@ -159,20 +177,22 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     {
         words.push(format!("--restart-guard-key {key}"));
     }
-    if let Some(file) = &nodes.password_file
-        && origin("--password-file", args::PASSWORD_FILE_VARIABLE, |said| Path::new(said) == file)
-            != args::PASSWORD_FILE_VARIABLE
-    {
-        words.push(format!("--password-file {}", file.display()));
-    }
-    words.extend(tls_options(&nodes.tls));
+    words.extend(other_options(nodes));
     words.join(" ")
 }
 
-/// The options of TLS that the environment does not give.
-fn tls_options(tls: &TlsArgs) -> Vec<String> {
+/// The options with passwords and of TLS that the environment does not give.
+fn other_options(nodes: &Nodes) -> Vec<String> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let (sentinels, tls) = (&nodes.sentinels, &nodes.tls);
     let all = [
+        ("--password-file", args::PASSWORD_FILE_VARIABLE, path(&nodes.password_file)),
+        ("--sentinel-user", args::SENTINEL_USER_VARIABLE, sentinels.sentinel_user.clone()),
+        (
+            "--sentinel-password-file",
+            args::SENTINEL_PASSWORD_FILE_VARIABLE,
+            path(&sentinels.sentinel_password_file),
+        ),
         ("--tls-ca", args::TLS_CA_VARIABLE, path(&tls.tls_ca)),
         ("--tls-cert", args::TLS_CERT_VARIABLE, path(&tls.tls_cert)),
         ("--tls-key", args::TLS_KEY_VARIABLE, path(&tls.tls_key)),
@@ -208,6 +228,7 @@ mod tests {
             restart_trust: Vec::new(),
             response_timeout: None,
             connect_timeout: None,
+            sentinels: SentinelArgs::default(),
             tls: TlsArgs::default(),
         }
     }

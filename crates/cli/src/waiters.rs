@@ -1,6 +1,6 @@
 //! Who waits in line for a lock, for `redbolt status` and `redbolt unlock`.
 //!
-//! A waiter shows by its ticket, which has no label: its hash is the same on all nodes. Not here: who holds the lock.
+//! A waiter shows by its label and by its ticket, whose hash is the same on all nodes. Not here: who holds the lock.
 
 use std::time::Duration;
 
@@ -69,12 +69,15 @@ pub(crate) fn as_json(line: Option<&Line>) -> Value {
 }
 
 fn waiter_as_json(waiter: &Waiter) -> Value {
-    let mode = waiter.mode.map(|mode| match mode {
-        LockMode::Shared => "shared",
-        _ => "exclusive",
+    let mode = waiter.mode.and_then(|mode| match mode {
+        LockMode::Exclusive => Some("exclusive"),
+        LockMode::Permit { .. } => Some("permit"),
+        LockMode::Shared => Some("shared"),
+        _ => None,
     });
     json!({
         "mode": mode,
+        "label": waiter.label,
         "hash": format!("{:08x}", waiter.fingerprint),
         "stamp": waiter.stamp,
         "age_ms": ms(waiter.age),

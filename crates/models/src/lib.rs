@@ -18,4 +18,5 @@ pub mod read_write;
 pub mod restart_guard;
 pub mod search;
 pub mod semaphore;
+pub mod sentinel_word;
 pub mod turns;

@@ -221,8 +221,8 @@ impl<'s> Calls<'s> {
         Ok(self.keys.kind(key))
     }
 
-    /// ZADD of one member.
-    pub(crate) fn zadd(&mut self, key: &[u8], end: i64, name: &[u8]) -> Result<(), CallError> {
+    /// ZADD of one member with the option `CH`: whether that changed anything.
+    pub(crate) fn zadd(&mut self, key: &[u8], end: i64, name: &[u8]) -> Result<bool, CallError> {
         self.may("zadd")?;
         Ok(self.keys.share(key, name, end)?)
     }

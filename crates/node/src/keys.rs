@@ -248,13 +248,13 @@ impl<'s> Keys<'s> {
         Ok(removed)
     }
 
-    /// Lets a member share a key until `end`. A new key has no TTL.
-    pub(crate) fn share(&mut self, key: &[u8], name: &[u8], end: i64) -> Result<(), WrongType> {
+    /// Lets a member share a key until `end`. A new key has no TTL. Returns whether that changed anything.
+    pub(crate) fn share(&mut self, key: &[u8], name: &[u8], end: i64) -> Result<bool, WrongType> {
         if self.live(key).is_none() {
             let value = Value::Sharers(Sharers::default());
             self.entries.insert(key.to_vec(), Entry { value, expires: None });
         }
-        self.change_sharers(key, |sharers| sharers.end_at(name, end)).map(drop)
+        self.change_sharers(key, |sharers| sharers.end_at(name, end))
     }
 
     /// Takes a member away from those who share a key. Returns whether it was there.

@@ -34,6 +34,7 @@ mod commands;
 mod denial;
 mod fields;
 mod keys;
+mod mutants;
 mod node;
 mod reply;
 mod request;

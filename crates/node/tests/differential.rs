@@ -27,11 +27,13 @@ use proptest::{
 use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
-        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
-        ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
-        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
-        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
-        VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
+        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
+        ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
+        ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND,
+        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED,
+        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON,
+        UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_TIMED, UPGRADE, UPGRADE_FENCED, VIEW_LINE,
+        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
         WRITE_BACK_SHARED,
     },
 };
@@ -109,6 +111,39 @@ fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
     ]);
 }
 
+/// Of a lock registry of Spring's, whose locks are those of redbolt's own but for their end.
+#[test]
+fn random_histories_of_spring_locks_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 3 => spring_call()];
+    let pair = compare(200, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[(UNDO_SPRING, &[":0", ":1"]), (EXTEND, &[":0", ":1"])]);
+}
+
+/// Of holders who say until when, beside members of the recipe, who have no TTL, and other locks.
+#[test]
+fn random_histories_of_timed_locks_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 12 => timed_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_TIMED, &["+OK", ":", ":-1", "+GUARD"]),
+        (EXTEND_TIMED, &[":0", ":1"]),
+        (UNDO_TIMED, &[":0", ":1"]),
+    ]);
+}
+
+/// Of readers and writers of Redisson's, beside other locks on the same names.
+#[test]
+fn random_histories_of_redisson_s_readers_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => redisson_call(), 12 => redisson_rw_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_REDISSON_READ, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_REDISSON_WRITE, &["+OK", ":", "+GUARD"]),
+        (EXTEND_REDISSON_RW, &[":0", ":1"]),
+        (UNDO_REDISSON_RW, &[":0", ":1"]),
+    ]);
+}
+
 /// Of holders who change their mode, beside others.
 #[test]
 fn random_changes_of_mode_get_the_replies_of_a_real_server() {
@@ -146,6 +181,24 @@ fn random_lines_get_the_replies_of_a_real_server() {
         (UNDO_SHARED, &[":0"]),
         (VIEW_LINE, &["$"]),
         (VIEW_SHARED, &["$"]),
+    ]);
+}
+
+/// Of those who wait for permits, beside others who wait, and those who have permits and find their semaphore marked.
+#[test]
+fn random_lines_for_permits_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 16 => permit_call(), 10 => line_call(), 36 => permit_line_call()];
+    let pair = compare(500, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_PERMIT_IN_LINE, &["+OK ", "+WAIT ", "+WAIT 0 ", "+GUARD ", "+CLOCK "]),
+        (ACQUIRE_IN_LINE, &["+OK ", "+WAIT "]),
+        (ACQUIRE_PERMIT, &["+OK ", ":"]),
+        (LEAVE_LINE, &[":0", ":1"]),
+        (EXTEND_PERMIT, &[":0", ":1"]),
+        (UNDO_PERMIT, &[":0", ":1"]),
+        (FORCE_UNLOCK, &[":0", ":1"]),
+        (VIEW_LINE, &["$"]),
+        (VIEW_PERMITS, &["$"]),
     ]);
 }
 
@@ -398,7 +451,8 @@ fn each_rule_of_the_line_alone() {
     let value = |side: &mut Denying| answers(side, &["GET", "k"]);
     let newcomer = ["SET", "k", SECOND_OF_A, "NX", "PX", "600000"];
     let shares = ["EVAL", ACQUIRE_SHARED, "1", "k", SECOND_OF_A, "600000", "3"];
-    let member = |ticket: &str, token: &str| format!("{ticket}{}:60000", &token[32..34]);
+    let member =
+        |ticket: &str, token: &str| format!("{ticket}{}:60000{}", &token[32..34], &token[34..]);
     let (a, b) = (member(TICKET_OF_A, SHARER_A), member(TICKET_OF_B, SHARER_B));
 
     // A waits for B, who does not know of any line. What is marked is marked once.
@@ -442,7 +496,8 @@ fn each_rule_of_the_line_alone() {
     let denied = ask(&mut line, SHARING_TICKET_OF_A, TWIN_OF_A, "0");
     let of_readers = denied.strip_prefix("+WAIT ").and_then(|rest| rest.split_once(' '));
     let (left, rest) = of_readers.expect("it waits");
-    assert_eq!(rest, format!("1001 1 {b} -"));
+    let told = b.strip_suffix(":web-1").expect("its owner has a label, which is not told");
+    assert_eq!(rest, format!("1001 1 {told} -"));
     assert!(left.parse::<u64>().unwrap() > 500_000, "the writer waits for the readers: {left}");
     assert_eq!(answers(&mut line, &["EVAL", UNDO_SHARED, "1", "k", SHARER_A]), ":1");
     assert_eq!(value(&mut line), "\nredbolt", "the last of them has left a closed key");
@@ -535,6 +590,15 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
     };
     let fenced = ["600000", "3", "2", "0", "1", &proposal, "900000"];
     let fenced = [&["EVAL", ACQUIRE_PERMIT, "3", "k", "u", "f", SHARER_A], &fenced[..]].concat();
+    let in_line = |token: &'static str, ticket: &'static str, permits: &'static str| {
+        let keys = ["6", "k", "line", "until", ticket, "call", "u", token, "600000", "3", "0"];
+        let words = ["1000", "60000", permits, "0", "1", ticket];
+        [&["EVAL", ACQUIRE_PERMIT_IN_LINE], &keys[..], &words].concat()
+    };
+    let leaves = |ticket: &'static str, member| {
+        vec!["EVAL", LEAVE_LINE, "5", "k", "line", "until", ticket, "call", member]
+    };
+    let member_of_b = format!("{PERMIT_TICKET_OF_B}{}:60000{}", &SHARER_B[32..34], &SHARER_B[34..]);
     let held_by = [
         vec!["PING"],
         vec!["SET", "k", SHARER_A, "PX", "600000"],
@@ -544,6 +608,9 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
         asks(SHARER_A, "0", "1"),
         asks(SHARER_A, "1", "1"),
         asks(TWIN_OF_A, "1", "1"),
+        in_line(SHARER_B, PERMIT_TICKET_OF_B, "1"),
+        in_line(SHARER_A, PERMIT_TICKET_OF_A, "1"),
+        vec!["SET", "k", "\nredbolt", "PX", "8000"],
     ];
     let mut refused = 0;
     for command in COMMANDS_OF_SCRIPTS.map(Some).into_iter().chain([None]) {
@@ -560,13 +627,17 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
                 vec!["EVAL", UNDO, "1", "k", SHARER_A],
                 vec!["EVAL", UNDO_SHARED, "1", "k", SHARER_A],
                 vec!["EVAL", FORCE_UNLOCK, "1", "k", "hash", "163", ""],
+                in_line(SHARER_A, PERMIT_TICKET_OF_A, "1"),
+                in_line(SHARER_A, PERMIT_TICKET_OF_A, "2"),
+                leaves(PERMIT_TICKET_OF_B, &member_of_b),
+                vec!["EVAL", VIEW_LINE, "4", "k", "line", "until", "call", "180"],
             ] {
                 for before in [&["FLUSHALL"][..], &["SET", "guard", "run", "PX", "900000"], held] {
                     denying.same(before);
                 }
                 let reply = denying.same_without(command, &script);
                 refused += usize::from(reply.starts_with(b"-ERR The user"));
-                for look in ["k", "u", "f"] {
+                for look in ["k", "u", "f", "line", "until", "call", PERMIT_TICKET_OF_A] {
                     let lives = denying.same(&["PTTL", look]);
                     assert_ne!(lives, b":-1\r\n", "{script:?} without {command:?}: {look} is left");
                 }
@@ -574,6 +645,11 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
                     denying.same(&["EVAL", UNDO_PERMIT, "2", "k", "u", SHARER_A]);
                     assert_ne!(denying.same(&["HLEN", "k"]), b":1\r\n", "{script:?}");
                     assert_eq!(denying.same(&["ZSCORE", "u", SHARER_A]), b"$-1\r\n");
+                }
+                if reply.starts_with(b"+OK") && script[1] == ACQUIRE_PERMIT_IN_LINE {
+                    let undo = ["EVAL", UNDO_PERMIT, "2", "k", "u", SHARER_A];
+                    let undone = denying.same_without(command, &undo);
+                    assert_eq!(undone, b":1\r\n", "{script:?} without {command:?}");
                 }
                 for look in ["TYPE k", "GET k", "HLEN k", "HGET k 0", "HGET k 1", "HGET f 0"] {
                     denying.same(&look.split(' ').collect::<Vec<_>>());
@@ -809,6 +885,8 @@ enum Word {
     SpanAnd(u64),
     /// This many microseconds after the start of the sequence, in Unix time.
     Instant(i64),
+    /// So many seconds after the start of the sequence, in Unix time.
+    Second(i64),
     /// The id of the connection in this slot.
     IdOf(usize),
     /// A millisecond, and nothing is sent until it is over.
@@ -823,6 +901,7 @@ impl fmt::Debug for Word {
             Self::Span(unit) => write!(f, "Span({unit})"),
             Self::SpanAnd(more) => write!(f, "SpanAnd({more})"),
             Self::Instant(offset) => write!(f, "Instant({offset})"),
+            Self::Second(offset) => write!(f, "Second({offset})"),
             Self::IdOf(slot) => write!(f, "IdOf({slot})"),
             Self::Brief => write!(f, "Brief"),
         }
@@ -1130,6 +1209,82 @@ fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
     prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo, 1 => view]
 }
 
+/// Of those who have a lock as a member of Spring's registries, which may be held otherwise.
+fn spring_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let resource = || select(vec!["r1", "r1", "r2"]).prop_map(text);
+    let acquire = (resource(), token()).prop_map(|(resource, token)| {
+        vec![text("SET"), resource, token, text("NX"), text("PX"), Word::Span(1)]
+    });
+    let extend = (name(), resource(), token())
+        .prop_map(|(name, resource, token)| script_call(name, EXTEND, vec![resource], token));
+    let undo = (name(), resource(), token())
+        .prop_map(|(name, resource, token)| call(name, UNDO_SPRING, vec![resource], vec![token]));
+    prop_oneof![3 => acquire, 2 => extend, 3 => undo]
+}
+
+/// Of those whose value is a time, and members that leave one of their own.
+fn timed_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let resource =
+        || prop_oneof![12 => select(vec!["r1", "r1", "r2"]), 1 => Just("u1")].prop_map(text);
+    let guard = || prop::option::weighted(0.2, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let acquire = (name(), resource(), guard(), sharer(), ttl()).prop_map(
+        |(name, resource, guard, token, ttl)| {
+            let keys = [vec![resource], guard.into_iter().collect()].concat();
+            call(name, ACQUIRE_TIMED, keys, vec![token, ttl])
+        },
+    );
+    let extend = (name(), resource(), sharer(), ttl()).prop_map(|(name, resource, token, ttl)| {
+        call(name, EXTEND_TIMED, vec![resource], vec![token, ttl])
+    });
+    let undo = (name(), resource(), sharer())
+        .prop_map(|(name, resource, token)| call(name, UNDO_TIMED, vec![resource], vec![token]));
+    let odd = ["", "1", "4200000001", "999999999", "1000000000.5", "1.2.3", " 1100000000", "x1"];
+    let time = prop_oneof![
+        3 => select(vec![-5_000, -5, 400_000, 800_000]).prop_map(Word::Second),
+        1 => select(odd.to_vec()).prop_map(text),
+    ];
+    let of_member = (resource(), time, any::<bool>()).prop_map(|(resource, time, is_new)| {
+        let set = vec![text("SET"), resource, time];
+        [set, if is_new { vec![text("NX")] } else { vec![] }].concat()
+    });
+    prop_oneof![5 => acquire, 3 => extend, 3 => undo, 2 => of_member]
+}
+
+/// Of readers and writers as Redisson has them, and of those who touch the keys that readers have.
+fn redisson_rw_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let resource =
+        || prop_oneof![12 => select(vec!["r1", "r1", "r2"]), 1 => Just("c1")].prop_map(text);
+    let guard = || prop::option::weighted(0.2, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let ask = (name(), resource(), guard(), sharer(), ttl(), any::<bool>()).prop_map(
+        |(name, resource, guard, token, ttl, reads)| {
+            let keys = [vec![resource], guard.into_iter().collect()].concat();
+            match reads {
+                true => call(name, ACQUIRE_REDISSON_READ, keys, vec![token, ttl, text("3")]),
+                false => call(name, ACQUIRE_REDISSON_WRITE, keys, vec![token, ttl]),
+            }
+        },
+    );
+    let extend = (name(), resource(), sharer(), ttl()).prop_map(|(name, resource, token, ttl)| {
+        call(name, EXTEND_REDISSON_RW, vec![resource], vec![token, ttl])
+    });
+    let undo = (name(), resource(), sharer()).prop_map(|(name, resource, token)| {
+        call(name, UNDO_REDISSON_RW, vec![resource], vec![token])
+    });
+    let hold = |holder: &str| format!("{{r1}}:{holder}:rwlock_timeout:1");
+    let of_holds = select(vec![
+        line(&format!("DEL {}", hold(SHARER_A))),
+        line(&format!("SET {} 1", hold(SHARER_B))),
+        line(&format!("PTTL {}", hold(SHARER_A))),
+        line(&format!("PTTL {}", hold(SHARER_B))),
+    ]);
+    prop_oneof![6 => ask, 3 => extend, 4 => undo, 2 => of_holds]
+}
+
 /// Of holders with two claims, of which each may be the other's.
 fn mode_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
@@ -1223,7 +1378,7 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
     let leave =
         (name(), at(), mode(), known(), grace()).prop_map(|(name, at, mode, token, grace)| {
             let ticket = format!("{mode}{}", &token[..32]);
-            let member = text(&format!("{ticket}{}:{grace}", &token[32..34]));
+            let member = text(&format!("{ticket}{}:{grace}{}", &token[32..34], &token[34..]));
             call(name, LEAVE_LINE, line_keys(at, &ticket), vec![member])
         });
     let of_holder =
@@ -1267,6 +1422,66 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
     .prop_map(line);
     let closed = Just(vec![text("SET"), text("r1"), text("\nredbolt"), text("PX"), text("5000")]);
     prop_oneof![12 => acquire, 8 => leave, 18 => of_holder, 2 => by_hand, 1 => closed]
+}
+
+/// Of those who wait for one of few permits, and of those who have one and find their semaphore marked.
+fn permit_line_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let known = || select(vec![SHARER_A, SHARER_A, SHARER_B, SECOND_OF_A, TWIN_OF_A]);
+    let ttl = || prop_oneof![7 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let grace = || select(vec!["60000", "60000", "60000", "-1"]);
+    let stamp = select(vec![-3_000_000, 7, 60_000_000]).prop_map(Word::Instant);
+    let stamp = prop_oneof![5 => Just(text("0")), 1 => stamp];
+    let place = select(vec![-2_000_000, -1_000, 0, 0, 900_000_000]).prop_map(Word::Instant);
+    let guard = prop::option::weighted(0.1, Just(text("guard")));
+    let counted = prop::option::weighted(0.3, (proposal(), life()));
+    let order = (select(vec!["1", "1", "2", "2", "3", "70"]), select(vec!["0", "1"]));
+    let lock = (known(), ttl(), select(vec!["3", "3", "1"]), order, counted, guard);
+    let acquire = (name(), grace(), stamp, place, lock).prop_map(
+        |(name, grace, stamp, place, (token, ttl, nodes, (permits, first), counted, guard))| {
+            let ticket = format!("p{}", &token[..32]);
+            let mut keys = line_keys(0, &ticket);
+            keys.push(text("u1"));
+            let mut arguments = vec![text(token), ttl, text(nodes), stamp, place, text(grace)];
+            arguments.extend([text(permits), text(first), text("1")]);
+            if let Some((proposal, life)) = counted {
+                keys.push(text("f1"));
+                arguments.extend([proposal, life]);
+            }
+            keys.extend(guard);
+            arguments.push(text(&ticket));
+            call(name, ACQUIRE_PERMIT_IN_LINE, keys, arguments)
+        },
+    );
+    let leave = (name(), known(), grace()).prop_map(|(name, token, grace)| {
+        let ticket = format!("p{}", &token[..32]);
+        let member = text(&format!("{ticket}{}:{grace}{}", &token[32..34], &token[34..]));
+        call(name, LEAVE_LINE, line_keys(0, &ticket), vec![member])
+    });
+    let of_holder = (name(), known(), ttl(), 0..12).prop_map(|(name, token, ttl, which)| {
+        let (pair, token) = (["r1", "u1"].map(text).to_vec(), text(token));
+        match which {
+            0..4 => call(name, UNDO_PERMIT, pair, vec![token]),
+            4..6 => call(name, EXTEND_PERMIT, pair, vec![token, ttl, text("0")]),
+            6 => call(name, EXTEND_PERMIT, pair, vec![token, ttl, text("1")]),
+            7 | 8 => {
+                let words = [token, ttl, text("3"), text("2"), text("0"), text("0")];
+                call(name, ACQUIRE_PERMIT, pair, words.to_vec())
+            }
+            9 => {
+                let broken = vec![text("hash"), text("163"), text("")];
+                call(name, FORCE_UNLOCK, vec![text("r1")], broken)
+            }
+            10 => call(name, VIEW_PERMITS, pair, vec![]),
+            _ => {
+                let keys = ["r1", "l1", "e1", "n1"].map(text).to_vec();
+                call(name, VIEW_LINE, keys, vec![text("180")])
+            }
+        }
+    });
+    let by_hand = ["HGET r1 line", "HLEN r1", "GET r1", "PTTL r1", "PTTL u1", "ZCARD l1", "DEL n1"];
+    let by_hand = select(by_hand.to_vec()).prop_map(line);
+    prop_oneof![14 => acquire, 7 => leave, 12 => of_holder, 2 => by_hand]
 }
 
 /// Of one of two resources, and of a ticket.
@@ -1812,6 +2027,7 @@ impl Side {
             Word::Span(unit) => (span(step) / unit).to_string().into(),
             Word::SpanAnd(more) => (span(step) + more).to_string().into(),
             Word::Instant(offset) => (start + offset).to_string().into(),
+            Word::Second(offset) => (start / 1_000_000 + offset).to_string().into(),
             Word::Brief => b"1".to_vec(),
         }
     }
@@ -1888,8 +2104,10 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
         ("EVAL" | "EVALSHA", _) if is_same_refusal(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_view(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_line(embedded, real) => true,
+        ("EVAL" | "EVALSHA", _) if is_same_hash(embedded, real) => true,
         ("EVAL" | "EVALSHA", script) if is_same_place(script, embedded, real) => true,
         ("GET", _) if is_same_mark(embedded, real) => true,
+        ("GET", _) if is_same_holder(embedded, real) => true,
         // A script that grants needs a key. Lua reports the missing key in its own words, with the
         // script's name.
         ("EVAL" | "EVALSHA", _) if is_lua_s_own(real) => is_error(embedded),
@@ -1924,8 +2142,11 @@ fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
 
 /// Both tell the same place in line, or the same grant, but for the time left and a stamp that the clock gave.
 fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
-    let digest = sha1_smol::Sha1::from(ACQUIRE_IN_LINE).digest().to_string();
-    if ![ACQUIRE_IN_LINE, &digest].iter().any(|it| it.eq_ignore_ascii_case(script)) {
+    let is = |text: &str| {
+        let digest = sha1_smol::Sha1::from(text).digest().to_string();
+        [text, &digest].iter().any(|it| it.eq_ignore_ascii_case(script))
+    };
+    if ![ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE].into_iter().any(is) {
         return false;
     }
     let words = |reply: &[u8]| {
@@ -1947,6 +2168,29 @@ fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
 fn is_same_mark(embedded: &[u8], real: &[u8]) -> bool {
     let begins = |reply: &[u8]| reply.splitn(3, |byte| b"\n ".contains(byte)).count() == 3;
     begins(embedded) && have_close_ends(embedded, real)
+}
+
+/// Both tell the same fields, which a server has in an order of its own.
+fn is_same_hash(embedded: &[u8], real: &[u8]) -> bool {
+    let fields = |reply: &[u8]| {
+        let text = String::from_utf8_lossy(reply).into_owned();
+        let mut lines: Vec<_> = text.split("\r\n").nth(1)?.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines.contains(&"hash".to_owned()).then_some(lines)
+    };
+    fields(embedded).is_some() && fields(embedded) == fields(real)
+}
+
+/// Both the same holder behind a time that is close to the other.
+fn is_same_holder(embedded: &[u8], real: &[u8]) -> bool {
+    let parts = |reply: &[u8]| {
+        let value = String::from_utf8_lossy(reply).into_owned();
+        let (time, digits) = value.trim_end().split_once("\r\n")?.1.split_once('.')?;
+        let is_holder = digits.len() == 68;
+        Some((time.parse::<u64>().ok()?, digits.to_owned())).filter(|_| is_holder)
+    };
+    let (Some(one), Some(other)) = (parts(embedded), parts(real)) else { return false };
+    one.1 == other.1 && one.0.abs_diff(other.0) <= TOLERANCE / 1_000
 }
 
 /// Both name the same reason why a script did nothing, with close numbers.
@@ -2111,6 +2355,8 @@ const TICKET_OF_A: &str = "xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const TICKET_OF_B: &str = "x00112233445566778899aabbccddeeff";
 const SHARING_TICKET_OF_A: &str = "saaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const SHARING_TICKET_OF_B: &str = "s00112233445566778899aabbccddeeff";
+const PERMIT_TICKET_OF_A: &str = "paaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const PERMIT_TICKET_OF_B: &str = "p00112233445566778899aabbccddeeff";
 const DIGITS_OF_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const COMMANDS_OF_SCRIPTS: [&str; 23] = [
     "del",

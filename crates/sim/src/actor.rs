@@ -67,7 +67,7 @@ pub(crate) struct Running {
     /// The index of its attempt that was granted.
     pub(crate) attempt: usize,
     /// When it was granted, on its client's clocks.
-    held_since: ClockReading,
+    pub(crate) held_since: ClockReading,
     /// Its lease, as last reported.
     pub(crate) lease: Option<Lease>,
     /// A check just before the end of the lease is scheduled.
@@ -652,7 +652,7 @@ impl World {
     }
 
     /// I4 and I10: every counted grant was an answer to the attempt, and the one that completed the
-    /// quorum was read just now.
+    /// quorum was read just now, or the proof behind it.
     fn attempt_granted(&mut self, at: usize) -> Option<usize> {
         let (number, decided) = self.said_of_last_attempt(at)?;
         // A fenced lock is decided by its write-back.

@@ -28,7 +28,7 @@ struct Arguments {
     /// Begin with a random seed, and print it
     #[arg(long, conflicts_with_all = ["seed", "replay"])]
     fresh: bool,
-    /// safe, clock-step, memory-loss-unguarded, waiting, shared or permits; all of them if not given
+    /// safe, clock-step, memory-loss-unguarded, waiting, shared, permits or profiles; all of them if not given
     #[arg(long)]
     class: Option<Class>,
     /// Run the schedule of this seed, and print it
@@ -125,9 +125,9 @@ fn fresh() -> u64 {
 fn gate(arguments: &Arguments) -> bool {
     let Arguments { limit, seed: first, .. } = *arguments;
     let report = mutants::Gate::run(mutants::Extent { limit, first, jobs: jobs(arguments) });
-    let is_auto_extended =
+    let is_recorded =
         !arguments.record || report.text.is_empty() || append(&report.text, report.is_well);
-    report.is_well && is_auto_extended
+    report.is_well && is_recorded
 }
 
 /// Prints a table of the wake strategies, and one of hanging nodes. Whether hanging nodes cost next

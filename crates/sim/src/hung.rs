@@ -31,11 +31,11 @@ pub(crate) struct Compared {
 }
 
 impl Pair {
-    /// Large enough to show the cost of a bug: all processes request at once, so many votes are
+    /// Large enough to show the cost of a bug: nobody tells the processes when to ask, so that many votes are
     /// split. A process whose lead begins to hang notices that only at a timer, seconds later, and
     /// until then one process has the lock to itself. So most grants have to come after that.
     pub(crate) const QUICK: Self =
-        Self { wake: WakeStrategy::Line, nodes: 3, waiters: 8, grants: 1_500, how: Hang::Stopped };
+        Self { wake: WakeStrategy::Timer, nodes: 3, waiters: 8, grants: 1_500, how: Hang::Stopped };
 
     /// All pairs of the comparison.
     pub(crate) fn all() -> impl Iterator<Item = Self> {

@@ -1,14 +1,21 @@
 //! Checks of the line in which waiters stand: nobody who began to wait behind another one's door is granted before it, and
-//! nothing stays on the nodes for a line in which nobody stands.
+//! nothing stays on the nodes for a line in which nobody stands; and nobody who wants a permit sleeps beside a free slot.
+//!
+//! Of several permits one who came later and stands in line may be granted one first, as long as there is another: that is not
+//! judged.
 //!
 //! The promise holds for those who take their turn in time, and while no node forgets. So who has passed is judged only
 //! in schedules without faults, on networks that are fast beside the shortest grace. Not here: waiters who sleep, see
 //! `patience`.
 
-use redbolt::proto::WakeStrategy;
+use std::collections::BTreeSet;
 
+use redbolt::proto::{LockState, WakeStrategy};
+
+use crate::fault::{Fault, What};
 use crate::invariant::Violation;
-use crate::plan::{Class, KEYS, Kind, MS};
+use crate::patience::keys_of;
+use crate::plan::{Class, Job, KEYS, Kind, MS, Start};
 use crate::world::World;
 use crate::world::node::Node;
 use crate::world::queue::Time;
@@ -31,13 +38,59 @@ impl World {
         let job = self.plan.jobs[at];
         let is_passed = |&other: &usize| {
             let (rival, running) = (&self.plan.jobs[other], &self.jobs[other]);
-            let excludes = !(rival.shared && job.shared);
+            let has_stood = job.patience > 0 && rival.permits + job.permits > 2;
+            let are_beside = rival.permits > 0 && job.permits > 0 && has_stood;
+            let excludes = !(are_beside || rival.shared && job.shared);
             let is_rival = other != at && rival.keys & job.keys != 0 && excludes;
             is_rival && running.is_acquiring() && running.door_at.is_some_and(|door| door < called)
         };
         if let Some(passed) = (0..self.jobs.len()).find(is_passed) {
             self.violated(Violation::Passed { job: at, passed });
         }
+    }
+
+    /// After each event: nobody who is first to ask for a permit has slept for long while all nodes had a slot for it.
+    pub(crate) fn no_slot_stays_free(&mut self) {
+        let stops = |fault: &Fault| fault.what == What::PauseClient;
+        let is_calm = self.plan.faults.iter().all(stops) && self.may_judge_the_line();
+        if self.plan.class != Class::Permits || self.is_healed || !is_calm {
+            return;
+        }
+        for key in 0..self.plan.keys {
+            let waiter = self.waits_for_slot(key);
+            let before = self.watches[key].slot_free_since;
+            // Whoever takes the place of one that has given up knows nothing of how long the first was called then.
+            let since =
+                waiter.map(|job| before.filter(|it| it.0 == job).unwrap_or((job, self.now)));
+            self.watches[key].slot_free_since = since;
+            let longest = self.plan.longest_sleep;
+            if let Some((job, since)) = since.filter(|(_, since)| self.now - since > longest) {
+                let slept = self.now - since;
+                let by_us = (slept - longest) / 1_000;
+                self.violated(Violation::Slept { job, by_us });
+            }
+        }
+    }
+
+    /// A job that waits for a permit, if all others of the resource want permits as well and even the fewest that are asked for
+    /// are more than there are holders.
+    fn waits_for_slot(&mut self, key: usize) -> Option<usize> {
+        let is_of = |job: &Job| keys_of(job).any(|of| of == key) && job.kind != Kind::Probe;
+        let jobs = || self.plan.jobs.iter().filter(|job| is_of(job));
+        let fewest = jobs().map(|job| job.permits).min().filter(|&fewest| fewest > 0)?;
+        let waits = |&at: &usize| {
+            let (job, running) = (&self.plan.jobs[at], &self.jobs[at]);
+            let client = &self.clients[usize::from(job.client)];
+            let id = running.id.filter(|_| running.is_acquiring());
+            let state = id.map(|id| client.core.state(id));
+            let is_asking = matches!(state, Some(LockState::Asked | LockState::Pausing));
+            is_of(job) && job.patience > 0 && is_asking && client.paused_until <= self.now
+        };
+        let waiter = (0..self.jobs.len()).find(waits)?;
+        let (nodes, now) = (self.plan.nodes, self.now);
+        let nodes = self.nodes[..nodes].iter_mut();
+        let holders: BTreeSet<_> = nodes.flat_map(|node| node.owners(KEYS[key], now)).collect();
+        (holders.len() < usize::from(fewest)).then_some(waiter)
     }
 
     /// Long after the last job has ended: no key is closed.
@@ -67,10 +120,20 @@ impl World {
     }
 
     fn judges_the_line(&self) -> bool {
+        self.plan.faults.is_empty() && self.may_judge_the_line()
+    }
+
+    /// Whether those who wait stand in line, on a network that is fast beside the shortest grace.
+    fn may_judge_the_line(&self) -> bool {
         let round_trip =
             2 * (self.plan.net.delay + self.plan.net.jitter) * self.plan.net.pieces as Time;
-        let is_calm = self.plan.class == Class::Waiting && self.plan.faults.is_empty();
-        is_calm && self.plan.setup.wake == WakeStrategy::Line && 4 * round_trip < SHORTEST_GRACE
+        let net = &self.plan.net;
+        let is_even = net.tail_per_mille == 0 && net.loss_per_mille == 0;
+        let waits = match self.plan.class {
+            Class::Permits => is_even && self.plan.setup.start == Start::Ready,
+            class => class == Class::Waiting,
+        };
+        waits && self.plan.setup.wake == WakeStrategy::Line && 4 * round_trip < SHORTEST_GRACE
     }
 }
 

@@ -40,6 +40,9 @@ impl World {
                 }
             }
             Err(RequestError::NotHeld | RequestError::ModeChangeUnderWay) => {}
+            // Nobody gets another lease at the end of the longest hold.
+            Err(RequestError::HeldTooLong { max_hold })
+                if now.boot.since(self.jobs[at].held_since.boot) >= max_hold => {}
             Err(_) => {
                 let what = "that its mode cannot be changed";
                 return self.violated(Violation::Outcome { job: at, what });

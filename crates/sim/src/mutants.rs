@@ -210,10 +210,12 @@ mod planted {
 
     /// The schedules that each bug has to survive, in order.
     fn schedule(mutant: Option<Mutant>, first: u64, at: u64) -> (Class, u64) {
-        if let Some(Mutant::MovedAnswerCounts | Mutant::PermitOfAnySlots) = mutant {
+        if mutant.is_some_and(is_of_permits) {
             return (Class::Permits, first.wrapping_add(at));
         }
-        if let Some(Mutant::ForeignUndoneAsPlain) = mutant {
+        if let Some(Mutant::ForeignUndoneAsPlain | Mutant::TokenOfRegistry | Mutant::WriterReads) =
+            mutant
+        {
             return (Class::Profiles, first.wrapping_add(at));
         }
         if mutant.is_some_and(is_of_line) {
@@ -229,12 +231,44 @@ mod planted {
         (class, first.wrapping_add(at))
     }
 
-    /// Whether only those who wait can show it.
+    /// Whether only those who wait for a lock can show it.
     fn is_of_line(mutant: Mutant) -> bool {
-        use Mutant::{LeavesWhenRefused, NeverLeavesLine, StampOfEachNode, StampRaisedBehindDoor};
+        use Mutant::{
+            ClosedIsAnybodys, LeavesWhenRefused, NeverLeavesLine, StampOfEachNode,
+            StampRaisedBehindDoor,
+        };
         matches!(
             mutant,
-            LeavesWhenRefused | NeverLeavesLine | StampOfEachNode | StampRaisedBehindDoor
+            ClosedIsAnybodys
+                | LeavesWhenRefused
+                | NeverLeavesLine
+                | StampOfEachNode
+                | StampRaisedBehindDoor
+        )
+    }
+
+    /// Whether only those who want permits can show it.
+    fn is_of_permits(mutant: Mutant) -> bool {
+        use Mutant::{
+            CalledOnlyAlone, EndedPermitCounts, MarkIgnored, MarkOutlives, MarkStays,
+            MarkedNotClosed, MovedAnswerCounts, PermitOfAnySlots, PermitPassesOthers,
+            PermitPassesPermits, PermitsArePassed, PermitsUnmarked, SlotsNotCounted,
+        };
+        matches!(
+            mutant,
+            CalledOnlyAlone
+                | EndedPermitCounts
+                | MarkIgnored
+                | MarkOutlives
+                | MarkStays
+                | MarkedNotClosed
+                | MovedAnswerCounts
+                | PermitOfAnySlots
+                | PermitPassesOthers
+                | PermitPassesPermits
+                | PermitsArePassed
+                | PermitsUnmarked
+                | SlotsNotCounted
         )
     }
 

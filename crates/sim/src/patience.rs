@@ -19,6 +19,8 @@ pub(crate) struct Watch {
     free_since: Option<Time>,
     /// When a job last began or ceased to hold it.
     changed_at: Time,
+    /// Since when there has been a slot for each who wants a permit of it, and somebody did.
+    pub(crate) slot_free_since: Option<(usize, Time)>,
 }
 
 /// How often a job has requested a lock from a node while another job held it.
@@ -162,13 +164,13 @@ pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     told + if deaf { CAP } else { 0 } + others * 600 * MS
 }
 
-fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
+pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
     let keys = job.keys;
     (0..KEYS.len()).filter(move |key| keys >> key & 1 == 1)
 }
 
 /// The longest pause of a waiter that relies on notifications.
-const CAP: Time = 2_000 * MS;
+pub(crate) const CAP: Time = 2_000 * MS;
 
 /// For this long one client may have a resource again and again while others wait: at first it does
 /// not know of them, and later their notifications may be muted.

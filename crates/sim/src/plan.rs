@@ -246,7 +246,7 @@ impl Kind {
 pub(crate) const MAX_NODES: usize = 5;
 /// Command links first, then push links.
 pub(crate) const MAX_LINKS: usize = 2 * MAX_NODES;
-pub(crate) const KEYS: [&[u8]; 3] = [b"job", b"other", b"third"];
+pub(crate) const KEYS: [&[u8]; 3] = [b"r:job", b"r:other", b"r:third"];
 
 pub(crate) const US: Time = 1_000;
 pub(crate) const MS: Time = 1_000_000;
@@ -452,6 +452,7 @@ impl Plan {
         for job in &mut self.jobs {
             if draw.chance(most) {
                 job.profile = draw.pick(&FOREIGN);
+                job.shared = job.profile == Profile::RedissonRw && draw.chance(600);
                 job.fenced = false;
                 job.keys = 1 << job.keys.trailing_zeros();
             }
@@ -503,8 +504,16 @@ impl Plan {
         if draw.chance(600) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
             self.setup.wake = WakeStrategy::Line;
             // Whether somebody has passed can be said only where nothing goes wrong.
-            if self.class == Class::Waiting && draw.chance(400) {
+            let calm = match self.class {
+                Class::Permits => 200,
+                Class::Waiting => 400,
+                _ => 0,
+            };
+            if draw.chance(calm) {
                 self.faults.clear();
+                if self.class == Class::Permits && draw.chance(500) {
+                    guided::draw_waiting_for_permits(self, draw);
+                }
             }
         }
     }
@@ -768,7 +777,14 @@ const CHANGES: u64 = 0x6d;
 const PROFILES: u64 = 0x66;
 
 /// The profiles whose locks live as long as their TTL.
-const FOREIGN: [Profile; 1] = [Profile::Redisson];
+const FOREIGN: [Profile; 6] = [
+    Profile::RedisObjects,
+    Profile::Redisson,
+    Profile::RedissonRw,
+    Profile::RedissonRw,
+    Profile::Setnx,
+    Profile::Spring,
+];
 
 /// Schedules of sharers that found a bug before any job changed its mode: they stay what they were.
 const KEPT_FROM_BEFORE: [u64; 2] = [21_634, 87_552];

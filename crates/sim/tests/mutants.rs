@@ -49,7 +49,7 @@ fn each_bug_is_planted_somewhere() {
         .map(str::to_owned)
         .collect();
     assert!(listed.len() >= 20, "{listed:?}");
-    let text = core();
+    let text = [core(), scripts()].concat();
     let sites = text.split("mutant!(").skip(1).filter_map(|rest| rest.split_once(')'));
     let planted: BTreeSet<_> = sites.map(|(name, _)| name.to_owned()).collect();
     assert_eq!(planted, listed);
@@ -63,6 +63,7 @@ fn no_bug_is_part_of_a_rule() {
         text.matches("mutant!(").count() <= 40,
         "more than 40 planted bugs make the core hard to read"
     );
+    let text = [text, scripts()].concat();
     let faults = planted_in_rules(&text);
     assert!(faults.is_empty(), "not a statement of its own:\n{}", faults.join("\n"));
     for rule in [
@@ -91,8 +92,17 @@ fn planted_in_rules(text: &str) -> Vec<&str> {
 
 /// The sources of the core, without the list of bugs.
 fn core() -> String {
+    all_in("src/proto")
+}
+
+/// The sources of the models of the scripts.
+fn scripts() -> String {
+    all_in("crates/node/src/scripts")
+}
+
+fn all_in(folder: &str) -> String {
     let mut sources = Vec::new();
-    read_all(&root().join("src/proto"), &mut sources);
+    read_all(&root().join(folder), &mut sources);
     sources.concat()
 }
 

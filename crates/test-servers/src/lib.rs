@@ -22,11 +22,15 @@ mod client;
 mod impostor;
 mod program;
 mod proxy;
+mod sentinels;
 mod server;
+mod wait;
 
 pub use authority::{Authority, Identity};
 pub use client::{Connection, Reply};
 pub use impostor::{Act, Impostor};
 pub use program::program;
 pub use proxy::{Mode, Proxy};
+pub use sentinels::Sentinels;
 pub use server::{Server, programs, servers, servers_over_tls};
+pub use wait::until;

@@ -30,11 +30,19 @@ use crate::{
 #[derive(Debug)]
 pub struct Server {
     program: OsString,
+    kind: Kind,
     child: Option<Child>,
     port: Port,
     tls: Option<Tls>,
     extra: Vec<String>,
     home: TempDir,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Keys,
+    /// It keeps what it knows in a file, also over a restart.
+    Sentinel,
 }
 
 /// A second port, for TLS.
@@ -56,7 +64,8 @@ struct Port {
 
 /// Starts `n` servers in parallel, each as [`Server::start`] does.
 pub fn servers(n: usize) -> Vec<Server> {
-    let mut all: Vec<Server> = (0..n).map(|_| Server::launch(program(), &[], None)).collect();
+    let mut all: Vec<Server> =
+        (0..n).map(|_| Server::launch(program(), Kind::Keys, &[], None)).collect();
     all.iter_mut().for_each(Server::settle);
     all
 }
@@ -66,7 +75,7 @@ pub fn servers_over_tls(n: usize) -> Vec<Server> {
     let authority = Arc::new(Authority::new());
     let launch = |_| {
         let tls = Tls::new(&authority, authority.server());
-        Server::launch(program(), &[], Some(tls))
+        Server::launch(program(), Kind::Keys, &[], Some(tls))
     };
     let mut all: Vec<Server> = (0..n).map(launch).collect();
     all.iter_mut().for_each(Server::settle);
@@ -108,9 +117,21 @@ impl Server {
     /// # Panics
     /// As [`with`](Self::with).
     pub fn of(program: &OsStr, args: &[&str]) -> Self {
-        let mut server = Self::launch(program.to_owned(), args, None);
+        let mut server = Self::launch(program.to_owned(), Kind::Keys, args, None);
         server.settle();
         server
+    }
+
+    /// As [`of`](Self::of), for a program that may not run here.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub fn try_of(program: &OsStr, args: &[&str]) -> Result<Self, String> {
+        if !runs(program) {
+            return Err(format!("{} does not run here", program.display()));
+        }
+        let mut server = Self::launch(program.to_owned(), Kind::Keys, args, None);
+        server.come_up().map(|()| server)
     }
 
     /// As [`with`](Self::with), with a second port on which it speaks TLS and is `identity`. Clients need no
@@ -119,7 +140,33 @@ impl Server {
     /// # Panics
     /// As [`with`](Self::with), and if the program was built without TLS.
     pub fn over_tls(authority: &Arc<Authority>, identity: Identity, args: &[&str]) -> Self {
-        let mut server = Self::launch(program(), args, Some(Tls::new(authority, identity)));
+        let tls = Tls::new(authority, identity);
+        let mut server = Self::launch(program(), Kind::Keys, args, Some(tls));
+        server.settle();
+        server
+    }
+
+    /// Starts a sentinel that watches nobody yet.
+    ///
+    /// # Panics
+    /// As [`with`](Self::with).
+    pub fn sentinel(args: &[&str]) -> Self {
+        let mut server = Self::launch(program(), Kind::Sentinel, args, None);
+        server.settle();
+        server
+    }
+
+    /// The same, with a second port as [`over_tls`](Self::over_tls) has it.
+    ///
+    /// # Panics
+    /// As [`over_tls`](Self::over_tls).
+    pub fn sentinel_over_tls(
+        authority: &Arc<Authority>,
+        identity: Identity,
+        args: &[&str],
+    ) -> Self {
+        let tls = Tls::new(authority, identity);
+        let mut server = Self::launch(program(), Kind::Sentinel, args, Some(tls));
         server.settle();
         server
     }
@@ -225,26 +272,44 @@ impl Server {
         self.connect().cmd(line)
     }
 
+    /// How often it has run a command since its statistics were reset.
+    pub fn calls(&self, command: &str) -> u64 {
+        let Reply::Bulk(stats) = self.cmd("INFO commandstats") else { return 0 };
+        let stats = String::from_utf8_lossy(&stats);
+        let start = format!("cmdstat_{command}:calls=");
+        let count = stats.lines().find_map(|line| line.strip_prefix(&start)?.split(',').next());
+        count.and_then(|count| count.parse().ok()).unwrap_or_default()
+    }
+
     /// Opens a connection, for a test that needs several commands on the same one.
     pub fn connect(&self) -> Connection {
         Connection::open(&self.address())
     }
 
-    fn launch(program: OsString, args: &[&str], tls: Option<Tls>) -> Self {
+    fn launch(program: OsString, kind: Kind, args: &[&str], tls: Option<Tls>) -> Self {
         require(&program);
         let extra = args.iter().map(ToString::to_string).collect();
         let home = tempfile::Builder::new().prefix("redbolt-").tempdir().unwrap();
-        let mut server = Self { program, child: None, port: Port::free(), tls, extra, home };
+        let mut server = Self { program, kind, child: None, port: Port::free(), tls, extra, home };
+        if kind == Kind::Sentinel {
+            File::create(server.known()).unwrap();
+        }
         server.child = Some(server.spawn());
         server
     }
 
+    fn settle(&mut self) {
+        if let Err(why) = self.come_up() {
+            panic!("{why}");
+        }
+    }
+
     /// Waits until the server answers. Where a port cannot be reserved, a start that lost the race
     /// for it is repeated on another port.
-    fn settle(&mut self) {
+    fn come_up(&mut self) -> Result<(), String> {
         for _ in 0..BIND_TRIES {
             match self.wait_until_up() {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
                 Err(log) if log.contains("Address already in use") => {
                     self.kill();
                     self.port = Port::free();
@@ -253,14 +318,23 @@ impl Server {
                     }
                     self.child = Some(self.spawn());
                 }
-                Err(log) => panic!("redis-server {:?} did not start:\n{log}", self.extra),
+                Err(log) => {
+                    return Err(format!(
+                        "{} {:?} did not start:\n{log}",
+                        self.program.display(),
+                        self.extra
+                    ));
+                }
             }
         }
-        panic!("found no port for redis-server in {BIND_TRIES} tries");
+        Err(format!("found no port for {} in {BIND_TRIES} tries", self.program.display()))
     }
 
     fn spawn(&self) -> Child {
         let mut command = dying_with_us(self.program.clone());
+        if self.kind == Kind::Sentinel {
+            command.arg(self.known()).arg("--sentinel");
+        }
         command
             .args(["--port", &self.port.number.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
@@ -297,6 +371,11 @@ impl Server {
     fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(self.child.as_ref().expect("the server was killed"));
         kill_process(pid, signal).unwrap();
+    }
+
+    /// What a sentinel knows.
+    fn known(&self) -> PathBuf {
+        self.home.path().join("sentinel.conf")
     }
 
     fn log(&self) -> PathBuf {
@@ -448,6 +527,13 @@ mod tests {
         let mut connection = server.connect();
         assert_eq!(connection.cmd("AUTH x"), Reply::Status("OK".into()));
         assert_eq!(connection.cmd("GET a"), Reply::Nil);
+    }
+
+    #[test]
+    fn a_program_that_is_no_server_says_why_it_does_not_start() {
+        let why = |program: &str| Server::try_of(OsStr::new(program), &[]).unwrap_err();
+        assert!(why("/no/such/program").ends_with("does not run here"));
+        assert!(why("ls").starts_with("ls [] did not start"));
     }
 
     #[test]

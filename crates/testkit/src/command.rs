@@ -6,11 +6,13 @@
 use std::sync::LazyLock;
 
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
-    ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
-    EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
-    UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
-    VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
+    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
+    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
+    ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND,
+    EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED,
+    EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON,
+    UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_TIMED, UPGRADE, UPGRADE_FENCED, VIEW_LINE,
+    VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
     WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
@@ -45,18 +47,27 @@ pub enum Script {
     Upgrade,
     UpgradeFenced,
     AcquireInLine,
+    AcquirePermitInLine,
     LeaveLine,
     AcquireRedisson,
     AcquireRedissonFenced,
     ExtendRedisson,
     UndoRedisson,
     WriteBackRedisson,
+    UndoSpring,
+    AcquireTimed,
+    ExtendTimed,
+    UndoTimed,
+    AcquireRedissonRead,
+    AcquireRedissonWrite,
+    ExtendRedissonRw,
+    UndoRedissonRw,
     ViewLine,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 40] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -81,12 +92,21 @@ impl Script {
         Self::Upgrade,
         Self::UpgradeFenced,
         Self::AcquireInLine,
+        Self::AcquirePermitInLine,
         Self::LeaveLine,
         Self::AcquireRedisson,
         Self::AcquireRedissonFenced,
         Self::ExtendRedisson,
         Self::UndoRedisson,
         Self::WriteBackRedisson,
+        Self::UndoSpring,
+        Self::AcquireTimed,
+        Self::ExtendTimed,
+        Self::UndoTimed,
+        Self::AcquireRedissonRead,
+        Self::AcquireRedissonWrite,
+        Self::ExtendRedissonRw,
+        Self::UndoRedissonRw,
         Self::ViewLine,
     ];
 
@@ -118,12 +138,21 @@ impl Script {
             Self::Upgrade => UPGRADE,
             Self::UpgradeFenced => UPGRADE_FENCED,
             Self::AcquireInLine => ACQUIRE_IN_LINE,
+            Self::AcquirePermitInLine => ACQUIRE_PERMIT_IN_LINE,
             Self::LeaveLine => LEAVE_LINE,
             Self::AcquireRedisson => ACQUIRE_REDISSON,
             Self::AcquireRedissonFenced => ACQUIRE_REDISSON_FENCED,
             Self::ExtendRedisson => EXTEND_REDISSON,
             Self::UndoRedisson => UNDO_REDISSON,
             Self::WriteBackRedisson => WRITE_BACK_REDISSON,
+            Self::UndoSpring => UNDO_SPRING,
+            Self::AcquireTimed => ACQUIRE_TIMED,
+            Self::ExtendTimed => EXTEND_TIMED,
+            Self::UndoTimed => UNDO_TIMED,
+            Self::AcquireRedissonRead => ACQUIRE_REDISSON_READ,
+            Self::AcquireRedissonWrite => ACQUIRE_REDISSON_WRITE,
+            Self::ExtendRedissonRw => EXTEND_REDISSON_RW,
+            Self::UndoRedissonRw => UNDO_REDISSON_RW,
             Self::ViewLine => VIEW_LINE,
         }
     }
@@ -147,10 +176,14 @@ impl Script {
             | Self::AcquireInLine
             | Self::AcquireMany
             | Self::AcquirePermit
+            | Self::AcquirePermitInLine
             | Self::AcquireRedisson
             | Self::AcquireRedissonFenced
+            | Self::AcquireRedissonRead
+            | Self::AcquireRedissonWrite
             | Self::AcquireShared
             | Self::AcquireSharedFenced
+            | Self::AcquireTimed
             | Self::Downgrade
             | Self::Upgrade
             | Self::UpgradeFenced => Kind::Ask,
@@ -159,14 +192,19 @@ impl Script {
             | Self::ExtendDowngraded
             | Self::ExtendPermit
             | Self::ExtendRedisson
-            | Self::ExtendShared => Kind::Extend,
+            | Self::ExtendRedissonRw
+            | Self::ExtendShared
+            | Self::ExtendTimed => Kind::Extend,
             Self::ForceUnlock => Kind::ForceUnlock,
             Self::LeaveLine => Kind::Leave,
             Self::Undo
             | Self::UndoDowngraded
             | Self::UndoPermit
             | Self::UndoRedisson
-            | Self::UndoShared => Kind::Undo,
+            | Self::UndoRedissonRw
+            | Self::UndoShared
+            | Self::UndoSpring
+            | Self::UndoTimed => Kind::Undo,
             Self::ViewLine => Kind::Line,
             Self::ViewPermits | Self::ViewShared => Kind::Sharers,
             Self::WriteBack

@@ -15,6 +15,7 @@
 mod bench;
 pub mod command;
 mod host;
+mod manual;
 mod peer;
 mod random;
 pub mod request;
@@ -23,6 +24,7 @@ mod scripted;
 pub use bench::Bench;
 pub use command::{Command, Kind, Script};
 pub use host::{Host, command_links, fill};
+pub use manual::{NATIVE, acl_rules, publish};
 pub use peer::Peer;
 pub use random::{Random, mix};
 pub use scripted::{Handshake, Scripted, bulk};

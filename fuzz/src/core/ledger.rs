@@ -306,8 +306,10 @@ impl Ledger {
         (lock.extended, lock.gone) = (0, 0);
     }
 
-    /// The same lock under another id. Earlier requests about it do not count any more.
-    pub(super) fn handed_on(&mut self, at: usize, id: LockId) {
+    /// The same lock under another id, and valid for no longer: by both clocks as they are now, of which one may have been set
+    /// since the grant. Earlier requests about it do not count any more.
+    pub(super) fn handed_on(&mut self, at: usize, id: LockId, core: &Core) {
+        let now = self.now;
         let lock = &mut self.locks[at];
         assert!(
             matches!(lock.phase, Phase::Held | Phase::Extending),
@@ -317,6 +319,9 @@ impl Ledger {
         (lock.id, lock.phase, lock.due) = (id, Phase::Held, None);
         (lock.extensions, lock.extended, lock.gone) = (0, 0, 0);
         lock.round += 1;
+        let Some(&lease) = core.lease(id) else { return };
+        let before = lock.lease.replace(lease).expect("held before");
+        assert!(lease.remaining(now) <= before.remaining(now), "it is valid for longer");
     }
 
     pub(super) fn releasing(&mut self, at: usize, due: Timestamp) {

@@ -26,6 +26,7 @@ impl Place {
 pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -> String {
     match request {
         Request::Handshake(step) | Request::Look(step) => handshake(step, place, refuse, era),
+        Request::History => handshake(Step::InfoReplication, place, refuse, era),
         Request::Ask { kind: Kind::Plain, .. } if refuse => "$-1\r\n".into(),
         Request::Ask { .. } if refuse => ":700\r\n".into(),
         Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),

@@ -55,6 +55,8 @@ pub(super) enum Request {
         attempt: usize,
         kind: Kind,
     },
+    /// Whether the node is the master that it was. The grant in front of it counts only then.
+    History,
     /// The undo by a command of the server's own.
     Delete {
         lock: usize,
@@ -120,6 +122,8 @@ pub(super) struct Wire {
     is_ours: bool,
     /// The answer to the oldest lock request, whose check is not answered yet.
     half: Option<Received>,
+    /// The history, as last told, is of a master. The peers never name one.
+    is_master: bool,
     /// The last request, answered or not.
     last: Option<Request>,
     /// Whether `AUTH` or `SELECT` has to precede everything else, and whether it ever succeeded.
@@ -161,6 +165,7 @@ impl Wire {
             value: Vec::new(),
             is_ours: false,
             half: None,
+            is_master: false,
             last: None,
             must_be_proven,
             proven: false,
@@ -244,8 +249,8 @@ impl Wire {
         }
     }
 
-    /// Learns what the core wants to send now. Only lock requests may be withdrawn, and only unsent
-    /// ones; everything else is appended.
+    /// Learns what the core wants to send now. Only lock requests may be withdrawn, and proofs that are to stand behind the
+    /// next one, and only unsent ones; everything else is appended.
     pub(super) fn sync(&mut self, unsent: &[u8], ledger: &mut Ledger) {
         if self.unsent == unsent {
             return;
@@ -282,7 +287,8 @@ impl Wire {
                 new += bytes.len();
                 at += 1;
             } else {
-                assert!(matches!(request, Request::Ask { .. }), "{request:?} was withdrawn");
+                let may_be = matches!(request, Request::Ask { .. } | Request::History);
+                assert!(may_be, "{request:?} was withdrawn");
                 let is_whole = cut == 0 && (at > self.answered || self.half.is_none());
                 assert!(is_whole && at >= self.answered, "a partly sent request was withdrawn");
                 self.requests.remove(at);
@@ -328,7 +334,12 @@ impl Wire {
             [b"CLIENT", b"SETNAME", _] => Request::Handshake(Step::SetName),
             [b"CLIENT", b"ID"] => Request::Handshake(Step::ClientId),
             [b"INFO", b"server"] => Request::Handshake(Step::InfoServer),
-            [b"INFO", b"replication"] => Request::Handshake(Step::InfoReplication),
+            [b"INFO", b"replication"] => match self.last {
+                Some(Request::Handshake(Step::InfoServer)) => {
+                    Request::Handshake(Step::InfoReplication)
+                }
+                _ => Request::History,
+            },
             [b"INFO", b"memory"] => Request::Handshake(Step::InfoMemory),
             [b"CLIENT", b"KILL", b"ID", _] => Request::Kill,
             [b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"] => Request::KillOthers,
@@ -494,9 +505,14 @@ impl Wire {
             Request::Handshake(step) => self.handshake_answered_by(step, token),
             Request::Look(step) => self.looked(step, token),
             Request::Ask { lock, attempt, kind } => {
+                // It may count only with the proof behind it, which is not judged here.
                 if let Some(said) = self.vote(kind, token) {
                     ledger.ask_answered(lock, attempt, node, said);
                 }
+            }
+            Request::History => {
+                let is_same = token == Received::Bulk && self.is_master;
+                self.is_ours &= is_same;
             }
             Request::Extend { lock, round } => ledger.extend_answered(lock, round, node, token),
             Request::Delete { lock, attempt } if token == Received::Int(1) => {
@@ -566,12 +582,17 @@ impl Wire {
 
     /// Keeps the text of a bulk string, if the oldest request needs it.
     pub(super) fn remember(&mut self, at: usize, len: usize) {
-        let Some(Request::Handshake(step) | Request::Look(step)) = self.oldest() else { return };
+        let step = match self.oldest() {
+            Some(Request::Handshake(step) | Request::Look(step)) => step,
+            Some(Request::History) => Step::InfoReplication,
+            _ => return,
+        };
         let text = &self.partial[at..at + len];
         let Some(start) = text.iter().position(|&byte| byte == b'\n') else { return };
         let Some(text) = text.get(start + 1..len.saturating_sub(2)) else { return };
         match step {
             Step::InfoServer => self.run_id = run_id(text),
+            Step::InfoReplication => self.is_master = text.starts_with(b"role:master"),
             Step::RestartGuardValue => self.value = text.to_vec(),
             _ => {}
         }
@@ -676,6 +697,7 @@ impl Received {
                 }
                 Request::ViewType => is_status || self == Self::Simple,
                 Request::Handshake(_)
+                | Request::History
                 | Request::ViewHolders
                 | Request::ViewLine
                 | Request::ViewValue => self == Self::Bulk,

@@ -119,7 +119,7 @@ impl World {
             let detached: DetachedLock =
                 detached.to_text().parse().expect("a detached lock parses from its own text");
             let id = self.core.attach(&detached, now).expect("the core attaches its own lock");
-            self.ledger.handed_on(at, id);
+            self.ledger.handed_on(at, id, &self.core);
         }
         self.settle();
     }
@@ -292,12 +292,19 @@ impl World {
         assert_ne!(self.wires[at].connection, connection, "the link stays open after garbage");
     }
 
-    fn feed(&mut self, at: usize, bytes: &[u8]) {
-        let Some(link) = self.wires[at].link else { return };
-        self.core.space(link)[..bytes.len()].copy_from_slice(bytes);
-        let now = self.now();
-        self.core.received(link, bytes.len(), now);
-        self.settle();
+    /// In reads of as many bytes as the core has space for, and no more once it has left the connection.
+    fn feed(&mut self, at: usize, mut bytes: &[u8]) {
+        let connection = self.wires[at].connection;
+        while !bytes.is_empty() && self.wires[at].connection == connection {
+            let Some(link) = self.wires[at].link else { return };
+            let space = self.core.space(link);
+            let len = space.len().min(bytes.len());
+            space[..len].copy_from_slice(&bytes[..len]);
+            bytes = &bytes[len..];
+            let now = self.now();
+            self.core.received(link, len, now);
+            self.settle();
+        }
     }
 
     /// Answers the oldest request as an honest node would.
@@ -418,8 +425,12 @@ impl World {
         self.nothing_is_left();
     }
 
-    /// With honest nodes on all links, a fresh lock is taken and released.
+    /// With honest nodes on all links, a fresh lock is taken and released. They have short restart guards: to a core that was
+    /// told of a longer one, a clock was set forward, so that it waits until no lock of before can be left.
     pub(super) fn start_afresh(&mut self) {
+        self.serve_all(peer::LAST_ERA);
+        self.pass(self.longest_ttl() + LONG);
+        self.tick();
         self.serve_all(peer::LAST_ERA);
         self.acquire_last();
         let last = self.ledger.locks.len() - 1;

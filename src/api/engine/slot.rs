@@ -286,15 +286,15 @@ impl Slot {
             return Err(ExtendError::Lost(LossCause::Forked));
         }
         let keys = self.request.resources().count();
-        let unshared = self.request.unshared();
+        let keeps_mode = self.request.keeps_mode();
         let mut state = self.lock();
-        let refused = match (state.lost, mode, unshared) {
+        let refused = match (state.lost, mode, keeps_mode) {
             (Some(cause), ..) => return Err(ExtendError::Lost(cause)),
             _ if state.is_let_go => RequestError::NotHeld,
             (_, LockMode::Exclusive, _) if state.mode != LockMode::Shared => {
                 RequestError::NotShared
             }
-            (_, LockMode::Shared, Some(error)) => error,
+            (_, _, Some(error)) => error,
             (_, LockMode::Shared, _) if state.mode != LockMode::Exclusive => {
                 RequestError::NotExclusive
             }

@@ -7,7 +7,7 @@ mod fault;
 mod stream;
 mod trust;
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::sync::Arc;
 
 use rustls::client::ClientConnection;
@@ -135,7 +135,7 @@ impl Session {
 
     fn flush(&mut self, socket: &mut impl Write) -> io::Result<()> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(socket) {
+            match self.connection.write_tls(&mut Sink(socket)) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -179,6 +179,30 @@ impl<S: Read> Read for Source<'_, S> {
             self.first.get_or_insert(byte);
         }
         Ok(length)
+    }
+}
+
+/// A socket that is written to with one buffer. The standard library keeps SIGPIPE away from that, and not from several: it
+/// would end a program whose `main` is not Rust's.
+struct Sink<'a, S>(&'a mut S);
+
+impl<S: Write> Write for Sink<'_, S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match parts {
+            [part] => self.0.write(part),
+            // A flight of the handshake, which is to be one packet.
+            _ => self
+                .0
+                .write(&parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<_>>()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

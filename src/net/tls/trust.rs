@@ -101,7 +101,11 @@ impl Connector {
                 false => Err(TlsError::new(NO_ADDRESS)),
             };
         }
-        with_tls.try_for_each(|address| settings.name_of(address).map(drop))?;
+        // Whom sentinels name is not known yet.
+        let is_known = |address: &&Address| {
+            settings.server_name.is_some() || !matches!(address, Address::Sentinels(_))
+        };
+        with_tls.filter(is_known).try_for_each(|address| settings.name_of(address).map(drop))?;
         Self::new(settings).map(Some)
     }
 

@@ -3,10 +3,10 @@
 use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Due, Link, Mistyped, Pending, Step};
+use crate::proto::core::restart_guard::Unproven;
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
-use crate::proto::script::Script;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
@@ -99,7 +99,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::Ask { claim, ask, by_digest, .. } => {
-                self.asked(id, claim, (ask, by_digest), token, now)
+                self.asked(id, claim, (ask, by_digest, due.since), token, now)
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::Delete { claim, followed } => {
@@ -111,10 +111,10 @@ impl Core {
                 self.counted(id, due.pending, token, now)
             }
             Pending::Handshake(step) => self.step_answered(id, step, token, now),
-            Pending::History { .. } => self.history_answered(id, due.pending, token, now),
+            Pending::History => self.history_answered(id, due.since, token, now),
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
             Pending::Move { claim, counter, by_digest } => {
-                self.moved(id, claim, (counter, by_digest), token, now)
+                self.moved(id, claim, (counter, by_digest, due.since), token, now)
             }
             Pending::Kill => number(token, |_| self.lay_ghosts(id)),
             Pending::Caching
@@ -157,16 +157,17 @@ impl Core {
         &mut self,
         id: NodeId,
         claim: ClaimId,
-        (ask, by_digest): (Command, bool),
+        (ask, by_digest, since): (Command, bool, Timestamp),
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let in_line = ask == Command::Run(Script::AcquireInLine);
-        if let Some(told) = in_line.then(|| Told::read(token)).flatten() {
+        let in_line = ask.asks_in_line();
+        let of_permit = ask.is_for_permit();
+        if let Some(told) = in_line.then(|| Told::read(token, of_permit)).flatten() {
             self.place_told(id, claim, told, now);
-            self.in_line_answered(id, claim, told, now);
+            self.in_line_answered(id, claim, told, since, now);
         } else if !in_line || !self.refuses_line(id, claim, token, now) {
-            return self.ask_answered(id, claim, (ask, by_digest), token, now);
+            return self.ask_answered(id, claim, (ask, by_digest, since), token, now);
         }
         Ok(())
     }
@@ -182,7 +183,10 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let vote = self.check_answered(id, claim, vote, token, since, now)?;
-        self.count_vote(id, claim, vote, now);
+        let grant = Unproven::of_ask(claim, Answer::Vote(vote));
+        if vote != Vote::Grant || !self.awaits_proof(id, grant, since, now) {
+            self.count_vote(id, claim, vote, now);
+        }
         Ok(())
     }
 
@@ -199,22 +203,25 @@ impl Core {
         Ok(())
     }
 
-    /// The node has said whether it was a replica meanwhile, which a grant may have waited for.
+    /// The node has said whether it was a replica meanwhile, which grants may have waited for.
     fn history_answered(
         &mut self,
         id: NodeId,
-        pending: Pending,
+        since: Timestamp,
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let granted = match pending {
-            Pending::History { behind, granted: true } => behind,
-            _ => None,
-        };
-        let vote = self.history_told(id, granted, token, now)?;
-        if let Some((claim, vote)) = granted.zip(vote) {
-            self.vote_proven(id, claim, vote, now);
+        let (grants, is_same) = self.history_told(id, since, token, now)?;
+        for &grant in &grants {
+            match is_same {
+                true => self.grant_proven(id, grant, now),
+                false => {
+                    let vote = Vote::Fail(self.node(id).link.cause());
+                    self.count_vote(id, grant.claim(), vote, now);
+                }
+            }
         }
+        self.node_mut(id).restart_guard.give_back(grants);
         Ok(())
     }
 
@@ -243,19 +250,45 @@ impl Core {
         &mut self,
         id: NodeId,
         claim: ClaimId,
-        how: (u64, bool),
+        (counter, by_digest, since): (u64, bool, Timestamp),
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let Some(answer) = self.move_answered(id, claim, how, token, now)? else { return Ok(()) };
-        let vote = self.vote_in(answer, id, claim, now);
+        let how = (counter, by_digest);
+        if let Some(answer) = self.move_answered(id, claim, how, token, now)? {
+            self.script_answered(id, Unproven::of_move(claim, answer), since, now);
+        }
+        Ok(())
+    }
+
+    /// A script was run for an ask that was sent at `since`. It has read the restart guard itself.
+    pub(super) fn script_answered(
+        &mut self,
+        id: NodeId,
+        told: Unproven,
+        since: Timestamp,
+        now: ClockReading,
+    ) {
+        if !told.answer().is_grant() || !self.awaits_proof(id, told, since, now) {
+            self.grant_proven(id, told, now);
+        }
+    }
+
+    /// What a script has answered stands, if the node votes.
+    fn grant_proven(&mut self, id: NodeId, told: Unproven, now: ClockReading) {
+        let claim = told.claim();
+        let vote = self.vote_in(told.answer(), id, claim, now);
+        if !told.is_move() {
+            self.note_refused(id, claim, vote);
+        }
         let vote = match vote {
             Vote::Grant => self.guarded_vote_of_script(id, claim, now),
             _ => vote,
         };
         self.count_vote(id, claim, vote, now);
-        self.healed(id, claim, vote, now);
-        Ok(())
+        if told.is_move() {
+            self.healed(id, claim, vote, now);
+        }
     }
 
     /// The answer says on how many keys something was done.
@@ -333,15 +366,14 @@ impl Core {
         }
     }
 
-    /// Counts a vote that stands, or will if the node turns out to be what it was.
-    pub(super) fn count_vote(&mut self, id: NodeId, claim: ClaimId, vote: Vote, now: ClockReading) {
-        if vote != Vote::Grant || !self.awaits_history(id, claim) {
-            self.vote_proven(id, claim, vote, now);
-        }
-    }
-
     /// Counts a vote that stands, unless the node or the claim has been given up.
-    fn vote_proven(&mut self, id: NodeId, claim_id: ClaimId, vote: Vote, now: ClockReading) {
+    pub(super) fn count_vote(
+        &mut self,
+        id: NodeId,
+        claim_id: ClaimId,
+        vote: Vote,
+        now: ClockReading,
+    ) {
         self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if self.node(id).link.is_leaving() {

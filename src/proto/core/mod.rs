@@ -124,6 +124,8 @@ pub struct Core {
     is_auto_extending: bool,
     /// How long a round of asks takes, roughly.
     round_trip: Duration,
+    /// Nobody may be there to send the script when a server's own command has found nothing.
+    caller_leaves: bool,
     metrics: Metrics,
     /// The command that was sent last.
     encoded: EncodedCommand,
@@ -142,6 +144,7 @@ impl Core {
         let nodes = config.node_ids().map(|id| Node::new(config.node(id))).collect();
         let mut entropy = Entropy::new(entropy);
         Self {
+            caller_leaves: false,
             metrics: Metrics::new(config.node_count(), config.settings.response_timeout),
             config,
             queues: WaitQueues::new(entropy.bytes()),

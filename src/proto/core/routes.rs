@@ -45,6 +45,14 @@ impl Core {
         Ok(id)
     }
 
+    /// The same as [`release`](Self::release), for a caller that may not come back to read the answers: no node needs more
+    /// than one command, so that whoever waits for the lock gets it.
+    pub fn release_and_leave(&mut self, id: LockId, now: ClockReading) {
+        self.caller_leaves = true;
+        self.release(id, now);
+        self.caller_leaves = false;
+    }
+
     /// Releases a lock, or cancels its acquisition. An unknown id is ignored.
     ///
     /// The outcome is [`Released`]; [`Refused`] with [`Cancelled`] if it was not granted yet; [`Lost`] if its validity
@@ -181,9 +189,18 @@ impl Core {
         self.companion_lost(id, now);
     }
 
-    /// A claim is being undone: its resources are free for other locks of this core.
-    pub(super) fn claim_undone(&mut self, id: ClaimId, now: ClockReading) {
+    /// A command about a claim has gone to a node that notifies us of what others change.
+    pub(super) fn claim_written(&mut self, id: ClaimId, node: NodeId, now: ClockReading) {
+        self.look_behind(id, node, now);
+    }
+
+    /// A claim is about to be undone: its resources are free for other locks of this core.
+    pub(super) fn claim_given_up(&mut self, id: ClaimId, now: ClockReading) {
         self.hand_on(id, now);
+    }
+
+    /// The undos of a claim are on their way.
+    pub(super) fn claim_undone(&mut self, id: ClaimId, now: ClockReading) {
         if !self.observers.is_empty() {
             self.claim_changed(id, now);
         }
@@ -283,7 +300,6 @@ impl Core {
             match *pending {
                 Pending::Ask { claim, .. }
                 | Pending::Check { claim, .. }
-                | Pending::History { behind: Some(claim), granted: true }
                 | Pending::Move { claim, .. } => {
                     self.disown(id, claim, now);
                 }
@@ -296,6 +312,8 @@ impl Core {
                 _ => {}
             }
         }
+        let unproven: Vec<_> = self.node(id).restart_guard.unproven().into();
+        unproven.into_iter().for_each(|grant| self.disown(id, grant.claim(), now));
         self.fail_queued(id, now);
         self.send_owed(id, now);
         self.set_up(now);
@@ -340,10 +358,7 @@ impl Core {
                 Pending::Delete { claim, .. } => self.undo_unanswered(node, claim, cause, now),
                 Pending::Undo { claim, .. } => self.undo_unanswered(node, claim, cause, now),
                 // Its ask has run.
-                Pending::Check { claim, .. }
-                | Pending::History { behind: Some(claim), granted: true } => {
-                    self.vote_failed(node, claim, now);
-                }
+                Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
                 Pending::WriteBack { claim, round, .. } => {
                     self.write_back_lost(node, claim, round, cause, now);
                 }
@@ -359,7 +374,7 @@ impl Core {
                 | Pending::DropOthers
                 | Pending::Enrol
                 | Pending::Handshake(_)
-                | Pending::History { .. }
+                | Pending::History
                 | Pending::Kill
                 | Pending::Look { .. }
                 // The loss of the link is told to all who observe.
@@ -368,6 +383,8 @@ impl Core {
                 | Pending::Track { .. } => {}
             }
         }
+        let unproven = self.node_mut(node).restart_guard.take_unproven();
+        unproven.into_iter().for_each(|grant| self.vote_failed(node, grant.claim(), now));
     }
 
     fn undo_unanswered(&mut self, node: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {

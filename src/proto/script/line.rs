@@ -1,18 +1,46 @@
 //! The scripts of the line: those who wait for a resource stand in it, on each node.
 //!
 //! A ticket is a member of two sorted sets, by its stamp in `redbolt:line:` and by when it ends in `redbolt:line-until:`. Its
-//! name is the mode of the lock, `x` for exclusive and `s` for shared, 32 random digits and the two of the node, as in a
-//! token, and behind a colon its grace in ms. A key of its own, `redbolt:line-wait:` and the name up to the node's digits,
-//! goes when it goes, which tells those behind it.
+//! name is the mode of the lock, `x` for exclusive, `s` for shared and `p` for a permit, 32 random digits and the two of the
+//! node, as in a token, behind a colon its grace in ms, and behind another the label of its owner's token, if that has one. A key of its own, `redbolt:line-wait:` and the name up to the node's
+//! digits, holds its stamp and goes when it goes, which tells those behind it when it is not before them any longer.
 //!
 //! Whoever is not in line must not pass those who are, and asks with `SET NX`. So what lies at a resource for which
 //! somebody waits is *marked*: a token is followed by a line feed and the ms at which its holder ends, and among those who
-//! share is the member `line`. What is marked outlives its holders by 8 s, and what ends them leaves a *closed* key,
+//! share is the member `line`, as is the field among those who have permits. What is marked outlives its holders by 8 s, and what ends them leaves a *closed* key,
 //! which holds `redbolt` behind a line feed: it is nobody's, denies every `SET NX`, and is taken by the first in line
 //! alone. Where nobody is left in line, what is marked is not any longer, and a closed key goes.
 //!
+//! Those who share come in together, and of those who want permits as many as there are free slots.
+//!
 //! A line only denies. So it may be lost or wrong without harm to exclusion. Not here: how waiters agree on one order, see
 //! `proto::line`.
+
+/// Checks the restart guard, which is at one of the two places `$guard` of KEYS, and the counter `c` that ARGV proposes at
+/// `$counter`. It does, and the guard is at the first place, where ARGV has the TTL of counters at `$ttl`. From then on `me` is the
+/// ticket.
+macro_rules! begin_in_line {
+    ($guard:literal, $counter:literal, $ttl:literal) => {
+        concat!(
+            "local guard = KEYS[ARGV[",
+            $ttl,
+            "] and ",
+            $guard,
+            "] ",
+            check_restart_guard!(),
+            read_clock_ms!(),
+            "local us = time[1] * 1000000 + time[2] \
+             local c = ARGV[",
+            $ttl,
+            "] and tonumber(ARGV[",
+            $counter,
+            "]) \
+             if c and math.abs(c - us) > 5000000 then \
+             return redis.status_reply(string.format('CLOCK %.0f', us)) end \
+             local me = ARGV[#ARGV] .. string.sub(ARGV[1], 33, 34) .. ':' .. ARGV[6] .. string.sub(ARGV[1], 35) "
+        )
+    };
+}
 
 /// Tickets whose time is over go. What is over in one of the two sets is over.
 macro_rules! drop_dead_tickets {
@@ -46,19 +74,17 @@ macro_rules! stand_in_line {
             drop_dead_tickets!(),
             "end \
              stamp = tonumber(stamp) \
-             local is_new = false \
              if stamp == 0 and others then stamp = tonumber(redis.call('ZSCORE', KEYS[2], me) or 0) end \
              if stamp == 0 then \
              local last = others and redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2] or 0 \
              stamp = math.max(last + 1, math.min(tonumber(ARGV[5]), us + 5000000)) \
-             is_new = true \
              end \
              stamp = string.format('%.0f', stamp) \
-             redis.call('ZADD', KEYS[2], stamp, me) \
+             local has_moved = redis.call('ZADD', KEYS[2], 'CH', stamp, me) == 1 \
              redis.call('ZADD', KEYS[3], live, me) \
              redis.call('PEXPIREAT', KEYS[2], live) \
              redis.call('PEXPIREAT', KEYS[3], live) \
-             if is_new or redis.call('PTTL', KEYS[4]) < 8000 then redis.call('SET', KEYS[4], '1', 'PX', 12000) end "
+             if has_moved or redis.call('PTTL', KEYS[4]) < 8000 then redis.call('SET', KEYS[4], stamp, 'PX', 12000) end "
         )
     };
 }
@@ -72,8 +98,8 @@ macro_rules! if_it_is_a_set_of_ours {
     };
 }
 
-/// What lies at the resource, as `state`: `free` for those in line, a `token` of ours, a `set` of those who share, either of
-/// them `marked`, or `other` data. For how many ms it is in the way of who wants the resource `alone`, and of who wants it
+/// What lies at the resource, as `state`: `free` for those in line, a `token` of ours, a `set` of those who share, a hash of
+/// `permits`, any of them `marked`, or `other` data. For how many ms it is in the way of who wants the resource `alone`, and of who wants it
 /// `beside` those who share: 0 for not at all, -1 without end.
 macro_rules! look_at_the_way {
     () => {
@@ -82,11 +108,17 @@ macro_rules! look_at_the_way {
              local t = v and redis.call('PTTL', KEYS[1]) or -2 \
              if t == 0 then t = 1 end \
              local digits = '^' .. string.rep('%x', 34) \
-             local alone, beside = 0, 0 \
+             local alone, beside, kind = 0, 0, nil \
              if type(v) == 'table' then \
              if not string.find(v.err, '^WRONGTYPE') then return v end \
              state, alone, beside = 'other', t, t \
-             if t > 0 and redis.call('TYPE', KEYS[1]).ok == 'zset' then ",
+             kind = t > 0 and redis.call('TYPE', KEYS[1]).ok \
+             if kind == 'hash' and redis.call('HEXISTS', KEYS[1], 'redbolt') == 1 then \
+             state = 'permits' \
+             if redis.call('HEXISTS', KEYS[1], 'line') == 1 then state, alone = 'marked', math.max(t - 8000, 0) end \
+             if alone == 0 then state = 'free' end \
+             beside = alone \
+             elseif kind == 'zset' then ",
             if_it_is_a_set_of_ours!(),
             "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now) \
              local tail = redis.call('ZRANGE', KEYS[1], -2, -1, 'WITHSCORES') \
@@ -123,7 +155,7 @@ macro_rules! look_who_stands_before {
          local from = shares and 0 or math.max(rank - 2, 0) \
          if rank > 0 then \
          for _, other in ipairs(redis.call('ZRANGE', KEYS[2], from, rank - 1)) do \
-         if not shares or string.sub(other, 1, 1) == 'x' then \
+         if not shares or string.sub(other, 1, 1) ~= 's' then \
          before, last, last_but_one = before + 1, other, last \
          end \
          end \
@@ -132,26 +164,47 @@ macro_rules! look_who_stands_before {
     };
 }
 
-/// Whoever is first and finds nobody in its way is called. Who was called for longer than its grace loses its place.
-/// Whoever asks while it is called takes its turn, and who finds the lock held ends the call.
-macro_rules! call_the_first {
+/// The same for a permit, which cannot be beside locks of another mode, and beside as many permits as there is `room` for.
+macro_rules! look_for_room {
     () => {
+        "before, last, last_but_one = 0, '-', '-' \
+         local rank = redis.call('ZRANK', KEYS[2], me) \
+         local all = rank > 0 and redis.call('ZRANGE', KEYS[2], 0, rank - 1) or {} \
+         for _, other in ipairs(all) do \
+         if string.sub(other, 1, 1) ~= 'p' then before, last, last_but_one = before + 1, other, last end \
+         end \
+         left = before > 0 and alone or open \
+         if before == 0 and rank >= room then \
+         before, last, last_but_one = rank - room + 1, all[rank], all[rank - 1] or '-' \
+         end "
+    };
+}
+
+/// Whoever is first and finds nobody in its way is called. Who was called for longer than its grace loses its place.
+/// Whoever asks while it is called takes its turn, and who finds the lock held ends the call. For how long the `$called` and
+/// the `$head` find somebody in their way are expressions.
+macro_rules! call_the_first {
+    ($look:ident, $called:literal, $head:literal) => {
         concat!(
             "local before, last, last_but_one = 0, '-', '-' \
              local called, whom = string.match(others and redis.call('GET', KEYS[5]) or '', '^(%d+) (.+)$') \
-             if called and (alone ~= 0 or whom == me) then \
+             if called and (",
+            $called,
+            " ~= 0 or whom == me) then \
              redis.call('DEL', KEYS[5]) \
              called, whom = nil, nil \
              end \
              for _ = 1, others and 64 or 0 do ",
-            look_who_stands_before!(),
-            "if before == 0 or alone ~= 0 then break end \
-             local head = redis.call('ZRANGE', KEYS[2], 0, 0)[1] \
+            $look!(),
+            "local head = before > 0 and redis.call('ZRANGE', KEYS[2], 0, 0)[1] \
+             if not head or ",
+            $head,
+            " ~= 0 then break end \
              if whom ~= head then \
              redis.call('SET', KEYS[5], string.format('%.0f ', now) .. head, 'PX', 8000) \
              break \
              end \
-             if now - called <= (tonumber(string.sub(head, 37)) or 0) then break end \
+             if now - called <= tonumber(string.match(head, '^%-?%d+', 37) or 0) then break end \
              redis.call('ZREM', KEYS[2], head) \
              redis.call('ZREM', KEYS[3], head) \
              end "
@@ -167,9 +220,26 @@ macro_rules! mark_the_way {
          elseif state == 'set' then \
          redis.call('ZADD', KEYS[1], '+inf', 'line') \
          redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) \
+         elseif state == 'permits' then \
+         redis.call('HSET', KEYS[1], 'line', 1) \
+         redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) \
          elseif state == 'free' and (v ~= '\\nredbolt' or t < 6000) then \
          redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) \
          end "
+    };
+}
+
+/// Whoever stands behind others, or finds somebody in its way, waits. Of who stands before it the label is not told.
+macro_rules! wait_unless_first {
+    () => {
+        concat!(
+            "if before > 0 or left ~= 0 then ",
+            mark_the_way!(),
+            "local function known(name) return string.match(name, '^[^:]*:?%-?%d*') end \
+             return redis.status_reply(string.format('WAIT %.0f %s %.0f %s %s', \
+             left, stamp, before, known(last), known(last_but_one))) \
+             end "
+        )
     };
 }
 
@@ -209,27 +279,16 @@ macro_rules! raise_counter_in_line {
 /// [`ACQUIRE_SHARED`]: super::ACQUIRE_SHARED
 /// [`ACQUIRE_SHARED_FENCED`]: super::ACQUIRE_SHARED_FENCED
 pub const ACQUIRE_IN_LINE: &str = concat!(
-    "local guard = KEYS[ARGV[8] and 7 or 6] ",
-    check_restart_guard!(),
-    read_clock_ms!(),
-    "local us = time[1] * 1000000 + time[2] \
-     local c = ARGV[8] and tonumber(ARGV[7]) \
-     if c and math.abs(c - us) > 5000000 then \
-     return redis.status_reply(string.format('CLOCK %.0f', us)) end \
-     local me = ARGV[#ARGV] .. string.sub(ARGV[1], 33, 34) .. ':' .. ARGV[6] \
-     local shares = string.sub(me, 1, 1) == 's' ",
+    begin_in_line!("7 or 6", 7, 8),
+    "local shares = string.sub(me, 1, 1) == 's' ",
     unless_its_turn_has_come!(),
     stand_in_line!(),
     look_at_the_way!(),
-    call_the_first!(),
+    call_the_first!(look_who_stands_before, "alone", "alone"),
     "local left = alone \
-     if shares and before == 0 then left = beside end \
-     if before > 0 or left ~= 0 then ",
-    mark_the_way!(),
-    "return redis.status_reply(string.format('WAIT %.0f %s %.0f %s %s', \
-     left, stamp, before, last, last_but_one)) \
-     end \
-     end ",
+     if shares and before == 0 then left = beside end ",
+    wait_unless_first!(),
+    "end ",
     raise_counter_in_line!(),
     "if shares then \
      local gone = KEYS[state == 'free' and 1 or 5] \
@@ -246,6 +305,62 @@ pub const ACQUIRE_IN_LINE: &str = concat!(
      redis.call('SET', KEYS[1], ARGV[1] .. string.format('\\n%.0f', now + ARGV[2]), 'PX', ARGV[2] + 8000) \
      end \
      return redis.status_reply('OK ' .. stamp .. told)"
+);
+
+/// Which slots of the semaphore are free: for how long none is as `open`, and for how many there is `room` once whatever is in
+/// the way is gone, of those with the same `n`. Whose time is over is taken away.
+macro_rules! look_at_the_slots {
+    () => {
+        concat!(
+            "local open, room, left = alone, n, 0 \
+             if kind == 'hash' and (state == 'permits' or state == 'marked') then ",
+            drop_permits_that_ended!(),
+            "local held = redis.call('ZCARD', ends) \
+             if held == 0 then state, alone, open = 'free', 0, 0 \
+             elseif held < n then open, room = 0, n - held \
+             else open, room = redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2] - now, 1 end \
+             end \
+             left = open "
+        )
+    };
+}
+
+/// Gives the token ARGV\[1\] one of the ARGV\[7\] slots of the semaphore KEYS\[1\] for ARGV\[2\] ms if more are free than
+/// stand before it in line, and nobody but for a permit does. The answer is the status line `OK`, the ticket's stamp, and
+/// what [`ACQUIRE_PERMIT`] says of the slot; or `WAIT`, as by [`ACQUIRE_IN_LINE`], where of those who stand before it the ones
+/// count that have to come in first.
+///
+/// KEYS are the resource, the two sets of the line, the ticket's own key, the key that says who was called, the sorted set
+/// of those who have permits, with ARGV\[10\] and ARGV\[11\] the hash of the slots' counters, and the guard. Up to ARGV\[6\]
+/// and in the last of them ARGV are those of [`ACQUIRE_IN_LINE`]; from ARGV\[7\] on they are those of [`ACQUIRE_PERMIT`] from
+/// ARGV\[4\] on.
+///
+/// [`ACQUIRE_PERMIT`]: super::ACQUIRE_PERMIT
+pub const ACQUIRE_PERMIT_IN_LINE: &str = concat!(
+    begin_in_line!("8 or 7", 10, 11),
+    "local ends, counters, n = KEYS[6], KEYS[7], tonumber(ARGV[7]) ",
+    unless_its_turn_has_come!(),
+    stand_in_line!(),
+    look_at_the_way!(),
+    look_at_the_slots!(),
+    call_the_first!(
+        look_for_room,
+        "(string.sub(whom, 1, 1) == 'p' and open or alone)",
+        "(string.sub(head, 1, 1) == 'p' and open or alone)"
+    ),
+    wait_unless_first!(),
+    "end \
+     local gone = KEYS[state == 'free' and 1 or 5] \
+     redis.call('DEL', gone) \
+     redis.call('SET', gone, '', 'XX', 'PX', 1) \
+     if state == 'free' then redis.call('DEL', ends) end ",
+    deny_twin!(3, "twin ~= ARGV[1] and redis.call('ZSCORE', ends, twin)"),
+    "local line, slot, seen = true, redis.call('HGET', KEYS[1], ARGV[1]), '' \
+     if not slot then ",
+    find_free_slot!(8, 9),
+    "end ",
+    give_slot!(11),
+    "return redis.status_reply('OK ' .. stamp .. ' ' .. slot .. seen .. text)"
 );
 
 /// Takes the ticket ARGV\[1\] out of the line, and returns 1 if it was there, 0 otherwise. KEYS are the resource, the two sets of
@@ -265,7 +380,12 @@ pub const LEAVE_LINE: &str = concat!(
      local v = redis.pcall('GET', KEYS[1]) \
      if type(v) == 'table' then \
      if not string.find(v.err, '^WRONGTYPE') then return v end \
-     if redis.call('TYPE', KEYS[1]).ok == 'zset' and redis.call('PTTL', KEYS[1]) ~= -1 then ",
+     local kind, t = redis.call('TYPE', KEYS[1]).ok, redis.call('PTTL', KEYS[1]) \
+     if t == -1 then return found end \
+     if kind == 'hash' and redis.call('HEXISTS', KEYS[1], 'redbolt') + redis.call('HEXISTS', KEYS[1], 'line') == 2 then \
+     redis.call('PEXPIRE', KEYS[1], t - 8000) \
+     redis.call('HDEL', KEYS[1], 'line') \
+     elseif kind == 'zset' then ",
     if_it_is_a_set_of_ours!(),
     "if redis.call('ZSCORE', KEYS[1], 'line') == 'inf' then \
      redis.call('ZREM', KEYS[1], 'line') ",
@@ -282,8 +402,8 @@ pub const LEAVE_LINE: &str = concat!(
 );
 
 /// Tells who stands in line for the resource KEYS\[1\]: how many, what keeps the resource for them, and for how many ms the
-/// first of them has been called, -1 if it is not. In further lines up to 16 of them, in their order, each with its name,
-/// its stamp, for how many ms it has waited by that, and for how many ms its ticket lives. It writes nothing.
+/// first of them has been called, -1 if it is not. In further lines up to 16 of them, in their order, each with its name, label
+/// included, its stamp, for how many ms it has waited by that, and for how many ms its ticket lives. It writes nothing.
 ///
 /// KEYS\[2\] and KEYS\[3\] are the two sets of the line, KEYS\[4\] is the key that says who was called. A resource is kept
 /// by nothing (`open`), `marked` beside its holders, or `closed`. Of its value the bytes up to the ARGV\[1\]-th, from zero,
@@ -298,7 +418,7 @@ pub const VIEW_LINE: &str = concat!(
      for i = 1, #found, 2 do \
      local left = (tonumber(redis.call('ZSCORE', KEYS[3], found[i])) or 0) - now \
      if left > 0 and #lines <= 16 then \
-     if #found[i] > 64 then return '' end \
+     if #found[i] > 200 then return '' end \
      first = first or found[i] \
      local waits = math.floor(math.max(us - found[i + 1], 0) / 1000) \
      table.insert(lines, string.format('%s %.0f %.0f %.0f', found[i], found[i + 1], waits, left)) \
@@ -310,7 +430,10 @@ pub const VIEW_LINE: &str = concat!(
      local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[1]) \
      if type(v) == 'table' then \
      if not string.find(v.err, '^WRONGTYPE') then return v end \
-     if redis.call('TYPE', KEYS[1]).ok == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' then \
+     local kind = redis.call('TYPE', KEYS[1]).ok \
+     if kind == 'hash' and redis.call('HEXISTS', KEYS[1], 'redbolt') + redis.call('HEXISTS', KEYS[1], 'line') == 2 then \
+     kept = redis.call('PTTL', KEYS[1]) > 8000 and 'marked' or 'closed' \
+     elseif kind == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' then \
      kept = redis.call('ZCOUNT', KEYS[1], after, '(+inf') > 0 and 'marked' or 'closed' \
      end \
      else \

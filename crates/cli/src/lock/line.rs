@@ -16,6 +16,7 @@ use super::patience::{Advice, Patience};
 use super::poller::{self, Poller, now};
 use super::speak::say;
 use super::watch::Watch;
+use crate::foreign;
 use crate::signals::is_ignored;
 
 /// How the wait ended.
@@ -144,7 +145,7 @@ impl<'a> Line<'a> {
                         return Ok(Outcome::Contended(sharers.to_string()));
                     }
                     News::Seen(InspectionVerdict::Foreign(data)) => {
-                        return Ok(Outcome::Contended(data.to_string()));
+                        return Ok(Outcome::Contended(foreign::holder(&data)));
                     }
                     News::Seen(_) => return Ok(Outcome::Contended(SOMEBODY.to_owned())),
                     _ => {}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::speak::raw;
 use crate::duration::show;
+use crate::foreign;
 use redbolt::inspect::InspectionVerdict;
 
 /// The line, or nothing if standard error is not a terminal.
@@ -71,7 +72,7 @@ fn in_words(seen: &InspectionVerdict, quarantine: Option<Duration>) -> String {
         InspectionVerdict::Held(holder) => (holder.to_string(), holder.remaining),
         InspectionVerdict::Permits(permits) => (permits.to_string(), permits.remaining),
         InspectionVerdict::Shared(sharers) => (sharers.to_string(), sharers.remaining),
-        InspectionVerdict::Foreign(data) => (data.to_string(), data.remaining),
+        InspectionVerdict::Foreign(data) => (foreign::holder(data), foreign::remaining(data)),
         _ => return "nobody holds the lock on enough nodes".to_owned(),
     };
     match remaining {
@@ -109,6 +110,13 @@ mod tests {
         let hash = Foreign::new(DataKind::Hash, None);
         let hash = in_words(&InspectionVerdict::Foreign(hash), None);
         assert_eq!(hash, "held by other data, a hash without end");
+        let owner = "1f0c…:42".to_owned();
+        let theirs = Foreign::new(DataKind::Redisson { owner, holds: 1 }, None);
+        let theirs = in_words(&InspectionVerdict::Foreign(theirs), None);
+        assert_eq!(theirs, "held by Redisson 1f0c…:42 without end");
+        let over = Foreign::new(DataKind::Time { ends: Duration::from_secs(1_100_000_000) }, None);
+        let over = in_words(&InspectionVerdict::Foreign(over), None);
+        assert!(over.ends_with("until second 1100000000 for 0 us more unless extended"), "{over}");
         assert!(in_words(&InspectionVerdict::Undecided, None).contains("nobody"));
         let left = Some(Duration::from_secs(26));
         let quarantined = in_words(&InspectionVerdict::Undecided, left);

@@ -19,6 +19,7 @@ use crate::args::StatusArgs;
 use crate::contact::contact;
 use crate::duration::show;
 use crate::exit::{self, Failure};
+use crate::foreign::remaining;
 use crate::name;
 use crate::say::print;
 use crate::waiters;
@@ -69,12 +70,12 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeR
         InspectionVerdict::Foreign(data) => {
             let there = count(seen, |state| matches!(state, KeyState::Foreign(_)));
             let on = format!("on {there} of {nodes} nodes");
-            match &data.kind {
-                DataKind::Redisson { .. } => {
-                    let left = left(data.remaining);
-                    format!("{key}: {data}, {left}, {on}; use --profile redisson\n")
+            match data.kind.profile() {
+                Some(profile) => {
+                    let left = left(remaining(data));
+                    format!("{key}: {data}, {left}, {on}; use --profile {profile}\n")
                 }
-                _ => format!("{key}: {data}, no lock of redbolt, {on}\n"),
+                None => format!("{key}: {data}, no lock of redbolt, {on}\n"),
             }
         }
         _ => {
@@ -94,7 +95,7 @@ fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
         Ok(KeyState::Shared(sharers)) => {
             format!("shared by {sharers}, {}", left(sharers.remaining))
         }
-        Ok(KeyState::Foreign(data)) => format!("{data}, {}", left(data.remaining)),
+        Ok(KeyState::Foreign(data)) => format!("{data}, {}", left(remaining(data))),
         Ok(_) => "held".to_owned(),
         Err(_) => format!("no answer: {}", reason(node)),
     };
@@ -222,6 +223,7 @@ fn data_as_json(data: &Foreign) -> Value {
             let mode = if *is_write { "write" } else { "read" };
             json!({ "type": "hash", "library": "Redisson", "mode": mode, "holders": holders })
         }
+        DataKind::Time { ends } => json!({ "type": "string", "ends_unix_s": ends.as_secs() }),
         DataKind::Hash => json!({ "type": "hash" }),
         DataKind::List => json!({ "type": "list" }),
         DataKind::Set => json!({ "type": "set" }),

@@ -12,7 +12,7 @@ use crate::harness::{World, eventually};
 
 /// A process that stands in line for a lock that it does not get.
 fn waiter(world: &World) -> Client {
-    let builder = Config::builder().wake(WakeStrategy::Line);
+    let builder = Config::builder().wake(WakeStrategy::Line).label("web-2:7");
     let nodes = world.nodes.iter().map(|node| node.address());
     let builder = nodes.fold(builder, |builder, node| builder.node(&node).unwrap());
     Client::new(builder.build().unwrap()).unwrap()
@@ -47,8 +47,11 @@ fn status_and_unlock_show_who_waits_and_for_how_long() {
             let told = of_two(&world, &words, status);
             let (_, told) = told.split_once("\nin line: 2\n").unwrap_or_else(|| panic!("{told}"));
             let lines: Vec<_> = told.lines().collect();
-            assert!(lines[0].starts_with("  1. exclusive #") && lines[0].contains(" waits for "));
-            assert!(lines[1].starts_with("  2. shared #"), "{told}");
+            assert!(
+                lines[0].starts_with("  1. web-2:7 exclusive #")
+                    && lines[0].contains(" waits for ")
+            );
+            assert!(lines[1].starts_with("  2. web-2:7 shared #"), "{told}");
             assert!(lines[2].starts_with("job: held by "), "{told}");
         }
         let json: Value =
@@ -57,7 +60,7 @@ fn status_and_unlock_show_who_waits_and_for_how_long() {
             assert_eq!((&line["count"], &line["kept"]), (&2.into(), &"marked".into()), "{json}");
             assert_eq!(line["called_ms"], Value::Null);
             let first = &line["first"][0];
-            assert_eq!(first["mode"], "exclusive");
+            assert_eq!((&first["mode"], &first["label"]), (&"exclusive".into(), &"web-2:7".into()));
             assert_eq!(first["hash"].as_str().unwrap().len(), 8);
             assert!(
                 first["age_ms"].as_u64().unwrap() >= line["first"][1]["age_ms"].as_u64().unwrap()

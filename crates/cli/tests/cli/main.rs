@@ -24,6 +24,7 @@ mod pair;
 mod permits;
 mod profiles;
 mod restart_guard;
+mod sentinels;
 mod shared;
 mod signals;
 mod statuses;

@@ -231,7 +231,7 @@ fn is_of_option(c: char) -> bool {
 }
 
 /// Options of `cargo xtask` and of other programs.
-const OF_OTHERS: [&str; 5] = ["--counts", "--example", "--path", "--quick", "--waiting"];
+const OF_OTHERS: [&str; 6] = ["--counts", "--example", "--path", "--quick", "--waiting", "--write"];
 
 #[test]
 fn a_wrong_command_is_found() {

@@ -33,6 +33,60 @@ fn a_lock_of_another_format_is_kept_over_several_commands() {
     eventually("nothing is left", || world.held_on("data") == 0);
 }
 
+/// Whose names have the registry's key in front.
+#[test]
+fn a_command_runs_under_a_lock_of_a_spring_registry() {
+    let world = World::of(1);
+    let spring = ["lock", "--try", "--profile", "spring"];
+    let line = "echo $REDBOLT_KEY";
+    let told = world.run(&[&spring[..], &["--prefix", "shop:", "data", "-c", line]].concat());
+    assert_eq!(told.expect(0).stdout, "shop:data\n");
+    assert_eq!(world.held_on("shop:data"), 0);
+    let refused = world.run(&[&spring[..], &["data", "--", "true"]].concat());
+    refused.expect(64).expect_says("the profile spring cannot have this name");
+}
+
+#[test]
+fn readers_run_beside_each_other_and_beside_no_writer_of_redisson_s_format() {
+    let world = World::of(3);
+    let line = "touch on; until [ -e end ]; do sleep 0.02; done";
+    let rw = ["--profile", "redisson-rw"];
+    let reads = [&["lock"], &rw[..], &["--shared", "data", "-c", line]].concat();
+    let running = world.start(&reads);
+    eventually("the command runs", || world.path("on").exists());
+    let tries = |rest: &[&'static str]| world.run(&[&["lock", "--try"], &rw[..], rest].concat());
+    tries(&["--shared", "data", "--", "true"]).expect(0);
+    tries(&["data", "--", "true"]).expect(75);
+    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    assert!(seen.contains("data: shared by "), "{seen}");
+    fs::write(world.path("end"), "").unwrap();
+    running.end().expect(0);
+    tries(&["data", "--", "true"]).expect(0);
+    assert_eq!(world.held_on("data"), 0);
+}
+
+/// A member's lock has no TTL, and is over.
+#[test]
+fn a_command_takes_over_a_lock_whose_time_is_over() {
+    let world = World::of(1);
+    world.nodes[0].cmd("SET data 1100000000");
+    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    let told = "data: held by SETNX or redis-objects until second 1100000000, 0 us left, on 1 of 1";
+    assert!(seen.contains(told) && seen.contains("use --profile setnx"), "{seen}");
+    world.nodes[0].cmd("HSET other mode read 1f0c2d3e-0011-2233-4455-66778899aabb:42 1");
+    let seen = world.run(&["status", "other"]).expect(0).stdout;
+    assert!(seen.contains("held by 1 reader of Redisson"), "{seen}");
+    assert!(seen.contains("use --profile redisson-rw"), "{seen}");
+    world.run(&["lock", "--try", "data", "--", "true"]).expect(75);
+    world.run(&["lock", "--try", "--profile", "setnx", "data", "--", "true"]).expect(0);
+    assert_eq!(world.held_on("data"), 0);
+    let acquire = ["acquire", "--profile", "redis-objects", "--token-file", "held", "data"];
+    world.run(&acquire).expect(0);
+    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    assert!(seen.contains("data: held by "), "{seen}");
+    world.run(&["release", "--token-file", "held"]).expect(0);
+}
+
 /// As ShedLock does, which keeps its lock for a while behind the work.
 #[test]
 fn a_prefix_stands_before_the_name_in_all_commands() {

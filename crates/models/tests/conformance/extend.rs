@@ -99,7 +99,7 @@ fn the_core_extends_nothing_that_is_being_released() {
     assert_eq!(sent, vec![["extend"]; 3]);
     bench.core.release(id, now);
     for node in 0..3 {
-        assert_eq!(bench.waiting(node), ["extend", "undo"]);
+        assert_eq!(bench.waiting(node), ["extend", "delete"]);
         bench.answer(node, ":1\r\n");
     }
     assert_eq!(bench.told(), []);

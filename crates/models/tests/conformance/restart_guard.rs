@@ -63,11 +63,15 @@ fn first_flight(value: Value, before: u8, behind: Option<u8>) -> bool {
     for node in 0..2 {
         bench.handshake(node, &ready(node));
     }
-    bench.handshake(2, &handshakes(value, before));
-    assert_eq!(bench.waiting(2)[..1], ["ask"], "in the first flight");
+    let server = handshakes(value, before);
+    bench.handshake(2, &server);
+    assert_eq!(bench.waiting(2)[..2], ["ask", "info"], "in the first flight");
     let is_set = behind == Some(0);
     bench
         .answer(2, &if is_set { "+OK\r\n".into() } else { format!("+GUARD {}\r\n", pttl(behind)) });
+    // It is the master that it was when the handshake ran.
+    let words = bench.next(2).expect("the proof is due");
+    bench.answer(2, &server.answer(&words).expect("INFO is of the handshake"));
     match bench.core.votes(id).of(bench.node(2)) {
         Some(Vote::Grant) => {
             assert!(!bench.waiting(2).contains(&"undo"));
@@ -161,7 +165,7 @@ fn the_core_leaves_restart_guards_that_are_not_ours_alone() {
             bench.handshake(node, &ready(node));
         }
         bench.handshake(2, &Handshake { restart_guard: Some(other.into()), ..ready(2) });
-        assert_eq!(bench.waiting(2), ["ask", "undo"], "{other}");
+        assert_eq!(bench.waiting(2), ["ask", "info", "undo"], "{other}");
         bench.answer(2, "+OK\r\n");
         let vote = bench.core.votes(id).of(bench.node(2));
         assert!(matches!(vote, Some(Vote::Fail(_))), "{other}: {vote:?}");

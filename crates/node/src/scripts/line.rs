@@ -4,6 +4,7 @@
 //! all else in ms.
 
 use super::mark::{CLOSED, LINE, NEVER, OUTLIVES_MS, close, marked, with_mark};
+use super::permits::{self, Order, Pair, deny_twin as deny_twin_permit};
 use super::shared::{
     MAX_VIEWED, TOKEN_DIGITS, WRITER, begins_as_a_token, deny_twin, live_as_long_as_the_last,
     odd_from, rehearse_undo, share,
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
+    mutants::mutant,
     sharers::Sharers,
     store::ClockReading,
 };
@@ -24,15 +26,7 @@ pub(super) fn acquire_in_line(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let ask = Ask::read(names, argv)?;
-    check_restart_guard(calls, ask.restart_guard)?;
-    let time = calls.time()?;
-    if let Some(fenced) = &ask.fenced {
-        check_clock(fenced.proposal, time.micros())?;
-    }
-    let (stamp, state) = match has_its_turn(calls, &ask)? {
-        true => (ask.stamp, State::Free),
-        false => wait_in_line(calls, &ask, time)?,
-    };
+    let (time, stamp, state) = its_turn(calls, &ask)?;
     let counter = raised_counter(calls, &ask)?;
     match ask.shares {
         true => share_in_line(calls, &ask, state, time.millis(), counter)?,
@@ -42,12 +36,54 @@ pub(super) fn acquire_in_line(
     Ok(Answer::StatusLine(format!("OK {stamp}{told}").into_bytes()))
 }
 
+/// Gives a slot to whoever stands so far in front that there is one for it. Whoever does not waits.
+pub(super) fn acquire_permit_in_line(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let ask = Ask::read_of_permit(names, argv)?;
+    let (time, stamp, state) = its_turn(calls, &ask)?;
+    let (keys, order) = ask.slots.as_ref().ok_or(BAD_ARGUMENTS)?;
+    let now = time.millis();
+    clear_the_way(calls, &ask, state)?;
+    if state == State::Free {
+        calls.del(keys.ends)?;
+    }
+    deny_twin_permit(calls, keys, ask.token, number(ask.nodes)?)?;
+    let (slot, seen) = match calls.hget(ask.resource, ask.token)? {
+        Some(mine) => (mine, Vec::new()),
+        None => keys.first_free(calls, order, now)?,
+    };
+    let fenced = ask.fenced.as_ref().map(|it| (it.counter, it.proposal, it.life_word));
+    let text = keys.give(calls, (ask.token, ask.ttl), &slot, fenced, true, now)?;
+    let words = [format!("OK {stamp} ").as_bytes(), &slot, &seen, &text].concat();
+    Ok(Answer::StatusLine(words))
+}
+
+/// The time, where the ticket stands, and what lies at the resource, if its turn has come.
+fn its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<(ClockReading, i64, State), Stop> {
+    check_restart_guard(calls, ask.restart_guard)?;
+    let time = calls.time()?;
+    if let Some(fenced) = &ask.fenced {
+        check_clock(fenced.proposal, time.micros())?;
+    }
+    let (stamp, state) = match has_its_turn(calls, ask)? {
+        true => (ask.stamp, State::Free),
+        false => wait_in_line(calls, ask, time)?,
+    };
+    Ok((time, stamp, state))
+}
+
 /// Whether the ticket stands first where it is to stand, and the resource is closed.
 fn has_its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<bool, Stop> {
     if ask.stamp == 0 {
         return Ok(false);
     }
     let first = calls.zrange(ask.stamps)?.and_then(|members| members.iter().next());
+    if mutant!(ClosedIsAnybodys) && first.is_some() {
+        return Ok(matches!(calls.get(ask.resource), Ok(Some(value)) if value == CLOSED));
+    }
     if first != Some((&ask.me, ask.stamp)) {
         return Ok(false);
     }
@@ -61,13 +97,20 @@ fn wait_in_line(
     time: ClockReading,
 ) -> Result<(i64, State), Stop> {
     let (stamp, others) = stand_in_line(calls, ask, time)?;
-    let way = look_at_the_way(calls, ask.resource, time.millis())?;
+    let mut way = look_at_the_way(calls, ask.resource, time.millis())?;
+    if let Some((keys, order)) = &ask.slots {
+        look_at_the_slots(calls, keys, order.permits, &mut way, time.millis())?;
+    }
     let before = match others {
         true => call_the_first(calls, ask, &way, time.millis())?,
         false => Before::default(),
     };
     // Whoever stands before a reader waits for those who share to go.
-    let left = if ask.shares && before.count == 0 { way.beside } else { way.alone };
+    let left = match ask.mode {
+        b's' if before.count == 0 => way.beside,
+        b'p' if !before.has_other => way.open,
+        _ => way.alone,
+    };
     if before.count == 0 && left == 0 {
         return Ok((stamp, way.state));
     }
@@ -99,7 +142,7 @@ pub(super) fn leave_line(
     calls.del_all(&[ends, ticket, call])?;
     let value = caught(calls.get(resource).map(|value| value.map(<[u8]>::to_vec)))?;
     match value {
-        None => unmark_set(calls, resource)?,
+        None => unmark(calls, resource)?,
         Some(Some(value)) if value == CLOSED => drop(calls.del(resource)?),
         Some(Some(value)) if begins_with_digits(&value) => match marked(&value) {
             Some((token, ends)) if ends > now => calls.set_for(resource, token, ends - now)?,
@@ -157,8 +200,12 @@ fn kept(
 ) -> Result<&'static str, Stop> {
     let value = calls.getrange(resource, last).map(<[u8]>::to_vec);
     let Some(value) = caught(value)? else {
-        let is_set = calls.kind(resource)? == "zset";
-        if !is_set || calls.zscore(resource, LINE)? != Some(NEVER) {
+        let kind = calls.kind(resource)?;
+        if kind == "hash" && permits::is_marked(calls, resource)? {
+            let is_held = calls.pttl(resource)? > OUTLIVES_MS;
+            return Ok(if is_held { "marked" } else { "closed" });
+        }
+        if kind != "zset" || calls.zscore(resource, LINE)? != Some(NEVER) {
             return Ok("open");
         }
         return Ok(if calls.zcount(resource, now)? > 0 { "marked" } else { "closed" });
@@ -173,11 +220,23 @@ fn kept(
     })
 }
 
-fn unmark_set(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
-    if calls.kind(resource)? != "zset" || calls.pttl(resource)? == -1 {
+fn unmark(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
+    let (kind, left) = (calls.kind(resource)?, calls.pttl(resource)?);
+    if left == -1 {
         return Ok(());
     }
-    if is_ours(calls, resource)? && calls.zscore(resource, LINE)? == Some(NEVER) {
+    if mutant!(MarkStays) && kind == "hash" {
+        return Ok(());
+    }
+    if mutant!(MarkOutlives) && kind == "hash" {
+        return calls.hdel(resource, &[LINE]).map(drop).map_err(Stop::from);
+    }
+    if kind == "hash" && permits::is_marked(calls, resource)? {
+        calls.pexpire(resource, left - OUTLIVES_MS)?;
+        calls.hdel(resource, &[LINE])?;
+        return Ok(());
+    }
+    if kind == "zset" && is_ours(calls, resource)? && calls.zscore(resource, LINE)? == Some(NEVER) {
         calls.zrem(resource, LINE)?;
         live_as_long_as_the_last(calls, resource)?;
     }
@@ -206,50 +265,80 @@ struct Ask<'a> {
     fenced: Option<Fenced<'a>>,
     /// The ticket's name on this node.
     me: Vec<u8>,
+    mode: u8,
     shares: bool,
+    /// The semaphore's keys, and in which order it is looked through, if it wants a permit.
+    slots: Option<(Pair<'a>, Order)>,
 }
 
 struct Fenced<'a> {
     counter: &'a [u8],
     proposal: u64,
     life: i64,
+    life_word: Option<&'a &'a [u8]>,
     least_kept: u64,
 }
 
 impl<'a> Ask<'a> {
     fn read(names: &'a [&'a [u8]], argv: &'a [&'a [u8]]) -> Result<Self, Stop> {
-        let &[resource, stamps, ends, ticket, call, ref rest @ ..] = names else {
-            return Err(BAD_ARGUMENTS);
-        };
-        let (token, ttl) = token_and_ttl(argv)?;
+        let rest = names.get(5..).unwrap_or_default();
         let (fenced, restart_guard) = match (argv.len(), rest) {
             (WORDS, rest) => (None, rest.first()),
             (FENCED_WORDS, &[counter, ref rest @ ..]) => {
                 let (proposal, life) = (number(argv.get(6))?, span(argv.get(7))?);
-                let least_kept = number(argv.get(8))?;
-                (Some(Fenced { counter, proposal, life, least_kept }), rest.first())
+                let (life_word, least_kept) = (argv.get(7), number(argv.get(8))?);
+                (Some(Fenced { counter, proposal, life, life_word, least_kept }), rest.first())
             }
             _ => return Err(BAD_ARGUMENTS),
         };
+        Ok(Self { fenced, restart_guard, ..Self::common(names, argv)? })
+    }
+
+    /// What each has, whatever it wants.
+    fn common(names: &'a [&'a [u8]], argv: &'a [&'a [u8]]) -> Result<Self, Stop> {
+        let &[resource, stamps, ends, ticket, call, ..] = names else {
+            return Err(BAD_ARGUMENTS);
+        };
+        let (token, ttl) = token_and_ttl(argv)?;
         let node = token.get(TOKEN_DIGITS - 2..TOKEN_DIGITS).unwrap_or_default();
         let name = argv[argv.len() - 1];
-        let me = [name, node, b":", argv[5]].concat();
+        let label = token.get(TOKEN_DIGITS..).unwrap_or_default();
+        let me = [name, node, b":", argv[5], label].concat();
         Ok(Self {
             resource,
             stamps,
             ends,
             ticket,
             call,
-            restart_guard,
+            restart_guard: None,
             token,
             ttl,
             nodes: argv.get(2),
             stamp: number(argv.get(3))?,
             proposal: number(argv.get(4))?,
-            fenced,
+            fenced: None,
+            mode: me.first().copied().unwrap_or_default(),
             shares: me.first() == Some(&b's'),
             me,
+            slots: None,
         })
+    }
+
+    /// One for a permit has more of both, in between.
+    fn read_of_permit(names: &'a [&'a [u8]], argv: &'a [&'a [u8]]) -> Result<Self, Stop> {
+        let &[resource, _, _, _, _, ends, ref rest @ ..] = names else { return Err(BAD_ARGUMENTS) };
+        let (fenced, restart_guard) = match (argv.len(), rest) {
+            (PERMIT_WORDS, rest) => (None, rest.first()),
+            (FENCED_PERMIT_WORDS, &[counter, ref rest @ ..]) => {
+                let (proposal, life_word) = (number(argv.get(9))?, argv.get(10));
+                let life = span(life_word)?;
+                (Some(Fenced { counter, proposal, life, life_word, least_kept: 0 }), rest.first())
+            }
+            _ => return Err(BAD_ARGUMENTS),
+        };
+        let order = Order::new(&argv[6..9])?;
+        let slots = Some((Pair { resource, ends }, order));
+        Ok(Self { fenced, restart_guard, slots, ..Self::common(names, argv)? })
     }
 }
 
@@ -284,12 +373,12 @@ fn stand_in_line(
     };
     let is_new = stands_at == 0;
     let stamp = if is_new { behind_all(calls, ask, others, time)? } else { stands_at };
-    calls.zadd(ask.stamps, stamp, &ask.me)?;
+    let has_moved = calls.zadd(ask.stamps, stamp, &ask.me)?;
     calls.zadd(ask.ends, live, &ask.me)?;
     calls.pexpireat(ask.stamps, live)?;
     calls.pexpireat(ask.ends, live)?;
-    if is_new || calls.pttl(ask.ticket)? < OUTLIVES_MS {
-        calls.set_for(ask.ticket, b"1", 2 * TICKET_MS)?;
+    if has_moved || calls.pttl(ask.ticket)? < OUTLIVES_MS {
+        calls.set_for(ask.ticket, stamp.to_string().as_bytes(), 2 * TICKET_MS)?;
     }
     Ok((stamp, others))
 }
@@ -313,6 +402,7 @@ enum State {
     Free,
     Token,
     Set,
+    Permits,
     Marked,
     Other,
 }
@@ -325,6 +415,25 @@ struct Way {
     left: i64,
     alone: i64,
     beside: i64,
+    /// Of who wants a permit, as long as nobody in line is in its way, and for how many there is room.
+    open: i64,
+    room: usize,
+    is_semaphore: bool,
+}
+
+impl Way {
+    fn of(state: State, left: i64, alone: i64) -> Self {
+        Self {
+            state,
+            value: None,
+            left,
+            alone,
+            beside: alone,
+            open: alone,
+            room: 1,
+            is_semaphore: false,
+        }
+    }
 }
 
 fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way, Stop> {
@@ -334,13 +443,22 @@ fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<W
         _ => calls.pttl(resource)?,
     };
     let left = if left == 0 { 1 } else { left };
-    let way = |state, alone| Way { state, value: None, left, alone, beside: alone };
+    let way = |state, alone| Way::of(state, left, alone);
     let Some(value) = caught(value)? else {
-        let is_set = left > 0 && calls.kind(resource)? == "zset" && is_ours(calls, resource)?;
-        return if is_set {
-            look_at_the_set(calls, resource, now, left)
-        } else {
-            Ok(way(State::Other, left))
+        let kind = if left > 0 { calls.kind(resource)? } else { "" };
+        return match kind {
+            "hash" if calls.hexists(resource, permits::MARK)? => {
+                let is_marked = calls.hexists(resource, LINE)?;
+                let alone = if is_marked { (left - OUTLIVES_MS).max(0) } else { left };
+                let state = match (is_marked, alone) {
+                    (_, 0) => State::Free,
+                    (true, _) => State::Marked,
+                    (false, _) => State::Permits,
+                };
+                Ok(Way { is_semaphore: true, ..way(state, alone) })
+            }
+            "zset" if is_ours(calls, resource)? => look_at_the_set(calls, resource, now, left),
+            _ => Ok(way(State::Other, left)),
         };
     };
     let Some(value) = value.filter(|value| value != CLOSED) else {
@@ -376,7 +494,36 @@ fn look_at_the_set(
         None => (State::Free, 0),
     };
     let has_writer = members.iter().take(4).any(|(name, _)| name.starts_with(WRITER));
-    Ok(Way { state, value: None, left, alone, beside: if has_writer { alone } else { 0 } })
+    Ok(Way { beside: if has_writer { alone } else { 0 }, ..Way::of(state, left, alone) })
+}
+
+/// Which slots are free. Whose time is over is taken away.
+fn look_at_the_slots(
+    calls: &mut Calls<'_>,
+    keys: &Pair<'_>,
+    permits: u64,
+    way: &mut Way,
+    now: i64,
+) -> Result<(), Stop> {
+    (way.open, way.room) = (way.alone, permits as usize);
+    if !way.is_semaphore || way.alone == 0 {
+        return Ok(());
+    }
+    if mutant!(EndedPermitCounts) && calls.zcard(keys.ends)? >= way.room {
+        way.room = 1;
+        return Ok(());
+    }
+    keys.drop_ended(calls, now)?;
+    let held = calls.zcard(keys.ends)?;
+    if held == 0 {
+        (way.state, way.alone, way.open) = (State::Free, 0, 0);
+    } else if held < way.room {
+        (way.open, way.room) = (0, way.room - held);
+    } else {
+        let first = calls.zrange(keys.ends)?.and_then(|all| all.iter().next());
+        (way.open, way.room) = (first.map_or(0, |(_, end)| end - now), 1);
+    }
+    Ok(())
 }
 
 fn begins_with_digits(value: &[u8]) -> bool {
@@ -396,24 +543,45 @@ struct Before {
     count: usize,
     /// The last two at the most, the nearest first.
     nearest: Vec<Vec<u8>>,
+    /// One of them wants another thing than a permit.
+    has_other: bool,
 }
 
 impl Before {
+    /// Without its label.
     fn last(&self, at: usize) -> &[u8] {
-        self.nearest.get(at).map_or(b"-", Vec::as_slice)
+        let Some(name) = self.nearest.get(at) else { return b"-" };
+        let mut colons = name.iter().enumerate().filter(|(_, byte)| **byte == b':');
+        colons.nth(1).map_or(name, |(end, _)| &name[..end])
     }
 }
 
-fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<Before, Stop> {
+fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Result<Before, Stop> {
     let rank = calls.zrank(ask.stamps, &ask.me)?.unwrap_or(0);
     if rank == 0 {
         return Ok(Before::default());
     }
     let members = calls.zrange(ask.stamps)?.into_iter().flat_map(|members| members.iter());
-    let others = members.take(rank).map(|(name, _)| name);
-    let others: Vec<_> = others.filter(|name| !ask.shares || name.starts_with(b"x")).collect();
-    let nearest = others.iter().rev().take(2).map(|name| name.to_vec()).collect();
-    Ok(Before { count: others.len(), nearest })
+    let all: Vec<_> = members.take(rank).map(|(name, _)| name).collect();
+    let excludes = |name: &&&[u8]| ask.mode == b'x' || name.first() != Some(&ask.mode);
+    let others: Vec<_> = all.iter().filter(excludes).copied().collect();
+    let has_other = !others.is_empty();
+    if mutant!(PermitPassesPermits) && ask.mode == b'p' && !has_other {
+        return Ok(Before::default());
+    }
+    if mutant!(PermitPassesOthers) && ask.mode == b'p' && rank < room {
+        return Ok(Before::default());
+    }
+    let are_permits = others.iter().all(|name| name.starts_with(b"p"));
+    if mutant!(PermitsArePassed) && are_permits && ask.mode != b'p' {
+        return Ok(Before::default());
+    }
+    let (count, who) = match ask.mode {
+        b'p' if !has_other && rank >= room => (rank - room + 1, all),
+        _ => (others.len(), others),
+    };
+    let nearest = who.iter().rev().take(2).map(|name| name.to_vec()).collect();
+    Ok(Before { count, nearest, has_other })
 }
 
 /// Calls the first in line if nobody is in its way, and takes its place away if it does not come.
@@ -424,18 +592,28 @@ fn call_the_first(
     now: i64,
 ) -> Result<Before, Stop> {
     let mut called = calls.get(ask.call)?.and_then(read_call);
-    if called.as_ref().is_some_and(|(_, whom)| way.alone != 0 || *whom == ask.me) {
+    let is_blocked = |whom: &[u8]| match ask.mode == b'p' && whom.starts_with(b"p") {
+        true => way.open != 0,
+        false => way.alone != 0,
+    };
+    if called.as_ref().is_some_and(|(_, whom)| is_blocked(whom) || *whom == ask.me) {
         calls.del(ask.call)?;
         called = None;
     }
     let mut before = Before::default();
     for _ in 0..MOST_AT_ONCE {
-        before = who_stands_before(calls, ask)?;
-        if before.count == 0 || way.alone != 0 {
+        before = who_stands_before(calls, ask, way.room)?;
+        if before.count == 0 {
             break;
         }
         let first = calls.zrange(ask.stamps)?.and_then(|members| members.iter().next());
         let head = first.map(|(name, _)| name.to_vec()).unwrap_or_default();
+        if mutant!(CalledOnlyAlone) && way.alone != 0 {
+            break;
+        }
+        if is_blocked(&head) {
+            break;
+        }
         let since = called.as_ref().filter(|(_, whom)| *whom == head).map(|(since, _)| *since);
         let Some(since) = since else {
             let text = [format!("{now} ").as_bytes(), &head].concat();
@@ -460,15 +638,20 @@ fn read_call(value: &[u8]) -> Option<(i64, Vec<u8>)> {
     Some((since, whom.to_vec()))
 }
 
-/// It is the last part of a ticket's name.
+/// It stands between two colons, or behind the only one.
 fn grace_of(ticket: &[u8]) -> i64 {
-    let digits = ticket.get(TICKET_DIGITS..).and_then(|digits| str::from_utf8(digits).ok());
+    let rest = ticket.get(TICKET_DIGITS..).unwrap_or_default();
+    let digits = rest.split(|&byte| byte == b':').next();
+    let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 /// Tells those who are not in line that there is one. What tells it already stays as it is.
 fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> Result<(), Stop> {
     let value = way.value.as_deref().unwrap_or_default();
+    if mutant!(PermitsUnmarked) && way.state == State::Permits {
+        return Ok(());
+    }
     match way.state {
         State::Token => {
             let text = with_mark(value, now + way.left);
@@ -476,6 +659,10 @@ fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> 
         }
         State::Set => {
             calls.zadd(resource, NEVER, LINE)?;
+            calls.pexpireat(resource, now + way.alone + OUTLIVES_MS)?;
+        }
+        State::Permits => {
+            calls.hset(resource, &[(LINE, b"1")])?;
             calls.pexpireat(resource, now + way.alone + OUTLIVES_MS)?;
         }
         State::Free if value != CLOSED || way.left < TICKET_MS => close(calls, resource)?,
@@ -506,6 +693,12 @@ fn set_counter(calls: &mut Calls<'_>, ask: &Ask<'_>, counter: Option<u64>) -> Re
 }
 
 /// A closed key goes first. What an undo needs is called before anything is written, on a key that is not there.
+fn clear_the_way(calls: &mut Calls<'_>, ask: &Ask<'_>, state: State) -> Result<(), Stop> {
+    let gone = if state == State::Free { ask.resource } else { ask.call };
+    calls.del(gone)?;
+    Ok(calls.set_if_there(gone, b"", 1).map(drop)?)
+}
+
 fn share_in_line(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
@@ -513,9 +706,7 @@ fn share_in_line(
     now: i64,
     counter: Option<u64>,
 ) -> Result<(), Stop> {
-    let gone = if state == State::Free { ask.resource } else { ask.call };
-    calls.del(gone)?;
-    calls.set_if_there(gone, b"", 1)?;
+    clear_the_way(calls, ask, state)?;
     rehearse_undo(calls, ask.resource, now)?;
     deny_twin(calls, ask.resource, ask.token, ask.nodes)?;
     set_counter(calls, ask, counter)?;
@@ -544,7 +735,7 @@ const MOST_AT_ONCE: usize = 64;
 /// So many are looked at for those who are shown.
 const MOST_LOOKED_AT: usize = 80;
 /// In bytes.
-const LONGEST_TICKET: usize = 64;
+const LONGEST_TICKET: usize = 200;
 /// So long is a ticket's name before its grace: the mode, 34 digits and a colon.
 const TICKET_DIGITS: usize = 36;
 /// Of a key that is not there.
@@ -552,6 +743,9 @@ const NO_KEY: i64 = -2;
 /// So many words has an ask, its token first, without and with a fencing counter.
 const WORDS: usize = 7;
 const FENCED_WORDS: usize = 10;
+/// The same of one for a permit.
+const PERMIT_WORDS: usize = 10;
+const FENCED_PERMIT_WORDS: usize = 12;
 
 #[cfg(test)]
 mod tests {

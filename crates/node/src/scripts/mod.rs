@@ -9,7 +9,10 @@ mod mark;
 mod mode_change;
 mod permits;
 mod redisson;
+mod redisson_rw;
 mod shared;
+mod spring;
+mod timed;
 
 use std::{
     str::{self, FromStr},
@@ -20,11 +23,13 @@ use redbolt::proto::{
     fence::{MAX_SKEW, MAX_TOKEN},
     restart_guard::{BIG_MS, Standing},
     script::{
-        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_REDISSON,
-        ACQUIRE_REDISSON_FENCED, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE, ENROL, EXTEND,
-        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_SHARED, FORCE_UNLOCK, LEAVE_LINE,
-        UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON, UNDO_SHARED, UPGRADE, UPGRADE_FENCED,
-        VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
+        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
+        ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
+        ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND,
+        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED,
+        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON,
+        UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_TIMED, UPGRADE, UPGRADE_FENCED, VIEW_LINE,
+        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
         WRITE_BACK_SHARED,
     },
 };
@@ -41,15 +46,19 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 31] = [
+const MODELS: [(&str, Script); 40] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
     (ACQUIRE_IN_LINE, line::acquire_in_line),
     (ACQUIRE_MANY, exclusive::acquire_many),
     (ACQUIRE_PERMIT, permits::acquire_permit),
+    (ACQUIRE_PERMIT_IN_LINE, line::acquire_permit_in_line),
     (ACQUIRE_REDISSON, redisson::acquire_redisson),
     (ACQUIRE_REDISSON_FENCED, redisson::acquire_redisson_fenced),
+    (ACQUIRE_REDISSON_READ, redisson_rw::acquire_redisson_read),
+    (ACQUIRE_REDISSON_WRITE, redisson_rw::acquire_redisson_write),
     (ACQUIRE_SHARED, shared::acquire_shared),
     (ACQUIRE_SHARED_FENCED, shared::acquire_shared_fenced),
+    (ACQUIRE_TIMED, timed::acquire_timed),
     (DOWNGRADE, mode_change::downgrade),
     (EXTEND_DOWNGRADED, mode_change::extend_downgraded),
     (UNDO_DOWNGRADED, mode_change::undo_downgraded),
@@ -60,12 +69,17 @@ const MODELS: [(&str, Script); 31] = [
     (EXTEND, exclusive::extend),
     (EXTEND_PERMIT, permits::extend_permit),
     (EXTEND_REDISSON, redisson::extend_redisson),
+    (EXTEND_REDISSON_RW, redisson_rw::extend_redisson_rw),
     (EXTEND_SHARED, shared::extend_shared),
+    (EXTEND_TIMED, timed::extend_timed),
     (LEAVE_LINE, line::leave_line),
     (UNDO, exclusive::undo),
     (UNDO_PERMIT, permits::undo_permit),
     (UNDO_REDISSON, redisson::undo_redisson),
+    (UNDO_REDISSON_RW, redisson_rw::undo_redisson_rw),
     (UNDO_SHARED, shared::undo_shared),
+    (UNDO_SPRING, spring::undo_spring),
+    (UNDO_TIMED, timed::undo_timed),
     (VIEW_LINE, line::view_line),
     (VIEW_PERMITS, permits::view_permits),
     (VIEW_SHARED, shared::view_shared),
@@ -99,8 +113,12 @@ fn force_unlock(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Resul
         }),
         kind => {
             let same = calls.kind(name)?.as_bytes() == kind;
-            let may_be_marked = same && kind == b"zset";
-            (same, may_be_marked && calls.zscore(name, mark::LINE)? == Some(mark::NEVER))
+            let is_marked = match kind {
+                b"zset" if same => calls.zscore(name, mark::LINE)? == Some(mark::NEVER),
+                b"hash" if same => permits::is_marked(calls, name)?,
+                _ => false,
+            };
+            (same, is_marked)
         }
     };
     let found = same && calls.del(name)?;

@@ -2,12 +2,15 @@
 //!
 //! Times are the node's, in ms. Whoever ends now is over; the keys exist through their last millisecond.
 
+use super::mark::{LINE, OUTLIVES_MS, close};
+use super::shared::twins;
 use super::{
     Argument, BAD_ARGUMENTS, BAD_COUNTER, check_clock, check_restart_guard, lua_number, number,
     span, token_and_ttl,
 };
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
+    mutants::mutant,
     reply::decimal,
 };
 
@@ -27,16 +30,19 @@ pub(super) fn acquire_permit(
     else {
         return Err(BAD_ARGUMENTS);
     };
-    let order = Order::new(argv)?;
+    let order = Order::new(argv.get(3..).unwrap_or_default())?;
     check_restart_guard(calls, restart_guard.first())?;
-    let is_there = deny_unless_permits(calls, resource)?;
+    let (is_there, is_marked) = deny_unless_permits(calls, resource, order.step == 0)?;
     let clock = calls.time()?;
     let now = clock.millis();
     if let Some(proposal) = proposal {
         check_clock(proposal, clock.micros())?;
     }
     let keys = Pair { resource, ends };
-    keys.drop_ended(calls, is_there, now)?;
+    if !is_there || calls.zcard(ends)? == 0 {
+        calls.del_all(&[resource, ends])?;
+    }
+    keys.drop_ended(calls, now)?;
     deny_twin(calls, &keys, token, number(argv.get(2))?)?;
     let mine = calls.hget(resource, token)?;
     let (slot, seen) = match (order.step, mine.clone()) {
@@ -44,21 +50,12 @@ pub(super) fn acquire_permit(
         (_, Some(mine)) => (mine, Vec::new()),
         (_, None) => keys.first_free(calls, &order, now)?,
     };
-    keys.rehearse_undo(calls, now)?;
-    let counter = match proposal {
-        Some(proposal) => Some(raise_slot(calls, counters[0], &slot, proposal, argv.get(7), now)?),
-        None => None,
-    };
-    keys.take(calls, token, &slot, ttl, now)?;
+    let fenced = proposal.map(|proposal| (counters[0], proposal, argv.get(7)));
+    let text = keys.give(calls, (token, ttl), &slot, fenced, is_marked, now)?;
     if let Some(mine) = mine.filter(|mine| *mine != slot) {
         calls.hdel(resource, &[&mine])?;
     }
-    let mut words = [b"OK ", slot.as_slice(), &seen].concat();
-    if let Some(counter) = counter {
-        words.push(b' ');
-        decimal(&mut words, counter);
-    }
-    Ok(Answer::StatusLine(words))
+    Ok(Answer::StatusLine([b"OK ", slot.as_slice(), &seen, &text].concat()))
 }
 
 /// Lets a holder have its slot for at least this TTL more. Never shortens anything.
@@ -162,17 +159,17 @@ fn view_other(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Answer, Stop> {
 }
 
 /// In which order an ask looks for a free slot.
-struct Order {
-    permits: u64,
+pub(super) struct Order {
+    pub(super) permits: u64,
     first: u64,
     /// 0 where it wants the first and no other.
     step: u64,
 }
 
 impl Order {
-    fn new(argv: &[&[u8]]) -> Result<Self, Stop> {
-        let (permits, first) = (number(argv.get(3))?, number(argv.get(4))?);
-        let step = number(argv.get(5))?;
+    pub(super) fn new(words: &[&[u8]]) -> Result<Self, Stop> {
+        let (permits, first) = (number(words.first())?, number(words.get(1))?);
+        let step = number(words.get(2))?;
         if permits == 0 { Err(BAD_ARGUMENTS) } else { Ok(Self { permits, first, step }) }
     }
 
@@ -182,16 +179,16 @@ impl Order {
 }
 
 /// The two keys of a semaphore.
-struct Pair<'n> {
-    resource: &'n [u8],
-    ends: &'n [u8],
+pub(super) struct Pair<'n> {
+    pub(super) resource: &'n [u8],
+    pub(super) ends: &'n [u8],
 }
 
+/// The hash of the slots' counters, what is proposed for one of them, and for how long it lives.
+pub(super) type SlotCounter<'a> = (&'a [u8], u64, Argument<'a>);
+
 impl Pair<'_> {
-    fn drop_ended(&self, calls: &mut Calls<'_>, is_there: bool, now: i64) -> Result<(), Stop> {
-        if !is_there || calls.zcard(self.ends)? == 0 {
-            calls.del_all(&[self.resource, self.ends])?;
-        }
+    pub(super) fn drop_ended(&self, calls: &mut Calls<'_>, now: i64) -> Result<(), Stop> {
         for token in calls.zrangebyscore_until(self.ends, now)? {
             self.drop_token(calls, &token)?;
         }
@@ -227,7 +224,7 @@ impl Pair<'_> {
     }
 
     /// The first slot that is free, and which others are among the 64 places where it is.
-    fn first_free(
+    pub(super) fn first_free(
         &self,
         calls: &mut Calls<'_>,
         order: &Order,
@@ -255,38 +252,58 @@ impl Pair<'_> {
 
     fn rehearse_undo(&self, calls: &mut Calls<'_>, now: i64) -> Result<(), Stop> {
         calls.hdel(self.resource, &[b""])?;
+        calls.zrem(self.ends, b"")?;
+        calls.hexists(self.resource, LINE)?;
         let last = self.last(calls)?.unwrap_or(now);
         calls.pexpireat(self.ends, last)?;
         calls.pexpireat(self.resource, last)?;
         Ok(())
     }
 
-    fn take(
+    /// Gives a slot, and says which counter that has, if it is fenced.
+    pub(super) fn give(
         &self,
         calls: &mut Calls<'_>,
-        token: &[u8],
+        (token, ttl): (&[u8], i64),
         slot: &[u8],
-        ttl: i64,
+        fenced: Option<SlotCounter<'_>>,
+        marks: bool,
         now: i64,
-    ) -> Result<(), Stop> {
+    ) -> Result<Vec<u8>, Stop> {
+        self.rehearse_undo(calls, now)?;
+        let mut text = Vec::new();
+        if let Some((counters, proposal, life)) = fenced {
+            text.push(b' ');
+            decimal(&mut text, raise_slot(calls, counters, slot, proposal, life, now)?);
+        }
         let before = calls.zscore(self.ends, token)?.unwrap_or_default();
         calls.zadd(self.ends, before.max(now.saturating_add(ttl)), token)?;
         let last = self.last(calls)?.ok_or(BAD_ARGUMENTS)?;
         calls.pexpireat(self.ends, last)?;
         calls.hset(self.resource, &[(MARK, b"1"), (slot, token), (token, slot)])?;
-        calls.pexpireat(self.resource, last)?;
-        Ok(())
+        if marks {
+            calls.hset(self.resource, &[(LINE, b"1")])?;
+        }
+        calls.pexpireat(self.resource, last + if marks { OUTLIVES_MS } else { 0 })?;
+        Ok(text)
     }
 
     fn live_as_long_as_the_last(&self, calls: &mut Calls<'_>) -> Result<(), Stop> {
-        match self.last(calls)? {
+        let last = self.last(calls)?;
+        let is_marked = calls.hexists(self.resource, LINE)?;
+        if mutant!(MarkedNotClosed) && last.is_none() {
+            return calls.del(self.resource).map(drop).map_err(Stop::from);
+        }
+        match last {
             Some(last) => {
                 calls.pexpireat(self.ends, last)?;
-                calls.pexpireat(self.resource, last)?;
+                calls.pexpireat(self.resource, last + if is_marked { OUTLIVES_MS } else { 0 })?;
             }
-            None => {
-                calls.hdel(self.resource, &[MARK])?;
+            None if is_marked => {
+                calls.del(self.resource)?;
+                close(calls, self.resource)?;
             }
+            None => drop(calls.hdel(self.resource, &[MARK])?),
         }
         Ok(())
     }
@@ -312,24 +329,38 @@ impl Pair<'_> {
     }
 }
 
-/// Whether there is a semaphore. Anything else is in the way.
-fn deny_unless_permits(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
+/// Whether there is a semaphore, and is marked. Anything else is in the way, and a mark in that of who is not moved.
+fn deny_unless_permits(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    moves: bool,
+) -> Result<(bool, bool), Stop> {
     let kind = calls.kind(resource)?;
     if kind == "none" {
-        return Ok(false);
+        return Ok((false, false));
     }
     let left = calls.pttl(resource)?;
     if kind != "hash" || left == -1 || !calls.hexists(resource, MARK)? {
         return Err(Stop::Answered(Answer::Int(left)));
     }
-    Ok(true)
+    let is_marked = calls.hexists(resource, LINE)?;
+    if mutant!(MarkIgnored) {
+        return Ok((true, is_marked));
+    }
+    if is_marked && !moves {
+        return Err(Stop::Answered(Answer::Int(left)));
+    }
+    Ok((true, is_marked))
 }
 
 /// A client that asks one server as two nodes is granted once.
-fn deny_twin(calls: &mut Calls<'_>, keys: &Pair<'_>, token: &[u8], nodes: u64) -> Result<(), Stop> {
-    let (head, tail) = (token.get(..32).unwrap_or(token), token.get(34..).unwrap_or_default());
-    for node in 0..nodes {
-        let twin = [head, format!("{node:02x}").as_bytes(), tail].concat();
+pub(super) fn deny_twin(
+    calls: &mut Calls<'_>,
+    keys: &Pair<'_>,
+    token: &[u8],
+    nodes: u64,
+) -> Result<(), Stop> {
+    for twin in twins(token, nodes) {
         if twin != token && calls.zscore(keys.ends, &twin)?.is_some() {
             return Err(Stop::Answered(Answer::Int(calls.pttl(keys.resource)?)));
         }
@@ -381,7 +412,14 @@ fn write_slot_counter(
     Ok(())
 }
 
-const MARK: &[u8] = b"redbolt";
+/// Whether a hash is a semaphore for which somebody waits in line.
+pub(super) fn is_marked(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
+    let (is_ours, is_marked) = (calls.hexists(resource, MARK)?, calls.hexists(resource, LINE)?);
+    Ok(is_ours && is_marked)
+}
+
+/// Of each semaphore.
+pub(super) const MARK: &[u8] = b"redbolt";
 const PART: u64 = 64;
 const MAX_VIEWED: usize = 16;
 /// A token, a colon, and the longest label.

@@ -249,15 +249,19 @@ pub(super) fn deny_twin(
     token: &[u8],
     nodes: Option<&&[u8]>,
 ) -> Result<(), Stop> {
-    let (random, rest) = token.split_at(token.len().min(TOKEN_DIGITS - 2));
-    for node in 0..number::<u8>(nodes)? {
-        let digits = format!("{node:02x}");
-        let label = rest.get(2..).unwrap_or_default();
-        if calls.zscore(resource, &[random, digits.as_bytes(), label].concat())?.is_some() {
+    for twin in twins(token, number(nodes)?) {
+        if calls.zscore(resource, &twin)?.is_some() {
             return Err(Stop::Answered(Answer::Int(calls.pttl(resource)?)));
         }
     }
     Ok(())
+}
+
+/// The tokens of one ask to so many nodes, which differ in the two digits of the node.
+pub(super) fn twins(token: &[u8], nodes: u64) -> impl Iterator<Item = Vec<u8>> {
+    let (random, rest) = token.split_at(token.len().min(TOKEN_DIGITS - 2));
+    let label = rest.get(2..).unwrap_or_default();
+    (0..nodes).map(move |node| [random, format!("{node:02x}").as_bytes(), label].concat())
 }
 
 /// Adds the holder, or lets it end later if it shares the resource already.

@@ -8,7 +8,7 @@ use super::errors::PREFIXES;
 use super::swarm;
 use super::{Fault, Loss, What, When};
 use crate::coverage::Phase;
-use crate::plan::{Job, Kind, MS, Plan};
+use crate::plan::{Job, Kind, MS, Plan, Start};
 use crate::world::queue::Time;
 
 /// Adds one aimed fault to many schedules.
@@ -296,12 +296,83 @@ pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// Many wait for one resource. Machines are healthy, but some notifications are lost.
-pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
+/// A crowd that wants few permits, and stands in line for them. Some have theirs for long, one may never give it back, and a
+/// process with one of those who wait may stop for a while. Some try as soon
+/// as their process has given one back.
+pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
+    calm(plan);
+    plan.setup.start = Start::Ready;
+    let probe = plan.jobs.pop();
+    let (permits, first) = (draw.pick(&[1, 2, 2, 3]), plan.jobs[0]);
+    let (clients, others) = (plan.clients.len() as u64, draw.pick(&[0, 0, 200]));
+    plan.jobs.clear();
+    for at in 0..draw.between(4, 8) {
+        let (kind, ttl_ms) = match draw.below(10) {
+            0 => (Kind::Cancel { after: draw.below(600 * MS) }, 20_000),
+            1 | 2 => (Kind::AutoExtend, 600),
+            _ => (Kind::Hold, 20_000),
+        };
+        let wants_permit = !draw.chance(others);
+        let (longest, only_tries) = (draw.pick(&[300, 300, 3_000]), draw.chance(150));
+        plan.jobs.push(Job {
+            at: 20 * MS + draw.below(300 * MS),
+            client: draw.below(clients) as u8,
+            keys: 1,
+            ttl_ms: ttl_ms + at,
+            kind,
+            patience: if only_tries { 0 } else { 7_000 * MS },
+            work: draw.between(1, longest) * MS,
+            permits: if wants_permit { permits } else { 0 },
+            shared: !wants_permit && draw.chance(500),
+            hand_on: None,
+            ..first
+        });
+    }
+    // Where both happen, nobody tells who is second that a permit is over, but its timer.
+    match draw.below(10) {
+        0..3 => (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300),
+        3..6 if clients > 1 => stop_one(plan, draw),
+        _ => {}
+    }
+    for at in 1..plan.jobs.len() {
+        if plan.jobs[at].client == plan.jobs[at - 1].client && draw.chance(150) {
+            (plan.jobs[at].kind, plan.jobs[at].patience) = (Kind::Again, 0);
+        }
+    }
+    plan.jobs.extend(probe);
+}
+
+/// One process stops for longer than anybody's grace, with one job and no more.
+fn stop_one(plan: &mut Plan, draw: &mut Random) {
+    let client = plan.jobs[1].client;
+    let another = (client + 1) % plan.clients.len() as u8;
+    for (at, job) in plan.jobs.iter_mut().enumerate() {
+        if at != 1 && job.client == client {
+            job.client = another;
+        }
+    }
+    plan.faults.push(Fault {
+        at: draw.between(50, 600) * MS,
+        when: When::Time,
+        what: What::PauseClient,
+        client,
+        node: 0,
+        span: draw.between(1_000, 3_000) * MS,
+        amount: 0,
+    });
+}
+
+/// A network and clients on which a wait depends on nothing but who holds the lock.
+fn calm(plan: &mut Plan) {
     (plan.net.tail_per_mille, plan.net.loss_per_mille) = (0, 0);
     plan.net.read = usize::MAX;
     plan.clients.iter_mut().for_each(|client| client.late = 0);
     (plan.setup.max_ttl_ms, plan.setup.other_ttl_ms) = (30_000, 30_200);
+}
+
+/// Many wait for one resource. Machines are healthy, but some notifications are lost.
+pub(crate) fn draw_waiting(plan: &mut Plan, draw: &mut Random) {
+    calm(plan);
     let mut probe = plan.jobs.pop();
     let count = draw.between(3, 8) as usize;
     let clients = plan.clients.len() as u64;

@@ -304,6 +304,7 @@ impl World {
         let goes_on = self.takes_place(event);
         self.spread();
         self.watch();
+        self.no_slot_stays_free();
         goes_on
     }
 
@@ -747,8 +748,15 @@ impl World {
             }
             self.wires[at].tags.pop_front();
             self.wires[at].answered += 1;
-            if tag.says == Says::LetIn {
-                self.clients[client].let_in[slot] = true;
+            match tag.says {
+                Says::LetIn => self.clients[client].let_in[slot] = true,
+                Says::Granted { .. } => self.wires[at].unproven.push(tag.attempt),
+                Says::Proven => {
+                    for attempt in self.wires[at].unproven.drain(..) {
+                        self.attempts[usize::from(attempt)].granted[slot] = Some(self.now);
+                    }
+                }
+                _ => {}
             }
             let Some(attempt) = self.attempts.get_mut(usize::from(tag.attempt)) else { continue };
             let job = usize::from(attempt.job);
@@ -787,8 +795,7 @@ impl World {
                     }
                 }
                 Says::Undone => attempt.undone[slot] = true,
-                Says::Proven => attempt.granted[slot] = Some(self.now),
-                Says::LetIn | Says::Other => {}
+                Says::LetIn | Says::Other | Says::Proven => {}
             }
         }
         if partly {

@@ -1,6 +1,7 @@
 //! A server: a model store with a clock of its own, and its present faults.
 
 use redbolt::proto::restart_guard::BIG_MS;
+use redbolt::proto::script::token_behind_time;
 use redbolt_node::{
     Memory,
     model::{ClockReading, ConnId, Denial, Snapshot, Store},
@@ -281,7 +282,7 @@ impl Node {
             let value = value.strip_suffix(b"\r\n").unwrap_or(value);
             return Some(value)
                 .filter(|it| !is_free_in_line(it, now_ms))
-                .and_then(tag)
+                .and_then(|it| token_behind_time(it).map_or_else(|| tag(it), |token| tag(&token)))
                 .into_iter()
                 .collect();
         }

@@ -171,7 +171,7 @@ impl World {
         };
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
         let told = if is_in { Some((u16::MAX, Says::LetIn)) } else { told };
-        let told = self.wires[at].proves(&request, told);
+        let told = if request.kind == Kind::Info { Some((u16::MAX, Says::Proven)) } else { told };
         let (attempt, says) = told.unwrap_or((u16::MAX, Says::Other));
         self.wires[at].tags.push_back(Tag { end: out.len(), attempt, says });
         if matches!(request.kind, Kind::Kill | Kind::KillOthers) {
@@ -312,7 +312,8 @@ impl World {
                 let has_left = self.jobs[usize::from(known.job)].was_detached;
                 known.has_ghosts[node] |= !client_alive || has_left;
                 let (slot, counter) = match request.script {
-                    Some(Script::AcquirePermit) => permit(reply),
+                    Some(Script::AcquirePermit) => permit(&words_of(reply)),
+                    Some(Script::AcquirePermitInLine) => permit(&words_of(reply)[1..]),
                     Some(Script::AcquireInLine) => (NO_SLOT, counter_in_line(reply)),
                     _ if reply.len() > 5 => (NO_SLOT, number(&reply[4..reply.len() - 2])),
                     _ => (NO_SLOT, 0),
@@ -393,14 +394,17 @@ fn is_denial(reply: &[u8]) -> bool {
 
 /// The counter of a grant in line, behind the stamp of its ticket; 0 if there is none.
 fn counter_in_line(reply: &[u8]) -> u64 {
-    let mut words = reply[4..reply.len() - 2].split(|&byte| byte == b' ');
-    words.nth(1).map_or(0, number)
+    words_of(reply).get(1).map_or(0, |word| number(word))
+}
+
+/// What stands behind the `OK` of a grant.
+fn words_of(reply: &[u8]) -> Vec<&[u8]> {
+    reply[4..reply.len() - 2].split(|&byte| byte == b' ').collect()
 }
 
 /// The slot of a grant, and its counter.
-fn permit(reply: &[u8]) -> (u16, u64) {
-    let words: Vec<&[u8]> = reply[4..reply.len() - 2].split(|&byte| byte == b' ').collect();
-    let counter = match words[..] {
+fn permit(words: &[&[u8]]) -> (u16, u64) {
+    let counter = match words {
         [_, counter] | [_, _, _, counter] => number(counter),
         _ => 0,
     };

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use redbolt_node::model::ConnId;
-use redbolt_testkit::{Command, Kind, Random};
+use redbolt_testkit::Random;
 
 use super::queue::Time;
 use crate::plan::MAX_NODES;
@@ -42,8 +42,8 @@ pub(crate) struct Wire {
     pub(crate) answered: u32,
     /// A SET that was just granted here counts only with the restart-guard check that follows it.
     pub(crate) pending: Option<(u16, Says)>,
-    /// The attempt that was granted by the reply before, if any.
-    pub(crate) granted: Option<u16>,
+    /// Attempts whose grants the client has read, and no proof behind them: some may count only then.
+    pub(crate) unproven: Vec<u16>,
     /// This many of the server's messages will be lost.
     pub(crate) drops: u64,
     /// Garbage was injected, so the client is right to hang up.
@@ -86,7 +86,7 @@ pub(crate) enum Says {
     /// The handshake selected the client's database.
     LetIn,
     Undone,
-    /// The node is the master that it was, behind a grant that counts only then.
+    /// The node tells whether it is the master that it was.
     Proven,
     /// Any other reply.
     Other,
@@ -113,7 +113,7 @@ impl Wire {
             asked: 0,
             answered: 0,
             pending: None,
-            granted: None,
+            unproven: Vec::new(),
             drops: 0,
             poisoned: false,
             random: Random::new(0),
@@ -131,20 +131,9 @@ impl Wire {
         self.down.clear();
         self.tags.clear();
         (self.asked, self.answered) = (0, 0);
-        (self.pending, self.granted, self.drops) = (None, None, 0);
+        self.unproven.clear();
+        (self.pending, self.drops) = (None, 0);
         self.random = random;
-    }
-
-    /// What a reply tells, given what it tells by itself: the one behind a grant may be the proof that this one counts.
-    pub(crate) fn proves(
-        &mut self,
-        request: &Command<'_>,
-        told: Option<(u16, Says)>,
-    ) -> Option<(u16, Says)> {
-        let granted = self.granted.take().filter(|_| request.kind == Kind::Info);
-        let told = granted.map(|attempt| (attempt, Says::Proven)).or(told);
-        self.granted = told.filter(|(_, says)| matches!(says, Says::Granted { .. })).map(|it| it.0);
-        told
     }
 
     /// The server's machine is back, and answers data for unknown connections with RST.

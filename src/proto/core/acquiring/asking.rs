@@ -12,7 +12,6 @@ use crate::proto::line::TICKET_TTL;
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::script::Script;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
@@ -102,7 +101,8 @@ impl Core {
         claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
         self.metrics.of(node_id).asks += 1;
         let node = &mut self.nodes[node_id.index()];
-        if claim.is_told_by_its_ask() {
+        // A lock in line looks for itself, and at less than its ask reads.
+        if claim.is_told_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
         let can_undo = node.capabilities.can_undo();
@@ -113,19 +113,12 @@ impl Core {
         };
         let ask = if can_undo { ask } else { ask.as_script() };
         let checked = ask.is_checked_behind() && self.config.restart_guard_key().is_some();
-        let is_permit = ask == Command::Run(Script::AcquirePermit);
-        if is_permit {
-            self.prove_history(node_id, None, now);
-        }
-        self.send(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
+        self.send_with_proof(node_id, id, ask, (ttl_ms, counter), now, |by_digest| Pending::Ask {
             claim: id,
             ask,
             by_digest,
             checked,
         });
-        if !is_permit {
-            self.prove_history(node_id, Some(id), now);
-        }
     }
 
     /// The ask of a lock that stands in line, unless the node does not know lines or the lock has left.
@@ -141,7 +134,7 @@ impl Core {
             && can
         {
             ticket.sent(node, now.boot + TICKET_TTL);
-            return Command::Run(Script::AcquireInLine);
+            return ticket.kind().ask;
         }
         self.claims.find(id).map_or(Command::SetIfAbsent, |claim| claim.kind().ask)
     }

@@ -7,10 +7,11 @@ use crate::proto::classify::{ServerError, classify};
 use crate::proto::core::Core;
 use crate::proto::core::links::{Ability, Mistyped, Pending};
 use crate::proto::core::locks::Phase;
+use crate::proto::core::restart_guard::Unproven;
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, vote_of_set};
 use crate::proto::names::{ClaimId, LockId, NodeId};
-use crate::proto::time::ClockReading;
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
@@ -35,7 +36,7 @@ impl Core {
         &mut self,
         id: NodeId,
         claim_id: ClaimId,
-        (ask, by_digest): (Command, bool),
+        (ask, by_digest, since): (Command, bool, Timestamp),
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
@@ -57,17 +58,12 @@ impl Core {
             }
             _ => {}
         }
-        let vote = self.vote_in(answer, id, claim_id, now);
-        if vote == Vote::Grant && ask != Command::SetIfAbsent {
+        if answer.is_grant() && ask != Command::SetIfAbsent {
             // The script has rehearsed the undo before it wrote.
             self.node_mut(id).capabilities.undo_is(Ability::Given);
         }
-        self.note_refused(id, claim_id, vote);
-        let vote = match vote {
-            Vote::Grant => self.guarded_vote_of_script(id, claim_id, now),
-            _ => vote,
-        };
-        self.count_vote(id, claim_id, vote, now);
+        let told = Unproven::of_ask(claim_id, answer);
+        self.script_answered(id, told, since, now);
         Ok(())
     }
 
@@ -90,28 +86,25 @@ impl Core {
         id: NodeId,
         claim: ClaimId,
         told: Told,
+        since: Timestamp,
         now: ClockReading,
     ) {
-        let vote = match told {
-            Told::Granted { counter, .. } => {
-                if counter > 0 {
-                    self.counter_told(id, claim, counter);
-                }
+        let answer = match told {
+            Told::Granted { grant, .. } => {
                 self.node_mut(id).capabilities.undo_is(Ability::Given);
-                self.guarded_vote_of_script(id, claim, now)
+                grant
             }
             Told::Waits(place) => {
                 if let Some(claim) = self.claims.find_mut(claim) {
                     claim.told_to_wait(id);
                 }
-                let answer = match place.left_ms {
+                match place.left_ms {
                     0 => Answer::Vote(Vote::Deny),
                     left_ms => Answer::DenyFor(left_ms),
-                };
-                self.vote_in(answer, id, claim, now)
+                }
             }
         };
-        self.count_vote(id, claim, vote, now);
+        self.script_answered(id, Unproven::of_ask(claim, answer), since, now);
     }
 
     /// The node forbids what the line needs: it is asked without, now and from now on. Whether this was such an answer.
@@ -183,7 +176,7 @@ impl Core {
 
     /// Remembers that an ask did not run. A script may have run in part, unless it may not write or not
     /// run at all, and an error that we do not know may come from something between us and the server.
-    fn note_refused(&mut self, id: NodeId, claim: ClaimId, vote: Vote) {
+    pub(in crate::proto::core) fn note_refused(&mut self, id: NodeId, claim: ClaimId, vote: Vote) {
         let Vote::Fail(cause) = vote else { return };
         if cause.is_forbidden() {
             // It may be what the undo needs as well.

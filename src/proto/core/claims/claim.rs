@@ -11,10 +11,12 @@ use crate::proto::keys::Keys;
 use crate::proto::line::{InLine, TicketName};
 use crate::proto::lock_kind::{
     Arguments, Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED,
-    SHARED_FENCED, TICKET, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
+    SHARED_FENCED, TICKET, TICKET_PERMIT, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
 };
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::SlotOrder;
+use crate::proto::profile::Profile;
 use crate::proto::request::LockMode;
 use crate::proto::script::Script;
 use crate::proto::time::Timestamp;
@@ -141,23 +143,35 @@ impl Claim {
 
     /// It is one of another library's locks.
     pub(crate) fn is_of(&mut self, kind: &'static LockKind) {
+        if mutant!(TokenOfRegistry) && kind.profile() == Profile::Spring {
+            self.random = [0xa7; 16];
+        }
         self.kind = kind;
     }
 
-    /// Makes a used slot a ticket in the line of a lock's resource, with a name that nobody has seen.
+    /// Makes a used slot a ticket in the line of a lock's resource, with a name that nobody has seen. The label is that of the
+    /// lock's own token.
     pub(crate) fn begin_ticket(
         &mut self,
         lock: LockId,
         keys: &Keys,
         mode: LockMode,
-        grace_ms: u64,
+        (grace_ms, label): (u64, &[u8]),
         random: [u8; 16],
     ) {
         self.begin(lock, keys, LockMode::Exclusive, None, 0, random);
         self.user = ClaimUser::Ticket;
-        self.kind = if mode == LockMode::Shared { &TICKET_SHARED } else { &TICKET };
-        let label = grace_ms.to_string().into_bytes().into_boxed_slice();
-        self.rare.get_or_insert_default().label = Some(label);
+        self.kind = match mode {
+            LockMode::Exclusive => &TICKET,
+            LockMode::Permit { .. } => &TICKET_PERMIT,
+            LockMode::Shared => &TICKET_SHARED,
+        };
+        let mut words = grace_ms.to_string().into_bytes();
+        if !label.is_empty() {
+            words.push(b':');
+            words.extend_from_slice(label);
+        }
+        self.rare.get_or_insert_default().label = Some(words.into_boxed_slice());
     }
 
     /// Whether it is a ticket in line, and no claim to a lock.
@@ -280,9 +294,9 @@ impl Claim {
         self.counter
     }
 
-    /// Whether only its ask can say what is in its way: several keys, or a permit.
+    /// Whether only its ask can say what is in its way: several keys, a permit, or what has a time of its own.
     pub(crate) fn is_told_by_its_ask(&self) -> bool {
-        self.permits > 0 || self.keys.len() > 1
+        self.permits > 0 || self.keys.len() > 1 || self.kind.is_told_by_ask
     }
 
     /// Whether its undo does no more than to delete one key that holds its token, unless somebody else has marked that. What

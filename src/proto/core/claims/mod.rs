@@ -56,11 +56,10 @@ impl Core {
         if mutant!(UndoOfGrantsOnly) {
             seen = counted;
         }
-        if mutant!(ReleaseToQuorum) {
-            seen = seen.and(NodeSet::first(self.config.quorum()));
-        }
         // Where no quorum has granted, most nodes hold nothing, which a server's own command does not say for certain.
-        let natively = claim.is_one_token() && counted.len() >= self.config.quorum();
+        let has_quorum = counted.len() >= self.config.quorum();
+        let natively = claim.is_one_token() && has_quorum && !self.caller_leaves;
+        self.claim_given_up(id, now);
         for node in seen.iter() {
             // A node that has granted has had the ask.
             if !counted.contains(node) && self.withdraw(node, id) {
@@ -109,7 +108,7 @@ impl Core {
         }
         self.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
         // It reads what is in the way of a lock that waits, as its ask did, which may have been before the node tracked.
-        if claim.is_told_by_its_ask() {
+        if claim.is_told_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
         let mut script = claim.kind().undo;
@@ -185,7 +184,9 @@ impl Core {
         }
         if mutant!(UnequalIsUndone) && answer == Token::Int(0) {
             self.undo_confirmed(node_id, id, 0, now);
-        } else if deleted {
+            return Ok(());
+        }
+        if deleted {
             // This says nothing of what the script may do.
             self.undo_confirmed(node_id, id, 0, now);
         } else {

@@ -13,6 +13,8 @@ use crate::proto::config::{MAX_LABEL, check_label};
 use crate::proto::core::claims::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::line;
 use crate::proto::names::MAX_NODES;
+use crate::proto::profile::Profile;
+use crate::proto::script::token_behind_time;
 
 /// A key's state on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,8 +151,27 @@ pub enum DataKind {
         /// How many have it.
         holders: usize,
     },
+    /// A time, from which on others may take the lock over.
+    Time {
+        /// When that is, since 1970.
+        ends: Duration,
+    },
     /// No string. The node does not tell what it is.
     Unknown,
+}
+
+impl DataKind {
+    /// With which profile a lock takes part in those of whoever has put it there, if that is known.
+    #[must_use]
+    pub fn profile(&self) -> Option<Profile> {
+        match self {
+            Self::Redisson { .. } => Some(Profile::Redisson),
+            Self::RedissonReadWrite { .. } => Some(Profile::RedissonRw),
+            Self::String { bytes: Some(0), .. } => Some(Profile::RedisObjects),
+            Self::Time { .. } => Some(Profile::Setnx),
+            _ => None,
+        }
+    }
 }
 
 impl KeyState {
@@ -171,7 +192,13 @@ impl KeyState {
             Self::Free => Self::Free,
             Self::Held(holder) => Self::Held(Holder { remaining, ..holder }),
             Self::Permits(permits) => Self::Permits(Permits { remaining, ..permits }),
-            Self::Shared(sharers) => Self::Shared(Sharers { remaining, ..sharers }),
+            Self::Shared(Sharers { mut holders, count, .. }) => {
+                // Of some it is not told who ends first.
+                for holder in &mut holders {
+                    holder.remaining = holder.remaining.or(remaining);
+                }
+                Self::Shared(Sharers { holders, count, remaining })
+            }
             Self::Foreign(data) => Self::Foreign(Foreign { remaining, ..data }),
         }
     }
@@ -194,7 +221,12 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
         return KeyState::Free;
     }
     let (value, _) = without_mark(value);
+    let timed = token_behind_time(value);
+    let value = timed.as_deref().unwrap_or(value);
     let Some((digits, label)) = token(value) else {
+        if let Some(ends) = super::foreign::time(value) {
+            return foreign(DataKind::Time { ends });
+        }
         let bytes = Some(value.len()).filter(|&bytes| bytes <= LONGEST);
         let fingerprint = fingerprint(&[value]);
         let library = bytes.and_then(|_| super::foreign::of_string(value));
@@ -346,7 +378,9 @@ impl fmt::Display for Sharers {
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            DataKind::Redisson { .. } | DataKind::RedissonReadWrite { .. } => self.kind.fmt(f),
+            DataKind::Redisson { .. }
+            | DataKind::RedissonReadWrite { .. }
+            | DataKind::Time { .. } => self.kind.fmt(f),
             other => write!(f, "other data, {other}"),
         }
     }
@@ -377,6 +411,9 @@ impl fmt::Display for DataKind {
             Self::RedissonReadWrite { holders, .. } => {
                 let s = if *holders == 1 { "" } else { "s" };
                 write!(f, "held by {holders} reader{s} of Redisson")
+            }
+            Self::Time { ends } => {
+                write!(f, "held by SETNX or redis-objects until second {}", ends.as_secs())
             }
             Self::Unknown => f.write_str("no string"),
         }

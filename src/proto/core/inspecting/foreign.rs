@@ -3,7 +3,9 @@
 //! Apart from `contents`, which knows what is of redbolt. A string tells its library by its form alone, and whose it is stays a
 //! secret: whoever knows it can release the lock. Not here: asking the nodes.
 
-use super::contents::{self, DataKind, Foreign, KeyState};
+use std::time::Duration;
+
+use super::contents::{self, DataKind, Foreign, KeyState, Sharers};
 
 /// The libraries whose locks hold a string of this form.
 pub(super) fn of_string(value: &[u8]) -> Option<&'static str> {
@@ -18,7 +20,6 @@ pub(super) fn of_string(value: &[u8]) -> Option<&'static str> {
         24 if all(is_base64) => Some("python-redis-lock"),
         32 if all(is_hex) => Some("redis-py, node-redlock or redlock-universal"),
         36 if is_uuid(value) => Some("pottery, RedLock.net, Spring or aioredlock"),
-        10..=20 if is_time(value) => Some("SETNX and a time, or redis-objects before 1.4.2"),
         _ => None,
     }
 }
@@ -27,10 +28,7 @@ pub(super) fn of_string(value: &[u8]) -> Option<&'static str> {
 pub(super) fn of_hash<'l>(lines: impl Iterator<Item = &'l str>) -> Option<KeyState> {
     let fields = lines.map(|line| line.split_once(' ')).collect::<Option<Vec<_>>>()?;
     if let Some(&(mode, _)) = fields.iter().find(|&&(_, field)| field == "mode") {
-        let is_write = mode == "write";
-        let known = is_write || mode == "read";
-        let holders = fields.len() - 1;
-        return known.then(|| foreign(DataKind::RedissonReadWrite { is_write, holders }));
+        return of_readers_or_writer(mode, &fields);
     }
     let &[(holds, owner)] = &fields[..] else { return None };
     if let KeyState::Held(holder) = contents::of_string(owner.as_bytes()) {
@@ -39,6 +37,28 @@ pub(super) fn of_hash<'l>(lines: impl Iterator<Item = &'l str>) -> Option<KeySta
     let (uuid, thread) = owner.split_once(':').filter(|(uuid, _)| is_uuid(uuid.as_bytes()))?;
     let owner = format!("{}…:{}", uuid.get(..4)?, thread.parse::<u64>().ok()?);
     Some(foreign(DataKind::Redisson { owner, holds: holds.parse().ok()? }))
+}
+
+/// A hash of Redisson's read/write locks: all holders are ours, or it is of others too.
+fn of_readers_or_writer(mode: &str, fields: &[(&str, &str)]) -> Option<KeyState> {
+    let names = || fields.iter().map(|&(_, field)| field).filter(|&field| field != "mode");
+    let held = |name: &str| match contents::of_string(name.as_bytes()) {
+        KeyState::Held(holder) => Some(holder),
+        _ => None,
+    };
+    let (is_write, count) = (mode == "write", names().count());
+    let writer = names().find_map(|name| held(name.strip_suffix(":write")?));
+    let readers = names().map(held).collect::<Option<Vec<_>>>();
+    match (mode, writer, readers) {
+        ("write", Some(writer), _) => Some(KeyState::Held(writer)),
+        ("read", _, Some(readers)) if count > 0 => {
+            Some(KeyState::Shared(Sharers::new(readers, count, None)))
+        }
+        ("read" | "write", ..) => {
+            Some(foreign(DataKind::RedissonReadWrite { is_write, holders: count }))
+        }
+        _ => None,
+    }
 }
 
 fn foreign(kind: DataKind) -> KeyState {
@@ -57,15 +77,17 @@ fn is_uuid(value: &[u8]) -> bool {
     value.len() == 36 && value.iter().enumerate().all(is_in_place)
 }
 
-/// Seconds since 1970, of this century, with a fraction or without.
-fn is_time(value: &[u8]) -> bool {
-    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<f64>().ok());
+/// A time of this century, in seconds since 1970 with a fraction or without.
+pub(super) fn time(value: &[u8]) -> Option<Duration> {
     let is_plain = value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
-    is_plain && number.is_some_and(|seconds| (1e9..4.2e9).contains(&seconds))
+    let text = std::str::from_utf8(value).ok().filter(|_| is_plain && value.len() <= 20)?;
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (1e9..4.2e9).contains(seconds))?;
+    Some(Duration::from_secs_f64(seconds))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::contents::Holder;
     use super::*;
 
     #[test]
@@ -78,8 +100,6 @@ mod tests {
             ("MDEyMzQ1Njc4OWFiY2RlZg==", "redsync"),
             ("MDEyMzQ1Njc4OWFiY2RlZmdo", "python-redis-lock"),
             ("0123456789abcdefghijkl", "redlock-py"),
-            ("1795327176.77", "SETNX and a time"),
-            ("1795327176", "SETNX and a time"),
         ] {
             let found = of_string(value.as_bytes());
             assert!(found.is_some_and(|it| it.starts_with(library)), "{value}: {found:?}");
@@ -90,6 +110,42 @@ mod tests {
         {
             assert_eq!(of_string(other.as_bytes()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_second_of_this_century_is_a_time() {
+        let ms = |value: &str| time(value.as_bytes()).map(|ends| ends.as_millis());
+        assert_eq!(
+            (ms("1795327176"), ms("1795327176.75")),
+            (Some(1_795_327_176_000), Some(1_795_327_176_750))
+        );
+        for value in ["", "1", "1795327176123", "1795327176-x", "1e9", "999999999", "1.7.9"] {
+            assert_eq!(ms(value), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn readers_and_writers_of_ours_are_known_in_redisson_s_format() {
+        let digits = "00112233445566778899aabbccddeeff00";
+        let of = |text: String| of_hash(text.lines());
+        let label = |holder: &Holder| holder.label.clone().unwrap_or_default();
+        match of(format!("write mode\n1 {digits}:web:write")) {
+            Some(KeyState::Held(holder)) => assert_eq!(label(&holder), "web"),
+            other => panic!("{other:?}"),
+        }
+        match of(format!("read mode\n1 {digits}:web\n1 {digits}")) {
+            Some(KeyState::Shared(sharers)) => {
+                assert_eq!(sharers.holders.iter().map(label).collect::<Vec<_>>(), ["web", ""]);
+            }
+            other => panic!("{other:?}"),
+        }
+        let mixed = of(format!("read mode\n1 {digits}\n1 a:1"));
+        assert!(matches!(mixed, Some(KeyState::Foreign(_))), "{mixed:?}");
+        assert_eq!(
+            of("read mode".to_owned()),
+            Some(foreign(DataKind::RedissonReadWrite { is_write: false, holders: 0 }))
+        );
+        assert_eq!(of("fast mode\n1 a:1".to_owned()), None);
     }
 
     #[test]

@@ -23,15 +23,18 @@ pub struct Line {
     pub called: Option<Duration>,
 }
 
-/// A process that stands in line for a resource. It is known by its ticket, which does not tell its label.
+/// A process that stands in line for a resource. It is known by its ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
-    /// Beside whom it wants the resource; `None` if this version does not know its kind of ticket.
+    /// Beside whom it wants the resource; `None` if this version does not know its kind of ticket. Of how many permits it
+    /// wants one, a ticket does not tell: that is 0.
     pub mode: Option<LockMode>,
     /// The first 4 bytes of a SHA-1 of the ticket's name: equal on all nodes, and no help to whoever would like to take the
     /// ticket away.
     pub fingerprint: u32,
+    /// The label of the lock that it wants, if it has one.
+    pub label: Option<String>,
     /// Its place: whoever has a smaller one stands before it. As a rule when it began to wait, by its own clock, in µs since
     /// 1970.
     pub stamp: u64,
@@ -85,20 +88,26 @@ impl Line {
 impl Waiter {
     /// A ticket's name, its stamp, and in ms its age and what is left to it.
     fn read(line: &str) -> Option<Self> {
-        let mut words = line.split(' ');
-        let (name, grace) = words.next()?.split_once(':')?;
-        let stamp = words.next()?.parse().ok()?;
+        // A label may have spaces, what stands behind it has none.
+        let mut words = line.rsplitn(4, ' ');
         let mut span = || words.next()?.parse().ok().map(Duration::from_millis);
-        let (age, remaining) = (span()?, span()?);
+        let (remaining, age) = (span()?, span()?);
+        let stamp = words.next()?.parse().ok()?;
+        let (name, rest) = words.next()?.split_once(':')?;
+        let (grace, label) = match rest.split_once(':') {
+            Some((grace, label)) => (grace, Some(label.to_owned())),
+            None => (rest, None),
+        };
         // Its name is the same on all nodes but for the node's number.
         let fingerprint = contents::fingerprint(&[&TicketName::of(name.as_bytes()).0]);
         let mode = match name.as_bytes().first()? {
             b'x' => Some(LockMode::Exclusive),
             b's' => Some(LockMode::Shared),
+            b'p' => Some(LockMode::Permit { of: 0 }),
             _ => None,
         };
         let grace = Duration::from_millis(grace.parse().ok()?);
-        Some(Self { mode, fingerprint, stamp, age, remaining, grace })
+        Some(Self { mode, fingerprint, label, stamp, age, remaining, grace })
     }
 }
 
@@ -107,8 +116,12 @@ impl fmt::Display for Waiter {
         let mode = match self.mode {
             Some(LockMode::Exclusive) => "exclusive",
             Some(LockMode::Shared) => "shared",
-            Some(LockMode::Permit { .. }) | None => "other",
+            Some(LockMode::Permit { .. }) => "permit",
+            None => "other",
         };
+        if let Some(label) = &self.label {
+            write!(f, "{label} ")?;
+        }
         write!(f, "{mode} #{:08x}", self.fingerprint)
     }
 }
@@ -121,8 +134,9 @@ mod tests {
     fn a_line_is_read_with_those_who_stand_first() {
         let name = "0123456789abcdef".repeat(2);
         let of = |node: &str| {
-            let text =
-                format!("3 marked 40\nx{name}{node}:35 17 900 5800\ns{name}{node}:20 18 7 1");
+            let text = format!(
+                "3 marked 40\nx{name}{node}:35 17 900 5800\ns{name}{node}:20:web: 1 18 7 1"
+            );
             Line::read(text.as_bytes()).unwrap()
         };
         let line = of("00");
@@ -133,6 +147,8 @@ mod tests {
         assert_eq!((first.stamp, first.age), (17, Duration::from_millis(900)));
         assert_eq!(first.remaining, Duration::from_millis(5_800));
         assert_eq!(first.grace, Duration::from_millis(35));
+        assert_eq!((first.label.as_deref(), second.label.as_deref()), (None, Some("web: 1")));
+        assert!(second.to_string().starts_with("web: 1 shared #"), "{second}");
         assert_ne!(first.fingerprint, second.fingerprint);
         assert_eq!(line, of("01"), "on another node");
         assert!(!format!("{line:?} {first}").contains("0123"));

@@ -43,6 +43,14 @@ impl Core {
         }
     }
 
+    /// Opens a command link that is down ahead of its backoff: whoever has the sockets knows that it leads elsewhere now.
+    pub fn open_now(&mut self, link: LinkId, now: ClockReading) {
+        let now = self.clamp(now);
+        if !link.is_push() && self.node(link.node()).link.is_down() {
+            self.open(link.node(), now);
+        }
+    }
+
     /// Keeps words about a cause that the driver knows more of.
     pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
         if link.is_push() {
@@ -96,7 +104,7 @@ impl Core {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
         node.hears(now.boot);
-        node.handshake_begins(now.boot);
+        node.handshake_begins(now);
         node.link.connected(until, fused);
         for step in Step::needed(settings, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {

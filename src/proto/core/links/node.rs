@@ -20,7 +20,7 @@ use crate::proto::core::waiting::Looked;
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, LockId, ObserverId, ViewId};
 use crate::proto::script::{Loaded, Script};
-use crate::proto::time::Timestamp;
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Decoder, Token, Violation, command};
 
@@ -60,12 +60,8 @@ pub(crate) enum Pending {
         by_digest: bool,
     },
     Handshake(Step),
-    /// Whether the node was a replica meanwhile. It is behind the ask of a claim whose grant counts if not, or in front
-    /// of others.
-    History {
-        behind: Option<ClaimId>,
-        granted: bool,
-    },
+    /// Whether the node was a replica meanwhile.
+    History,
     Kill,
     /// What a lock in line listens to was read.
     Look {
@@ -185,7 +181,7 @@ impl Node {
     }
 
     /// The handshake begins, or a part of it once more.
-    pub(crate) fn handshake_begins(&mut self, now: Timestamp) {
+    pub(crate) fn handshake_begins(&mut self, now: ClockReading) {
         self.handshake = Handshake::default();
         self.restart_guard.is_asked_for(now);
     }

@@ -51,7 +51,7 @@ impl Pace {
     }
 
     /// `None` if nothing is known.
-    pub(super) fn round_trip(&self) -> Option<Duration> {
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_nanos(self.smoothed))
     }
 }

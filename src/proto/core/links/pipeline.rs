@@ -67,6 +67,11 @@ impl<R> Pipeline<R> {
         self.due.len()
     }
 
+    /// How many requests without an answer there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.due.capacity()
+    }
+
     pub(crate) fn at(&self, at: usize) -> Option<&R> {
         self.due.get(at).map(|due| &due.pending)
     }
@@ -111,6 +116,17 @@ impl<R> Pipeline<R> {
             later.start -= end - start;
         }
         Some(taken.pending)
+    }
+
+    /// Takes back the last request, if it is what is wanted and no byte of it has reached the socket. Whether it was.
+    pub(crate) fn take_back_last(&mut self, wanted: impl Fn(&R) -> bool) -> bool {
+        let is_wanted = |due: &&Due<R>| due.start >= self.sent && wanted(&due.pending);
+        let Some(start) = self.due.back().filter(is_wanted).map(|due| due.start) else {
+            return false;
+        };
+        self.outbox.truncate((start - self.sent) as usize);
+        self.due.pop_back();
+        true
     }
 
     /// The requests without an answer, and whether no byte of them reached the socket.
@@ -199,6 +215,23 @@ mod tests {
             pipeline.sent(pipeline.unsent().len());
             assert!(pipeline.outbox.capacity() > capacity - parts, "no memory is given back");
         }
+    }
+
+    #[test]
+    fn the_last_request_is_taken_back_while_no_byte_of_it_is_sent() {
+        let mut pipeline = filled();
+        let all = pipeline.unsent().to_vec();
+        let last = *pipeline.pending().last().unwrap();
+        assert!(!pipeline.take_back_last(|&r| r != last), "another one is wanted");
+        assert!(pipeline.take_back_last(|&r| r == last));
+        let rest = pipeline.unsent().to_vec();
+        assert!(all.starts_with(&rest) && rest.len() < all.len());
+        pipeline.push(last, Timestamp(0), |out| out.extend_from_slice(&all[rest.len()..]));
+        assert_eq!(pipeline.unsent(), all);
+        pipeline.sent(rest.len() + 1);
+        assert!(!pipeline.take_back_last(|&r| r == last), "it has begun to leave");
+        pipeline.sent(pipeline.unsent().len());
+        assert!(!pipeline.take_back_last(|&r| r == last), "it has left");
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl Active {
         self.hold.begin(request.auto_extend);
         self.mode_change = ModeChange::NONE;
         self.line = None;
-        self.foreign = request.wanted_profile().kind(request.fenced);
+        self.foreign = request.wanted_profile().kind(request.mode, request.fenced);
         self.votes = votes;
     }
 
@@ -221,7 +221,8 @@ impl Active {
 
     /// Whether PTTL of its key says how long what is in its way lives. A script that reads more says so itself.
     pub(crate) fn is_told_by_pttl(&self) -> bool {
-        self.keys.len() == 1 && !self.permit.is_wanted()
+        let by_ask = self.foreign.is_some_and(|kind| kind.is_told_by_ask);
+        self.keys.len() == 1 && !self.permit.is_wanted() && !by_ask
     }
 
     /// Whether nothing is left to be known about a lock that is held, or to be done for it.

@@ -141,10 +141,6 @@ impl Core {
             return Err(RequestError::NotExclusive);
         }
         let keys = self.locks.find(id).and_then(|lock| self.claims.find(lock.claim()));
-        let profile = keys.map(|claim| claim.kind().profile()).unwrap_or_default();
-        if let Some(what) = profile.cannot(LockMode::Shared, 1) {
-            return Err(RequestError::ProfileCannot { profile, what });
-        }
         if let Some(keys) = keys.map(|claim| claim.keys().len()).filter(|&keys| keys > 1) {
             return Err(RequestError::SharedKeys { keys });
         }
@@ -171,7 +167,12 @@ impl Core {
         self.lease_due(id, now);
         let lock = self.locks.find(id).filter(|lock| lock.phase.is_held());
         let lock = lock.ok_or(RequestError::NotHeld)?;
-        Ok(lock.mode())
+        let claim = self.claims.find(lock.claim());
+        let profile = claim.map(|claim| claim.kind().profile()).unwrap_or_default();
+        match profile.cannot_change_mode() {
+            Some(what) => Err(RequestError::ProfileCannot { profile, what }),
+            None => Ok(lock.mode()),
+        }
     }
 }
 
@@ -217,24 +218,33 @@ impl Core {
 
     /// A lock's TTL, as far as it may still be held for that long.
     fn ttl_within_hold(&self, id: LockId, now: ClockReading) -> Duration {
-        let Some(lock) = self.locks.find(id) else { return Duration::ZERO };
-        let held = now.boot.since(lock.held_since());
-        let left = self.longest_hold(id).map_or(Duration::MAX, |most| most.saturating_sub(held));
-        lock.ttl().min(left)
+        let ttl = self.locks.find(id).map_or(Duration::ZERO, Lock::ttl);
+        ttl.min(self.hold_left(id, now))
     }
 
-    /// For how long a lock is to share its resource: for what is left of it, or its validity would get shorter.
+    /// For how long a lock may still be held.
+    fn hold_left(&self, id: LockId, now: ClockReading) -> Duration {
+        let Some(lock) = self.locks.find(id) else { return Duration::ZERO };
+        let held = now.boot.since(lock.held_since());
+        self.longest_hold(id).map_or(Duration::MAX, |most| most.saturating_sub(held))
+    }
+
+    /// For how long a lock is to share its resource: for what is left of it, or its validity would get shorter, and otherwise
+    /// no longer than it may be held.
     fn ttl_to_share(&self, id: LockId, now: ClockReading) -> Duration {
         let Some((lock, active)) = self.locks.at_work(id) else { return Duration::ZERO };
         let until = self.claims.find(lock.claim()).map_or(now.boot, Claim::forget_at);
-        let left =
-            Duration::from_millis(until.since(now.boot).as_nanos().div_ceil(1_000_000) as u64);
         let asked = match (lock.phase, active.hold.is_auto_extended()) {
             (Phase::Extending, _) => active.hold.extension_ttl(),
-            (_, true) => self.ttl_within_hold(id, now),
+            (_, true) => lock.ttl(),
             (_, false) => Duration::ZERO,
         };
-        left.max(asked).min(self.config.settings.max_ttl)
+        let (left, most) = (until.since(now.boot), self.hold_left(id, now));
+        // A node that got the last extension late keeps its key for longer than that was asked for. A TTL may have been longer
+        // than the longest hold from the beginning.
+        let ttl = if lock.lease.remaining(now) > most { left } else { left.max(asked).min(most) };
+        let ttl = Duration::from_millis(ttl.as_nanos().div_ceil(1_000_000) as u64);
+        ttl.min(self.config.settings.max_ttl)
     }
 
     /// A lock that is held has a companion, which shares its resource.

@@ -103,9 +103,8 @@ impl Core {
         claim.sent(node, now.boot + claim.ttl());
         let ttl_ms = claim.ttl_ms();
         self.metrics.of(node).asks += 1;
-        self.prove_history(node, None, now);
         let pending = |by_digest| Pending::Move { claim: id, counter, by_digest };
-        self.send(node, id, Command::Move, (ttl_ms, counter), now, pending);
+        self.send_with_proof(node, id, Command::Move, (ttl_ms, counter), now, pending);
     }
 
     /// What the answer to a move says, unless the move was sent again.

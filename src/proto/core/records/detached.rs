@@ -247,8 +247,9 @@ impl DetachedLock {
             (Form::Asked, _) => {}
             (Form::Upgraded(_), None) => return UPGRADED,
             (Form::Upgraded(_), Some(_)) => return UPGRADED_FENCED,
-            (Form::Foreign(_), Some(_)) => return REDISSON_FENCED,
-            (Form::Foreign(profile), None) => return profile.name(),
+            (Form::Foreign(Profile::Redisson), Some(_)) => return REDISSON_FENCED,
+            (Form::Foreign(_), None) if self.mode == LockMode::Shared => return REDISSON_SHARED,
+            (Form::Foreign(profile), _) => return profile.name(),
             (Form::Downgraded, None) => return DOWNGRADED,
             (Form::Downgraded, Some(_)) => return DOWNGRADED_FENCED,
         }
@@ -363,6 +364,7 @@ fn mode(kind: &str) -> (LockMode, Form, bool) {
         UPGRADED_FENCED => (LockMode::Exclusive, Form::Upgraded(None), true),
         FENCED => (LockMode::Exclusive, Form::Asked, true),
         REDISSON_FENCED => (LockMode::Exclusive, Form::Foreign(Profile::Redisson), true),
+        REDISSON_SHARED => (LockMode::Shared, Form::Foreign(Profile::RedissonRw), false),
         _ => (LockMode::Exclusive, foreign(kind), false),
     }
 }
@@ -617,6 +619,7 @@ const SHARED_FENCED: &str = "shared-fenced";
 
 /// Locks of other libraries have the names of their profiles.
 const REDISSON_FENCED: &str = "redisson-fenced";
+const REDISSON_SHARED: &str = "redisson-rw-shared";
 
 /// Kinds of locks that have changed their mode, by the claim that they are held by.
 const UPGRADED: &str = "upgraded";
@@ -672,8 +675,15 @@ mod tests {
                 assert_eq!(DetachedLock::from_str(&detached.to_text()), Ok(detached));
             }
         }
-        for detached in [fenced, plain] {
-            let detached = DetachedLock { form: Form::Foreign(Profile::Redisson), ..detached };
+        let of = |profile| Form::Foreign(profile);
+        let counted = DetachedLock { form: of(Profile::Redisson), ..fenced };
+        let form = of(Profile::RedissonRw);
+        let reads = DetachedLock { form, mode: LockMode::Shared, ..plain.clone() };
+        let mut foreign = vec![counted, reads];
+        for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::Plain) {
+            foreign.push(DetachedLock { form: of(profile), ..plain.clone() });
+        }
+        for detached in foreign {
             assert_eq!(DetachedLock::from_str(&detached.to_text()), Ok(detached));
         }
     }

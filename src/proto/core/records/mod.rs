@@ -10,7 +10,7 @@ use self::detached::{DetachedNode, Part};
 use self::form::{Form, SecondClaim};
 use super::Core;
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::Pending;
+use crate::proto::core::links::{Node, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::event::LossCause;
 use crate::proto::names::{ClaimId, LockId, NodeId};
@@ -122,13 +122,16 @@ impl Core {
             Pending::Ask { claim, .. }
             | Pending::Check { claim, .. }
             | Pending::Extend { claim, .. }
-            | Pending::History { behind: Some(claim), granted: true }
             | Pending::Move { claim, .. }
             | Pending::WriteBack { claim, .. } => claim == of,
             _ => false,
         };
         let is_queued = self.claims.find(of).is_some_and(Claim::has_queued);
-        is_queued || self.nodes.iter().any(|node| node.pipeline.pending().any(of_it))
+        let is_due = |node: &Node| {
+            let mut unproven = node.restart_guard.unproven().iter();
+            node.pipeline.pending().any(of_it) || unproven.any(|grant| grant.claim() == of)
+        };
+        is_queued || self.nodes.iter().any(is_due)
     }
 
     fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {

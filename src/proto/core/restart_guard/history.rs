@@ -2,97 +2,144 @@
 //!
 //! A node that is made a replica takes over the memory of another one, with the other's restart guard or with a copy of
 //! its own, and keeps run and connections. When it is promoted again, all that has changed is its replication id. To read
-//! that is the dearest of all commands here, and a resync takes time. So it is read behind an ask only where nothing has
-//! proven for a moment that the node is what it was, and the vote counts when that was answered. A client that asks again
-//! and again asks nothing more: what it asked before has been answered by a master. Not here: what a value that speaks of
-//! other data means, see `proto::restart_guard`.
+//! that is the dearest of all commands here, and a resync takes time: whatever was run within less than that of something
+//! that the same master ran, was run by it too. So a grant counts at once if its answer comes so soon behind the sending of
+//! what the node has answered before. Where it will hardly be as fast, the id is asked for in the same write, behind the last
+//! ask, and the grants count when that is answered; where it is not as fast after all, it is asked for then, which costs a
+//! round trip. Not here: what a value that speaks of other data means, see `proto::restart_guard`.
 
-use std::time::Duration;
-
+use super::watch::Unproven;
 use crate::proto::core::Core;
 use crate::proto::core::links::{Mistyped, Pending, Step, is_same_master};
+use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::restart_guard::{Found, RestartGuard, RestartTrust};
-use crate::proto::time::ClockReading;
-use crate::proto::vote::Vote;
+use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
 use crate::resp::Token;
 
 impl Core {
-    /// This claim's ask was sent: its vote may have to wait for the proof that the node has the data that it had. In front of
-    /// an ask for a permit it is `None`: which slot was given there decides at once which others are moved.
+    /// Sends an ask, as [`send`](Self::send) does, and the proof behind it that the node has the data that it had: if one is
+    /// due that has not left yet, or if the answer will hardly come so soon that none is needed.
     #[inline]
-    pub(in crate::proto::core) fn prove_history(
+    pub(in crate::proto::core) fn send_with_proof(
         &mut self,
-        id: NodeId,
-        behind: Option<ClaimId>,
+        to: NodeId,
+        claim: ClaimId,
+        command: Command,
+        numbers: (u64, u64),
         now: ClockReading,
+        pending: impl FnOnce(bool) -> Pending,
     ) {
-        if self.node(id).restart_guard.was_proven(now.boot, MOMENT) {
-            return;
+        let is_due = self.takes_back_proof(to);
+        self.send(to, claim, command, numbers, now, pending);
+        let node = &mut self.nodes[to.index()];
+        node.restart_guard.makes_room(node.pipeline.room());
+        if is_due || !self.will_be_proven(to, now) && self.tells_history(to) {
+            self.ask_for_proof(to, now);
         }
-        if mutant!(HistoryIgnored) || !self.tells_history(id) {
-            return;
+    }
+
+    /// Takes back a proof that was to be the last that leaves. Whether there was one.
+    #[inline]
+    fn takes_back_proof(&mut self, id: NodeId) -> bool {
+        let node = &mut self.nodes[id.index()];
+        let is_taken = node.restart_guard.has_proofs_due()
+            && node.pipeline.take_back_last(|pending| matches!(pending, Pending::History));
+        if is_taken {
+            node.restart_guard.proof_is_taken_back();
         }
+        is_taken
+    }
+
+    /// Whether an answer to what is sent now will hardly be late. Behind a handshake, which may leave in pieces, nothing is
+    /// known of when its commands will have run.
+    #[inline]
+    fn will_be_proven(&self, id: NodeId, now: ClockReading) -> bool {
+        let node = self.node(id);
+        let answered_in = node.pace.round_trip().map_or(0, saturating_nanos) * 2;
+        let left = RESYNC_NS.saturating_sub(answered_in);
+        node.link.is_ready() && node.restart_guard.is_proven_within(left, now)
+    }
+
+    fn ask_for_proof(&mut self, id: NodeId, now: ClockReading) {
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
-        node.restart_guard.is_being_proven(now.boot);
-        let pending = Pending::History { behind, granted: false };
-        node.pipeline.push(pending, now.boot, |out| {
+        node.restart_guard.proof_is_asked_for(now);
+        node.pipeline.push(Pending::History, now.boot, |out| {
             Step::InfoReplication.encode(out, settings, &self.config.settings);
         });
     }
 
     /// Whether there is something to compare with, or will be once the handshake has been answered, which may take long.
     fn tells_history(&self, id: NodeId) -> bool {
+        if mutant!(HistoryIgnored) {
+            return false;
+        }
         let is_guarded = self.config.settings.restart_guard == RestartGuard::On;
         let tells = self.config.node(id).restart_trust != RestartTrust::MarkerOnly;
         let is_known = self.node(id).server.replication_id().is_some();
         is_guarded && tells && (is_known || !self.node(id).link.is_ready())
     }
 
-    /// Whether this grant waits for the proof, which is due next.
+    /// The node has granted what was sent at `since`. Whether that waits for a proof: the next one that is due, or one that is
+    /// asked for now.
     #[inline]
-    pub(in crate::proto::core) fn awaits_history(&mut self, id: NodeId, claim: ClaimId) -> bool {
-        let pipeline = &mut self.nodes[id.index()].pipeline;
-        let proof = |granted| Pending::History { behind: Some(claim), granted };
-        let awaits = pipeline.oldest().is_some_and(|due| due.pending == proof(false));
-        if awaits {
-            pipeline.becomes(proof(true));
+    pub(in crate::proto::core) fn awaits_proof(
+        &mut self,
+        id: NodeId,
+        grant: Unproven,
+        since: Timestamp,
+        now: ClockReading,
+    ) -> bool {
+        let is_fast = self.node_mut(id).restart_guard.has_answered(since, RESYNC_NS, now);
+        if is_fast || !self.tells_history(id) {
+            return false;
         }
-        awaits
+        // Neither counts: what a node ran that is looked at once more, of which the next proof would say nothing; and what is
+        // being undone, which may be forgotten before the proof comes.
+        let is_ours = self.node(id).restart_guard.is_ours();
+        if !is_ours || self.claims.is_owed(grant.claim(), id) {
+            return false;
+        }
+        if !self.node(id).restart_guard.has_proofs_due() {
+            // It is no voter any more, whatever it says.
+            if self.node(id).link.is_leaving() {
+                return false;
+            }
+            self.metrics.of(id).late_proofs += 1;
+            self.ask_for_proof(id, now);
+            self.arm(now.boot + self.config.settings.dead_peer_timeout);
+        }
+        self.node_mut(id).restart_guard.awaits_proof(grant);
+        true
     }
 
-    /// The node has told its replication id: whether it is what it was, and what becomes of the grant that waited for that.
+    /// The node has told its replication id, for which it was asked at `since`: the grants that waited for that, and whether
+    /// it is what it was. If not, it may have forgotten what it granted: they are given back, and it is looked at.
     pub(in crate::proto::core) fn history_told(
         &mut self,
         id: NodeId,
-        granted: Option<ClaimId>,
+        since: Timestamp,
         answer: Token<'_>,
         now: ClockReading,
-    ) -> Result<Option<Vote>, Mistyped> {
+    ) -> Result<(Vec<Unproven>, bool), Mistyped> {
         let is_same = match answer {
             Token::Bulk(info) => is_same_master(info, self.node(id).server.replication_id()),
             // Whatever forbids it is found by the look that follows.
             Token::Error(_) => false,
             _ => return Err(Mistyped),
         };
+        let grants = self.node_mut(id).restart_guard.proof_is_answered(since, is_same);
         if !is_same {
-            return Ok(self.history_is_another(id, granted, now));
+            self.history_is_another(id, &grants, now);
         }
-        // The node may have been put into quarantine since.
-        Ok(granted.map(|claim| self.guarded_vote(id, claim, Vote::Grant, 0, now)))
+        Ok((grants, is_same))
     }
 
-    /// The node may have forgotten what it granted: it is looked at, and this grant is given back.
-    fn history_is_another(
-        &mut self,
-        id: NodeId,
-        granted: Option<ClaimId>,
-        now: ClockReading,
-    ) -> Option<Vote> {
-        if let Some(claim) = granted.filter(|_| !self.node(id).link.is_leaving()) {
-            self.give_back(id, claim, now);
+    fn history_is_another(&mut self, id: NodeId, grants: &[Unproven], now: ClockReading) {
+        if !self.node(id).link.is_leaving() {
+            grants.iter().for_each(|grant| self.give_back(id, grant.claim(), now));
         }
         // Also on a link that is quarantined already: what was asked behind this must not count either.
         self.node_mut(id).restart_guard.is_in_question();
@@ -101,10 +148,9 @@ impl Core {
             self.node_mut(id).restart_guard.forbids_vote(Some(Found::OtherHistory), free_at);
             self.look_again(id, now);
         }
-        granted.map(|_| Vote::Fail(self.node(id).link.cause()))
     }
 }
 
 /// No server was seen to sync with a master and be promoted again in so short a time: that is half a dozen round trips between
 /// the two, a fork and a transfer. On one machine, with all delays turned off, it took 2.6 to 30 ms.
-const MOMENT: Duration = Duration::from_millis(2);
+const RESYNC_NS: u64 = 2_000_000;

@@ -27,7 +27,7 @@ use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Token, command};
 
-pub(super) use self::watch::Watch;
+pub(super) use self::watch::{Unproven, Watch};
 
 impl Core {
     /// What is known of a node's restart guard.
@@ -307,7 +307,7 @@ impl Core {
         self.keep_out(id, cause, Timestamp::NEVER, now);
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
-        node.handshake_begins(now.boot);
+        node.handshake_begins(now);
         let tells_history = node.server.replication_id().is_some();
         for step in Step::look(&node.capabilities, tells_history, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {

@@ -4,11 +4,11 @@
 //! What a value and a TTL mean is decided in `proto::restart_guard`, which the models share. Apart from the folder's
 //! `mod.rs`, which asks the nodes and counts their votes.
 
-use std::time::Duration;
-
 use crate::proto::lease::Drift;
+use crate::proto::lock_kind::Answer;
+use crate::proto::names::ClaimId;
 use crate::proto::restart_guard::{BIG_MS, Found, Setup};
-use crate::proto::time::Timestamp;
+use crate::proto::time::{ClockReading, Timestamp};
 
 /// What was last seen of a node's restart guard.
 #[derive(Clone, Debug, Default)]
@@ -28,13 +28,72 @@ pub(crate) struct Watch {
     /// The value that is to be replaced, empty for none, once all nodes have been looked at.
     seen: Option<Vec<u8>>,
     /// When value and TTL were last asked for by themselves.
-    asked_at: Timestamp,
+    looked: Moment,
     /// What its TTL said last.
     reading: Reading,
-    /// When the node was last asked whether it was a replica meanwhile.
-    history_asked_at: Timestamp,
+    /// When the node was last asked whether it was a replica meanwhile, and how many such questions have no answer yet.
+    proof_asked: Moment,
+    proofs_due: u32,
+    /// When the last command was sent by whose answer the node was what it had been.
+    proven: Moment,
+    /// Grants that count once it is proven again.
+    unproven: Vec<Unproven>,
     /// Its clock was set forward, so that locks which it granted may live until then.
     doubted_until: Timestamp,
+}
+
+/// A grant that counts if the node was no replica since it was last seen to be what it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unproven {
+    claim: ClaimId,
+    answer: Answer,
+    is_move: bool,
+}
+
+impl Unproven {
+    pub(crate) fn of_ask(claim: ClaimId, answer: Answer) -> Self {
+        Self { claim, answer, is_move: false }
+    }
+
+    /// Of a permit that was asked for in one slot.
+    pub(crate) fn of_move(claim: ClaimId, answer: Answer) -> Self {
+        Self { claim, answer, is_move: true }
+    }
+
+    pub(crate) fn claim(self) -> ClaimId {
+        self.claim
+    }
+
+    pub(crate) fn answer(self) -> Answer {
+        self.answer
+    }
+
+    pub(crate) fn is_move(self) -> bool {
+        self.is_move
+    }
+}
+
+/// A moment, by both of our clocks. Where the whole machine stops, one of them may stop with it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moment {
+    at: Timestamp,
+    /// How far the time of day is ahead of the other clock, in ns; modulo 2^64.
+    wall_ahead: u64,
+}
+
+impl Moment {
+    #[inline]
+    fn of(now: ClockReading) -> Self {
+        Self { at: now.boot, wall_ahead: now.wall.0.wrapping_sub(now.boot.0) }
+    }
+
+    /// The ns that have passed by either of our clocks.
+    #[inline]
+    fn passed(self, now: ClockReading) -> u64 {
+        let now = Self::of(now);
+        let stood_still = now.wall_ahead.wrapping_sub(self.wall_ahead).cast_signed();
+        now.at.0.saturating_sub(self.at.0).saturating_add(stood_still.unsigned_abs())
+    }
 }
 
 /// When a restart guard ends at the earliest on our clock, and when it was asked for that; without one, long
@@ -52,22 +111,26 @@ impl Watch {
         self.seen = None;
         self.is_settling = false;
         self.is_enrolled = false;
+        self.proofs_due = 0;
     }
 
     /// Value and TTL are asked for: what is read then decides, not what was seen before.
-    pub(crate) fn is_asked_for(&mut self, now: Timestamp) {
-        self.asked_at = now;
+    pub(crate) fn is_asked_for(&mut self, now: ClockReading) {
+        self.looked = Moment::of(now);
         self.seen = None;
     }
 
     /// When value and TTL were last asked for by themselves.
     pub(super) fn asked_at(&self) -> Timestamp {
-        self.asked_at
+        self.looked.at
     }
 
     /// The value was read. Whether it was enrolled just before.
     pub(super) fn value_read(&mut self, found: Found) -> bool {
         self.is_ours = found == Found::Ours;
+        if self.is_ours {
+            self.proven = self.looked;
+        }
         self.seen = None;
         self.is_settling = false;
         // Once it was enrolled, what it was before says more.
@@ -178,17 +241,6 @@ impl Watch {
             && ends(now) + drift.of(now.since(last.asked_at)) < last.ends
     }
 
-    /// Whether it has answered an ask, or is being asked what it is, that was sent a moment ago at the most.
-    #[inline]
-    pub(super) fn was_proven(&self, now: Timestamp, moment: Duration) -> bool {
-        let asked_at = self.reading.asked_at.max(self.asked_at).max(self.history_asked_at);
-        now.since(asked_at) <= moment
-    }
-
-    pub(super) fn is_being_proven(&mut self, now: Timestamp) {
-        self.history_asked_at = now;
-    }
-
     /// Its clock was set forward, so that locks which it granted may live until then.
     pub(super) fn is_doubted_until(&mut self, until: Timestamp) {
         self.doubted_until = until;
@@ -207,6 +259,87 @@ impl Watch {
     /// It was our clock that stood still: the next look compares with nothing that was seen before.
     pub(super) fn is_believed(&mut self) {
         (self.reading, self.doubted_until) = (Reading::default(), Timestamp::default());
+    }
+}
+
+/// Whether it is what it was.
+impl Watch {
+    /// Whether it is proven, or is about to be, by what was sent within so many ns.
+    #[inline]
+    pub(super) fn is_proven_within(&self, span_ns: u64, now: ClockReading) -> bool {
+        let is_young = |moment: Moment| moment.passed(now) <= span_ns;
+        is_young(self.proven) || is_young(self.proof_asked) || is_young(self.looked)
+    }
+
+    /// It has answered what was sent at `since`. Whether that was so fast that it was no replica meanwhile, if it takes so
+    /// many ns to be one and be promoted again.
+    #[inline]
+    pub(super) fn has_answered(
+        &mut self,
+        since: Timestamp,
+        resync_ns: u64,
+        now: ClockReading,
+    ) -> bool {
+        let is_fast = self.proven.passed(now) <= resync_ns;
+        if is_fast {
+            self.proven.at = self.proven.at.max(since);
+        }
+        is_fast
+    }
+
+    /// It is asked whether it was a replica.
+    pub(super) fn proof_is_asked_for(&mut self, now: ClockReading) {
+        self.proof_asked = Moment::of(now);
+        self.proofs_due += 1;
+    }
+
+    /// An ask was sent, one of so many requests that there is room for. Its grant is not to allocate, as a rule, also if it has
+    /// to wait for a proof.
+    #[inline]
+    pub(super) fn makes_room(&mut self, requests: usize) {
+        let wanted = requests.min(MANY);
+        if self.unproven.capacity() < wanted {
+            self.unproven.reserve(wanted);
+        }
+    }
+
+    /// What it was asked has not been sent after all.
+    pub(super) fn proof_is_taken_back(&mut self) {
+        self.proofs_due -= 1;
+    }
+
+    pub(super) fn has_proofs_due(&self) -> bool {
+        self.proofs_due > 0
+    }
+
+    /// What was asked at `since` is answered: the grants that waited for that.
+    pub(super) fn proof_is_answered(&mut self, since: Timestamp, is_same: bool) -> Vec<Unproven> {
+        self.proofs_due = self.proofs_due.saturating_sub(1);
+        if is_same && since == self.proof_asked.at {
+            self.proven = self.proof_asked;
+        }
+        self.take_unproven()
+    }
+
+    /// This grant waits for the next proof.
+    pub(super) fn awaits_proof(&mut self, grant: Unproven) {
+        self.unproven.push(grant);
+    }
+
+    pub(crate) fn unproven(&self) -> &[Unproven] {
+        &self.unproven
+    }
+
+    pub(crate) fn take_unproven(&mut self) -> Vec<Unproven> {
+        std::mem::take(&mut self.unproven)
+    }
+
+    /// The memory of those that were taken.
+    pub(crate) fn give_back(&mut self, mut taken: Vec<Unproven>) {
+        if self.unproven.is_empty() {
+            taken.clear();
+            self.unproven = taken;
+        }
     }
 }
 
@@ -233,6 +366,9 @@ impl Watch {
         format!("{left} s, {reason}")
     }
 }
+
+/// More grants than these hardly ever wait for one proof.
+const MANY: usize = 128;
 
 /// A millisecond.
 const MS: u64 = 1_000_000;

@@ -42,10 +42,15 @@ pub(crate) struct Standing {
     hurried: u32,
     /// Asks since the lead was last seen to be held, because it was seen to be free.
     seen_free: u32,
+    /// Who was last seen to have left. A node that names it again has its ticket without the key.
+    has_left: Option<TicketName>,
     /// When its pause ends if whoever is before it takes the resource that was seen to be free.
     rests_until: Option<Timestamp>,
     /// When it last asked in vain because of a notification.
     woken_in_vain_at: Option<Timestamp>,
+    /// How long it is silent before it makes sure that its lead does not hang, and when that is over.
+    silence: Duration,
+    silent_until: Timestamp,
 }
 
 /// What a lock in line reads at its lead.
@@ -59,6 +64,10 @@ pub(crate) enum Looked {
     Last,
     /// The ticket before that.
     LastButOne,
+    /// How many slots are taken of a semaphore's.
+    Slots,
+    /// Nothing that matters: the node answers.
+    Alive,
 }
 
 impl Standing {
@@ -96,9 +105,8 @@ impl Standing {
 
 impl Active {
     /// Whether the resource may have a line that the lock can stand in.
-    fn may_stand_in_line(&self, mode: LockMode) -> bool {
-        let is_permit = matches!(mode, LockMode::Permit { .. });
-        let is_of_ours = self.keys.len() == 1 && !is_permit && self.foreign().is_none();
+    fn may_stand_in_line(&self) -> bool {
+        let is_of_ours = self.keys.len() == 1 && self.foreign().is_none();
         is_of_ours && self.waits() && !self.mode_change.is_companion()
     }
 }
@@ -109,7 +117,7 @@ impl Core {
     fn join_line(&mut self, id: LockId) {
         let is_wanted = self.config.settings.wake == WakeStrategy::Line && self.may_have_lines();
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if !is_wanted || active.line.is_some() || !active.may_stand_in_line(lock.mode()) {
+        if !is_wanted || active.line.is_some() || !active.may_stand_in_line() {
             return;
         }
         let took = self.round_trip.max(active.round.took(self.boot).min(LONGEST_GRACE));
@@ -120,7 +128,8 @@ impl Core {
         };
         let grace_ms = grace.as_millis() as u64;
         let (ticket, claim) = self.claims.occupy();
-        claim.begin_ticket(id, &active.keys, lock.mode(), grace_ms, self.entropy.bytes());
+        let named = (grace_ms, &self.config.settings.label[..]);
+        claim.begin_ticket(id, &active.keys, lock.mode(), named, self.entropy.bytes());
         active.line = Some(Box::new(Standing {
             ticket,
             agreement: Agreement::new(self.config.quorum()),
@@ -130,8 +139,11 @@ impl Core {
             place: None,
             hurried: 0,
             seen_free: 0,
+            has_left: None,
             rests_until: None,
             woken_in_vain_at: None,
+            silence: FIRST_SILENCE,
+            silent_until: Timestamp::NEVER,
         }));
         self.metrics.lined_up += 1;
     }
@@ -238,7 +250,10 @@ impl Core {
 
     /// An attempt was refused. Whether what follows is of the line.
     pub(super) fn pause_in_line(&mut self, id: LockId, now: ClockReading) -> bool {
-        if mutant!(LeavesWhenRefused) || !self.may_have_lines() {
+        if mutant!(LeavesWhenRefused) {
+            self.leave_line(id, now);
+        }
+        if !self.may_have_lines() {
             self.leave_line(id, now);
         }
         let is_new = self.locks.active(id).is_some_and(|active| active.line.is_none());
@@ -262,6 +277,7 @@ impl Core {
         let hurries = is_new || line.hurries(is_split);
         let needed = active.votes.quorum().saturating_sub(active.votes.grants().len());
         active.waiting.pause.refused(false, needed);
+        line.silent_until = now.boot + line.silence;
         let until = if hurries { now.boot } else { self.pause_for_turn(id, now) };
         self.pause_until(id, until);
         if hurries {
@@ -281,7 +297,8 @@ impl Core {
         }
         let place = active.line.as_ref().and_then(|line| line.place);
         if let Some(Place { left_ms: 0, before: 1, grace_ms, .. }) = place {
-            return now.boot + Duration::from_millis(grace_ms.into()) + TO_SPARE;
+            let grace = Duration::from_millis(grace_ms.into());
+            return now.boot + grace + grace / CLOCKS_APART + TO_SPARE;
         }
         let took = active.round.took(now.boot);
         let (floor, bound) = match will_be_notified {
@@ -309,7 +326,8 @@ impl Core {
         let until = until.min(active.waiting.deadline);
         active.waiting.pause.lasts_until(until);
         let is_first = active.line.as_ref().is_some_and(|line| line.is_first());
-        self.arm_lock(id, until);
+        let silent_until = active.line.as_ref().map_or(until, |line| line.silent_until);
+        self.arm_lock(id, until.min(silent_until));
         if is_first {
             self.shorten_pause(id);
         }
@@ -342,13 +360,36 @@ impl Core {
             let pending = Pending::Look { lock: id, round: lock.round(), what };
             node.pipeline.push(pending, now.boot, |out| {
                 let look = command(out, 4).arg(b"GETRANGE").prefixed(prefix, key);
-                let _ = look.int(0).int(CLOSED.len() as u64 - 1);
+                let _ = look.int(0).int(LONGEST_READ);
             });
         }
         for name in last.into_iter().chain(last_but_one) {
             self.listeners.insert(*name, id);
         }
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
+    }
+
+    /// A lead that hangs reports nothing, and nobody knows that who asks nothing. So a lock that has been silent asks all
+    /// nodes for a sign of life, each time after twice as long: a hanging lead makes its wait as long again at the most.
+    /// The lead, if they were asked now.
+    pub(super) fn break_silence(&mut self, id: LockId, now: ClockReading) -> Option<NodeId> {
+        let active = self.locks.active_mut(id)?;
+        let line = active.line.as_mut()?;
+        let lead = active.waiting.pause.leads().iter().next()?;
+        let is_over = now.boot >= line.silent_until;
+        if is_over {
+            line.silence *= 2;
+            line.silent_until = now.boot + line.silence;
+        }
+        let silent_until = line.silent_until;
+        self.arm_lock(id, silent_until);
+        if !is_over {
+            return None;
+        }
+        for node in self.config.node_ids() {
+            self.ask_node(id, node, Looked::Alive, now);
+        }
+        Some(lead)
     }
 
     /// The lead has told what a lock in line has read there.
@@ -359,24 +400,52 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (is_gone, life) = match token {
-            Token::Bulk(value) => (value.is_empty() || value == CLOSED, None),
-            Token::Int(ms) => (false, Some(ms)),
-            // Whoever shares the resource has it.
+        let (is_gone, number) = match token {
+            Token::Bulk(value) if what == Looked::Resource => {
+                (value.is_empty() || value == CLOSED, None)
+            }
+            Token::Bulk(stamp) => (self.is_behind(id, what, stamp), None),
+            Token::Int(number) => (false, Some(number)),
+            // Whoever shares the resource has it, or has one of its permits.
             Token::Error(_) => (false, None),
             _ => return Err(Mistyped),
         };
+        let has_many = matches!(token, Token::Error(_));
         let is_this_round = self.locks.find(id).is_some_and(|lock| lock.round() == round);
         if is_this_round && self.listens_to(id, node) {
             match what {
+                Looked::Resource if has_many && self.waits_for_slot(id) => {
+                    self.ask_node(id, node, Looked::Slots, now);
+                }
                 Looked::Resource => self.resource_seen(id, node, is_gone, now),
-                Looked::Life => self.life_seen(id, life, now),
+                Looked::Slots => {
+                    let is_free = number.is_some_and(|fields| self.has_free_slot(id, fields));
+                    self.resource_seen(id, node, is_free, now);
+                }
+                Looked::Life => self.life_seen(id, number, now),
+                Looked::Alive => {}
                 Looked::Last | Looked::LastButOne if !is_gone => {}
                 Looked::Last => self.last_has_left(id, node, now),
                 Looked::LastButOne => self.is_second(id, now),
             }
         }
         Ok(())
+    }
+
+    /// Whether the ticket that stood before this lock's has gone, or was put behind it.
+    fn is_behind(&self, id: LockId, what: Looked, stamp: &[u8]) -> bool {
+        let Some(stamp) = str::from_utf8(stamp).ok().and_then(|stamp| stamp.parse::<u64>().ok())
+        else {
+            return stamp.is_empty();
+        };
+        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        let Some((line, place)) = line.and_then(|line| Some((line, line.place?))) else {
+            return false;
+        };
+        let [last, last_but_one] = place.predecessors;
+        let other = if what == Looked::Last { last } else { last_but_one };
+        let own = self.claims.find(line.ticket).map(Claim::ticket_name);
+        (stamp, other) > (place.stamp, own)
     }
 
     /// The resource is free at the lead, or is not. Whoever is first asks. Whoever is second leaves the first some time to
@@ -404,17 +473,40 @@ impl Core {
         }
     }
 
-    /// Asks for how long the holder may have the resource that came before this lock, and of whom it has not heard.
-    fn look_for_how_long(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
+    /// Asks a number of a node, of which it need not report changes: for how long the holder may have the resource that came
+    /// before this lock, and of whom it has not heard; or how many fields a semaphore has.
+    fn ask_node(&mut self, id: LockId, to: NodeId, what: Looked, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let node = &mut self.nodes[lead.index()];
-        if !node.link.takes_asks() || node.pipeline.len() >= MAX_PIPELINE {
+        let node = &mut self.nodes[to.index()];
+        let is_open = node.link.takes_asks() && !self.suspected.contains(to);
+        if !is_open || node.pipeline.len() >= MAX_PIPELINE {
             return;
         }
-        let pending = Pending::Look { lock: id, round: lock.round(), what: Looked::Life };
+        let name: &[u8] = if what == Looked::Slots { b"HLEN" } else { b"PTTL" };
+        let pending = Pending::Look { lock: id, round: lock.round(), what };
         node.pipeline.push(pending, now.boot, |out| {
-            let _ = command(out, 2).arg(b"PTTL").arg(active.keys.first());
+            let _ = command(out, 2).arg(name).arg(active.keys.first());
         });
+    }
+
+    fn wants_permit(&self, id: LockId) -> bool {
+        self.locks.active(id).is_some_and(|active| active.permit.is_wanted())
+    }
+
+    /// Whether all who stand before it want permits as well: behind others a free slot is not for it.
+    fn waits_for_slot(&self, id: LockId) -> bool {
+        if mutant!(SlotsNotCounted) {
+            return false;
+        }
+        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        let last = line.and_then(|line| line.place?.predecessors[0]);
+        self.wants_permit(id) && last.is_none_or(TicketName::is_for_permit)
+    }
+
+    /// Whether a semaphore with so many fields has a free slot: two are of each holder, and two of none.
+    fn has_free_slot(&self, id: LockId, fields: i64) -> bool {
+        let mode = self.locks.find(id).map(|lock| lock.mode());
+        matches!(mode, Some(LockMode::Permit { of }) if fields < 2 + 2 * i64::from(of))
     }
 
     /// What is marked outlives its holder. What is not is another's, and the ask tells for how long that is.
@@ -430,15 +522,20 @@ impl Core {
 
     /// Whoever stood before this lock has left: it is the first if nobody else did, and asks where it stands otherwise.
     fn last_has_left(&mut self, id: LockId, node: NodeId, now: ClockReading) {
-        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
-        match line.and_then(|line| line.place.as_mut()) {
-            Some(Place { before: 0, .. }) | None => {}
-            Some(place) if place.before == 1 => {
-                place.before = 0;
-                self.look_in_line(id, now);
-                self.look_for_how_long(id, node, now);
-            }
-            Some(_) => self.changed_at(id, node, now),
+        let is_permit = self.wants_permit(id);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        let Some(place) = line.place.as_mut().filter(|place| place.before > 0) else { return };
+        let [last, _] = place.predecessors;
+        let is_known = line.has_left == last;
+        line.has_left = last;
+        // Of several slots only the ask tells which is free next.
+        if place.before == 1 && !is_permit {
+            place.before = 0;
+            self.look_in_line(id, now);
+            self.ask_node(id, node, Looked::Life, now);
+        } else if !is_known {
+            self.changed_at(id, node, now);
         }
     }
 
@@ -490,6 +587,9 @@ impl Core {
     }
 }
 
+/// The last byte that is read of what a lock in line looks at, which tells a closed key and a stamp from all else.
+const LONGEST_READ: u64 = 19;
+
 /// A ticket's owner takes its turn within so many of its round trips, and within these times.
 const GRACE_ROUND_TRIPS: u32 = 8;
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
@@ -508,11 +608,17 @@ const HAND_OFF_ROUND_TRIPS: u32 = 2;
 /// Nodes count in whole ms, and the ask takes its time.
 const TO_SPARE: Duration = Duration::from_millis(2);
 
+/// Its own clock may be faster than the node's, each by a hundredth: an ask within the grace would cost another one.
+const CLOCKS_APART: u32 = 50;
+
 /// So many asks follow one another at once until a quorum says the same stamp.
 const HURRIES: u32 = 3;
 
 /// And so many until the lead's word that the resource is free is not believed any longer.
 const MOST_SEEN_FREE: u32 = 8;
+
+/// A lock in line is silent for so long at first.
+const FIRST_SILENCE: Duration = Duration::from_millis(50);
 
 /// Vain asks that are further apart are not of one holder that extends.
 const RESTED: Duration = Duration::from_millis(500);

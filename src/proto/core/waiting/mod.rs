@@ -231,6 +231,27 @@ impl Core {
         }
     }
 
+    /// A command about a claim has gone to a node. What this connection changes the node reports to nobody here, yet it
+    /// forgets who wanted to know of the key: whoever waits for it reads it once more.
+    pub(super) fn look_behind(&mut self, claim: ClaimId, node: NodeId, now: ClockReading) {
+        let Some(claim) = self.claims.find(claim) else { return };
+        // Of several keys each has one holder: what we have changed is handed on when we release it.
+        if claim.keys().len() > 1 {
+            return;
+        }
+        let first = self.queues.front(self.queues.key(claim.keys().first()));
+        let Some(waiter) = first.filter(|_| claim.lock() != first) else { return };
+        let Some((lock, active)) = self.locks.at_work(waiter) else { return };
+        let is_about_to_ask = active.waiting.until() <= now.boot;
+        let listens = lock.phase == Phase::Pausing && active.waiting.leads().contains(node);
+        if listens && !is_about_to_ask {
+            match active.line.is_some() {
+                true => self.look_in_line(waiter, now),
+                false => self.ask_remaining(node, waiter, now),
+            }
+        }
+    }
+
     /// Sets the time of the next attempt, at random, so that waiters spread out.
     pub(super) fn pause(&mut self, id: LockId, now: ClockReading) {
         if self.pause_in_line(id, now) {
@@ -534,6 +555,11 @@ impl Core {
         } else if now.boot < active.waiting.pause.until() {
             let until = active.waiting.pause.until();
             self.arm_lock(id, until);
+            if let Some(lead) = self.break_silence(id, now) {
+                // The others have answered then.
+                let until = now.boot + self.allowance(lead) * 2;
+                self.arm(until);
+            }
         } else {
             match self.lead_to_ask(id) {
                 Some(lead) if active.waiting.pause.is_late() && active.is_told_by_pttl() => {

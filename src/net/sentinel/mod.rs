@@ -4,20 +4,34 @@
 //! cut off, lies, or has not heard of it yet is outvoted. They are asked before every connection. Whether the server there is a
 //! master is found by the handshake, and what it remembers by its restart guard: a promoted replica is another run.
 //!
-//! Apart from `resolve`, in whose short-lived threads this runs, and which knows nothing of sentinels. Not here: hearing of a
-//! failover without a lost connection. Sentinels end the connections of a master that they demote, and one that is dead ends
-//! them itself.
+//! A sentinel that has answered is listened to from then on (`ears`), so that a failover is followed at once: most connections
+//! to a master that hangs, or that has another beside it, do not end by themselves for a while. Who is cut off hears nothing, so
+//! what a master says counts only while the word of most sentinels for it is young ([`WORD_LASTS`]).
+//!
+//! Apart from `resolve`, in whose short-lived threads all are asked, and which knows nothing of sentinels. Not here: the links
+//! to the master.
+
+mod ears;
+mod line;
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use crate::proto::Credentials;
+use self::ears::{Ear, Word};
+use self::line::Line;
+#[cfg(feature = "tls")]
+use super::address::Address;
+#[cfg(feature = "tls")]
+use super::tls::Connector;
+use crate::proto::{Credentials, Timestamp};
 use crate::resp::{BytesMut, Frame, FrameDecoder, Limits, command};
+
+pub(super) use ears::{Ears, Told};
 
 /// A master, by the name that its sentinels know it by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +39,8 @@ pub struct Sentinels {
     /// Hosts and ports, in the order given.
     pub(super) places: Vec<Place>,
     pub(super) master: String,
+    /// All that is said to them, and to the master, goes through TLS.
+    pub(super) tls: bool,
 }
 
 /// A host, which may be a name, and a port.
@@ -32,7 +48,7 @@ pub(super) type Place = (String, u16);
 
 impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("redis+sentinel://")?;
+        f.write_str(if self.tls { "rediss+sentinel://" } else { "redis+sentinel://" })?;
         for (at, place) in self.places.iter().enumerate() {
             let plus = if at > 0 { "+" } else { "" };
             write!(f, "{plus}{}", shown(place))?;
@@ -41,54 +57,70 @@ impl fmt::Display for Sentinels {
     }
 }
 
+/// The address of a place over TLS.
+#[cfg(feature = "tls")]
+pub(super) fn over_tls((host, port): &Place) -> Address {
+    match host.parse() {
+        Ok(ip) => Address::TlsIp(ip, *port),
+        Err(_) => Address::TlsName(host.clone(), *port),
+    }
+}
+
 /// What every sentinel is asked.
 pub(super) struct Question {
     pub(super) sentinels: Sentinels,
     /// Those of the sentinels, which are not the nodes'.
     pub(super) credentials: Option<Credentials>,
+    /// With what TLS is spoken, if it is.
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Connector>,
     /// How long one may take to connect, and to answer.
     pub(super) patience: Duration,
+    /// The silence after which a connection that is listened to is given up.
+    pub(super) dead_peer_timeout: Duration,
+    pub(super) asked_at: Timestamp,
+}
+
+/// Where a master is.
+pub(super) struct Master {
+    /// As its sentinels say.
+    pub(super) place: Place,
+    pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl Question {
-    /// Asks all sentinels at once, and waits until enough agree or none is left.
-    pub(super) fn ask(self) -> io::Result<Vec<SocketAddr>> {
+    /// Asks all sentinels at once, and waits until enough agree or none is left. `keep` is given each that has answered, before
+    /// its answer counts.
+    pub(super) fn ask(self, keep: impl Fn(Told) + Clone + Send + 'static) -> io::Result<Master> {
         let this = Arc::new(self);
         let (sender, answers) = channel();
-        for at in 0..this.sentinels.places.len() {
-            let (this, sender) = (Arc::clone(&this), sender.clone());
+        for by in 0..this.sentinels.places.len() {
+            let (this, sender, keep) = (Arc::clone(&this), sender.clone(), keep.clone());
             let ask = move || {
+                let answer = this.ask_one(by).map(|(place, ear)| {
+                    let word = Word { place: place.clone(), asked_at: this.asked_at };
+                    keep(Told { by, word, ear });
+                    place
+                });
                 // Sending fails if the others have agreed already.
-                let _ = sender.send((at, this.ask_one(at)));
+                let _ = sender.send((by, answer));
             };
             thread::Builder::new().name("redbolt-sentinel".to_owned()).spawn(ask)?;
         }
         drop(sender);
         let mut ballot = Ballot::new(&this.sentinels);
-        while let Ok((at, answer)) = answers.recv() {
-            if let Some((host, port)) = ballot.told(at, answer.map_err(|error| error.to_string())) {
-                return Ok((host.as_str(), port).to_socket_addrs()?.collect());
+        while let Ok((by, answer)) = answers.recv() {
+            if let Some(place) = ballot.told(by, answer.map_err(|error| error.to_string())) {
+                let addresses = (place.0.as_str(), place.1).to_socket_addrs()?.collect();
+                return Ok(Master { place, addresses });
             }
         }
         Err(io::Error::other(ballot.to_string()))
     }
 
-    fn ask_one(&self, at: usize) -> io::Result<Place> {
-        let (host, port) = &self.sentinels.places[at];
-        let mut last = io::ErrorKind::NotFound.into();
-        for place in (host.as_str(), *port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&place, self.patience) {
-                Ok(stream) => return self.ask_over(stream),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    fn ask_over(&self, mut stream: TcpStream) -> io::Result<Place> {
-        stream.set_read_timeout(Some(self.patience))?;
-        stream.set_write_timeout(Some(self.patience))?;
-        stream.write_all(&self.encoded())?;
+    fn ask_one(&self, by: usize) -> io::Result<(Place, Box<Ear>)> {
+        let mut line = self.open(&self.sentinels.places[by])?;
+        line.write_all(&self.encoded())?;
         let mut decoder = FrameDecoder::new(LIMITS);
         let (mut buffer, mut chunk) = (BytesMut::new(), [0; 512]);
         let mut skips = usize::from(self.credentials.is_some());
@@ -99,16 +131,31 @@ impl Question {
                     return Err(io::Error::other(String::from_utf8_lossy(text).into_owned()));
                 }
                 if skips == 0 {
-                    return place_in(&frame).ok_or_else(|| io::Error::other(UNKNOWN));
+                    let place = place_in(&frame).ok_or_else(|| io::Error::other(UNKNOWN))?;
+                    let socket = line.into_socket(self.dead_peer_timeout)?;
+                    return Ok((place, Box::new(Ear::new(socket, decoder, buffer))));
                 }
                 skips -= 1;
             }
-            match stream.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => buffer.extend_from_slice(&chunk[..read]),
+            match line.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => buffer.extend_from_slice(&chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(io::ErrorKind::TimedOut.into())
+        Err(io::Error::other(LATE))
+    }
+
+    fn open(&self, place: &Place) -> io::Result<Line> {
+        let line = Line::open(place, self.patience)?;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            let session = tls.clone().session(&over_tls(place)).map_err(io::Error::other)?;
+            return line.over_tls(session);
+        }
+        Ok(line)
     }
 
     fn encoded(&self) -> Vec<u8> {
@@ -116,18 +163,29 @@ impl Question {
         if let Some(credentials) = &self.credentials {
             credentials.encode_auth(&mut out);
         }
-        let ask = command(&mut out, 3).arg(b"SENTINEL").arg(b"get-master-addr-by-name");
-        let _ = ask.arg(self.sentinels.master.as_bytes());
+        question(&mut out, &self.sentinels.master);
         out
     }
 }
+
+/// Where is the master, and tell when that changes.
+fn question(out: &mut Vec<u8>, master: &str) {
+    let ask = command(out, 3).arg(b"SENTINEL").arg(b"get-master-addr-by-name");
+    let _ = ask.arg(master.as_bytes());
+    let _ = command(out, 2).arg(b"SUBSCRIBE").arg(CHANNEL);
+}
+
+const CHANNEL: &[u8] = b"+switch-master";
 
 /// The place in an answer; `None` if the sentinel does not know the master.
 fn place_in(frame: &Frame) -> Option<Place> {
     let Frame::Array(parts) = frame else { return None };
     let [Frame::Bulk(host), Frame::Bulk(port)] = &parts[..] else { return None };
-    let host = std::str::from_utf8(host).ok().filter(|host| !host.is_empty())?;
-    let port = std::str::from_utf8(port).ok()?.parse().ok().filter(|&port| port != 0)?;
+    place_of(std::str::from_utf8(host).ok()?, std::str::from_utf8(port).ok()?)
+}
+
+fn place_of(host: &str, port: &str) -> Option<Place> {
+    let port = port.parse().ok().filter(|&port| port != 0 && !host.is_empty())?;
     Some((host.to_owned(), port))
 }
 
@@ -174,27 +232,48 @@ impl fmt::Display for Ballot<'_> {
     }
 }
 
-fn shown((host, port): &Place) -> String {
+pub(super) fn shown((host, port): &Place) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),
     }
 }
 
-/// A host, a port, an error.
-const LIMITS: Limits = Limits { bulk: 1 << 9, depth: 1, elements: 2, line: 1 << 9, reply: 1 << 11 };
+/// How old the question may be that a sentinel's word for a master answers. A lock that such a master grants is over before the
+/// quarantine of its successor is, if its TTL is shorter than `max_ttl` by this (`crates/models/src/sentinel_word.rs`).
+pub(super) const WORD_LASTS: Duration = Duration::from_secs(5);
+
+/// A host, a port, an error, a message.
+const LIMITS: Limits =
+    Limits { bulk: 1 << 10, depth: 1, elements: 3, line: 1 << 9, reply: 1 << 12 };
 
 const READS: usize = 16;
+
+const LATE: &str = "no answer in time";
 
 const UNKNOWN: &str = "it does not know that master";
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
 
     fn sentinels() -> Sentinels {
         let places = ["a", "b", "c"].map(|host| (host.to_owned(), 26_379)).into();
-        Sentinels { places, master: "jobs".to_owned() }
+        Sentinels { places, master: "jobs".to_owned(), tls: false }
+    }
+
+    fn question(sentinels: Sentinels, credentials: Option<Credentials>) -> Question {
+        Question {
+            sentinels,
+            credentials,
+            #[cfg(feature = "tls")]
+            tls: None,
+            patience: Duration::from_secs(10),
+            dead_peer_timeout: Duration::from_secs(10),
+            asked_at: Timestamp(0),
+        }
     }
 
     fn at(host: &str) -> Result<Place, String> {
@@ -244,18 +323,17 @@ mod tests {
         let [lie, other_lie] = ["7002", "7003"].map(|port| true_answer.replace("7001", port));
         let found = |answers: &[&str]| {
             let places = answers.iter().map(|answer| sentinel(answer)).collect();
-            let sentinels = Sentinels { places, master: "jobs".to_owned() };
-            Question { sentinels, credentials: None, patience: Duration::from_secs(10) }.ask()
+            question(Sentinels { places, ..sentinels() }, None).ask(|_| {})
         };
-        let there = found(&[&lie, true_answer, true_answer]).unwrap();
-        assert_eq!(there, ["127.0.0.1:7001".parse().unwrap()]);
+        let there = found(&[&lie, true_answer, true_answer]).ok().unwrap();
+        assert_eq!(there.addresses, ["127.0.0.1:7001".parse().unwrap()]);
         assert!(found(&["", true_answer, true_answer]).is_ok());
-        let error = found(&[&lie, &other_lie, true_answer]).unwrap_err().to_string();
+        let error = found(&[&lie, &other_lie, true_answer]).err().unwrap().to_string();
         assert!(
             error.starts_with("2 of 3 sentinels must name the same master `jobs`; "),
             "{error}"
         );
-        let error = found(&["*-1\r\n"]).unwrap_err().to_string();
+        let error = found(&["*-1\r\n"]).err().unwrap().to_string();
         assert!(error.ends_with(UNKNOWN), "{error}");
     }
 
@@ -274,15 +352,12 @@ mod tests {
 
     #[test]
     fn the_sentinels_have_credentials_of_their_own() {
-        let question = |credentials| Question {
-            sentinels: sentinels(),
-            credentials,
-            patience: Duration::from_secs(1),
-        };
-        let ask = b"*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$4\r\njobs\r\n";
-        assert_eq!(question(None).encoded(), ask);
+        let encoded = |credentials| question(sentinels(), credentials).encoded();
+        let ask = b"*3\r\n$8\r\nSENTINEL\r\n$23\r\nget-master-addr-by-name\r\n$4\r\njobs\r\n\
+            *2\r\n$9\r\nSUBSCRIBE\r\n$14\r\n+switch-master\r\n";
+        assert_eq!(encoded(None), ask);
         let secret = crate::proto::Secret::new(b"pw".to_vec());
-        let encoded = question(Some(Credentials::new(Some(b"me".to_vec()), secret))).encoded();
-        assert_eq!(encoded, [b"*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$2\r\npw\r\n", &ask[..]].concat());
+        let told = encoded(Some(Credentials::new(Some(b"me".to_vec()), secret)));
+        assert_eq!(told, [b"*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$2\r\npw\r\n", &ask[..]].concat());
     }
 }

@@ -1,0 +1,74 @@
+//! Nodes that are found through their sentinels.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use redbolt_test_servers::{Sentinels, Server};
+
+use crate::harness::{Ran, World, run};
+
+/// They watch the first node as `jobs`.
+fn sentinels(world: &World) -> (Sentinels, String) {
+    let sentinels = Sentinels::watching(&[("jobs", &world.nodes[0])], Duration::from_secs(10));
+    let places: Vec<_> = sentinels.all().iter().map(Server::address).collect();
+    let address = format!("redis+sentinel://{}/jobs", places.join("+"));
+    (sentinels, address)
+}
+
+fn with(world: &World, address: &str, words: &[&str]) -> Ran {
+    let mut command = world.redbolt(words);
+    command.env("REDBOLT_NODES", address);
+    run(command)
+}
+
+#[test]
+fn a_node_is_found_through_its_sentinels() {
+    let world = World::of(1);
+    let (_sentinels, address) = sentinels(&world);
+    world.run(&["lock", "--node", &address, "job", "-c", "echo done"]).expect(0);
+    let status = with(&world, &address, &["status"]).expect(0);
+    assert!(status.stdout.contains(&address), "{status:?}");
+    with(&world, &address, &["acquire", "job", "--ttl", "20s", "--token-file", "token"]).expect(0);
+    world.run(&["lock", "--try", "job", "-c", "true"]).expect(75);
+    with(&world, &address, &["release", "--token-file", "token"]).expect(0);
+    let unknown = address.replace("/jobs", "/nobody");
+    let unknown = with(&world, &unknown, &["status"]).expect(69);
+    assert!(unknown.stdout.contains("it does not know that master"), "{unknown:?}");
+    let broken = with(&world, "redis+sentinel://u:s3cret@h", &["status"]).expect(64);
+    assert!(broken.stderr.contains("the name of the master is missing"), "{broken:?}");
+    assert!(!broken.stderr.contains("s3cret"), "{broken:?}");
+}
+
+#[test]
+fn the_sentinels_have_a_user_and_a_password_of_their_own() {
+    let world = World::of(1);
+    let (sentinels, address) = sentinels(&world);
+    for sentinel in sentinels.all() {
+        sentinel.cmd("ACL SETUSER ann on >s3cret +@all &*");
+        sentinel.cmd("ACL SETUSER default resetpass >other");
+    }
+    let file = world.path("password");
+    fs::write(&file, "s3cret\n").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let as_ann = ["--sentinel-user", "ann", "--sentinel-password-file", "password"];
+    let lock = |options: &[&str]| {
+        let words = [&["lock", "--wait", "5s"], options, &["job", "-c", "true"]].concat();
+        with(&world, &address, &words)
+    };
+    lock(&as_ann).expect(64).expect_says("chmod 600");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    lock(&as_ann).expect(0);
+    lock(&as_ann[..2]).expect(64).expect_says("--sentinel-password-file");
+    let status = with(&world, &address, &["status"]).expect(69);
+    assert!((status.stdout + &status.stderr).contains("NOAUTH"));
+    let mut wrong = world.redbolt(&["status"]);
+    wrong.env("REDBOLT_NODES", &address).env("REDBOLT_SENTINEL_PASSWORD_FILE", "password");
+    let wrong = run(wrong).expect(69);
+    let said = wrong.stdout + &wrong.stderr;
+    assert!(said.contains("WRONGPASS") && !said.contains("s3cret"), "{said}");
+    let mut right = world.redbolt(&["lock", "job", "-c", "true"]);
+    right.env("REDBOLT_NODES", &address).env("REDBOLT_SENTINEL_USER", "ann");
+    right.env("REDBOLT_SENTINEL_PASSWORD_FILE", "password");
+    run(right).expect(0);
+}

@@ -1,0 +1,35 @@
+//! What the manual tells operators, for tests that do as it says, and pages of it that programs write.
+//!
+//! Not here: whether its links and names are right, see `tests/house`.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The rules of the ACL in the manual, without the key patterns of locks, for a server that knows these commands.
+pub fn acl_rules(knows: impl Fn(&str) -> bool) -> Vec<String> {
+    let text = include_str!("../../../docs/operations.md");
+    let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the manual lists them");
+    let (list, rest) = rest.split_once("```").expect("the list ends");
+    let is_rule = |word: &&str| word.starts_with(['~', '+', '&']) || *word == "resetchannels";
+    let all = ["~redbolt:guard"].into_iter().chain(list.split_whitespace().filter(is_rule));
+    let native = NATIVE.iter().filter(|name| knows(name)).map(|name| format!("+{name}"));
+    let native = native.inspect(|rule| assert!(rest.contains(rule), "the manual names {rule}"));
+    all.map(str::to_owned).chain(native).collect()
+}
+
+/// Prints a page that a program has made and writes it to the file, if there is one: its outcome.
+pub fn publish(program: &str, page: &str, file: Option<&Path>, has_failed: bool) -> ExitCode {
+    println!("\n{page}");
+    let written = file.map_or(Ok(()), |file| fs::write(file, page));
+    if let (Some(file), Err(error)) = (file, &written) {
+        eprintln!("{program}: {}: {error}", file.display());
+    }
+    match has_failed || written.is_err() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// The servers' own commands for a release, the one that redbolt prefers first.
+pub const NATIVE: [&str; 2] = ["delifeq", "delex"];

@@ -1,0 +1,146 @@
+//! The proof that a node was no replica meanwhile: when a grant waits for it, and what it finds.
+
+use redbolt::proto::{LockId, LockRequest};
+use redbolt_node::Memory;
+
+use crate::world::{World, ms, secs};
+
+const BEFORE: &str = "0123456789012345678901234567890123456789";
+const AFTER: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
+
+/// A node that tells its history, and whose quarantine for that is over.
+fn telling() -> World {
+    let mut world = World::with(1, 1, |_| {});
+    world.servers[0].store.tell_replication_id(Some(BEFORE));
+    world.run(secs(40));
+    let mut world = world.warm();
+    let id = held(&mut world, b"first");
+    world.release(id);
+    world.run(ms(1));
+    world.log.clear();
+    world
+}
+
+/// A lock that is granted at once. What it asked proves the node for a moment.
+fn held(world: &mut World, key: &[u8]) -> LockId {
+    let id = world.lock(key, secs(20));
+    world.run(ms(1));
+    assert!(world.is_granted(id));
+    id
+}
+
+/// A lock that is asked for behind a proof, of a node that answers so late.
+fn asked_late(world: &mut World, late: u64) -> LockId {
+    held(world, b"other");
+    world.log.clear();
+    world.pause(0);
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(late));
+    id
+}
+
+fn late_proofs(world: &mut World) -> u64 {
+    world.core().metrics().nodes[0].late_proofs
+}
+
+#[test]
+fn behind_a_pause_it_goes_with_the_ask() {
+    let mut world = telling();
+    world.run(ms(20));
+    held(&mut world, b"job");
+    assert_eq!(world.ran(0), ["ask", "check", "info"]);
+    assert_eq!(late_proofs(&mut world), 0);
+}
+
+#[test]
+fn a_prompt_answer_behind_another_one_needs_none() {
+    let mut world = telling();
+    world.run(ms(20));
+    held(&mut world, b"other");
+    world.log.clear();
+    held(&mut world, b"job");
+    assert_eq!(world.ran(0), ["ask", "check"]);
+}
+
+#[test]
+fn a_late_answer_waits_for_one() {
+    let mut world = telling();
+    let id = asked_late(&mut world, 20);
+    world.resume(0);
+    world.run(ms(1));
+    assert!(world.is_granted(id));
+    assert_eq!(world.ran(0), ["ask", "check", "info"]);
+    assert_eq!(late_proofs(&mut world), 1);
+}
+
+#[test]
+fn one_proof_serves_all_late_answers() {
+    let mut world = telling();
+    let first = asked_late(&mut world, 0);
+    let others: Vec<_> =
+        (0..20).map(|at| world.lock(format!("job{at}").as_bytes(), secs(20))).collect();
+    world.run(ms(20));
+    world.resume(0);
+    world.run(ms(1));
+    assert!(others.iter().chain([&first]).all(|&id| world.is_granted(id)));
+    assert_eq!((world.count("info"), late_proofs(&mut world)), (1, 1));
+}
+
+#[test]
+fn a_proof_that_has_not_left_stands_behind_the_last_ask() {
+    let mut world = telling();
+    world.run(ms(20));
+    let now = world.now();
+    for key in [&b"a"[..], b"b", b"c"] {
+        world.core().acquire(&LockRequest::new(key).ttl(secs(20)), now).unwrap();
+    }
+    world.run(ms(1));
+    assert_eq!(world.ran(0), ["ask", "check", "ask", "check", "ask", "check", "info"]);
+}
+
+/// The ask was held up until the node had forgotten what it granted.
+#[test]
+fn a_late_grant_by_other_data_is_given_back() {
+    let mut world = telling().forgetful();
+    let id = asked_late(&mut world, 20);
+    let now = world.server_now();
+    world.servers[0].store.was_replica(Memory::Lost, AFTER, now);
+    let guard = world.own_restart_guard(0, 0);
+    world.set_restart_guard(0, &guard, 1_000_000);
+    world.resume(0);
+    world.run(ms(1));
+    assert!(!world.is_granted(id));
+    assert_eq!(world.ran(0)[..4], ["ask", "check", "info", "undo sha"]);
+    assert_eq!(world.holders(b"job"), [false]);
+}
+
+/// The lock is given up before the proof comes: nothing is owed twice, and nothing stays.
+#[test]
+fn a_late_grant_that_is_being_undone_waits_for_nothing() {
+    let mut world = telling();
+    let id = asked_late(&mut world, 0);
+    world.release(id);
+    world.run(ms(20));
+    world.resume(0);
+    world.run(ms(20));
+    assert!(!world.is_granted(id));
+    assert_eq!(late_proofs(&mut world), 0);
+    assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false], (1, 1)));
+}
+
+#[test]
+fn a_late_permit_waits_for_one_as_well() {
+    let mut world = telling();
+    world.run(ms(20));
+    held(&mut world, b"other");
+    world.log.clear();
+    world.pause(0);
+    let request = LockRequest::new(b"job").ttl(secs(20)).permits(2);
+    let now = world.now();
+    let id = world.core().acquire(&request, now).unwrap();
+    world.run(ms(20));
+    world.resume(0);
+    world.run(ms(1));
+    assert!(world.core().slot(id).is_some());
+    assert_eq!(world.ran(0), ["ask", "info"]);
+}

@@ -1,0 +1,510 @@
+//! Masters that real sentinels watch: found through them, and replaced by them while clients contend for a lock.
+//!
+//! Nobody holds a lock twice although the replica that is promoted has not got the last locks, and without the restart guard
+//! somebody does. A sentinel that is down, late or lies changes nothing as long as the others are the majority.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::config::{Credentials, RestartGuard, Secret};
+use redbolt::proto::{ClockReading, Timestamp};
+use redbolt::{Client, ConfigBuilder, LockRequest, Wait};
+use redbolt_test_servers::{Act, Impostor, Mode, Proxy, Reply, Sentinels, Server};
+
+use crate::support::{
+    LIMIT, PATIENCE, client_of, driver_of, eventually, exists, info, long, patient, patiently,
+    process_until, refusal, vouch_for, warm_client,
+};
+
+/// A master, its replica, and those who watch them.
+struct Watched {
+    master: Server,
+    replica: Server,
+    sentinels: Sentinels,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let [master, replica] = pair();
+        let sentinels = Sentinels::watching(&[("jobs", &master)], SILENCE);
+        Self { master, replica, sentinels }
+    }
+
+    fn builder(&self) -> ConfigBuilder {
+        patient([self.address()])
+    }
+
+    fn address(&self) -> String {
+        among(self.sentinels.all().iter().map(Server::address))
+    }
+
+    /// The master has locks from now on that the replica does not get.
+    fn cut_replication(&self) {
+        assert_eq!(self.master.cmd("ACL SETUSER default -psync -sync"), ok());
+        self.master.cmd("CLIENT KILL TYPE replica");
+        eventually("the replica is cut off", || {
+            info(&self.replica, "replication", "master_link_status") == "down"
+        });
+    }
+
+    fn kill_master(&mut self) {
+        self.master.kill();
+        self.sentinels.wait_for_another("jobs", &self.master);
+    }
+}
+
+/// A master that has its replica already.
+fn pair() -> [Server; 2] {
+    let started = || Server::with(&["--repl-diskless-sync-delay", "0"]);
+    let [master, replica] = [started(), started()];
+    replica.cmd(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    eventually("the replica has its master's memory", || {
+        info(&replica, "replication", "master_link_status") == "up"
+    });
+    [master, replica]
+}
+
+fn among(sentinels: impl IntoIterator<Item = String>) -> String {
+    let sentinels: Vec<_> = sentinels.into_iter().collect();
+    format!("redis+sentinel://{}/jobs", sentinels.join("+"))
+}
+
+#[test]
+fn a_lock_is_taken_on_the_master_that_sentinels_name() {
+    let watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    let client = client_of(watched.builder());
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    assert!(exists(&watched.master, "job"));
+    assert!(client.acquire(long(b"job")).is_err());
+    lock.release();
+    assert!(!exists(&watched.master, "job"));
+}
+
+/// Three nodes under the same sentinels: one that fails over is missed by nobody.
+#[test]
+fn a_failover_of_one_node_of_three_stops_nobody() {
+    let names = ["a", "b", "c"];
+    let mut pairs = names.map(|_| pair());
+    let masters: Vec<&Server> = pairs.iter().map(|[master, _]| master).collect();
+    let watched: Vec<_> = names.into_iter().zip(masters.iter().copied()).collect();
+    let sentinels = Sentinels::watching(&watched, SILENCE);
+    vouch_for(&masters, 3);
+    let places: Vec<_> = sentinels.all().iter().map(Server::address).collect();
+    let address = |name| format!("redis+sentinel://{}/{name}", places.join("+"));
+    let client = warm_client(patient(names.map(address)));
+    pairs[0][0].kill();
+    sentinels.wait_for_another("a", &pairs[0][0]);
+    eventually("the promoted replica is connected to, and quarantined", || {
+        client.acquire(patiently(b"job")).unwrap().release();
+        client.warm_up(MOMENT).to_string().contains("node 1 redis+sentinel://")
+            && client.warm_up(MOMENT).to_string().contains(": quarantined ")
+    });
+}
+
+#[test]
+fn no_lock_is_held_twice_when_a_master_is_killed() {
+    nobody_holds_it_twice(Watched::kill_master);
+}
+
+#[test]
+fn no_lock_is_held_twice_over_an_ordered_failover() {
+    nobody_holds_it_twice(|watched| {
+        watched.sentinels.fail_over("jobs");
+        watched.sentinels.wait_for_another("jobs", &watched.master);
+    });
+}
+
+/// Clients contend for a lock while the master is replaced, one of them holds it then for as long as it can, and they go on until
+/// the new master has granted it again.
+fn nobody_holds_it_twice(replace: impl FnOnce(&mut Watched)) {
+    let mut watched = Watched::new();
+    let builder = watched.builder().max_ttl(MAX_TTL).reconnect_backoff(MOMENT, 2 * MOMENT);
+    redbolt::init(&builder.clone().build().unwrap(), LIMIT).unwrap();
+    let (ledger, is_over) = (Ledger::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| contend(&builder, &ledger, &is_over));
+        }
+        eventually("they take turns", || ledger.len() > 20);
+        let holder = client_of(builder.clone());
+        let lock = holder.acquire(patiently(b"job").ttl(MAX_TTL)).unwrap();
+        let until = Instant::now() + lock.remaining();
+        ledger.note(Instant::now(), until);
+        watched.cut_replication();
+        replace(&mut watched);
+        let before = ledger.len();
+        // It is not released: the node keeps the lock, if it remembers it.
+        eventually("the new master grants it", || ledger.len() > before + 20);
+        is_over.store(true, Ordering::Relaxed);
+        drop(lock);
+    });
+    assert_ne!(watched.sentinels.master("jobs"), Some(watched.master.port()));
+    ledger.check();
+}
+
+fn contend(builder: &ConfigBuilder, ledger: &Ledger, is_over: &AtomicBool) {
+    let client = client_of(builder.clone());
+    let until = Instant::now() + 3 * LIMIT;
+    while !is_over.load(Ordering::Relaxed) && Instant::now() < until {
+        let wait = Wait::UpTo(10 * MOMENT);
+        let Ok(lock) = client.acquire(LockRequest::new(b"job").ttl(MAX_TTL / 2).wait(wait)) else {
+            continue;
+        };
+        let (since, valid_until) = (Instant::now(), Instant::now() + lock.remaining());
+        thread::sleep(MOMENT / 10);
+        ledger.note(since, valid_until.min(Instant::now()));
+        lock.release();
+    }
+}
+
+/// Who was sure to hold the lock, from when until when.
+#[derive(Default)]
+struct Ledger(Mutex<Vec<(Instant, Instant)>>);
+
+impl Ledger {
+    fn note(&self, since: Instant, until: Instant) {
+        self.0.lock().unwrap().push((since, until));
+    }
+
+    fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+
+    fn check(self) {
+        let mut all = self.0.into_inner().unwrap();
+        all.sort();
+        let twice = all.windows(2).find(|two| two[1].0 < two[0].1);
+        assert_eq!(twice, None, "two held it at once");
+    }
+}
+
+/// The lock was not replicated before the master died.
+#[test]
+fn a_promoted_replica_is_quarantined() {
+    let mut watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    eventually("the restart guard is copied", || exists(&watched.replica, "redbolt:guard"));
+    let (first, second) = (warm_client(watched.builder()), warm_client(watched.builder()));
+    watched.cut_replication();
+    let lock = first.acquire(long(b"job")).unwrap();
+    watched.kill_master();
+    assert!(!exists(&watched.replica, "job"), "it never had the lock");
+    let mut told = String::new();
+    eventually("the promoted replica is looked at", || {
+        told = refusal(second.acquire(long(b"job"))).to_string();
+        told.contains(": quarantined ")
+    });
+    assert!(told.contains("its run id changed"), "{told}");
+    assert!(lock.is_valid());
+}
+
+/// The control: the same without the restart guard.
+#[test]
+fn without_the_restart_guard_a_failover_grants_a_lock_twice() {
+    let mut watched = Watched::new();
+    let unguarded = || warm_client(watched.builder().restart_guard(RestartGuard::Off));
+    let (first, second) = (unguarded(), unguarded());
+    watched.cut_replication();
+    let lock = first.acquire(long(b"job")).unwrap();
+    watched.kill_master();
+    let other = second.acquire(patiently(b"job")).unwrap();
+    assert!(lock.is_valid() && other.is_valid(), "a restart guard would be of no use");
+}
+
+/// It never becomes a replica of the new one, and so never ends our connections by itself.
+#[test]
+fn a_failover_is_followed_at_once_although_the_old_master_goes_on() {
+    let watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
+    let client = warm_client(watched.builder().dead_peer_timeout(4 * LIMIT));
+    watched.sentinels.fail_over("jobs");
+    watched.sentinels.wait_for_another("jobs", &watched.master);
+    followed(&client);
+    assert_eq!(info(&watched.master, "replication", "role"), "master");
+    refusal(client.acquire(long(b"job")));
+    assert!(!exists(&watched.master, "job"), "the old master is not asked any more");
+}
+
+/// Nothing else ends a connection to such a master in the time that this waits.
+#[test]
+fn a_failover_of_a_master_that_hangs_is_followed_at_once() {
+    let watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    let client = warm_client(watched.builder().dead_peer_timeout(4 * LIMIT));
+    watched.master.pause();
+    watched.sentinels.wait_for_another("jobs", &watched.master);
+    followed(&client);
+}
+
+/// The pause between two attempts is for the master that is gone.
+#[test]
+fn a_master_that_died_is_replaced_at_once_whatever_the_backoff() {
+    let mut watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    let minute = Duration::from_secs(60);
+    let builder = watched.builder().reconnect_backoff(minute, minute);
+    let mut driver = driver_of(builder);
+    process_until(&mut driver, "it is ready", |driver| driver.node_report().ready() == 1);
+    watched.master.kill();
+    watched.sentinels.wait_for_another("jobs", &watched.master);
+    process_until(&mut driver, "the promoted replica is looked at", |driver| {
+        driver.node_report().to_string().contains(": quarantined ")
+    });
+}
+
+/// Those that have restarted are listened to again.
+#[test]
+fn a_failover_is_followed_after_all_sentinels_have_restarted() {
+    let mut watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
+    let client = warm_client(watched.builder());
+    watched.sentinels.all_mut().iter_mut().for_each(Server::restart);
+    watched.sentinels.fail_over("jobs");
+    watched.sentinels.wait_for_another("jobs", &watched.master);
+    followed(&client);
+    assert_eq!(info(&watched.master, "replication", "role"), "master");
+}
+
+/// Its answer is true, and then it tells of a failover that has not been.
+#[test]
+fn one_sentinel_that_tells_of_a_failover_is_not_followed() {
+    let watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    let stray = Server::start();
+    let [_, first, second] = watched.sentinels.all() else { panic!("three") };
+    let news = format!("jobs 127.0.0.1 {} 127.0.0.1 {}", watched.master.port(), stray.port());
+    let told = format!("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{news}", news.len());
+    let lying = Impostor::start(Act::Always(format!("{}\r\n{told}", place(watched.master.port()))));
+    let places = [lying.address(), first.address(), second.address()];
+    let client = warm_client(patient([among(places)]));
+    let connections = || {
+        let count = info(&watched.master, "stats", "total_connections_received");
+        count.parse::<u32>().unwrap()
+    };
+    let before = connections();
+    for _ in 0..10 {
+        client.acquire(patiently(b"job")).unwrap().release();
+        thread::sleep(MOMENT);
+    }
+    assert_eq!(connections(), before + 1, "the one that has looked");
+    assert!(!exists(&stray, "job"));
+}
+
+/// The client comes to see the promoted replica, which is quarantined.
+fn followed(client: &Client) {
+    eventually("the promoted replica is looked at", || {
+        client.warm_up(MOMENT).to_string().contains(": quarantined ")
+    });
+}
+
+/// Its clients cannot hear of its end either, and it goes on to grant. The clock makes the limit pass at once.
+#[test]
+fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
+    let watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    let ahead = Arc::new(AtomicU64::new(0));
+    let bend = Arc::clone(&ahead);
+    let client =
+        warm_client(watched.builder().response_timeout(PATIENCE / 2).bend_clock(move |now| {
+            let ahead = bend.load(Ordering::Relaxed);
+            let [boot, wall] = [now.boot, now.wall].map(|time| Timestamp(time.0 + ahead));
+            ClockReading { boot, wall }
+        }));
+    let pass = || ahead.fetch_add(6_000_000_000, Ordering::Relaxed);
+    pass();
+    client.acquire(patiently(b"job")).unwrap().release();
+    let [_, second, third] = watched.sentinels.all() else { panic!("three") };
+    second.pause();
+    pass();
+    client.acquire(patiently(b"job")).unwrap().release();
+    third.pause();
+    pass();
+    let told = refusal(client.acquire(briefly())).to_string();
+    assert!(told.contains("most of its sentinels have not named it for 5 s"), "{told}");
+    second.resume();
+    client.acquire(patiently(b"job")).unwrap().release();
+    third.resume();
+}
+
+/// One client is cut off from all sentinels together with the old master, which stays one. Its TTL is shorter than `max_ttl` by
+/// more than the five seconds.
+#[test]
+fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one() {
+    let watched = Watched::new();
+    assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
+    let ways: Vec<_> =
+        watched.sentinels.all().iter().map(|it| Proxy::before(&it.address())).collect();
+    let max_ttl = Duration::from_secs(8);
+    let configured = |address: String| patient([address]).max_ttl(max_ttl);
+    redbolt::init(&configured(watched.address()).build().unwrap(), LIMIT).unwrap();
+    let cut_off = warm_client(configured(among(ways.iter().map(Proxy::address))));
+    let brief = || LockRequest::new(b"job").ttl(max_ttl / 4);
+    cut_off.acquire(brief().wait(Wait::UpTo(LIMIT))).unwrap().release();
+    ways.iter().for_each(|way| way.set(Mode::Stall));
+    watched.sentinels.fail_over("jobs");
+    watched.sentinels.wait_for_another("jobs", &watched.master);
+    let is_taken = AtomicBool::new(false);
+    let (mut granted, mut valid_until) = (0, Instant::now());
+    let taken_at = thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            let other = client_of(configured(watched.address()));
+            let lock = other.acquire(brief().wait(Wait::UpTo(3 * LIMIT)));
+            let taken_at = Instant::now();
+            is_taken.store(true, Ordering::Relaxed);
+            lock.unwrap().release();
+            taken_at
+        });
+        let until = Instant::now() + 3 * LIMIT;
+        while !is_taken.load(Ordering::Relaxed) && Instant::now() < until {
+            if let Ok(lock) = cut_off.acquire(brief().wait(Wait::UpTo(10 * MOMENT))) {
+                valid_until = Instant::now() + lock.remaining();
+                granted += 1;
+                lock.release();
+            }
+        }
+        taken.join().unwrap()
+    });
+    assert!(granted > 0, "the old master granted nothing");
+    assert!(valid_until < taken_at, "two held it at once");
+}
+
+/// What bounds an old master that is cut off.
+#[test]
+fn a_master_that_needs_its_replicas_grants_nothing_without_them() {
+    let watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    let client = warm_client(watched.builder());
+    watched.master.cmd("CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 1");
+    client.acquire(patiently(b"job")).unwrap().release();
+    watched.replica.pause();
+    let mut told = String::new();
+    eventually("the replica is missed", || match client.acquire(long(b"job")) {
+        Ok(lock) => {
+            lock.release();
+            false
+        }
+        Err(error) => {
+            told = error.to_string();
+            true
+        }
+    });
+    assert!(told.contains("NOREPLICAS"), "{told}");
+}
+
+#[test]
+fn a_minority_of_sentinels_that_is_down_late_or_lies_changes_nothing() {
+    let mut watched = Watched::new();
+    let stray = Server::start();
+    vouch_for(&[&watched.master, &stray], 1);
+    let late = Impostor::start(Act::Silent);
+    let lying = Impostor::start(Act::Always(place(stray.port())));
+    watched.sentinels.all_mut()[0].kill();
+    let [down, first, second] = watched.sentinels.all() else { panic!("three") };
+    for other in [down.address(), late.address(), lying.address()] {
+        let builder = patient([among([other, first.address(), second.address()])]);
+        // Whoever waited for the one that is late would not be granted in time.
+        let client = client_of(builder.response_timeout(4 * LIMIT));
+        let lock = client.acquire(patiently(b"job")).unwrap();
+        assert!(exists(&watched.master, "job") && !exists(&stray, "job"));
+        lock.release();
+    }
+}
+
+/// Each of these names the node, and what the sentinels have said.
+#[test]
+fn without_a_majority_there_is_no_master() {
+    let watched = Watched::new();
+    let [first, second, third] = watched.sentinels.all() else { panic!("three") };
+    let lying = [0, 1].map(|port| Impostor::start(Act::Always(place(7_001 + port))));
+    let divided = among([lying[0].address(), lying[1].address(), first.address()]);
+    let told = refused(patient([divided]), "2 of 3 sentinels must name the same master `jobs`");
+    assert!(told.contains("says 127.0.0.1:7001") && told.contains("says 127.0.0.1:7002"), "{told}");
+    assert!(told.contains(&format!("says {}", watched.master.address())), "{told}");
+    let unknown = watched.address().replace("/jobs", "/nobody");
+    let told = refused(patient([unknown]), "sentinels must name the same master `nobody`");
+    assert!(told.contains(&format!("{}: it does not know that master", first.address())), "{told}");
+    for sentinel in [second, third] {
+        assert_eq!(sentinel.cmd("ACL SETUSER default resetpass >right"), ok());
+    }
+    refused(watched.builder(), ": NOAUTH");
+    let told = refused(with_password(&watched, b"s3cret"), ": WRONGPASS");
+    assert!(!told.contains("s3cret"), "{told}");
+    vouch_for(&[&watched.master], 1);
+    client_of(with_password(&watched, b"right")).acquire(patiently(b"job")).unwrap().release();
+}
+
+/// How a node is refused, in words among which are these.
+fn refused(builder: ConfigBuilder, words: &str) -> String {
+    let client = client_of(builder);
+    let mut told = String::new();
+    eventually(words, || {
+        told = refusal(client.acquire(briefly())).to_string();
+        told.contains(words)
+    });
+    assert!(told.contains("node 1 redis"), "{told}");
+    told
+}
+
+fn with_password(watched: &Watched, password: &[u8]) -> ConfigBuilder {
+    let credentials = Credentials::new(None, Secret::new(password.to_vec()));
+    watched.builder().sentinel_credentials(credentials)
+}
+
+fn briefly() -> LockRequest<'static> {
+    long(b"job").wait(Wait::UpTo(10 * MOMENT))
+}
+
+/// What a sentinel says that names a master at this port, without its last line end.
+fn place(port: u16) -> String {
+    format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}", port.to_string().len())
+}
+
+fn ok() -> Reply {
+    Reply::Status("OK".into())
+}
+
+/// After which a master is taken for dead.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// The longest that a lock lives, and that a promoted replica is quarantined.
+const MAX_TTL: Duration = Duration::from_secs(2);
+
+const MOMENT: Duration = Duration::from_millis(20);
+
+/// The sentinels and the master have certificates, and nobody speaks to them without TLS.
+#[cfg(feature = "tls")]
+mod over_tls {
+    use std::sync::Arc;
+
+    use redbolt_test_servers::Authority;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_is_taken_over_tls_on_the_master_that_a_sentinel_names() {
+        let authority = Arc::new(Authority::new());
+        let master = Server::over_tls(&authority, authority.server(), &[]);
+        vouch_for(&[&master], 1);
+        let sentinel = Server::sentinel_over_tls(
+            &authority,
+            authority.server(),
+            &["--tls-replication", "yes"],
+        );
+        let order = format!("SENTINEL MONITOR jobs 127.0.0.1 {} 1", master.tls_port());
+        assert_eq!(sentinel.cmd(&order), ok());
+        let address = format!("rediss+sentinel://127.0.0.1:{}/jobs", sentinel.tls_port());
+        let client = client_of(patient([&address]).tls_ca(authority.ca()));
+        let lock = client.acquire(patiently(b"job")).unwrap();
+        assert!(exists(&master, "job"));
+        lock.release();
+        let stranger = Authority::named("somebody else");
+        refused(patient([&address]).tls_ca(stranger.ca()), "its issuer is not trusted");
+        let plain = address.replace(&sentinel.tls_port().to_string(), &sentinel.port().to_string());
+        refused(patient([&plain]).tls_ca(authority.ca()), "sentinels must name");
+    }
+}
