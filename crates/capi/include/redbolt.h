@@ -460,8 +460,10 @@ redbolt_config *redbolt_config_new(void);
 // Ends a configuration. Null is ignored.
 void redbolt_config_free(redbolt_config *config);
 
-// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`, or
-// `unix:///path[?db=n]`. Nothing is looked up or connected yet. An error shows no user and no password.
+// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`, the same over TLS with
+// `rediss://...` or `valkeys://...`, `unix:///path[?db=n]`, or the master that sentinels name,
+// `redis+sentinel://[user:password@]host[:port]+host.../master[/db]`, over TLS with `rediss+sentinel://...`. Nothing is looked
+// up or connected yet. An error shows no user and no password.
 redbolt_status redbolt_config_add_node(redbolt_config *config,
                                        const char *address,
                                        redbolt_error **error);
@@ -930,7 +932,7 @@ redbolt_status redbolt_request_set_permits(redbolt_request *request,
 // Asks for a fencing token with the lock: `redbolt_lock_fencing_token` tells it.
 redbolt_status redbolt_request_set_fenced(redbolt_request *request);
 
-// Takes part in the locks of another library, of this name: `redisson`, or `plain` as if nothing was said. A lock that its
+// Takes part in the locks of another library, of this name: one of those of `Profile`, such as `redisson`, or `plain` as if nothing was said. A lock that its
 // format has no room for is refused when it is asked for.
 redbolt_status redbolt_request_set_profile(redbolt_request *request,
                                            const char *name);
@@ -945,6 +947,40 @@ redbolt_status redbolt_request_set_prefix(redbolt_request *request,
 redbolt_status redbolt_request_set_auto_extend(redbolt_request *request,
                                                uint64_t every_ms,
                                                uint64_t max_hold_ms);
+
+// A file with the password of the default user, for each node whose address has none. The end of a line behind it is no part
+// of it. Read where the configuration is used.
+redbolt_status redbolt_config_set_password_file(redbolt_config *config,
+                                                const char *file);
+
+// What is said to sentinels first: a password of `length` bytes, of `user` or, if that is null, of their default user. Those
+// of a node are in its address, or in `redbolt_config_set_password_file`.
+redbolt_status redbolt_config_set_sentinel_credentials(redbolt_config *config,
+                                                       const char *user,
+                                                       const uint8_t *password,
+                                                       size_t length);
+
+// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Until said
+// otherwise those that the system trusts. Read again before each connection, as the other files of TLS are.
+redbolt_status redbolt_config_set_tls_ca(redbolt_config *config,
+                                         const char *file);
+
+// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we are. It
+// needs `redbolt_config_set_tls_key`.
+redbolt_status redbolt_config_set_tls_cert(redbolt_config *config,
+                                           const char *file);
+
+// A file with the key of our certificate in PEM: PKCS #8, PKCS #1 or SEC1, without a password.
+redbolt_status redbolt_config_set_tls_key(redbolt_config *config, const char *file);
+
+// The name that the certificate of each node must have, and that is sent as SNI. Until said otherwise the host of its
+// address.
+redbolt_status redbolt_config_set_tls_server_name(redbolt_config *config,
+                                                  const char *name);
+
+// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between reads and
+// changes what he likes: passwords, tokens, answers. For tests only.
+redbolt_status redbolt_config_set_danger_accept_any_certificate(redbolt_config *config);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -167,6 +167,31 @@ public:
     config &restart_guard(bool is_on) {
         return set(redbolt_config_set_restart_guard(get(), is_on));
     }
+    // The default user's, for nodes whose address has none.
+    config &password_file(const std::string &file) {
+        return set(redbolt_config_set_password_file(get(), file.c_str()));
+    }
+    config &sentinel_credentials(std::string_view password) {
+        return say_to_sentinels(nullptr, password);
+    }
+    config &sentinel_credentials(const std::string &user, std::string_view password) {
+        return say_to_sentinels(user.c_str(), password);
+    }
+    config &tls_ca(const std::string &file) {
+        return set(redbolt_config_set_tls_ca(get(), file.c_str()));
+    }
+    // Both files, or none.
+    config &tls_identity(const std::string &certificate, const std::string &key) {
+        detail::check(redbolt_config_set_tls_cert(get(), certificate.c_str()));
+        return set(redbolt_config_set_tls_key(get(), key.c_str()));
+    }
+    config &tls_server_name(const std::string &name) {
+        return set(redbolt_config_set_tls_server_name(get(), name.c_str()));
+    }
+    // For tests only: see redbolt_config_set_danger_accept_any_certificate.
+    config &danger_accept_any_certificate() {
+        return set(redbolt_config_set_danger_accept_any_certificate(get()));
+    }
     // Wrong where nodes have been in use: see redbolt_config_set_new_nodes, and init() below.
     config &new_nodes() { return set(redbolt_config_set_new_nodes(get())); }
     config &log(redbolt_log_level least, log_function function) {
@@ -187,6 +212,10 @@ private:
     config &set(redbolt_status status) {
         detail::check(status);
         return *this;
+    }
+
+    config &say_to_sentinels(const char *user, std::string_view password) {
+        return set(redbolt_config_set_sentinel_credentials(get(), user, detail::bytes(password), password.size()));
     }
 
     static void call_log(void *data, redbolt_log_level level, const char *line) noexcept {
@@ -219,7 +248,7 @@ public:
         return set(redbolt_request_set_permits(get(), permits));
     }
     request &fenced() { return set(redbolt_request_set_fenced(get())); }
-    // Of another library: `redisson`, or `plain`.
+    // Of another library: such as `redisson`, or `plain`.
     request &profile(const char *name) { return set(redbolt_request_set_profile(get(), name)); }
     request &prefix(const char *prefix) { return set(redbolt_request_set_prefix(get(), prefix)); }
     // Each `every`, or a third of the TTL; for at most `max_hold`, or for what the configuration allows.

@@ -76,8 +76,10 @@ pub extern "C" fn redbolt_config_free(config: Option<Box<ConfigHandle>>) {
     look((), || drop(config));
 }
 
-/// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`, or
-/// `unix:///path[?db=n]`. Nothing is looked up or connected yet. An error shows no user and no password.
+/// Adds a node: `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://...`, the same over TLS with
+/// `rediss://...` or `valkeys://...`, `unix:///path[?db=n]`, or the master that sentinels name,
+/// `redis+sentinel://[user:password@]host[:port]+host.../master[/db]`, over TLS with `rediss+sentinel://...`. Nothing is looked
+/// up or connected yet. An error shows no user and no password.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_add_node(
     config: Option<&mut ConfigHandle>,
@@ -359,7 +361,7 @@ pub(crate) fn built(config: Option<&ConfigHandle>) -> Result<Config, Failure> {
 }
 
 /// Changes one value. It is checked where the configuration is used first.
-fn change(
+pub(crate) fn change(
     config: Option<&mut ConfigHandle>,
     change: impl FnOnce(ConfigBuilder) -> Result<ConfigBuilder, Failure>,
 ) -> Status {

@@ -37,6 +37,7 @@ pub mod lock;
 mod many;
 mod numbers;
 pub mod request;
+pub mod security;
 pub mod status;
 mod task;
 

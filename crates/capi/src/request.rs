@@ -182,7 +182,7 @@ pub extern "C" fn redbolt_request_set_fenced(request: Option<&mut RequestHandle>
     })
 }
 
-/// Takes part in the locks of another library, of this name: `redisson`, or `plain` as if nothing was said. A lock that its
+/// Takes part in the locks of another library, of this name: one of those of `Profile`, such as `redisson`, or `plain` as if nothing was said. A lock that its
 /// format has no room for is refused when it is asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_set_profile(

@@ -7,6 +7,8 @@
 
 #[path = "programs/build.rs"]
 mod build;
+#[path = "programs/secured.rs"]
+mod secured;
 
 use std::process::Command;
 

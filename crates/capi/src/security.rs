@@ -1,0 +1,119 @@
+//! Whom we believe to be a node, and who we are to it: TLS and passwords. Apart from `config`, which says which nodes there
+//! are. Not here: reading the files, which the library does.
+
+use std::ffi::{OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use redbolt::config::{Credentials, Secret};
+
+use crate::config::{ConfigHandle, change};
+use crate::error::Failure;
+use crate::foreign::{bytes, text, zero_ended};
+use crate::status::Status;
+
+/// A file with the password of the default user, for each node whose address has none. The end of a line behind it is no part
+/// of it. Read where the configuration is used.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_password_file(
+    config: Option<&mut ConfigHandle>,
+    file: *const c_char,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.password_file(unsafe { path(file) }?))
+    })
+}
+
+/// What is said to sentinels first: a password of `length` bytes, of `user` or, if that is null, of their default user. Those
+/// of a node are in its address, or in `redbolt_config_set_password_file`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_sentinel_credentials(
+    config: Option<&mut ConfigHandle>,
+    user: *const c_char,
+    password: *const u8,
+    length: usize,
+) -> Status {
+    change(config, |builder| {
+        let user = match user.is_null() {
+            true => None,
+            // SAFETY: the caller passes pointers that are valid, as the crate asks.
+            false => Some(unsafe { text(user, "user") }?.as_bytes().to_vec()),
+        };
+        // SAFETY: as above.
+        let password = unsafe { bytes(password, length, "password") }?;
+        let credentials = Credentials::new(user, Secret::new(password.to_vec()));
+        Ok(builder.sentinel_credentials(credentials))
+    })
+}
+
+/// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Until said
+/// otherwise those that the system trusts. Read again before each connection, as the other files of TLS are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_tls_ca(
+    config: Option<&mut ConfigHandle>,
+    file: *const c_char,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.tls_ca(unsafe { path(file) }?))
+    })
+}
+
+/// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we are. It
+/// needs `redbolt_config_set_tls_key`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_tls_cert(
+    config: Option<&mut ConfigHandle>,
+    file: *const c_char,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.tls_cert(unsafe { path(file) }?))
+    })
+}
+
+/// A file with the key of our certificate in PEM: PKCS #8, PKCS #1 or SEC1, without a password.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_tls_key(
+    config: Option<&mut ConfigHandle>,
+    file: *const c_char,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.tls_key(unsafe { path(file) }?))
+    })
+}
+
+/// The name that the certificate of each node must have, and that is sent as SNI. Until said otherwise the host of its
+/// address.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_config_set_tls_server_name(
+    config: Option<&mut ConfigHandle>,
+    name: *const c_char,
+) -> Status {
+    change(config, |builder| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        Ok(builder.tls_server_name(unsafe { text(name, "name") }?))
+    })
+}
+
+/// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between reads and
+/// changes what he likes: passwords, tokens, answers. For tests only.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_danger_accept_any_certificate(
+    config: Option<&mut ConfigHandle>,
+) -> Status {
+    change(config, |builder| Ok(builder.danger_accept_any_certificate()))
+}
+
+/// A path of the host, which need not be UTF-8.
+///
+/// # Safety
+///
+/// As [`zero_ended`].
+unsafe fn path<'a>(file: *const c_char) -> Result<&'a Path, Failure> {
+    // SAFETY: as the caller says.
+    let bytes = unsafe { zero_ended(file, "file") }?;
+    Ok(Path::new(OsStr::from_bytes(bytes)))
+}
