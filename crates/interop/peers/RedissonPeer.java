@@ -17,6 +17,8 @@ import org.redisson.config.Config;
 public final class RedissonPeer {
     private final List<RedissonClient> clients = new ArrayList<>();
     private final Map<String, RLock> locks = new HashMap<>();
+    /** Whether it has a read/write lock, and where nothing else is said writes. */
+    private static final boolean READ_WRITE = System.getProperty("kind").equals("read-write");
 
     public static void main(String[] addresses) throws Exception {
         RedissonPeer peer = new RedissonPeer();
@@ -46,6 +48,9 @@ public final class RedissonPeer {
     @SuppressWarnings("deprecation")
     private RLock lock(String name) {
         return locks.computeIfAbsent(name, it -> {
+            if (READ_WRITE) {
+                return clients.get(0).getReadWriteLock(it).writeLock();
+            }
             RLock[] all = clients.stream().map(client -> client.getLock(it)).toArray(RLock[]::new);
             return all.length == 1 ? all[0] : new RedissonRedLock(all);
         });
@@ -60,9 +65,16 @@ public final class RedissonPeer {
             case "release":
                 lock(words[1]).unlock();
                 return "released";
+            case "read":
+                RLock reader = clients.get(0).getReadWriteLock(words[1]).readLock();
+                long lease = Long.parseLong(words[3]);
+                return reader.tryLock(Long.parseLong(words[2]), lease, TimeUnit.MILLISECONDS) ? "held" : "busy";
+            case "release-read":
+                clients.get(0).getReadWriteLock(words[1]).readLock().unlock();
+                return "released";
             case "release-unheld":
                 try {
-                    clients.get(0).getLock(words[1]).unlock();
+                    (READ_WRITE ? lock(words[1]) : clients.get(0).getLock(words[1])).unlock();
                     return "released";
                 } catch (IllegalMonitorStateException error) {
                     return "refused " + error.getClass().getSimpleName();

@@ -6,7 +6,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AutoExtend, Client, Engine, EngineLimits, ReleaseOutcome};
+use redbolt::{AutoExtend, Client, Engine, EngineLimits, Profile, ReleaseOutcome};
 
 use crate::Failure;
 use crate::fleet::{Fleet, comes, crash, tries};
@@ -24,11 +24,12 @@ pub(crate) struct Extent {
 pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<String, Failure>);
 
 /// All of them, in the order of the table.
-pub(crate) const ALL: [Check; 7] = [
+pub(crate) const ALL: [Check; 8] = [
     ("exclusion", exclusion),
     ("wake-up", wake_up),
     ("extension", extension),
     ("re-entry", re_entry),
+    ("readers", readers),
     ("foreign release", foreign_release),
     ("crash", crashes),
     ("nothing left", nothing_left),
@@ -263,6 +264,49 @@ fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
     Ok("held until it has left twice".to_owned())
 }
 
+/// Readers of both stand beside each other, none ends the others, and a writer of either waits for the last.
+fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
+    if fleet.library.profile != Profile::RedissonRw {
+        return Ok("it has none".to_owned());
+    }
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    let reads = || client.acquire(fleet.patiently("book").shared());
+    let mut to_them = Vec::new();
+    for _ in 0..extent.hand_offs {
+        peer.expect("read book 0 20000", "held")?;
+        let lock = reads()?;
+        if tries(&client, fleet.request("book"))? {
+            return Err("redbolt writes beside its reader".into());
+        }
+        peer.expect("release-read book", "released")?;
+        peer.order("acquire book 60000 20000")?;
+        thread::sleep(SETTLED);
+        let since = Instant::now();
+        release(lock.release())?;
+        let (reply, at) = peer.reply()?;
+        held(&reply)?;
+        to_them.push(at.duration_since(since));
+        if tries(&client, fleet.request("book").shared())? {
+            return Err("redbolt reads beside its writer".into());
+        }
+        peer.expect("release book", "released")?;
+    }
+    peer.expect("read book 0 20000", "held")?;
+    release(reads()?.release())?;
+    if tries(&client, fleet.request("book"))? {
+        return Err("a reader of redbolt's has ended its own".into());
+    }
+    // A reader that has no key of its own.
+    fleet.servers[0].cmd(&format!("HSET {} other:1 1", fleet.key("book")));
+    peer.expect("release-read book", "released")?;
+    if !tries(&client, fleet.request("book"))? {
+        return Err("control: a reader without a key of its own stays".into());
+    }
+    let spans = percentiles(to_them);
+    Ok(format!("side by side; its writer wakes after {spans} (control: ended without a key)"))
+}
+
 /// Neither deletes what the other one holds; a bare DEL would.
 fn foreign_release(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
     let mut peer = fleet.peer()?;
@@ -304,9 +348,7 @@ fn crashes(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
     peer.expect("release dead", "released")?;
     let client = fleet.client()?;
     let lock = client.acquire(fleet.patiently("dead"))?;
-    for server in &fleet.servers {
-        server.cmd(&format!("PERSIST {}", fleet.key("dead")));
-    }
+    fleet.make_endless("dead");
     crash(lock)?;
     drop(client);
     if comes(Duration::from_secs(4), || peer.tries("dead", Duration::from_secs(1)).unwrap_or(true))

@@ -6,7 +6,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, Wait};
+use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, Profile, Wait};
 use redbolt_test_servers::{Reply, Server, servers};
 
 use crate::Failure;
@@ -55,6 +55,16 @@ impl<'l> Fleet<'l> {
         LockRequest::new(name).prefix(self.library.prefix).profile(self.library.profile)
     }
 
+    /// Lets a lock that is held last for ever.
+    pub(crate) fn make_endless(&self, name: &str) {
+        for server in &self.servers {
+            server.cmd(&format!("PERSIST {}", self.key(name)));
+            if self.library.profile == Profile::RedisObjects {
+                server.cmd(&format!("SET {} {A_LATE_SECOND}", self.key(name)));
+            }
+        }
+    }
+
     /// The key of the lock.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.library.prefix)
@@ -92,6 +102,9 @@ impl<'l> Fleet<'l> {
         self.servers.iter().flat_map(of).filter(|name| !known(name)).collect()
     }
 }
+
+/// Where the value is a time, this is one of the next century.
+const A_LATE_SECOND: u64 = 4_100_000_000;
 
 /// Whether redbolt gets a lock without waiting for it.
 pub(crate) fn tries(client: &Client, request: LockRequest<'_>) -> Result<bool, Failure> {

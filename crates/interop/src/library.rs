@@ -43,11 +43,14 @@ enum Runtime {
     /// From the proxy of Go's modules: the folder of a program and what it needs. It is built when it is installed.
     Go { modules: &'static [&'static str], program: &'static str },
     /// From Maven's repository.
-    Java { artifact: &'static str, program: &'static str },
+    /// The program is told which kind of lock it takes.
+    Java { artifacts: &'static [&'static str], program: &'static str, kind: &'static str },
     /// From npm's registry.
     Node { packages: &'static [&'static str], program: &'static str },
     /// From the Python package index.
     Python { packages: &'static [&'static str], program: &'static str },
+    /// From RubyGems, or from files that are in its folder already.
+    Ruby { gems: &'static [&'static str], program: &'static str },
 }
 
 /// A lock of the usual kind on one node; where it runs is said of each.
@@ -65,7 +68,11 @@ const IN_PYTHON: Library = Library {
 const REDISSON: Library = Library {
     name: "redisson",
     version: "4.7.0",
-    runtime: Runtime::Java { artifact: "org.redisson:redisson", program: "RedissonPeer.java" },
+    runtime: Runtime::Java {
+        artifacts: &["org.redisson:redisson:4.7.0"],
+        program: "RedissonPeer.java",
+        kind: "lock",
+    },
     profile: Profile::Redisson,
     prefix: "",
     takes_majorities: true,
@@ -73,10 +80,70 @@ const REDISSON: Library = Library {
     is_reentrant: true,
 };
 
+/// The last version whose value is a time.
+const REDIS_OBJECTS: Library = Library {
+    name: "redis-objects-1.4",
+    version: "1.4.0",
+    runtime: Runtime::Ruby {
+        gems: &["redis-objects:1.4.0", "redis:4.8.0"],
+        program: "redis_objects.rb",
+    },
+    profile: Profile::RedisObjects,
+    extends: Extends::Never,
+    ..IN_PYTHON
+};
+
 /// All of them.
-pub(crate) const ALL: [Library; 8] = [
+pub(crate) const ALL: [Library; 12] = [
     REDISSON,
-    Library { name: "redisson-3", version: "3.52.0", ..REDISSON },
+    Library {
+        name: "redisson-3",
+        version: "3.52.0",
+        runtime: Runtime::Java {
+            artifacts: &["org.redisson:redisson:3.52.0"],
+            program: "RedissonPeer.java",
+            kind: "lock",
+        },
+        ..REDISSON
+    },
+    Library {
+        name: "redisson-rw",
+        runtime: Runtime::Java {
+            artifacts: &["org.redisson:redisson:4.7.0"],
+            program: "RedissonPeer.java",
+            kind: "read-write",
+        },
+        profile: Profile::RedissonRw,
+        takes_majorities: false,
+        ..REDISSON
+    },
+    Library {
+        name: "spring-integration",
+        version: "7.1.0",
+        runtime: Runtime::Java {
+            artifacts: &[
+                "org.springframework.integration:spring-integration-redis:7.1.0",
+                "io.lettuce:lettuce-core:7.5.2.RELEASE",
+            ],
+            program: "SpringPeer.java",
+            kind: "lock",
+        },
+        profile: Profile::Spring,
+        prefix: "shop:",
+        takes_majorities: false,
+        extends: Extends::WhenTold,
+        ..REDISSON
+    },
+    REDIS_OBJECTS,
+    Library {
+        name: "redis-objects",
+        version: "1.7.0",
+        runtime: Runtime::Ruby {
+            gems: &["redis-objects:1.7.0", "redis:4.8.0"],
+            program: "redis_objects.rb",
+        },
+        ..REDIS_OBJECTS
+    },
     Library {
         name: "redis-py",
         version: "8.1.0",
@@ -145,6 +212,7 @@ impl Library {
             Runtime::Java { .. } => &["java", "mvn"],
             Runtime::Node { .. } => &["node", "npm"],
             Runtime::Python { .. } => &["python3"],
+            Runtime::Ruby { .. } => &["ruby", "gem"],
         };
         needed.iter().copied().find(|program| !is_there(program))
     }
@@ -168,7 +236,7 @@ impl Library {
         fs::create_dir_all(&folder)?;
         match self.runtime {
             Runtime::Go { modules, program } => install_for_go(&folder, modules, program)?,
-            Runtime::Java { artifact, .. } => self.install_for_java(&folder, artifact)?,
+            Runtime::Java { artifacts, .. } => install_for_java(&folder, artifacts)?,
             Runtime::Node { packages, .. } => {
                 let install = ["install", "--silent", "--no-fund", "--no-audit", "--prefix"];
                 run(Command::new("npm").args(install).arg(&folder).args(packages))?;
@@ -178,27 +246,13 @@ impl Library {
                 let pip = folder.join("bin/pip");
                 run(Command::new(pip).args(["install", "--quiet"]).args(packages))?;
             }
+            Runtime::Ruby { .. } if folder.join("lib").exists() => {}
+            Runtime::Ruby { gems, .. } => {
+                let install = ["install", "--quiet", "--no-document", "--install-dir"];
+                run(Command::new("gem").args(install).arg(&folder).args(gems))?;
+            }
         }
         Ok(fs::write(folder.join(DONE), "")?)
-    }
-
-    fn install_for_java(&self, folder: &Path, artifact: &str) -> Result<(), Failure> {
-        let (group, name) = artifact.split_once(':').ok_or("no artifact")?;
-        let version = self.version;
-        let dependency = format!(
-            "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>\
-             <version>{version}</version></dependency>"
-        );
-        let log = "<dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId>\
-             <version>2.0.17</version></dependency>";
-        let project = format!(
-            "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\
-             <groupId>interop</groupId><artifactId>interop</artifactId><version>1</version>\
-             <dependencies>{dependency}{log}</dependencies></project>"
-        );
-        fs::write(folder.join("pom.xml"), project)?;
-        let copy = ["--quiet", "--batch-mode", "dependency:copy-dependencies"];
-        run(Command::new("mvn").args(copy).arg("-DoutputDirectory=lib").current_dir(folder))
     }
 
     /// Where its processes write what they complain of.
@@ -210,13 +264,14 @@ impl Library {
     pub(crate) fn start(&self, nodes: &[String]) -> Result<Peer, Failure> {
         let programs = programs();
         let mut command = match self.runtime {
-            Runtime::Java { program, .. } => {
+            Runtime::Java { program, kind, .. } => {
                 let mut java = Command::new("java");
                 let libraries = self.folder().join("lib/*");
                 java.args([
                     "-XX:TieredStopAtLevel=1",
                     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
                 ]);
+                java.arg(format!("-Dkind={kind}"));
                 java.arg("-cp").arg(libraries).arg(programs.join(program));
                 java
             }
@@ -232,10 +287,38 @@ impl Library {
                 python.env("PYTHONDONTWRITEBYTECODE", "1").arg(programs.join(program));
                 python
             }
+            Runtime::Ruby { program, .. } => {
+                let mut ruby = Command::new("ruby");
+                ruby.env("GEM_HOME", self.folder()).arg("-I").arg(self.folder().join("lib"));
+                ruby.arg(programs.join(program));
+                ruby
+            }
         };
         let complaints = File::options().append(true).create(true).open(self.complaints())?;
         Peer::start(command.args(nodes).stderr(complaints))
     }
+}
+
+/// Copies these artifacts, and what they need, into the folder.
+fn install_for_java(folder: &Path, artifacts: &[&str]) -> Result<(), Failure> {
+    let log = ["org.slf4j:slf4j-simple:2.0.17"];
+    let dependency = |artifact: &&str| {
+        let mut words = artifact.split(':');
+        let [group, name, version] = [(); 3].map(|()| words.next().unwrap_or_default());
+        format!(
+            "<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>\
+             <version>{version}</version></dependency>"
+        )
+    };
+    let dependencies: String = artifacts.iter().chain(&log).map(dependency).collect();
+    let project = format!(
+        "<project xmlns=\"http://maven.apache.org/POM/4.0.0\"><modelVersion>4.0.0</modelVersion>\
+         <groupId>interop</groupId><artifactId>interop</artifactId><version>1</version>\
+         <dependencies>{dependencies}</dependencies></project>"
+    );
+    fs::write(folder.join("pom.xml"), project)?;
+    let copy = ["--quiet", "--batch-mode", "dependency:copy-dependencies"];
+    run(Command::new("mvn").args(copy).arg("-DoutputDirectory=lib").current_dir(folder))
 }
 
 /// Builds the program in the folder, where all that it needs is.

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use redbolt_testkit::publish;
 
 use self::checks::{Check, Extent};
 use self::fleet::Fleet;
@@ -53,18 +54,8 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let rows: Vec<_> = libraries.iter().flat_map(|library| of(library, &arguments)).collect();
-    let page = table::page(&rows);
-    println!("\n{page}");
-    if let Some(file) = &arguments.write
-        && let Err(error) = std::fs::write(file, &page)
-    {
-        eprintln!("interop: {}: {error}", file.display());
-        return ExitCode::FAILURE;
-    }
-    match rows.iter().any(Row::has_failed) {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    }
+    let has_failed = rows.iter().any(Row::has_failed);
+    publish("interop", &table::page(&rows), arguments.write.as_deref(), has_failed)
 }
 
 /// A row for each number of nodes that a library can have.

@@ -57,6 +57,6 @@ docs/interop.md`. Each check has a control: the same with something left out, wh
 
 *Exclusion*: both count in a register that nothing but the lock protects. *Wake-up*: from a release to the grant of a
 waiter, the median and the 99th percentile; the control is a key that goes without a word. *Extension*: for longer than three
-TTLs. *Foreign release*: neither can release what the other one holds. *Crash*: a holder is killed. Times are those of a
-shared machine with two cores.
+TTLs. *Readers*: of a read/write lock, on both sides. *Foreign release*: neither can release what the other one holds. *Crash*: a
+holder is killed. Times are those of a shared machine with two cores.
 ";
