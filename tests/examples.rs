@@ -65,6 +65,20 @@ fn a_foreign_epoll_loop_runs_jobs_on_real_nodes() {
 }
 
 #[test]
+fn tasks_of_tokio_share_a_driver_on_embedded_nodes() {
+    tells_of_the_tasks(&run("tokio_driver", &[]));
+}
+
+#[test]
+fn tasks_of_tokio_share_a_driver_on_real_nodes() {
+    let servers = servers(3);
+    tells_of_the_tasks(&run("tokio_driver", &arguments(&servers)));
+    for server in &servers {
+        assert_eq!(server.cmd("EXISTS redbolt-example-tokio"), Reply::Int(0));
+    }
+}
+
+#[test]
 fn a_leader_is_followed_by_another_on_embedded_nodes() {
     tells_of_the_leaders(&run("leader", &[]));
 }
@@ -174,6 +188,7 @@ fn a_wrong_command_line_shows_the_right_one() {
         "metrics",
         "own_epoll_fd",
         "own_mio_loop",
+        "tokio_driver",
         "workers",
     ] {
         let end = run(example, &["--node".to_owned()]);
@@ -241,6 +256,17 @@ fn tells_of_the_jobs(end: &End) {
         ("ann < RUNNING redbolt-example-job", "ben < RUNNING redbolt-example-job");
     let done = ["ann < DONE redbolt-example-job", second, "ben < DONE redbolt-example-job"];
     says_in_order(end, &[&[first][..], &done].concat());
+}
+
+/// Each begins and ends before another begins.
+fn tells_of_the_tasks(end: &End) {
+    assert_eq!(end.status, Some(0), "{end:?}");
+    let lines: Vec<&str> = end.output.lines().collect();
+    assert_eq!(lines.len(), 10, "{end:?}");
+    for pair in lines.chunks(2) {
+        let task = pair[0].strip_suffix(" begins");
+        assert!(task.is_some() && task == pair[1].strip_suffix(" ends"), "{end:?}");
+    }
 }
 
 fn tells_of_the_leaders(end: &End) {

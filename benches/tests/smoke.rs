@@ -160,10 +160,22 @@ fn pair_prints_a_row_for_each_contender_and_writes_three_kinds_of_files() {
         assert!(rows >= 2 || entry.name.contains("busy"), "{}: {}", entry.name, results.text);
     }
     assert!(results.markdown.starts_with("# Results") && results.markdown.contains("| raw epoll "));
-    assert_eq!(results.json["parts"]["pair"]["runs"][0]["nodes"], 1, "{}", results.json);
+    let run = &results.json["parts"]["pair"]["runs"][0];
+    assert!(run["nodes"] == 1 && run["native_release"].is_boolean(), "{}", results.json);
     assert_eq!(results.charts, ["pair-latency-unpinned", "pair-ratio-unpinned"]);
     assert!(results.page.contains("<td>raw epoll</td>"), "{}", results.page);
     assert!(results.page.len() > results.markdown.len() && !results.markdown.contains("!["));
+}
+
+/// Only with the feature: `cargo test -p redbolt-benches --features tls`.
+#[test]
+#[cfg(feature = "tls")]
+fn tls_has_a_row_for_the_floor_and_for_redbolt_and_judges_it() {
+    let results = bench("tls --nodes 1 --placement unpinned");
+    for (name, _) in contender::over_tls::ALL {
+        assert_eq!(results.rows(name).len(), 1, "{}", results.text);
+    }
+    assert!(results.text.contains("redbolt client, tls / raw rustls, epoll"), "{}", results.text);
 }
 
 #[test]

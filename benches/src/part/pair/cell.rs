@@ -97,6 +97,8 @@ pub(super) struct Run {
     pub(super) cell: Cell,
     /// The placement, described.
     pub(super) about: String,
+    /// The nodes compare and delete by themselves.
+    pub(super) is_native: bool,
     pub(super) outcomes: Vec<Outcome>,
 }
 
@@ -128,6 +130,7 @@ impl Run {
         json!({
             "placement": self.cell.placement.to_string(),
             "placed": self.about,
+            "native_release": self.is_native,
             "nodes": self.cell.nodes,
             "sockets": self.cell.sockets.to_string(),
             "contenders": self.outcomes.iter().map(contender).collect::<Vec<_>>(),

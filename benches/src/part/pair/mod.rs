@@ -12,7 +12,7 @@ mod targets;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use redbolt_test_servers::servers;
+use redbolt_test_servers::{Reply, Server, servers};
 use serde_json::json;
 
 use self::cell::{Cell, Run, cells};
@@ -76,7 +76,14 @@ fn measure(
     let fitting = entries.iter().filter(|entry| cell.suits(entry.name));
     let contenders = fitting.enumerate().map(start).collect();
     let outcomes = rounds::run(contenders, plan, || progress.step())?;
-    Ok(Run { cell, about, outcomes })
+    let is_native = servers.iter().all(is_native);
+    Ok(Run { cell, about, is_native, outcomes })
+}
+
+/// Whether it compares and deletes by itself, so that redbolt sends no script for a release; the floors do.
+fn is_native(server: &Server) -> bool {
+    let own = ["DELIFEQ redbolt-bench-none -", "DELEX redbolt-bench-none IFEQ -"];
+    own.iter().any(|command| server.cmd(command) == Reply::Int(0))
 }
 
 /// The floors, and the selected contenders.
