@@ -1,6 +1,6 @@
 //! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
 //! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask models`, `cargo xtask mutants`,
-//! `cargo xtask coupling`, `cargo xtask capi`, `cargo xtask interop`; for releases `cargo xtask package`,
+//! `cargo xtask coupling`, `cargo xtask capi`, `cargo xtask interop`, `cargo xtask servers`; for releases `cargo xtask package`,
 //! `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
 //!
 //! Apart from the other crates because it needs none of them: it must build on any machine with
@@ -110,6 +110,14 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Check redbolt on every server program that is here, and print a table of them; `cargo xtask servers --help` shows
+    /// the options
+    #[command(disable_help_flag = true)]
+    Servers {
+        /// Options of the servers program; --help shows them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Search simulated worlds for broken promises; `cargo xtask sim --help` shows the options
     #[command(disable_help_flag = true)]
     Sim {
@@ -138,6 +146,7 @@ fn main() -> ExitCode {
         Task::Mutants { arguments } => mutants::run(&arguments),
         Task::Package => package::prove(),
         Task::Chaos { arguments } => chaos(&arguments),
+        Task::Servers { arguments } => servers(&arguments),
         Task::Sim { arguments } => sim(&arguments),
         Task::Test => test::everything(),
     };
@@ -229,6 +238,13 @@ fn interop(arguments: &[impl AsRef<str>]) -> Result<(), Failure> {
     let mut interop = cargo("run");
     interop.args(["--quiet", "--package", "redbolt-interop", "--bin", "interop", "--"]);
     step::run("interop", interop.args(arguments.iter().map(AsRef::as_ref)))
+}
+
+/// Runs the features on each server program.
+fn servers(arguments: &[String]) -> Result<(), Failure> {
+    let mut servers = cargo("run");
+    servers.args(["--quiet", "--package", "redbolt-servers", "--bin", "servers", "--"]);
+    step::run("servers", servers.args(arguments))
 }
 
 fn sim(arguments: &[String]) -> Result<(), Failure> {
