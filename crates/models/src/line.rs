@@ -56,6 +56,8 @@ pub struct Line<const N: usize, const C: usize> {
     pub grant_tells: bool,
     /// A holder leaves the line when it is granted; otherwise when it releases.
     pub leaves_at_once: bool,
+    /// How a writer that held the lock deletes its key.
+    pub deletes: Deletes,
     /// Whether the promise is judged, which skips and lost lines may break.
     pub promises: bool,
 }
@@ -138,6 +140,19 @@ pub enum Admits {
     WhileFree,
 }
 
+/// How a writer that held the lock deletes its key. A key beside which a ticket stands is marked: its value is more than the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletes {
+    /// By the script, which leaves what is to be left.
+    ByScript,
+    /// By the server's compare-and-delete, which finds no marked key; the script follows where it has found none: the rule.
+    Natively,
+    /// The same, but the mark is not compared.
+    PastTheMark,
+    /// The same, but no script follows.
+    Once,
+}
+
 /// What an ask with T does to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placing {
@@ -168,6 +183,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
         placing: Placing::Sets,
         grant_tells: true,
         leaves_at_once: true,
+        deletes: Deletes::ByScript,
         promises: true,
     };
 }
@@ -215,6 +231,8 @@ enum Mail {
     /// The answer that names the ticket's stamp.
     Stamp(u8),
     Granted,
+    /// The compare-and-delete of a holder that has released.
+    Deletes,
     /// Whatever there is of it goes.
     Leaves,
 }
@@ -252,6 +270,7 @@ pub enum Step {
     Hears { by: usize, node: usize, stamp: u8 },
     Undone { by: usize, node: usize },
     Leaves { by: usize, node: usize },
+    Deletes { by: usize, node: usize, what: &'static str },
     Releases { by: usize },
     GivesUp { by: usize },
     Dies { by: usize },
@@ -274,6 +293,9 @@ impl fmt::Display for Step {
             }
             Self::Undone { by, node } => write!(f, "{} is undone on n{node}", name(by)),
             Self::Leaves { by, node } => write!(f, "{} leaves n{node}", name(by)),
+            Self::Deletes { by, node, what } => {
+                write!(f, "{}'s compare-and-delete on n{node} {what}", name(by))
+            }
             Self::Releases { by } => write!(f, "{} releases", name(by)),
             Self::GivesUp { by } => write!(f, "{} gives up", name(by)),
             Self::Dies { by } => write!(f, "{} dies", name(by)),
@@ -394,6 +416,10 @@ impl<const N: usize, const C: usize> Line<N, C> {
                 found(Step::Waits { by }, next);
             }
             Phase::Holds => {
+                let is_native = self.deletes != Deletes::ByScript;
+                if is_native && self.modes[by] == Mode::Exclusive {
+                    next.deletes(by);
+                }
                 next.end(by, Phase::Away);
                 found(Step::Releases { by }, next);
             }
@@ -503,6 +529,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
             Mail::Nothing | Mail::Stamp(_) if state.processes[by].phase == Phase::Waits => {
                 self.unsent_runs(state, by, at, found);
             }
+            Mail::Deletes => self.delete_runs(state, by, at, found),
             Mail::Leaves => {
                 let mut next = *state;
                 let Closing { release, .. } = self.closing();
@@ -514,6 +541,25 @@ impl<const N: usize, const C: usize> Line<N, C> {
             Mail::Nothing | Mail::Stamp(_) | Mail::Granted => {}
         }
         self.undo_steps(state, by, at, found);
+    }
+
+    /// Whoever released deletes its key, if nobody is in line; and if that was not all, the script follows.
+    fn delete_runs(
+        &self,
+        state: &State<N, C>,
+        by: usize,
+        at: usize,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        let mut next = *state;
+        let is_deleted = self.deletes_natively(&mut next.nodes[at], by);
+        let call = &mut next.nodes[at].calls[by];
+        call.mail = match is_deleted || self.deletes == Deletes::Once {
+            true if call.stamp == 0 => Mail::Nothing,
+            _ => Mail::Leaves,
+        };
+        let what = if is_deleted { "finds its key" } else { "finds no such key" };
+        found(Step::Deletes { by, node: at, what }, next);
     }
 
     /// The first ask writes no ticket.
@@ -587,6 +633,17 @@ impl<const N: usize, const C: usize> Line<N, C> {
         let mail = if is_dead { Mail::Nothing } else { Mail::Stamp(stamp) };
         next.nodes[at].calls[by].mail = mail;
         found(Step::Runs { by, node: at, what: "is given its place" }, next);
+    }
+
+    /// Whether the compare-and-delete finds what it deletes.
+    fn deletes_natively(&self, node: &mut Node<C>, by: usize) -> bool {
+        let has_key = node.holders >> by & 1 == 1;
+        let is_marked = node.calls.iter().any(|call| call.stamp > 0);
+        let finds = has_key && (!is_marked || self.deletes == Deletes::PastTheMark);
+        if finds {
+            node.holders &= !(1 << by);
+        }
+        finds
     }
 
     /// Whether a node grants an ask that writes no ticket. Where the first ask is plain, one that shares is denied by what
@@ -802,6 +859,11 @@ impl<const N: usize, const C: usize> Line<N, C> {
         node.0.free(by, self.closes_at_undo());
     }
 
+    /// A process that held the node deletes its key natively: whether it finds it.
+    pub fn delete(&self, node: &mut Alone<C>, by: usize) -> bool {
+        self.deletes_natively(&mut node.0, by)
+    }
+
     /// A process takes its ticket away.
     pub fn leave(&self, node: &mut Alone<C>, by: usize) {
         node.0.calls[by] = Call::NONE;
@@ -894,6 +956,13 @@ impl<const N: usize, const C: usize> State<N, C> {
         self.nobody_is_behind(by);
     }
 
+    /// A holder lets go: where it was granted, its first undo is the compare-and-delete.
+    fn deletes(&mut self, by: usize) {
+        for call in self.calls_mut(by).filter(|call| call.mail == Mail::Granted) {
+            call.mail = Mail::Deletes;
+        }
+    }
+
     /// A process has gone, and so does what it has on the nodes.
     fn end(&mut self, by: usize, phase: Phase) {
         let comes = if phase == Phase::Dead { 0 } else { self.processes[by].comes };
@@ -907,6 +976,7 @@ impl<const N: usize, const C: usize> State<N, C> {
                 // What a dead process has sent may still run.
                 Phase::Dead if is_under_way => call.mail,
                 Phase::Dead => Mail::Nothing,
+                _ if call.mail == Mail::Deletes => Mail::Deletes,
                 _ if has_key || call.stamp > 0 => Mail::Leaves,
                 // Cancelled behind what was sent, which might as well not have run.
                 _ => Mail::Nothing,

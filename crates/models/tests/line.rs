@@ -2,7 +2,7 @@
 
 mod told;
 
-use redbolt_models::line::{Admits, Closing, Door, Faults, Line, Mode, Order, Placing};
+use redbolt_models::line::{Admits, Closing, Deletes, Door, Faults, Line, Mode, Order, Placing};
 
 use self::told::{progresses, stuck, wrong};
 
@@ -77,6 +77,30 @@ fn readers_and_writers_stand_in_one_line() {
         let model = Two { door, modes, comes: [2; 2], down: 1, ..TWO };
         progresses(&format!("line, a writer and a reader twice, one down, {name}"), &model);
     }
+}
+
+/// Those who released delete their keys by the server's own command, where nobody stands in line.
+const NATIVE: Two = Two { door: CLOSED, deletes: Deletes::Natively, down: 1, ..TWO };
+
+#[test]
+fn keys_may_be_deleted_natively() {
+    progresses("line, once and twice, one down, native", &NATIVE);
+    let modes = [Mode::Exclusive, Mode::Shared];
+    let model = Two { modes, comes: [2; 2], ..NATIVE };
+    progresses("line, a writer and a reader twice, one down, native", &model);
+    let model = Two { faults: DEATH, ..NATIVE };
+    progresses("line, once and twice, one down, a death, native", &model);
+}
+
+#[test]
+fn broken_by_a_native_delete_past_the_mark() {
+    let model = Three { door: CLOSED, deletes: Deletes::PastTheMark, ..THREE };
+    wrong("line, native past the mark", &model, PASSED);
+}
+
+#[test]
+fn broken_by_a_native_delete_that_no_script_follows() {
+    stuck("line, native without the script", &Two { deletes: Deletes::Once, ..NATIVE });
 }
 
 #[test]

@@ -38,6 +38,11 @@ impl Peer {
         assert_eq!(self.replies, b"+OK\r\n");
     }
 
+    /// From now on it has these commands beside those of Redis 7.0, as [`Store::offer`] says.
+    pub fn offer(&mut self, commands: &[&'static str]) {
+        self.store.offer(commands);
+    }
+
     /// Ends its connection, and opens another one to the same process.
     pub fn reconnect(&mut self) {
         self.conn = self.store.connect();

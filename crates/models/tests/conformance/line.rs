@@ -13,6 +13,8 @@ enum Does {
     /// It asks in line, with T or 0.
     Ask(usize, u8),
     Undo(usize),
+    /// A holder's compare-and-delete.
+    Delete(usize),
     Leave(usize),
     /// The time of all holders is over.
     Expire,
@@ -32,7 +34,8 @@ struct Run<const C: usize> {
 
 impl<const C: usize> Run<C> {
     fn new(model: Line<3, C>) -> Self {
-        let node = Peer::new(0, ClockReading::from_micros(START_US));
+        let mut node = Peer::new(0, ClockReading::from_micros(START_US));
+        node.offer(&["delex"]);
         Self { model, alone: model.alone(), node, now: START_US }
     }
 
@@ -62,6 +65,11 @@ impl<const C: usize> Run<C> {
                 let undo = if self.shares(by) { UNDO_SHARED } else { UNDO };
                 assert_eq!(self.run(&["EVAL", undo, "1", "job", &token(by)]), ":1\r\n");
                 self.model.undo(&mut self.alone, by);
+            }
+            Does::Delete(by) => {
+                let native = self.run(&["DELEX", "job", "IFEQ", &token(by)]);
+                let finds = i32::from(self.model.delete(&mut self.alone, by));
+                assert_eq!(native, format!(":{finds}\r\n"), "{does:?}");
             }
             Does::Leave(by) => {
                 let (ticket, member) = (self.ticket(by), self.member(by));
@@ -202,6 +210,7 @@ impl<const C: usize> Run<C> {
                 !before.iter().any(|it| matches!(it, Does::First(b) | Does::Ask(b, _) if *b == by));
             if self.alone.holds(by) {
                 next.push(Does::Undo(by));
+                next.extend((!self.shares(by)).then_some(Does::Delete(by)));
             } else {
                 next.extend(is_new.then_some(Does::First(by)));
                 next.extend([Does::Ask(by, 0), Does::Ask(by, T)]);
@@ -226,7 +235,7 @@ fn the_scripts_of_the_line_let_in_whom_the_nodes_of_the_model_do() {
         let model = Line { modes, clocks: [1, 3, 2], door: DOOR, ..Line::RULES };
         runs += all_runs(model, 4, &mut vec![]);
     }
-    assert!(runs > 40_000, "{runs} runs only");
+    assert!(runs > 60_000, "{runs} runs only");
 }
 
 /// Plays these steps, and then with each further one.
