@@ -22,7 +22,7 @@ use redbolt::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::scenarios::api::{Api, Cancels, Detaches, Inspects, Notifies};
-use crate::support::LIMIT;
+use crate::support::{LIMIT, eventually};
 
 pub(super) type BehindADescriptor = Embedded<OneDescriptor>;
 pub(super) type InARegistry = Embedded<HostsPoll>;
@@ -339,7 +339,10 @@ impl<L: Loop> Inspects for Embedded<L> {
 }
 
 impl<L: Loop> Detaches for Embedded<L> {
+    /// What a node has not answered yet would be nobody's to undo.
     fn detach(&mut self, held: Self::Held) -> Option<DetachedLock> {
+        let is_answered = || !self.call(move |driver| driver.awaits_answers(held));
+        eventually("all nodes have answered", is_answered);
         self.call(move |driver| driver.detach(held))
     }
 
