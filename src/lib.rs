@@ -126,7 +126,8 @@ pub mod report {
     pub use crate::api::{NodeReport, NodeStatus, NodeVote};
     pub use crate::proto::restart_guard::Found;
     pub use crate::proto::{
-        Cause, Confirmed, LockState, NodeState, PushState, Refusal, RestartGuardState, Vote, Votes,
+        Cause, Confirmed, LockState, NodeState, PushState, Refusal, Replicas, RestartGuardState,
+        Vote, Votes,
     };
 }
 

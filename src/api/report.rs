@@ -11,7 +11,8 @@ use super::config::Config;
 use crate::net::Address;
 use crate::proto::restart_guard::Found;
 use crate::proto::{
-    Cause, Core, NodeId, NodeState, PushState, Refusal, RefusalReason, RestartGuardState, Vote,
+    Cause, Core, NodeId, NodeState, PushState, Refusal, RefusalReason, Replicas, RestartGuardState,
+    Vote,
 };
 
 /// Why a lock was not granted or not extended, with every node's vote.
@@ -174,6 +175,8 @@ pub struct NodeStatus {
     pub push: PushState,
     /// Why those who wait cannot stand in line there, if that was found out.
     pub no_line: Option<Cause>,
+    /// Its replicas when its connection was opened, if it told.
+    pub replicas: Option<Replicas>,
     words: String,
 }
 
@@ -190,7 +193,9 @@ impl NodeStatus {
         let restart_guard = core.restart_guard_state(node);
         let push = core.push_state(node);
         let no_line = core.no_line(node);
-        Self { number: node.index() + 1, address, state, restart_guard, push, no_line, words }
+        let replicas = core.replicas(node);
+        let number = node.index() + 1;
+        Self { number, address, state, restart_guard, push, no_line, replicas, words }
     }
 }
 

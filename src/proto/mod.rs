@@ -100,7 +100,7 @@ pub use self::config::{
 pub use self::core::{
     Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, Kept, KeyState, Leader,
     LeaderVerdict, LeaderView, Line, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits,
-    PushState, RestartGuardState, Sharers, View, Waiter,
+    PushState, Replicas, RestartGuardState, Sharers, View, Waiter,
 };
 pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,

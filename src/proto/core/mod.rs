@@ -74,6 +74,7 @@ use super::vote::{Cause, Votes};
 pub use self::inspecting::{
     DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, NodeView, Permits, Sharers, View, Waiter,
 };
+pub use self::links::Replicas;
 pub use self::observing::{Leader, LeaderVerdict, LeaderView, NodeSight};
 pub use self::push::PushState;
 pub use self::records::{DetachedLock, DetachedLockError};
@@ -197,6 +198,12 @@ impl Core {
     pub fn lease(&self, id: LockId) -> Option<&Lease> {
         let lock = self.locks.find(id)?;
         lock.phase.is_held().then_some(&lock.lease)
+    }
+
+    /// The replicas of a node, as it told when its connection was opened, if it did.
+    #[must_use]
+    pub fn replicas(&self, node: NodeId) -> Option<Replicas> {
+        self.nodes[node.index()].server.replicas()
     }
 
     /// Whether a node can vote now.

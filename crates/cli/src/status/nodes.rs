@@ -4,6 +4,7 @@
 
 use redbolt::{
     Client,
+    config::Address,
     inspect::Inspection,
     report::{NodeReport, NodeState, NodeStatus, PushState, RestartGuardState},
 };
@@ -43,7 +44,22 @@ fn as_text(quorum: usize, report: &NodeReport, seen: &Inspection) -> String {
         true => "locks can be taken",
         false => "no lock can be taken now",
     };
-    format!("{}{what}: {ready} of {nodes} nodes vote, {quorum} must\n", table(&rows))
+    let cut_off: String = report.nodes.iter().filter_map(votes_if_cut_off).collect();
+    format!("{}{what}: {ready} of {nodes} nodes vote, {quorum} must\n{cut_off}", table(&rows))
+}
+
+/// A master that another one may take the place of, and that would not see by itself that it is cut off.
+fn votes_if_cut_off(node: &NodeStatus) -> Option<String> {
+    let replicas = node.replicas.filter(|_| matches!(node.address, Address::Sentinels(_)))?;
+    let number = node.number;
+    match (replicas.connected, replicas.in_time) {
+        (0, _) => Some(format!("node {number} has no replica: sentinels have none to promote\n")),
+        (connected, None) => Some(format!(
+            "node {number} takes writes without its replicas, also when it is cut off from them: \
+             min-replicas-to-write {connected} prevents that, see redbolt's manual on sentinels\n"
+        )),
+        _ => None,
+    }
 }
 
 fn state_in_words(node: &NodeStatus) -> String {
@@ -95,6 +111,10 @@ fn as_json(quorum: usize, report: &NodeReport, seen: &Inspection) -> Value {
             "restart_guard": restart_guard_as_json(node.restart_guard),
             "notifies_waiters": push,
             "push_reason": push_reason,
+            "replicas": node.replicas.map(|replicas| json!({
+                "connected": replicas.connected,
+                "in_time": replicas.in_time,
+            })),
             "round_trip_us": seen.round_trip.map(|span| whole(span.as_micros())),
         })
     });

@@ -4,9 +4,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use redbolt_test_servers::{Sentinels, Server};
+use redbolt_test_servers::{Reply, Sentinels, Server};
 
-use crate::harness::{Ran, World, run};
+use crate::harness::{Ran, World, eventually, run};
 
 /// They watch the first node as `jobs`.
 fn sentinels(world: &World) -> (Sentinels, String) {
@@ -38,6 +38,34 @@ fn a_node_is_found_through_its_sentinels() {
     let broken = with(&world, "redis+sentinel://u:s3cret@h", &["status"]).expect(64);
     assert!(broken.stderr.contains("the name of the master is missing"), "{broken:?}");
     assert!(!broken.stderr.contains("s3cret"), "{broken:?}");
+}
+
+#[test]
+fn status_names_a_master_that_would_vote_on_without_its_replicas() {
+    let world = World::of(1);
+    let (_sentinels, address) = sentinels(&world);
+    // A first replica changes the replication id, so that the node has to wait before it votes.
+    let status = || with(&world, &address, &["status"]).stdout;
+    let alone = status();
+    assert!(alone.contains("node 1 has no replica: sentinels have none to promote"), "{alone}");
+    let (master, replica) = (&world.nodes[0], Server::start());
+    replica.cmd(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    eventually("a replica is connected", || says(master, "connected_slaves:1"));
+    let unaware = status();
+    assert!(unaware.contains("min-replicas-to-write 1 prevents that"), "{unaware}");
+    master.cmd("CONFIG SET min-replicas-to-write 1");
+    eventually("the replica is in time", || says(master, "min_slaves_good_slaves:1"));
+    let careful = status();
+    assert!(!careful.contains("replicas"), "{careful}");
+    let told = with(&world, &address, &["status", "--json"]).stdout;
+    assert!(told.contains(r#""replicas":{"connected":1,"in_time":1}"#), "{told}");
+}
+
+fn says(node: &Server, words: &str) -> bool {
+    match node.cmd("INFO replication") {
+        Reply::Bulk(info) => String::from_utf8_lossy(&info).contains(words),
+        _ => false,
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@
 use bytes::BufMut;
 
 use super::capability::{Ability, Capabilities, Version, tried};
+use super::server::Replicas;
 use crate::proto::classify::classify;
 use crate::proto::config::{NodeSettings, Settings};
 use crate::proto::lock_kind::CompareAndDelete;
@@ -142,6 +143,7 @@ pub(crate) struct Handshake {
     refused: Option<Cause>,
     run_id: Option<RunId>,
     replication_id: Option<ReplicationId>,
+    replicas: Option<Replicas>,
     client_id: Option<u64>,
     capabilities: Capabilities,
     /// SELECT failed: whatever runs on this connection runs in another database.
@@ -167,6 +169,10 @@ impl Handshake {
 
     pub(crate) fn replication_id(&self) -> Option<ReplicationId> {
         self.replication_id
+    }
+
+    pub(super) fn replicas(&self) -> Option<Replicas> {
+        self.replicas
     }
 
     pub(crate) fn client_id(&self) -> Option<u64> {
@@ -302,7 +308,10 @@ impl Handshake {
 
     fn replication(&mut self, info: &[u8]) {
         match field(info, b"role") {
-            Some(b"master") => self.replication_id = replication_id(info),
+            Some(b"master") => {
+                self.replication_id = replication_id(info);
+                self.replicas = replicas(info);
+            }
             Some(_) => self.refuse(Cause::Replica),
             None => self.refuse(Cause::UnexpectedReply),
         }
@@ -333,6 +342,13 @@ pub(crate) fn is_same_master(info: &[u8], known: Option<ReplicationId>) -> bool 
 
 fn replication_id(info: &[u8]) -> Option<ReplicationId> {
     field(info, b"master_replid")?.try_into().ok()
+}
+
+/// A server that takes no writes without replicas says how many are in time.
+fn replicas(info: &[u8]) -> Option<Replicas> {
+    let number = |name: &[u8]| std::str::from_utf8(field(info, name)?).ok()?.parse().ok();
+    let connected = number(b"connected_slaves")?;
+    Some(Replicas { connected, in_time: number(b"min_slaves_good_slaves") })
 }
 
 /// What no restart guard's key holds, so that nothing is deleted that holds this.

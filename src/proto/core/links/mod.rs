@@ -30,6 +30,7 @@ pub(super) use self::handshake::{Handshake, Mistyped, Step, is_same_master};
 pub(super) use self::inbox::Inbox;
 pub(super) use self::node::{Node, Pending};
 pub(super) use self::pipeline::{Due, Pipeline};
+pub use self::server::Replicas;
 pub(super) use self::suspect::FIRST_CONTACT;
 
 impl Core {
@@ -222,6 +223,7 @@ impl Core {
         self.node_mut(id).capabilities.learn(handshake.capabilities());
         self.node_mut(id).server.wrong(handshake.is_wrong_server() || twin.is_some());
         self.node_mut(id).server.told_replication_id(handshake.replication_id());
+        self.node_mut(id).server.told_replicas(handshake.replicas());
         if let Some(twin) = twin {
             // It may have moved to this address: if it is not there, this node is believed next time.
             let handshake_done =

@@ -18,11 +18,25 @@ pub(crate) struct Server {
     run_id: Option<RunId>,
     /// The history of its data, as it was told last.
     replication_id: Option<ReplicationId>,
+    /// Its replicas, as it was told last.
+    replicas: Option<Replicas>,
     /// The present connection, once its handshake was complete.
     connection: Option<Connection>,
     /// The dead connection whose unread asks may still run here; `None` if there are several such connections, or if its
     /// client id is not known.
     ghosts_in: Option<Connection>,
+}
+
+/// The replicas of a node, as it told when its connection was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replicas {
+    /// How many are connected.
+    pub connected: u32,
+    /// How many of them are in time, where the node takes no writes without some:
+    /// [`min-replicas-to-write`](https://redis.io/docs/latest/operate/oss_and_stack/management/replication/). `None`: it
+    /// takes writes without any.
+    pub in_time: Option<u32>,
 }
 
 /// Which server process a connection led to, and its client id there.
@@ -39,6 +53,7 @@ impl Server {
             is_proven,
             run_id: None,
             replication_id: None,
+            replicas: None,
             connection: None,
             ghosts_in: None,
         }
@@ -74,6 +89,15 @@ impl Server {
 
     pub(crate) fn told_replication_id(&mut self, replication_id: Option<ReplicationId>) {
         self.replication_id = replication_id;
+    }
+
+    /// Its replicas, if it has told.
+    pub(crate) fn replicas(&self) -> Option<Replicas> {
+        self.replicas
+    }
+
+    pub(super) fn told_replicas(&mut self, replicas: Option<Replicas>) {
+        self.replicas = replicas;
     }
 
     /// It may have moved to another address: it is believed next time.
