@@ -863,7 +863,7 @@ enum Delivery {
     InTurn,
     /// Consecutive commands of one connection in one write, then all their replies.
     Pipelined,
-    /// One command at a time, with each byte in a write of its own.
+    /// One command at a time, with each byte in a write of its own, or a few bytes of a long one.
     ByteByByte,
 }
 
@@ -2053,7 +2053,12 @@ impl Slot {
     }
 
     fn send(&mut self, bytes: &[u8], delivery: Delivery) {
-        let size = if delivery == Delivery::ByteByByte { 1 } else { bytes.len() };
+        let size = match delivery {
+            // A script of some kilobytes in single bytes would take longer than all else.
+            Delivery::ByteByByte if bytes.len() > LONG => bytes.len() / PIECES,
+            Delivery::ByteByByte => 1,
+            Delivery::InTurn | Delivery::Pipelined => bytes.len(),
+        };
         bytes.chunks(size).for_each(|piece| self.stream.get_mut().write_all(piece).unwrap());
     }
 
@@ -2341,6 +2346,9 @@ const LINE_KEYS: [&str; 9] = ["l1", "l2", "e1", "e2", "n1", "n2", "w:xaa", "w:x0
 /// Nothing that a line leaves ends before this.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 const SLOTS: usize = 3;
+/// More bytes than this are sent in pieces.
+const LONG: usize = 256;
+const PIECES: usize = 31;
 const SHARER_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
 /// The same client, to which this is another node.
 const TWIN_OF_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02";
