@@ -231,7 +231,17 @@ fn is_of_option(c: char) -> bool {
 }
 
 /// Options of `cargo xtask` and of other programs.
-const OF_OTHERS: [&str; 6] = ["--counts", "--example", "--path", "--quick", "--waiting", "--write"];
+const OF_OTHERS: [&str; 9] = [
+    "--contender",
+    "--counts",
+    "--example",
+    "--nodes",
+    "--path",
+    "--placement",
+    "--quick",
+    "--waiting",
+    "--write",
+];
 
 #[test]
 fn a_wrong_command_is_found() {
