@@ -42,8 +42,9 @@ pub(crate) struct Standing {
     hurried: u32,
     /// Asks since the lead was last seen to be held, because it was seen to be free.
     seen_free: u32,
-    /// Who was last seen to have left. A node that names it again has its ticket without the key.
-    has_left: Option<TicketName>,
+    /// Who was last seen to have left of the last before it, and of the last but one. A node that names it again has its ticket
+    /// without the key.
+    has_left: [Option<TicketName>; 2],
     /// When its pause ends if whoever is before it takes the resource that was seen to be free.
     rests_until: Option<Timestamp>,
     /// When it last asked in vain because of a notification.
@@ -139,7 +140,7 @@ impl Core {
             place: None,
             hurried: 0,
             seen_free: 0,
-            has_left: None,
+            has_left: [None; 2],
             rests_until: None,
             woken_in_vain_at: None,
             silence: FIRST_SILENCE,
@@ -527,8 +528,8 @@ impl Core {
         let Some(line) = &mut active.line else { return };
         let Some(place) = line.place.as_mut().filter(|place| place.before > 0) else { return };
         let [last, _] = place.predecessors;
-        let is_known = line.has_left == last;
-        line.has_left = last;
+        let is_known = line.has_left[0] == last;
+        line.has_left[0] = last;
         // Of several slots only the ask tells which is free next.
         if place.before == 1 && !is_permit {
             place.before = 0;
@@ -541,10 +542,13 @@ impl Core {
 
     /// Whoever stood last but one before this lock has left, since its turn had come.
     fn is_second(&mut self, id: LockId, now: ClockReading) {
-        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
-        if let Some(place) = line.and_then(|line| line.place.as_mut())
-            && place.before > 1
-        {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        let Some(place) = line.place.as_mut().filter(|place| place.before > 1) else { return };
+        let [_, last_but_one] = place.predecessors;
+        let is_known = line.has_left[1] == last_but_one;
+        line.has_left[1] = last_but_one;
+        if !is_known {
             // Whoever was called when it asked may be that one, so that nobody is now.
             (place.before, place.left_ms) = (1, HELD);
             self.look_in_line(id, now);
