@@ -56,9 +56,9 @@ pub struct CommandsResult {
     pub ends: BTreeMap<i32, usize>,
     /// Overlapping sections.
     pub overlaps: Vec<String>,
-    /// Overlaps right after a stall: none of redbolt's processes can have run in time.
+    /// Overlaps right after a stall: those of redbolt's processes that had to act may not have run in time.
     pub excused: Vec<String>,
-    /// The longest time for which a runnable thread did not run.
+    /// The longest time for which a thread that was ready to run on a certain processor did not.
     pub longest_stall: Duration,
     /// Processes that were left at the end.
     pub left_behind: usize,
@@ -130,7 +130,7 @@ impl Commands {
                 scope.spawn(move || scene.lane(rng, start + self.lasts))
             };
             let lanes: Vec<_> = (0..self.lanes).map(lane).collect();
-            stalls = Stalls::watch(start + self.lasts);
+            stalls = Stalls::watch(start + self.lasts)?;
             for lane in lanes {
                 result.add(lane.join().map_err(|_| "a lane has panicked")??);
             }

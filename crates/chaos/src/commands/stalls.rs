@@ -1,19 +1,42 @@
-//! Moments at which the machine itself stalled. None of redbolt's processes runs then, so exclusion
-//! is not promised.
+//! Moments at which the machine itself stalled: a process that was ready to run did not. If it is one of redbolt's, or
+//! one that redbolt has killed, exclusion is not promised.
+//!
+//! Each processor has a queue of its own, and on a busy machine one of them can stall for seconds beside another that
+//! does not. A thread that may move to the other sees nothing of that, and a process that waits to die is stuck all the
+//! same; so each processor is watched.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use super::TICK;
+use crate::Failure;
 use crate::clock::{Moment, now};
 
-/// The stalls of the machine, from and to, as a thread notices them that only sleeps.
+/// The stalls of the machine, from and to, as threads notice them that only sleep.
 #[derive(Default)]
 pub(super) struct Stalls(Vec<(Moment, Moment)>);
 
 impl Stalls {
-    /// Watches until then.
-    pub(super) fn watch(until: Instant) -> Self {
+    /// Watches all processors until then.
+    pub(super) fn watch(until: Instant) -> Result<Self, Failure> {
+        let allowed = sched_getaffinity(None)?;
+        let processors = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor));
+        let watch = |processor| thread::spawn(move || Self::watch_one(processor, until));
+        let watches: Vec<_> = processors.map(watch).collect();
+        let mut stalls = Self::default();
+        for watch in watches {
+            stalls.0.extend(watch.join().map_err(|_| "a watch has panicked")??.0);
+        }
+        Ok(stalls)
+    }
+
+    fn watch_one(processor: usize, until: Instant) -> Result<Self, Errno> {
+        let mut only = CpuSet::new();
+        only.set(processor);
+        sched_setaffinity(None, &only)?;
         let mut stalls = Self::default();
         while Instant::now() < until {
             let from = now();
@@ -23,7 +46,7 @@ impl Stalls {
                 stalls.0.push((from, to));
             }
         }
-        stalls
+        Ok(stalls)
     }
 
     pub(super) fn longest(&self) -> Duration {
