@@ -20,7 +20,8 @@ use super::observer::Observer;
 use super::report::{NodeReport, RefusalReport};
 use super::start::StartError;
 use crate::proto::{
-    DetachedLock, Event, LockId, LockRequest, LossCause, Refusal, RefusalReason, RequestError, Wait,
+    ClockReading, DetachedLock, Event, LockId, LockRequest, LossCause, Refusal, RefusalReason,
+    RequestError, Wait,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -181,12 +182,13 @@ impl Client {
     /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
     pub fn acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
         let mut driver = self.driver.borrow_mut();
-        driver.catch_up();
-        let id = acquire(&mut driver, request)?;
-        let refusal = match driver.outcome(id) {
-            Event::Refused(_, refusal) => Some(refusal),
-            _ => None,
-        };
+        let now = driver.catch_up();
+        let id = acquire(&mut driver, &request, now)?;
+        let refusal =
+            match driver.outcome(id, |it| matches!(it, Event::Granted(_) | Event::Refused(..))) {
+                Event::Refused(_, refusal) => Some(refusal),
+                _ => None,
+            };
         self.granted(&mut driver, id, refusal)
     }
 
@@ -205,7 +207,10 @@ impl Client {
         };
         match refusal {
             Some(refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
-            None => Ok(LockGuard::new(&self.driver, id)),
+            None => {
+                let mode = driver.mode(id).expect("a lock is known while its validity lasts");
+                Ok(LockGuard::new(&self.driver, id, mode))
+            }
         }
     }
 
@@ -223,7 +228,10 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let asked: Vec<_> = driver.batch(|driver| {
-            let acquire = |request: Result<LockRequest<'a>, _>| acquire(driver, request?);
+            let acquire = |request: Result<LockRequest<'a>, _>| {
+                let now = driver.now();
+                acquire(driver, &request?, now)
+            };
             distinct(requests).map(acquire).collect()
         });
         let open = asked.iter().filter_map(|asked| asked.ok()).collect();
@@ -348,7 +356,7 @@ impl Client {
     /// This client has other nodes, the same in another order, or another quorum or limits.
     pub fn attach(&self, detached: &DetachedLock) -> Result<LockGuard<'_>, RequestError> {
         let id = self.driver.borrow_mut().attach(detached)?;
-        Ok(LockGuard::new(&self.driver, id))
+        Ok(LockGuard::new(&self.driver, id, detached.mode()))
     }
 
     /// What was counted since it was made.
@@ -448,10 +456,14 @@ pub(super) fn unless_contended<G>(
 }
 
 /// Nobody would auto-extend a lock between two calls.
-fn acquire(driver: &mut Driver, request: LockRequest<'_>) -> Result<LockId, RequestError> {
+fn acquire(
+    driver: &mut Driver,
+    request: &LockRequest<'_>,
+    now: ClockReading,
+) -> Result<LockId, RequestError> {
     match request.is_auto_extended() {
         true => Err(RequestError::AutoExtendUnsupported),
-        false => driver.acquire(request),
+        false => driver.acquire_at(request, now),
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll, Registry};
+use mio::Registry;
 
 use super::busy;
 use super::config::Config;
@@ -19,12 +19,14 @@ use super::inspection::{ForceUnlockReport, Inspection};
 use super::leader::{Campaign, Observation};
 use super::log::Notes;
 use super::metrics::MetricsReport;
+use super::own_poll::OwnPoll;
 use super::report::{NodeReport, RefusalReport};
 use super::start::StartError;
 use crate::net::Sockets;
 use crate::proto::{
-    Core, DetachedLock, Event, FencingToken, Lease, LockId, LockMode, LockRequest, LockState,
-    LossCause, NodeId, NodeState, ObserverId, Refusal, RequestError, Timestamp, ViewId, Votes,
+    ClockReading, Core, DetachedLock, Event, FencingToken, Lease, LockId, LockMode, LockRequest,
+    LockState, LossCause, NodeId, NodeState, ObserverId, Refusal, RequestError, Timestamp, ViewId,
+    Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -75,11 +77,6 @@ pub struct Driver {
     notes: Option<Box<Notes>>,
 }
 
-struct OwnPoll {
-    poll: Poll,
-    events: Events,
-}
-
 impl Driver {
     /// A driver with an epoll of its own. It begins to connect; a node that cannot be reached is no
     /// error.
@@ -88,11 +85,9 @@ impl Driver {
     ///
     /// [`StartError::Io`]: the system has no file descriptors left.
     pub fn new(config: Config) -> Result<Self, StartError> {
-        let poll = Poll::new()?;
-        let registry = poll.registry().try_clone()?;
-        // Each socket and the resolver are ready at most once in a turn.
-        let events = Events::with_capacity(2 * Self::tokens_needed(&config));
-        Self::start(config, registry, 0, Some(Box::new(OwnPoll { poll, events })))
+        let own = OwnPoll::new(Self::tokens_needed(&config), config.clock())?;
+        let registry = own.registry().try_clone()?;
+        Self::start(config, registry, 0, Some(Box::new(own)))
     }
 
     /// A driver whose sockets live in a host's loop, under `tokens`, of which
@@ -151,9 +146,17 @@ impl Driver {
     ///
     /// The request cannot be carried out, and nothing is sent.
     pub fn acquire(&mut self, request: LockRequest<'_>) -> Result<LockId, RequestError> {
+        self.acquire_at(&request, self.now())
+    }
+
+    /// The same for a caller that has read the clock.
+    pub(super) fn acquire_at(
+        &mut self,
+        request: &LockRequest<'_>,
+        now: ClockReading,
+    ) -> Result<LockId, RequestError> {
         self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let id = core.acquire(&request, now)?;
+        let id = self.sockets.core_mut().acquire(request, now)?;
         self.finish();
         Ok(id)
     }
@@ -175,9 +178,13 @@ impl Driver {
     /// Lets go of a lock, or cancels its acquisition; see
     /// [`Core::release`] for the outcomes.
     pub fn release(&mut self, id: LockId) {
+        self.release_at(id, self.now());
+    }
+
+    /// The same for a caller that has read the clock.
+    pub(super) fn release_at(&mut self, id: LockId, now: ClockReading) {
         if self.is_ours() {
-            let (core, now) = self.sockets.core_now();
-            core.release(id, now);
+            self.sockets.core_mut().release(id, now);
             self.finish();
         }
     }
@@ -442,24 +449,30 @@ impl Driver {
 
     /// Hears what happened while nobody called, such as a server closing an idle connection, so that
     /// a request is not written to a connection that is gone. Calls in close succession pay nothing
-    /// for it.
-    pub(super) fn catch_up(&mut self) {
-        let now = self.config.clock().boot();
-        if now.since(self.heard) > ABSENT {
-            self.sockets.core_mut().resume(now);
+    /// for it. Returns the time, for a command that follows at once.
+    pub(super) fn catch_up(&mut self) -> ClockReading {
+        let now = self.now();
+        let absence = now.boot.since(self.heard);
+        if absence > ABSENT {
+            self.sockets.core_mut().resume(now.boot);
         }
-        if now.since(self.heard) > IDLE {
-            self.wait(Some(Duration::ZERO));
+        if absence <= IDLE {
+            return now;
         }
+        self.wait(Some(Duration::ZERO));
+        self.now()
     }
 
     /// As [`catch_up`](Self::catch_up), and hears what nodes have answered about this lock: a grant that is
-    /// not read yet may be what the lock rests on, once another node says that it has lost the key.
+    /// not read yet may be what the lock rests on, once another node says that it has lost the key. Events that are left over
+    /// are dropped: whoever waited for them has left by a panic of its log, and they are no outcome of the next command.
     pub(super) fn catch_up_with(&mut self, id: LockId) {
-        match self.awaits_answers(id) {
-            true => self.wait(Some(Duration::ZERO)),
-            false => self.catch_up(),
+        if self.awaits_answers(id) {
+            self.wait(Some(Duration::ZERO));
+        } else {
+            self.catch_up();
         }
+        while self.poll_event().is_some() {}
     }
 
     /// Writes what a command has to say, unless more commands follow.
@@ -467,6 +480,16 @@ impl Driver {
         if !self.is_gathering {
             self.sockets.settle();
         }
+    }
+
+    /// Reads the clock.
+    pub(super) fn now(&self) -> ClockReading {
+        self.config.clock().now()
+    }
+
+    /// The last reading of the clock.
+    pub(super) fn latest(&self) -> Timestamp {
+        self.sockets.core().latest()
     }
 
     /// Processes, and waits for up to `timeout` if it has an epoll of its own.
@@ -500,12 +523,10 @@ impl Driver {
         if let Some(own) = &mut self.own
             && (!heard || self.sockets.needs_loop())
         {
-            match own.poll.poll(&mut own.events, timeout) {
-                Ok(()) => {
-                    for event in &own.events {
-                        self.sockets.on_event(event);
-                    }
-                }
+            match own.sleep(timeout, self.sockets.core().latest()) {
+                Ok(events) => events.iter().for_each(|event| {
+                    self.sockets.on_event(event);
+                }),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => self.sockets.fail_all(&error),
             }
@@ -514,9 +535,10 @@ impl Driver {
         self.heard = self.sockets.core().latest();
     }
 
-    /// Processes until this lock has an outcome. Events of other locks are dropped: their guards
-    /// ask the core, which knows.
-    pub(super) fn outcome(&mut self, id: LockId) -> Event {
+    /// Processes until this lock is lost, or what is awaited has become of it. Other events are dropped: those of other locks
+    /// because their guards ask the core, which knows; and those of this one because they tell of what nobody waits for,
+    /// such as a downgrade that was delayed, and has come to pass since.
+    pub(super) fn outcome(&mut self, id: LockId, awaited: fn(&Event) -> bool) -> Event {
         loop {
             while let Some(event) = self.poll_event() {
                 let of = match event {
@@ -532,7 +554,7 @@ impl Driver {
                     | Event::Shortened(_)
                     | Event::Viewed(_) => continue,
                 };
-                if of == id {
+                if of == id && (awaited(&event) || matches!(event, Event::Lost(..))) {
                     return event;
                 }
             }
@@ -541,8 +563,7 @@ impl Driver {
                 return Event::Lost(id, LossCause::Forked);
             }
             // The ask, or the last turn, has read the clock.
-            let latest = self.sockets.core().latest();
-            self.wait(self.sockets.deadline(latest));
+            self.wait(self.sockets.deadline(self.latest()));
         }
     }
 
@@ -562,8 +583,7 @@ impl Driver {
             if open.is_empty() || !self.is_ours() {
                 return refused;
             }
-            let latest = self.sockets.core().latest();
-            self.wait(self.sockets.deadline(latest));
+            self.wait(self.sockets.deadline(self.latest()));
         }
     }
 
@@ -780,7 +800,7 @@ impl AsFd for Driver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         let own =
             self.own.as_ref().expect("a driver in a host's registry has no descriptor of its own");
-        own.poll.registry().as_fd()
+        own.registry().as_fd()
     }
 }
 

@@ -24,13 +24,15 @@ use crate::proto::{
 pub struct LockGuard<'c> {
     driver: &'c RefCell<Driver>,
     id: LockId,
+    /// Beside whom it was held when it was last changed: the core forgets a lock once no node can keep it.
+    mode: LockMode,
     /// The core has been told to let go.
     released: bool,
 }
 
 impl<'c> LockGuard<'c> {
-    pub(super) fn new(driver: &'c RefCell<Driver>, id: LockId) -> Self {
-        Self { driver, id, released: false }
+    pub(super) fn new(driver: &'c RefCell<Driver>, id: LockId, mode: LockMode) -> Self {
+        Self { driver, id, mode, released: false }
     }
 
     /// The validity that is left, by the clock as it is now; zero once the lock is lost.
@@ -45,11 +47,10 @@ impl<'c> LockGuard<'c> {
         !self.remaining().is_zero()
     }
 
-    /// Beside whom it is held.
+    /// Beside whom it is held, or was held until it was lost.
     #[must_use]
     pub fn mode(&self) -> LockMode {
-        let mode = self.driver.borrow().mode(self.id);
-        mode.expect("a lock is known until its guard releases it")
+        self.driver.borrow().mode(self.id).unwrap_or(self.mode)
     }
 
     /// The number of its permit, from 0 on; `None` unless it was asked for
@@ -83,7 +84,8 @@ impl<'c> LockGuard<'c> {
             }
             Err(error) => return Err(ExtendError::Request(error)),
         }
-        match driver.outcome(self.id) {
+        let awaited = |it: &Event| matches!(it, Event::Extended(_) | Event::NotExtended(..));
+        match driver.outcome(self.id, awaited) {
             Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
             Event::NotExtended(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
             _ => Ok(()),
@@ -113,7 +115,8 @@ impl<'c> LockGuard<'c> {
     /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is exclusive already, or was held for too long.
     /// [`ExtendError::Refused`]: too few nodes vote; it is shared as before.
     pub fn try_upgrade(&mut self) -> Result<bool, ExtendError> {
-        let outcome = self.change_mode(Driver::try_upgrade);
+        let awaited = |it: &Event| matches!(it, Event::Upgraded(_) | Event::NotUpgraded(..));
+        let outcome = self.change_mode(Driver::try_upgrade, awaited);
         unless_shared(outcome)
     }
 
@@ -127,12 +130,14 @@ impl<'c> LockGuard<'c> {
     ///
     /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is shared already, or a lock on several resources.
     pub fn downgrade(&mut self) -> Result<(), ExtendError> {
-        self.change_mode(Driver::downgrade)
+        let awaited = |it: &Event| matches!(it, Event::Downgraded(_) | Event::DowngradeDelayed(..));
+        self.change_mode(Driver::downgrade, awaited)
     }
 
     fn change_mode(
         &mut self,
         change: impl FnOnce(&mut Driver, LockId) -> Result<(), RequestError>,
+        awaited: fn(&Event) -> bool,
     ) -> Result<(), ExtendError> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up_with(self.id);
@@ -143,7 +148,9 @@ impl<'c> LockGuard<'c> {
             }
             Err(error) => return Err(ExtendError::Request(error)),
         }
-        match driver.outcome(self.id) {
+        let outcome = driver.outcome(self.id, awaited);
+        self.mode = driver.mode(self.id).unwrap_or(self.mode);
+        match outcome {
             Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
             Event::NotUpgraded(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
             _ => Ok(()),
@@ -175,13 +182,13 @@ impl<'c> LockGuard<'c> {
     pub fn release(mut self) -> ReleaseOutcome {
         self.released = true;
         let mut driver = self.driver.borrow_mut();
-        driver.catch_up();
+        let now = driver.catch_up();
         let state = driver.state(self.id);
-        driver.release(self.id);
-        if state != LockState::Held {
+        driver.release_at(self.id, now);
+        if !matches!(state, LockState::Held | LockState::Extending) {
             return ReleaseOutcome::Lost(loss(state));
         }
-        match driver.outcome(self.id) {
+        match driver.outcome(self.id, |it| matches!(it, Event::Released(..))) {
             Event::Lost(_, cause) => ReleaseOutcome::Lost(cause),
             Event::Released(_, confirmed) => ReleaseOutcome::Released(confirmed),
             other => unreachable!("a held lock ends in released or lost, not in {other:?}"),

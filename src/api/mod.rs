@@ -16,6 +16,7 @@ mod leader;
 mod log;
 mod metrics;
 mod observer;
+mod own_poll;
 mod report;
 mod setup;
 mod start;

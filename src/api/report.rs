@@ -175,6 +175,9 @@ pub struct NodeStatus {
     pub push: PushState,
     /// Why those who wait cannot stand in line there, if that was found out.
     pub no_line: Option<Cause>,
+    /// Why those who wait for another library's lock do not hear the channel there on which that library tells of
+    /// releases, if that was found out.
+    pub no_channel: Option<Cause>,
     /// Its replicas when its connection was opened, if it told.
     pub replicas: Option<Replicas>,
     words: String,
@@ -193,9 +196,10 @@ impl NodeStatus {
         let restart_guard = core.restart_guard_state(node);
         let push = core.push_state(node);
         let no_line = core.no_line(node);
+        let no_channel = core.no_channel(node);
         let replicas = core.replicas(node);
         let number = node.index() + 1;
-        Self { number, address, state, restart_guard, push, no_line, replicas, words }
+        Self { number, address, state, restart_guard, push, no_line, no_channel, replicas, words }
     }
 }
 
@@ -279,12 +283,14 @@ impl fmt::Display for NodeStatus {
             }
             _ => {}
         }
-        match self.no_line {
-            Some(cause) if self.state == NodeState::Ready => {
-                write!(f, "; waiters do not stand in line: {cause}")
-            }
-            _ => Ok(()),
+        let is_ready = self.state == NodeState::Ready;
+        if let Some(cause) = self.no_line.filter(|_| is_ready) {
+            write!(f, "; waiters do not stand in line: {cause}")?;
         }
+        if let Some(cause) = self.no_channel.filter(|_| is_ready) {
+            write!(f, "; waiters do not hear their library's channel: {cause}")?;
+        }
+        Ok(())
     }
 }
 

@@ -1,5 +1,5 @@
-//! What the kernel says without a system call: the time, and whether this process was forked. The one file with
-//! unsafe code.
+//! What the kernel says without a system call: the time, and whether this process was forked; and what it is asked to
+//! say at a time. The one file with unsafe code.
 //!
 //! `boot` is a clock that also counts while the machine sleeps: `CLOCK_BOOTTIME` on Linux, `CLOCK_MONOTONIC` on
 //! macOS. `std`'s `Instant` does not count it. Reading a clock is no system call where the kernel
@@ -9,14 +9,21 @@
 //! `getpid` is a system call. The page shows every kind of fork, also those that run no `pthread_atfork` handler.
 //! Where there is no such page, `getpid` is used.
 //!
-//! Not here: what follows from the time, or from a fork.
+//! An alarm is a timer that stays in the kernel while others sleep and wake up (`timerfd_create` on this clock, Linux 3.15).
+//!
+//! Not here: what follows from the time, or from a fork; who sleeps until an alarm, see `api::own_poll`.
 
 #![allow(unsafe_code)]
 
 use std::fmt;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+#[cfg(target_os = "linux")]
+use std::io;
 
 use crate::proto::{ClockReading, Timestamp};
 
@@ -41,6 +48,18 @@ impl Clock {
         match &self.0 {
             None => now(),
             Some(bend) => bend(now()),
+        }
+    }
+
+    /// What the machine's boot clock shows when this one shows `boot`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of_machine(&self, boot: Timestamp) -> Timestamp {
+        match &self.0 {
+            None => boot,
+            Some(bend) => {
+                let now = now();
+                now.boot + boot.since(bend(now).boot)
+            }
         }
     }
 
@@ -82,6 +101,48 @@ const BOOT: libc::clockid_t = libc::CLOCK_BOOTTIME;
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: libc::clockid_t = libc::CLOCK_MONOTONIC;
+
+/// A timer on the boot clock, readable from when it is over until it is set anew.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub(crate) struct Alarm(OwnedFd);
+
+#[cfg(target_os = "linux")]
+impl Alarm {
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: it takes two numbers and gives one.
+        let fd = unsafe { libc::timerfd_create(BOOT, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new, so nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sets it to be over at this time of the machine's clock, at once if that has passed. Whatever it was set to before is
+    /// forgotten.
+    pub(crate) fn set(&self, at: Timestamp) -> io::Result<()> {
+        // No time at all would set none, and no machine runs for as long as the longest.
+        let (seconds, nanos) = (at.0 / 1_000_000_000, at.0 % 1_000_000_000);
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let seconds = seconds.min(i32::MAX as u64);
+        let at = libc::timespec { tv_sec: seconds as _, tv_nsec: nanos.max(1) as _ };
+        let times = libc::itimerspec { it_interval: zero, it_value: at };
+        let how = libc::TFD_TIMER_ABSTIME;
+        // SAFETY: the descriptor is open, `times` lives through the call, and the old times are not asked for.
+        let outcome = unsafe {
+            libc::timerfd_settime(self.0.as_raw_fd(), how, &raw const times, ptr::null_mut())
+        };
+        if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl AsRawFd for Alarm {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.0.as_raw_fd()
+    }
+}
 
 /// The process in which something was made. A forked child inherits a copy.
 #[derive(Clone, Copy, Debug)]

@@ -14,6 +14,8 @@ mod sockets;
 mod tls;
 
 pub use address::{Address, AddressError};
+#[cfg(target_os = "linux")]
+pub(crate) use clock::Alarm;
 pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
 pub use sentinel::Sentinels;

@@ -14,11 +14,13 @@ use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
 use super::resolve::{Answer, Found, Resolver};
-use super::sentinel::{self, Ears, Place, Question, Sentinels, WORD_LASTS};
+use super::sentinel::{self, Ears, Place, Question, Sentinels};
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::Connector;
-use crate::proto::{Cause, ClockReading, Core, Credentials, LinkId, LinkOp, Timestamp};
+use crate::proto::{
+    Cause, ClockReading, Core, Credentials, LinkId, LinkOp, Timestamp, sentinel_word,
+};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
@@ -234,8 +236,8 @@ impl Sockets {
         }
     }
 
-    /// Does everything that the core wants done now. A write that fails can make the core write to other links, so
-    /// this goes on until nothing is left.
+    /// Does everything that the core wants done now. A connection that fails can make the core write to other links, so
+    /// this goes on until none does.
     pub(crate) fn settle(&mut self) {
         if !self.is_ours() {
             return;
@@ -243,17 +245,18 @@ impl Sockets {
         if self.ears.len() > 0 {
             self.keep_listening();
         }
-        // Each pass but the last ends a link, or writes to one that had nothing to write before.
+        // Each pass but the last ends a link, or opens one.
         for _ in 0..=2 * self.sockets.len() {
             self.link_ops();
-            let mut idle = true;
-            for at in 0..self.sockets.len() {
-                idle &= !self.write(at);
-            }
-            if idle {
+            if !self.write_all() {
                 return;
             }
         }
+    }
+
+    /// Writes what waits on each link. Returns whether a connection has failed at that.
+    fn write_all(&mut self) -> bool {
+        (0..self.sockets.len()).fold(false, |has_failed, at| self.write(at) | has_failed)
     }
 
     /// How long the loop may sleep; `None`: until something is ready.
@@ -439,12 +442,11 @@ impl Sockets {
             return true;
         }
         let now = self.clock.boot();
-        let age = self.ears.vouched_at(at, place).map(|asked_at| now.since(asked_at));
-        let needs_word = age.is_none_or(|age| age > WORD_LASTS / 2);
-        if needs_word && !self.ears.ask(at, now, &self.registry) {
+        let word = self.ears.vouched_at(at, place);
+        if sentinel_word::needs_word(word, now) && !self.ears.ask(at, now, &self.registry) {
             self.listen_again(ASK_AGAIN);
         }
-        age.is_some_and(|age| age <= WORD_LASTS)
+        sentinel_word::counts(word, now)
     }
 
     /// Gives up a link that leads to another master than most of its sentinels name now, and opens one that is down: its backoff
@@ -644,35 +646,37 @@ impl Sockets {
         }
     }
 
-    /// Writes once. Returns `false` if there was nothing to write, or no room.
+    /// Writes once what waits, if there is room. Returns whether the connection has failed at that.
     fn write(&mut self, at: usize) -> bool {
-        loop {
-            let link_socket = &mut self.sockets[at];
-            let (State::Open(socket), Some(link), false) =
-                (&mut link_socket.state, link_socket.link, link_socket.blocked)
-            else {
-                return false;
-            };
-            let bytes = self.core.transmit(link);
-            if bytes.is_empty() && !socket.has_unsent() {
-                return false;
-            }
-            match socket.write(bytes) {
-                Ok(written) => {
-                    let full = written < bytes.len() || socket.has_unsent();
-                    self.core.transmitted(link, written);
-                    if full {
-                        self.set_blocked(at, true);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.set_blocked(at, true);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => self.write_failed(at, &error),
-            }
-            return true;
+        let link_socket = &mut self.sockets[at];
+        let (State::Open(socket), Some(link), false) =
+            (&mut link_socket.state, link_socket.link, link_socket.blocked)
+        else {
+            return false;
+        };
+        let bytes = self.core.transmit(link);
+        if bytes.is_empty() && !socket.has_unsent() {
+            return false;
         }
+        let outcome = loop {
+            match socket.write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => break outcome,
+            }
+        };
+        match outcome {
+            Ok(written) => {
+                let is_full = written < bytes.len() || socket.has_unsent();
+                self.core.transmitted(link, written);
+                if !is_full {
+                    return false;
+                }
+                self.set_blocked(at, true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set_blocked(at, true),
+            Err(error) => self.write_failed(at, &error),
+        }
+        !matches!(self.sockets[at].state, State::Open(_))
     }
 
     /// Reads first what the server sent before it closed the connection. That may end the link, with a better cause.

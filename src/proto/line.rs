@@ -191,8 +191,9 @@ pub(super) struct Place {
     pub(super) left_ms: i64,
     /// How many stand before it.
     pub(super) before: u32,
-    /// The last of these, and the last but one, with the grace of the first in ms.
+    /// The last of these, and the last but one.
     pub(super) predecessors: [Option<TicketName>; 2],
+    /// If no holder is in the way, for how many ms whoever is first may still come. Somebody may have called it before.
     pub(super) grace_ms: u32,
 }
 

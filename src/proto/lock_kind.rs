@@ -13,7 +13,7 @@ use super::line::{self, InLine, TicketName};
 use super::permits::{Offer, SlotOrder};
 use super::profile::Profile;
 use super::restart_guard::Standing;
-use super::script::{Loaded, Script, redisson};
+use super::script::{Loaded, Script, symfony};
 use super::time;
 use super::vote::{Cause, Vote};
 
@@ -109,9 +109,36 @@ pub(super) const REDISSON_READ: LockKind = LockKind {
     ..REDISSON_WRITE
 };
 
+/// One resource, as python-redis-lock locks it.
+pub(super) const PYTHON_REDIS_LOCK: LockKind = LockKind {
+    ask: Command::Run(Script::AcquirePython),
+    undo: Command::Run(Script::UndoPython),
+    profile: Profile::PythonRedisLock,
+    ..PLAIN
+};
+
 /// One resource, as a lock registry of Spring locks it.
 pub(super) const SPRING: LockKind =
     LockKind { undo: Command::Run(Script::UndoSpring), profile: Profile::Spring, ..PLAIN };
+
+/// One resource, as Symfony locks it.
+pub(super) const SYMFONY_WRITE: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireSymfonyWrite),
+    extend: Command::Run(Script::ExtendSymfonyWrite),
+    undo: Command::Run(Script::UndoSymfonyWrite),
+    mark: symfony::MARK,
+    profile: Profile::Symfony,
+    ..PLAIN
+};
+
+/// The same beside others who read. That a writer has become a reader is not to be seen by the key's TTL.
+pub(super) const SYMFONY_READ: LockKind = LockKind {
+    ask: Command::Run(Script::AcquireSymfonyRead),
+    extend: Command::Run(Script::ExtendShared),
+    undo: Command::Run(Script::UndoShared),
+    is_told_by_ask: true,
+    ..SYMFONY_WRITE
+};
 
 /// One resource, with a value that tells when it is over.
 pub(super) const SETNX: LockKind = LockKind {
@@ -228,18 +255,22 @@ impl Command {
     pub(super) fn encode(self, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
         match self {
             Self::SetIfAbsent => {
-                let set = command(out, 6).arg(b"SET").arg(args.keys.first()).arg(args.token);
+                let set = command(out, 6).encoded(b"\r\n$3\r\nSET", 1);
+                let set = set.arg(args.keys.first()).arg(args.token);
                 let token = set.last(args.token);
-                let _ = set.arg(b"NX").arg(b"PX").int(args.ttl_ms);
+                let _ = set.encoded(b"\r\n$2\r\nNX\r\n$2\r\nPX", 2).int(args.ttl_ms);
                 if let Some(restart_guard) = args.config.restart_guard_key() {
-                    let _ = command(out, 2).arg(b"PTTL").arg(restart_guard);
+                    let _ = command(out, 2).encoded(b"\r\n$4\r\nPTTL", 1).arg(restart_guard);
                 }
                 token
             }
-            Self::Run(script) if script.is_in_line() => run_in_line(script, out, args, by_digest),
-            Self::Run(script) if script.is_of_redisson() => {
-                run_redisson(script, out, args, by_digest)
+            Self::Run(script @ Script::Undo) if by_digest && args.keys.len() == 1 => {
+                eval(script, out, 1, 1, by_digest)
+                    .arg(args.keys.first())
+                    .arg(args.token)
+                    .last(args.token)
             }
+            Self::Run(script) if script.is_in_line() => run_in_line(script, out, args, by_digest),
             Self::Run(script) => run(script, out, args, by_digest, false),
             Self::Move => run(Script::AcquirePermit, out, args, by_digest, true),
             Self::Delete(how) => how.encode(out, args.keys.first(), args.token),
@@ -274,6 +305,21 @@ impl Command {
     /// Whether it asks for a permit, whichever slot that has.
     pub(super) fn is_for_permit(self) -> bool {
         matches!(self, Self::Run(Script::AcquirePermit | Script::AcquirePermitInLine))
+    }
+
+    /// Whether a lock that asks so without a line can be granted like this in line.
+    pub(super) fn is_answered_by(self, grant: Answer) -> bool {
+        match (self, grant) {
+            (Self::Run(Script::AcquireFenced), Answer::GrantWith(counter)) => {
+                fence::is_exclusive(counter)
+            }
+            (Self::Run(Script::AcquireSharedFenced), Answer::GrantWith(counter)) => {
+                fence::is_shared(counter)
+            }
+            (Self::Run(Script::AcquireFenced | Script::AcquireSharedFenced), _) => false,
+            (Self::Run(Script::AcquireShared) | Self::SetIfAbsent, Answer::GrantWith(_)) => false,
+            _ => true,
+        }
     }
 
     /// Whether a second command reads the restart guard, so that a second answer follows.
@@ -321,9 +367,11 @@ fn run(
     let (numbers, count) = numbers(script, args, moves);
     let numbers = &numbers[..count];
     let behind = script.prefixes_behind(args.counter > 0);
+    let beside = script.key_beside(args.keys.first());
     let checks_restart_guard = script.checks_restart_guard();
     let restart_guard = args.config.restart_guard_key().filter(|_| checks_restart_guard);
-    let keys = args.keys.len() * (1 + behind.len()) + usize::from(restart_guard.is_some());
+    let others = usize::from(beside.is_some()) + usize::from(restart_guard.is_some());
+    let keys = args.keys.len() * (1 + behind.len()) + others;
     let other_claim = args.other_claim.filter(|_| script.names_other_claim());
     let arguments = 1 + numbers.len() + usize::from(other_claim.is_some());
     let mut eval = eval(script, out, keys, arguments, by_digest);
@@ -331,6 +379,7 @@ fn run(
     for prefix in behind {
         eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(prefix, key));
     }
+    eval = beside.iter().fold(eval, |eval, key| eval.arg(key));
     eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let token = eval.last(args.token);
     eval = numbers.iter().copied().fold(eval, CommandEncoder::int);
@@ -348,7 +397,7 @@ fn eval(
 ) -> CommandEncoder<'_, Vec<u8>> {
     let eval = command(out, 3 + keys + arguments);
     match by_digest {
-        true => eval.arg(b"EVALSHA").arg(script.digest().as_bytes()),
+        true => eval.encoded(b"\r\n$7\r\nEVALSHA", 1).arg(script.digest().as_bytes()),
         false => eval.arg(b"EVAL").arg(script.text().as_bytes()),
     }
     .int(keys as u64)
@@ -372,22 +421,6 @@ fn run_in_line(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_diges
     let token = eval.last(args.token);
     eval = numbers[..count].iter().copied().fold(eval, CommandEncoder::int);
     let _ = in_line.into_iter().fold(eval, |eval, it| eval.arg(&it.ticket.0));
-    token
-}
-
-/// The same for a script of Redisson's locks. Its counter's name has the lock's in braces, or some of its own.
-fn run_redisson(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
-    let resource = args.keys.first();
-    let counter = script.raises_redisson().then(|| redisson::beside(redisson::COUNTER, resource));
-    let checks_restart_guard = script.checks_restart_guard();
-    let restart_guard = args.config.restart_guard_key().filter(|_| checks_restart_guard);
-    let (numbers, count) = numbers(script, args, false);
-    let keys = 1 + usize::from(counter.is_some()) + usize::from(restart_guard.is_some());
-    let mut eval = eval(script, out, keys, 1 + count, by_digest).arg(resource);
-    eval = counter.iter().fold(eval, |eval, counter| eval.arg(counter));
-    eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
-    let token = eval.last(args.token);
-    let _ = numbers[..count].iter().copied().fold(eval, CommandEncoder::int);
     token
 }
 
@@ -440,10 +473,15 @@ fn few<const N: usize>(numbers: [u64; N]) -> ([u64; MOST_NUMBERS], usize) {
 /// The same of a script about locks of another library.
 fn numbers_of_foreign(script: Script, args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
     match script {
-        Script::AcquireRedissonRead => few([args.ttl_ms, args.config.node_count() as u64]),
-        Script::UndoRedisson | Script::UndoRedissonRw | Script::UndoSpring | Script::UndoTimed => {
-            few([])
+        Script::AcquireRedissonRead | Script::AcquireSymfonyRead => {
+            few([args.ttl_ms, args.config.node_count() as u64])
         }
+        Script::UndoPython
+        | Script::UndoRedisson
+        | Script::UndoRedissonRw
+        | Script::UndoSpring
+        | Script::UndoSymfonyWrite
+        | Script::UndoTimed => few([]),
         Script::WriteBackRedisson => few([args.counter]),
         _ => few([args.ttl_ms]),
     }

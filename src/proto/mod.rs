@@ -89,6 +89,7 @@ mod profile;
 mod request;
 pub mod restart_guard;
 pub mod script;
+pub mod sentinel_word;
 mod slab;
 mod steps;
 mod time;

@@ -72,6 +72,8 @@ mod planted {
         ExtendWithOne,
         /// Whoever wants a permit is called only when nobody has one.
         CalledOnlyAlone,
+        /// What another library tells of a release wakes nobody.
+        ChannelIgnored,
         /// A closed key is taken by whoever in line finds it first.
         ClosedIsAnybodys,
         /// A permit takes up room until the last of its semaphore's is over.
@@ -144,6 +146,10 @@ mod planted {
         StampOfEachNode,
         /// The stamp of a ticket is raised behind the door, to what any node says (a draft of the line).
         StampRaisedBehindDoor,
+        /// Who has a lock of Symfony's format alone leaves out the mark that says so (Symfony before 5.2 knew of no readers).
+        AloneUnmarked,
+        /// A release deletes whatever is there, as a reset does (python-redis-lock's own).
+        ResetInsteadOfRelease,
         /// All locks of a process have the token of its registry (Spring's own way, which counts re-entries for it).
         TokenOfRegistry,
         /// A server's words are repeated with what we sent in them (postiz#1003).

@@ -7,11 +7,12 @@
 use std::fmt;
 
 use super::lock_kind::{
-    LockKind, REDIS_OBJECTS, REDISSON, REDISSON_FENCED, REDISSON_READ, REDISSON_WRITE, SETNX,
-    SPRING,
+    LockKind, PYTHON_REDIS_LOCK, REDIS_OBJECTS, REDISSON, REDISSON_FENCED, REDISSON_READ,
+    REDISSON_WRITE, SETNX, SPRING, SYMFONY_READ, SYMFONY_WRITE,
 };
 use super::mutants::mutant;
 use super::request::LockMode;
+use super::script::{self, python, redisson};
 
 /// Whose locks a lock takes part in. See [the manual](crate::manual::profiles) for the libraries of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,6 +21,8 @@ pub enum Profile {
     /// Of redbolt, and of all who take a lock by `SET NX PX` and delete it where it has their own value.
     #[default]
     Plain,
+    /// Of python-redis-lock, a library for Python, whose members sleep on a list.
+    PythonRedisLock,
     /// Of redis-objects, a library for Ruby, in any version of it.
     RedisObjects,
     /// Of Redisson: its `RLock`, and its `RFencedLock` if a fencing token is wanted.
@@ -30,17 +33,21 @@ pub enum Profile {
     Setnx,
     /// Of Spring Integration's Redis lock registry, which is told of releases on its channel.
     Spring,
+    /// Of Symfony's lock component in Redis, to be shared or not.
+    Symfony,
 }
 
 impl Profile {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Plain,
+        Self::PythonRedisLock,
         Self::RedisObjects,
         Self::Redisson,
         Self::RedissonRw,
         Self::Setnx,
         Self::Spring,
+        Self::Symfony,
     ];
 
     /// Its name on the command line and in records.
@@ -48,11 +55,13 @@ impl Profile {
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
+            Self::PythonRedisLock => "python-redis-lock",
             Self::RedisObjects => "redis-objects",
             Self::Redisson => "redisson",
             Self::RedissonRw => "redisson-rw",
             Self::Setnx => "setnx",
             Self::Spring => "spring",
+            Self::Symfony => "symfony",
         }
     }
 
@@ -66,10 +75,10 @@ impl Profile {
     pub(super) fn cannot(self, mode: LockMode, keys: usize, fenced: bool) -> Option<&'static str> {
         match (self, mode) {
             (Self::Plain, _) => None,
-            (Self::RedissonRw, LockMode::Shared) if !fenced && keys == 1 => None,
-            (_, LockMode::Shared) if self != Self::RedissonRw => {
+            (_, LockMode::Shared) if !self.has_readers() => {
                 Some("be shared: its format has no readers")
             }
+            (_, LockMode::Shared) if !fenced && keys == 1 => None,
             (_, LockMode::Permit { .. }) => Some("have permits: its format has none"),
             _ if keys > 1 => Some("be on several resources: its format has one key"),
             _ if fenced && self != Self::Redisson => {
@@ -79,11 +88,16 @@ impl Profile {
         }
     }
 
+    /// Whether its format has those who share a lock.
+    fn has_readers(self) -> bool {
+        matches!(self, Self::Plain | Self::RedissonRw | Self::Symfony)
+    }
+
     /// Why who has a lock of this profile cannot change its mode.
     pub(super) fn cannot_change_mode(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
-            Self::RedissonRw => {
+            _ if self.has_readers() => {
                 Some("change its mode: only redbolt's own format has room for both")
             }
             _ => self.cannot(LockMode::Shared, 1, false),
@@ -93,9 +107,45 @@ impl Profile {
     /// The same, if it was asked for under this name.
     pub(super) fn cannot_be(self, name: &[u8]) -> Option<&'static str> {
         let colon = || name.iter().position(|&byte| byte == b':');
-        let is_in_registry = || colon().is_some_and(|at| at > 0);
-        (self == Self::Spring && !is_in_registry())
-            .then_some("have this name: it has to be the registry's key, a colon and the lock's")
+        match self {
+            Self::PythonRedisLock if !name.starts_with(python::LOCK) || name == python::LOCK => {
+                Some("have this name: it has to be `lock:` and the lock's")
+            }
+            Self::Spring if colon().is_none_or(|at| at == 0) => {
+                Some("have this name: it has to be the registry's key, a colon and the lock's")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether its members tell who waits of releases.
+    pub(super) fn has_channels(self) -> bool {
+        matches!(self, Self::Redisson | Self::RedissonRw | Self::Spring)
+    }
+
+    /// Whether they tell of every release, so that whoever hears them need not ask in between. A registry of Spring's may
+    /// be one that tells nobody, and a writer of Redisson's that becomes a reader does not. Neither does a spin lock of Redisson's,
+    /// whose format is that of the lock that does; nor one of ours whose user may not publish: who waits for them asks later.
+    pub(super) fn tells_every_release(self) -> bool {
+        self == Self::Redisson
+    }
+
+    /// The channels on which they do so for a lock of this name. Where the key of a registry of Spring's ends is not to be
+    /// seen, so that each of the first colons may be its end.
+    pub(super) fn channels(self, name: &[u8]) -> Vec<Vec<u8>> {
+        match self {
+            Self::Plain
+            | Self::PythonRedisLock
+            | Self::RedisObjects
+            | Self::Setnx
+            | Self::Symfony => Vec::new(),
+            Self::Redisson => vec![redisson::beside(redisson::CHANNEL, name)],
+            Self::RedissonRw => vec![redisson::beside(redisson::RW_CHANNEL, name)],
+            Self::Spring => {
+                let colons = memchr::memchr_iter(b':', name).take(script::SPRING_COLONS);
+                colons.map(|at| [&name[..at], b"-channel:", name].concat()).collect()
+            }
+        }
     }
 
     /// The kind of lock that it is in this mode, with a fencing token or without; `None` if that is one of redbolt's own.
@@ -105,6 +155,7 @@ impl Profile {
         }
         match (self, fenced) {
             (Self::Plain, _) => None,
+            (Self::PythonRedisLock, _) => Some(&PYTHON_REDIS_LOCK),
             (Self::RedisObjects, _) => Some(&REDIS_OBJECTS),
             (Self::Redisson, false) => Some(&REDISSON),
             (Self::Redisson, true) => Some(&REDISSON_FENCED),
@@ -112,6 +163,8 @@ impl Profile {
             (Self::RedissonRw, _) => Some(&REDISSON_WRITE),
             (Self::Setnx, _) => Some(&SETNX),
             (Self::Spring, _) => Some(&SPRING),
+            (Self::Symfony, _) if mode == LockMode::Shared => Some(&SYMFONY_READ),
+            (Self::Symfony, _) => Some(&SYMFONY_WRITE),
         }
     }
 }
@@ -135,6 +188,25 @@ mod tests {
     }
 
     #[test]
+    fn releases_are_told_where_the_library_itself_listens() {
+        let of = |profile: Profile, name: &str| {
+            let channels = profile.channels(name.as_bytes()).into_iter();
+            let channels = channels.map(|channel| String::from_utf8(channel).unwrap());
+            channels.collect::<Vec<_>>()
+        };
+        assert_eq!(of(Profile::Redisson, "job"), ["redisson_lock__channel:{job}"]);
+        assert_eq!(of(Profile::Redisson, "{a}:job"), ["redisson_lock__channel:{a}:job"]);
+        assert_eq!(of(Profile::RedissonRw, "job"), ["redisson_rwlock:{job}"]);
+        assert_eq!(of(Profile::Spring, "shop:job"), ["shop-channel:shop:job"]);
+        let either = ["shop-channel:shop:eu:job", "shop:eu-channel:shop:eu:job"];
+        assert_eq!(of(Profile::Spring, "shop:eu:job"), either);
+        assert_eq!(of(Profile::Spring, &format!("shop{}", ":".repeat(40))).len(), 16);
+        for profile in Profile::ALL {
+            assert_eq!(profile.has_channels(), !of(profile, "shop:job").is_empty(), "{profile}");
+        }
+    }
+
+    #[test]
     fn what_a_format_has_no_room_for_is_refused() {
         let of = |profile: Profile, mode, keys| profile.cannot(mode, keys, false).is_some();
         assert!(!of(Profile::Plain, LockMode::Shared, 7));
@@ -142,16 +214,23 @@ mod tests {
         assert!(of(Profile::Redisson, LockMode::Exclusive, 2));
         assert!(of(Profile::Redisson, LockMode::Shared, 1));
         assert!(of(Profile::Redisson, LockMode::Permit { of: 3 }, 1));
-        let rw = Profile::RedissonRw;
-        assert!(!of(rw, LockMode::Shared, 1) && !of(rw, LockMode::Exclusive, 1));
-        assert!(of(rw, LockMode::Shared, 2) && of(rw, LockMode::Permit { of: 3 }, 1));
-        assert!(rw.cannot(LockMode::Shared, 1, true).is_some());
-        assert!(rw.cannot_change_mode().is_some() && Profile::Plain.cannot_change_mode().is_none());
+        for rw in [Profile::RedissonRw, Profile::Symfony] {
+            assert!(!of(rw, LockMode::Shared, 1) && !of(rw, LockMode::Exclusive, 1));
+            assert!(of(rw, LockMode::Shared, 2) && of(rw, LockMode::Permit { of: 3 }, 1));
+            assert!(rw.cannot(LockMode::Shared, 1, true).is_some());
+            assert!(rw.cannot(LockMode::Exclusive, 1, true).is_some());
+            assert!(rw.cannot_change_mode().is_some());
+        }
+        assert!(Profile::Plain.cannot_change_mode().is_none());
         let counts = |profile: Profile| profile.cannot(LockMode::Exclusive, 1, true).is_none();
         assert!(counts(Profile::Plain) && counts(Profile::Redisson) && !counts(Profile::Spring));
         for (name, is_refused) in [("job", true), (":job", true), ("shop:job", false)] {
             assert_eq!(Profile::Spring.cannot_be(name.as_bytes()).is_some(), is_refused, "{name}");
             assert_eq!(Profile::Plain.cannot_be(name.as_bytes()), None);
+        }
+        for (name, is_refused) in [("job", true), ("lock:", true), ("lock:job", false)] {
+            let refused = Profile::PythonRedisLock.cannot_be(name.as_bytes()).is_some();
+            assert_eq!(refused, is_refused, "{name}");
         }
     }
 }

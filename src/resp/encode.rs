@@ -61,6 +61,17 @@ impl<B: BufMut + ?Sized> CommandEncoder<'_, B> {
         self
     }
 
+    /// Appends so many arguments that are encoded already. They begin with the end of the line before them, and their last line
+    /// has no end.
+    #[inline]
+    pub(crate) fn encoded(mut self, args: &'static [u8], count: usize) -> Self {
+        debug_assert!(self.missing >= count, "a command got more arguments than it announced");
+        self.missing = self.missing.wrapping_sub(count);
+        self.out.put_slice(args);
+        self.end();
+        self
+    }
+
     /// Appends a number in decimal digits.
     #[inline]
     pub fn int(self, value: u64) -> Self {

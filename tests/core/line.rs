@@ -2,8 +2,8 @@
 //! nodes or connections fail.
 
 use redbolt::proto::{
-    Cause, Event, Kept, LockId, LockMode, LockRequest, RefusalReason, Settings, View, Wait,
-    WakeStrategy,
+    Cause, Event, Kept, LockId, LockMode, LockRequest, PushState, RefusalReason, Settings, View,
+    Wait, WakeStrategy,
 };
 
 use crate::world::{World, Written, error, ms, secs};
@@ -147,6 +147,81 @@ fn a_node_that_forbids_the_line_is_asked_without_it() {
     assert_eq!(world.kept(1), (0, 0), "and nothing is owed there");
 }
 
+/// Each look at a ticket or at the resource is announced, so that several answers say so.
+#[test]
+fn a_node_that_forbids_to_announce_what_is_read_closes_its_push_link_once() {
+    let mut world = warm(3);
+    holds(&mut world, 0);
+    waits(&mut world, 1);
+    world.answer(0, |args| {
+        let announces = args.starts_with(&[b"CLIENT", b"CACHING"]);
+        announces.then(|| error("NOPERM no permissions to run the command")).flatten()
+    });
+    waits(&mut world, 2);
+    let node = world.node(0);
+    let state = world.clients[2].core.push_state(node);
+    assert_eq!(state, PushState::Unavailable(Cause::NoPermission));
+}
+
+/// The counters of those who are alone are even, and of those who share odd.
+#[test]
+fn a_counter_that_a_lock_in_line_cannot_have_is_no_answer() {
+    for (request, counter) in [
+        (LockRequest::new(b"job").fenced(), Some(1)),
+        (LockRequest::new(b"job").fenced(), None),
+        (LockRequest::new(b"job").fenced().shared(), Some(2)),
+        (LockRequest::new(b"job"), Some(2)),
+    ] {
+        let mut world = warm(2);
+        holds(&mut world, 0);
+        for node in 0..3 {
+            world.answer(node, move |args| {
+                let asks_in_line = args.len() > 8 && args.contains(&&b"redbolt:line:job"[..]);
+                let counter = counter.map_or(String::new(), |counter| format!(" {counter}"));
+                asks_in_line.then(|| format!("+OK 5{counter}\r\n").into_bytes())
+            });
+        }
+        let request = request.ttl(secs(20)).wait(Wait::UpTo(ms(100)));
+        let id = world.acquire(1, &request, &[b"job"]);
+        world.run(secs(1));
+        assert!(!world.clients[1].is_granted(id), "{counter:?}");
+    }
+}
+
+#[test]
+fn what_a_node_has_told_a_lock_in_line_is_an_answer_also_once_its_mode_has_changed() {
+    let mut world = warm(2);
+    let held = holds(&mut world, 0);
+    let request = LockRequest::new(b"job").fenced().ttl(secs(20)).wait(Wait::Forever);
+    let id = world.acquire(1, &request, &[b"job"]);
+    world.run(ms(200));
+    world.servers[2].delay = ms(50).as_nanos() as u64;
+    let node = world.node(2);
+    let connections = |world: &World| world.clients[1].core.metrics().node(node).connections;
+    let before = connections(&world);
+    world.let_go(0, held);
+    world.run(ms(40));
+    assert!(world.clients[1].is_granted(id));
+    world.change_mode(1, id);
+    world.run(secs(1));
+    assert_eq!(connections(&world), before, "it is believed");
+}
+
+#[test]
+fn a_look_is_answered_by_what_it_asks_for() {
+    for (command, nonsense) in [(&b"PTTL"[..], "$1\r\n5\r\n"), (b"GETRANGE", ":5\r\n")] {
+        let mut world = warm(2);
+        holds(&mut world, 0);
+        waits(&mut world, 1);
+        world.answer(0, move |args| (args[0] == command).then(|| nonsense.as_bytes().to_vec()));
+        let node = world.node(0);
+        let connections = |world: &World| world.clients[1].core.metrics().node(node).connections;
+        let before = connections(&world);
+        world.run(secs(5));
+        assert!(connections(&world) > before, "{}", command.escape_ascii());
+    }
+}
+
 #[test]
 fn a_process_whose_locks_others_wait_for_stands_in_line_at_once() {
     let mut world = warm(2);
@@ -230,6 +305,37 @@ fn who_stands_behind_a_first_that_does_not_come_asks_a_few_times() {
     assert!(world.clients[2].is_granted(second), "the first has had its grace");
     let asked = asks(&world, 2) - before;
     assert!((2..=4).contains(&asked), "{asked} asks: one that calls, one behind the grace");
+}
+
+/// The first has half a second, since no node notified it when it came.
+#[test]
+fn a_first_that_does_not_come_has_one_grace_whoever_has_called_it() {
+    let mut world = warm(4);
+    let held = holds(&mut world, 0);
+    let [_, second, third] = [1, 2, 3].map(|client| waits(&mut world, client));
+    world.clients[1].is_stopped = true;
+    world.let_go(0, held);
+    world.run(ms(400));
+    assert!(!world.clients[2].is_granted(second), "it has called the first");
+    world.let_go(2, second);
+    world.run(ms(150));
+    assert!(world.clients[3].is_granted(third), "what was left of the call is over");
+}
+
+/// To the nodes the call of the first was a minute in the future then.
+#[test]
+fn a_clock_that_is_set_back_lengthens_no_pause_by_as_much() {
+    let mut world = warm(3);
+    let held = holds(&mut world, 0);
+    let [_, second] = [1, 2].map(|client| waits(&mut world, client));
+    world.clients[1].is_stopped = true;
+    world.let_go(0, held);
+    world.run(ms(100));
+    (0..3).for_each(|node| world.set_clock(node, -60_000_000));
+    let before = asks(&world, 2);
+    world.run(secs(10));
+    let asked = asks(&world, 2) - before;
+    assert!(asked >= 4 || world.clients[2].is_granted(second), "{asked} asks in 10 s");
 }
 
 /// As its owner learns the stamp of a quorum, a ticket moves on a node. Whoever reads that those before it stand behind it now

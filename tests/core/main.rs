@@ -6,6 +6,7 @@ mod asks;
 mod auto_extend;
 mod backing;
 mod capabilities;
+mod channels;
 mod clock;
 mod detach;
 mod door;

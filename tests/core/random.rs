@@ -995,3 +995,23 @@ fn survives(mut abused: Abused, calls: &[Call]) -> Result<(), TestCaseError> {
     prop_assert!(text.contains("locks: 0, claims: 0"), "{}", text);
     Ok(())
 }
+
+/// Found at random: a permit whose lease was over when its driver called, with a node to be asked again.
+#[test]
+fn a_late_driver_is_told_no_time_in_the_past() {
+    let of = Kind { long: false, fenced: false, kept: false, mode: LockMode::Exclusive };
+    let permit = Kind { mode: LockMode::Permit { of: 2 }, ..of };
+    let mut world = world(0, 0);
+    world.late = 290_000_000;
+    for step in [
+        Step::Run { millis: 0 },
+        Step::Cut { client: 2, node: 1, written: Written::Runs },
+        Step::Delay { node: 0, micros: 41_501 },
+        Step::Acquire { client: 2, keys: 1, kind: of, wait: 0 },
+        Step::Acquire { client: 0, keys: 1, kind: permit, wait: 0 },
+        Step::Run { millis: 321 },
+        Step::Run { millis: 62 },
+    ] {
+        apply(&mut world, &step);
+    }
+}

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use redbolt::config::WakeStrategy;
-use redbolt::{Config, ConfigBuilder, Event, LockMode, ReleaseOutcome, Wait, report::PushState};
+use redbolt::{
+    Config, ConfigBuilder, Event, LockMode, Profile, ReleaseOutcome, Wait, report::PushState,
+};
 use redbolt_test_servers::{Reply, Server, programs};
 use redbolt_testkit::acl_rules;
 
@@ -86,6 +88,26 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
     }
 }
 
+/// Those whose releases are told in keys, or to nobody.
+#[test]
+fn the_manual_s_acl_is_enough_for_locks_of_python_redis_lock_and_of_symfony() {
+    for (name, server) in servers() {
+        assert_eq!(server.cmd("ACL SETUSER worker ~lock:*"), Reply::Status("OK".into()), "{name}");
+        let client = client_of(as_user(&server, 0).new_nodes());
+        let symfony = || patiently(b"jobs:a").profile(Profile::Symfony);
+        let python = patiently(b"lock:a").profile(Profile::PythonRedisLock);
+        for request in [python, symfony(), symfony().shared()] {
+            let mut lock = client.acquire(request).unwrap();
+            lock.extend(LIMIT).unwrap();
+            for key in [&b"lock:a"[..], b"jobs:a"] {
+                assert!(client.inspect(key).unwrap().nodes[0].state.is_ok(), "{name}");
+            }
+            assert!(matches!(lock.release(), ReleaseOutcome::Released(_)), "{name}");
+        }
+        assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
+    }
+}
+
 #[test]
 fn the_manual_s_acl_is_enough_to_lead_and_to_observe() {
     for (name, server) in servers() {
@@ -160,6 +182,34 @@ fn the_manual_s_acl_is_enough_for_notifications() {
         process_until(&mut waiter, "the release is confirmed", |driver| {
             !driver.has_pending_releases()
         });
+        assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn the_manual_s_acl_is_enough_to_hear_the_releases_of_redisson_s_locks() {
+    for (name, server) in servers() {
+        let _ = set_up(as_user(&server, 0));
+        server.cmd("HSET jobs:a peer:1 1");
+        server.cmd("PEXPIRE jobs:a 600000");
+        let mut waiter = driver_of(as_user(&server, 0));
+        let request = patiently(b"jobs:a").profile(Profile::Redisson).wait(Wait::Forever);
+        let id = waiter.acquire(request).unwrap();
+        let channel = "redisson_lock__channel:{jobs:a}";
+        let hears = || match server.cmd(&format!("PUBSUB NUMSUB {channel}")) {
+            Reply::Array(counts) => counts[1] != Reply::Int(0),
+            other => panic!("{other:?}"),
+        };
+        process_until(&mut waiter, "it hears the channel", |_| hears());
+        server.cmd("DEL jobs:a");
+        server.cmd(&format!("PUBLISH {channel} 0"));
+        process_until(&mut waiter, "the lock is granted", |driver| {
+            std::iter::from_fn(|| driver.poll_event()).any(|e| e == Event::Granted(id))
+        });
+        process_until(&mut waiter, "the channel is left", |_| !hears());
+        assert!(waiter.node_report().nodes[0].no_channel.is_none(), "{name}");
+        waiter.release(id);
+        process_until(&mut waiter, "all is confirmed", |driver| !driver.has_pending_releases());
         assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
     }
 }

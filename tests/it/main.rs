@@ -6,6 +6,7 @@ mod addresses;
 mod auto_extend;
 mod batch;
 mod cancel;
+mod channels;
 mod clock;
 mod connections;
 mod detach;

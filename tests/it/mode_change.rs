@@ -1,14 +1,18 @@
 //! Holders who change their mode, on real servers, by each API.
 
+use std::time::{Duration, Instant};
+
 use redbolt::inspect::{InspectionVerdict, Owner};
 use redbolt::{
     AutoExtend, Event, ExtendError, LockMode, LockRequest, ReleaseOutcome, RequestError,
 };
 
-use crate::engine::engine;
+use redbolt_test_servers::Server;
+
+use crate::engine::{engine, engine_of};
 use crate::support::{
-    builder, client, driver_of, eventually, held_by, held_on, long, outcome, patiently, refusal,
-    servers,
+    LIMIT, LONG, builder, client, client_of, driver_of, eventually, held_by, held_on, long,
+    outcome, patiently, refusal, servers,
 };
 
 #[test]
@@ -87,6 +91,66 @@ fn an_engine_changes_the_mode_of_a_lock_that_it_extends() {
     eventually("nothing is left", || held_on(&servers, "job") == 0);
 }
 
+/// Once no node can keep it any longer, the core does not know it.
+#[test]
+fn a_lock_that_was_forgotten_tells_its_mode() {
+    let servers = servers(1);
+    let one = client(&servers);
+    let mut lock = one.acquire(LockRequest::new("job").ttl(SHORT).shared()).unwrap();
+    assert_eq!(lock.try_upgrade(), Ok(true));
+    std::thread::sleep(2 * SHORT);
+    assert!(matches!(lock.extend(LONG), Err(ExtendError::Lost(_))));
+    assert_eq!(lock.mode(), LockMode::Exclusive);
+
+    let lock = one.acquire(LockRequest::new("job").ttl(SHORT).shared()).unwrap();
+    let detached = lock.detach().unwrap();
+    std::thread::sleep(2 * SHORT);
+    let lock = one.attach(&detached).unwrap();
+    assert_eq!((lock.mode(), lock.is_valid()), (LockMode::Shared, false));
+}
+
+/// Two of three nodes hang, so that the nodes are known to keep readers out; an extension lets them try again.
+#[test]
+fn a_downgrade_that_comes_to_pass_late_is_no_upgrade() {
+    let servers = servers(3);
+    let one = client_of(builder(&servers).response_timeout(SOON));
+    let mut lock = one.acquire(patiently(b"job")).unwrap();
+    servers[1..].iter().for_each(Server::pause);
+    lock.downgrade().unwrap();
+    servers[1..].iter().for_each(Server::resume);
+    eventually("it is extended", || lock.extend(LONG).is_ok());
+    let under_way = Err(ExtendError::Request(RequestError::ModeChangeUnderWay));
+    let mut told = under_way.clone();
+    eventually("nothing is under way", || {
+        told = lock.try_upgrade();
+        told != under_way
+    });
+    assert_eq!((told, lock.mode()), (Ok(true), LockMode::Exclusive));
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+}
+
+/// The same in the engine, whose thread may hear of the downgrade before it hears that somebody wants to write.
+#[test]
+fn an_upgrade_does_not_end_with_the_downgrade_before_it() {
+    let servers = servers(3);
+    let engine = engine_of(builder(&servers).response_timeout(SOON));
+    for _ in 0..5 {
+        let lock = engine.acquire(patiently(b"job")).wait().unwrap();
+        servers[1..].iter().for_each(Server::pause);
+        lock.downgrade().wait().unwrap();
+        servers[1..].iter().for_each(Server::resume);
+        eventually("it is extended", || lock.extend(LONG).wait().is_ok());
+        let under_way = Err(ExtendError::Request(RequestError::ModeChangeUnderWay));
+        let until = Instant::now() + LIMIT;
+        let mut told = lock.try_upgrade().wait();
+        while told == under_way && Instant::now() < until {
+            told = lock.try_upgrade().wait();
+        }
+        assert_eq!((told, lock.mode()), (Ok(true), LockMode::Exclusive));
+        assert!(matches!(lock.release().wait(), ReleaseOutcome::Released(_)));
+    }
+}
+
 #[test]
 fn a_driver_tells_by_events_what_became_of_a_mode() {
     let servers = servers(3);
@@ -105,3 +169,9 @@ fn a_driver_tells_by_events_what_became_of_a_mode() {
     drop(beside);
     driver.release(id);
 }
+
+/// So long that a busy machine is granted it, and changes its mode in time.
+const SHORT: Duration = Duration::from_millis(1500);
+
+/// Enough for a node that answers, most of the time; one that does not is given up soon.
+const SOON: Duration = Duration::from_millis(200);

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use redbolt::inspect::{InspectionVerdict, Owner};
 use redbolt::proto::script::{
-    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
-    ACQUIRE_TIMED, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_TIMED, UNDO_REDISSON,
-    UNDO_REDISSON_RW, UNDO_SPRING, UNDO_TIMED,
+    ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
+    ACQUIRE_REDISSON_WRITE, ACQUIRE_SYMFONY_READ, ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED,
+    EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE, EXTEND_TIMED,
+    UNDO_PYTHON, UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE,
+    UNDO_TIMED,
 };
 use redbolt::{
     AcquireError, Client, DetachedLock, LockRequest, Profile, ReleaseOutcome, RequestError,
@@ -114,12 +116,18 @@ fn who_holds_it_in_another_format_is_shown() {
     };
     assert!(shown(&format!("HSET job {uuid}:42 2")).contains("held by Redisson 1f0c…:42, 2 holds"));
     assert!(shown("HSET job mode read a:1 1").contains("held by 1 reader of Redisson"));
+    let late = 4_100_000_000_000_u64;
+    assert!(
+        shown(&format!("ZADD job {late} {OF_SYMFONY}")).contains("held by 1 reader of Symfony")
+    );
+    let alone = format!("ZADD job {late} {OF_SYMFONY} {late} __write__");
+    assert!(shown(&alone).contains("held by Symfony"));
     assert!(shown(&format!("SET job {uuid}")).contains("(as of pottery, "));
     assert!(shown("HSET job a 1 b 2").contains("other data, a hash"));
     for server in &servers {
         server.cmd("DEL job");
     }
-    for request in [redisson(b"job"), rw(b"job")] {
+    for request in [redisson(b"job"), rw(b"job"), symfony(b"job")] {
         let lock = client.acquire(request).unwrap();
         let seen = client.inspect(b"job").unwrap();
         assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{seen:?}");
@@ -127,12 +135,15 @@ fn who_holds_it_in_another_format_is_shown() {
         released(lock);
         eventually("it is free", || held_on(&servers, "job") == 0);
     }
-    let lock = client.acquire(rw(b"job").shared()).unwrap();
-    let seen = client.inspect(b"job").unwrap();
-    let InspectionVerdict::Shared(sharers) = &seen.verdict else { panic!("{seen:?}") };
-    assert_eq!(sharers.count, 1);
-    assert_eq!(seen.owner(), Some(Owner::Mine));
-    drop(lock);
+    for request in [rw(b"job"), symfony(b"job")] {
+        let lock = client.acquire(request.shared()).unwrap();
+        let seen = client.inspect(b"job").unwrap();
+        let InspectionVerdict::Shared(sharers) = &seen.verdict else { panic!("{seen:?}") };
+        assert_eq!(sharers.count, 1);
+        assert_eq!(seen.owner(), Some(Owner::Mine));
+        released(lock);
+        eventually("it is free", || held_on(&servers, "job") == 0);
+    }
 }
 
 /// Its waiters are told, as by the operator of Redisson.
@@ -196,6 +207,116 @@ fn a_lock_of_spring_s_is_undone_and_told_by_its_holder_alone() {
     server.cmd("HSET shop:job mine 1");
     assert_eq!(undo("mine"), Reply::Int(0), "data of another type is nobody's");
     assert!(exists(&server, "shop:job"));
+}
+
+fn python(name: &str) -> LockRequest<'_> {
+    patiently(name.as_bytes()).profile(Profile::PythonRedisLock)
+}
+
+/// Its members sleep on a list, and one of them is to look.
+#[test]
+fn the_release_of_a_lock_of_python_redis_lock_s_is_one_entry_of_its_list() {
+    let servers = servers(3);
+    let client = client(&servers);
+    client.warm_up(Duration::from_secs(15));
+    for broken in [false, true] {
+        let mut sleepers: Vec<_> = servers.iter().map(Server::connect).collect();
+        let lock = client.acquire(python("lock:job")).unwrap();
+        eventually("all nodes grant it", || held_on(&servers, "lock:job") == 3);
+        for (server, sleeper) in servers.iter().zip(&mut sleepers) {
+            assert!(!exists(server, "lock-signal:job"), "it wakes nobody yet");
+            sleeper.send(b"BLPOP lock-signal:job 60\r\n");
+            eventually("it sleeps", || blocked(server) == 1);
+        }
+        match broken {
+            false => released(lock),
+            true => {
+                assert!(client.force_unlock(b"lock:job").unwrap().is_confirmed());
+                drop(lock);
+            }
+        }
+        for sleeper in &mut sleepers {
+            let woken = ["lock-signal:job", "1"].map(bulk);
+            assert_eq!(sleeper.reply(), Reply::Array(woken.into()));
+        }
+        for server in &servers {
+            assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![bulk("redbolt:guard")]));
+        }
+        // Where nobody sleeps, whoever comes within a second looks once more, and nothing stays.
+        released(client.acquire(python("lock:job")).unwrap());
+        for server in &servers {
+            let left = pttl(server, "lock-signal:job");
+            assert!((0..=1_000).contains(&left) || left == -2, "{left}");
+        }
+        eventually("nothing is left", || held_on(&servers, "lock-signal:job") == 0);
+    }
+}
+
+/// How many clients sleep until there is something in a list.
+fn blocked(server: &Server) -> usize {
+    let Reply::Bulk(info) = server.cmd("INFO clients") else { panic!("no INFO") };
+    let info = String::from_utf8(info).unwrap();
+    let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+    line.unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_lock_of_python_redis_lock_s_is_undone_and_told_by_its_holder_alone() {
+    let server = Server::start();
+    let keys = ["lock:job", "lock-signal:job"];
+    let ask = |token: &str| eval(&server, ACQUIRE_PYTHON, &keys, &[token, "60000"]);
+    let undo = |token: &str| eval(&server, UNDO_PYTHON, &keys, &[token]);
+    let told = || server.cmd("LLEN lock-signal:job");
+    // From a release before: it says nothing any more.
+    server.cmd("RPUSH lock-signal:job 1 1");
+    assert_eq!((ask("mine"), told()), (Reply::Status("OK".into()), Reply::Int(0)));
+    assert!(matches!(ask("mine"), Reply::Int(1..)), "an ask is no re-entry");
+    assert_eq!((undo("other"), told()), (Reply::Int(0), Reply::Int(0)));
+    server.cmd("RPUSH lock-signal:job 1 1");
+    assert_eq!((undo("mine"), told()), (Reply::Int(1), Reply::Int(1)), "one entry");
+    server.cmd("DEL lock-signal:job");
+    assert_eq!((undo("mine"), told()), (Reply::Int(0), Reply::Int(0)), "once");
+    // What is rehearsed wakes nobody who sleeps already.
+    let mut sleeper = server.connect();
+    sleeper.send(b"BLPOP lock-signal:job 60\r\n");
+    eventually("it sleeps", || blocked(&server) == 1);
+    assert_eq!(ask("mine"), Reply::Status("OK".into()));
+    assert_eq!(blocked(&server), 1);
+    assert_eq!(undo("mine"), Reply::Int(1));
+    assert_eq!(sleeper.reply(), Reply::Array(["lock-signal:job", "1"].map(bulk).into()));
+    server.cmd("HSET lock:job mine 1");
+    assert_eq!((ask("mine"), undo("mine")), (Reply::Int(-1), Reply::Int(0)));
+    assert!(exists(&server, "lock:job"), "data of another type is nobody's");
+}
+
+/// Data that is no list is no signal, and an operator who breaks a lock leaves it.
+#[test]
+fn whoever_breaks_a_lock_of_that_name_touches_no_other_data() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    server.cmd("SET lock-signal:job data");
+    let lock = client.acquire(patiently(b"lock:job")).unwrap();
+    assert!(client.force_unlock(b"lock:job").unwrap().is_confirmed());
+    assert_eq!(server.cmd("GET lock-signal:job"), bulk("data"));
+    assert_eq!(pttl(&server, "lock-signal:job"), -1);
+    drop(lock);
+}
+
+/// A node that refuses the list would keep its members asleep.
+#[test]
+fn a_node_where_nobody_can_be_told_gives_no_lock_of_python_redis_lock_s() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    client.warm_up(Duration::from_secs(15));
+    let ask = || long(b"lock:job").profile(Profile::PythonRedisLock);
+    for rule in ["-lpush", "+lpush resetkeys ~lock:* ~redbolt:guard"] {
+        server.cmd(&format!("ACL SETUSER default {rule}"));
+        let report = refusal(client.acquire(ask()));
+        assert!(!report.is_contended(), "{report}");
+        assert!(!exists(&server, "lock:job"));
+    }
+    server.cmd("ACL SETUSER default allkeys");
+    released(client.acquire(ask()).unwrap());
 }
 
 fn rw(resource: &[u8]) -> LockRequest<'_> {
@@ -327,32 +448,230 @@ fn a_reader_whose_own_key_is_over_is_none_any_longer() {
 
 /// Redbolt's own readers can.
 #[test]
-fn who_reads_or_writes_as_redisson_does_cannot_change_its_mode() {
+fn who_reads_or_writes_as_others_do_cannot_change_its_mode() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let reader = engine.acquire(rw(b"job").shared()).wait().unwrap();
-    let refused = reader.try_upgrade().wait().unwrap_err().to_string();
-    assert!(refused.contains("the profile redisson-rw cannot change its mode"), "{refused}");
-    assert!(reader.is_valid());
-    reader.release().wait();
-    let writer = engine.acquire(rw(b"job")).wait().unwrap();
-    let refused = writer.downgrade().wait().unwrap_err().to_string();
-    assert!(refused.contains("cannot change its mode"), "{refused}");
-    assert!(writer.is_valid());
+    for profile in [Profile::RedissonRw, Profile::Symfony] {
+        let ask = || patiently(b"job").profile(profile);
+        let reader = engine.acquire(ask().shared()).wait().unwrap();
+        let refused = reader.try_upgrade().wait().unwrap_err().to_string();
+        let told = format!("the profile {profile} cannot change its mode");
+        assert!(refused.contains(&told), "{refused}");
+        assert!(reader.is_valid());
+        reader.release().wait();
+        let writer = engine.acquire(ask()).wait().unwrap();
+        let refused = writer.downgrade().wait().unwrap_err().to_string();
+        assert!(refused.contains("cannot change its mode"), "{refused}");
+        assert!(writer.is_valid());
+        writer.release().wait();
+    }
 }
 
 #[test]
-fn a_reader_of_redisson_s_goes_on_in_another_process() {
+fn a_reader_of_another_format_goes_on_in_another_process() {
     let servers = servers(3);
-    let detached = client(&servers).acquire(rw(b"job").shared()).unwrap().detach().unwrap();
-    let text = detached.to_text();
-    assert!(text.contains("\nkind redisson-rw-shared\n"), "{text}");
-    let second = client(&servers);
-    second.warm_up(Duration::from_secs(15));
-    let mut lock = second.attach(&text.parse().unwrap()).unwrap();
-    lock.extend(Duration::from_secs(20)).unwrap();
+    for profile in [Profile::RedissonRw, Profile::Symfony] {
+        let ask = patiently(b"job").profile(profile).shared();
+        let text = client(&servers).acquire(ask).unwrap().detach().unwrap().to_text();
+        assert!(text.contains(&format!("\nkind {profile}-shared\n")), "{text}");
+        let second = client(&servers);
+        second.warm_up(Duration::from_secs(15));
+        let mut lock = second.attach(&text.parse().unwrap()).unwrap();
+        lock.extend(Duration::from_secs(20)).unwrap();
+        released(lock);
+        eventually("nothing is left", || held_on(&servers, "job") == 0);
+    }
+}
+
+fn symfony(resource: &[u8]) -> LockRequest<'_> {
+    patiently(resource).profile(Profile::Symfony)
+}
+
+/// As members name themselves: 32 bytes in base64.
+const OF_SYMFONY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/// Milliseconds since 1970 on the node's clock.
+fn clock_ms(server: &Server) -> u64 {
+    let Reply::Array(time) = server.cmd("TIME") else { panic!("no time") };
+    let [seconds, micros] = [0, 1].map(|at| match &time[at] {
+        Reply::Bulk(digits) => String::from_utf8_lossy(digits).parse::<u64>().unwrap(),
+        other => panic!("{other:?}"),
+    });
+    seconds * 1_000 + micros / 1_000
+}
+
+/// Puts members into the set, each with the time in ms that is left to it, and lets the key live for as long as the last.
+fn set_of_symfony(server: &Server, members: &[(&str, i64)]) {
+    let now = clock_ms(server).cast_signed();
+    for (name, left) in members {
+        server.cmd(&format!("ZADD job {} {name}", now + left));
+    }
+    let last = members.iter().map(|(_, left)| now + left).max().unwrap();
+    server.cmd(&format!("PEXPIREAT job {}", last.max(now + 600_000)));
+}
+
+#[test]
+fn a_lock_of_symfony_s_is_a_set_of_holders_and_is_marked_if_one_has_it_alone() {
+    let servers = servers(3);
+    let (one, other) = (client(&servers), client(&servers));
+    for client in [&one, &other] {
+        client.warm_up(Duration::from_secs(15));
+    }
+    let asks = || long(b"job").profile(Profile::Symfony);
+    let names = |server: &Server| match server.cmd("ZRANGE job 0 -1 WITHSCORES") {
+        Reply::Array(found) => found,
+        other => panic!("{other:?}"),
+    };
+    let mut lock = one.acquire(symfony(b"job")).unwrap();
+    eventually("all nodes grant it", || held_on(&servers, "job") == 3);
+    lock.extend(Duration::from_secs(25)).unwrap();
+    for server in &servers {
+        let members = names(server);
+        assert_eq!((members.len(), &members[0]), (4, &bulk("__write__")));
+        assert_eq!(members[1], members[3], "it ends with its mark");
+        let Reply::Bulk(name) = &members[2] else { panic!("{members:?}") };
+        assert!(name.starts_with(b"s:"), "redbolt's own readers are others");
+        let Reply::Bulk(ends) = &members[3] else { panic!("{members:?}") };
+        let left = String::from_utf8_lossy(ends).parse::<u64>().unwrap() - clock_ms(server);
+        assert!(pttl(server, "job").abs_diff(left.cast_signed()) < 1_000, "so does the key");
+    }
+    assert!(refusal(other.acquire(asks())).is_contended());
+    assert!(refusal(other.acquire(asks().shared())).is_contended());
     released(lock);
-    eventually("nothing is left", || held_on(&servers, "job") == 0);
+    eventually("it is free", || held_on(&servers, "job") == 0);
+    let first = one.acquire(symfony(b"job").shared()).unwrap();
+    let second = other.acquire(symfony(b"job").shared()).unwrap();
+    for server in &servers {
+        eventually("both read", || server.cmd("ZCARD job") == Reply::Int(2));
+    }
+    assert!(refusal(other.acquire(asks())).is_contended());
+    released(first);
+    assert!(refusal(one.acquire(asks())).is_contended(), "one reads on");
+    released(second);
+    for server in &servers {
+        eventually("nothing is left", || {
+            server.cmd("KEYS *") == Reply::Array(vec![bulk("redbolt:guard")])
+        });
+    }
+}
+
+#[test]
+fn whoever_holds_it_as_symfony_does_is_waited_for_and_only_while_its_time_lasts() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    let asks = || long(b"job").profile(Profile::Symfony);
+    // A reader, and one whose time is over.
+    set_of_symfony(&server, &[(OF_SYMFONY, 20_000), (&OF_SYMFONY.replace('M', "N"), -5)]);
+    assert!(refusal(client.acquire(asks())).is_contended());
+    let lock = client.acquire(LockRequest::new("job").profile(Profile::Symfony).shared()).unwrap();
+    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "the one that is over has gone");
+    released(lock);
+    assert_eq!(server.cmd("ZCARD job"), Reply::Int(1));
+    assert!((1..=20_000).contains(&pttl(&server, "job")), "as long as the last of them");
+    // One that has it alone comes to share it, which nobody tells.
+    server.cmd("DEL job");
+    set_of_symfony(&server, &[(OF_SYMFONY, 600_000), ("__write__", 600_000)]);
+    assert!(refusal(client.acquire(asks())).is_contended());
+    assert!(refusal(client.acquire(asks().shared())).is_contended());
+    for (shares, goes) in [(true, "__write__"), (false, OF_SYMFONY)] {
+        let before = calls(&server, "client|tracking");
+        let waiter = crate::support::client(std::slice::from_ref(&server));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(move || {
+                let ask = if shares { symfony(b"job").shared() } else { symfony(b"job") };
+                released(waiter.acquire(ask).unwrap());
+            });
+            eventually("it tracks the key", || calls(&server, "client|tracking") > before);
+            server.cmd(&format!("ZREM job {goes}"));
+            waits.join().unwrap();
+        });
+    }
+    // Whose time is over, alone or not, holds nothing.
+    for over in [&[(OF_SYMFONY, -5)][..], &[(OF_SYMFONY, -5), ("__write__", -5)]] {
+        for ask in [symfony(b"job"), symfony(b"job").shared()] {
+            set_of_symfony(&server, over);
+            released(client.acquire(ask).unwrap());
+            assert!(!exists(&server, "job"));
+        }
+    }
+}
+
+#[test]
+fn what_no_member_of_symfony_s_can_have_made_is_in_its_way_and_stays() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    let asks = || long(b"job").profile(Profile::Symfony);
+    for made in ["SET job x", "HSET job x 1", "SADD job x", "ZADD job 5 player", "ZADD job 5 line"]
+    {
+        for ends in [true, false] {
+            server.cmd("DEL job");
+            server.cmd(made);
+            if ends {
+                server.cmd("PEXPIRE job 600000");
+            }
+            let dump = server.cmd("DUMP job");
+            assert!(refusal(client.acquire(asks())).is_contended(), "{made}");
+            assert!(refusal(client.acquire(asks().shared())).is_contended(), "{made}");
+            assert_eq!(server.cmd("DUMP job"), dump, "{made}");
+        }
+    }
+    server.cmd("DEL job");
+    server.cmd(&format!("ZADD job 5 {OF_SYMFONY}"));
+    assert!(refusal(client.acquire(asks())).is_contended(), "without a TTL it is no member's");
+}
+
+#[test]
+fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
+    let server = Server::start();
+    let name = |node: &str| format!("s:{}{node}:web", "a".repeat(32));
+    let (mine, other) = (name("00"), name("01"));
+    let run = |script, words: &[&str]| eval(&server, script, &["job"], words);
+    let alone = |token: &str| run(ACQUIRE_SYMFONY_WRITE, &[token, "60000"]);
+    let reads = |token: &str| run(ACQUIRE_SYMFONY_READ, &[token, "60000", "3"]);
+    let undo = |token: &str| run(UNDO_SYMFONY_WRITE, &[token]);
+    let extend = |token: &str| run(EXTEND_SYMFONY_WRITE, &[token, "90000"]);
+    assert_eq!(alone(&mine), Reply::Status("OK".into()));
+    assert!(matches!(alone(&mine), Reply::Int(1..)), "an ask is no re-entry");
+    assert_eq!((undo(&other), extend(&other)), (Reply::Int(0), Reply::Int(0)));
+    assert_eq!(run(UNDO_SHARED, &[&other]), Reply::Int(0), "of a reader that was denied");
+    assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "it is marked as before");
+    assert_eq!(extend(&mine), Reply::Int(1));
+    assert!(pttl(&server, "job") > 60_000);
+    server.cmd("ZREM job __write__");
+    assert_eq!(extend(&mine), Reply::Int(0), "others may have come");
+    assert_eq!((undo(&mine), undo(&mine)), (Reply::Int(1), Reply::Int(0)));
+    assert!(!exists(&server, "job"));
+    assert_eq!(reads(&mine), Reply::Status("OK".into()));
+    assert!(matches!(reads(&other), Reply::Int(1..)), "the same client, as another node");
+    assert_eq!(reads(&mine.replace('a', "b")), Reply::Status("OK".into()), "another one");
+    assert_eq!(run(EXTEND_SHARED, &[&mine, "90000"]), Reply::Int(1));
+    assert_eq!(run(UNDO_SHARED, &[&mine]), Reply::Int(1));
+    assert!((1..=60_000).contains(&pttl(&server, "job")), "as long as the last of them");
+    for made in ["SET job x", "HSET job x 1"] {
+        server.cmd("DEL job");
+        server.cmd(made);
+        assert_eq!((alone(&mine), reads(&mine)), (Reply::Int(-1), Reply::Int(-1)), "{made}");
+        assert_eq!((undo(&mine), extend(&mine)), (Reply::Int(0), Reply::Int(0)), "{made}");
+        assert!(exists(&server, "job"));
+    }
+}
+
+/// Each has a set of its own kind, and would not see who writes in the other's.
+#[test]
+fn readers_of_one_format_are_in_the_way_of_those_of_the_others() {
+    let servers = servers(3);
+    let (one, other) = (client(&servers), client(&servers));
+    let all = [Profile::Plain, Profile::RedissonRw, Profile::Symfony];
+    for (holds, wants) in all.into_iter().flat_map(|holds| all.map(|wants| (holds, wants))) {
+        let lock = one.acquire(patiently(b"job").profile(holds).shared()).unwrap();
+        let asked = other.acquire(long(b"job").profile(wants).shared());
+        match holds == wants {
+            true => released(asked.unwrap()),
+            false => assert!(refusal(asked).is_contended(), "{wants} beside {holds}"),
+        }
+        released(lock);
+        eventually("it is free", || held_on(&servers, "job") == 0);
+    }
 }
 
 /// The value in front of the point, and the digits behind it.
@@ -484,6 +803,15 @@ fn what_is_held_in_one_format_is_in_the_way_of_the_others() {
         (Profile::Plain, Profile::Spring),
         (Profile::Spring, Profile::Redisson),
         (Profile::Spring, Profile::Spring),
+        (Profile::Symfony, Profile::Plain),
+        (Profile::Plain, Profile::Symfony),
+        (Profile::Symfony, Profile::Redisson),
+        (Profile::Redisson, Profile::Symfony),
+        (Profile::Symfony, Profile::Symfony),
+        (Profile::PythonRedisLock, Profile::Plain),
+        (Profile::Plain, Profile::PythonRedisLock),
+        (Profile::Redisson, Profile::PythonRedisLock),
+        (Profile::PythonRedisLock, Profile::PythonRedisLock),
         (Profile::RedissonRw, Profile::RedissonRw),
         (Profile::RedissonRw, Profile::Plain),
         (Profile::Plain, Profile::RedissonRw),
@@ -495,13 +823,13 @@ fn what_is_held_in_one_format_is_in_the_way_of_the_others() {
         (Profile::RedisObjects, Profile::Redisson),
         (Profile::Setnx, Profile::RedisObjects),
     ] {
-        let lock = one.acquire(patiently(b"a:job").profile(holds)).unwrap();
-        assert!(refusal(other.acquire(long(b"a:job").profile(wants))).is_contended());
-        let shares = || long(b"a:job").shared();
+        let lock = one.acquire(patiently(b"lock:job").profile(holds)).unwrap();
+        assert!(refusal(other.acquire(long(b"lock:job").profile(wants))).is_contended());
+        let shares = || long(b"lock:job").shared();
         assert!(refusal(other.acquire(shares())).is_contended(), "{holds}");
-        assert!(refusal(other.acquire(long(b"a:job").permits(3))).is_contended(), "{holds}");
+        assert!(refusal(other.acquire(long(b"lock:job").permits(3))).is_contended(), "{holds}");
         released(lock);
-        eventually("it is free", || held_on(&servers, "a:job") == 0);
+        eventually("it is free", || held_on(&servers, "lock:job") == 0);
     }
 }
 
@@ -559,7 +887,7 @@ fn a_lock_of_another_format_goes_on_in_another_process() {
     for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::Plain) {
         let text = {
             let lock = client(&servers);
-            let lock = lock.acquire(patiently(b"a:job").profile(profile)).unwrap();
+            let lock = lock.acquire(patiently(b"lock:job").profile(profile)).unwrap();
             lock.detach().unwrap().to_text()
         };
         assert!(text.contains(&format!("\nkind {profile}\n")), "{text}");
@@ -570,7 +898,7 @@ fn a_lock_of_another_format_goes_on_in_another_process() {
         let mut lock = second.attach(&detached).unwrap();
         lock.extend(Duration::from_secs(20)).unwrap();
         released(lock);
-        eventually("nothing is left", || held_on(&servers, "a:job") == 0);
+        eventually("nothing is left", || held_on(&servers, "lock:job") == 0);
     }
 }
 
@@ -592,6 +920,16 @@ fn what_a_format_has_no_room_for_is_refused_at_the_door() {
     let spring = |name| long(name).profile(Profile::Spring);
     assert!(refused(spring(b"job")).contains("the registry's key, a colon and the lock's"));
     assert!(refused(spring(b"a:job").fenced()).contains("have a fencing token"));
+    let python = |name| long(name).profile(Profile::PythonRedisLock);
+    assert!(refused(python(b"job")).contains("has to be `lock:` and the lock's"));
+    assert!(refused(python(b"lock:job").fenced()).contains("have a fencing token"));
+    assert!(refused(python(b"lock:job").shared()).contains("be shared"));
+    assert!(refused(python(b"lock:job").and_resource("lock:b")).contains("several resources"));
+    let symfony = || long(b"job").profile(Profile::Symfony);
+    assert!(refused(symfony().fenced()).contains("have a fencing token"));
+    assert!(refused(symfony().shared().fenced()).contains("have a fencing token"));
+    assert!(refused(symfony().permits(2)).contains("have permits"));
+    assert!(refused(symfony().and_resource("other")).contains("several resources"));
     for profile in TIMED {
         let timed = || long(b"job").profile(profile);
         assert!(refused(timed().fenced()).contains("have a fencing token"));
@@ -653,11 +991,11 @@ fn a_prefix_is_a_part_of_the_key() {
 fn a_key_without_a_ttl_is_held_without_end() {
     let server = server();
     let client: Client = client(std::slice::from_ref(&server));
-    for name in ["job", "a:job"] {
+    for name in ["job", "lock:job"] {
         server.cmd(&format!("SET {name} somebody"));
     }
     for profile in Profile::ALL {
-        assert!(refusal(client.acquire(long(b"a:job").profile(profile))).is_contended());
+        assert!(refusal(client.acquire(long(b"lock:job").profile(profile))).is_contended());
     }
     let seen = client.inspect(b"job").unwrap();
     assert_eq!(seen.nodes[0].state.as_ref().unwrap().remaining(), None);

@@ -20,6 +20,9 @@ use crate::support::{
 
 const OWNER: &str = "request:42";
 
+/// Than what the other requests here ask for.
+const SHORTER: Duration = Duration::from_secs(10);
+
 fn ask(engine: &Engine, request: LockRequest<'_>) -> ReentrantFuture {
     engine.acquire_reentrant(request, OWNER)
 }
@@ -270,6 +273,25 @@ fn threads_of_a_reading_owner_that_write_at_once_ask_the_nodes_once() {
         });
         assert_eq!(upgrades(), before + 1);
         assert_eq!(outer.hold_count(), 1);
+    }
+}
+
+/// An extension that comes while the nodes are asked to let the owner write waits for its turn.
+#[test]
+fn threads_of_a_reading_owner_that_write_and_extend_at_once_take_turns() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    for _ in 0..20 {
+        let first = enter(&engine, patiently(b"job").ttl(SHORTER).shared());
+        let writes = ask(&engine, patiently(b"job").ttl(SHORTER));
+        let longer = ask(&engine, patiently(b"job").shared());
+        let (longer, writes) = (longer.wait().unwrap(), writes.wait().unwrap());
+        assert_eq!(writes.mode(), LockMode::Exclusive);
+        for guard in [longer, writes, first] {
+            if let Some(over) = guard.release() {
+                over.wait();
+            }
+        }
     }
 }
 

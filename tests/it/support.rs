@@ -94,7 +94,9 @@ pub(crate) fn info(server: &Server, section: &str, field: &str) -> String {
 pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
     #[cfg(feature = "tls")]
     if servers.first().is_some_and(Server::has_tls) {
-        let builder = patient(servers.iter().map(Server::tls_address));
+        // A handshake takes a server and a client more than anything else here.
+        let builder =
+            patient(servers.iter().map(Server::tls_address)).connect_timeout(5 * PATIENCE);
         return builder.tls_ca(servers[0].authority().ca());
     }
     patient(servers.iter().map(Server::address))

@@ -7,13 +7,14 @@ use std::sync::LazyLock;
 
 use redbolt::proto::script::{
     ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
-    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
-    ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND,
-    EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED,
-    EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON,
-    UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_TIMED, UPGRADE, UPGRADE_FENCED, VIEW_LINE,
-    VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
-    WRITE_BACK_SHARED,
+    ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
+    ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
+    ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
+    EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
+    EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
+    UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
+    UPGRADE, UPGRADE_FENCED, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
+    WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
 
@@ -55,6 +56,8 @@ pub enum Script {
     UndoRedisson,
     WriteBackRedisson,
     UndoSpring,
+    AcquirePython,
+    UndoPython,
     AcquireTimed,
     ExtendTimed,
     UndoTimed,
@@ -62,12 +65,16 @@ pub enum Script {
     AcquireRedissonWrite,
     ExtendRedissonRw,
     UndoRedissonRw,
+    AcquireSymfonyRead,
+    AcquireSymfonyWrite,
+    ExtendSymfonyWrite,
+    UndoSymfonyWrite,
     ViewLine,
 }
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 46] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -100,6 +107,8 @@ impl Script {
         Self::UndoRedisson,
         Self::WriteBackRedisson,
         Self::UndoSpring,
+        Self::AcquirePython,
+        Self::UndoPython,
         Self::AcquireTimed,
         Self::ExtendTimed,
         Self::UndoTimed,
@@ -107,6 +116,10 @@ impl Script {
         Self::AcquireRedissonWrite,
         Self::ExtendRedissonRw,
         Self::UndoRedissonRw,
+        Self::AcquireSymfonyRead,
+        Self::AcquireSymfonyWrite,
+        Self::ExtendSymfonyWrite,
+        Self::UndoSymfonyWrite,
         Self::ViewLine,
     ];
 
@@ -146,6 +159,8 @@ impl Script {
             Self::UndoRedisson => UNDO_REDISSON,
             Self::WriteBackRedisson => WRITE_BACK_REDISSON,
             Self::UndoSpring => UNDO_SPRING,
+            Self::AcquirePython => ACQUIRE_PYTHON,
+            Self::UndoPython => UNDO_PYTHON,
             Self::AcquireTimed => ACQUIRE_TIMED,
             Self::ExtendTimed => EXTEND_TIMED,
             Self::UndoTimed => UNDO_TIMED,
@@ -153,6 +168,10 @@ impl Script {
             Self::AcquireRedissonWrite => ACQUIRE_REDISSON_WRITE,
             Self::ExtendRedissonRw => EXTEND_REDISSON_RW,
             Self::UndoRedissonRw => UNDO_REDISSON_RW,
+            Self::AcquireSymfonyRead => ACQUIRE_SYMFONY_READ,
+            Self::AcquireSymfonyWrite => ACQUIRE_SYMFONY_WRITE,
+            Self::ExtendSymfonyWrite => EXTEND_SYMFONY_WRITE,
+            Self::UndoSymfonyWrite => UNDO_SYMFONY_WRITE,
             Self::ViewLine => VIEW_LINE,
         }
     }
@@ -177,12 +196,15 @@ impl Script {
             | Self::AcquireMany
             | Self::AcquirePermit
             | Self::AcquirePermitInLine
+            | Self::AcquirePython
             | Self::AcquireRedisson
             | Self::AcquireRedissonFenced
             | Self::AcquireRedissonRead
             | Self::AcquireRedissonWrite
             | Self::AcquireShared
             | Self::AcquireSharedFenced
+            | Self::AcquireSymfonyRead
+            | Self::AcquireSymfonyWrite
             | Self::AcquireTimed
             | Self::Downgrade
             | Self::Upgrade
@@ -194,16 +216,19 @@ impl Script {
             | Self::ExtendRedisson
             | Self::ExtendRedissonRw
             | Self::ExtendShared
+            | Self::ExtendSymfonyWrite
             | Self::ExtendTimed => Kind::Extend,
             Self::ForceUnlock => Kind::ForceUnlock,
             Self::LeaveLine => Kind::Leave,
             Self::Undo
             | Self::UndoDowngraded
             | Self::UndoPermit
+            | Self::UndoPython
             | Self::UndoRedisson
             | Self::UndoRedissonRw
             | Self::UndoShared
             | Self::UndoSpring
+            | Self::UndoSymfonyWrite
             | Self::UndoTimed => Kind::Undo,
             Self::ViewLine => Kind::Line,
             Self::ViewPermits | Self::ViewShared => Kind::Sharers,
@@ -268,6 +293,10 @@ pub enum Kind {
     Select,
     /// Asks who shares a resource, for an inspection.
     Sharers,
+    /// Subscribes to a channel of another library.
+    Hear,
+    /// Ends that.
+    NoLongerHear,
     /// Subscribes to invalidation messages.
     Subscribe,
     /// Turns tracking on.
@@ -315,6 +344,8 @@ impl Kind {
             Self::Pttl => one("pttl"),
             Self::Select => one("select"),
             Self::Sharers => ("sharers", "sharers sha"),
+            Self::Hear => one("hear"),
+            Self::NoLongerHear => one("no longer hear"),
             Self::Subscribe => one("subscribe"),
             Self::Track => one("track"),
             Self::Type => one("type"),
@@ -367,7 +398,9 @@ impl<'w> Command<'w> {
             b"INFO" => Kind::Info,
             b"GETRANGE" => Kind::Getrange,
             b"TYPE" => Kind::Type,
-            b"SUBSCRIBE" => Kind::Subscribe,
+            b"SUBSCRIBE" if word(1) == b"__redis__:invalidate" => Kind::Subscribe,
+            b"SUBSCRIBE" => Kind::Hear,
+            b"UNSUBSCRIBE" => Kind::NoLongerHear,
             _ => Kind::Unknown,
         };
         Self::plain(kind, b"", 0)
@@ -452,6 +485,9 @@ mod tests {
         assert_eq!(understood(&["CLIENT", "KILL", "ID", "7"]).0, "kill");
         assert_eq!(understood(&["CLIENT", "TRACKING", "OFF"]).0, "untrack");
         assert_eq!(understood(&["FLUSHALL"]).0, "unknown");
+        assert_eq!(understood(&["SUBSCRIBE", "__redis__:invalidate"]).0, "subscribe");
+        assert_eq!(understood(&["SUBSCRIBE", "redisson_lock__channel:{job}"]).0, "hear");
+        assert_eq!(understood(&["UNSUBSCRIBE", "other"]).0, "no longer hear");
     }
 
     #[test]

@@ -28,8 +28,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use mio::Poll;
-
 pub use self::future::{
     AcquireAllFuture, AcquireFuture, DowngradeFuture, ExtendFuture, LossFuture, QueryFuture,
     ReleaseFuture, TryLockFuture, UpgradeFuture,
@@ -54,6 +52,7 @@ use super::driver::{Driver, instant_in};
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::leader::Campaign;
 use super::metrics::MetricsReport;
+use super::own_poll::OwnPoll;
 use super::report::NodeReport;
 use super::start::StartError;
 use crate::proto::{AutoExtend, DetachedLock, LockRequest, MAX_LOCKS, Wait, check_lock_name};
@@ -119,8 +118,8 @@ impl Engine {
     /// descriptors or no threads left.
     pub fn start(config: Config, limits: EngineLimits) -> Result<Self, StartError> {
         limits.check()?;
-        let poll = Poll::new()?;
         let tokens = Driver::tokens_needed(&config);
+        let poll = OwnPoll::new(tokens + 1, config.clock())?;
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens))?;
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
         let shared = Arc::new(Shared::new(config, limits, Queue::new(waker)));
@@ -627,7 +626,7 @@ mod tests {
 
     /// What a forked child has in hand: everything but the thread.
     fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, Arc<Slot>) {
-        let poll = Poll::new().unwrap();
+        let poll = mio::Poll::new().unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
         let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker)).forked();
         let shared = Arc::new(shared);

@@ -64,7 +64,8 @@ struct State {
     watchers_ever: u64,
     on_loss: Vec<Callback>,
     extension: Option<(Arc<Extension>, Duration)>,
-    mode_change: Option<Arc<Extension>>,
+    /// Who waits for which mode.
+    mode_change: Option<(Arc<Extension>, LockMode)>,
 }
 
 /// One who watches for the loss of a lock, by a number of its own.
@@ -242,6 +243,9 @@ impl Slot {
             (Some(cause), _) => Err(ExtendError::Lost(cause)),
             (None, _) if state.is_let_go => Err(ExtendError::Request(RequestError::NotHeld)),
             (None, Some(_)) => Err(ExtendError::Request(RequestError::ExtensionUnderWay)),
+            (None, None) if state.mode_change.is_some() => {
+                Err(ExtendError::Request(RequestError::ModeChangeUnderWay))
+            }
             (None, None) => {
                 state.extension = Some((Arc::clone(extension), ttl));
                 Ok(())
@@ -307,7 +311,7 @@ impl Slot {
                 if mode == LockMode::Shared {
                     state.mode = mode;
                 }
-                state.mode_change = Some(Arc::clone(change));
+                state.mode_change = Some((Arc::clone(change), mode));
                 return Ok(());
             }
         };
@@ -428,20 +432,21 @@ impl Slot {
         self.extension_over(self.lock(), Err(error));
     }
 
-    /// It is of this mode now, with another claim.
+    /// It is of this mode now, with another claim. Whoever waits for the other mode does so still: a downgrade that was delayed
+    /// comes to pass later, while nobody waits for it.
     pub(super) fn mode_changed(&self, mode: LockMode, lease: Lease, token: Option<FencingToken>) {
         let mut state = self.lock();
         (state.mode, state.lease, state.token) = (mode, lease, token);
         if mode == LockMode::Exclusive {
             state.ttl = self.request.wanted_ttl();
         }
-        let change = state.mode_change.take();
-        self.is_over(state, change, Ok(()));
+        let change = state.mode_change.take_if(|(_, awaited)| *awaited == mode);
+        self.is_over(state, change.map(|(change, _)| change), Ok(()));
     }
 
     pub(super) fn mode_not_changed(&self, error: ExtendError) {
         let mut state = self.lock();
-        let change = state.mode_change.take();
+        let change = state.mode_change.take().map(|(change, _)| change);
         self.is_over(state, change, Err(error));
     }
 

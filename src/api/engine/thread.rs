@@ -13,8 +13,6 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use mio::{Events, Poll};
-
 use super::EngineError;
 use super::guard::OwnedGuard;
 use super::observer::Lookout;
@@ -28,6 +26,7 @@ use crate::api::busy;
 use crate::api::client::AcquireError;
 use crate::api::driver::Driver;
 use crate::api::guard::{ExtendError, ReleaseOutcome, loss};
+use crate::api::own_poll::OwnPoll;
 use crate::api::report::NodeReport;
 use crate::proto::{
     ClockReading, Confirmed, DetachedLock, Event, LockId, LockMode, LockState, LossCause,
@@ -35,8 +34,7 @@ use crate::proto::{
 };
 
 pub(super) struct Thread {
-    poll: Poll,
-    events: Events,
+    poll: OwnPoll,
     driver: Driver,
     shared: Arc<Shared>,
     /// Commands that were taken, the next one last.
@@ -65,11 +63,9 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(poll: Poll, driver: Driver, shared: Arc<Shared>) -> Self {
-        let events = Events::with_capacity(2 * Driver::tokens_needed(&shared.config) + 1);
+    pub(super) fn new(poll: OwnPoll, driver: Driver, shared: Arc<Shared>) -> Self {
         Self {
             poll,
-            events,
             driver,
             shared,
             commands: Vec::new(),
@@ -103,7 +99,10 @@ impl Thread {
             self.obey();
             self.driver.settle();
             self.tell();
-            self.answer_pending();
+            if self.answer_pending() {
+                self.driver.settle();
+                self.tell();
+            }
         }
         Ok(())
     }
@@ -124,9 +123,9 @@ impl Thread {
         let idle = !heard && self.commands.is_empty() && self.shared.queue.may_sleep();
         self.has_slept |= idle;
         let span = if idle { self.due() } else { Some(Duration::ZERO) };
-        match self.poll.poll(&mut self.events, span) {
-            Ok(()) => {
-                for event in &self.events {
+        match self.poll.sleep(span, self.driver.latest()) {
+            Ok(events) => {
+                for event in events {
                     self.driver.on_event(event);
                 }
                 Ok(())
@@ -355,11 +354,9 @@ impl Thread {
         self.pending.push(Pending::warm_up(warm_up, asker));
     }
 
-    /// Answers what is known now, or need not be waited for any longer.
-    fn answer_pending(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
+    /// Answers what is known now, or need not be waited for any longer. Whether there was anything.
+    fn answer_pending(&mut self) -> bool {
+        let before = self.pending.len();
         for pending in std::mem::take(&mut self.pending) {
             if pending.is_open(&self.driver) {
                 self.pending.push(pending);
@@ -373,6 +370,7 @@ impl Thread {
             }
         }
         self.wake();
+        self.pending.len() < before
     }
 
     /// The holder lets go, or whoever waits gives up. An ask that was never made has no name.
@@ -644,8 +642,8 @@ mod tests {
     /// An engine whose thread is worked by the test, and whose node cannot be reached.
     fn thread() -> Thread {
         let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
-        let poll = Poll::new().unwrap();
         let tokens = Driver::tokens_needed(&config);
+        let poll = OwnPoll::new(tokens + 1, config.clock()).unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens)).unwrap();
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens).unwrap();
         let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker));

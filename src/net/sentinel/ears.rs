@@ -14,7 +14,7 @@ use mio::Registry;
 use super::{CHANNEL, Place, READS, place_in, place_of, question};
 use crate::net::address::Address;
 use crate::net::socket::Socket;
-use crate::proto::Timestamp;
+use crate::proto::{Timestamp, sentinel_word};
 use crate::resp::{BytesMut, Frame, FrameDecoder, command};
 
 /// A sentinel that has said where the master is, and from now on says when that changes.
@@ -169,9 +169,7 @@ impl Ears {
         let seats = self.seats.iter().filter(|seat| seat.node == node);
         let words = seats.clone().filter_map(|seat| seat.said.as_ref());
         let named = words.filter(|word| word.place == *place).map(|word| word.asked_at);
-        let since = |at: &Timestamp| named.clone().filter(|other| other >= at).count();
-        let all = seats.count();
-        named.clone().filter(|at| 2 * since(at) > all).max()
+        sentinel_word::vouched_at(seats.count(), named)
     }
 
     /// The sentinels of a node are being asked: what they have said before is old.

@@ -6,7 +6,7 @@
 //!
 //! A sentinel that has answered is listened to from then on (`ears`), so that a failover is followed at once: most connections
 //! to a master that hangs, or that has another beside it, do not end by themselves for a while. Who is cut off hears nothing, so
-//! what a master says counts only while the word of most sentinels for it is young ([`WORD_LASTS`]).
+//! what a master says counts only while the word of most sentinels for it is young (`proto::sentinel_word`).
 //!
 //! Apart from `resolve`, in whose short-lived threads all are asked, and which knows nothing of sentinels. Not here: the links
 //! to the master.
@@ -238,10 +238,6 @@ pub(super) fn shown((host, port): &Place) -> String {
         false => format!("{host}:{port}"),
     }
 }
-
-/// How old the question may be that a sentinel's word for a master answers. A lock that such a master grants is over before the
-/// quarantine of its successor is, if its TTL is shorter than `max_ttl` by this (`crates/models/src/sentinel_word.rs`).
-pub(super) const WORD_LASTS: Duration = Duration::from_secs(5);
 
 /// A host, a port, an error, a message.
 const LIMITS: Limits =

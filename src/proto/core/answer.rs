@@ -163,13 +163,24 @@ impl Core {
     ) -> Result<(), Mistyped> {
         let in_line = ask.asks_in_line();
         let of_permit = ask.is_for_permit();
-        if let Some(told) = in_line.then(|| Told::read(token, of_permit)).flatten() {
+        let told = in_line.then(|| Told::read(token, of_permit)).flatten();
+        if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
             self.place_told(id, claim, told, now);
             self.in_line_answered(id, claim, told, since, now);
         } else if !in_line || !self.refuses_line(id, claim, token, now) {
             return self.ask_answered(id, claim, (ask, by_digest, since), token, now);
         }
         Ok(())
+    }
+
+    /// Whether a node can have told that: a counter to a lock that is fenced, and one that its mode can have. How a claim was
+    /// asked for that has changed its mode since is not known.
+    fn can_be_told(&self, claim: ClaimId, told: &Told) -> bool {
+        let is_as_asked = |claim: &&Claim| !claim.is_downgraded() && !claim.is_upgraded();
+        match (told, self.claims.find(claim).filter(is_as_asked)) {
+            (Told::Granted { grant, .. }, Some(claim)) => claim.kind().ask.is_answered_by(*grant),
+            _ => true,
+        }
     }
 
     /// The restart guard's TTL says whether a vote counts.

@@ -125,6 +125,17 @@ impl Core {
         leads.iter().for_each(|node| self.want_push(node, now));
     }
 
+    /// The same of a lock, which may hear of it from others of its library as well.
+    pub(super) fn waiter_wants_notifications(
+        &mut self,
+        id: LockId,
+        leads: NodeSet,
+        now: ClockReading,
+    ) {
+        leads.iter().for_each(|node| self.listen(id, node, now));
+        self.wants_notifications(leads, now);
+    }
+
     pub(super) fn lock_granted(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         if let Some(holder) = active.mode_change.holder() {
@@ -133,12 +144,16 @@ impl Core {
         }
         let (claim, mode) = (lock.claim(), lock.mode());
         let (waited, is_auto_extended) = (active.waits(), active.hold.is_auto_extended());
+        let listens = active.waiting.listens();
         self.metrics.granted(active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Granted(id));
         self.note_holding(id);
         if waited {
             self.leave_line(id, now);
             self.note_wait(id, now);
+            if listens {
+                self.stop_listening(id, now);
+            }
         }
         if is_auto_extended {
             self.auto_extend_from_now(id, now);
@@ -171,6 +186,7 @@ impl Core {
         self.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Refused(id, refusal));
         self.leave_line(id, now);
+        self.stop_listening(id, now);
         self.leave_queues(id, now);
         self.locks.free(id);
         self.run_scheduled(now);

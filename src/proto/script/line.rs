@@ -180,13 +180,14 @@ macro_rules! look_for_room {
     };
 }
 
-/// Whoever is first and finds nobody in its way is called. Who was called for longer than its grace loses its place.
+/// Whoever is first and finds nobody in its way is called, and has the `rest` of its grace. Who was called for longer than that
+/// loses its place.
 /// Whoever asks while it is called takes its turn, and who finds the lock held ends the call. For how long the `$called` and
 /// the `$head` find somebody in their way are expressions.
 macro_rules! call_the_first {
     ($look:ident, $called:literal, $head:literal) => {
         concat!(
-            "local before, last, last_but_one = 0, '-', '-' \
+            "local before, last, last_but_one, rest = 0, '-', '-', nil \
              local called, whom = string.match(others and redis.call('GET', KEYS[5]) or '', '^(%d+) (.+)$') \
              if called and (",
             $called,
@@ -200,11 +201,16 @@ macro_rules! call_the_first {
              if not head or ",
             $head,
             " ~= 0 then break end \
+             local grace = tonumber(string.match(head, '^%-?%d+', 37) or 0) \
              if whom ~= head then \
              redis.call('SET', KEYS[5], string.format('%.0f ', now) .. head, 'PX', 8000) \
+             rest = grace \
              break \
              end \
-             if now - called <= tonumber(string.match(head, '^%-?%d+', 37) or 0) then break end \
+             if now - called <= grace then \
+             rest = grace - (now - called) \
+             break \
+             end \
              redis.call('ZREM', KEYS[2], head) \
              redis.call('ZREM', KEYS[3], head) \
              end "
@@ -229,15 +235,18 @@ macro_rules! mark_the_way {
     };
 }
 
-/// Whoever stands behind others, or finds somebody in its way, waits. Of who stands before it the label is not told.
+/// Whoever stands behind others, or finds somebody in its way, waits. Of who stands before it the label is not told; with the last
+/// of them is the rest of a call, if one is on, in place of its own grace.
 macro_rules! wait_unless_first {
     () => {
         concat!(
             "if before > 0 or left ~= 0 then ",
             mark_the_way!(),
             "local function known(name) return string.match(name, '^[^:]*:?%-?%d*') end \
+             last = known(last) \
+             if rest then last = string.match(last, '^[^:]*') .. string.format(':%.0f', rest) end \
              return redis.status_reply(string.format('WAIT %.0f %s %.0f %s %s', \
-             left, stamp, before, known(last), known(last_but_one))) \
+             left, stamp, before, last, known(last_but_one))) \
              end "
         )
     };
@@ -266,7 +275,8 @@ macro_rules! raise_counter_in_line {
 /// Gives the resource KEYS\[1\] to the token ARGV\[1\] for ARGV\[2\] ms if its ticket is the first in line for it, and answers
 /// with the status line `OK`, the ticket's stamp and, if it is fenced, the counter. Otherwise the answer is `WAIT`, for
 /// how many ms the holders are in the way (0 for not at all, -1 for without end), the stamp, how many stand before it,
-/// and the last two of these or `-`.
+/// and the last two of these or `-`. Behind the name of the last is its grace, or if nobody is in the way for how many ms whoever
+/// is first may still come.
 ///
 /// The ticket's name, up to the node's digits, is the last of ARGV, and ARGV\[6\] its grace. It is put at the stamp
 /// ARGV\[4\], and if that is 0 and it has none, behind all others, at the proposal ARGV\[5\] or later, in µs. KEYS are the

@@ -99,6 +99,10 @@ pub(crate) fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// How the names of the channels begin on which releases are told, of locks and of read/write locks.
+pub(crate) const CHANNEL: &[u8] = b"redisson_lock__channel";
+pub(crate) const RW_CHANNEL: &[u8] = b"redisson_rwlock";
+
 /// How the name of a lock's counter begins.
 pub(crate) const COUNTER: &[u8] = b"redisson_lock_token";
 

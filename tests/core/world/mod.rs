@@ -760,9 +760,8 @@ impl World {
                 self.wires.push(Wire::new(client, link, open_at));
             }
             LinkOp::Close(link) => {
-                if let Some(wire) = self.clients[client].links[link.index()].take() {
-                    self.abandon(wire, Written::Runs);
-                }
+                let wire = self.clients[client].links[link.index()].take();
+                self.abandon(wire.expect("only an open link is closed"), Written::Runs);
             }
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
+use super::foreign;
 use crate::proto::config::{MAX_LABEL, check_label};
 use crate::proto::core::claims::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::line;
@@ -151,6 +152,13 @@ pub enum DataKind {
         /// How many have it.
         holders: usize,
     },
+    /// A lock of Symfony.
+    Symfony {
+        /// Whether somebody has it alone.
+        is_write: bool,
+        /// How many have it.
+        holders: usize,
+    },
     /// A time, from which on others may take the lock over.
     Time {
         /// When that is, since 1970.
@@ -168,6 +176,10 @@ impl DataKind {
             Self::Redisson { .. } => Some(Profile::Redisson),
             Self::RedissonReadWrite { .. } => Some(Profile::RedissonRw),
             Self::String { bytes: Some(0), .. } => Some(Profile::RedisObjects),
+            Self::String { library: Some(foreign::PYTHON_REDIS_LOCK), .. } => {
+                Some(Profile::PythonRedisLock)
+            }
+            Self::Symfony { .. } => Some(Profile::Symfony),
             Self::Time { .. } => Some(Profile::Setnx),
             _ => None,
         }
@@ -224,12 +236,12 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
     let timed = token_behind_time(value);
     let value = timed.as_deref().unwrap_or(value);
     let Some((digits, label)) = token(value) else {
-        if let Some(ends) = super::foreign::time(value) {
+        if let Some(ends) = foreign::time(value) {
             return foreign(DataKind::Time { ends });
         }
         let bytes = Some(value.len()).filter(|&bytes| bytes <= LONGEST);
         let fingerprint = fingerprint(&[value]);
-        let library = bytes.and_then(|_| super::foreign::of_string(value));
+        let library = bytes.and_then(|_| foreign::of_string(value));
         return foreign(DataKind::String { bytes, fingerprint, library });
     };
     // The same on all nodes but for the node's number.
@@ -242,6 +254,9 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
 pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
     let mut lines = std::str::from_utf8(lines).ok()?.lines();
     let count = lines.next()?.parse().ok()?;
+    if let Some(state) = foreign::of_set(count, lines.clone()) {
+        return Some(state);
+    }
     let mut writer = None;
     let mut holder = |line: &str| {
         let (left, token) = line.split_once(' ')?;
@@ -271,7 +286,7 @@ pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
 pub(super) fn of_permits(lines: &[u8]) -> Option<KeyState> {
     let mut lines = std::str::from_utf8(lines).ok()?.lines();
     let count = match lines.next()? {
-        "hash" => return super::foreign::of_hash(lines),
+        "hash" => return foreign::of_hash(lines),
         count => count.parse().ok()?,
     };
     let holder = |line: &str| {
@@ -380,6 +395,7 @@ impl fmt::Display for Foreign {
         match &self.kind {
             DataKind::Redisson { .. }
             | DataKind::RedissonReadWrite { .. }
+            | DataKind::Symfony { .. }
             | DataKind::Time { .. } => self.kind.fmt(f),
             other => write!(f, "other data, {other}"),
         }
@@ -411,6 +427,11 @@ impl fmt::Display for DataKind {
             Self::RedissonReadWrite { holders, .. } => {
                 let s = if *holders == 1 { "" } else { "s" };
                 write!(f, "held by {holders} reader{s} of Redisson")
+            }
+            Self::Symfony { is_write: true, .. } => f.write_str("held by Symfony"),
+            Self::Symfony { holders, .. } => {
+                let s = if *holders == 1 { "" } else { "s" };
+                write!(f, "held by {holders} reader{s} of Symfony")
             }
             Self::Time { ends } => {
                 write!(f, "held by SETNX or redis-objects until second {}", ends.as_secs())

@@ -38,9 +38,9 @@ pub enum Fate {
 impl Core {
     /// Breaks the lock on `resource`, whoever holds it: looks at its key on all nodes, and deletes what
     /// was seen where that is a lock of redbolt. No other key is touched, no restart guard's and no fencing
-    /// counter's; data that is no lock of redbolt is left alone ([`Fate::Kept`]). The outcome is
-    /// [`Event::Viewed`](crate::proto::Event::Viewed), and the view says what was seen on each node and
-    /// what became of it.
+    /// counter's; members of another library who wait are told, on a channel or a list. Data that is no lock of redbolt is
+    /// left alone ([`Fate::Kept`]). The outcome is [`Event::Viewed`](crate::proto::Event::Viewed), and the view says what
+    /// was seen on each node and what became of it.
     ///
     /// Whoever holds it is not asked, and goes on until it looks.
     ///

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use super::contents::{self, DataKind, Foreign, KeyState, Sharers};
+use super::contents::{self, DataKind, Foreign, Holder, KeyState, Sharers};
+use crate::proto::script::symfony;
 
 /// The libraries whose locks hold a string of this form.
 pub(super) fn of_string(value: &[u8]) -> Option<&'static str> {
@@ -17,12 +18,15 @@ pub(super) fn of_string(value: &[u8]) -> Option<&'static str> {
         20 if std::str::from_utf8(value).is_err() => Some("rslock or redlock (Rust)"),
         22 if all(u8::is_ascii_alphanumeric) => Some("redlock-py"),
         24 if value.ends_with(b"==") && all(is_base64) => Some("redsync"),
-        24 if all(is_base64) => Some("python-redis-lock"),
+        24 if all(is_base64) => Some(PYTHON_REDIS_LOCK),
         32 if all(is_hex) => Some("redis-py, node-redlock or redlock-universal"),
         36 if is_uuid(value) => Some("pottery, RedLock.net, Spring or aioredlock"),
         _ => None,
     }
 }
+
+/// The library of this name.
+pub(super) const PYTHON_REDIS_LOCK: &str = "python-redis-lock";
 
 /// What a hash is whose fields the script [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) tells, each behind its value.
 pub(super) fn of_hash<'l>(lines: impl Iterator<Item = &'l str>) -> Option<KeyState> {
@@ -56,6 +60,36 @@ fn of_readers_or_writer(mode: &str, fields: &[(&str, &str)]) -> Option<KeyState>
         }
         ("read" | "write", ..) => {
             Some(foreign(DataKind::RedissonReadWrite { is_write, holders: count }))
+        }
+        _ => None,
+    }
+}
+
+/// What a sorted set of so many members is, if it is of Symfony's locks. The script [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED)
+/// tells some of them, each behind the ms that are left.
+pub(super) fn of_set<'l>(count: usize, lines: impl Iterator<Item = &'l str>) -> Option<KeyState> {
+    let members = lines.map(|line| line.split_once(' ')).collect::<Option<Vec<_>>>()?;
+    let names = || members.iter().filter(|&&(_, name)| name != symfony::ALONE);
+    let is_write = names().count() < members.len();
+    let held = |&(left, name): &(&str, &str)| {
+        let token = name.as_bytes().strip_prefix(symfony::MARK)?;
+        let KeyState::Held(holder) = contents::of_string(token) else { return None };
+        let remaining = Some(Duration::from_millis(left.parse().ok()?));
+        Some(Holder { remaining, ..holder })
+    };
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    let is_of_symfony = |name: &str| {
+        name.len() == 44 && name.strip_suffix('=').is_some_and(|it| it.bytes().all(is_base64))
+    };
+    let ours = names().map(held).collect::<Option<Vec<_>>>();
+    match ours {
+        Some(holders) if is_write => holders.into_iter().next().map(KeyState::Held),
+        Some(holders) if !holders.is_empty() => {
+            Some(KeyState::Shared(Sharers::new(holders, count, None)))
+        }
+        None if names().all(|member| is_of_symfony(member.1) || held(member).is_some()) => {
+            let holders = count.checked_sub(usize::from(is_write))?;
+            Some(foreign(DataKind::Symfony { is_write, holders }))
         }
         _ => None,
     }
@@ -146,6 +180,38 @@ mod tests {
             Some(foreign(DataKind::RedissonReadWrite { is_write: false, holders: 0 }))
         );
         assert_eq!(of("fast mode\n1 a:1".to_owned()), None);
+    }
+
+    #[test]
+    fn a_set_of_symfony_s_tells_who_holds_it() {
+        let name = "bm90IGEgc2VjcmV0IGF0IGFsbCwgb25seSAzMiBieXQ=";
+        let ours = "s:00112233445566778899aabbccddeeff00:web";
+        let of = |count, text: &str| of_set(count, text.lines());
+        let told = |count, text: &str| match of(count, text) {
+            Some(KeyState::Foreign(data)) => data.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(told(2, &format!("7 {name}\n7 __write__")), "held by Symfony");
+        assert_eq!(told(1, &format!("7 {name}")), "held by 1 reader of Symfony");
+        assert_eq!(told(2, &format!("7 {name}\n9 {ours}")), "held by 2 readers of Symfony");
+        match of(2, &format!("7 __write__\n7 {ours}")) {
+            Some(KeyState::Held(holder)) => assert_eq!(holder.label.as_deref(), Some("web")),
+            other => panic!("{other:?}"),
+        }
+        match of(20, &format!("7 {ours}\n8 {}", &ours[..36])) {
+            Some(KeyState::Shared(sharers)) => {
+                let left = |ms| Some(Duration::from_millis(ms));
+                assert_eq!((sharers.count, sharers.holders.len()), (20, 2));
+                assert_eq!(sharers.holders.iter().map(|it| it.remaining).max(), Some(left(8)));
+            }
+            other => panic!("{other:?}"),
+        }
+        for other in ["", "7", "7 player-1", "7 s:player", "7 00112233445566778899aabbccddeeff00"] {
+            assert_eq!(told(1, other), "None", "{other}");
+        }
+        // One of ours whose label makes it as long, and a node that miscounts.
+        assert_eq!(told(1, "7 00112233445566778899aabbccddeeff00:abcdefgh="), "None");
+        assert_eq!(told(0, &format!("7 {name}\n7 __write__")), "None");
     }
 
     #[test]

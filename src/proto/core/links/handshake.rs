@@ -325,11 +325,6 @@ impl Handshake {
         }
     }
 
-    /// An error to a command beside the steps.
-    pub(crate) fn refused_by(&mut self, text: &[u8]) {
-        self.refuse(classify(text).cause());
-    }
-
     fn refuse(&mut self, cause: Cause) {
         self.refused.get_or_insert(cause);
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::{Core, MAX_LOCKS};
 use crate::proto::core::claims::Claim;
 use crate::proto::core::locks::{Lock, Phase};
-use crate::proto::event::{Event, LossCause, Refusal};
+use crate::proto::event::{Event, LossCause, Refusal, RefusalReason};
 use crate::proto::mutants::mutant;
 use crate::proto::names::LockId;
 use crate::proto::request::{LockMode, LockRequest, RequestError};
@@ -155,7 +155,10 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim) {
             claim.downgrade();
         }
-        self.is_held_downgraded(id, now);
+        if !self.is_held_downgraded(id, now) {
+            let refusal = Refusal::new(RefusalReason::NoQuorum, votes);
+            self.events.push_back(Event::DowngradeDelayed(id, refusal));
+        }
         if mutant!(DowngradeReleasesFirst) {
             self.undo(claim, now);
         }
@@ -200,11 +203,11 @@ impl Core {
         Some(companion)
     }
 
-    /// Asks all nodes to let a lock share its resource that was exclusive.
-    pub(super) fn ask_to_share(&mut self, id: LockId, now: ClockReading) {
+    /// Asks all nodes to let a lock share its resource that was exclusive. Whether there was room for that.
+    pub(super) fn ask_to_share(&mut self, id: LockId, now: ClockReading) -> bool {
         let is_full = self.locks.len().max(self.claims.len()) >= MAX_LOCKS;
         if self.locks.mode_change(id) != ModeChange(Part::Delayed) || is_full {
-            return;
+            return !is_full;
         }
         let mut ttl = self.ttl_to_share(id, now);
         if mutant!(DowngradeShortens) {
@@ -214,6 +217,7 @@ impl Core {
             self.set_mode_change(id, Part::Downgrading(companion));
             self.attempt(companion, None, now);
         }
+        true
     }
 
     /// A lock's TTL, as far as it may still be held for that long.
@@ -253,10 +257,10 @@ impl Core {
         self.set_mode_change(companion, Part::Companion(id));
     }
 
-    /// A lock is held by a writer's claim, and its holder is a reader.
-    pub(super) fn is_held_downgraded(&mut self, id: LockId, now: ClockReading) {
+    /// A lock is held by a writer's claim, and its holder is a reader. Whether nodes could be asked to let others share it.
+    pub(super) fn is_held_downgraded(&mut self, id: LockId, now: ClockReading) -> bool {
         self.set_mode_change(id, Part::Delayed);
-        self.ask_to_share(id, now);
+        self.ask_to_share(id, now)
     }
 
     /// The companion has its claim.

@@ -163,18 +163,17 @@ impl Core {
         self.arm_lock(id, due);
     }
 
-    /// Nodes are asked again whose time has come.
+    /// Nodes are asked again whose time has come, unless the lock is lost.
     pub(in crate::proto::core) fn heal_due(&mut self, id: LockId, now: ClockReading) {
         while let Some((lock, active)) = self.locks.at_work_mut(id)
             && matches!(lock.phase, Phase::Held | Phase::Extending)
-            && let Some(node) = active.permit.healing.next_due(now.boot)
         {
+            let Some(node) = active.permit.healing.next_due(now.boot) else {
+                let due = active.permit.due();
+                return self.arm_lock(id, due);
+            };
             active.permit.healing.stops(node);
             self.heal_node(node, id, now);
-        }
-        if let Some(active) = self.locks.active(id) {
-            let due = active.permit.due();
-            self.arm_lock(id, due);
         }
     }
 }

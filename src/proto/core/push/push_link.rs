@@ -1,15 +1,19 @@
 //! A node's push link: the connection on which it sends notifications of changed keys.
 //!
 //! This is [server-assisted client-side caching][page] in its form for RESP2: this connection subscribes to one
-//! channel, and the command link is told to send its invalidations there (`CLIENT TRACKING ON REDIRECT`). Nothing
-//! else comes on it, and what comes is a hint: a key has changed, or all of them may have. Here is what the bytes
-//! mean. Not here: which locks are woken by it.
+//! channel, and the command link is told to send its invalidations there (`CLIENT TRACKING ON REDIRECT`). Besides, it may
+//! hear the channels on which other libraries tell of releases (`channels`). What comes on it is a hint: a key has
+//! changed, or all of them may have, or a lock may be free. Here is what the bytes mean. Not here: which locks are woken
+//! by it.
 //!
 //! [page]: https://redis.io/docs/latest/develop/reference/client-side-caching/
 
 use super::Push;
+use crate::proto::classify::classify;
 use crate::proto::config::{NodeSettings, Settings};
 use crate::proto::core::links::{Mistyped, Step};
+use crate::proto::core::waiting::QueueKey;
+use crate::proto::names::LockId;
 use crate::proto::time::Timestamp;
 use crate::proto::vote::Cause;
 use crate::resp::{Limits, Token, command};
@@ -40,11 +44,13 @@ pub(super) enum Tracking {
     },
 }
 
-/// One command of the flight that begins a push link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One command on a push link: of the flight that begins it, or about a channel behind that.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PushStep {
     Handshake(Step),
     Subscribe,
+    Enter(Box<[u8]>),
+    Leave(Box<[u8]>),
 }
 
 /// How far the open message has been read.
@@ -54,10 +60,12 @@ pub(super) enum Reading {
     Start,
     Kind,
     /// A confirmation: the channel, then how many there are.
-    Confirmed,
+    Entered,
+    Left,
     Count,
-    /// A message: the channel, then its keys.
+    /// A message: the channel, then its keys, or what another library says of this resource.
     Channel,
+    Said(QueueKey),
     Body,
     Keys(u32),
 }
@@ -71,6 +79,16 @@ pub(super) enum News<'b> {
     Key(&'b [u8]),
     /// Its first flight came to this.
     Subscribed(Result<(), Cause>),
+    /// The same, but the node cannot or may not report changes here.
+    Untracked(Cause),
+    /// Another library tells of this resource.
+    Said(QueueKey),
+    /// A lock hears its library's channel from now on.
+    Hears(LockId),
+    /// The node does not let us enter a channel.
+    KeptOut,
+    /// It does not let us leave one.
+    CannotLeave(Cause),
 }
 
 impl Push {
@@ -98,17 +116,19 @@ impl Push {
             (Reading::Start, answer) => {
                 return self.answer(answer, node, settings);
             }
-            (Reading::Kind, Token::Bulk(b"subscribe")) => (Reading::Confirmed, None),
+            (Reading::Kind, Token::Bulk(b"subscribe")) => (Reading::Entered, None),
+            (Reading::Kind, Token::Bulk(b"unsubscribe")) => (Reading::Left, None),
             (Reading::Kind, Token::Bulk(b"message")) => (Reading::Channel, None),
-            (Reading::Confirmed, Token::Bulk(CHANNEL)) => (Reading::Count, None),
-            (Reading::Count, Token::Int(_)) => {
-                let Some(due) = self.pipeline.answered() else { return Err(Mistyped) };
-                if due.pending != PushStep::Subscribe {
-                    return Err(Mistyped);
-                }
-                (Reading::Start, Some(News::Subscribed(self.outcome())))
+            (Reading::Entered | Reading::Left, Token::Bulk(name)) if self.awaits(name) => {
+                (Reading::Count, None)
             }
+            (Reading::Count, Token::Int(_)) => (Reading::Start, self.confirmed()),
             (Reading::Channel, Token::Bulk(CHANNEL)) => (Reading::Body, None),
+            (Reading::Channel, Token::Bulk(name)) => match self.channels.resource(name) {
+                Some(of) => (Reading::Said(of), None),
+                None => return Err(Mistyped),
+            },
+            (Reading::Said(of), Token::Bulk(_)) => (Reading::Start, Some(News::Said(of))),
             (Reading::Body, Token::NilArray | Token::NilBulk) => (Reading::Start, Some(News::All)),
             (Reading::Body, Token::Array(0)) => (Reading::Start, None),
             (Reading::Body, Token::Array(keys)) => (Reading::Keys(keys), None),
@@ -122,7 +142,29 @@ impl Push {
         Ok(news)
     }
 
-    /// An answer to a command of the first flight, other than the confirmation.
+    /// Whether the oldest command without an answer is about this channel, in the way that is being confirmed.
+    fn awaits(&self, name: &[u8]) -> bool {
+        match (self.reading, self.pipeline.oldest().map(|due| &due.pending)) {
+            (Reading::Entered, Some(PushStep::Subscribe)) => name == CHANNEL,
+            (Reading::Entered, Some(PushStep::Enter(entered))) => **entered == *name,
+            (Reading::Left, Some(PushStep::Leave(left))) => **left == *name,
+            _ => false,
+        }
+    }
+
+    fn confirmed<'b>(&mut self) -> Option<News<'b>> {
+        match self.pipeline.answered()?.pending {
+            PushStep::Subscribe => Some(self.outcome()),
+            PushStep::Enter(name) => self.entered(&name).map(News::Hears),
+            PushStep::Leave(name) => {
+                self.left(&name);
+                None
+            }
+            PushStep::Handshake(_) => None,
+        }
+    }
+
+    /// An answer other than a confirmation.
     fn answer<'b>(
         &mut self,
         answer: Token<'b>,
@@ -136,9 +178,16 @@ impl Push {
                 Some(PushStep::Handshake(Step::ClientId) | PushStep::Subscribe),
                 Token::Error(text),
             ) => {
-                self.handshake.refused_by(text);
+                self.untracked = self.untracked.or_else(|| Some(classify(text).cause()));
                 let is_last = self.pipeline.len() == 0;
-                Ok(is_last.then(|| News::Subscribed(self.outcome())))
+                Ok(is_last.then(|| self.outcome()))
+            }
+            (Some(PushStep::Enter(name)), Token::Error(text)) => {
+                self.kept_out(&name, classify(text).cause());
+                Ok(Some(News::KeptOut))
+            }
+            (Some(PushStep::Leave(_)), Token::Error(text)) => {
+                Ok(Some(News::CannotLeave(classify(text).cause())))
             }
             (Some(PushStep::Handshake(step)), answer) => {
                 self.handshake.answer(step, answer, node, settings)?;
@@ -148,11 +197,12 @@ impl Push {
         }
     }
 
-    fn outcome(&self) -> Result<(), Cause> {
-        match (self.handshake.refused(), self.handshake.client_id()) {
-            (Some(cause), _) => Err(cause),
-            (None, None) => Err(Cause::UnexpectedReply),
-            (None, Some(_)) => Ok(()),
+    fn outcome<'b>(&self) -> News<'b> {
+        match (self.handshake.refused(), self.untracked, self.handshake.client_id()) {
+            (Some(cause), ..) => News::Subscribed(Err(cause)),
+            (None, Some(cause), _) => News::Untracked(cause),
+            (None, None, None) => News::Subscribed(Err(Cause::UnexpectedReply)),
+            (None, None, Some(_)) => News::Subscribed(Ok(())),
         }
     }
 }
@@ -185,6 +235,7 @@ mod tests {
                 News::All => "*".to_owned(),
                 News::Key(key) => String::from_utf8_lossy(key).into_owned(),
                 News::Subscribed(outcome) => format!("{outcome:?}"),
+                other => format!("{other:?}"),
             }));
             at += len;
         }
@@ -205,7 +256,7 @@ mod tests {
     fn whoever_may_not_subscribe_is_told_why() {
         let flight = b"+OK\r\n:9\r\n$47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
             -NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
-        assert_eq!(told(flight).unwrap(), ["Err(NoPermission)"]);
+        assert_eq!(told(flight).unwrap(), ["Untracked(NoPermission)"]);
     }
 
     #[test]

@@ -248,6 +248,9 @@ impl DetachedLock {
             (Form::Upgraded(_), None) => return UPGRADED,
             (Form::Upgraded(_), Some(_)) => return UPGRADED_FENCED,
             (Form::Foreign(Profile::Redisson), Some(_)) => return REDISSON_FENCED,
+            (Form::Foreign(Profile::Symfony), None) if self.mode == LockMode::Shared => {
+                return SYMFONY_SHARED;
+            }
             (Form::Foreign(_), None) if self.mode == LockMode::Shared => return REDISSON_SHARED,
             (Form::Foreign(profile), _) => return profile.name(),
             (Form::Downgraded, None) => return DOWNGRADED,
@@ -365,6 +368,7 @@ fn mode(kind: &str) -> (LockMode, Form, bool) {
         FENCED => (LockMode::Exclusive, Form::Asked, true),
         REDISSON_FENCED => (LockMode::Exclusive, Form::Foreign(Profile::Redisson), true),
         REDISSON_SHARED => (LockMode::Shared, Form::Foreign(Profile::RedissonRw), false),
+        SYMFONY_SHARED => (LockMode::Shared, Form::Foreign(Profile::Symfony), false),
         _ => (LockMode::Exclusive, foreign(kind), false),
     }
 }
@@ -620,6 +624,7 @@ const SHARED_FENCED: &str = "shared-fenced";
 /// Locks of other libraries have the names of their profiles.
 const REDISSON_FENCED: &str = "redisson-fenced";
 const REDISSON_SHARED: &str = "redisson-rw-shared";
+const SYMFONY_SHARED: &str = "symfony-shared";
 
 /// Kinds of locks that have changed their mode, by the claim that they are held by.
 const UPGRADED: &str = "upgraded";
@@ -677,9 +682,11 @@ mod tests {
         }
         let of = |profile| Form::Foreign(profile);
         let counted = DetachedLock { form: of(Profile::Redisson), ..fenced };
-        let form = of(Profile::RedissonRw);
-        let reads = DetachedLock { form, mode: LockMode::Shared, ..plain.clone() };
-        let mut foreign = vec![counted, reads];
+        let mut foreign = vec![counted];
+        for profile in [Profile::RedissonRw, Profile::Symfony] {
+            let mode = LockMode::Shared;
+            foreign.push(DetachedLock { form: of(profile), mode, ..plain.clone() });
+        }
         for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::Plain) {
             foreign.push(DetachedLock { form: of(profile), ..plain.clone() });
         }

@@ -42,6 +42,8 @@ pub(crate) struct Standing {
     hurried: u32,
     /// Asks since the lead was last seen to be held, because it was seen to be free.
     seen_free: u32,
+    /// How many fields the semaphore was last seen to have, of which it wants a slot.
+    fields: i64,
     /// Who was last seen to have left of the last before it, and of the last but one. A node that names it again has its ticket
     /// without the key.
     has_left: [Option<TicketName>; 2],
@@ -140,6 +142,7 @@ impl Core {
             place: None,
             hurried: 0,
             seen_free: 0,
+            fields: i64::MAX,
             has_left: [None; 2],
             rests_until: None,
             woken_in_vain_at: None,
@@ -163,7 +166,7 @@ impl Core {
             return self.attempt(id, None, now);
         }
         self.join_line(id);
-        let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
+        let hand_off = (self.round_trip * HAND_OFF_ROUND_TRIPS).max(SHORTEST_HAND_OFF);
         let until = self.queues.released_at(key).map_or(now.boot, |released| released + hand_off);
         if until <= now.boot {
             return self.attempt(id, None, now);
@@ -207,7 +210,7 @@ impl Core {
                 line.places.push((node, place));
                 if place.left_ms == 0 {
                     // Nobody holds it there, and whoever is first has been called.
-                    let grace = Duration::from_millis(place.grace_ms.into());
+                    let grace = Duration::from_millis(place.grace_ms.into()).min(CAP_NOTIFIED);
                     active.waiting.pause.key_lives(node, Some(grace), now.boot);
                 }
             }
@@ -299,7 +302,9 @@ impl Core {
         let place = active.line.as_ref().and_then(|line| line.place);
         if let Some(Place { left_ms: 0, before: 1, grace_ms, .. }) = place {
             let grace = Duration::from_millis(grace_ms.into());
-            return now.boot + grace + grace / CLOCKS_APART + TO_SPARE;
+            let rest = grace + grace / CLOCKS_APART + TO_SPARE;
+            // A node whose clock was set back says more than any grace.
+            return now.boot + rest.min(CAP_NOTIFIED);
         }
         let took = active.round.took(now.boot);
         let (floor, bound) = match will_be_notified {
@@ -401,14 +406,16 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (is_gone, number) = match token {
-            Token::Bulk(value) if what == Looked::Resource => {
-                (value.is_empty() || value == CLOSED, None)
-            }
-            Token::Bulk(stamp) => (self.is_behind(id, what, stamp), None),
-            Token::Int(number) => (false, Some(number)),
+        let (is_gone, number) = match (what, token) {
             // Whoever shares the resource has it, or has one of its permits.
-            Token::Error(_) => (false, None),
+            (_, Token::Error(_)) => (false, None),
+            (Looked::Resource, Token::Bulk(value)) => (value.is_empty() || value == CLOSED, None),
+            (Looked::Last | Looked::LastButOne, Token::Bulk(stamp)) => {
+                (self.is_behind(id, what, stamp), None)
+            }
+            (Looked::Alive | Looked::Life | Looked::Slots, Token::Int(number)) => {
+                (false, Some(number))
+            }
             _ => return Err(Mistyped),
         };
         let has_many = matches!(token, Token::Error(_));
@@ -419,13 +426,10 @@ impl Core {
                     self.ask_node(id, node, Looked::Slots, now);
                 }
                 Looked::Resource => self.resource_seen(id, node, is_gone, now),
-                Looked::Slots => {
-                    let is_free = number.is_some_and(|fields| self.has_free_slot(id, fields));
-                    self.resource_seen(id, node, is_free, now);
-                }
+                Looked::Slots => self.slots_seen(id, node, number.unwrap_or(i64::MAX), now),
                 Looked::Life => self.life_seen(id, number, now),
                 Looked::Alive => {}
-                Looked::Last | Looked::LastButOne if !is_gone => {}
+                Looked::Last | Looked::LastButOne if !is_gone => self.is_there(id, what),
                 Looked::Last => self.last_has_left(id, node, now),
                 Looked::LastButOne => self.is_second(id, now),
             }
@@ -471,6 +475,20 @@ impl Core {
         } else if line.seen_free < MOST_SEEN_FREE {
             line.seen_free += 1;
             self.changed_at(id, node, now);
+        }
+    }
+
+    /// A semaphore has so many fields at the lead. Where one of its slots was free already, and was left to who stands before, it
+    /// is worth an ask that another one is free.
+    fn slots_seen(&mut self, id: LockId, node: NodeId, fields: i64, now: ClockReading) {
+        let is_free = self.has_free_slot(id, fields);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        let has_more = fields < std::mem::replace(&mut line.fields, fields);
+        let is_left = line.place.is_some_and(|place| place.before > 0 && place.left_ms == 0);
+        match is_free && is_left && has_more {
+            true => self.changed_at(id, node, now),
+            false => self.resource_seen(id, node, is_free, now),
         }
     }
 
@@ -521,6 +539,13 @@ impl Core {
         self.pause_until(id, until);
     }
 
+    /// One of the two before this lock stands there: that it leaves will be news.
+    fn is_there(&mut self, id: LockId, what: Looked) {
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        line.has_left[usize::from(what == Looked::LastButOne)] = None;
+    }
+
     /// Whoever stood before this lock has left: it is the first if nobody else did, and asks where it stands otherwise.
     fn last_has_left(&mut self, id: LockId, node: NodeId, now: ClockReading) {
         let is_permit = self.wants_permit(id);
@@ -528,14 +553,15 @@ impl Core {
         let Some(line) = &mut active.line else { return };
         let Some(place) = line.place.as_mut().filter(|place| place.before > 0) else { return };
         let [last, _] = place.predecessors;
-        let is_known = line.has_left[0] == last;
-        line.has_left[0] = last;
+        if std::mem::replace(&mut line.has_left[0], last) == last {
+            return;
+        }
         // Of several slots only the ask tells which is free next.
         if place.before == 1 && !is_permit {
             place.before = 0;
             self.look_in_line(id, now);
             self.ask_node(id, node, Looked::Life, now);
-        } else if !is_known {
+        } else {
             self.changed_at(id, node, now);
         }
     }
@@ -546,9 +572,7 @@ impl Core {
         let Some(line) = &mut active.line else { return };
         let Some(place) = line.place.as_mut().filter(|place| place.before > 1) else { return };
         let [_, last_but_one] = place.predecessors;
-        let is_known = line.has_left[1] == last_but_one;
-        line.has_left[1] = last_but_one;
-        if !is_known {
+        if std::mem::replace(&mut line.has_left[1], last_but_one) != last_but_one {
             // Whoever was called when it asked may be that one, so that nobody is now.
             (place.before, place.left_ms) = (1, HELD);
             self.look_in_line(id, now);
@@ -606,13 +630,15 @@ const SHORTEST_LEFT: Duration = Duration::from_millis(1);
 /// Somebody has the resource, nobody knows for how long.
 const HELD: i64 = -1;
 
-/// Whoever is first in line is notified of a release, and asks.
+/// Whoever is first in line is notified of a release, and asks. It has to be woken for that, by processors that may be busy
+/// with whoever asks at the same time.
 const HAND_OFF_ROUND_TRIPS: u32 = 2;
+const SHORTEST_HAND_OFF: Duration = Duration::from_millis(1);
 
 /// Nodes count in whole ms, and the ask takes its time.
 const TO_SPARE: Duration = Duration::from_millis(2);
 
-/// Its own clock may be faster than the node's, each by a hundredth: an ask within the grace would cost another one.
+/// Its own clock may be faster than the node's, each by a hundredth: an ask within the grace would be in vain.
 const CLOCKS_APART: u32 = 50;
 
 /// So many asks follow one another at once until a quorum says the same stamp.

@@ -19,13 +19,16 @@ use std::time::Duration;
 use self::pause::Pause;
 use self::wait_queue::QueuePosition;
 use super::Core;
+use super::push::Push;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::Pending;
+use crate::proto::core::links::{Node, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::event::RefusalReason;
+use crate::proto::lock_kind::LockKind;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::profile::Profile;
 use crate::proto::request::Wait;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Vote;
@@ -44,6 +47,10 @@ pub(super) struct Waiting {
     /// The queues that it stands in, and since when.
     queues: Vec<QueueKey>,
     position: QueuePosition,
+    /// The nodes on which it hears its library's channels. None is left when its wait is over.
+    listens: NodeSet,
+    /// Those of them on which every release is told there, as the node has confirmed.
+    hears: NodeSet,
 }
 
 impl Waiting {
@@ -55,6 +62,8 @@ impl Waiting {
             pause: Pause::new(),
             queues: Vec::new(),
             position: QueuePosition::NONE,
+            listens: NodeSet::EMPTY,
+            hears: NodeSet::EMPTY,
         }
     }
 
@@ -95,6 +104,48 @@ impl Waiting {
     /// The nodes whose notifications it waits for.
     pub(super) fn leads(&self) -> NodeSet {
         self.pause.leads()
+    }
+
+    /// Whether it hears its library's channels anywhere.
+    pub(super) fn listens(&self) -> bool {
+        !self.listens.is_empty()
+    }
+
+    /// It hears them on these nodes as well from now on. Whether that is new.
+    pub(super) fn listen_at(&mut self, nodes: NodeSet) -> bool {
+        let both = self.listens.or(nodes);
+        std::mem::replace(&mut self.listens, both) != both
+    }
+
+    /// It hears them nowhere from now on. Where it did, and where every release was told.
+    pub(super) fn stop_listening(&mut self) -> (NodeSet, NodeSet) {
+        (std::mem::take(&mut self.listens), std::mem::take(&mut self.hears))
+    }
+
+    /// Every release is told to it on these nodes from now on.
+    pub(super) fn hear_at(&mut self, nodes: NodeSet) {
+        self.hears = self.hears.or(nodes);
+    }
+
+    /// Whether it looks at the key before it asks, so that it will see by itself what it could be told.
+    pub(super) fn will_look(&self) -> bool {
+        self.pause.is_late()
+    }
+
+    /// Nothing can be told to it on this node any more, until it begins to hear channels anew.
+    pub(super) fn listen_no_more_at(&mut self, node: NodeId) {
+        self.listens.remove(node);
+        self.hears.remove(node);
+    }
+
+    /// Nothing is told to it on this node any more.
+    pub(super) fn hear_no_more_at(&mut self, node: NodeId) {
+        self.hears.remove(node);
+    }
+
+    /// Where it stands in the queue of its only resource.
+    pub(super) fn place(&self) -> Option<(QueueKey, QueuePosition)> {
+        Some((*self.queues.first()?, self.position))
     }
 
     /// When so many of the keys in its way have run out of TTL, if it is known.
@@ -193,9 +244,12 @@ impl Core {
         let waited = first.map_or(Duration::ZERO, |&key| self.queues.waited(key));
         lock.phase = Phase::Pausing;
         active.waiting.pause.lasts_until(until.min(active.waiting.deadline));
-        if leads.iter().all(|node| self.nodes[node.index()].push.notifies()) {
+        let profile = active.foreign().map(LockKind::profile);
+        let is_told = profile.is_some_and(Profile::tells_every_release);
+        let will_tell = |push: &Push| push.notifies() || is_told && push.takes_channels();
+        if leads.iter().all(|node| will_tell(&self.nodes[node.index()].push)) {
             active.waiting.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
-            self.wants_notifications(leads, now);
+            self.waiter_wants_notifications(id, leads, now);
         }
         self.arm_lock(id, until);
     }
@@ -329,7 +383,7 @@ impl Core {
         }
         active.votes.cast(node, Vote::Deny);
         leads.insert(node);
-        if self.nodes[node.index()].push.notifies() {
+        if will_tell(&self.nodes, active.waiting.hears, node) {
             leads = node.into();
         }
         active.waiting.pause.listen_to(leads);
@@ -339,7 +393,7 @@ impl Core {
         if active.is_told_by_pttl() {
             self.ask_remaining(node, id, now);
         }
-        self.wants_notifications(node.into(), now);
+        self.waiter_wants_notifications(id, node.into(), now);
         self.wake(id, now);
     }
 
@@ -347,7 +401,7 @@ impl Core {
     fn follow_the_first(&mut self, id: LockId) {
         let Some(active) = self.locks.active_mut(id) else { return };
         if let Some(first) = active.waiting.pause.leads().iter().next()
-            && self.nodes[first.index()].push.notifies()
+            && will_tell(&self.nodes, active.waiting.hears, first)
         {
             active.waiting.pause.listen_to(first.into());
         }
@@ -382,7 +436,8 @@ impl Core {
     fn will_be_notified(&self, id: LockId) -> bool {
         let Some(active) = self.locks.active(id) else { return false };
         let (leads, denied) = (active.waiting.pause.leads(), active.votes.denies());
-        let will_notify = |node| denied.contains(node) && self.node(node).push.notifies();
+        let hears = active.waiting.hears;
+        let will_notify = |node| denied.contains(node) && will_tell(&self.nodes, hears, node);
         !leads.is_empty() && leads.iter().all(will_notify)
     }
 
@@ -404,7 +459,7 @@ impl Core {
                 self.ask_remaining(node, id, now);
             }
         }
-        self.wants_notifications(leads, now);
+        self.waiter_wants_notifications(id, leads, now);
         self.wake(id, now);
     }
 
@@ -439,10 +494,10 @@ impl Core {
         if ms == -1 || !is_asking || lock.round() != round {
             return;
         }
-        let pause = &mut active.waiting.pause;
+        let (hears, pause) = (active.waiting.hears, &mut active.waiting.pause);
         let (is_pausing, leads) = (lock.phase == Phase::Pausing, pause.leads());
-        let notifies = leads.contains(node)
-            && leads.iter().all(|lead| self.nodes[lead.index()].push.notifies());
+        let notifies =
+            leads.contains(node) && leads.iter().all(|lead| will_tell(&self.nodes, hears, lead));
         // A notification comes on another connection, and may be later than this answer.
         let rests = is_pausing && !pause.follows_split() && pause.is_quiet();
         let left = u64::try_from(ms).ok().map(Duration::from_millis);
@@ -452,8 +507,11 @@ impl Core {
         // The key of a semaphore outlives the first permit that ends, of which only the denial tells.
         let left = if is_pausing && !tells { pause.known(node, now.boot).or(left) } else { left };
         pause.key_lives(node, left, now.boot);
-        if left.is_some() && notifies && rests {
-            self.rest(id, now);
+        if left.is_some() && rests {
+            match notifies {
+                true => self.rest(id, now),
+                false => pause.goes_on(),
+            }
         }
         if is_pausing {
             self.shorten_pause(id);
@@ -604,6 +662,11 @@ const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
 
 /// A waiter elsewhere is notified, asks the lead, and then the others: with something to spare.
 const HAND_OFF_ROUND_TRIPS: u32 = 3;
+
+/// Whether this node tells a lock of a release, by a notification or where it `hears` its library.
+fn will_tell(nodes: &[Node], hears: NodeSet, node: NodeId) -> bool {
+    hears.contains(node) || nodes[node.index()].push.notifies()
+}
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,10 @@ use crate::proto::time::Timestamp;
 #[derive(Debug)]
 pub(crate) struct Pause {
     until: Timestamp,
+    /// Until when it lasted before a notification ended it.
+    timer: Timestamp,
+    /// The key is being looked at, and it goes on if that is still there.
+    is_looking: bool,
     /// Refusals so far, which the cap grows with.
     refusals: u32,
     /// The last refusal won a grant.
@@ -45,6 +49,8 @@ impl Pause {
     pub(super) const fn new() -> Self {
         Self {
             until: Timestamp(0),
+            timer: Timestamp(0),
+            is_looking: false,
             refusals: 0,
             is_after_split: false,
             splits: 0,
@@ -73,11 +79,12 @@ impl Pause {
     }
 
     pub(super) fn lasts_until(&mut self, until: Timestamp) {
-        self.until = until;
+        (self.until, self.timer) = (until, until);
     }
 
     /// An attempt begins, and notifications count anew. A key that it meets is taken to live longer by `jitter`.
     pub(super) fn attempt_begins(&mut self, jitter: Duration) {
+        self.is_looking = false;
         self.expiries.clear();
         self.notified = NodeSet::default();
         self.jitter = jitter;
@@ -192,7 +199,15 @@ impl Pause {
         self.is_late = false;
         self.is_woken = false;
         self.notified = NodeSet::default();
+        self.is_looking = true;
         self.until = until;
+    }
+
+    /// The key that was looked at is still there: it lasts as if nothing had been told.
+    pub(super) fn goes_on(&mut self) {
+        if std::mem::take(&mut self.is_looking) {
+            self.until = self.timer;
+        }
     }
 
     /// The attempt that began at `since` won nothing. If it followed a notification, these are ignored for a while,
@@ -418,6 +433,26 @@ mod tests {
         pause.lasts_until(at(1_000));
         pause.wake(at(5));
         assert_eq!((pause.until(), pause.is_late()), (at(20), true));
+    }
+
+    #[test]
+    fn a_look_at_a_key_that_is_still_there_ends_nothing() {
+        let mut pause = Pause::new();
+        pause.lasts_until(at(1_000));
+        pause.goes_on();
+        pause.mute_until(at(20));
+        pause.wake(at(10));
+        assert_eq!((pause.is_late(), pause.until()), (true, at(20)));
+        pause.goes_on();
+        assert_eq!(pause.until(), at(20), "nobody has looked");
+        pause.looks_until(at(40));
+        pause.goes_on();
+        assert_eq!(pause.until(), at(1_000));
+        pause.wake(at(30));
+        pause.looks_until(at(40));
+        pause.attempt_begins(MS);
+        pause.goes_on();
+        assert_eq!(pause.until(), at(40), "it is asked for, and no longer looked at");
     }
 
     #[test]

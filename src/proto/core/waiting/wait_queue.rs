@@ -172,6 +172,13 @@ impl WaitQueues {
         self.queues.get(&key)?.front()
     }
 
+    /// Who stands next behind this place.
+    pub(crate) fn behind(&self, (key, position): (QueueKey, QueuePosition)) -> Option<LockId> {
+        let waiting = &self.queues.get(&key)?.waiting;
+        let from = waiting.partition_point(|waiter| waiter.position <= position);
+        waiting.range(from..).find_map(|waiter| waiter.id)
+    }
+
     /// Those in front of any queue.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = LockId> {
         self.queues.values().filter_map(WaitQueue::front)

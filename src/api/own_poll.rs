@@ -1,0 +1,242 @@
+//! The epoll of an engine, or of a driver that lives in nobody's registry, and how it sleeps.
+//!
+//! A sleep with a timeout makes the kernel set a timer and take it back again, which costs more than the rest of the
+//! call. Whoever takes one lock after another sleeps twice for each, and the deadline is the same for thousands of
+//! them. So a loop that sleeps often sets an alarm once, and then sleeps without a timeout for as long as the alarm
+//! comes in time.
+//!
+//! A timeout is rounded up to whole milliseconds, an alarm is not. To end short sleeps by alarms was tried and is no gain: a
+//! process that has just released a lock then asks for it again while the next in line is being granted. Not here: when the
+//! deadline is, see `proto`.
+
+use std::io;
+use std::time::Duration;
+
+use mio::{Events, Poll, Registry};
+
+use crate::net::Clock;
+use crate::proto::Timestamp;
+
+pub(super) struct OwnPoll {
+    poll: Poll,
+    events: Events,
+    #[cfg(target_os = "linux")]
+    alarm: standing::Standing,
+}
+
+impl OwnPoll {
+    /// One for `tokens` sources, with tokens that begin with zero, for who sleeps by this clock.
+    pub(super) fn new(tokens: usize, clock: &Clock) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        #[cfg(not(target_os = "linux"))]
+        let _ = clock;
+        Ok(Self {
+            #[cfg(target_os = "linux")]
+            alarm: standing::Standing::new(poll.registry(), mio::Token(tokens), clock.clone()),
+            poll,
+            // Each source is ready at most once in a turn, and so is the alarm.
+            events: Events::with_capacity(2 * tokens + 1),
+        })
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        self.poll.registry()
+    }
+
+    /// Sleeps until something is ready, for `timeout` from `now` at the most; it may wake up earlier. An alarm is none
+    /// of the events that the sources know.
+    #[inline]
+    pub(super) fn sleep(
+        &mut self,
+        timeout: Option<Duration>,
+        now: Timestamp,
+    ) -> io::Result<&Events> {
+        #[cfg(target_os = "linux")]
+        let timeout = self.alarm.instead_of(timeout, now);
+        #[cfg(not(target_os = "linux"))]
+        let _ = now;
+        self.poll.poll(&mut self.events, timeout)?;
+        #[cfg(target_os = "linux")]
+        self.alarm.hear(&self.events);
+        Ok(&self.events)
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod standing {
+    use std::os::fd::AsRawFd;
+    use std::time::Duration;
+
+    use mio::unix::SourceFd;
+    use mio::{Events, Interest, Registry};
+
+    use crate::net::{Alarm, Clock};
+    use crate::proto::Timestamp;
+
+    /// An alarm that stays set over many sleeps.
+    pub(super) struct Standing {
+        /// What it is registered as.
+        token: mio::Token,
+        /// `None` where the system has none left.
+        alarm: Option<Alarm>,
+        clock: Clock,
+        /// When it will be over; long ago if it was never set.
+        over_at: Timestamp,
+        /// Sleeps with a timeout since `counted_from`.
+        sleeps: u32,
+        counted_from: Timestamp,
+    }
+
+    impl Standing {
+        pub(super) fn new(registry: &Registry, token: mio::Token, clock: Clock) -> Self {
+            let alarm = Alarm::new().ok().filter(|alarm| {
+                let fd = alarm.as_raw_fd();
+                registry.register(&mut SourceFd(&fd), token, Interest::READABLE).is_ok()
+            });
+            let never = Timestamp::default();
+            Self { token, alarm, clock, over_at: never, sleeps: 0, counted_from: never }
+        }
+
+        /// With which timeout to sleep: with none if an alarm ends the sleep in time.
+        #[inline]
+        pub(super) fn instead_of(
+            &mut self,
+            timeout: Option<Duration>,
+            now: Timestamp,
+        ) -> Option<Duration> {
+            let span = timeout?;
+            if span.is_zero() {
+                return timeout;
+            }
+            let until = now + span;
+            let is_in_time = now < self.over_at && self.over_at <= until;
+            let is_set = is_in_time || self.is_worth_it(span, now) && self.set(until);
+            timeout.filter(|_| !is_set)
+        }
+
+        /// An alarm tells once that it is over.
+        #[inline]
+        pub(super) fn hear(&mut self, events: &Events) {
+            if events.iter().any(|event| event.token() == self.token) {
+                self.over_at = Timestamp::default();
+            }
+        }
+
+        /// Whether there were many sleeps lately, in the time that the alarm would stand for.
+        fn is_worth_it(&mut self, span: Duration, now: Timestamp) -> bool {
+            if now.since(self.counted_from) > span {
+                (self.counted_from, self.sleeps) = (now, 0);
+            }
+            self.sleeps += 1;
+            self.sleeps >= MANY
+        }
+
+        /// Whether that was possible.
+        #[cold]
+        fn set(&mut self, until: Timestamp) -> bool {
+            self.sleeps = 0;
+            let at = self.clock.of_machine(until);
+            let is_set = self.alarm.as_ref().is_some_and(|alarm| alarm.set(at).is_ok());
+            if is_set {
+                self.over_at = until;
+            }
+            is_set
+        }
+    }
+
+    /// Sleeps from which on an alarm costs less than their timeouts.
+    const MANY: u32 = 16;
+
+    #[cfg(test)]
+    mod tests {
+        use std::time::Instant;
+
+        use super::*;
+        use crate::api::own_poll::OwnPoll;
+        use crate::proto::ClockReading;
+
+        const SPAN: Duration = Duration::from_millis(40);
+
+        fn at(ms: u64) -> Timestamp {
+            Timestamp::default() + Duration::from_hours(1) + Duration::from_millis(ms)
+        }
+
+        /// By a clock that stands still at this time.
+        fn clock(ms: u64) -> Clock {
+            Clock::bent(move |reading| ClockReading { boot: at(ms), ..reading })
+        }
+
+        fn standing() -> Standing {
+            Standing::new(mio::Poll::new().unwrap().registry(), mio::Token(9), clock(0))
+        }
+
+        /// The timeouts of sleeps at these times, each until its deadline.
+        fn timeouts(standing: &mut Standing, sleeps: &[(u64, u64)]) -> Vec<Option<u64>> {
+            let each = sleeps.iter().map(|&(now, until)| {
+                let span = Duration::from_millis(until - now);
+                let timeout = standing.instead_of(Some(span), at(now));
+                timeout.map(|timeout| timeout.as_millis() as u64)
+            });
+            each.collect()
+        }
+
+        #[test]
+        fn whoever_sleeps_often_until_the_same_time_sets_one_alarm() {
+            let mut standing = standing();
+            let many: Vec<_> = (0..u64::from(MANY)).map(|ms| (ms, 700)).collect();
+            let first = timeouts(&mut standing, &many);
+            assert!(first[..first.len() - 1].iter().all(Option::is_some));
+            assert_eq!(first.last(), Some(&None), "it is set now");
+            assert_eq!(timeouts(&mut standing, &[(20, 700), (699, 700), (30, 900)]), [None; 3]);
+            // It would come too late, or has come.
+            assert_eq!(timeouts(&mut standing, &[(40, 60), (700, 800)]), [Some(20), Some(100)]);
+        }
+
+        #[test]
+        fn an_alarm_that_is_set_late_rings_in_time() {
+            let mut own = OwnPoll::new(3, &clock(59_990)).unwrap();
+            let begun = Instant::now();
+            // The process stood still for nearly a minute between its last look at the clock, at 0, and this.
+            assert!(own.alarm.set(at(60_000)));
+            assert!(!own.sleep(Some(Duration::from_secs(60)), at(0)).unwrap().is_empty());
+            assert!(begun.elapsed() >= Duration::from_millis(10));
+            assert!(begun.elapsed() < Duration::from_secs(30), "not a minute from now");
+            assert!(own.alarm.set(at(80)), "what has passed rings at once");
+            assert!(!own.sleep(Some(Duration::from_secs(60)), at(0)).unwrap().is_empty());
+        }
+
+        #[test]
+        fn whoever_sleeps_now_and_then_sets_none() {
+            let mut standing = standing();
+            let rare: Vec<_> = (0..100).map(|at| (at * 10, at * 10 + 50)).collect();
+            assert!(timeouts(&mut standing, &rare).iter().all(Option::is_some));
+            assert_eq!(standing.over_at, Timestamp::default());
+        }
+
+        #[test]
+        fn not_to_sleep_and_to_sleep_without_end_stay_what_they_are() {
+            let mut standing = standing();
+            for timeout in [Some(Duration::ZERO), None] {
+                assert_eq!(standing.instead_of(timeout, at(0)), timeout);
+            }
+        }
+
+        #[test]
+        fn an_alarm_ends_a_sleep_and_is_none_of_the_sources() {
+            let mut own = OwnPoll::new(3, &clock(0)).unwrap();
+            let begun = Instant::now();
+            assert!(own.alarm.set(at(40)));
+            let tokens: Vec<_> = {
+                let events = own.sleep(Some(Duration::from_secs(60)), at(0)).unwrap();
+                events.iter().map(|event| event.token()).collect()
+            };
+            assert_eq!(tokens, [mio::Token(3)]);
+            assert!(begun.elapsed() >= SPAN);
+            // Set anew, it tells nothing of the time before.
+            own.alarm.clock = clock(41);
+            assert!(own.alarm.set(at(80)));
+            assert!(own.sleep(Some(Duration::ZERO), at(41)).unwrap().is_empty());
+            assert!(!own.sleep(Some(Duration::from_secs(60)), at(42)).unwrap().is_empty());
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! For how long the word of sentinels counts that name a master: what a master says counts only while the word of most of them
+//! is young. See [the manual](crate::manual::sentinels) for the rule, and why it holds.
+//!
+//! Pure functions, and public, so that the model that searches them for holes and the simulator decide with the same code. Not
+//! here: how sentinels are asked and heard, see `net/sentinel`.
+
+use std::time::Duration;
+
+use super::time::Timestamp;
+
+/// How old the question may be that a sentinel's word for a master answers. A lock that such a master grants is over before the
+/// quarantine of its successor is, if its TTL is shorter than `max_ttl` by this (`crates/models/src/sentinel_word.rs`).
+pub const WORD_LASTS: Duration = Duration::from_secs(5);
+
+/// When more than half of so many sentinels had all been asked that have named a master, of which each was asked at one of these
+/// times; `None` if fewer have.
+#[must_use]
+pub fn vouched_at(
+    sentinels: usize,
+    asked_at: impl Iterator<Item = Timestamp> + Clone,
+) -> Option<Timestamp> {
+    let since = |at: Timestamp| asked_at.clone().filter(|&other| other >= at).count();
+    asked_at.clone().filter(|&at| 2 * since(at) > sentinels).max()
+}
+
+/// Whether what a master says counts that most sentinels have named at this time.
+#[must_use]
+pub fn counts(vouched_at: Option<Timestamp>, now: Timestamp) -> bool {
+    vouched_at.is_some_and(|at| now.since(at) <= WORD_LASTS)
+}
+
+/// Whether sentinels are asked again: half of that time is over.
+#[must_use]
+pub fn needs_word(vouched_at: Option<Timestamp>, now: Timestamp) -> bool {
+    vouched_at.is_none_or(|at| now.since(at) > WORD_LASTS / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_counts_for_5_s_and_is_asked_for_again_after_half() {
+        let at = |ms: u64| Timestamp(ms * 1_000_000);
+        for (ms, is_asked_for, is_believed) in
+            [(2_500, false, true), (2_501, true, true), (5_000, true, true), (5_001, true, false)]
+        {
+            let word = Some(at(7));
+            let now = at(7 + ms);
+            assert_eq!((needs_word(word, now), counts(word, now)), (is_asked_for, is_believed));
+        }
+        assert!(needs_word(None, at(7)) && !counts(None, at(7)));
+    }
+
+    #[test]
+    fn half_of_the_sentinels_are_too_few() {
+        let of = |times: &[u64], all| vouched_at(all, times.iter().map(|&at| Timestamp(at)));
+        assert_eq!(of(&[5], 2), None);
+        assert_eq!(of(&[5, 3], 2), Some(Timestamp(3)));
+        assert_eq!(of(&[5, 3, 9], 3), Some(Timestamp(5)));
+        assert_eq!(of(&[5, 3, 9], 4), Some(Timestamp(3)));
+        assert_eq!(of(&[], 0), None);
+    }
+}

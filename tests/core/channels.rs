@@ -1,0 +1,386 @@
+//! The channels of other libraries: when a waiter hears them, what a message on one does, and what is left of it.
+
+use std::time::Duration;
+
+use redbolt::proto::{Cause, LockId, LockRequest, LockState, Profile, PushState, Settings, Wait};
+
+use crate::world::{World, error, ms, secs};
+
+/// Pauses so long that a test sees only what ends them early.
+fn patient(settings: &mut Settings) {
+    settings.retry_backoff = (secs(10), secs(10));
+}
+
+/// Three nodes, each 1 ms away. Another client has the keys for a minute.
+fn world(clients: usize) -> World {
+    let mut world = World::with(3, clients, patient).warm();
+    world.delay(ms(1));
+    world.foreign(b"job", &[60_000; 3]);
+    world.foreign(b"shop:eu:job", &[60_000; 3]);
+    world
+}
+
+/// The first node refuses commands that begin with one of these.
+fn forbid(world: &mut World, commands: &'static [&'static [&'static [u8]]]) {
+    world.answer(0, move |args| {
+        let is_forbidden = commands.iter().any(|command| args.starts_with(command));
+        is_forbidden.then(|| error("NOPERM no")).flatten()
+    });
+}
+
+const TRACKING: &[&[u8]] = &[b"CLIENT", b"TRACKING"];
+const ENTERING: &[&[u8]] = &[b"SUBSCRIBE", CHANNEL];
+const INVALIDATIONS: &[&[u8]] = &[b"SUBSCRIBE", b"__redis__:invalidate"];
+const LEAVING: &[&[u8]] = &[b"UNSUBSCRIBE"];
+const CHANNEL: &[u8] = b"redisson_lock__channel:{job}";
+
+/// Before any timer ends a pause.
+const SOON: Duration = ms(1_000);
+
+/// The message, the request to the lead, and those to the others.
+const HAND_OFF: Duration = ms(5);
+
+fn waits_as(world: &mut World, client: usize, profile: Profile, key: &[u8]) -> LockId {
+    let request = LockRequest::new(key).profile(profile).wait(Wait::Forever);
+    let id = world.acquire(client, &request, &[]);
+    world.run(ms(100));
+    id
+}
+
+fn waits(world: &mut World) -> LockId {
+    waits_as(world, 0, Profile::Redisson, b"job")
+}
+
+fn everywhere(world: &mut World, command: &[&[u8]]) {
+    let now = world.server_now();
+    world.servers.iter_mut().for_each(|server| drop(server.observe(command, now)));
+}
+
+/// As a member of the library releases it.
+fn released(world: &mut World, key: &[u8], channel: &[u8]) {
+    everywhere(world, &[b"DEL", key]);
+    everywhere(world, &[b"PUBLISH", channel, b"0"]);
+    world.flow();
+}
+
+fn is_granted_within(world: &mut World, id: LockId, span: Duration) -> bool {
+    world.run(span);
+    world.is_granted(id)
+}
+
+/// How many hear a channel on the first node.
+fn heard(world: &mut World, channel: &[u8]) -> bool {
+    let now = world.server_now();
+    let reply = world.servers[0].observe(&[b"PUBSUB", b"NUMSUB", channel], now);
+    !reply.ends_with(b":0\r\n")
+}
+
+fn asks(world: &World, node: usize) -> usize {
+    world.log.iter().filter(|ran| ran.node == node && ran.is_ask()).count()
+}
+
+#[test]
+fn a_message_alone_wakes_where_nothing_is_tracked() {
+    for forbidden in [&[TRACKING][..], &[INVALIDATIONS], &[INVALIDATIONS, TRACKING]] {
+        for is_told in [true, false] {
+            let mut world = world(1);
+            forbid(&mut world, forbidden);
+            let id = waits(&mut world);
+            assert!(heard(&mut world, CHANNEL));
+            let told = world.push_state(0, 0);
+            assert_eq!(told, PushState::Unavailable(Cause::NoPermission), "others are not told");
+            match is_told {
+                true => released(&mut world, b"job", CHANNEL),
+                false => everywhere(&mut world, &[b"DEL", b"job"]),
+            }
+            let within = if is_told { HAND_OFF } else { SOON };
+            assert_eq!(is_granted_within(&mut world, id, within), is_told, "{forbidden:?}");
+        }
+    }
+}
+
+/// Redisson's channel of `job` is that of `{job}` as well.
+#[test]
+fn who_hears_a_channel_keeps_it_when_another_resource_has_the_same() {
+    let mut world = world(1);
+    forbid(&mut world, &[TRACKING]);
+    world.foreign(b"{job}", &[60_000; 3]);
+    let id = waits(&mut world);
+    let other = waits_as(&mut world, 0, Profile::Redisson, b"{job}");
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, HAND_OFF));
+    assert!(!world.is_granted(other));
+}
+
+/// The minute is over after which tracking is tried again, and the connection that would be told still hears nothing.
+#[test]
+fn a_node_is_not_told_to_report_to_a_connection_that_may_not_hear_it() {
+    let mut world = world(1);
+    world.foreign(b"job", &[600_000; 3]);
+    forbid(&mut world, &[INVALIDATIONS]);
+    let id = waits(&mut world);
+    world.run(secs(150));
+    assert_eq!(world.push_state(0, 0), PushState::Unavailable(Cause::NoPermission));
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, HAND_OFF));
+}
+
+#[test]
+fn each_library_is_heard_where_it_tells() {
+    let cases: [(Profile, &[u8], &[u8]); 4] = [
+        (Profile::Redisson, b"job", CHANNEL),
+        (Profile::RedissonRw, b"job", b"redisson_rwlock:{job}"),
+        (Profile::Spring, b"shop:eu:job", b"shop-channel:shop:eu:job"),
+        (Profile::Spring, b"shop:eu:job", b"shop:eu-channel:shop:eu:job"),
+    ];
+    for (profile, key, channel) in cases {
+        let mut world = world(1);
+        forbid(&mut world, &[TRACKING]);
+        let id = waits_as(&mut world, 0, profile, key);
+        released(&mut world, key, channel);
+        assert!(is_granted_within(&mut world, id, HAND_OFF), "{profile}");
+        world.run(ms(10));
+        assert!(!heard(&mut world, channel), "{profile}");
+    }
+}
+
+/// Another of redbolt tells a registry whose key it does not know on all of its channels.
+#[test]
+fn what_is_told_on_several_channels_is_one_ask() {
+    let mut world = world(1);
+    forbid(&mut world, &[TRACKING]);
+    waits_as(&mut world, 0, Profile::Spring, b"shop:eu:job");
+    let before = asks(&world, 0);
+    for channel in ["shop-channel:shop:eu:job", "shop:eu-channel:shop:eu:job"] {
+        everywhere(&mut world, &[b"PUBLISH", channel.as_bytes(), b"x"]);
+    }
+    world.run(ms(100));
+    assert_eq!(asks(&world, 0) - before, 1);
+}
+
+/// What a waiter sends the lead while the lock is passed on twenty times: asks, and looks at the key.
+fn sent(is_tracked: bool, is_told: bool) -> (usize, usize) {
+    let mut world = world(1);
+    if !is_tracked {
+        forbid(&mut world, &[TRACKING]);
+    }
+    waits(&mut world);
+    assert!(heard(&mut world, CHANNEL));
+    world.log.clear();
+    for _ in 0..20 {
+        // No timer is due meanwhile.
+        everywhere(&mut world, &[b"DEL", b"job"]);
+        if is_told {
+            everywhere(&mut world, &[b"PUBLISH", CHANNEL, b"0"]);
+        }
+        everywhere(&mut world, &[b"SET", b"job", b"theirs", b"PX", b"60000"]);
+        world.run(ms(50));
+    }
+    let pttls = world.log.iter().filter(|ran| ran.node == 0 && ran.kind() == "pttl").count();
+    (asks(&world, 0), pttls)
+}
+
+/// A message that tells what a node has reported already is no reason to ask again, nor to look.
+#[test]
+fn a_release_that_is_reported_and_told_is_one_ask() {
+    let (reported, both, told) = (sent(true, false), sent(true, true), sent(false, true));
+    assert_eq!(both, reported);
+    assert!((20..=21).contains(&both.0), "{both:?}");
+    assert!((20..=21).contains(&told.0), "{told:?}");
+    assert!(sent(false, false).0 <= 1, "nobody says anything");
+}
+
+#[test]
+fn a_library_is_heard_again_behind_a_lost_connection() {
+    for forbidden in [&[TRACKING][..], &[]] {
+        let mut world = world(1);
+        forbid(&mut world, forbidden);
+        let id = waits(&mut world);
+        world.cut_push(0, 0);
+        assert!(!heard(&mut world, CHANNEL));
+        world.run(secs(1));
+        assert!(heard(&mut world, CHANNEL));
+        assert_eq!(world.count("hear"), 2);
+        released(&mut world, b"job", CHANNEL);
+        assert!(is_granted_within(&mut world, id, ms(60)));
+    }
+}
+
+/// Nobody has heard it.
+#[test]
+fn what_was_told_while_the_connection_was_lost_is_seen() {
+    let mut world = world(1);
+    forbid(&mut world, &[TRACKING]);
+    let id = waits(&mut world);
+    world.cut_push(0, 0);
+    world.run(ms(1));
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, SOON));
+}
+
+#[test]
+fn a_channel_is_left_when_nobody_here_waits_any_more() {
+    for forbidden in [&[TRACKING][..], &[]] {
+        let mut world = world(1);
+        forbid(&mut world, forbidden);
+        let first = waits(&mut world);
+        let second = waits(&mut world);
+        let third = waits(&mut world);
+        world.release(second);
+        world.run(ms(10));
+        world.release(first);
+        world.run(ms(10));
+        assert!(heard(&mut world, CHANNEL), "the third one waits");
+        assert_eq!((world.count("hear"), world.count("no longer hear")), (1, 0));
+        released(&mut world, b"job", CHANNEL);
+        world.run(ms(100));
+        assert!(world.is_granted(third));
+        assert!(!heard(&mut world, CHANNEL));
+        assert_eq!((world.count("hear"), world.count("no longer hear")), (1, 1));
+        world.release(third);
+        world.run(secs(10));
+        assert_eq!((world.kept(0), world.connections(0)), ((0, 0), 3));
+        assert_eq!(world.core().poll_timeout(), None, "no timer is left");
+    }
+}
+
+/// The last of those who listen may be one that never asked.
+#[test]
+fn whoever_gives_up_behind_others_leaves_nothing() {
+    let mut world = world(1);
+    let first = waits(&mut world);
+    let second = waits(&mut world);
+    released(&mut world, b"job", CHANNEL);
+    world.run(ms(100));
+    assert!(world.is_granted(first) && heard(&mut world, CHANNEL));
+    world.release(second);
+    world.run(ms(10));
+    assert!(!heard(&mut world, CHANNEL));
+}
+
+#[test]
+fn a_lock_that_does_not_wait_for_anybody_hears_nothing() {
+    let mut world = World::with(3, 1, patient).warm();
+    let request = LockRequest::new(b"job").profile(Profile::Redisson);
+    let id = world.acquire(0, &request.clone().wait(Wait::Forever), &[]);
+    world.run(ms(100));
+    let tried = world.acquire(0, &request, &[]);
+    world.run(ms(100));
+    assert!(world.is_granted(id) && !world.is_granted(tried));
+    assert_eq!(world.count("subscribe") + world.count("hear"), 0);
+}
+
+/// Changes are reported all the same.
+#[test]
+fn where_the_channel_is_forbidden_the_reports_are_enough_and_it_is_named() {
+    let mut world = world(1);
+    forbid(&mut world, &[ENTERING]);
+    let id = waits(&mut world);
+    let node = world.node(0);
+    assert_eq!(world.core().no_channel(node), Some(Cause::NoPermission));
+    assert_eq!(world.push_state(0, 0), PushState::Active);
+    world.run(secs(20));
+    assert_eq!(world.count("hear"), 1, "it is not asked for all the time");
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, HAND_OFF));
+    world.release(id);
+    world.run(ms(10));
+    assert_eq!(world.count("no longer hear"), 0);
+    world.servers[0].answer = None;
+    world.foreign(b"job", &[60_000; 3]);
+    waits(&mut world);
+    assert_eq!(world.core().no_channel(node), None);
+}
+
+/// Of several channels one is its registry's.
+#[test]
+fn a_registry_that_is_heard_on_one_of_its_channels_is_heard() {
+    for forbidden in ["shop-channel:shop:eu:job", "shop:eu-channel:shop:eu:job"] {
+        let mut world = world(1);
+        world.answer(0, move |args| {
+            (args == [&b"SUBSCRIBE"[..], forbidden.as_bytes()])
+                .then(|| error("NOPERM no"))
+                .flatten()
+        });
+        waits_as(&mut world, 0, Profile::Spring, b"shop:eu:job");
+        let node = world.node(0);
+        assert_eq!(world.core().no_channel(node), None, "{forbidden}");
+    }
+}
+
+#[test]
+fn without_reports_and_messages_the_timer_is_enough() {
+    let mut world = World::with(3, 1, |_| {}).warm();
+    world.delay(ms(1));
+    world.foreign(b"job", &[60_000; 3]);
+    forbid(&mut world, &[TRACKING, INVALIDATIONS, ENTERING]);
+    let id = waits(&mut world);
+    world.run(secs(20));
+    assert_eq!(world.push_state(0, 0), PushState::Unavailable(Cause::NoPermission));
+    assert_eq!(world.connections(0), 3, "the push link is closed");
+    assert_eq!(world.count("hear"), 1, "it is not tried all the time");
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, ms(210)));
+}
+
+/// Another process may have it in the meantime. Nobody is told of that.
+#[test]
+fn what_could_not_be_left_is_not_entered_again() {
+    let mut world = world(1);
+    forbid(&mut world, &[LEAVING]);
+    let id = waits(&mut world);
+    world.release(id);
+    world.run(secs(1));
+    let node = world.node(0);
+    assert!(!heard(&mut world, CHANNEL), "its connection was closed");
+    assert_eq!(world.core().no_channel(node), Some(Cause::NoPermission));
+    let id = waits(&mut world);
+    world.run(secs(1));
+    assert_eq!(world.count("hear"), 1);
+    assert_eq!(world.push_state(0, 0), PushState::Active, "changes are reported");
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, HAND_OFF));
+    world.run(secs(70));
+    world.release(id);
+    world.foreign(b"job", &[60_000; 3]);
+    waits(&mut world);
+    assert_eq!(world.count("hear"), 2, "the operator may have allowed it");
+}
+
+/// A plain lock waits by the timer where nothing is tracked, on the same push link.
+#[test]
+fn others_neither_hear_nor_hinder_it() {
+    let mut world = world(1);
+    forbid(&mut world, &[TRACKING]);
+    world.foreign(b"plain", &[600_000; 3]);
+    let plain = world.acquire(0, &LockRequest::new(b"plain").wait(Wait::Forever), &[b"plain"]);
+    world.run(ms(100));
+    assert_eq!(world.connections(0), 3, "of no use");
+    let id = waits(&mut world);
+    assert!(heard(&mut world, CHANNEL), "a channel is of use at once");
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, HAND_OFF));
+    assert_eq!(world.core().state(plain), LockState::Pausing);
+    world.servers[0].answer = None;
+    world.run(secs(70));
+    assert_eq!(world.push_state(0, 0), PushState::Active, "it is tried again");
+}
+
+#[test]
+fn nonsense_about_channels_ends_the_push_link_and_nothing_else() {
+    let mut world = world(1);
+    let id = waits(&mut world);
+    for nonsense in [
+        "*3\r\n$7\r\nmessage\r\n$5\r\nother\r\n$1\r\n0\r\n",
+        "*3\r\n$9\r\nsubscribe\r\n$5\r\nother\r\n:2\r\n",
+        "*3\r\n$11\r\nunsubscribe\r\n$28\r\nredisson_lock__channel:{job}\r\n:1\r\n",
+        "*3\r\n$7\r\nmessage\r\n$28\r\nredisson_lock__channel:{job}\r\n:1\r\n",
+    ] {
+        world.say_to_push(0, 0, nonsense.as_bytes());
+        world.run(secs(3));
+        assert_eq!(world.push_state(0, 0), PushState::Active, "again, after {nonsense:?}");
+        assert!(heard(&mut world, CHANNEL));
+    }
+    released(&mut world, b"job", CHANNEL);
+    assert!(is_granted_within(&mut world, id, HAND_OFF));
+}

@@ -1,0 +1,277 @@
+//! The channels on which other libraries tell of releases, on real servers: what a message on one does, and what is left.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::proto::script::UNDO_REDISSON;
+use redbolt::{
+    ConfigBuilder, Driver, Event, LockId, LockRequest, Profile,
+    config::{RestartGuard, WakeStrategy},
+    report::{Cause, LockState, PushState},
+};
+use redbolt_test_servers::{Reply, Server};
+
+use crate::support::{
+    builder, calls, client_of, driver_of, eventually, patient, patiently, process_until, server,
+    vouched,
+};
+
+/// Without a notification, no waiter retries for at least an eighth of this.
+const LATE: Duration = Duration::from_secs(40);
+
+/// Long before any timer, and long for a message.
+const SOON: Duration = Duration::from_secs(1);
+
+const CHANNEL: &str = "redisson_lock__channel:{job}";
+
+/// A driver that waits for `job` as Redisson does, which its member `peer:1` holds.
+struct Waiter {
+    driver: Driver,
+    id: LockId,
+}
+
+impl Waiter {
+    fn of(server: &Server, builder: ConfigBuilder) -> Self {
+        held(server);
+        let mut driver = driver_of(builder);
+        let id = driver.acquire(redisson()).unwrap();
+        process_until(&mut driver, "it waits", |driver| driver.state(id) == LockState::Pausing);
+        Self { driver, id }
+    }
+
+    /// It hears the channel, and no timer is near.
+    fn hearing(server: &Server, builder: ConfigBuilder) -> Self {
+        let mut waiter = Self::of(server, builder);
+        waiter.until("it hears", |_| hearers(server) == 1);
+        waiter.settle();
+        waiter
+    }
+
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&Driver) -> bool) {
+        process_until(&mut self.driver, what, |driver| holds(driver));
+    }
+
+    fn settle(&mut self) {
+        let until = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < until {
+            self.driver.process();
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn is_granted_within(&mut self, span: Duration) -> bool {
+        let until = Instant::now() + span;
+        while Instant::now() < until {
+            self.driver.process();
+            while let Some(event) = self.driver.poll_event() {
+                if event == Event::Granted(self.id) {
+                    return true;
+                }
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
+    fn push(&self) -> PushState {
+        self.driver.node_report().nodes[0].push
+    }
+}
+
+fn redisson() -> LockRequest<'static> {
+    patiently(b"job").profile(Profile::Redisson)
+}
+
+fn held(server: &Server) {
+    server.cmd("HSET job peer:1 1");
+    server.cmd("PEXPIRE job 600000");
+}
+
+/// As a member of Redisson's releases it: deleted and told in one script.
+fn released(server: &Server) {
+    let words = ["EVAL", UNDO_REDISSON, "1", "job", "peer:1"].map(str::as_bytes);
+    assert_eq!(server.run(&words), Reply::Int(1));
+}
+
+/// How many hear the channel.
+fn hearers(server: &Server) -> i64 {
+    match server.cmd(&format!("PUBSUB NUMSUB {CHANNEL}")) {
+        Reply::Array(counts) => match counts[1] {
+            Reply::Int(count) => count,
+            ref other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn late(server: &Server) -> ConfigBuilder {
+    builder(std::slice::from_ref(server)).retry_backoff(LATE, LATE)
+}
+
+fn untracked() -> Server {
+    let server = server();
+    assert_eq!(server.cmd("ACL SETUSER default -client|tracking"), Reply::Status("OK".into()));
+    server
+}
+
+#[test]
+fn a_message_of_redisson_s_wakes_where_tracking_is_forbidden() {
+    for is_told in [true, false] {
+        let server = untracked();
+        let mut waiter = Waiter::hearing(&server, late(&server));
+        assert_eq!(waiter.push(), PushState::Unavailable(Cause::NoPermission));
+        match is_told {
+            true => released(&server),
+            false => assert_eq!(server.cmd("DEL job"), Reply::Int(1)),
+        }
+        assert_eq!(waiter.is_granted_within(SOON), is_told, "told: {is_told}");
+    }
+}
+
+/// As before Redis 6: it has channels, and nothing to redirect.
+#[test]
+fn a_message_of_redisson_s_wakes_where_a_server_has_no_tracking() {
+    let server = vouched(Server::with(&["--rename-command", "CLIENT", "no-longer"]));
+    let mut waiter = Waiter::hearing(&server, late(&server));
+    assert_eq!(waiter.push(), PushState::Unavailable(Cause::UnknownCommand));
+    released(&server);
+    assert!(waiter.is_granted_within(SOON));
+}
+
+/// Passes the lock on in one step, so that whoever waits asks in vain.
+const PASS_ON: &str = "redis.call('DEL', KEYS[1]) \
+     if ARGV[1] ~= '' then redis.call('PUBLISH', ARGV[1], '0') end \
+     redis.call('HSET', KEYS[1], 'peer:2', 1) \
+     redis.call('PEXPIRE', KEYS[1], 600000)";
+
+/// Each way alone, and both together.
+#[test]
+fn a_release_that_is_reported_and_told_leads_to_one_ask() {
+    const RELEASES: u64 = 10;
+    for wake in [WakeStrategy::Line, WakeStrategy::Lead] {
+        for (server, channel) in [(server(), ""), (server(), CHANNEL), (untracked(), CHANNEL)] {
+            let mut waiter = Waiter::hearing(&server, late(&server).wake(wake));
+            // Each ask is a script, and the undo behind it one that looks for a field.
+            let asks = || {
+                let scripts = calls(&server, "evalsha") + calls(&server, "eval");
+                scripts - calls(&server, "hexists")
+            };
+            let before = asks();
+            for _ in 0..RELEASES {
+                let words = ["EVAL", PASS_ON, "1", "job", channel].map(str::as_bytes);
+                server.run(&words);
+                waiter.settle();
+            }
+            let asked = asks() - before - RELEASES;
+            assert!((1..=RELEASES).contains(&asked), "{asked} asks, {wake:?}, on {channel:?}");
+        }
+    }
+}
+
+#[test]
+fn a_channel_is_heard_again_behind_a_lost_connection() {
+    for server in [server(), untracked()] {
+        let mut waiter = Waiter::hearing(&server, late(&server));
+        assert_eq!(server.cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
+        waiter.until("the connection is lost", |driver| {
+            driver.node_report().nodes[0].push != PushState::Active && hearers(&server) == 0
+        });
+        waiter.until("it hears again", |_| hearers(&server) == 1);
+        waiter.settle();
+        released(&server);
+        assert!(waiter.is_granted_within(SOON));
+    }
+}
+
+#[test]
+fn nothing_is_heard_any_more_when_nobody_waits() {
+    for server in [server(), untracked()] {
+        let mut waiter = Waiter::hearing(&server, late(&server));
+        let behind = waiter.driver.acquire(redisson()).unwrap();
+        waiter.settle();
+        released(&server);
+        assert!(waiter.is_granted_within(SOON));
+        waiter.settle();
+        assert_eq!(hearers(&server), 1, "another one of this process waits");
+        waiter.driver.release(behind);
+        waiter.until("nobody hears it", |_| hearers(&server) == 0);
+        waiter.driver.release(waiter.id);
+        waiter.until("there is no channel", |_| {
+            server.cmd("PUBSUB CHANNELS") == Reply::Array(Vec::new())
+        });
+        assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![Reply::Bulk("redbolt:guard".into())]));
+    }
+}
+
+/// By a client of redbolt's that releases again and again: its waiters hear it as Redisson's do.
+#[test]
+fn redbolt_s_own_releases_are_heard_where_tracking_is_forbidden() {
+    let server = untracked();
+    let holder = client_of(late(&server));
+    for _ in 0..5 {
+        let lock = holder.acquire(redisson()).unwrap();
+        let mut driver = driver_of(late(&server));
+        let id = driver.acquire(redisson()).unwrap();
+        process_until(&mut driver, "it hears", |_| hearers(&server) == 1);
+        let mut waiter = Waiter { driver, id };
+        waiter.settle();
+        drop(lock);
+        assert!(waiter.is_granted_within(SOON));
+        waiter.driver.release(id);
+        waiter.until("it is free", |_| server.cmd("EXISTS job") == Reply::Int(0));
+    }
+}
+
+const RULES: &str = "~job ~redbolt:guard ~redbolt:line* +get +set +del +pttl +pexpire +eval +evalsha \
+                     +info +client|setname +client|id +client|kill +hset +hdel +hexists +hlen +hgetall \
+                     +publish +subscribe resetchannels";
+
+fn as_user(server: &Server, rules: &str) -> ConfigBuilder {
+    let set = server.cmd(&format!("ACL SETUSER waiter on >secret -@all {RULES} {rules}"));
+    assert_eq!(set, Reply::Status("OK".into()));
+    patient([format!("redis://waiter:secret@{}", server.address())])
+        .retry_backoff(LATE, LATE)
+        .restart_guard(RestartGuard::Off)
+}
+
+#[test]
+fn a_user_who_may_hear_the_channel_needs_no_tracking() {
+    let server = Server::start();
+    let rules = "+unsubscribe &redisson_lock__channel:*";
+    let mut waiter = Waiter::hearing(&server, as_user(&server, rules));
+    assert_eq!(waiter.driver.node_report().nodes[0].no_channel, None);
+    released(&server);
+    assert!(waiter.is_granted_within(SOON));
+    waiter.until("it is left", |_| hearers(&server) == 0);
+}
+
+/// Named as a line is in which nobody can stand.
+#[test]
+fn a_user_who_may_not_hear_the_channel_is_told_of_changes_and_says_so() {
+    let server = Server::start();
+    let rules = "+unsubscribe +client|tracking +client|caching &__redis__:invalidate";
+    let mut waiter = Waiter::of(&server, as_user(&server, rules));
+    waiter.until("changes are reported", |driver| {
+        let node = &driver.node_report().nodes[0];
+        node.push == PushState::Active && node.no_channel == Some(Cause::NoPermission)
+    });
+    let report = waiter.driver.node_report().to_string();
+    assert!(report.contains("waiters do not hear their library's channel: NOPERM"), "{report}");
+    waiter.settle();
+    released(&server);
+    assert!(waiter.is_granted_within(SOON));
+}
+
+#[test]
+fn a_user_who_may_not_leave_a_channel_does_not_stay_there() {
+    let server = Server::start();
+    let rules = "&redisson_lock__channel:*";
+    let mut waiter = Waiter::hearing(&server, as_user(&server, rules));
+    waiter.driver.release(waiter.id);
+    waiter.until("it is left by a lost connection", |_| hearers(&server) == 0);
+    assert_eq!(waiter.driver.node_report().nodes[0].no_channel, Some(Cause::NoPermission));
+    eventually("nothing is left", || {
+        waiter.driver.process();
+        server.cmd("PUBSUB CHANNELS") == Reply::Array(Vec::new())
+    });
+}
