@@ -16,7 +16,11 @@ use crate::{
 pub(crate) struct Calls<'s> {
     keys: Keys<'s>,
     denials: &'s Denials,
+    said: Vec<Message>,
 }
+
+/// What was published: the channel, and the message.
+pub(crate) type Message = (Vec<u8>, Vec<u8>);
 
 /// What a script replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,12 +88,24 @@ pub(crate) fn caught<T>(outcome: Result<T, CallError>) -> Result<Option<T>, Stop
 
 impl<'s> Calls<'s> {
     pub(crate) fn new(keys: Keys<'s>, denials: &'s Denials) -> Self {
-        Self { keys, denials }
+        Self { keys, denials, said: Vec::new() }
+    }
+
+    /// What it has published, in order.
+    pub(crate) fn into_said(self) -> Vec<Message> {
+        self.said
     }
 
     #[inline]
     fn may(&self, command: &str) -> Result<(), CallError> {
         self.denials.of(command).map_or(Ok(()), |denial| Err(CallError::Denied(denial)))
+    }
+
+    /// PUBLISH as a script calls it that goes on if it may not.
+    pub(crate) fn publish_if_allowed(&mut self, channel: Vec<u8>, message: &[u8]) {
+        if self.may("publish").is_ok() {
+            self.said.push((channel, message.to_vec()));
+        }
     }
 
     pub(crate) fn del(&mut self, key: &[u8]) -> Result<bool, CallError> {
@@ -160,6 +176,13 @@ impl<'s> Calls<'s> {
     pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<&[u8]>, CallError> {
         self.may("get")?;
         Ok(self.keys.bytes(key)?)
+    }
+
+    /// LPUSH of one entry.
+    pub(crate) fn lpush(&mut self, key: &[u8], entry: &[u8]) -> Result<(), CallError> {
+        self.may("lpush")?;
+        self.keys.push(key, entry)?;
+        Ok(())
     }
 
     /// The bytes up to this one, from zero.

@@ -24,6 +24,8 @@ enum Value {
     Bytes(Vec<u8>),
     /// Not empty: the key ends with the last of them.
     Fields(Fields),
+    /// Not empty, and the last that was put there comes first.
+    List(Vec<Vec<u8>>),
     /// Not empty: the key ends with the last of them.
     Sharers(Sharers),
 }
@@ -52,7 +54,7 @@ pub(crate) fn holds(entries: &Entries, key: &[u8], now: ClockReading) -> bool {
 pub(crate) fn string<'e>(entries: &'e Entries, key: &[u8], now: ClockReading) -> Option<&'e [u8]> {
     match entries.get(key).filter(|entry| !entry.is_over(now))?.value {
         Value::Bytes(ref bytes) => Some(bytes),
-        Value::Fields(_) | Value::Sharers(_) => None,
+        Value::Fields(_) | Value::List(_) | Value::Sharers(_) => None,
     }
 }
 
@@ -103,7 +105,7 @@ impl<'s> Keys<'s> {
         match self.read(key) {
             None => Ok(None),
             Some(Value::Bytes(bytes)) => Ok(Some(bytes)),
-            Some(Value::Fields(_) | Value::Sharers(_)) => Err(WrongType),
+            Some(Value::Fields(_) | Value::List(_) | Value::Sharers(_)) => Err(WrongType),
         }
     }
 
@@ -112,7 +114,16 @@ impl<'s> Keys<'s> {
         match self.read(key) {
             None => Ok(None),
             Some(Value::Fields(fields)) => Ok(Some(fields)),
-            Some(Value::Bytes(_) | Value::Sharers(_)) => Err(WrongType),
+            Some(Value::Bytes(_) | Value::List(_) | Value::Sharers(_)) => Err(WrongType),
+        }
+    }
+
+    /// How long a list is.
+    pub(crate) fn list_len(&mut self, key: &[u8]) -> Result<usize, WrongType> {
+        match self.read(key) {
+            None => Ok(0),
+            Some(Value::List(entries)) => Ok(entries.len()),
+            Some(Value::Bytes(_) | Value::Fields(_) | Value::Sharers(_)) => Err(WrongType),
         }
     }
 
@@ -121,7 +132,7 @@ impl<'s> Keys<'s> {
         match self.read(key) {
             None => Ok(None),
             Some(Value::Sharers(sharers)) => Ok(Some(sharers)),
-            Some(Value::Bytes(_) | Value::Fields(_)) => Err(WrongType),
+            Some(Value::Bytes(_) | Value::Fields(_) | Value::List(_)) => Err(WrongType),
         }
     }
 
@@ -131,6 +142,7 @@ impl<'s> Keys<'s> {
             None => "none",
             Some(Value::Bytes(_)) => "string",
             Some(Value::Fields(_)) => "hash",
+            Some(Value::List(_)) => "list",
             Some(Value::Sharers(_)) => "zset",
         }
     }
@@ -246,6 +258,21 @@ impl<'s> Keys<'s> {
             self.note_change(key);
         }
         Ok(removed)
+    }
+
+    /// Puts an entry in front of a list. A new key has no TTL. Returns how long the list is.
+    pub(crate) fn push(&mut self, key: &[u8], entry: &[u8]) -> Result<usize, WrongType> {
+        if self.live(key).is_none() {
+            let value = Value::List(Vec::new());
+            self.entries.insert(key.to_vec(), Entry { value, expires: None });
+        }
+        let Some(Entry { value: Value::List(entries), .. }) = self.live(key) else {
+            return Err(WrongType);
+        };
+        entries.insert(0, entry.to_vec());
+        let len = entries.len();
+        self.note_change(key);
+        Ok(len)
     }
 
     /// Lets a member share a key until `end`. A new key has no TTL. Returns whether that changed anything.

@@ -21,9 +21,8 @@
 //!
 //! Apart from the library because a lock client needs no server. A node knows the commands and the scripts that
 //! locks use, and replies as Redis 7.0 does, byte for byte; the repository's tests compare both with a real server.
-//! A key holds a string, or the sorted set of those who share a lock, which only the scripts write. Not here: other
-//! types, persistence, replication, eviction, Lua (the lock scripts are modelled in Rust), RESP3, channels that
-//! anybody publishes to, inline commands, TLS, and every command that no lock needs.
+//! A key holds a string, or what only the scripts write: a sorted set, a hash, a list. Not here: other types, persistence, replication, eviction, Lua (the lock scripts are modelled in Rust), RESP3, patterns of channels,
+//! inline commands, TLS, and every command that no lock needs.
 //!
 //! A version of this crate belongs to the same version of redbolt, whose scripts it models.
 

@@ -1,4 +1,4 @@
-//! Invalidation messages: server-assisted client-side caching, as RESP2 clients see it.
+//! Messages: invalidations, which are server-assisted client-side caching as RESP2 clients see it, and what is published.
 //!
 //! A connection that tracks is remembered with each key that it reads. The next change of the key sends a message to
 //! the connection that it redirects to, if that one is subscribed. Then all readers of the key are forgotten. Commands
@@ -37,6 +37,8 @@ pub(crate) enum Happening {
     Read,
     Changed(Vec<u8>),
     Flushed,
+    /// It has published this, which these connections are subscribed to.
+    Said(Vec<ConnId>, Vec<u8>),
 }
 
 /// What one command did, in order.
@@ -59,9 +61,24 @@ impl Journal {
     pub(crate) fn flushed(&mut self) {
         self.happenings.push(Happening::Flushed);
     }
+
+    fn said(&mut self, to: Vec<ConnId>, message: Vec<u8>) {
+        self.happenings.push(Happening::Said(to, message));
+    }
 }
 
 impl Store {
+    /// Sends a message to all who are subscribed to its channel, behind what was changed before. How many they are.
+    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+        let subscribed = self.sessions.iter().filter(|session| session.channels.contains(channel));
+        let to: Vec<ConnId> = subscribed.map(|session| session.id).collect();
+        let count = to.len();
+        if count > 0 {
+            self.journal.said(to, message_on(channel, message));
+        }
+        count
+    }
+
     /// Whether a command of this connection can matter to any tracking connection.
     pub(crate) fn is_watched(&self, conn: ConnId) -> bool {
         self.awaits_expiry() || self.tracking(conn).is_some()
@@ -86,6 +103,9 @@ impl Store {
                 Happening::Read => self.remember(current, named),
                 Happening::Changed(key) => self.tell_readers(current, key, &mut to_itself),
                 Happening::Flushed => self.tell_all(current, &mut to_itself),
+                Happening::Said(to, message) => {
+                    self.pushes.extend(to.into_iter().map(|conn| (conn, message.clone())));
+                }
             }
         }
         self.journal.happenings = happenings;
@@ -159,6 +179,14 @@ impl Store {
     fn tracking(&self, conn: ConnId) -> Option<Tracking> {
         self.place(conn).and_then(|at| self.sessions[at].tracking)
     }
+}
+
+fn message_on(channel: &[u8], message: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut reply = Reply::new(&mut bytes);
+    reply.array(3);
+    [b"message", channel, message].into_iter().for_each(|word| reply.bulk(word));
+    bytes
 }
 
 /// What a message is about.

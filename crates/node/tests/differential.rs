@@ -28,13 +28,14 @@ use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
         ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
-        ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
-        ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND,
-        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED,
-        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON,
-        UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_TIMED, UPGRADE, UPGRADE_FENCED, VIEW_LINE,
-        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
-        WRITE_BACK_SHARED,
+        ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
+        ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
+        ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
+        EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
+        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
+        UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
+        UPGRADE, UPGRADE_FENCED, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+        WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
     },
 };
 use redbolt_node::{
@@ -117,6 +118,35 @@ fn random_histories_of_spring_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 3 => spring_call()];
     let pair = compare(200, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[(UNDO_SPRING, &[":0", ":1"]), (EXTEND, &[":0", ":1"])]);
+}
+
+/// Of python-redis-lock, beside locks of redbolt's own and an operator who breaks them.
+#[test]
+fn random_histories_of_python_redis_locks_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => redisson_call(), 12 => python_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_PYTHON, &["+OK", ":", "+GUARD"]),
+        (UNDO_PYTHON, &[":0", ":1"]),
+        (EXTEND, &[":0", ":1"]),
+        (FORCE_UNLOCK, &[":0", ":1"]),
+    ]);
+}
+
+/// Of Symfony's, alone or beside others, and of redbolt's own readers on the same names.
+#[test]
+fn random_histories_of_symfony_locks_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 14 => symfony_call()];
+    let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
+    pair.has_answered(&[
+        (ACQUIRE_SYMFONY_READ, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_SYMFONY_WRITE, &["+OK", ":", "+GUARD"]),
+        (EXTEND_SYMFONY_WRITE, &[":0", ":1"]),
+        (UNDO_SYMFONY_WRITE, &[":0", ":1"]),
+        (EXTEND_SHARED, &[":0", ":1"]),
+        (UNDO_SHARED, &[":0", ":1"]),
+        (VIEW_SHARED, &["$"]),
+    ]);
 }
 
 /// Of holders who say until when, beside members of the recipe, who have no TTL, and other locks.
@@ -472,6 +502,12 @@ fn each_rule_of_the_line_alone() {
     assert_eq!(answers(&mut line, &newcomer), "$-1");
     assert!(answers(&mut line, &shares).starts_with(':'));
     assert_eq!(ask(&mut line, TICKET_OF_B, SHARER_B, "0"), format!("+WAIT 0 1001 1 {a} -"));
+    // Whoever finds it called for a while is told what is left.
+    let called = format!("{} {a}", unix_micros() / 1_000 - 10_000);
+    line.same(&["SET", "call", &called, "PX", "600000"]);
+    let waits = ask(&mut line, TICKET_OF_B, SHARER_B, "0");
+    let rest = waits.split([':', ' ']).nth(5).and_then(|rest| rest.parse().ok());
+    assert!(rest.is_some_and(|rest: u64| (40_000..=50_000).contains(&rest)), "{waits}");
     assert_eq!(ask(&mut line, TICKET_OF_A, SHARER_A, "0"), "+OK 1000");
     assert!(ask(&mut line, TICKET_OF_B, SHARER_B, "0").ends_with(&format!(" 1001 1 {a} -")));
     assert_eq!(leave(&mut line, TICKET_OF_A, &a), ":1");
@@ -710,6 +746,78 @@ impl Denying {
         self.store.deny(command, denial);
         let rule = format!("{sign}{command}");
         assert_eq!(self.real.ask(1, &["ACL", "SETUSER", "default", &rule]), b"+OK\r\n");
+    }
+}
+
+/// A lock that is given can be undone, and no set lives for ever.
+#[test]
+fn a_script_of_symfony_s_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+    let mut denying = Denying::start();
+    let ours = format!("s:{SHARER_A}");
+    let other = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let words = |script: &'static str, token: &str, rest: &[&str]| {
+        let head = ["EVAL", script, "1", "k", token].map(str::to_owned);
+        [&head[..], &rest.iter().map(|&it| it.to_owned()).collect::<Vec<_>>()].concat()
+    };
+    let same = |denying: &mut Denying, command, words: &[String]| {
+        denying.same_without(command, &words.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let reads = |token: &str| words(ACQUIRE_SYMFONY_READ, token, &["900000", "3"]);
+    let writes = |token: &str| words(ACQUIRE_SYMFONY_WRITE, token, &["900000"]);
+    let set = ["SET", "k", "foreign"].map(str::to_owned).to_vec();
+    for command in COMMANDS_OF_SCRIPTS.map(Some).into_iter().chain([None]) {
+        for held in [vec![], vec![reads(other)], vec![writes(&ours)], vec![set.clone()]] {
+            for (ask, extend, undo) in [
+                (reads(&ours), EXTEND_SHARED, UNDO_SHARED),
+                (writes(&ours), EXTEND_SYMFONY_WRITE, UNDO_SYMFONY_WRITE),
+            ] {
+                denying.same(&["FLUSHALL"]);
+                held.iter().for_each(|before| drop(same(&mut denying, None, before)));
+                let reply = same(&mut denying, command, &ask);
+                same(&mut denying, command, &words(extend, &ours, &["990000"]));
+                let is_foreign = held.contains(&set);
+                let lives = denying.same(&["PTTL", "k"]);
+                assert_eq!(lives == b":-1\r\n", is_foreign, "{ask:?} without {command:?}");
+                denying.same(&["ZRANGE", "k", "0", "-1", "WITHSCORES"]);
+                let undone = same(&mut denying, command, &words(undo, &ours, &[]));
+                if reply == b"+OK\r\n" {
+                    assert_eq!(undone, b":1\r\n", "{ask:?} without {command:?}");
+                }
+                denying.same(&["ZRANGE", "k", "0", "-1", "WITHSCORES"]);
+            }
+        }
+    }
+}
+
+/// No lock is given whose end could not be told, none stays that was let go of, and no entry of a list lives for ever.
+#[test]
+fn a_script_of_python_redis_lock_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+    let mut denying = Denying::start();
+    let ask = ["EVAL", ACQUIRE_PYTHON, "3", "lock:a", "lock-signal:a", "guard", SHARER_A, "900000"];
+    let undo = ["EVAL", UNDO_PYTHON, "2", "lock:a", "lock-signal:a", SHARER_A];
+    let breaks = ["EVAL", FORCE_UNLOCK, "1", "lock:a", "string", "163", SHARER_A];
+    let commands = ["del", "get", "getrange", "lpush", "pexpire", "pttl", "set"];
+    for command in commands.map(Some).into_iter().chain([None]) {
+        for held in [&["PING"][..], &["SET", "lock:a", SHARER_A, "PX", "600000"], &ask] {
+            for script in [&ask[..], &undo, &breaks] {
+                for before in [&["FLUSHALL"][..], &["SET", "guard", "run", "PX", "900000"], held] {
+                    denying.same(before);
+                }
+                let reply = denying.same_without(command, script);
+                let may_tell = !matches!(command, Some("lpush" | "pexpire"));
+                if script == ask && reply == b"+OK\r\n" {
+                    assert_eq!(denying.same_without(command, &undo), b":1\r\n", "{command:?}");
+                    assert!(may_tell && denying.same(&["LLEN", "lock-signal:a"]) == b":1\r\n");
+                } else if reply == b":1\r\n" {
+                    let told = denying.same(&["LLEN", "lock-signal:a"]) == b":1\r\n";
+                    assert_eq!(told, may_tell, "{command:?}");
+                }
+                assert_ne!(denying.real.ask(0, &["PTTL", "lock-signal:a"]), b":-1\r\n");
+                for look in ["GET lock:a", "PTTL lock:a", "TYPE lock-signal:a"] {
+                    denying.same(&look.split(' ').collect::<Vec<_>>());
+                }
+            }
+        }
     }
 }
 
@@ -1221,6 +1329,83 @@ fn spring_call() -> impl Strategy<Value = Vec<Word>> {
     let undo = (name(), resource(), token())
         .prop_map(|(name, resource, token)| call(name, UNDO_SPRING, vec![resource], vec![token]));
     prop_oneof![3 => acquire, 2 => extend, 3 => undo]
+}
+
+/// Of those who have a lock of python-redis-lock, which is held otherwise now and then, and whose list may be something else.
+fn python_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let pair = || {
+        let usual = select(vec![["lock:a", "lock-signal:a"], ["lock:a", "lock-signal:a"]]);
+        let odd =
+            select(vec![["r1", "lock-signal:a"], ["c1", "lock-signal:a"], ["lock:a", "lock:b"]]);
+        prop_oneof![12 => usual, 1 => odd].prop_map(|pair| pair.map(text).to_vec())
+    };
+    let guard = || prop::option::weighted(0.2, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let acquire =
+        (name(), pair(), guard(), token(), ttl()).prop_map(|(name, pair, guard, token, ttl)| {
+            let keys = [pair, guard.into_iter().collect()].concat();
+            call(name, ACQUIRE_PYTHON, keys, vec![token, ttl])
+        });
+    let extend = (name(), pair(), token())
+        .prop_map(|(name, pair, token)| script_call(name, EXTEND, vec![pair[0].clone()], token));
+    let undo = (name(), pair(), token())
+        .prop_map(|(name, pair, token)| call(name, UNDO_PYTHON, pair, vec![token]));
+    let force = (name(), pair(), token()).prop_map(|(name, pair, token)| {
+        call(name, FORCE_UNLOCK, vec![pair[0].clone()], vec![text("string"), text("163"), token])
+    });
+    let by_hand = select(vec![
+        "LLEN lock-signal:a",
+        "TYPE lock-signal:a",
+        "GET lock-signal:a",
+        "DEL lock-signal:a",
+        "SET lock-signal:a foreign PX 700000",
+        "LLEN lock:b",
+        "SET lock:a foreign",
+        "GET lock:a",
+        "PTTL lock:a",
+    ]);
+    prop_oneof![5 => acquire, 2 => extend, 4 => undo, 2 => force, 2 => by_hand.prop_map(line)]
+}
+
+/// Of holders of Symfony's locks, which are held otherwise now and then.
+fn symfony_call() -> impl Strategy<Value = Vec<Word>> {
+    let name = || select(vec!["EVAL", "EVALSHA"]);
+    let resource =
+        || prop_oneof![12 => select(vec!["r1", "r1", "r2"]), 1 => Just("c1")].prop_map(text);
+    let guard = || prop::option::weighted(0.2, Just(text("guard")));
+    let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
+    let of_peer = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+    let holder = move || {
+        let ours = select(vec![SHARER_A, SHARER_A, SHARER_B, TWIN_OF_A, TWIN_OF_B]);
+        let other = select(vec![of_peer, of_peer, "s:short", SHARER_A, &of_peer[1..]]);
+        prop_oneof![6 => ours.prop_map(|it| format!("s:{it}")), 1 => other.prop_map(str::to_owned)]
+            .prop_map(|name| text(&name))
+    };
+    let nodes = || select(vec!["3", "3", "1", "0"]).prop_map(text);
+    let ask = (name(), resource(), guard(), holder(), ttl(), nodes(), any::<bool>()).prop_map(
+        |(name, resource, guard, token, ttl, nodes, reads)| {
+            let keys = [vec![resource], guard.into_iter().collect()].concat();
+            match reads {
+                true => call(name, ACQUIRE_SYMFONY_READ, keys, vec![token, ttl, nodes]),
+                false => call(name, ACQUIRE_SYMFONY_WRITE, keys, vec![token, ttl]),
+            }
+        },
+    );
+    let extend = (name(), resource(), holder(), ttl(), any::<bool>()).prop_map(
+        |(name, resource, token, ttl, reads)| {
+            let script = if reads { EXTEND_SHARED } else { EXTEND_SYMFONY_WRITE };
+            call(name, script, vec![resource], vec![token, ttl])
+        },
+    );
+    let undo =
+        (name(), resource(), holder(), any::<bool>()).prop_map(|(name, resource, token, reads)| {
+            let script = if reads { UNDO_SHARED } else { UNDO_SYMFONY_WRITE };
+            call(name, script, vec![resource], vec![token])
+        });
+    let looks =
+        (name(), resource()).prop_map(|(name, key)| call(name, VIEW_SHARED, vec![key], vec![]));
+    prop_oneof![8 => ask, 4 => extend, 4 => undo, 1 => looks]
 }
 
 /// Of those whose value is a time, and members that leave one of their own.
@@ -2145,7 +2330,8 @@ fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
     }
 }
 
-/// Both tell the same place in line, or the same grant, but for the time left and a stamp that the clock gave.
+/// Both tell the same place in line, or the same grant, but for the time left, of a holder or of a call, and a stamp that the
+/// clock gave.
 fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
     let is = |text: &str| {
         let digest = sha1_smol::Sha1::from(text).digest().to_string();
@@ -2160,14 +2346,23 @@ fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
     };
     let (embedded, real) = (words(embedded), words(real));
     let left_and_stamp = if real[0] == "+WAIT" { [1, 2] } else { [0, 1] };
+    let are_close =
+        |a: &str, b: &str| is_close(format!(":{a}").as_bytes(), format!(":{b}").as_bytes(), 1);
     let is_close = |(at, (a, b)): (usize, (&String, &String))| {
         let [left, stamp] = left_and_stamp;
-        let is_close_left =
-            at == left && is_close(format!(":{a}").as_bytes(), format!(":{b}").as_bytes(), 1);
-        a == b || is_close_left || at == stamp && are_close_ends(a, b)
+        let of_call = |a: &str, b: &str| {
+            let (a, b) = a.split_once(':').zip(b.split_once(':'))?;
+            Some(a.0 == b.0 && are_close(a.1, b.1))
+        };
+        let is_close_call = real[0] == "+WAIT" && at == LAST && of_call(a, b) == Some(true);
+        let is_close_left = at == left && are_close(a, b);
+        a == b || is_close_left || is_close_call || at == stamp && are_close_ends(a, b)
     };
     embedded.len() == real.len() && embedded.iter().zip(&real).enumerate().all(is_close)
 }
+
+/// Where an answer names the last who stands before.
+const LAST: usize = 4;
 
 /// Both the same but for a time: a mark, and who was called.
 fn is_same_mark(embedded: &[u8], real: &[u8]) -> bool {

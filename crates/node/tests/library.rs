@@ -64,7 +64,10 @@ fn a_lock_is_shared_by_some_and_then_held_by_one_alone() {
         };
         let mut first = one.acquire(shared()).unwrap();
         let second = two.acquire(shared()).unwrap();
-        assert_eq!(first.fencing_token(), second.fencing_token());
+        // A node that hears the second before the first gives it a larger one.
+        let tokens = [first.fencing_token(), second.fencing_token()];
+        assert!(tokens[0] <= tokens[1] && tokens[0].is_some() == fenced);
+        assert!(tokens.into_iter().flatten().all(|token| u64::from(token) % 2 == 1));
         first.extend(Duration::from_secs(25)).unwrap();
         let seen = writer.inspect(b"job").unwrap();
         let InspectionVerdict::Shared(sharers) = &seen.verdict else { panic!("{seen:?}") };

@@ -23,8 +23,10 @@ use proptest::{
     test_runner::{RngSeed, TestCaseError, TestRunner},
 };
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL,
-    EXTEND, EXTEND_SHARED, LEAVE_LINE, UNDO, UNDO_SHARED, WRITE_BACK, WRITE_BACK_SHARED,
+    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_REDISSON, ACQUIRE_REDISSON_READ,
+    ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND, EXTEND_SHARED,
+    FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING,
+    WRITE_BACK, WRITE_BACK_SHARED,
 };
 use redbolt_node::Node;
 use redbolt_test_servers::Server;
@@ -314,6 +316,62 @@ fn a_shared_script_reads_its_keys_if_it_reads_one() {
     assert_eq!(told(EXTEND_SHARED, &["1", "taken", SHARER, "1000"]), 1);
     assert_eq!(told(WRITE_BACK_SHARED, &["2", "taken", "counter", SHARER, "7", "1000"]), 2);
     assert_eq!(told(UNDO_SHARED, &["1", "taken", SHARER]), 0, "it only writes");
+}
+
+/// What releases of other libraries' locks tell, behind the report of the key, and to whom.
+#[test]
+fn releases_are_told_as_by_a_real_server() {
+    const CHANNELS: [&str; 4] = [
+        "redisson_lock__channel:{k1}",
+        "redisson_rwlock:{k1}",
+        "shop-channel:shop:eu:job",
+        "shop:eu-channel:shop:eu:job",
+    ];
+    // What slot 4 hears: of each message the kind and what it is about.
+    let told = |before: &[&str], call: &[&str]| {
+        let mut pair = Pair::start();
+        pair.clear();
+        pair.same("4 SUBSCRIBE __redis__:invalidate");
+        pair.run(0, before);
+        for channel in CHANNELS {
+            pair.same(&format!("4 SUBSCRIBE {channel}"));
+            pair.same(&format!("0 PUBSUB NUMSUB {channel} other"));
+        }
+        for line in ["1 CLIENT TRACKING ON REDIRECT {4}", "1 EXISTS k1 shop:eu:job"] {
+            pair.same(line);
+        }
+        pair.run(2, call);
+        let heard = pair.same("4 PING").into_iter().filter(|reply| reply.contains("message"));
+        let words = |reply: String| {
+            let words = reply.lines().filter(|line| !line.starts_with(['*', '$']));
+            words.skip(1).map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        heard.map(words).collect::<Vec<_>>()
+    };
+    let [lock, rw, shop, eu] = CHANNELS;
+    let changed = "__redis__:invalidate k1".to_owned();
+    let call = |script, rest: &[&'static str]| [&["EVAL", script, "1", "k1"][..], rest].concat();
+    let nothing = ["EXISTS", "k1"];
+    assert_eq!(told(&nothing, &["PUBLISH", lock, "0"]), [format!("{lock} 0")]);
+    assert_eq!(told(&nothing, &["PUBLISH", "other", "0"]), [""; 0]);
+    let holds = call(ACQUIRE_REDISSON, &[SHARER, "500000"]);
+    let released = [changed.clone(), format!("{lock} 0")];
+    assert_eq!(told(&holds, &call(UNDO_REDISSON, &[SHARER])), released);
+    assert_eq!(told(&holds, &call(UNDO_REDISSON, &[OTHER])), [""; 0]);
+    let broken = [changed.clone(), format!("{lock} 0"), format!("{rw} 1")];
+    assert_eq!(told(&holds, &call(FORCE_UNLOCK, &["hash", "0", ""])), broken);
+    let writes = call(ACQUIRE_REDISSON_WRITE, &[SHARER, "500000"]);
+    let heard = told(&writes, &call(UNDO_REDISSON_RW, &[SHARER]));
+    assert_eq!(heard, [changed.clone(), format!("{rw} 1")]);
+    let reads = call(ACQUIRE_REDISSON_READ, &[SHARER, "500000", "3"]);
+    let heard = told(&reads, &call(UNDO_REDISSON_RW, &[SHARER]));
+    assert_eq!(heard.last(), Some(&format!("{rw} 0")));
+    let name = "shop:eu:job";
+    let undo = ["EVAL", UNDO_SPRING, "1", name, "mine"];
+    let registries = [format!("__redis__:invalidate {name}"), format!("{shop} {name}")];
+    let registries = [&registries[..], &[format!("{eu} {name}")]].concat();
+    assert_eq!(told(&["SET", name, "mine"], &undo), registries);
+    assert_eq!(told(&["SET", name, "other"], &undo), [""; 0]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! subscribed, whether the keys are loaded. A command writes its whole reply, or fails and has written nothing.
 
 mod hashes;
+mod lists;
 mod scripting;
 mod server;
 mod session;
@@ -144,9 +145,18 @@ const COMMANDS: &[Command] = &[
     Command::new("hkeys", Exactly(2), hashes::hkeys).reading(Reads::One),
     Command::new("hlen", Exactly(2), hashes::hlen).reading(Reads::One),
     Command::new("info", AtLeast(1), server::info).while_loading(),
+    Command::new("llen", Exactly(2), lists::llen).reading(Reads::One),
     Command::new("pexpire", AtLeast(3), strings::pexpire),
     Command::new("ping", AtLeast(1), session::ping).while_subscribed(),
     Command::new("pttl", Exactly(2), strings::pttl).reading(Reads::One),
+    Command::new("publish", Exactly(3), tracking::publish).while_loading(),
+    Command::with(
+        "pubsub",
+        &[
+            Command::new("channels", Exactly(2), tracking::pubsub_channels).while_loading(),
+            Command::new("numsub", AtLeast(2), tracking::pubsub_numsub).while_loading(),
+        ],
+    ),
     Command::new("quit", AtLeast(1), session::quit)
         .open_to_all()
         .while_loading()

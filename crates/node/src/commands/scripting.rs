@@ -76,8 +76,13 @@ fn run(call: &mut Call<'_>, index: usize, key_count: usize) -> Outcome {
     call.named = names;
     let (script, sha) = (call.store.scripts[index].run, call.store.scripts[index].sha);
     let denials = mem::take(&mut call.store.denials);
-    let outcome = script(&mut Calls::new(call.keys(), &denials), names, argv);
+    let mut calls = Calls::new(call.keys(), &denials);
+    let outcome = script(&mut calls, names, argv);
+    let said = calls.into_said();
     call.store.denials = denials;
+    for (channel, message) in said {
+        call.store.publish(&channel, &message);
+    }
     let answer = match outcome {
         Ok(answer) | Err(Stop::Answered(answer)) => answer,
         Err(Stop::Raised(error)) => return Err(raised(error, &sha)),

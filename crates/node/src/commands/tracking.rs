@@ -1,4 +1,6 @@
-//! Being told: subscriptions, and CLIENT TRACKING.
+//! Being told: subscriptions, what is published, and CLIENT TRACKING.
+
+use std::collections::BTreeSet;
 
 use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
 use crate::{store::ConnId, tracking::Tracking};
@@ -40,6 +42,32 @@ fn confirm(call: &mut Call<'_>, what: &[u8], channel: Option<&[u8]>) {
         None => call.reply.nil(),
     }
     call.reply.int(left as i64);
+}
+
+pub(super) fn publish(call: &mut Call<'_>) -> Outcome {
+    let count = call.store.publish(call.args[1], call.args[2]);
+    call.int(count as i64)
+}
+
+/// All channels that anybody is subscribed to, in the order of their names here.
+pub(super) fn pubsub_channels(call: &mut Call<'_>) -> Outcome {
+    let all = call.store.sessions.iter().flat_map(|session| &session.channels);
+    let all: BTreeSet<Vec<u8>> = all.cloned().collect();
+    call.reply.array(all.len());
+    all.iter().for_each(|channel| call.reply.bulk(channel));
+    Ok(())
+}
+
+pub(super) fn pubsub_numsub(call: &mut Call<'_>) -> Outcome {
+    let channels = &call.args[2..];
+    call.reply.array(2 * channels.len());
+    for &channel in channels {
+        let sessions = call.store.sessions.iter();
+        let count = sessions.filter(|session| session.channels.contains(channel)).count();
+        call.reply.bulk(channel);
+        call.reply.int(count as i64);
+    }
+    Ok(())
 }
 
 pub(super) fn client_tracking(call: &mut Call<'_>) -> Outcome {

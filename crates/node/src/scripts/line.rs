@@ -116,7 +116,8 @@ fn wait_in_line(
     }
     mark_the_way(calls, ask.resource, &way, time.millis())?;
     let line = format!("WAIT {left} {stamp} {}", before.count);
-    let words = [line.as_bytes(), before.last(0), before.last(1)];
+    let nearest = before.nearest();
+    let words = [line.as_bytes(), &nearest, before.last(1)];
     Err(Stop::Answered(Answer::StatusLine(words.join(&b' '))))
 }
 
@@ -545,9 +546,21 @@ struct Before {
     nearest: Vec<Vec<u8>>,
     /// One of them wants another thing than a permit.
     has_other: bool,
+    /// For how many ms the first of all may still come, if it is called.
+    rest: Option<i64>,
 }
 
 impl Before {
+    /// Without its label, and with the rest of a call in place of its grace.
+    fn nearest(&self) -> Vec<u8> {
+        let last = self.last(0);
+        let name = last.split(|&byte| byte == b':').next().unwrap_or_default();
+        match self.rest {
+            Some(rest) => [name, format!(":{rest}").as_bytes()].concat(),
+            None => last.to_vec(),
+        }
+    }
+
     /// Without its label.
     fn last(&self, at: usize) -> &[u8] {
         let Some(name) = self.nearest.get(at) else { return b"-" };
@@ -581,7 +594,7 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
         _ => (others.len(), others),
     };
     let nearest = who.iter().rev().take(2).map(|name| name.to_vec()).collect();
-    Ok(Before { count, nearest, has_other })
+    Ok(Before { count, nearest, has_other, rest: None })
 }
 
 /// Calls the first in line if nobody is in its way, and takes its place away if it does not come.
@@ -615,12 +628,15 @@ fn call_the_first(
             break;
         }
         let since = called.as_ref().filter(|(_, whom)| *whom == head).map(|(since, _)| *since);
+        let grace = grace_of(&head);
         let Some(since) = since else {
             let text = [format!("{now} ").as_bytes(), &head].concat();
             calls.set_for(ask.call, &text, OUTLIVES_MS)?;
+            before.rest = Some(grace);
             break;
         };
-        if now - since <= grace_of(&head) {
+        if now - since <= grace {
+            before.rest = Some(grace - (now - since));
             break;
         }
         calls.zrem(ask.stamps, &head)?;
@@ -894,8 +910,9 @@ mod tests {
         let mut bench = Bench::new();
         bench.ask("xa");
         bench.undo("a");
-        for (after, left) in [(2_000, 6_000), (2_001, 8_000)] {
-            assert_eq!(bench.at(after).ask("xb"), format!("WAIT 0 8 1 {} -", member("xa")));
+        for (after, left, rest) in [(2_000, 6_000, 3), (2_001, 8_000, 2)] {
+            let waits = format!("WAIT 0 8 1 x{}00:{rest} -", "a".repeat(32));
+            assert_eq!(bench.at(after).ask("xb"), waits);
             assert_eq!(bench.value(), ("\nredbolt".into(), left));
         }
     }
@@ -905,9 +922,10 @@ mod tests {
         let mut bench = Bench::new();
         bench.ask("xa");
         bench.undo("a");
-        let waits = format!("WAIT 0 8 1 {} -", member("xa"));
-        assert_eq!(bench.ask("xb"), waits, "it is called");
-        assert_eq!(bench.at(3).ask("xb"), waits, "it has 3 ms");
+        let waits = |rest: u32| format!("WAIT 0 8 1 x{}00:{rest} -", "a".repeat(32));
+        assert_eq!(bench.ask("xb"), waits(3), "it is called");
+        assert_eq!(bench.at(2).ask("xb"), waits(1), "1 ms of 3 is left");
+        assert_eq!(bench.at(3).ask("xb"), waits(0), "it has 3 ms");
         assert_eq!(bench.at(4).ask("xb"), "OK 8");
         assert_eq!(bench.ask("xa"), format!("WAIT 10 9 1 {} -", member("xb")), "behind all others");
     }

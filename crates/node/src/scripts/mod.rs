@@ -8,10 +8,12 @@ mod line;
 mod mark;
 mod mode_change;
 mod permits;
+mod python;
 mod redisson;
 mod redisson_rw;
 mod shared;
 mod spring;
+mod symfony;
 mod timed;
 
 use std::{
@@ -24,13 +26,14 @@ use redbolt::proto::{
     restart_guard::{BIG_MS, Standing},
     script::{
         ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
-        ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE,
-        ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND,
-        EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED,
-        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_REDISSON,
-        UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_TIMED, UPGRADE, UPGRADE_FENCED, VIEW_LINE,
-        VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT, WRITE_BACK_REDISSON,
-        WRITE_BACK_SHARED,
+        ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
+        ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
+        ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
+        EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
+        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
+        UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
+        UPGRADE, UPGRADE_FENCED, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+        WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
     },
 };
 
@@ -46,18 +49,21 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 40] = [
+const MODELS: [(&str, Script); 46] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
     (ACQUIRE_IN_LINE, line::acquire_in_line),
     (ACQUIRE_MANY, exclusive::acquire_many),
     (ACQUIRE_PERMIT, permits::acquire_permit),
     (ACQUIRE_PERMIT_IN_LINE, line::acquire_permit_in_line),
+    (ACQUIRE_PYTHON, python::acquire_python),
     (ACQUIRE_REDISSON, redisson::acquire_redisson),
     (ACQUIRE_REDISSON_FENCED, redisson::acquire_redisson_fenced),
     (ACQUIRE_REDISSON_READ, redisson_rw::acquire_redisson_read),
     (ACQUIRE_REDISSON_WRITE, redisson_rw::acquire_redisson_write),
     (ACQUIRE_SHARED, shared::acquire_shared),
     (ACQUIRE_SHARED_FENCED, shared::acquire_shared_fenced),
+    (ACQUIRE_SYMFONY_READ, symfony::acquire_symfony_read),
+    (ACQUIRE_SYMFONY_WRITE, symfony::acquire_symfony_write),
     (ACQUIRE_TIMED, timed::acquire_timed),
     (DOWNGRADE, mode_change::downgrade),
     (EXTEND_DOWNGRADED, mode_change::extend_downgraded),
@@ -71,14 +77,17 @@ const MODELS: [(&str, Script); 40] = [
     (EXTEND_REDISSON, redisson::extend_redisson),
     (EXTEND_REDISSON_RW, redisson_rw::extend_redisson_rw),
     (EXTEND_SHARED, shared::extend_shared),
+    (EXTEND_SYMFONY_WRITE, symfony::extend_symfony_write),
     (EXTEND_TIMED, timed::extend_timed),
     (LEAVE_LINE, line::leave_line),
     (UNDO, exclusive::undo),
     (UNDO_PERMIT, permits::undo_permit),
+    (UNDO_PYTHON, python::undo_python),
     (UNDO_REDISSON, redisson::undo_redisson),
     (UNDO_REDISSON_RW, redisson_rw::undo_redisson_rw),
     (UNDO_SHARED, shared::undo_shared),
     (UNDO_SPRING, spring::undo_spring),
+    (UNDO_SYMFONY_WRITE, symfony::undo_symfony_write),
     (UNDO_TIMED, timed::undo_timed),
     (VIEW_LINE, line::view_line),
     (VIEW_PERMITS, permits::view_permits),
@@ -102,7 +111,7 @@ fn enrol(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answe
     Ok(Answer::Int(i64::from(found == value)))
 }
 
-/// Deletes a key if it is what was read. What was marked is closed.
+/// Deletes a key if it is what was read, and tells those who wait. What was marked is closed.
 fn force_unlock(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
     let (&[name], &[kind, last, seen]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     let last = number(Some(&last))?;
@@ -124,6 +133,17 @@ fn force_unlock(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Resul
     let found = same && calls.del(name)?;
     if found && marked {
         mark::close(calls, name)?;
+    }
+    match kind {
+        b"hash" if found => {
+            redisson::tell(calls, name);
+            redisson_rw::tell(calls, name, b"1");
+        }
+        b"string" if found => {
+            spring::tell(calls, name);
+            python::tell_of(calls, name);
+        }
+        _ => {}
     }
     Ok(Answer::Int(found.into()))
 }

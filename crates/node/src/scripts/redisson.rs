@@ -1,6 +1,4 @@
-//! The scripts of Redisson's locks: a resource is a hash of its one holder.
-//!
-//! Nobody hears the message of a release here: a node in this process runs no script of Redisson's.
+//! The scripts of Redisson's locks: a resource is a hash of its one holder, and a release is told on a channel.
 
 use super::{BAD_ARGUMENTS, check_restart_guard, raise_for_ever, span, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
@@ -61,9 +59,25 @@ pub(super) fn undo_redisson(
     if !is_mine(calls, resource, token)? {
         return Ok(Answer::Int(0));
     }
-    calls.hlen(resource)?;
+    let was_alone = calls.hlen(resource)? == 1;
     calls.hdel(resource, &[token])?;
+    if was_alone {
+        tell(calls, resource);
+    }
     Ok(Answer::Int(1))
+}
+
+/// Wakes who waits.
+pub(super) fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
+    calls.publish_if_allowed(beside(b"redisson_lock__channel", resource), b"0");
+}
+
+/// The name of what Redisson keeps beside a lock.
+pub(super) fn beside(prefix: &[u8], resource: &[u8]) -> Vec<u8> {
+    match resource.contains(&b'{') {
+        true => [prefix, b":", resource].concat(),
+        false => [prefix, b":{", resource, b"}"].concat(),
+    }
 }
 
 /// Raises the counter to at least the given value, if the holder has the lock.

@@ -1,7 +1,8 @@
 //! The scripts of Redisson's read/write locks: a resource is a hash of its mode and its holders, and each reader has a key of its own.
 //!
-//! Nobody hears the message of a release here, as with its other locks.
+//! A release is told on a channel, as of its other locks.
 
+use super::redisson::beside;
 use super::shared::twins;
 use super::{BAD_ARGUMENTS, check_restart_guard, lua_number, number, span, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
@@ -97,6 +98,7 @@ pub(super) fn undo_redisson_rw(
         } else {
             calls.hset(resource, &[(MODE, b"read")])?;
         }
+        tell(calls, resource, b"1");
         return Ok(Answer::Int(1));
     }
     if !has(calls, resource, token)? {
@@ -107,9 +109,17 @@ pub(super) fn undo_redisson_rw(
     match last_hold(calls, resource)? {
         Left::For(left) => drop(calls.pexpire(resource, left)?),
         Left::AsItIs => {}
-        Left::Nobody => drop(calls.del(resource)?),
+        Left::Nobody => {
+            calls.del(resource)?;
+            tell(calls, resource, b"0");
+        }
     }
     Ok(Answer::Int(1))
+}
+
+/// Wakes all who want to read, or one who wants to write.
+pub(super) fn tell(calls: &mut Calls<'_>, resource: &[u8], message: &[u8]) {
+    calls.publish_if_allowed(beside(b"redisson_rwlock", resource), message);
 }
 
 /// For how long those have a lock who are left.

@@ -309,7 +309,7 @@ fn read_last_end(calls: &mut Calls<'_>, resource: &[u8]) -> Result<LastEnd, Stop
 }
 
 /// When the holder ends, and the time; nothing if it does not share the resource.
-fn read_mine(
+pub(super) fn read_mine(
     calls: &mut Calls<'_>,
     resource: &[u8],
     token: &[u8],

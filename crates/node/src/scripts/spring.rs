@@ -1,6 +1,4 @@
-//! The script of Spring's lock registries: a resource is a string, the token of its holder.
-//!
-//! Nobody hears the message of a release here, as with Redisson's.
+//! The script of Spring's lock registries: a resource is a string, the token of its holder, and a release is told on a channel.
 
 use super::BAD_ARGUMENTS;
 use super::exclusive::undo_value;
@@ -13,5 +11,18 @@ pub(super) fn undo_spring(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
-    Ok(Answer::Int(undo_value(calls, resource, token)?.into()))
+    let count = undo_value(calls, resource, token)?;
+    if count {
+        tell(calls, resource);
+    }
+    Ok(Answer::Int(count.into()))
+}
+
+/// Wakes who waits, on the channel of each registry that it may belong to.
+pub(super) fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
+    let colons = resource.iter().enumerate().filter(|&(_, &byte)| byte == b':').take(16);
+    for (at, _) in colons {
+        let channel = [&resource[..at], b"-channel:", resource].concat();
+        calls.publish_if_allowed(channel, resource);
+    }
 }

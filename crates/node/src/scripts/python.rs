@@ -1,0 +1,63 @@
+//! The scripts of python-redis-lock: a resource is a string, the token of its holder, and a release is an entry of a list.
+
+use super::exclusive::undo_value;
+use super::{BAD_ARGUMENTS, check_restart_guard, token_and_ttl};
+use crate::calls::{Answer, Calls, Stop};
+use crate::mutants::mutant;
+
+/// Sets the resource if the restart guard lets the node vote and it is free, and seeing first that its end can be told.
+pub(super) fn acquire_python(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, signal, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    let left = calls.pttl(resource)?;
+    if left != -2 {
+        return Ok(Answer::Int(left));
+    }
+    calls.get(resource)?;
+    calls.del(resource)?;
+    calls.pexpire(signal, SIGNAL_MS)?;
+    calls.del(signal)?;
+    calls.lpush(signal, b"1")?;
+    calls.del(signal)?;
+    calls.set_for(resource, token, ttl)?;
+    Ok(Answer::Status("OK"))
+}
+
+/// Deletes the key if it is ours, and tells.
+pub(super) fn undo_python(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource, signal], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if mutant!(ResetInsteadOfRelease) {
+        calls.del(resource)?;
+    }
+    let count = undo_value(calls, resource, token)?;
+    if count {
+        calls.del(signal).ok();
+        tell(calls, signal);
+    }
+    Ok(Answer::Int(count.into()))
+}
+
+/// The same of a lock that was broken, if it is one.
+pub(super) fn tell_of(calls: &mut Calls<'_>, resource: &[u8]) {
+    if let Some(name) = resource.strip_prefix(b"lock:") {
+        tell(calls, &[b"lock-signal:", name].concat());
+    }
+}
+
+/// Wakes one of those who wait. No entry stays that does not end by itself.
+fn tell(calls: &mut Calls<'_>, signal: &[u8]) {
+    if calls.lpush(signal, b"1").is_ok() && calls.pexpire(signal, SIGNAL_MS).is_err() {
+        calls.del(signal).ok();
+    }
+}
+
+const SIGNAL_MS: i64 = 1_000;

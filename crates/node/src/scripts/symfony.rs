@@ -1,0 +1,131 @@
+//! The scripts of Symfony's locks: a resource is a sorted set of its holders, beside a mark if one has it alone.
+
+use super::shared::{self, TOKEN_DIGITS, rehearse_undo, share, twins};
+use super::{BAD_ARGUMENTS, check_restart_guard, number, token_and_ttl};
+use crate::calls::{Answer, Calls, Stop, caught};
+use crate::mutants::mutant;
+
+/// Lets a holder share the resource, if the restart guard lets the node vote and nobody has it alone.
+pub(super) fn acquire_symfony_read(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let nodes = number(argv.get(2))?;
+    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    let now = calls.time()?.millis();
+    let (is_there, left) = deny_unless_symfony(calls, resource)?;
+    if is_there {
+        if calls.zscore(resource, ALONE)?.is_some_and(|end| end > now) {
+            return Ok(Answer::Int(left));
+        }
+        let (mark, bare) = token.split_at(token.len().min(MARK.len()));
+        for twin in twins(bare, nodes) {
+            if calls.zscore(resource, &[mark, &twin].concat())?.is_some() {
+                return Ok(Answer::Int(left));
+            }
+        }
+    }
+    rehearse_undo(calls, resource, now)?;
+    share(calls, resource, token, now, ttl)?;
+    Ok(Answer::Status("OK"))
+}
+
+/// Lets a holder have the resource alone, if the restart guard lets the node vote and nobody has it.
+pub(super) fn acquire_symfony_write(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    let now = calls.time()?.millis();
+    let (is_there, left) = deny_unless_symfony(calls, resource)?;
+    if is_there {
+        let last = calls.zrange(resource)?.and_then(|members| members.iter().next_back());
+        if last.is_some_and(|(_, end)| end > now) {
+            return Ok(Answer::Int(left));
+        }
+    }
+    rehearse_undo(calls, resource, now)?;
+    let end = now.saturating_add(ttl);
+    calls.zadd(resource, end, token)?;
+    calls.zadd(resource, end, ALONE)?;
+    calls.pexpireat(resource, end)?;
+    if mutant!(AloneUnmarked) {
+        calls.zrem(resource, ALONE)?;
+    }
+    Ok(Answer::Status("OK"))
+}
+
+/// Lets whoever has it alone have it for at least so long. Never shortens anything.
+pub(super) fn extend_symfony_write(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource] = names else { return Err(BAD_ARGUMENTS) };
+    let Some((end, now)) = shared::read_mine(calls, resource, token)? else {
+        return Ok(Answer::Int(0));
+    };
+    if calls.zscore(resource, ALONE)?.is_none() {
+        return Ok(Answer::Int(0));
+    }
+    let later = now.saturating_add(ttl);
+    if later > end {
+        calls.pexpireat(resource, later)?;
+        calls.zadd(resource, later, token)?;
+        calls.zadd(resource, later, ALONE)?;
+    }
+    Ok(Answer::Int(1))
+}
+
+/// Takes the resource from whoever has it alone.
+pub(super) fn undo_symfony_write(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    let was_there = caught(calls.zrem(resource, token))?.unwrap_or(false);
+    if was_there {
+        calls.zrem(resource, ALONE)?;
+        shared::live_as_long_as_the_last(calls, resource)?;
+    }
+    Ok(Answer::Int(was_there.into()))
+}
+
+/// Whether there is a set of members of Symfony's, and the TTL of the key. Anything else is in the way for as long as it lives.
+fn deny_unless_symfony(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(bool, i64), Stop> {
+    let (kind, left) = (calls.kind(resource)?, calls.pttl(resource)?);
+    if kind == "none" {
+        return Ok((false, left));
+    }
+    if kind == "zset" && left != -1 {
+        let first = calls.zrange(resource)?.and_then(|members| members.iter().next());
+        if first.is_some_and(|(name, _)| is_member(name)) {
+            return Ok((true, left));
+        }
+    }
+    Err(Stop::Answered(Answer::Int(left)))
+}
+
+/// Whether a member of Symfony's can have this name, or one of ours.
+fn is_member(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(MARK).and_then(|token| token.get(..TOKEN_DIGITS));
+    let is_ours = digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/".contains(byte);
+    let base64 = name.strip_suffix(b"=").filter(|_| name.len() == NAME);
+    name == ALONE || is_ours || base64.is_some_and(|name| name.iter().all(is_base64))
+}
+
+/// Beside whoever has the resource alone.
+const ALONE: &[u8] = b"__write__";
+/// Before a token of ours.
+const MARK: &[u8] = b"s:";
+/// How long the names of others are.
+const NAME: usize = 44;
