@@ -7,13 +7,14 @@
 //!
 //! Apart from the simulator because a model is not the shipping code. What ties the two: decisions
 //! are the library's own functions where it exports them, and `tests/conformance` puts the same
-//! cases to a real `redbolt::proto::Core`. The models of lock kinds that the core does not have yet
-//! (`read_write`, `line`, `turns`, `semaphore`) came first, and nothing ties them so far.
+//! cases to a real `redbolt::proto::Core`. The models of some lock kinds
+//! (`read_write`, `line`, `turns`, `semaphore`) came first, and the core after them.
 
 pub mod extend;
 pub mod fencing;
 pub mod ghosts;
 pub mod line;
+pub mod permit_line;
 pub mod read_write;
 pub mod restart_guard;
 pub mod search;

@@ -10,8 +10,8 @@
 //! Commands of one process to one node run in order, so an undo or a leave cancels what was sent before.
 //! A grant is heard at once: one that is not heard is an ask that has not run yet, and in others' way.
 //!
-//! A semaphore's line is the same with more than one permit on each node. Its slots, and so that there are not
-//! too many permits, are in `semaphore.rs`. By which stamp a process goes is decided by the library's
+//! A semaphore's line could be the same with more than one permit on each node. What it is, with its slots, is in
+//! `permit_line.rs`. By which stamp a process goes is decided by the library's
 //! `line::Standpoint`.
 //!
 //! What may not happen: two holders who do not bear each other; a newcomer who passes; a state from which
@@ -134,9 +134,9 @@ pub enum Order {
 /// Whom a node with several permits lets in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admits {
-    /// The head alone: the rule.
+    /// The head alone.
     Head,
-    /// Everybody before whom fewer stand than permits are free.
+    /// Everybody before whom fewer stand than permits are free, see [`crate::permit_line`].
     WhileFree,
 }
 

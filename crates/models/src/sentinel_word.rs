@@ -14,6 +14,8 @@
 
 use std::fmt;
 
+use redbolt::proto::{Timestamp, sentinel_word};
+
 use crate::search::Model;
 
 /// The rules, in ticks.
@@ -25,7 +27,7 @@ pub struct SentinelWord {
     pub ttl: u8,
     /// For how long a node that was promoted does not vote.
     pub quarantine: u8,
-    /// How many sentinels must have given their word to the holder.
+    /// How many sentinels must have given their word to the holder: most, or one.
     pub needed: usize,
     /// From when the age of a word counts.
     pub age: Age,
@@ -43,23 +45,32 @@ pub enum Age {
 impl SentinelWord {
     /// The rules as they are meant.
     pub const RULES: Self =
-        Self { limit: Some(2), ttl: 3, quarantine: 5, needed: 2, age: Age::OfQuestion };
+        Self { limit: Some(2), ttl: 3, quarantine: 5, needed: MOST, age: Age::OfQuestion };
 
     /// An age from which on it does not matter any more.
     fn oldest(&self) -> u8 {
         self.limit.unwrap_or(0) + 1
     }
 
+    /// By the library's own rule of when most sentinels had been asked, where so many are needed.
     fn is_vouched_for(&self, state: &State) -> bool {
-        let counts = |word: &&Option<u8>| {
-            word.is_some_and(|age| self.limit.is_none_or(|limit| age <= limit))
+        let words = state.seats.iter().filter_map(|seat| seat.word);
+        let asked_at = words.map(|age| Timestamp(u64::from(NOW - age)));
+        let vouched_at = match self.needed {
+            MOST => sentinel_word::vouched_at(SENTINELS, asked_at),
+            _ => asked_at.max(),
         };
-        state.seats.iter().map(|seat| &seat.word).filter(counts).count() >= self.needed
+        let age = vouched_at.map(|Timestamp(at)| u64::from(NOW) - at);
+        age.is_some_and(|age| self.limit.is_none_or(|limit| age <= limit.into()))
     }
 }
 
-/// How many sentinels there are.
+/// How many sentinels there are, and how many are most of them.
 pub const SENTINELS: usize = 3;
+const MOST: usize = 2;
+
+/// A moment that is later than any question's age.
+const NOW: u8 = u8::MAX;
 
 /// The sentinels, the holder and the rival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

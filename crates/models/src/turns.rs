@@ -5,16 +5,19 @@
 //! its turn. One node is enough: a lock is idle on a quorum for no longer than on the slowest of them.
 //!
 //! A waiter's ask runs when its timer says so: a while after the node has woken it, or at the next poll. Time
-//! does not pass while an ask is due, and holders hold for as long as they like. Tickets of the dead stay until somebody
+//! does not pass while an ask is due, and holders hold for as long as they like. Of several permits each that is free lets in one
+//! more of the line, from its front, and whoever is let in wakes the two behind it by leaving. Tickets of the dead stay until somebody
 //! removes them. Not here: everything of the line that `line.rs` has, tickets that end, more than one node.
 
 use std::fmt;
 
 use crate::search::Model;
 
-/// Three waiters in line, A before B before C, and the rules. At first a stranger holds the lock.
+/// Three waiters in line, A before B before C, and the rules. At first strangers hold the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
+    /// How many may hold it at once: 1 but for a semaphore.
+    pub permits: u8,
     /// After how many ticks each one's ask runs once it was woken.
     pub trips: [u8; WAITERS],
     /// For how many ticks each one's turn is kept for it.
@@ -25,16 +28,22 @@ pub struct Turns {
     pub most_idle: u8,
     /// How many waiters may die.
     pub deaths: u8,
+    /// How many waiters may give up, and leave the line.
+    pub give_ups: u8,
     /// How many wake-ups may be lost.
     pub unheard: u8,
     /// How often a stranger, who stands in no line, takes the free lock.
     pub strangers: u8,
     /// Whose grace counts.
     pub grace: Grace,
+    /// Whoever finds the head called asks again when that is over, and not after a whole grace of its own.
+    pub tells_rest: bool,
     /// An ask that finds the lock held takes the head's call back.
     pub clears: bool,
     /// The second in line is woken too, and calls the head.
     pub second_listens: bool,
+    /// Whoever is let in wakes the two behind it, if a permit is left.
+    pub leaving_wakes: bool,
 }
 
 /// Whose grace counts for a head that was called.
@@ -52,27 +61,33 @@ pub const WAITERS: usize = 3;
 impl Turns {
     /// The rules as they are meant, and no faults.
     pub const RULES: Self = Self {
+        permits: 1,
         trips: [1; WAITERS],
         graces: [3; WAITERS],
         pause: 5,
         most_idle: 1,
         deaths: 0,
+        give_ups: 0,
         unheard: 0,
         strangers: 0,
         grace: Grace::OfHead,
+        tells_rest: true,
         clears: true,
         second_listens: true,
+        leaving_wakes: true,
     };
 }
 
 /// The lock, the waiters, and the faults that are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
-    is_held: bool,
+    /// How many permits nobody holds.
+    free: u8,
     waiters: [Waiter; WAITERS],
-    /// Ticks for which the lock has been idle.
+    /// Ticks for which one has been, since somebody was let in.
     idle: u8,
     deaths: u8,
+    give_ups: u8,
     unheard: u8,
     strangers: u8,
     /// A head that was on time has lost its turn.
@@ -99,6 +114,7 @@ pub enum Step {
     Released { heard: [bool; WAITERS] },
     Asks { by: usize, what: &'static str },
     Dies { by: usize },
+    GivesUp { by: usize },
     Stranger,
 }
 
@@ -115,6 +131,7 @@ impl fmt::Display for Step {
             }
             Self::Asks { by, what } => write!(f, "{} asks, and {what}", name(by)),
             Self::Dies { by } => write!(f, "{} dies", name(by)),
+            Self::GivesUp { by } => write!(f, "{} gives up", name(by)),
             Self::Stranger => f.write_str("a stranger takes the lock"),
         }
     }
@@ -136,10 +153,11 @@ impl Model for Turns {
             called: 0,
         };
         let state = |code| State {
-            is_held: true,
+            free: 0,
             waiters: timers(code).map(waiter),
             idle: 0,
             deaths: self.deaths,
+            give_ups: self.give_ups,
             unheard: self.unheard,
             strangers: self.strangers,
             robbed: false,
@@ -153,7 +171,13 @@ impl Model for Turns {
             if state.waiters[by].timer == 0 {
                 is_due = true;
                 let (what, next) = self.asked(state, by);
-                found(Step::Asks { by, what }, next);
+                let has_it = next.free < state.free;
+                if has_it && next.free > 0 && self.leaving_wakes {
+                    self.left(&next, by, |next| found(Step::Asks { by, what }, next));
+                }
+                if !has_it || next.free == 0 || !self.leaving_wakes {
+                    found(Step::Asks { by, what }, next);
+                }
             }
             if state.deaths > 0 {
                 let mut next = *state;
@@ -161,18 +185,26 @@ impl Model for Turns {
                 next.waiters[by].dead = true;
                 found(Step::Dies { by }, next);
             }
+            if state.give_ups > 0 {
+                let mut next = *state;
+                next.give_ups -= 1;
+                next.waiters[by].leaves();
+                self.left(&next, by, |next| found(Step::GivesUp { by }, next));
+            }
         }
         if !is_due {
             found(Step::Tick, state.tick());
         }
-        if state.is_held {
+        if state.free < self.permits {
             self.release(state, found);
-        } else if state.strangers > 0 {
+        }
+        if state.free > 0 && state.strangers > 0 {
             let mut next = *state;
             next.strangers -= 1;
-            (next.is_held, next.idle) = (true, 0);
+            (next.free, next.idle) = (state.free - 1, 0);
             // What it takes was nobody's turn.
-            next.waiters.iter_mut().for_each(|waiter| waiter.woken = false);
+            let wakes = |waiter: &mut Waiter| waiter.woken &= next.free > 0;
+            next.waiters.iter_mut().for_each(wakes);
             found(Step::Stranger, next);
         }
     }
@@ -197,14 +229,38 @@ impl Turns {
                 continue;
             }
             let mut next = *state;
-            (next.is_held, next.idle) = (false, 0);
+            next.free += 1;
+            next.idle = if state.free == 0 { 0 } else { state.idle };
             next.unheard -= lost;
-            let heard: [bool; WAITERS] = std::array::from_fn(|by| heard >> by & 1 == 1);
-            for (by, waiter) in next.waiters.iter_mut().enumerate().filter(|&(by, _)| heard[by]) {
-                waiter.timer = waiter.timer.min(self.trips[by]);
-                waiter.woken = true;
-            }
+            // Whoever did not hear of the first that came free is late for it nevertheless.
+            self.wake(&mut next, heard, state.free == 0);
+            let heard = std::array::from_fn(|by| heard >> by & 1 == 1);
             found(Step::Released { heard }, next);
+        }
+    }
+
+    /// Somebody was let in, and permits are left, or has given up: the two behind it hear that it has left the line, unless that is lost.
+    fn left(&self, state: &State, by: usize, mut found: impl FnMut(State)) {
+        let behind = state.line().filter(|&other| other > by).take(2);
+        let behind: u8 =
+            behind.filter(|&other| !state.waiters[other].dead).map(|other| 1 << other).sum();
+        for heard in (0..1 << WAITERS).filter(|heard: &u8| heard & !behind == 0) {
+            let lost = (behind & !heard).count_ones() as u8;
+            if lost <= state.unheard {
+                let mut next = *state;
+                next.unheard -= lost;
+                self.wake(&mut next, heard, true);
+                found(next);
+            }
+        }
+    }
+
+    fn wake(&self, state: &mut State, heard: u8, is_on_time: bool) {
+        for (by, waiter) in state.waiters.iter_mut().enumerate() {
+            if heard >> by & 1 == 1 {
+                waiter.timer = waiter.timer.min(self.trips[by]);
+                waiter.woken |= is_on_time;
+            }
         }
     }
 
@@ -213,28 +269,28 @@ impl Turns {
         let mut next = *state;
         next.waiters[by].woken = false;
         next.waiters[by].timer = self.pause;
-        if next.is_held {
+        if next.free == 0 {
             if self.clears {
                 next.waiters.iter_mut().for_each(|waiter| waiter.called = 0);
             }
             return ("finds it held", next);
         }
         while let Some(head) = next.head() {
-            let grace = self.graces[if self.grace == Grace::OfHead { head } else { by }];
-            let waiter = &mut next.waiters[head];
-            if head == by {
-                *waiter = Waiter { stands: false, timer: 0, called: 0, ..*waiter };
-                (next.is_held, next.idle) = (true, 0);
+            if next.line().take(next.free.into()).any(|first| first == by) {
+                next.waiters[by].leaves();
+                (next.free, next.idle) = (next.free - 1, 0);
                 return ("has it", next);
             }
+            let grace = self.graces[if self.grace == Grace::OfHead { head } else { by }];
+            let waiter = &mut next.waiters[head];
             if waiter.called <= grace {
                 waiter.called = waiter.called.max(1);
-                let left = grace + 1 - waiter.called;
-                next.waiters[by].timer = left.min(self.pause);
+                let spent = if self.tells_rest { waiter.called } else { 1 };
+                next.waiters[by].timer = (grace + 1 - spent).min(self.pause);
                 return ("calls the head", next);
             }
             next.robbed |= waiter.woken && !waiter.dead;
-            *waiter = Waiter { stands: false, timer: 0, woken: false, called: 0, ..*waiter };
+            waiter.leaves();
         }
         ("finds nobody", next)
     }
@@ -252,7 +308,7 @@ impl State {
 
     fn tick(&self) -> Self {
         let mut next = *self;
-        let is_idle = !self.is_held && self.waiters.iter().any(Waiter::waits);
+        let is_idle = self.free > 0 && self.waiters.iter().any(Waiter::waits);
         next.idle = if is_idle { self.idle + 1 } else { 0 };
         for waiter in next.waiters.iter_mut().filter(|waiter| waiter.stands) {
             waiter.timer = waiter.timer.saturating_sub(1);
@@ -265,6 +321,10 @@ impl State {
 }
 
 impl Waiter {
+    fn leaves(&mut self) {
+        *self = Self { stands: false, timer: 0, woken: false, called: 0, ..*self };
+    }
+
     fn waits(&self) -> bool {
         self.stands && !self.dead
     }

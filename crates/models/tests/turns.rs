@@ -39,6 +39,20 @@ fn two_dead_heads_cost_a_pause_and_a_grace_each() {
     idle_at_most("two deaths", PAUSE + 2 * GRACE, Turns { deaths: 2, ..RULES });
 }
 
+/// Whoever comes behind a head that somebody else has called waits for what is left of that.
+#[test]
+fn a_dead_head_costs_one_grace_whoever_has_called_it() {
+    let rules = Turns { deaths: 1, give_ups: 1, ..RULES };
+    idle_at_most("a death, and one gives up", 2 * TRIP + GRACE, rules);
+    let whole = Turns { most_idle: 2 * TRIP + GRACE, tells_rest: false, ..rules };
+    wrong("turns, each waits a whole grace", &whole, IDLE);
+    // The longer the grace, the more of it.
+    let long = Turns { graces: [9; 3], pause: 20, deaths: 1, give_ups: 1, ..RULES };
+    idle_at_most("a long grace", 2 * TRIP + 9, long);
+    let whole = Turns { tells_rest: false, ..long };
+    idle_at_most("each waits a whole long grace", 2 * 9, whole);
+}
+
 #[test]
 fn a_lost_wake_up_costs_a_pause_at_the_most() {
     idle_at_most("all unheard", PAUSE, Turns { unheard: 9, ..RULES });
@@ -64,4 +78,22 @@ fn a_stranger_takes_no_turn_away() {
 fn broken_if_the_second_does_not_listen() {
     let rules = Turns { deaths: 1, most_idle: TRIP + GRACE, second_listens: false, ..RULES };
     wrong("turns, the second does not listen", &rules, IDLE);
+}
+
+/// Of three permits.
+const PERMITS: Turns = Turns { permits: 3, ..RULES };
+
+#[test]
+fn no_permit_is_idle_for_longer_than_a_lock_would_be() {
+    idle_at_most("three permits, no faults", TRIP, PERMITS);
+    idle_at_most("three permits, a death", TRIP + GRACE, Turns { deaths: 1, ..PERMITS });
+    let two = Turns { deaths: 2, ..PERMITS };
+    idle_at_most("three permits, two deaths", PAUSE + 2 * GRACE, two);
+    idle_at_most("three permits, all unheard", PAUSE, Turns { unheard: 9, ..PERMITS });
+}
+
+#[test]
+fn broken_if_who_is_let_in_wakes_nobody() {
+    let rules = Turns { leaving_wakes: false, ..PERMITS };
+    wrong("turns, three permits, leaving wakes nobody", &rules, IDLE);
 }

@@ -8,6 +8,7 @@ mod extend;
 mod fencing;
 mod ghosts;
 mod line;
+mod permit_line;
 mod read_write;
 mod restart_guard;
 mod semaphore;

@@ -1,0 +1,780 @@
+//! Permits in the line: those who wait for one of k permits, and those who want the resource alone, in one line.
+//!
+//! `semaphore.rs` has slots without a line, and `line.rs` a line whose waiters all have one order. Here both meet: a node lets in
+//! whoever has fewer before it than slots are free there, as long as nobody before it wants the resource alone; it chooses
+//! the slot, and a quorum has to give the same one, for which a client may move its entries once per attempt. Whoever holds
+//! leaves the line, and heals.
+//!
+//! There is no time. Commands run at any moment or never, an attempt is undone at any moment, processes give up at any moment, and
+//! what dead ones leave ends at any moment. How waiters agree on a stamp is in `line.rs`: here a waiter has one as soon as it
+//! stands, at any place behind all whose door is passed. The door is passed where a quorum has its ticket.
+//!
+//! What may not happen: two permits with one slot, or more than there are; somebody alone beside another; a newcomer who passes, as
+//! far as that is promised (of several permits one who came later and stands in line may be granted one first); waiters
+//! who get no further; and, with holders that never release, a waiter that cannot get in while permits are left. Not here:
+//! restart guards, extensions, graces and wake-ups (`turns.rs`), fencing.
+
+use std::fmt;
+
+pub use crate::semaphore::{Moves, Permit};
+
+use crate::search::{Model, Progress};
+
+/// Who comes to a semaphore on `N` nodes that run, what may happen, and the rules.
+#[derive(Clone, Copy, Debug)]
+pub struct PermitLine<const N: usize, const C: usize> {
+    /// How many permits there are.
+    pub permits: u8,
+    /// How many nodes a permit needs; with two nodes that run and a quorum of two, a third one is down.
+    pub quorum: usize,
+    /// Which processes want the resource alone instead of a permit.
+    pub alone: [bool; C],
+    /// Which of them wait; the others try once and go.
+    pub waits: [bool; C],
+    /// How often each comes.
+    pub comes: [u8; C],
+    /// How many processes may die.
+    pub deaths: u8,
+    /// Whom a node lets in of those who stand in line.
+    pub admits: Admits,
+    /// How a node keeps those out who stand in no line.
+    pub keeps: Keeps,
+    /// What makes a permit.
+    pub permit: Permit,
+    /// What a move does to the answer that the node gave before.
+    pub moves: Moves,
+    /// A holder leaves the line when it is granted; otherwise when it releases.
+    pub leaves_at_once: bool,
+    /// What an attempt has got in vain is undone.
+    pub undoes: bool,
+    /// The nodes that gave a holder another slot, or none, are asked for its slot.
+    pub heals: bool,
+    /// Which newcomers are judged.
+    pub promise: Promise,
+    /// Whether progress may rely on releases. If not, a waiter has to get in as long as there are permits.
+    pub releases: bool,
+}
+
+/// Whom a node lets in of those who want a permit and stand in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admits {
+    /// Everybody before whom fewer stand than slots are free, and nobody who wants the resource alone: the rule.
+    WhereRoom,
+    /// The same, but all who stand before it are taken for waiters for a permit.
+    BehindAnybody,
+    /// Everybody who finds a slot free.
+    Anybody,
+}
+
+/// How a node keeps those out who stand in no line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// What lies at the resource is marked, and closed when the last holder goes: the rule.
+    Always,
+    /// What is held is not marked.
+    OnceClosed,
+    /// What the last holder leaves is not closed.
+    WhileHeld,
+}
+
+/// Which newcomers are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// All but those who stand in line for one of several permits, beside others who do.
+    OfPermits,
+    /// All.
+    OfLock,
+}
+
+impl<const N: usize, const C: usize> PermitLine<N, C> {
+    /// The rules as they are meant, for waiters for one of two permits who each come once.
+    pub const RULES: Self = Self {
+        permits: 2,
+        quorum: 2,
+        alone: [false; C],
+        waits: [true; C],
+        comes: [1; C],
+        deaths: 0,
+        admits: Admits::WhereRoom,
+        keeps: Keeps::Always,
+        permit: Permit::SameSlot,
+        moves: Moves::EndAnswer,
+        leaves_at_once: true,
+        undoes: true,
+        heals: false,
+        promise: Promise::OfPermits,
+        releases: true,
+    };
+}
+
+/// The nodes with what is under way, the processes, and the deaths that are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State<const N: usize, const C: usize> {
+    nodes: [Node<C>; N],
+    processes: [Process; C],
+    deaths: u8,
+    passed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Node<const C: usize> {
+    /// Whoever stands in no line is denied.
+    kept: bool,
+    calls: [Call; C],
+}
+
+/// What is between a process and a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Call {
+    /// The slot that the process has there, or [`ALL`]; 0 if none.
+    slot: u8,
+    /// The stamp of its ticket; 0 if there is none.
+    stamp: u8,
+    mail: Mail,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Mail {
+    /// For a waiter: an ask in line is under way all the time.
+    Nothing,
+    /// The first ask, which writes no ticket.
+    First,
+    /// The node counts for this slot.
+    Counts(u8),
+    /// A move is under way; the slot for which the answer before it still counts, if it does.
+    Move(u8),
+    /// Whatever there is of it goes.
+    Leaves,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Process {
+    phase: Phase,
+    comes: u8,
+    /// The stamp by which it stands in line; 0 before it does.
+    stamp: u8,
+    has_door: bool,
+    /// The slot that it holds or has settled on; 0 before it does.
+    slot: u8,
+    /// The waiters whose door was passed when it came, one bit each.
+    behind: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Phase {
+    Away,
+    /// Its first ask is under way.
+    First,
+    Waits,
+    Holds,
+    Dead,
+}
+
+/// One thing that happens. The processes are A, B, C, the nodes `n0`, `n1` …
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "`Display` says what each is")]
+pub enum Step {
+    Comes { by: usize },
+    Waits { by: usize, stamp: u8 },
+    Granted { by: usize, node: usize, slot: u8 },
+    Denied { by: usize, node: usize },
+    Settles { by: usize, slot: u8 },
+    Moved { by: usize, node: usize },
+    NotMoved { by: usize, node: usize },
+    Healed { by: usize, node: usize },
+    Undone { by: usize, node: usize },
+    Leaves { by: usize, node: usize },
+    Releases { by: usize },
+    GivesUp { by: usize },
+    Dies { by: usize },
+    Expires { by: usize, node: usize, what: &'static str },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |by: usize| char::from(b'A' + by as u8);
+        match *self {
+            Self::Comes { by } => write!(f, "{} comes and asks all nodes", name(by)),
+            Self::Waits { by, stamp } => write!(f, "{} begins to wait, at {stamp}", name(by)),
+            Self::Granted { by, node, slot: ALL } => write!(f, "n{node} is {}'s alone", name(by)),
+            Self::Granted { by, node, slot } => write!(f, "n{node} gives {} slot {slot}", name(by)),
+            Self::Denied { by, node } => write!(f, "n{node} lets {} wait", name(by)),
+            Self::Settles { by, slot } => write!(f, "{} settles on slot {slot}", name(by)),
+            Self::Moved { by, node } => write!(f, "n{node} moves {}", name(by)),
+            Self::NotMoved { by, node } => write!(f, "n{node} takes {}'s slot", name(by)),
+            Self::Healed { by, node } => write!(f, "n{node} is healed for {}", name(by)),
+            Self::Undone { by, node } => write!(f, "{} is undone on n{node}", name(by)),
+            Self::Leaves { by, node } => write!(f, "{} leaves n{node}", name(by)),
+            Self::Releases { by } => write!(f, "{} releases", name(by)),
+            Self::GivesUp { by } => write!(f, "{} gives up", name(by)),
+            Self::Dies { by } => write!(f, "{} dies", name(by)),
+            Self::Expires { by, node, what } => write!(f, "{}'s {what} on n{node} ends", name(by)),
+        }
+    }
+}
+
+impl<const N: usize, const C: usize> Model for PermitLine<N, C> {
+    type State = State<N, C>;
+    type Step = Step;
+
+    fn begins(&self) -> Vec<State<N, C>> {
+        let process = |at: usize| Process { comes: self.comes[at], ..Process::AWAY };
+        let processes = std::array::from_fn(process);
+        vec![State { nodes: [Node::EMPTY; N], processes, deaths: self.deaths, passed: false }]
+    }
+
+    fn steps(&self, state: &State<N, C>, found: &mut impl FnMut(Step, State<N, C>)) {
+        for by in 0..C {
+            self.process_steps(state, by, found);
+            self.wait_steps(state, by, found);
+            for at in 0..N {
+                self.command_steps(state, by, at, found);
+                self.end_steps(state, by, at, found);
+            }
+        }
+    }
+
+    fn wrong(&self, state: &State<N, C>) -> Option<&'static str> {
+        let holders = state.processes.iter().filter(|it| it.phase == Phase::Holds);
+        let (mut slots, mut count) = (0_u32, 0);
+        for process in holders {
+            if self.permit == Permit::SameSlot && slots >> process.slot & 1 == 1 {
+                return Some("two permits with one slot");
+            }
+            (slots, count) = (slots | 1 << process.slot, count + 1);
+        }
+        if slots >> ALL & 1 == 1 && count > 1 {
+            return Some("a permit beside somebody alone");
+        }
+        if count > self.permits.into() {
+            return Some("more permits than slots");
+        }
+        state.passed.then_some("a newcomer passed")
+    }
+
+    /// Of stamps only the order matters.
+    fn thin(&self, state: &State<N, C>) -> State<N, C> {
+        let mut state = *state;
+        let mut used = [false; 64];
+        state.stamps_mut(|stamp| used[usize::from(*stamp)] = true);
+        let mut names = [0; 64];
+        for (at, _) in used.iter().enumerate().filter(|&(at, used)| at > 0 && *used) {
+            names[at] = 1 + names.iter().max().copied().unwrap_or(0);
+        }
+        state.stamps_mut(|stamp| *stamp = names[usize::from(*stamp)]);
+        state
+    }
+
+    /// Nodes are alike, so are slots, and so are processes that do the same.
+    fn canonical(&self, state: &State<N, C>) -> State<N, C> {
+        let processes = ORDERS.iter().filter(|order| self.are_alike(order));
+        let are_slots = |order: &&[usize; 3]| (self.permits.into()..3).all(|at| order[at] == at);
+        let slots = || ORDERS.iter().filter(are_slots);
+        let names = processes.flat_map(|processes| slots().map(move |slots| (processes, slots)));
+        names.map(|(processes, slots)| state.renamed(processes, slots)).min().unwrap_or(*state)
+    }
+}
+
+/// The ways to name up to three processes or slots.
+const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+
+/// What somebody has that wants the resource alone.
+const ALL: u8 = 15;
+
+impl<const N: usize, const C: usize> Progress for PermitLine<N, C> {
+    /// Nobody waits or holds, and no node keeps anything; or, if holders stay, there is nobody left to let in.
+    fn is_settled(&self, state: &State<N, C>) -> bool {
+        let are_in = |phase: Phase| state.processes.iter().filter(move |it| it.phase == phase);
+        let nobody_waits = are_in(Phase::First).chain(are_in(Phase::Waits)).count() == 0;
+        let holders = are_in(Phase::Holds).count();
+        if !self.releases {
+            return nobody_waits || holders == self.permits.into();
+        }
+        nobody_waits && holders == 0 && state.nodes.iter().all(|node| *node == Node::EMPTY)
+    }
+
+    /// Nobody has to come, to stop waiting or to die for others to get further.
+    fn helps(&self, step: &Step) -> bool {
+        match *step {
+            Step::GivesUp { by } => !self.waits[by],
+            Step::Releases { .. } => self.releases,
+            Step::Comes { .. } | Step::Dies { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+impl<const N: usize, const C: usize> PermitLine<N, C> {
+    /// Whether these names exchange only processes that do the same.
+    fn are_alike(&self, order: &[usize; 3]) -> bool {
+        let does = |at: usize| (self.alone[at], self.waits[at], self.comes[at]);
+        let most = C.min(3);
+        let fits = |at: usize| order[at] < most && does(at) == does(order[at]);
+        (0..most).all(fits) && (most..3).all(|at| order[at] == at)
+    }
+
+    /// A process comes, releases, gives up or dies.
+    fn process_steps(
+        &self,
+        state: &State<N, C>,
+        by: usize,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        let process = state.processes[by];
+        let mut next = *state;
+        match process.phase {
+            Phase::Away if process.comes > 0 => {
+                let has_door = |&at: &usize| at != by && state.processes[at].has_door;
+                let behind = (0..C).filter(has_door).map(|at| 1 << at).sum();
+                let comes = process.comes - 1;
+                next.processes[by] =
+                    Process { phase: Phase::First, comes, behind, ..Process::AWAY };
+                let idle = next.calls_mut(by).filter(|call| call.mail == Mail::Nothing);
+                idle.for_each(|call| call.mail = Mail::First);
+                found(Step::Comes { by }, next);
+            }
+            Phase::Holds => {
+                next.end(by, Phase::Away);
+                found(Step::Releases { by }, next);
+            }
+            Phase::First | Phase::Waits => {
+                next.end(by, Phase::Away);
+                found(Step::GivesUp { by }, next);
+            }
+            Phase::Away | Phase::Dead => {}
+        }
+        if state.deaths > 0 && !matches!(process.phase, Phase::Away | Phase::Dead) {
+            let mut next = *state;
+            next.deaths -= 1;
+            next.end(by, Phase::Dead);
+            found(Step::Dies { by }, next);
+        }
+    }
+
+    /// A process that was not let in begins to wait, and one whose nodes have given different slots settles on one.
+    fn wait_steps(
+        &self,
+        state: &State<N, C>,
+        by: usize,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        let process = state.processes[by];
+        if process.phase == Phase::First && self.waits[by] {
+            let has_door = state.processes.iter().filter(|it| it.has_door);
+            let door = has_door.map(|it| it.stamp).max().unwrap_or(0);
+            let mut last = 0;
+            state.clone().stamps_mut(|stamp| last = last.max(*stamp));
+            for place in door..=last {
+                let mut next = *state;
+                next.stamps_mut(|stamp| *stamp += u8::from(*stamp > place));
+                let stamp = place + 1;
+                next.processes[by] = Process { phase: Phase::Waits, stamp, ..next.processes[by] };
+                found(Step::Waits { by, stamp }, next);
+            }
+        }
+        let can_settle = process.slot == 0 && !self.alone[by] && self.permit == Permit::SameSlot;
+        let counts = state.nodes.iter().any(|node| node.calls[by].counts_for().is_some());
+        if !matches!(process.phase, Phase::First | Phase::Waits) || !can_settle || !counts {
+            return;
+        }
+        for slot in 1..=self.permits {
+            let mut next = *state;
+            next.processes[by].slot = slot;
+            for call in next.calls_mut(by) {
+                call.mail = match (call.counts_for(), self.moves) {
+                    // As an answer for the slot that is asked for now.
+                    (Some(given), Moves::KeepAnswer) if given != slot => Mail::Move(slot),
+                    (Some(given), Moves::EndAnswer) if given != slot => Mail::Move(0),
+                    _ => call.mail,
+                };
+            }
+            if self.moves == Moves::KeepAnswer {
+                self.may_hold(&mut next, by);
+            }
+            found(Step::Settles { by, slot }, next);
+        }
+    }
+
+    /// The next command of a process runs on a node.
+    fn command_steps(
+        &self,
+        state: &State<N, C>,
+        by: usize,
+        at: usize,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        let phase = state.processes[by].phase;
+        let call = state.nodes[at].calls[by];
+        match call.mail {
+            Mail::First => self.ask_runs(state, (by, at), self.first_fits(state, by, at), found),
+            Mail::Nothing if phase == Phase::Waits && call.slot == 0 => {
+                let mut next = *state;
+                let fits = self.asks_in_line(&mut next, by, at);
+                self.ask_runs(&next, (by, at), fits, found);
+            }
+            Mail::Move(_) => self.move_runs(state, by, at, found),
+            Mail::Leaves => {
+                let mut next = *state;
+                next.nodes[at].calls[by] = Call::NONE;
+                self.keep(&mut next.nodes[at], false);
+                found(Step::Leaves { by, node: at }, next);
+                let slot = state.processes[by].slot;
+                if phase == Phase::Holds && self.heals && next.nodes[at].is_free(slot) {
+                    next.nodes[at].calls[by] = Call { slot, stamp: 0, mail: Mail::Counts(slot) };
+                    found(Step::Healed { by, node: at }, next);
+                }
+            }
+            Mail::Nothing | Mail::Counts(_) => {}
+        }
+        self.undo_steps(state, by, at, found);
+    }
+
+    /// An ask is denied, or gives any of the free slots.
+    fn ask_runs(
+        &self,
+        state: &State<N, C>,
+        (by, at): (usize, usize),
+        fits: bool,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        if !fits {
+            let mut next = *state;
+            next.nodes[at].calls[by].mail = Mail::Nothing;
+            return found(Step::Denied { by, node: at }, next);
+        }
+        let slots = if self.alone[by] { ALL..=ALL } else { 1..=self.permits };
+        for slot in slots.filter(|&slot| state.nodes[at].is_free(slot)) {
+            let mut next = *state;
+            let settled = next.processes[by].slot;
+            let call = &mut next.nodes[at].calls[by];
+            call.slot = slot;
+            // Once it has settled another slot is a denial.
+            let counts = state.is_alive(by) && (settled == 0 || settled == slot);
+            call.mail = if counts { Mail::Counts(slot) } else { Mail::Nothing };
+            self.keep(&mut next.nodes[at], false);
+            self.may_hold(&mut next, by);
+            found(Step::Granted { by, node: at, slot }, next);
+        }
+    }
+
+    fn move_runs(
+        &self,
+        state: &State<N, C>,
+        by: usize,
+        at: usize,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        let slot = state.processes[by].slot;
+        let stamp = state.nodes[at].calls[by].stamp;
+        let mut next = *state;
+        next.nodes[at].calls[by].slot = 0;
+        if !next.nodes[at].is_free(slot) {
+            next.nodes[at].calls[by] = Call { slot: 0, stamp, mail: Mail::Nothing };
+            self.keep(&mut next.nodes[at], false);
+            return found(Step::NotMoved { by, node: at }, next);
+        }
+        next.nodes[at].calls[by] = Call { slot, stamp, mail: Mail::Counts(slot) };
+        self.may_hold(&mut next, by);
+        found(Step::Moved { by, node: at }, next);
+    }
+
+    /// A process without a permit gives a node back; a holder leaves its line.
+    fn undo_steps(
+        &self,
+        state: &State<N, C>,
+        by: usize,
+        at: usize,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        let call = state.nodes[at].calls[by];
+        let mut next = *state;
+        match state.processes[by].phase {
+            Phase::First | Phase::Waits if call.slot > 0 && self.undoes => {
+                next.nodes[at].calls[by] = Call { stamp: call.stamp, ..Call::NONE };
+                self.keep(&mut next.nodes[at], false);
+                if next.calls_mut(by).all(|call| call.slot == 0) {
+                    // The attempt is over.
+                    next.processes[by].slot = 0;
+                }
+                found(Step::Undone { by, node: at }, next);
+            }
+            Phase::Holds if self.leaves_at_once && call.stamp > 0 && call.mail != Mail::Leaves => {
+                next.nodes[at].calls[by].stamp = 0;
+                self.keep(&mut next.nodes[at], false);
+                found(Step::Leaves { by, node: at }, next);
+            }
+            _ => {}
+        }
+    }
+
+    /// What a dead process has left ends.
+    fn end_steps(
+        &self,
+        state: &State<N, C>,
+        by: usize,
+        at: usize,
+        found: &mut impl FnMut(Step, State<N, C>),
+    ) {
+        let call = state.nodes[at].calls[by];
+        if state.processes[by].phase != Phase::Dead || call.mail != Mail::Nothing {
+            return;
+        }
+        for (what, rest) in
+            [("slot", Call { slot: 0, ..call }), ("ticket", Call { stamp: 0, ..call })]
+        {
+            if rest != call {
+                let mut next = *state;
+                next.nodes[at].calls[by] = rest;
+                self.keep(&mut next.nodes[at], false);
+                found(Step::Expires { by, node: at, what }, next);
+            }
+        }
+    }
+
+    /// A process may have a quorum now.
+    fn may_hold(&self, state: &mut State<N, C>, by: usize) {
+        let counts_for = state.nodes.map(|node| node.calls[by].counts_for());
+        let count = |slot: Option<u8>| match self.permit {
+            Permit::SameSlot => counts_for.iter().filter(|&&it| it == slot).count(),
+            Permit::AnySlots => counts_for.iter().filter(|it| it.is_some()).count(),
+        };
+        let held = counts_for.into_iter().flatten().find(|&slot| count(Some(slot)) >= self.quorum);
+        let Some(slot) = held.filter(|_| state.is_alive(by)) else { return };
+        // Without agreement there is no number.
+        let number = if self.permit == Permit::SameSlot { slot } else { 0 };
+        let process = state.processes[by];
+        let bears = |other: usize| {
+            let are_permits = !self.alone[by] && !self.alone[other] && self.permits > 1;
+            let has_stood = process.phase == Phase::Waits;
+            self.promise == Promise::OfPermits && are_permits && has_stood
+        };
+        state.passed |= (0..C).any(|other| process.behind >> other & 1 == 1 && !bears(other));
+        let comes = process.comes;
+        state.processes[by] = Process { phase: Phase::Holds, comes, slot: number, ..Process::AWAY };
+        for call in state.calls_mut(by) {
+            let is_counted = call.counts_for() == Some(slot) || self.permit == Permit::AnySlots;
+            let is_granted = matches!(call.mail, Mail::Counts(_)) && is_counted;
+            call.mail = if is_granted { call.mail } else { Mail::Leaves };
+        }
+        state.nobody_is_behind(by);
+    }
+
+    /// Whether a node grants an ask that writes no ticket.
+    fn first_fits(&self, state: &State<N, C>, by: usize, at: usize) -> bool {
+        let node = &state.nodes[at];
+        !node.kept && self.has_room(node, by)
+    }
+
+    /// Whether what is held leaves room.
+    fn has_room(&self, node: &Node<C>, by: usize) -> bool {
+        let held = node.held();
+        let is_alone = node.calls.iter().any(|call| call.slot == ALL);
+        held == 0 || !self.alone[by] && !is_alone && held < self.permits.into()
+    }
+
+    /// A waiter's ask puts its ticket, and marks what it finds. Whether it fits.
+    fn asks_in_line(&self, state: &mut State<N, C>, by: usize, at: usize) -> bool {
+        let stamp = state.processes[by].stamp;
+        let node = &mut state.nodes[at];
+        node.calls[by].stamp = stamp;
+        self.keep(node, true);
+        let fits = self.fits_in_line(node, by);
+        let stands = state.nodes.iter().filter(|node| node.calls[by].stamp > 0).count();
+        state.processes[by].has_door |= stands >= self.quorum;
+        fits
+    }
+
+    /// Whether a node lets a ticket in.
+    fn fits_in_line(&self, node: &Node<C>, by: usize) -> bool {
+        let stamp = node.calls[by].stamp;
+        let stands = |&other: &usize| (1..stamp).contains(&node.calls[other].stamp);
+        let before = || (0..C).filter(stands);
+        let room = usize::from(self.permits).saturating_sub(node.held());
+        let fits = self.has_room(node, by);
+        fits && match self.admits {
+            _ if self.alone[by] => before().count() == 0,
+            Admits::WhereRoom => before().count() < room && !before().any(|it| self.alone[it]),
+            Admits::BehindAnybody => before().count() < room,
+            Admits::Anybody => true,
+        }
+    }
+
+    /// What keeps newcomers out, behind a command of a waiter that `asks`, or of anybody else.
+    fn keep(&self, node: &mut Node<C>, asks: bool) {
+        let has_line = node.calls.iter().any(|call| call.stamp > 0);
+        let is_held = node.held() > 0;
+        node.kept = has_line
+            && match self.keeps {
+                Keeps::Always => node.kept || asks,
+                Keeps::OnceClosed => !is_held,
+                Keeps::WhileHeld => asks || node.kept && is_held,
+            };
+    }
+}
+
+/// A node by itself, for whoever compares it with one that ships.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Single<const C: usize>(Node<C>);
+
+/// What a node does, whatever is under way.
+impl<const N: usize, const C: usize> PermitLine<N, C> {
+    /// Nobody has been there.
+    #[must_use]
+    pub fn single(&self) -> Single<C> {
+        Single(Node::EMPTY)
+    }
+
+    /// The first ask, which writes no ticket: whether it fits.
+    #[must_use]
+    pub fn first(&self, node: &Single<C>, by: usize) -> bool {
+        !node.0.kept && self.has_room(&node.0, by)
+    }
+
+    /// An ask in line at this stamp: whether it fits.
+    pub fn ask(&self, node: &mut Single<C>, by: usize, stamp: u8) -> bool {
+        node.0.calls[by].stamp = stamp;
+        self.keep(&mut node.0, true);
+        self.fits_in_line(&node.0, by)
+    }
+
+    /// Whoever fits is given this slot, or the resource. Whether that is free.
+    pub fn give(&self, node: &mut Single<C>, by: usize, slot: u8) -> bool {
+        let slot = if self.alone[by] { ALL } else { slot + 1 };
+        let is_free = node.0.is_free(slot) && (slot == ALL || slot <= self.permits);
+        node.0.calls[by].slot = slot;
+        is_free
+    }
+
+    /// A process gives a node back.
+    pub fn undo(&self, node: &mut Single<C>, by: usize) {
+        node.0.calls[by].slot = 0;
+        self.keep(&mut node.0, false);
+    }
+
+    /// A process takes its ticket away.
+    pub fn leave(&self, node: &mut Single<C>, by: usize) {
+        node.0.calls[by].stamp = 0;
+        self.keep(&mut node.0, false);
+    }
+}
+
+impl<const C: usize> Single<C> {
+    /// Whether a process has something of the node.
+    #[must_use]
+    pub fn holds(&self, by: usize) -> bool {
+        self.0.calls[by].slot > 0
+    }
+
+    /// Whether it stands in line.
+    #[must_use]
+    pub fn stands(&self, by: usize) -> bool {
+        self.0.calls[by].stamp > 0
+    }
+
+    /// Whether those who stand in no line are kept out.
+    #[must_use]
+    pub fn keeps_out(&self) -> bool {
+        self.0.kept
+    }
+}
+
+impl<const N: usize, const C: usize> State<N, C> {
+    fn calls_mut(&mut self, by: usize) -> impl Iterator<Item = &mut Call> {
+        self.nodes.iter_mut().map(move |node| &mut node.calls[by])
+    }
+
+    fn is_alive(&self, by: usize) -> bool {
+        matches!(self.processes[by].phase, Phase::First | Phase::Waits)
+    }
+
+    /// Each stamp that there is.
+    fn stamps_mut(&mut self, mut each: impl FnMut(&mut u8)) {
+        self.processes.iter_mut().for_each(|process| each(&mut process.stamp));
+        let calls = self.nodes.iter_mut().flat_map(|node| &mut node.calls);
+        calls.for_each(|call| each(&mut call.stamp));
+    }
+
+    /// A process has gone, and so does what it has on the nodes.
+    fn end(&mut self, by: usize, phase: Phase) {
+        let comes = if phase == Phase::Dead { 0 } else { self.processes[by].comes };
+        self.processes[by] = Process { phase, comes, ..Process::AWAY };
+        for call in self.calls_mut(by) {
+            let has_any = call.slot > 0 || call.stamp > 0;
+            call.mail = match phase {
+                // What a dead process has sent may still run.
+                Phase::Dead if call.mail == Mail::First => Mail::First,
+                Phase::Dead => Mail::Nothing,
+                _ if has_any => Mail::Leaves,
+                // Cancelled behind what was sent, which might as well not have run.
+                _ => Mail::Nothing,
+            };
+        }
+        self.nobody_is_behind(by);
+    }
+
+    fn nobody_is_behind(&mut self, by: usize) {
+        self.processes.iter_mut().for_each(|process| process.behind &= !(1 << by));
+    }
+
+    /// The same with other names for processes and slots.
+    fn renamed(&self, processes: &[usize; 3], slots: &[usize; 3]) -> Self {
+        let named = |slot: u8| match slot {
+            0 | ALL => slot,
+            slot => slots.get(usize::from(slot) - 1).map_or(slot, |&new| new as u8 + 1),
+        };
+        let new_name = |by: usize| processes.get(by).copied().unwrap_or(by);
+        let renamed_set = |set: u8| {
+            let members = (0..C).filter(|&by| set >> by & 1 == 1);
+            members.map(|by| 1 << new_name(by)).sum()
+        };
+        let mut renamed = *self;
+        for by in 0..C {
+            let process = self.processes[by];
+            let (slot, behind) = (named(process.slot), renamed_set(process.behind));
+            renamed.processes[new_name(by)] = Process { slot, behind, ..process };
+            for (to, from) in renamed.nodes.iter_mut().zip(&self.nodes) {
+                let call = from.calls[by];
+                let mail = match call.mail {
+                    Mail::Counts(slot) => Mail::Counts(named(slot)),
+                    Mail::Move(slot) => Mail::Move(named(slot)),
+                    mail => mail,
+                };
+                to.calls[new_name(by)] = Call { slot: named(call.slot), mail, ..call };
+            }
+        }
+        renamed.nodes.sort_unstable();
+        renamed
+    }
+}
+
+impl<const C: usize> Node<C> {
+    const EMPTY: Self = Self { kept: false, calls: [Call::NONE; C] };
+
+    /// How many have something of the node.
+    fn held(&self) -> usize {
+        self.calls.iter().filter(|call| call.slot > 0).count()
+    }
+
+    /// Whether nobody has the slot, or the resource alone.
+    fn is_free(&self, slot: u8) -> bool {
+        let is_in_the_way = |call: &Call| call.slot == slot || call.slot == ALL;
+        !self.calls.iter().any(is_in_the_way) && (slot != ALL || self.held() == 0)
+    }
+}
+
+impl Call {
+    const NONE: Self = Self { slot: 0, stamp: 0, mail: Mail::Nothing };
+
+    /// The slot for which the node counts.
+    fn counts_for(&self) -> Option<u8> {
+        match self.mail {
+            Mail::Counts(slot) | Mail::Move(slot) if slot > 0 => Some(slot),
+            _ => None,
+        }
+    }
+}
+
+impl Process {
+    const AWAY: Self =
+        Self { phase: Phase::Away, comes: 0, stamp: 0, has_door: false, slot: 0, behind: 0 };
+}

@@ -1,0 +1,136 @@
+//! Permits in the line with the rules as they are meant, and with each rule broken.
+
+mod told;
+
+use redbolt_models::permit_line::{Admits, Keeps, Moves, Permit, PermitLine, Promise};
+
+use self::told::{progresses, stuck, wrong};
+
+/// Two nodes, the third one is down.
+type Two = PermitLine<2, 2>;
+type Three = PermitLine<2, 3>;
+
+const ONE_PERMIT: Two = Two { permits: 1, comes: [1, 2], promise: Promise::OfLock, ..Two::RULES };
+const THREE: Three = Three::RULES;
+
+/// One of them wants the resource alone.
+const ALONE: Two = Two { alone: [true, false], comes: [1, 2], ..Two::RULES };
+
+const PASSED: &str = "a newcomer passed";
+const SAME: &str = "two permits with one slot";
+const MORE: &str = "more permits than slots";
+
+#[test]
+fn one_permit_is_as_a_lock() {
+    progresses("permit line, one permit, once and twice", &ONE_PERMIT);
+    progresses(
+        "permit line, one permit, once and twice, a death",
+        &Two { deaths: 1, ..ONE_PERMIT },
+    );
+}
+
+#[test]
+fn no_two_have_one_slot_and_all_get_in() {
+    progresses("permit line, three", &THREE);
+}
+
+#[test]
+fn who_only_tries_passes_nobody() {
+    let model = Three { waits: [true, true, false], ..THREE };
+    progresses("permit line, two wait and one tries", &model);
+}
+
+#[test]
+fn who_wants_the_resource_alone_is_not_passed_and_passes_nobody() {
+    progresses("permit line, one alone, and one twice", &ALONE);
+    progresses("permit line, one alone, and one twice, a death", &Two { deaths: 1, ..ALONE });
+}
+
+#[test]
+fn no_permit_is_left_while_somebody_waits() {
+    let model = Three { releases: false, ..THREE };
+    progresses("permit line, three, holders stay", &model);
+    let model = Two { releases: false, deaths: 1, comes: [2, 1], ..Two::RULES };
+    progresses("permit line, twice and once, holders stay, a death", &model);
+}
+
+#[test]
+fn holders_heal_the_third_node() {
+    let nodes = PermitLine::<3, 2> { heals: true, ..PermitLine::RULES };
+    progresses("permit line, three nodes, two heal", &nodes);
+    let one = PermitLine { permits: 1, promise: Promise::OfLock, ..nodes };
+    progresses("permit line, three nodes, one permit, two heal", &one);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask models --all"]
+fn three_with_a_death_and_one_of_them_alone() {
+    progresses("permit line, three, a death", &Three { deaths: 1, ..THREE });
+    let alone = [true, false, false];
+    progresses("permit line, one alone and two", &Three { alone, ..THREE });
+}
+
+#[test]
+fn broken_by_a_mark_that_is_left_out() {
+    let keeps = Keeps::OnceClosed;
+    let waits = [true, true, false];
+    wrong("permit line, no mark", &Three { keeps, waits, ..THREE }, PASSED);
+}
+
+#[test]
+fn broken_by_a_key_that_is_not_closed() {
+    wrong(
+        "permit line, not closed",
+        &Three { keeps: Keeps::WhileHeld, waits: [true, true, false], ..THREE },
+        PASSED,
+    );
+}
+
+#[test]
+fn broken_by_permits_that_pass_who_wants_the_resource_alone() {
+    wrong("permit line, behind anybody", &Two { admits: Admits::BehindAnybody, ..ALONE }, PASSED);
+}
+
+#[test]
+fn broken_by_a_slot_for_whoever_asks() {
+    wrong(
+        "permit line, one permit, for anybody",
+        &Two { admits: Admits::Anybody, ..ONE_PERMIT },
+        PASSED,
+    );
+}
+
+#[test]
+fn a_line_of_several_permits_is_not_that_of_a_lock() {
+    wrong(
+        "permit line, the promise of a lock",
+        &Three { promise: Promise::OfLock, ..THREE },
+        PASSED,
+    );
+}
+
+#[test]
+fn broken_by_nodes_that_count_each_for_itself() {
+    let model = PermitLine::<3, 3> { permit: Permit::AnySlots, ..PermitLine::RULES };
+    wrong("permit line, three nodes, any slots", &model, MORE);
+}
+
+#[test]
+fn broken_by_an_answer_that_counts_after_its_move() {
+    wrong(
+        "permit line, an answer counts after its move",
+        &Three { moves: Moves::KeepAnswer, ..THREE },
+        SAME,
+    );
+}
+
+#[test]
+fn broken_by_an_attempt_that_is_not_undone() {
+    stuck("permit line, no undo", &Two { undoes: false, permits: 1, ..Two::RULES });
+}
+
+#[test]
+fn broken_by_a_holder_that_stays_in_line() {
+    let model = Two { leaves_at_once: false, releases: false, ..Two::RULES };
+    stuck("permit line, holders stay in line", &model);
+}
