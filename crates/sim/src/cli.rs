@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::waiting::{Crowd, HEAD};
 use crate::{
-    Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hung, hunt, mutants, shrink,
+    Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hung, hunt, mutants, shrink, told,
 };
 
 /// Deterministic simulation of many clients and nodes on the shipping core.
@@ -61,7 +61,7 @@ struct Arguments {
     /// Compare the wake strategies, with many waiters and no faults
     #[arg(long)]
     waiting: bool,
-    /// Measure the crowd beside hanging nodes, with this seed
+    /// Measure the crowds beside hanging nodes and told by a library, with this seed
     #[arg(long)]
     crowd: Option<u64>,
     /// Plant bugs in the core, one at a time, and check that each is found
@@ -98,8 +98,7 @@ pub fn main() -> ExitCode {
     } else if arguments.waiting {
         compare(arguments.seed)
     } else if let Some(seed) = arguments.crowd {
-        println!("{}", hung::HEAD);
-        costs_little(hung::Pair::QUICK, seed)
+        crowds_are_well(seed)
     } else if let Some(seed) = arguments.replay {
         let class = arguments.class.unwrap_or(Class::Safe);
         replay(class, seed, &arguments.drop, arguments.story)
@@ -145,6 +144,19 @@ fn compare(seed: u64) -> bool {
     is_well
 }
 
+/// Prints the quick crowds: beside hanging nodes, and told by their library. Whether both are well.
+fn crowds_are_well(seed: u64) -> bool {
+    println!("{}", hung::HEAD);
+    let is_cheap = costs_little(hung::Pair::QUICK, seed);
+    let told = told::measure(seed);
+    println!("\n{HEAD}\n{told}");
+    let violation = told::violation(&told);
+    if let Some(violation) = &violation {
+        println!("\nVIOLATION {violation}\n");
+    }
+    is_cheap && violation.is_none()
+}
+
 /// Prints a row of the second table. Whether these hanging nodes cost next to nothing.
 fn costs_little(crowd: hung::Pair, seed: u64) -> bool {
     let compared = crowd.measure(seed);
@@ -177,10 +189,10 @@ fn hunt_one(name: &str, arguments: &Arguments) -> bool {
     found.is_some() || drags(name, arguments.seed)
 }
 
-/// Runs the crowd beside hanging nodes, for bugs that no single schedule can show.
+/// Runs the crowds, for bugs that no single schedule can show.
 fn drags(name: &str, seed: u64) -> bool {
-    println!("\n{}", hung::HEAD);
-    let is_found = !costs_little(hung::Pair::QUICK, seed);
+    println!();
+    let is_found = !crowds_are_well(seed);
     if !is_found {
         println!("FAILED: {name} survives the crowd as well");
     }

@@ -11,7 +11,7 @@ use std::fmt;
 use redbolt::proto::WakeStrategy;
 
 use crate::invariant::Violation;
-use crate::waiting::{Crowd, Hang, Measured, Shown};
+use crate::waiting::{Crowd, Hang, Measured, Shown, Teller};
 
 /// The same crowd, with and without hanging nodes.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,8 @@ impl Pair {
     /// Runs both measurements.
     pub(crate) fn measure(self, seed: u64) -> Compared {
         let Self { wake, nodes, waiters, grants, how } = self;
-        let crowd = |hung| Crowd { wake, nodes, waiters, grants, hung, how, tail: 0 };
+        let told = Teller::ByNodes;
+        let crowd = |hung| Crowd { wake, nodes, waiters, grants, hung, how, tail: 0, told };
         Compared { alive: crowd(0).measure(seed), hung: crowd((nodes - 1) / 2).measure(seed) }
     }
 }

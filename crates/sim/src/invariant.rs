@@ -232,6 +232,13 @@ pub enum Violation {
         /// hundredth of hand-offs.
         percent: (u64, u64),
     },
+    /// Where nodes report nothing, waiters do not hear what their library tells of a release.
+    Deaf {
+        /// How many grants one process has got.
+        fewest: usize,
+        /// Of so many.
+        grants: usize,
+    },
     /// A waiting lock sends request after request to hanging nodes.
     Piled {
         /// How many nodes hang.
@@ -279,6 +286,7 @@ impl Violation {
             Self::LineSurvives { .. } => "line-survives",
             Self::OutOfTurn { .. } => "out-of-turn",
             Self::Dragged { .. } => "dragged",
+            Self::Deaf { .. } => "deaf",
             Self::Piled { .. } => "piled",
             Self::Endless => "endless",
         }
@@ -407,6 +415,10 @@ impl fmt::Display for Violation {
                 f,
                 "with a minority of {nodes} nodes hanging, the run takes {all} % of the time with all nodes \
                  alive, and the p99 of hand-offs is {hand_off} %"
+            ),
+            Self::Deaf { fewest, grants } => write!(
+                f,
+                "where only the library tells of releases, a process gets {fewest} of {grants} grants"
             ),
             Self::Piled { hung, asks } => {
                 write!(f, "a waiting lock sent {asks} requests to {hung} hanging nodes")

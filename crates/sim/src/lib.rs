@@ -16,6 +16,8 @@ pub mod cli;
 mod coverage;
 mod credit;
 #[cfg(test)]
+mod cut_off;
+#[cfg(test)]
 mod doctored;
 mod fault;
 mod history;
@@ -29,6 +31,7 @@ mod plan;
 mod register;
 mod report;
 mod shrink;
+mod told;
 mod waiting;
 mod world;
 

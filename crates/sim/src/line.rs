@@ -1,7 +1,8 @@
 //! Checks of the line in which waiters stand: nobody who began to wait behind another one's door is granted before it, and
 //! nothing stays on the nodes for a line in which nobody stands; and nobody who wants a permit sleeps beside a free slot.
 //!
-//! Of several permits one who came later and stands in line may be granted one first, as long as there is another: that is not
+//! Of several permits one who came later and stands in line may be granted one first, as long as there is another; and one who
+//! wants one of fewer permits than others do may lose its place, since they take it for one that does not come. Neither is
 //! judged.
 //!
 //! The promise holds for those who take their turn in time, and while no node forgets. So who has passed is judged only
@@ -42,11 +43,21 @@ impl World {
             let are_beside = rival.permits > 0 && job.permits > 0 && has_stood;
             let excludes = !(are_beside || rival.shared && job.shared);
             let is_rival = other != at && rival.keys & job.keys != 0 && excludes;
-            is_rival && running.is_acquiring() && running.door_at.is_some_and(|door| door < called)
+            let is_called_in_vain = rival.permits > 0 && self.most_permits(rival) > rival.permits;
+            is_rival
+                && !is_called_in_vain
+                && running.is_acquiring()
+                && running.door_at.is_some_and(|door| door < called)
         };
         if let Some(passed) = (0..self.jobs.len()).find(is_passed) {
             self.violated(Violation::Passed { job: at, passed });
         }
+    }
+
+    /// Of how many permits others want one of the same resource, at the most.
+    fn most_permits(&self, job: &Job) -> u16 {
+        let beside = self.plan.jobs.iter().filter(|other| other.keys & job.keys != 0);
+        beside.map(|other| other.permits).max().unwrap_or_default()
     }
 
     /// After each event: nobody who is first to ask for a permit has slept for long while all nodes had a slot for it.

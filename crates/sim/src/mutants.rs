@@ -76,7 +76,7 @@ mod planted {
     use redbolt::proto::Mutant;
 
     use super::{Extent, Report};
-    use crate::{Class, Lab, Violation, hung};
+    use crate::{Class, Lab, Violation, hung, told};
 
     /// Plants the bug of this name on this thread, for good.
     ///
@@ -105,8 +105,8 @@ mod planted {
     #[derive(Clone, Copy)]
     enum Trial {
         Schedule(Class, u64),
-        /// A crowd beside hanging nodes, drawn from this seed: slowness is no violation in a single
-        /// schedule.
+        /// A crowd beside hanging nodes, and one that its library tells of releases, drawn from this seed: slowness is no
+        /// violation in a single schedule.
         Crowd(u64),
     }
 
@@ -213,9 +213,18 @@ mod planted {
         if mutant.is_some_and(is_of_permits) {
             return (Class::Permits, first.wrapping_add(at));
         }
-        if let Some(Mutant::ForeignUndoneAsPlain | Mutant::TokenOfRegistry | Mutant::WriterReads) =
-            mutant
-        {
+        let of_profiles = matches!(
+            mutant,
+            Some(
+                Mutant::AloneUnmarked
+                    | Mutant::ChannelIgnored
+                    | Mutant::ForeignUndoneAsPlain
+                    | Mutant::ResetInsteadOfRelease
+                    | Mutant::TokenOfRegistry
+                    | Mutant::WriterReads
+            )
+        );
+        if of_profiles {
             return (Class::Profiles, first.wrapping_add(at));
         }
         if mutant.is_some_and(is_of_line) {
@@ -276,7 +285,10 @@ mod planted {
         fn run(self, lab: &mut Lab) -> Option<Violation> {
             match self {
                 Self::Schedule(class, seed) => lab.run(class, seed).violation,
-                Self::Crowd(seed) => hung::Pair::QUICK.measure(seed).violation(),
+                Self::Crowd(seed) => {
+                    let hung = hung::Pair::QUICK.measure(seed).violation();
+                    hung.or_else(|| told::violation(&told::measure(seed)))
+                }
             }
         }
     }

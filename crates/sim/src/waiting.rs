@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use redbolt::proto::{
     ClockReading, Config, Core, Event as Told, LinkId, LinkOp, LockId, LockRequest, NodeId,
-    Timestamp, Wait, WakeStrategy,
+    Profile, Timestamp, Wait, WakeStrategy,
 };
-use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
+use redbolt_node::model::{ClockReading as NodeNow, ConnId, Denial, Store};
 use redbolt_testkit::request::Requests;
 use redbolt_testkit::{Command, Host, Kind, Random};
 
@@ -45,6 +45,17 @@ pub(crate) struct Crowd {
     pub(crate) how: Hang,
     /// The largest extra delay of a few messages in a thousand.
     pub(crate) tail: Time,
+    /// Who tells of releases.
+    pub(crate) told: Teller,
+}
+
+/// Who tells those who wait that a lock was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Teller {
+    /// The nodes, which report changes of keys.
+    ByNodes,
+    /// The library whose format it is, on a channel. The nodes report nothing.
+    ByLibrary,
 }
 
 /// How a node hangs.
@@ -61,7 +72,7 @@ pub(crate) enum Hang {
 pub(crate) struct Measured {
     pub(crate) crowd: Crowd,
     /// Attempts that asked more than one node, or the only one.
-    full: usize,
+    pub(crate) full: usize,
     /// Requests that went to the lead alone.
     leads: usize,
     /// The times from the begin of a release to the next grant, sorted.
@@ -70,7 +81,7 @@ pub(crate) struct Measured {
     waits: Vec<Time>,
     pub(crate) grants: usize,
     /// The smallest and the largest number of grants of one process.
-    shares: (usize, usize),
+    pub(crate) shares: (usize, usize),
     /// How many processes requested the lock and got it while nodes hung, if any did.
     pub(crate) rivals: usize,
     /// The most requests that one lock, requested then, sent to hanging nodes.
@@ -93,6 +104,7 @@ impl Crowd {
                 hung: 0,
                 how: Hang::Stopped,
                 tail: TAIL,
+                told: Teller::ByNodes,
             })
         })
     }
@@ -216,7 +228,7 @@ impl Bench {
             seq: 0,
             random: Random::of(seed, 1),
             processes: (0..crowd.waiters).map(process).collect(),
-            nodes: (0..crowd.nodes).map(Node::new).collect(),
+            nodes: (0..crowd.nodes).map(|name| Node::new(name, crowd.told)).collect(),
             hung: config.node_ids().take(crowd.hung).collect(),
             asked: BTreeMap::new(),
             released: None,
@@ -286,7 +298,12 @@ impl Bench {
 
     fn ask(&mut self, at: usize) {
         let now = clocks(self.now);
+        let profile = match self.crowd.told {
+            Teller::ByNodes => Profile::Plain,
+            Teller::ByLibrary => Profile::Redisson,
+        };
         let ask = LockRequest::new(b"job").ttl(Duration::from_secs(10)).wait(Wait::UpTo(PATIENCE));
+        let ask = ask.profile(profile);
         let process = &mut self.processes[at];
         (process.asked, process.is_waiting) = (self.now, true);
         process.asks_before = process.asks_at(&self.hung);
@@ -489,8 +506,11 @@ impl Process {
 }
 
 impl Node {
-    fn new(name: usize) -> Self {
-        let store = Store::new(&format!("{name:040}"), NodeNow::from_micros(EPOCH_US));
+    fn new(name: usize, told: Teller) -> Self {
+        let mut store = Store::new(&format!("{name:040}"), NodeNow::from_micros(EPOCH_US));
+        if told == Teller::ByLibrary {
+            store.deny("client|tracking", Some(Denial::Forbidden));
+        }
         Self { store, peers: BTreeMap::new(), inbox: VecDeque::new(), is_busy: false }
     }
 
@@ -540,7 +560,8 @@ mod tests {
     fn every_process_is_granted_with_every_wake_strategy() {
         for wake in [WakeStrategy::Line, WakeStrategy::Lead, WakeStrategy::Timer] {
             let how = Hang::Stopped;
-            let crowd = Crowd { wake, nodes: 3, waiters: 4, grants: 40, hung: 0, how, tail: TAIL };
+            let (nodes, waiters, grants, told) = (3, 4, 40, Teller::ByNodes);
+            let crowd = Crowd { wake, nodes, waiters, grants, hung: 0, how, tail: TAIL, told };
             let measured = crowd.measure(1);
             assert_eq!(measured.grants, 40, "{wake:?}");
             assert!(measured.full >= 40 && measured.hand_offs.len() >= 39);

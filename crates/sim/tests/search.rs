@@ -40,7 +40,7 @@ fn schedules_that_found_a_bug_find_none_again() {
     }
 }
 
-const FOUND: [(Class, u64); 35] = [
+const FOUND: [(Class, u64); 38] = [
     // A lease past the longest hold: a node had got an extension late when its holder became a reader.
     (Class::Shared, 19_000_545_977),
     // A grant that did not count, since its node was no voter any more, was taken for a refusal, and not undone.
@@ -107,6 +107,12 @@ const FOUND: [(Class, u64); 35] = [
     (Class::Waiting, 9_100_000_115_712),
     // Third in line behind a ticket whose key had gone, and asked once in a millisecond.
     (Class::Shared, 4_781_457_799_618),
+    // The first of two, behind a ticket whose key had gone: it stood twice on one server, under its name for another node.
+    (Class::Safe, 20_000_001_713_189),
+    // A second slot was free behind a first in line that did not come, and the first had been left to that.
+    (Class::Permits, 12_271_845_782_311),
+    // A fault of the checker: an ask ran behind the undo of a detached lock, and was answered with an error.
+    (Class::Safe, 31_003_000_522_476),
 ];
 
 /// The positive control: where exclusion cannot hold, the checker reports violations.

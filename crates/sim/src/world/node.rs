@@ -340,7 +340,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 /// The first half of a token, which identifies its attempt.
 #[inline]
 pub(crate) fn tag(token: &[u8]) -> Option<u128> {
-    let token = token.strip_prefix(b"w:").unwrap_or(token);
+    let token = token.strip_prefix(b"w:").or_else(|| token.strip_prefix(b"s:")).unwrap_or(token);
     token.get(..16)?.try_into().ok().map(u128::from_le_bytes)
 }
 

@@ -184,6 +184,7 @@ impl World {
             Some(Script::AcquirePermit | Script::AcquireShared | Script::AcquireSharedFenced)
                 | Some(Script::Downgrade | Script::Upgrade | Script::UpgradeFenced)
                 | Some(Script::AcquireRedisson)
+                | Some(Script::AcquireSymfonyRead | Script::AcquireSymfonyWrite)
         );
         if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at, is_shared) {
             self.violated(Violation::KeptForGood { client, node });
@@ -293,7 +294,9 @@ impl World {
     fn forbidden(&self, node: usize, kind: Kind) -> Option<&'static [u8]> {
         let node = &self.nodes[node];
         match kind {
-            Kind::Subscribe if node.no_subscribing_until > self.now => Some(NO_CHANNEL),
+            Kind::Hear | Kind::Subscribe if node.no_subscribing_until > self.now => {
+                Some(NO_CHANNEL)
+            }
             Kind::Track | Kind::Untrack if node.no_tracking_until > self.now => Some(NO_TRACKING),
             _ => None,
         }
@@ -303,14 +306,15 @@ impl World {
     fn meaning(&mut self, at: usize, attempt: u16, request: &Command<'_>, reply: &[u8]) -> Says {
         let Wire { node, client_alive, .. } = self.wires[at];
         let until = self.now.saturating_add(request.number.saturating_mul(MS));
+        // A detached lock may be undone over another connection before this request runs.
+        let job = usize::from(self.attempts[usize::from(attempt)].job);
+        let is_ghost = !client_alive || self.jobs[job].was_detached;
         match request.kind {
             Kind::Ask | Kind::Move if reply.starts_with(b"+OK") => {
                 let guarded = self.is_guarded();
                 let known = &mut self.attempts[usize::from(attempt)];
                 known.begun = known.begun.min(self.now);
-                // A detached lock may be undone over another connection before this request runs.
-                let has_left = self.jobs[usize::from(known.job)].was_detached;
-                known.has_ghosts[node] |= !client_alive || has_left;
+                known.has_ghosts[node] |= is_ghost;
                 let (slot, counter) = match request.script {
                     Some(Script::AcquirePermit) => permit(&words_of(reply)),
                     Some(Script::AcquirePermitInLine) => permit(&words_of(reply)[1..]),
@@ -329,7 +333,7 @@ impl World {
             Kind::Ask | Kind::Move if is_denial(reply) => Says::Denied,
             // An error that is not known may hide that it ran.
             Kind::Ask | Kind::Move if reply.starts_with(b"-") => {
-                self.attempts[usize::from(attempt)].has_ghosts[node] |= !client_alive;
+                self.attempts[usize::from(attempt)].has_ghosts[node] |= is_ghost;
                 Says::Other
             }
             Kind::Extend if reply == b":0\r\n" => Says::Gone { ttl: request.number },
@@ -426,6 +430,7 @@ fn number_of(request: &Command<'_>) -> u64 {
         Kind::WriteBack => 9,
         Kind::Move => 13,
         Kind::Subscribe => 10,
+        Kind::Hear | Kind::NoLongerHear => 16,
         Kind::Track | Kind::Untrack => 11,
         Kind::ProbeWrite => 12,
         _ => HANDSHAKE,

@@ -1,0 +1,53 @@
+//! The worth of another library's channel: a crowd takes turns on one lock of that library's format, on a node that reports
+//! no changes, so that nothing but the messages of releases ends a pause before its timer.
+//!
+//! A waiter that does not hear them is granted all the same, later: slowness is no violation in a single schedule, so it is
+//! measured, by the means of `waiting`. Not here: that the schedules of the class of profiles are safe with messages that
+//! are late, lost and forbidden.
+
+use redbolt::proto::WakeStrategy;
+
+use crate::invariant::Violation;
+use crate::waiting::{Crowd, Hang, Measured, Teller};
+
+/// Two processes: one of them waits for the other, and nobody else asks in between.
+const CROWD: Crowd = Crowd {
+    wake: WakeStrategy::Lead,
+    nodes: 1,
+    waiters: 2,
+    grants: 400,
+    hung: 0,
+    how: Hang::Stopped,
+    tail: 0,
+    told: Teller::ByLibrary,
+};
+
+/// Runs the measurement.
+pub(crate) fn measure(seed: u64) -> Measured {
+    CROWD.measure(seed)
+}
+
+/// The violation, if whoever waits is left out: a process that has just released the lock is there again at once.
+pub(crate) fn violation(measured: &Measured) -> Option<Violation> {
+    let Measured { grants, crowd: Crowd { waiters, .. }, shares: (fewest, _), .. } = *measured;
+    (fewest < grants / waiters / 4).then_some(Violation::Deaf { fewest, grants })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::waiting::Shown;
+
+    /// As where nodes report changes, with about as many asks. The control is a planted bug, `ChannelIgnored`.
+    #[test]
+    fn a_release_is_heard_where_nodes_report_nothing() {
+        for waiters in [2, 8] {
+            let told = Crowd { waiters, ..CROWD }.measure(1);
+            assert_eq!((told.grants, violation(&told)), (CROWD.grants, None), "{told}");
+            let reported = Crowd { waiters, told: Teller::ByNodes, ..CROWD }.measure(1);
+            assert!(told.full * 3 <= reported.full * 4, "{told}\n{reported}");
+            let p99 = |of: &Measured| Shown(&of.hand_offs).share(990);
+            assert!(p99(&told) < 1.0, "{told}\n{reported}");
+        }
+    }
+}
