@@ -13,6 +13,12 @@ use crate::input::{Input, pick};
 
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     let choice = code >> 4;
+    if choice > 7 && !world.pushes.is_empty() {
+        let at = usize::from(choice & 7) % world.pushes.len();
+        if on_push_link(world, code & 15, at, input) {
+            return;
+        }
+    }
     match code & 15 {
         0 => acquire(world, 1, Sort::Plain, choice),
         1 => {
@@ -20,6 +26,7 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
                 number @ 128..250 if world.can_fence() => {
                     (1 + usize::from(number % 3), Sort::Fenced)
                 }
+                80..96 => (1, Sort::Permit),
                 96..128 => (1, Sort::Shared),
                 number @ 0..250 => (2 + usize::from(number % 2), Sort::Plain),
                 250..253 => (MAX_KEYS, Sort::Plain),
@@ -51,7 +58,9 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
         }
         8 => on_link(world, choice & 7, |world, at| world.answer(at, choice > 7)),
         9 => {
-            let most = usize::from(input.byte());
+            // The scripts of the line are long.
+            let many = if world.pushes.is_empty() { 1 } else { 32 };
+            let most = usize::from(input.byte()) * many;
             on_link(world, choice, |world, at| world.transmit(at, most));
         }
         10 => on_link(world, choice, |world, at| world.serve(at, peer::ERA)),
@@ -70,6 +79,23 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
         _ if choice < 12 => world.inspect([&b"k0"[..], b"\r\n", b""][usize::from(choice % 3)]),
         _ => world.hand_on(choice - 12),
     }
+}
+
+/// What is done on command links is done on push links as well. Whether the action is one of these.
+fn on_push_link(world: &mut World, action: u8, at: usize, input: &mut Input<'_>) -> bool {
+    match action {
+        4 => world.connect_push(at),
+        5 => world.disconnect_push(at, input.choose(CAUSES)),
+        6 => {
+            let len = usize::from(input.byte() & 63);
+            world.tell(at, input.bytes(len));
+        }
+        7 => world.tell(at, peer::pushed(input.byte()).as_bytes()),
+        9 => world.transmit_push(at, input.byte().into()),
+        10 => world.serve_push(at, peer::ERA),
+        _ => return false,
+    }
+    true
 }
 
 fn on_link(world: &mut World, number: u8, act: impl FnOnce(&mut World, usize)) {

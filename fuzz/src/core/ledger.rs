@@ -12,7 +12,9 @@ use redbolt::proto::{
     Timestamp, Verdict,
 };
 
-use super::wire::Received;
+use super::line::{Line, Stand};
+use super::wire::{Received, Request, Wire};
+use super::world::{PERMITS, Sort};
 
 /// All locks, in the order of their requests.
 pub(super) struct Ledger {
@@ -25,22 +27,30 @@ pub(super) struct Ledger {
     quorum: usize,
     /// The wall clock was set: a lease then ends by whichever of its clocks says so first.
     pub(super) wall_was_set: bool,
+    /// A node has answered an ask in line with an error: whoever stands there may leave, and ask alone.
+    line_failed: bool,
 }
 
 pub(super) struct Lock {
     pub(super) id: LockId,
     pub(super) phase: Phase,
     ttl: Duration,
-    fenced: bool,
+    sort: Sort,
+    /// The slots that the nodes have given the newest attempt, and the one that is held.
+    slots: Vec<(usize, u16)>,
+    slot: Option<u16>,
     /// The newest attempt's proposal, its nodes' counters, and the written-back value.
     proposed: Option<u64>,
     counters: Vec<(usize, u64)>,
     asked: ClockReading,
     /// When the present phase must be over.
     due: Option<Timestamp>,
+    /// How long each part of a lock that does not wait may take.
+    span: Option<Duration>,
     /// The earliest time at which the round of its extension may be over.
     over_from: Timestamp,
     deadline: Option<Timestamp>,
+    waits: bool,
     /// The tokens of all attempts, the newest last.
     tokens: Vec<Vec<u8>>,
     /// When the newest token was first seen.
@@ -59,6 +69,8 @@ pub(super) struct Lock {
     round: usize,
     extend_ttl: Duration,
     extend_asked: Timestamp,
+    /// The ends of all extensions' TTLs, in their order, and the nodes that have granted each.
+    rounds: Vec<(Timestamp, u32)>,
     extended: u32,
     gone: u32,
     /// A node has ever answered that its key is gone: its grant does not count any more, and the
@@ -66,6 +78,7 @@ pub(super) struct Lock {
     is_gone: bool,
     lease: Option<Lease>,
     let_go: bool,
+    line: Line,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +100,7 @@ impl Ledger {
             nodes,
             quorum,
             wall_was_set: false,
+            line_failed: false,
         }
     }
 
@@ -109,13 +123,26 @@ impl Ledger {
                 Phase::Asking,
                 "an attempt of a lock that is not being requested"
             );
+            if !lock.tokens.is_empty() {
+                let may_repeat = lock.due.is_none() || lock.deadline.is_some();
+                assert!(
+                    may_repeat || lock.tokens.len() < 2,
+                    "it does not wait, and asks for a third time"
+                );
+                lock.goes_on(now);
+            }
             lock.tokens.push(token.to_vec());
             lock.attempted = now;
             lock.proposed = proposed;
             lock.counters.clear();
+            lock.slots.clear();
             (lock.granted, lock.denied, lock.undone, lock.confirmed) = (0, 0, 0, 0);
         }
-        assert_eq!((lock.proposed, lock.fenced), (proposed, proposed.is_some()), "one proposal");
+        assert_eq!(
+            (lock.proposed, lock.sort == Sort::Fenced),
+            (proposed, proposed.is_some()),
+            "one proposal"
+        );
         let asks = matches!(lock.phase, Phase::Asking | Phase::Held | Phase::Extending);
         assert!(asks, "a request for a lock that is {:?}", lock.phase);
         (at, lock.tokens.len() - 1)
@@ -132,6 +159,32 @@ impl Ledger {
         (at, lock.round)
     }
 
+    /// A node is asked for one slot: what it has given before counts no longer.
+    pub(super) fn moves(
+        &mut self,
+        key: &[u8],
+        token: &[u8],
+        ttl: u64,
+        node: usize,
+    ) -> (usize, usize) {
+        let (at, now) = (place(&[key]), self.now.boot);
+        let lock = &mut self.locks[at];
+        let asks = matches!(lock.phase, Phase::Asking | Phase::Held | Phase::Extending);
+        assert!(asks, "a move of a lock that is {:?}", lock.phase);
+        assert_eq!(lock.attempt_of(token), lock.tokens.len() - 1, "the attempt that is moved");
+        assert_eq!((lock.sort, ttl), (Sort::Permit, lock.ttl.as_millis() as u64));
+        lock.slots.retain(|&(of, _)| of != node);
+        lock.granted &= !(1 << node);
+        lock.goes_on(now);
+        (at, lock.tokens.len() - 1)
+    }
+
+    /// A permit is extended by its slot.
+    pub(super) fn has_slot(&self, key: &[u8], slot: u64) {
+        let lock = &self.locks[place(&[key])];
+        assert_eq!(lock.slot.map(u64::from), Some(slot), "the slot that is extended");
+    }
+
     pub(super) fn undoes(&mut self, keys: &[&[u8]], token: &[u8], node: usize) -> (usize, usize) {
         let at = place(keys);
         let lock = &mut self.locks[at];
@@ -140,6 +193,98 @@ impl Ledger {
             lock.undone |= 1 << node;
         }
         (at, attempt)
+    }
+}
+
+/// The core's tickets in line.
+impl Ledger {
+    /// A lock request stands in line. The number of its ticket.
+    pub(super) fn stands(
+        &mut self,
+        (at, attempt): (usize, usize),
+        node: usize,
+        of: Stand<'_>,
+    ) -> usize {
+        self.check_ticket(at, of.name);
+        let (now, quorum) = (self.now.boot, self.quorum);
+        let lock = &mut self.locks[at];
+        lock.line.asks(attempt, of, quorum, self.line_failed);
+        let newest = lock.line.tickets.len() - 1;
+        lock.line.tickets[newest].asked(node, now);
+        newest
+    }
+
+    /// It is of this lock alone, which waits, and of no attempt.
+    fn check_ticket(&self, at: usize, name: &[u8]) {
+        let is_token = |lock: &Lock| lock.tokens.iter().any(|token| token == &name[1..]);
+        assert!(!self.locks.iter().any(is_token), "a token is a ticket as well");
+        let others = self.locks.iter().enumerate().filter(|&(other, _)| other != at);
+        let mut theirs = others.flat_map(|(_, lock)| &lock.line.tickets);
+        assert!(theirs.all(|ticket| ticket.name != name), "two locks with one ticket");
+        let lock = &self.locks[at];
+        let mode = match lock.sort {
+            Sort::Fenced | Sort::Plain => b'x',
+            Sort::Permit => b'p',
+            Sort::Shared => b's',
+        };
+        assert_eq!(name[0], mode, "the mode of a ticket");
+        assert!(lock.waits, "a lock in line that does not wait");
+    }
+
+    /// A lock request does not stand in line: whoever has begun to goes on until it leaves.
+    pub(super) fn asks_alone(&mut self, (at, attempt): (usize, usize)) {
+        self.locks[at].line.asks_alone(attempt);
+    }
+
+    /// An ask in line has begun to reach the node.
+    pub(super) fn is_at(&mut self, lock: usize, ticket: usize, node: usize) {
+        self.locks[lock].line.tickets[ticket].is_at(node);
+    }
+
+    /// A node has answered an ask in line, and has told where the ticket stands, or has failed.
+    pub(super) fn place_told(
+        &mut self,
+        (lock, ticket): (usize, usize),
+        node: usize,
+        stamp: Option<u64>,
+        token: Received,
+    ) {
+        self.line_failed |= token.is_error();
+        if let Some(stamp) = stamp {
+            self.locks[lock].line.tickets[ticket].told(node, stamp);
+        }
+    }
+
+    /// The core takes a ticket out of the line.
+    pub(super) fn leaves(&mut self, key: &[u8], name: &[u8], grace: u64) -> (usize, usize) {
+        let at = place(&[key]);
+        self.check_ticket(at, name);
+        let lock = &mut self.locks[at];
+        (at, lock.line.leaves(name, grace, lock.tokens.len(), self.line_failed))
+    }
+
+    pub(super) fn leave_answered(
+        &mut self,
+        (lock, ticket): (usize, usize),
+        node: usize,
+        token: Received,
+        connection: u32,
+    ) {
+        self.locks[lock].line.tickets[ticket].leave_answered(node, token, connection);
+    }
+
+    /// Whoever is decided leaves the line on each node that may have its ticket, as soon as that can be told.
+    pub(super) fn check_left(&self, core: &Core, wires: &[Wire]) {
+        let now = self.now.boot;
+        for (at, lock) in self.locks.iter().enumerate() {
+            for (number, ticket) in lock.line.over(lock.phase != Phase::Asking) {
+                for wire in wires.iter().filter(|wire| wire.is_of_voter(core)) {
+                    let is_owed = ticket.is_owed(wire.place.node, wire.connection, now);
+                    let leave = Request::Leave { lock: at, ticket: number };
+                    assert!(!is_owed || wire.is_due(leave), "a ticket is left behind");
+                }
+            }
+        }
     }
 }
 
@@ -164,6 +309,8 @@ impl Ledger {
             lock.counters.iter().any(|&(_, counter)| counter == target),
             "no node has counted {target}"
         );
+        let now = self.now.boot;
+        self.locks[at].goes_on(now);
         (at, attempt)
     }
 
@@ -204,6 +351,13 @@ impl Ledger {
         if attempt + 1 == lock.tokens.len() {
             match token {
                 Received::Ok => lock.granted |= 1 << node,
+                Received::Given(slot) if lock.sort == Sort::Permit => {
+                    lock.slots.retain(|&(of, _)| of != node);
+                    lock.slots.push((node, slot));
+                    lock.granted |= 1 << node;
+                    // Beside a quorum with another slot it is one.
+                    lock.denied |= 1 << node;
+                }
                 Received::OkWith(counter) => {
                     lock.granted |= 1 << node;
                     lock.counters.push((node, counter));
@@ -225,6 +379,9 @@ impl Ledger {
     ) {
         let lock = &mut self.locks[lock];
         lock.is_gone |= token == Received::Int(0);
+        if let (Received::Int(1..), Some((_, nodes))) = (token, lock.rounds.get_mut(round)) {
+            *nodes |= lock.granted & (1 << node);
+        }
         if round == lock.round {
             match token {
                 Received::Int(0) => lock.gone |= 1 << node,
@@ -254,7 +411,7 @@ impl Ledger {
     pub(super) fn acquired(
         &mut self,
         id: LockId,
-        (ttl, fenced): (Duration, bool),
+        (ttl, sort): (Duration, Sort),
         due: Option<Timestamp>,
         wait: bool,
     ) {
@@ -264,12 +421,16 @@ impl Ledger {
             id,
             phase: Phase::Asking,
             ttl: Duration::from_millis(ttl.as_millis() as u64),
-            fenced,
+            sort,
+            slots: Vec::new(),
+            slot: None,
             proposed: None,
             counters: Vec::new(),
             asked: self.now,
             due,
+            span: None,
             deadline: due.filter(|_| wait),
+            waits: wait,
             tokens: Vec::new(),
             attempted: Timestamp::default(),
             granted: 0,
@@ -283,11 +444,13 @@ impl Ledger {
             extend_ttl: Duration::ZERO,
             extend_asked: Timestamp::default(),
             over_from: Timestamp::default(),
+            rounds: Vec::new(),
             extended: 0,
             gone: 0,
             is_gone: false,
             lease: None,
             let_go: false,
+            line: Line::default(),
         });
     }
 
@@ -303,6 +466,8 @@ impl Ledger {
         lock.extend_ttl = Duration::from_millis(ttl.as_millis() as u64);
         (lock.extend_asked, lock.due) = (now, Some(now + longest));
         lock.over_from = now + longest.min(ttl / 6);
+        lock.rounds.resize(lock.round, (Timestamp::default(), 0));
+        lock.rounds.push((now + lock.extend_ttl, 0));
         (lock.extended, lock.gone) = (0, 0);
     }
 
@@ -340,11 +505,12 @@ impl Ledger {
         let (now, quorum) = (self.now, self.quorum);
         let lock = self.told(id);
         assert_eq!(lock.phase, Phase::Asking, "what was granted");
-        assert!(count(lock.granted) >= quorum, "granted by {:b}", lock.granted);
+        let granted = lock.granted_alike(core);
+        assert!(count(granted) >= quorum, "granted by {granted:b}");
         lock.check_token(core, quorum);
         let votes = core.votes(id);
         assert_eq!(votes.verdict(), Verdict::Granted);
-        assert_eq!(mask(votes.grants()) & !lock.granted, 0, "a grant that no node gave");
+        assert_eq!(mask(votes.grants()) & !granted, 0, "a grant that no node gave");
         assert_eq!(mask(votes.denies()) & !lock.denied, 0, "a denial that no node gave");
         let lease = *core.lease(id).expect("a lock that was just granted has a lease");
         assert!(!lease.remaining(now).is_zero(), "the lease of a granted lock is over");
@@ -390,7 +556,12 @@ impl Ledger {
         assert!(is_longer || lock.is_gone, "an extension that shortens");
         let spent = now.boot.since(lock.extend_asked) + lease.remaining(now);
         let is_as_before = lease.remaining(now) <= before.remaining(now);
-        assert!(is_as_before || spent < lock.extend_ttl, "{spent:?} of {:?}", lock.extend_ttl);
+        // A node keeps the key for an earlier and longer extension too that it has granted.
+        let end = now.boot + lease.remaining(now);
+        let lasting = lock.rounds.iter().filter(|&&(ends, _)| end < ends);
+        let nodes = lasting.fold(0, |nodes, &(_, granted)| nodes | granted);
+        let is_backed = spent < lock.extend_ttl || count(nodes) >= quorum;
+        assert!(is_as_before || is_backed, "{spent:?} of {:?}", lock.extend_ttl);
     }
 
     /// An extension that the next command finds over ends before that command begins.
@@ -443,7 +614,7 @@ impl Ledger {
 /// Invariants at all times.
 impl Ledger {
     pub(super) fn check(&mut self, core: &Core) {
-        let Self { locks, live, wall_was_set, .. } = self;
+        let Self { locks, live, wall_was_set, line_failed, .. } = self;
         let now = self.now;
         live.retain(|&at| {
             let lock = &mut locks[at];
@@ -473,6 +644,9 @@ impl Ledger {
                     "a node that was sent the undo counts as a grant"
                 );
             }
+            if lock.phase == Phase::Asking {
+                lock.line.check(lock.id, core, *line_failed);
+            }
             lock.phase != Phase::Ended
         });
     }
@@ -492,15 +666,34 @@ impl Ledger {
 }
 
 impl Lock {
+    /// The nodes that have granted; for a permit, its slot.
+    fn granted_alike(&mut self, core: &Core) -> u32 {
+        self.slot = core.slot(self.id);
+        assert_eq!(self.slot.is_some(), self.sort == Sort::Permit, "exactly permits have a slot");
+        let Some(slot) = self.slot else { return self.granted };
+        assert!(slot < PERMITS, "slot {slot}");
+        let nodes = self.slots.iter().filter(|&&(_, given)| given == slot);
+        nodes.fold(0, |nodes, &(node, _)| nodes | 1 << node)
+    }
+
     /// A quorum has counted the token, or has confirmed it since.
     fn check_token(&self, core: &Core, quorum: usize) {
         let token = core.fencing_token(self.id).map(|token| token.get());
-        assert_eq!(token.is_some(), self.fenced, "exactly fenced locks have a token");
+        assert_eq!(token.is_some(), self.sort == Sort::Fenced, "exactly fenced locks have a token");
         if let Some(token) = token {
             let has = |node| self.counters.contains(&(node, token));
             let nodes = (0..32).filter(|&node| has(node)).count();
             assert!(nodes >= quorum, "{token} is the token of {nodes} nodes");
             assert!(is_exclusive(token), "{token} is not the token of an exclusive lock");
+        }
+    }
+
+    /// An attempt with a corrected clock, a move and a write-back begin when the core hears of the time, and have a time of
+    /// their own.
+    fn goes_on(&mut self, now: Timestamp) {
+        if let (Phase::Asking, Some(due), None) = (self.phase, self.due, self.deadline) {
+            let span = self.span.get_or_insert_with(|| due.since(self.asked.boot));
+            self.due = Some(now + *span);
         }
     }
 

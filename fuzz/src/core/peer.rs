@@ -8,6 +8,8 @@ pub(super) struct Place {
     pub(super) node: usize,
     /// The part of a restart guard behind the run id.
     pub(super) limits: String,
+    /// Whether locks stand in line.
+    pub(super) has_line: bool,
     /// Whether a restart guard of other limits may be overwritten.
     pub(super) may_change: bool,
     /// Whether every enrolment begins a quarantine.
@@ -27,17 +29,37 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
     match request {
         Request::Handshake(step) | Request::Look(step) => handshake(step, place, refuse, era),
         Request::History => handshake(Step::InfoReplication, place, refuse, era),
+        Request::Ask { kind: Kind::InLine { stamp, .. }, .. } if refuse => {
+            format!("+WAIT 700 {stamp} 1 {OTHER}00:35 -\r\n")
+        }
+        Request::Ask { kind: Kind::InLine { stamp, of_permit: true, .. }, .. } => {
+            format!("+OK {stamp} {} 0 7\r\n", place.node % 2)
+        }
+        Request::Ask { kind: Kind::InLine { stamp, proposed: Some(proposed), .. }, .. } => {
+            format!("+OK {stamp} {proposed}\r\n")
+        }
+        Request::Ask { kind: Kind::InLine { stamp, .. }, .. } => format!("+OK {stamp}\r\n"),
         Request::Ask { kind: Kind::Plain, .. } if refuse => "$-1\r\n".into(),
         Request::Ask { .. } if refuse => ":700\r\n".into(),
         Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),
+        Request::Ask { kind: Kind::Permit, .. } => format!("+OK {} 0 7\r\n", place.node % 2),
+        Request::Move { .. } if refuse => ":700\r\n".into(),
+        Request::Move { slot, .. } => format!("+OK {slot}\r\n"),
         Request::Ask { kind: Kind::Plain | Kind::Many | Kind::Shared, .. } => "+OK\r\n".into(),
         Request::Delete { .. }
         | Request::Enrol
         | Request::Extend { .. }
         | Request::Kill
         | Request::KillOthers
+        | Request::Leave { .. }
         | Request::Undo { .. }
         | Request::WriteBack { .. } => if refuse { ":0\r\n" } else { ":1\r\n" }.into(),
+        Request::Caching | Request::Track if refuse => {
+            "-NOPERM this user has no permissions to run the command\r\n".into()
+        }
+        Request::Caching | Request::Track => "+OK\r\n".into(),
+        Request::Fields => if refuse { ":4\r\n" } else { ":8\r\n" }.into(),
+        Request::Watched => bulk(if refuse { "" } else { "00112233445566778899" }),
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
         Request::ViewHolders if refuse => bulk(""),
         Request::ViewHolders => bulk("1\n40 00112233445566778899aabbccddeeff00:me"),
@@ -52,7 +74,7 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
 
 /// One who waits, as a node tells an inspection.
 fn line_of_one() -> String {
-    format!("1 marked -1\nx{}00:500 1767225600000000 1500 5500", "ab".repeat(16))
+    format!("1 marked -1\n{OTHER}00:500 1767225600000000 1500 5500")
 }
 
 /// The restart guard's TTL behind a lock request.
@@ -88,7 +110,7 @@ fn handshake(step: Step, place: &Place, refuse: bool, era: char) -> String {
 }
 
 /// The server at a node's address. Each era is another process.
-fn server(node: usize, era: char) -> String {
+pub(super) fn server(node: usize, era: char) -> String {
     bulk(&format!("redis_mode:standalone\r\nrun_id:{}\r\n", run_id(node, era)))
 }
 
@@ -100,6 +122,9 @@ fn run_id(node: usize, era: char) -> String {
 pub(super) fn plausible(code: u8, place: &Place) -> String {
     if let Some(at) = usize::from(code).checked_sub(usize::from(FIRST_OF_RESTART_GUARD)) {
         return of_restart_guard(at, place);
+    }
+    if let (true, Some(at)) = (place.has_line, code.checked_sub(FIRST_OF_LINE)) {
+        return of_line(at);
     }
     let node = place.node;
     let fixed = match PLAUSIBLE.get(usize::from(code)) {
@@ -128,10 +153,55 @@ fn of_restart_guard(at: usize, place: &Place) -> String {
             2 => place.restart_guard(ERA) + "1",
             3 => place.restart_guard(ERA).replace(':', ":1"),
             4 => format!("-{}", place.limits),
+            of_slot @ 6..11 => return OF_SLOTS[of_slot - 6].into(),
             _ => "somebody's".into(),
         }),
     }
 }
+
+/// Where a ticket stands, at one of four stamps; and what else those in line are told.
+fn of_line(at: u8) -> String {
+    let stamp = [5, 7, 9, 1_700_000_000_000_000_u64][usize::from(at % 4)];
+    match at / 4 {
+        0 => format!("+WAIT 700 {stamp} 0 - -\r\n"),
+        1 => format!("+WAIT 700 {stamp} 1 {OTHER}00:35 -\r\n"),
+        2 => format!("+WAIT 0 {stamp} 1 {OTHER}00:35 -\r\n"),
+        3 => format!("+WAIT -1 {stamp} 2 {OTHER}00:35 {}00\r\n", OTHER.replace('b', "c")),
+        4 => format!("+OK {stamp}\r\n"),
+        5 => format!("+OK {stamp} 1700000000000000\r\n"),
+        6 => format!("+OK {stamp} 1700000000000001\r\n"),
+        7 => format!("+OK {stamp} 1 0 7\r\n"),
+        8 => format!("+OK {stamp} 0 0 7\r\n"),
+        9 => format!("+OK {stamp} 3 0 7\r\n"),
+        10 => bulk(&stamp.to_string()),
+        11 => bulk("\nredbolt"),
+        12 => format!("+WAIT {stamp}\r\n"),
+        13 => format!("+WAIT 0 0 {stamp} - -\r\n"),
+        14 => format!("+WAIT 0 {stamp} 1 short -\r\n"),
+        _ => "+WAIT 18446744073709551615 5 0 - -\r\n".into(),
+    }
+}
+
+/// What a node tells on a push link: of a resource, of the ticket before the lock's own, of anything, or what it should not.
+pub(super) fn pushed(code: u8) -> String {
+    let keys = match code % 8 {
+        at @ 0..5 => bulk(&format!("k{at}")),
+        5 => bulk(&format!("redbolt:line-wait:{OTHER}")),
+        6 => return format!("{INVALIDATED}*-1\r\n"),
+        _ => return plausible_push(code / 8).into(),
+    };
+    format!("{INVALIDATED}*1\r\n{keys}")
+}
+
+fn plausible_push(code: u8) -> &'static str {
+    let all = ["+OK\r\n", ":107\r\n", ":-1\r\n", "-NOPERM no\r\n", "-ERR unknown command\r\n"];
+    all[usize::from(code) % all.len()]
+}
+
+const INVALIDATED: &str = "*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n";
+
+/// A ticket of somebody else's, up to the node's digits.
+const OTHER: &str = "xabababababababababababababababab";
 
 fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
@@ -142,6 +212,9 @@ pub(super) const ERA: char = 'a';
 pub(super) const NEXT_ERA: char = 'b';
 /// The era of the servers at the end; no input can name it.
 pub(super) const LAST_ERA: char = 'f';
+
+/// From this code on, an answer is about a line, where locks stand in one.
+const FIRST_OF_LINE: u8 = 160;
 
 /// From this code on, an answer is about a restart guard or a counter.
 const FIRST_OF_RESTART_GUARD: u8 = 224;
@@ -163,6 +236,10 @@ const OF_RESTART_GUARD: &[&str] = &[
     "+OK 0\r\n",
     "+OK -1\r\n",
 ];
+
+/// Slots of a semaphore, the last of which it has not.
+const OF_SLOTS: &[&str] =
+    &["+OK 0 0 7\r\n", "+OK 1 0 7\r\n", "+OK 1 0 0\r\n", "+OK 2\r\n", "+OK 3 0 7\r\n"];
 
 const PLAUSIBLE: &[&str] = &[
     "+OK\r\n",

@@ -8,12 +8,14 @@ use std::collections::VecDeque;
 
 use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::restart_guard::{BIG_MS, Standing, Value};
-use redbolt::proto::{Cause, LinkId};
+use redbolt::proto::{Cause, Core, LinkId, NodeState};
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_testkit::{Script, request};
 
 use super::ledger::Ledger;
+use super::line::Stand;
 use super::peer::{self, Place};
+use super::world::PERMITS;
 
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,12 @@ pub(super) enum Request {
         lock: usize,
         attempt: usize,
     },
+    /// The ask for one slot of a permit.
+    Move {
+        lock: usize,
+        attempt: usize,
+        slot: u16,
+    },
     Enrol,
     Extend {
         lock: usize,
@@ -72,6 +80,19 @@ pub(super) enum Request {
         attempt: usize,
     },
     Remaining,
+    /// Takes a ticket out of the line.
+    Leave {
+        lock: usize,
+        ticket: usize,
+    },
+    /// What is read next is to be reported when it changes.
+    Caching,
+    /// What a lock in line waits for.
+    Watched,
+    /// How many fields a semaphore has.
+    Fields,
+    /// The node is to report changes on the push link, or none.
+    Track,
     Kill,
     KillOthers,
     ViewHolders,
@@ -91,8 +112,26 @@ pub(super) enum Request {
 pub(super) enum Kind {
     Plain,
     Many,
-    Fenced { proposed: u64 },
+    Fenced {
+        proposed: u64,
+    },
     Shared,
+    Permit,
+    /// With the ticket of this number.
+    InLine {
+        ticket: usize,
+        of_permit: bool,
+        /// Where an honest node puts the ticket.
+        stamp: u64,
+        proposed: Option<u64>,
+    },
+}
+
+impl Kind {
+    /// Whether a slot is granted.
+    fn of_permit(self) -> bool {
+        matches!(self, Self::Permit | Self::InLine { of_permit: true, .. })
+    }
 }
 
 pub(super) struct Wire {
@@ -193,6 +232,14 @@ impl Wire {
         self.partial.clear();
     }
 
+    /// The core opens or closes the link. Whether it was open, or about to be.
+    pub(super) fn is_told(&mut self, link: LinkId, state: State) -> bool {
+        self.link = Some(link);
+        let is_open = self.state != State::Closed;
+        self.reset(state);
+        is_open
+    }
+
     /// The oldest request without an answer.
     pub(super) fn oldest(&self) -> Option<Request> {
         self.requests.get(self.answered).map(|&(request, _)| request)
@@ -228,9 +275,29 @@ impl Wire {
         self.decoder.next(&self.partial[at..]).map_err(|_| Cause::Violation)
     }
 
+    /// Whether the core knows that the node can vote, and so can be told everything.
+    pub(super) fn is_of_voter(&self, core: &Core) -> bool {
+        let node = core.config().node_ids().nth(self.place.node);
+        node.is_some_and(|node| core.node_state(node) == NodeState::Ready)
+    }
+
+    /// Whether this request has no answer yet.
+    pub(super) fn is_due(&self, request: Request) -> bool {
+        self.requests.iter().skip(self.answered).any(|&(due, _)| due == request)
+    }
+
     /// The socket accepted this many bytes.
-    pub(super) fn took(&mut self, bytes: usize) {
+    pub(super) fn took(&mut self, bytes: usize, ledger: &mut Ledger) {
         self.unsent.drain(..bytes);
+        let mut left = self.cut + bytes;
+        for &(request, len) in self.requests.range(self.sent..) {
+            if let (Request::Ask { lock, kind: Kind::InLine { ticket, .. }, .. }, 1..) =
+                (request, left)
+            {
+                ledger.is_at(lock, ticket, self.place.node);
+            }
+            left = left.saturating_sub(len);
+        }
         self.cut += bytes;
         while let Some(&(_, len)) = self.requests.get(self.sent)
             && self.cut >= len
@@ -343,6 +410,13 @@ impl Wire {
             [b"INFO", b"memory"] => Request::Handshake(Step::InfoMemory),
             [b"CLIENT", b"KILL", b"ID", _] => Request::Kill,
             [b"CLIENT", b"KILL", b"TYPE", b"normal", b"SKIPME", b"yes"] => Request::KillOthers,
+            [b"CLIENT", b"TRACKING", b"ON", b"REDIRECT", _, b"NOLOOP", b"OPTIN"]
+            | [b"CLIENT", b"TRACKING", b"OFF"] => Request::Track,
+            [b"CLIENT", b"CACHING", b"YES"] => Request::Caching,
+            [b"GETRANGE", _, b"0", b"19"] if self.last == Some(Request::Caching) => {
+                Request::Watched
+            }
+            [b"HLEN", _] => Request::Fields,
             [b"TYPE", _] => Request::ViewType,
             [b"GETRANGE", ..] => Request::ViewValue,
             [b"PTTL", _] if self.last == Some(Request::ViewValue) => Request::ViewTtl,
@@ -361,9 +435,7 @@ impl Wire {
                 _ => Request::Look(Step::Set),
             },
             [b"SET", key, token, b"NX", b"PX", ttl] => {
-                let (lock, attempt) =
-                    ledger.asks(&[key], self.random_of(token), integer(ttl), None);
-                Request::Ask { lock, attempt, kind: Kind::Plain }
+                self.asks_alone(&[key], token, integer(ttl), Kind::Plain, ledger)
             }
             [b"EVAL", text, count, args @ ..] => {
                 let script = Script::of_text(text).expect(KNOWN);
@@ -372,7 +444,12 @@ impl Wire {
             }
             [b"EVALSHA", digest, count, args @ ..] => {
                 let script = Script::of_digest(digest).expect(KNOWN);
-                assert!(self.loaded[script as usize], "{script:?} by its digest before its text");
+                // One call can ask in line by the text, and take that back again, with another lock's digest behind it. The
+                // node then asks for the text.
+                let is_mended =
+                    matches!(script, Script::AcquireInLine | Script::AcquirePermitInLine);
+                let is_known = self.loaded[script as usize] || is_mended;
+                assert!(is_known, "{script:?} by its digest before its text");
                 self.script(script, integer(count), args, ledger)
             }
             _ => panic!("an unknown command: {}", words.concat().escape_ascii()),
@@ -408,22 +485,54 @@ impl Wire {
             (Script::AcquireMany, keys, [token, ttl, count]) => {
                 let keys = self.but_restart_guard(keys);
                 assert_eq!(integer(count), keys.len() as u64, "the number of resources");
-                let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
-                Request::Ask { lock, attempt, kind: Kind::Many }
+                self.asks_alone(keys, token, integer(ttl), Kind::Many, ledger)
             }
             (Script::AcquireShared, keys, [token, ttl, nodes]) => {
                 let keys = self.but_restart_guard(keys);
                 assert!(keys.len() == 1 && integer(nodes) > 0, "one resource on some nodes");
-                let (lock, attempt) = ledger.asks(keys, self.random_of(token), integer(ttl), None);
-                Request::Ask { lock, attempt, kind: Kind::Shared }
+                self.asks_alone(keys, token, integer(ttl), Kind::Shared, ledger)
+            }
+            (Script::AcquirePermit, keys, [token, ttl, nodes, permits, first, step]) => {
+                let &[key, until] = self.but_restart_guard(keys) else { panic!("two keys") };
+                assert_eq!(until, [b"redbolt:until:", key].concat(), "when holders end");
+                assert_eq!(integer(permits), PERMITS.into());
+                assert!(integer(nodes) > 0, "on some nodes");
+                let slot = u16::try_from(integer(first)).expect("a slot");
+                if integer(step) > 0 {
+                    return self.asks_alone(&[key], token, integer(ttl), Kind::Permit, ledger);
+                }
+                let (token, ttl) = (self.random_of(token), integer(ttl));
+                let (lock, attempt) = ledger.moves(key, token, ttl, self.place.node);
+                Request::Move { lock, attempt, slot }
+            }
+            (Script::AcquireInLine | Script::AcquirePermitInLine, [key, ..], [..]) => {
+                let (keys, args) = args.split_at(keys);
+                self.asks_in_line(script, (key, keys), args, ledger)
+            }
+            (Script::LeaveLine, &[key, ref line @ ..], [token]) => {
+                let (mark, owner) = token.split_at(1);
+                let digits = self.random_of(owner);
+                let words = owner[35..].split(|&byte| byte == b':').next();
+                let grace = integer(words.expect("a grace"));
+                let name = [mark, digits].concat();
+                assert_eq!(line, line_of(key, &name), "the keys of a line");
+                let (lock, ticket) = ledger.leaves(key, &name, grace);
+                Request::Leave { lock, ticket }
+            }
+            (Script::ExtendPermit, [key, _], [token, ttl, slot]) => {
+                ledger.has_slot(key, integer(slot));
+                let (lock, round) = ledger.extends(&[key], self.random_of(token), integer(ttl));
+                Request::Extend { lock, round }
+            }
+            (Script::UndoPermit, [key, _], [token]) => {
+                let (lock, attempt) = ledger.undoes(&[key], self.random_of(token), self.place.node);
+                Request::Undo { lock, attempt }
             }
             (Script::AcquireFenced, keys, [token, ttl, count, proposed, life]) => {
                 let keys = but_counters(self.but_restart_guard(keys), count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
-                let proposed = integer(proposed);
-                let (lock, attempt) =
-                    ledger.asks(keys, self.random_of(token), integer(ttl), Some(proposed));
-                Request::Ask { lock, attempt, kind: Kind::Fenced { proposed } }
+                let kind = Kind::Fenced { proposed: integer(proposed) };
+                self.asks_alone(keys, token, integer(ttl), kind, ledger)
             }
             (Script::WriteBack, keys, [token, count, target, life]) => {
                 let keys = but_counters(keys, count);
@@ -457,6 +566,58 @@ impl Wire {
         }
     }
 
+    /// An ask that does not stand in line.
+    fn asks_alone(
+        &self,
+        keys: &[&[u8]],
+        token: &[u8],
+        ttl: u64,
+        kind: Kind,
+        ledger: &mut Ledger,
+    ) -> Request {
+        let proposed = if let Kind::Fenced { proposed } = kind { Some(proposed) } else { None };
+        let (lock, attempt) = ledger.asks(keys, self.random_of(token), ttl, proposed);
+        ledger.asks_alone((lock, attempt));
+        Request::Ask { lock, attempt, kind }
+    }
+
+    /// An ask in line: the ticket is in the key of its own, and at the end.
+    fn asks_in_line(
+        &self,
+        script: Script,
+        (key, keys): (&[u8], &[&[u8]]),
+        args: &[&[u8]],
+        ledger: &mut Ledger,
+    ) -> Request {
+        let &[token, ttl, nodes, stamp, proposal, grace, ref rest @ .., name] = args else {
+            panic!("an ask in line of {} arguments", args.len());
+        };
+        let (line, behind) = self.but_restart_guard(&keys[1..]).split_at(4);
+        assert_eq!(line, line_of(key, name), "the keys of a line");
+        assert!(integer(nodes) > 0 && name.len() == 33, "{}", name.escape_ascii());
+        let of_permit = script == Script::AcquirePermitInLine;
+        let proposed = match (of_permit, behind, rest) {
+            (true, [until], [permits, _, step]) => {
+                assert_eq!(*until, [b"redbolt:until:", key].concat(), "when holders end");
+                assert!(integer(permits) == PERMITS.into() && integer(step) > 0, "the permits");
+                None
+            }
+            (false, [], []) => None,
+            (false, [counter], [proposed, life, _]) => {
+                assert_eq!(*counter, [b"redbolt:fence:", key].concat(), "the counter");
+                assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
+                Some(integer(proposed))
+            }
+            _ => panic!("an ask in line with {} and {}", behind.len(), rest.len()),
+        };
+        let node = self.place.node;
+        let (lock, attempt) = ledger.asks(&[key], self.random_of(token), integer(ttl), proposed);
+        let stand = Stand { name, stamp: integer(stamp), grace: integer(grace) };
+        let ticket = ledger.stands((lock, attempt), node, stand);
+        let stamp = if stand.stamp > 0 { stand.stamp } else { integer(proposal) + node as u64 % 2 };
+        Request::Ask { lock, attempt, kind: Kind::InLine { ticket, of_permit, stamp, proposed } }
+    }
+
     /// The resources of a script that checks the restart guard, which is its last key.
     fn but_restart_guard<'k, 'w>(&self, keys: &'k [&'w [u8]]) -> &'k [&'w [u8]] {
         let Some(restart_guard) = &self.restart_guard else { return keys };
@@ -486,9 +647,13 @@ impl Wire {
     }
 
     /// Matches a token to the oldest request without an answer; `None` if there is none.
-    pub(super) fn answer(&mut self, token: Received, ledger: &mut Ledger) -> Option<Answer> {
+    pub(super) fn answer(&mut self, answered: Answered, ledger: &mut Ledger) -> Option<Answer> {
         let request = self.oldest()?;
-        if !token.can_answer(request, self.half.is_some(), self.restart_guard.is_some()) {
+        let place = answered.place(request);
+        let token = place.map_or(answered.token, |(_, said)| said);
+        if place.is_none()
+            && !token.can_answer(request, self.half.is_some(), self.restart_guard.is_some())
+        {
             return Some(Answer::Fatal);
         }
         let answer = if self.answered < self.sent { Answer::Sent } else { Answer::Early };
@@ -505,8 +670,19 @@ impl Wire {
             Request::Handshake(step) => self.handshake_answered_by(step, token),
             Request::Look(step) => self.looked(step, token),
             Request::Ask { lock, attempt, kind } => {
+                if let Kind::InLine { ticket, .. } = kind {
+                    let stamp = place.map(|(stamp, _)| stamp);
+                    ledger.place_told((lock, ticket), node, stamp, token);
+                }
                 // It may count only with the proof behind it, which is not judged here.
                 if let Some(said) = self.vote(kind, token) {
+                    ledger.ask_answered(lock, attempt, node, said);
+                }
+            }
+            Request::Move { lock, attempt, slot } => {
+                // Another slot than the one that is asked for is a denial.
+                let said = self.vote(Kind::Permit, token);
+                if let Some(said) = said.filter(|said| said.slot().is_none_or(|it| it == slot)) {
                     ledger.ask_answered(lock, attempt, node, said);
                 }
             }
@@ -522,17 +698,24 @@ impl Wire {
             Request::WriteBack { lock, attempt, target } => {
                 ledger.write_back_answered(lock, attempt, node, target, token);
             }
+            Request::Leave { lock, ticket } => {
+                ledger.leave_answered((lock, ticket), node, token, self.connection);
+            }
             // The script follows.
             Request::Delete { .. } => {}
-            Request::Enrol
+            Request::Caching
+            | Request::Enrol
+            | Request::Fields
             | Request::Kill
             | Request::KillOthers
             | Request::Remaining
+            | Request::Track
             | Request::ViewHolders
             | Request::ViewLine
             | Request::ViewTtl
             | Request::ViewType
-            | Request::ViewValue => {}
+            | Request::ViewValue
+            | Request::Watched => {}
         }
         self.forget_done();
         Some(answer)
@@ -541,7 +724,7 @@ impl Wire {
     /// The answer to a lock request, if the restart guard lets it count.
     fn vote(&mut self, kind: Kind, last: Received) -> Option<Received> {
         if self.restart_guard.is_none() {
-            return Some(last);
+            return Some(Self::given(kind, last));
         }
         let (said, votes) = match (kind, self.half.take()) {
             (Kind::Plain, Some(said)) => {
@@ -552,7 +735,15 @@ impl Wire {
             _ => (last, !matches!(last, Received::Guarded)),
         };
         let counts = votes && self.is_ours;
-        (counts || said.is_denial()).then_some(said)
+        (counts || said.is_denial()).then(|| Self::given(kind, said))
+    }
+
+    /// Of a permit, the number behind `OK` is its slot.
+    fn given(kind: Kind, said: Received) -> Received {
+        match said.slot() {
+            Some(slot) if kind.of_permit() => Received::Given(slot),
+            _ => said,
+        }
     }
 
     fn handshake_answered_by(&mut self, step: Step, token: Received) {
@@ -612,6 +803,16 @@ pub(super) fn integer(word: &[u8]) -> u64 {
 
 const KNOWN: &str = "a script of the library";
 
+/// The keys of a resource's line behind that of the resource.
+fn line_of(key: &[u8], name: &[u8]) -> [Vec<u8>; 4] {
+    [
+        [b"redbolt:line:", key].concat(),
+        [b"redbolt:line-until:", key].concat(),
+        [b"redbolt:line-wait:", name].concat(),
+        [b"redbolt:line-call:", key].concat(),
+    ]
+}
+
 /// The resources of a script that raises counters: the counters follow, in the same order.
 fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {
     let (resources, counters) = keys.split_at(keys.len() / 2);
@@ -628,6 +829,60 @@ fn run_id(info: &[u8]) -> Vec<u8> {
     line.map_or_else(Vec::new, |line| line.trim_ascii_end().to_vec())
 }
 
+/// A token, and what it is as the answer to an ask in line: the stamp of the ticket, and a grant or a denial.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) token: Received,
+    /// To an ask for a lock, and to one for a permit.
+    places: [Option<(u64, Received)>; 2],
+}
+
+impl Answered {
+    pub(super) fn new(token: Token<'_>) -> Self {
+        let line = match token {
+            Token::Simple(line) => std::str::from_utf8(line).ok(),
+            _ => None,
+        };
+        let place = |of_permit| line.and_then(|line| place_in(line, of_permit));
+        Self { token: Received::new(token), places: [place(false), place(true)] }
+    }
+
+    /// Where the ticket stands, if this answers an ask in line.
+    fn place(self, to: Request) -> Option<(u64, Received)> {
+        match to {
+            Request::Ask { kind: Kind::InLine { of_permit, .. }, .. } => {
+                self.places[usize::from(of_permit)]
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Reads the answer to an ask in line: `OK`, the stamp, and what more is granted; or `WAIT`, for how many ms, the stamp, how
+/// many stand before it, and the last two of these.
+fn place_in(line: &str, of_permit: bool) -> Option<(u64, Received)> {
+    let (word, rest) = line.split_once(' ')?;
+    let words: Vec<_> = rest.split(' ').collect();
+    match (word, &words[..]) {
+        ("OK", &[stamp, slot, ..]) if of_permit => {
+            Some((stamp.parse().ok()?, Received::Given(slot.parse().ok()?)))
+        }
+        ("OK", &[stamp]) if !of_permit => Some((stamp.parse().ok()?, Received::Ok)),
+        ("OK", &[stamp, counter]) if !of_permit => {
+            Some((stamp.parse().ok()?, Received::OkWith(counter.parse().ok()?)))
+        }
+        ("WAIT", &[left, stamp, before, last, last_but_one]) => {
+            let left = left.parse().ok().filter(|&left| left >= -1)?;
+            before.parse::<u32>().ok()?;
+            let are_names = [last, last_but_one].iter().all(|name| *name == "-" || name.len() > 33);
+            let grace = last.split_once(':').map_or("0", |(_, grace)| grace);
+            grace.parse::<u32>().ok().filter(|_| are_names)?;
+            Some((stamp.parse().ok()?, Received::Int(left)))
+        }
+        _ => None,
+    }
+}
+
 /// A token, as far as the model parses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
@@ -635,9 +890,13 @@ pub(super) enum Received {
     Bulk,
     Clock,
     Error,
+    /// A slot.
+    Given(u16),
     Guarded,
     Int(i64),
     NilBulk,
+    /// An error of a node that does later what it does not do now.
+    NotNow,
     Ok,
     OkWith(u64),
     Simple,
@@ -652,7 +911,10 @@ impl Received {
             Token::NilBulk => Self::NilBulk,
             Token::Simple(b"OK") => Self::Ok,
             Token::Simple(line) => Self::status(line).unwrap_or(Self::Simple),
-            Token::Error(_) => Self::Error,
+            Token::Error(text) => match text.split(|&byte| byte == b' ').next() {
+                Some(b"BUSY" | b"LOADING" | b"MISCONF" | b"READONLY") => Self::NotNow,
+                _ => Self::Error,
+            },
         }
     }
 
@@ -660,7 +922,11 @@ impl Received {
     fn status(line: &[u8]) -> Option<Self> {
         let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         match word {
-            "OK" => number.parse().ok().filter(|&n| is_exclusive(n)).map(Self::OkWith),
+            "OK" => {
+                let counter = number.parse().ok().filter(|&n| is_exclusive(n)).map(Self::OkWith);
+                let slot = || number.split(' ').next().and_then(|slot| slot.parse().ok());
+                counter.or_else(|| slot().map(Self::Given))
+            }
             "GUARD" => {
                 let pttl =
                     number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
@@ -671,23 +937,31 @@ impl Received {
         }
     }
 
+    /// The slot, if the answer gives one.
+    fn slot(self) -> Option<u16> {
+        match self {
+            Self::Given(slot) => Some(slot),
+            Self::OkWith(number) => u16::try_from(number).ok(),
+            _ => None,
+        }
+    }
+
     fn is_denial(self) -> bool {
         matches!(self, Self::NilBulk | Self::Int(_))
     }
 
     pub(super) fn is_error(self) -> bool {
-        self == Self::Error
+        matches!(self, Self::Error | Self::NotNow)
     }
 
     /// Whether the request can be answered with this type. `half`: only the check of a lock request
     /// is unanswered.
     fn can_answer(self, request: Request, half: bool, guarded: bool) -> bool {
         let is_status = matches!(self, Self::Ok | Self::OkWith(_) | Self::Guarded | Self::Clock);
+        let is_line = is_status || matches!(self, Self::Given(_) | Self::Simple);
         self.is_error()
             || match request {
-                Request::Handshake(Step::Auth | Step::Select | Step::SetName) => {
-                    is_status || self == Self::Simple
-                }
+                Request::Handshake(Step::Auth | Step::Select | Step::SetName) => is_line,
                 Request::Handshake(Step::ClientId | Step::Eval | Step::EvalSha | Step::Del)
                 | Request::Handshake(Step::DelEx | Step::DelIfEq | Step::RestartGuardTtl)
                 | Request::Look(Step::RestartGuardTtl) => matches!(self, Self::Int(_)),
@@ -695,7 +969,7 @@ impl Received {
                 Request::Handshake(Step::RestartGuardValue) | Request::Look(_) => {
                     matches!(self, Self::Bulk | Self::NilBulk)
                 }
-                Request::ViewType => is_status || self == Self::Simple,
+                Request::ViewType => is_line,
                 Request::Handshake(_)
                 | Request::History
                 | Request::ViewHolders
@@ -705,15 +979,26 @@ impl Received {
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {
                     matches!(self, Self::Ok | Self::NilBulk)
                 }
+                Request::Ask { kind: Kind::InLine { .. }, .. } => {
+                    matches!(self, Self::Clock | Self::Guarded | Self::Int(-1..))
+                }
+                Request::Ask { kind: Kind::Permit, .. } | Request::Move { .. } => {
+                    is_line || matches!(self, Self::Int(-1..))
+                }
                 Request::Ask { .. } => is_status || matches!(self, Self::NilBulk | Self::Int(-1..)),
                 Request::Delete { .. } => matches!(self, Self::Int(0..=1)),
                 Request::Enrol
                 | Request::Extend { .. }
+                | Request::Leave { .. }
                 | Request::Undo { .. }
                 | Request::WriteBack { .. } => matches!(self, Self::Int(0..)),
-                Request::Kill | Request::KillOthers | Request::Remaining | Request::ViewTtl => {
-                    matches!(self, Self::Int(_))
-                }
+                Request::Fields
+                | Request::Kill
+                | Request::KillOthers
+                | Request::Remaining
+                | Request::ViewTtl => matches!(self, Self::Int(_)),
+                Request::Caching | Request::Track => is_line,
+                Request::Watched => self == Self::Bulk,
             }
     }
 }

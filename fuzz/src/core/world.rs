@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use redbolt::proto::{
     Cause, ClockReading, Core, DetachedLock, Event, LinkOp, LockRequest, NodeState, RequestError,
-    RestartGuard, Settings, Setup, Timestamp, ViewId, Wait, fence,
+    RestartGuard, Settings, Setup, Timestamp, ViewId, Wait, WakeStrategy, fence,
 };
 
 use super::ledger::{Ledger, Phase};
 use super::peer::{self, Place};
-use super::wire::{Answer, Received, State, Wire};
+use super::push::PushWire;
+use super::wire::{Answer, Answered, Received, State, Wire};
 
 pub(super) struct World {
     core: Core,
     pub(super) wires: Vec<Wire>,
+    /// Of the same nodes; none where locks do not stand in line.
+    pub(super) pushes: Vec<PushWire>,
     ledger: Ledger,
     /// Inspections without a result.
     views: Vec<ViewId>,
@@ -29,7 +32,11 @@ impl World {
         let config = core.config();
         let ledger = Ledger::new(config.node_count(), config.quorum());
         let wires = (0..config.node_count()).map(|node| wire(config.settings(), node)).collect();
-        Self { core, wires, ledger, views: Vec::new(), boot: BOOT, wall: WALL, back: 0 }
+        let stands_in_line = config.settings().wake == WakeStrategy::Line;
+        let nodes = config.settings().nodes.iter().enumerate().filter(|_| stands_in_line);
+        let pushes =
+            nodes.map(|(at, node)| PushWire::new(at, node.credentials.is_some())).collect();
+        Self { core, wires, pushes, ledger, views: Vec::new(), boot: BOOT, wall: WALL, back: 0 }
     }
 
     /// The time as passed to the core, which the ledger notes.
@@ -54,17 +61,17 @@ impl World {
         let more: Vec<_> = (1..keys).map(|at| format!("\r\n$-1\r\n\0{at}")).collect();
         let ask = LockRequest::new(name.as_bytes()).ttl(ttl).wait(wait);
         let ask = more.iter().fold(ask, |ask, key| ask.and_resource(key.as_bytes()));
-        let fenced = sort == Sort::Fenced;
         let ask = match sort {
             Sort::Plain => ask,
             Sort::Fenced => ask.fenced(),
             Sort::Shared => ask.shared(),
+            Sort::Permit => ask.permits(PERMITS),
         };
         let (before, now) = (self.ledger.now, self.now());
         match self.core.acquire(&ask, now) {
             Ok(id) => {
-                let (due, waits) = self.end_of(wait, fenced);
-                self.ledger.acquired(id, (ttl, fenced), due, waits);
+                let (due, waits) = self.end_of(wait, sort);
+                self.ledger.acquired(id, (ttl, sort), due, waits);
             }
             // Refused before the core read the time.
             Err(_) => self.ledger.now = before,
@@ -73,16 +80,17 @@ impl World {
     }
 
     /// When an acquisition must end, if ever, and whether it makes more than one attempt.
-    fn end_of(&self, wait: Wait, fenced: bool) -> (Option<Timestamp>, bool) {
+    fn end_of(&self, wait: Wait, sort: Sort) -> (Option<Timestamp>, bool) {
         let settings = self.core.config().settings();
         let (span, waits) = match wait {
             Wait::UpTo(span) if !span.is_zero() => (span, true),
             Wait::Forever => return (None, true),
             _ => {
                 let attempt = settings.response_timeout.max(settings.connect_timeout);
-                // There may be a write-back, and an attempt with a corrected clock.
+                // There may be a write-back or a move, and an attempt with a corrected clock.
                 let longest = 2 * (attempt + settings.response_timeout);
-                (if fenced { longest } else { attempt }, false)
+                let is_longer = matches!(sort, Sort::Fenced | Sort::Permit);
+                (if is_longer { longest } else { attempt }, false)
             }
         };
         (Some(self.ledger.now.boot + span), waits)
@@ -187,9 +195,9 @@ impl World {
             let now = self.now();
             self.core.timeout(now);
             self.settle();
-            self.ledger.check_dues();
+            // What a late timeout begins beyond its time, as a move, the next one ends.
             if self.core.poll_timeout().is_none_or(|due| due > self.ledger.now.boot) {
-                return;
+                return self.ledger.check_dues();
             }
         }
         panic!("a timeout is always due");
@@ -225,7 +233,7 @@ impl World {
     pub(super) fn transmit(&mut self, at: usize, most: usize) {
         let Some(link) = self.wires[at].link else { return };
         let bytes = self.core.transmit(link).len().min(most);
-        self.wires[at].took(bytes);
+        self.wires[at].took(bytes, &mut self.ledger);
         self.core.transmitted(link, bytes);
     }
 
@@ -242,10 +250,10 @@ impl World {
             let wire = &mut self.wires[at];
             let (token, len) = match wire.token(seen) {
                 Ok(None) => return self.feed_up_to(at, fed, usize::MAX, seen),
-                Ok(Some((token, len))) => (Received::new(token), len),
+                Ok(Some((token, len))) => (Answered::new(token), len),
                 Err(_) => return self.feed_last(at, fed, connection),
             };
-            if token == Received::Bulk {
+            if token.token == Received::Bulk {
                 wire.remember(seen, len);
             }
             seen += len;
@@ -339,6 +347,63 @@ impl World {
         for at in 0..self.wires.len() {
             self.serve(at, era);
         }
+        for at in 0..self.pushes.len() {
+            self.serve_push(at, era);
+        }
+    }
+}
+
+/// Push links.
+impl World {
+    pub(super) fn connect_push(&mut self, at: usize) {
+        let Some(link) = self.pushes[at].link else { return };
+        if self.pushes[at].state == State::Opening {
+            self.pushes[at].reset(State::Open);
+        }
+        let now = self.now();
+        self.core.connected(link, now);
+        self.settle();
+    }
+
+    pub(super) fn disconnect_push(&mut self, at: usize, cause: Cause) {
+        let Some(link) = self.pushes[at].link else { return };
+        self.pushes[at].reset(State::Closed);
+        let now = self.now();
+        self.core.disconnected(link, cause, now);
+        self.settle();
+    }
+
+    pub(super) fn transmit_push(&mut self, at: usize, most: usize) {
+        let Some(link) = self.pushes[at].link else { return };
+        let bytes = self.core.transmit(link).len().min(most);
+        self.pushes[at].took(bytes);
+        self.core.transmitted(link, bytes);
+    }
+
+    /// Delivers bytes, whatever the core makes of them: all that it learns on a push link is a hint.
+    pub(super) fn tell(&mut self, at: usize, bytes: &[u8]) {
+        let connection = self.pushes[at].connection;
+        let Some(link) = self.pushes[at].link else { return };
+        let mut left = bytes;
+        while !left.is_empty() && self.pushes[at].connection == connection {
+            let space = self.core.space(link);
+            let len = space.len().min(left.len());
+            space[..len].copy_from_slice(&left[..len]);
+            left = &left[len..];
+            let now = self.now();
+            self.core.received(link, len, now);
+            self.settle();
+        }
+    }
+
+    /// Answers all that the core has said as an honest node would.
+    pub(super) fn serve_push(&mut self, at: usize, era: char) {
+        if self.pushes[at].state == State::Opening {
+            self.connect_push(at);
+        }
+        self.transmit_push(at, usize::MAX);
+        let answers = self.pushes[at].honest(era);
+        self.tell(at, answers.as_bytes());
     }
 }
 
@@ -352,25 +417,29 @@ impl World {
                 wire.sync(self.core.transmit(link), &mut self.ledger);
             }
         }
+        for push in &mut self.pushes {
+            if let Some(link) = push.link {
+                push.sync(self.core.transmit(link));
+            }
+        }
         self.events();
         self.ledger.check(&self.core);
+        self.ledger.check_left(&self.core, &self.wires);
     }
 
     fn link_ops(&mut self) {
         while let Some(op) = self.core.poll_link() {
             let (LinkOp::Close(link) | LinkOp::Open(link)) = op;
-            let wire = &mut self.wires[link.index()];
-            wire.link = Some(link);
-            match op {
-                LinkOp::Close(_) => {
-                    assert_ne!(wire.state, State::Closed, "a link is closed twice");
-                    wire.reset(State::Closed);
-                }
-                LinkOp::Open(_) => {
-                    assert_eq!(wire.state, State::Closed, "a link is opened twice");
-                    wire.reset(State::Opening);
-                }
-            }
+            let (before, after) = match op {
+                LinkOp::Close(_) => ("closed", State::Closed),
+                LinkOp::Open(_) => ("opened", State::Opening),
+            };
+            let nodes = self.wires.len();
+            let is_open = match link.is_push() {
+                true => self.pushes[link.index() - nodes].is_told(link, after),
+                false => self.wires[link.index()].is_told(link, after),
+            };
+            assert_eq!(is_open, after == State::Closed, "a link is {before} twice");
         }
     }
 
@@ -415,6 +484,9 @@ impl World {
         for _ in 0..2 {
             for at in 0..self.ledger.locks.len() {
                 self.release_at(at);
+            }
+            for at in 0..self.pushes.len() {
+                self.disconnect_push(at, Cause::ConnectionClosed);
             }
             for at in 0..self.wires.len() {
                 self.disconnect(at, Cause::ConnectionClosed);
@@ -463,6 +535,7 @@ fn wire(settings: &Settings, at: usize) -> Wire {
     let place = Place {
         node: at,
         limits: format!(":{max_ttl}:{}:{}", settings.nodes.len(), node.database),
+        has_line: settings.wake == WakeStrategy::Line,
         may_change: settings.setup == Setup::Change,
         quarantines: matches!(settings.setup, Setup::Change | Setup::Enrol),
     };
@@ -477,7 +550,11 @@ pub(super) enum Sort {
     Plain,
     Fenced,
     Shared,
+    Permit,
 }
+
+/// How many a semaphore has.
+pub(super) const PERMITS: u16 = 3;
 
 /// Enough for locks to conflict; more would only take time.
 const MOST_LOCKS: usize = 6;

@@ -1,0 +1,204 @@
+//! Waiting in line: which tickets the core has put on which nodes, and what the nodes have told of them.
+//!
+//! Not here: what a node does with a ticket; and whether a lock that waits has to stand in line, or when it asks.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use redbolt::proto::{Core, LockId, Timestamp};
+
+use super::wire::Received;
+
+/// An ask in line, as far as it is about the ticket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stand<'w> {
+    /// The mode, and 32 random digits.
+    pub(super) name: &'w [u8],
+    /// T; 0 before it is known.
+    pub(super) stamp: u64,
+    pub(super) grace: u64,
+}
+
+/// All tickets of one lock. It stands in line with the newest.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    pub(super) tickets: Vec<Ticket>,
+    /// It has asked alone after it had asked in line, and in a later attempt.
+    is_passed_over: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) name: Vec<u8>,
+    grace: u64,
+    /// The stamp that was sent last, and the attempts in which one was: the first, and the last.
+    stamp: u64,
+    attempts: (usize, usize),
+    /// What the nodes have ever said, but for 0.
+    said: Vec<(usize, u64)>,
+    /// Once the door is passed, the last attempt of before, and the stamp that is sent from then on; 0 before the next attempt.
+    door: Option<(usize, u64)>,
+    pub(super) is_left: bool,
+    nodes: Vec<Spot>,
+}
+
+/// A ticket on one node.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spot {
+    /// When it was last asked with.
+    asked_at: Timestamp,
+    /// Some of an ask has reached the socket: it may be there.
+    is_there: bool,
+    /// The node need not be told any more that the lock has left: it has confirmed that, or does not let it.
+    is_settled: bool,
+    /// It has answered that with an error on this connection, and is told again after a while.
+    failed_on: Option<u32>,
+}
+
+impl Line {
+    /// A lock asks in line. `may_rejoin`: a node has failed to let somebody stand there, so that the lock may have left before.
+    pub(super) fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize, may_rejoin: bool) {
+        if self.tickets.last().is_none_or(|newest| newest.name != of.name) {
+            self.begins(attempt, of.name, of.grace, may_rejoin);
+        }
+        let Some(newest) = self.tickets.last_mut() else { return };
+        newest.asks(attempt, of, quorum);
+    }
+
+    fn begins(&mut self, attempt: usize, name: &[u8], grace: u64, may_rejoin: bool) {
+        assert!(self.tickets.iter().all(|old| old.name != name), "a ticket is back");
+        assert!(may_rejoin || self.tickets.is_empty(), "a second ticket of one lock");
+        self.tickets.push(Ticket::new(attempt, name, grace));
+    }
+
+    /// The lock leaves with a ticket, of which nothing was seen if its asks were taken back at once. Which one that is.
+    pub(super) fn leaves(
+        &mut self,
+        name: &[u8],
+        grace: u64,
+        attempt: usize,
+        may_rejoin: bool,
+    ) -> usize {
+        let known = self.tickets.iter().rposition(|ticket| ticket.name == name);
+        let at = known.unwrap_or_else(|| {
+            self.begins(attempt, name, grace, may_rejoin);
+            self.tickets.len() - 1
+        });
+        self.tickets[at].leaves(grace);
+        at
+    }
+
+    /// The lock asks alone.
+    pub(super) fn asks_alone(&mut self, attempt: usize) {
+        self.is_passed_over |=
+            self.tickets.last().is_some_and(|newest| newest.attempts.0 < attempt);
+    }
+
+    /// It waits: it has been refused before, has not left unless a node failed, and its door is one.
+    pub(super) fn check(&mut self, id: LockId, core: &Core, may_leave: bool) {
+        let quorum = core.config().quorum();
+        let Some(newest) = self.tickets.last_mut() else { return };
+        assert!(core.decided_votes(id).is_some(), "in line before it was refused");
+        assert!(may_leave || !newest.is_left, "it has left the line, and waits");
+        assert!(may_leave || !self.is_passed_over, "a lock in line asks alone");
+        if core.has_door(id) && newest.door.is_none() {
+            let is_known = newest.said.iter().any(|&(_, stamp)| newest.alike(stamp) >= quorum);
+            assert!(is_known, "a door that no quorum knows");
+            newest.door = Some((newest.attempts.1, 0));
+        }
+    }
+
+    /// The tickets of a lock that is decided, or that has left before.
+    pub(super) fn over(&self, is_decided: bool) -> impl Iterator<Item = (usize, &Ticket)> {
+        let tickets = self.tickets.iter().enumerate();
+        tickets.filter(move |(_, ticket)| is_decided || ticket.is_left)
+    }
+}
+
+impl Ticket {
+    fn new(attempt: usize, name: &[u8], grace: u64) -> Self {
+        Self {
+            name: name.to_vec(),
+            grace,
+            stamp: 0,
+            attempts: (attempt, attempt),
+            said: Vec::new(),
+            door: None,
+            is_left: false,
+            nodes: vec![Spot::default(); MOST_NODES],
+        }
+    }
+
+    /// T is one that nodes have said, once a quorum has said any; it never gets less, and is the same behind the door.
+    fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize) {
+        assert!(!self.is_left, "an ask with a ticket that has left");
+        assert_eq!(self.grace, of.grace, "the grace of a ticket");
+        assert!((20..=500).contains(&of.grace), "a grace of {} ms", of.grace);
+        if of.stamp != self.stamp {
+            assert!(of.stamp > self.stamp, "{} was sent, and then {}", self.stamp, of.stamp);
+            assert!(attempt > self.attempts.1, "two stamps in one attempt");
+            assert!(self.alike(of.stamp) > 0, "{} is what no node has said", of.stamp);
+            let nodes: BTreeSet<_> = self.said.iter().map(|&(node, _)| node).collect();
+            assert!(nodes.len() >= quorum, "a stamp was sent that a quorum does not know of");
+        }
+        if let Some((before, door)) = &mut self.door
+            && attempt > *before
+        {
+            assert!(*door == 0 || *door == of.stamp, "{door} behind the door, and then another");
+            *door = of.stamp;
+            assert!(self.alike(of.stamp) >= quorum, "a door that no quorum has passed");
+        }
+        self.stamp = of.stamp;
+        self.attempts.1 = attempt;
+    }
+
+    /// How many nodes have ever said this stamp.
+    fn alike(&self, stamp: u64) -> usize {
+        let nodes = self.said.iter().filter(|&&(_, said)| said == stamp);
+        nodes.map(|&(node, _)| node).collect::<BTreeSet<_>>().len()
+    }
+
+    /// A node has told at which stamp it stands there.
+    pub(super) fn told(&mut self, node: usize, stamp: u64) {
+        if stamp > 0 && !self.said.contains(&(node, stamp)) {
+            self.said.push((node, stamp));
+        }
+    }
+
+    fn leaves(&mut self, grace: u64) {
+        assert_eq!(self.grace, grace, "the grace of a ticket that leaves");
+        self.is_left = true;
+    }
+
+    /// The core has an ask with it for this node.
+    pub(super) fn asked(&mut self, node: usize, now: Timestamp) {
+        self.nodes[node].asked_at = now;
+    }
+
+    /// Some of an ask with it has reached the node's socket.
+    pub(super) fn is_at(&mut self, node: usize) {
+        self.nodes[node].is_there = true;
+    }
+
+    /// The node was told that the lock has left.
+    pub(super) fn leave_answered(&mut self, node: usize, token: Received, connection: u32) {
+        let spot = &mut self.nodes[node];
+        match token {
+            Received::NotNow => spot.failed_on = Some(connection),
+            _ => spot.is_settled = true,
+        }
+    }
+
+    /// Whether a node that can be told is to be told now: a ticket of a lock that has left may be there, and may live.
+    pub(super) fn is_owed(&self, node: usize, connection: u32, now: Timestamp) -> bool {
+        let spot = &self.nodes[node];
+        let lives = now < spot.asked_at + LIFE;
+        spot.is_there && !spot.is_settled && lives && spot.failed_on != Some(connection)
+    }
+}
+
+/// As many as a configuration of the target has at the most.
+const MOST_NODES: usize = 5;
+
+/// A node can have something of a ticket for so long.
+const LIFE: Duration = Duration::from_secs(12);
