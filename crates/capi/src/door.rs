@@ -5,6 +5,7 @@
 //! along when it ends. Nobody ever waits here. Not here: what calls do.
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use redbolt::{Client, LockGuard};
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     /// Locks that nobody holds any longer. They borrow the client, so they are dropped before it: fields are dropped in
     /// the order in which they stand here.
     left: Mutex<Vec<LockGuard<'static>>>,
+    /// Whether there are any, so that whoever leaves need not look.
+    has_left: AtomicBool,
     client: Client,
 }
 
@@ -30,7 +33,8 @@ unsafe impl Sync for Shared {}
 /// Whoever is behind the door.
 pub(crate) struct Entered<'s> {
     shared: &'s Shared,
-    _door: MutexGuard<'s, ()>,
+    /// `None` while it leaves.
+    door: Option<MutexGuard<'s, ()>>,
 }
 
 /// A lock of a client.
@@ -42,13 +46,14 @@ pub(crate) struct Held {
 
 impl Shared {
     pub(crate) fn new(client: Client) -> Arc<Self> {
-        Arc::new(Self { door: Mutex::new(()), left: Mutex::default(), client })
+        let (left, has_left) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { door: Mutex::new(()), left, has_left, client })
     }
 
     /// Enters, unless somebody is inside.
     pub(crate) fn enter(&self) -> Result<Entered<'_>, Failure> {
         match self.door.try_lock() {
-            Ok(door) => Ok(Entered { shared: self, _door: door }),
+            Ok(door) => Ok(Entered { shared: self, door: Some(door) }),
             Err(TryLockError::WouldBlock) => Err(in_use()),
             // A call has panicked inside: what it left behind may be half done.
             Err(TryLockError::Poisoned(_)) => Err(Failure::panicked()),
@@ -58,8 +63,21 @@ impl Shared {
     /// Lets go of a lock, now or when whoever is inside has left.
     fn let_go(&self, guard: LockGuard<'static>) {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
+        self.has_left.store(true, Ordering::SeqCst);
         // Whoever enters drops what was left when it leaves. If somebody is inside, then that one does.
         drop(self.enter());
+    }
+
+    /// Releases what was left, for whoever is inside.
+    fn take_along(&self) {
+        if self.has_left.load(Ordering::SeqCst) {
+            self.has_left.store(false, Ordering::SeqCst);
+            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let locks = std::mem::take(&mut *left);
+            // Whoever lets go of another one meanwhile does not wait for the releases of these.
+            drop(left);
+            drop(locks);
+        }
     }
 }
 
@@ -73,9 +91,12 @@ impl Deref for Entered<'_> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        let left =
-            std::mem::take(&mut *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(left);
+        self.shared.take_along();
+        drop(self.door.take());
+        // Somebody may have let go of a lock after the look, and have found the door closed.
+        if self.shared.has_left.load(Ordering::SeqCst) {
+            drop(self.shared.enter());
+        }
     }
 }
 

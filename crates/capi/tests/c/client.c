@@ -71,6 +71,8 @@ static void waiting(redbolt_client *ours, redbolt_client *theirs) {
     lock = acquired(ours, request);
     CHECK(!redbolt_lock_is_valid(brief));
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_extend(brief, 1000, &error));
+    // Its client has forgotten it by now, and can do all that it could.
+    CHECK(redbolt_lock_mode(brief) == REDBOLT_MODE_EXCLUSIVE);
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_release(brief, &error));
     OK(redbolt_lock_release(lock, &error));
 }

@@ -1,11 +1,17 @@
 // A lock on nodes that want to know who we are, and that we want to know: secured [OPTION VALUE]... ADDRESS...
 //
-// Prints what became of it. The options are those that the command line has.
+// Prints what became of it. The options are those that the command line has; `--wait` is in ms.
 #include "check.h"
+
+static uint64_t wait_ms = 5000;
 
 static bool is(const char *word, const char *option) { return strcmp(word, option) == 0; }
 
 static redbolt_status set(redbolt_config *config, const char *option, const char *value) {
+    if (is(option, "--wait")) {
+        wait_ms = strtoull(value, NULL, 10);
+        return REDBOLT_STATUS_OK;
+    }
     if (is(option, "--password-file")) return redbolt_config_set_password_file(config, value);
     if (is(option, "--tls-ca")) return redbolt_config_set_tls_ca(config, value);
     if (is(option, "--tls-cert")) return redbolt_config_set_tls_cert(config, value);
@@ -51,7 +57,7 @@ int main(int argc, char **argv) {
     redbolt_config_free(config);
     if (status != REDBOLT_STATUS_OK) return refused(error);
     redbolt_request *request = redbolt_request_new("job");
-    redbolt_request_set_wait_ms(request, 5000);
+    redbolt_request_set_wait_ms(request, wait_ms);
     status = redbolt_client_acquire(client, request, &lock, &error);
     redbolt_request_free(request);
     if (status == REDBOLT_STATUS_OK) {

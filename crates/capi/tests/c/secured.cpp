@@ -7,7 +7,7 @@ using namespace std::chrono_literals;
 
 static redbolt::config nodes(char **argv) {
     redbolt::config config;
-    config.node(argv[6]).new_nodes().response_timeout(15s).connect_timeout(15s);
+    config.node(argv[6]).new_nodes().response_timeout(60s).connect_timeout(60s);
     config.tls_ca(argv[1]).tls_identity(argv[2], argv[3]).tls_server_name("localhost");
     config.password_file(argv[4]).sentinel_credentials("default", argv[5]);
     return config;
@@ -16,13 +16,13 @@ static redbolt::config nodes(char **argv) {
 int main(int argc, char **argv) {
     if (argc != 7) return 2;
     redbolt::client client(nodes(argv));
-    client.acquire(redbolt::request("job").wait(5s)).release();
+    client.acquire(redbolt::request("job").wait(60s)).release();
     // It is believed without its name, and only because that was asked for.
     redbolt::config any;
-    any.node(argv[6]).new_nodes().response_timeout(15s).connect_timeout(15s);
+    any.node(argv[6]).new_nodes().response_timeout(60s).connect_timeout(60s);
     any.tls_identity(argv[2], argv[3]).tls_server_name("nobody.example").danger_accept_any_certificate();
     any.password_file(argv[4]).sentinel_credentials(argv[5]);
-    redbolt::client(any).acquire(redbolt::request("job").wait(5s)).release();
+    redbolt::client(any).acquire(redbolt::request("job").wait(60s)).release();
     std::cout << "locked and released\n";
     return 0;
 }

@@ -85,8 +85,11 @@ fn c_and_cpp_reach_a_master_through_its_sentinel_over_tls() {
 
     let program = c("tests/c/secured.c");
     let known = [site.options(), option("--sentinel-password", PASSWORD).into()].concat();
+    // Two handshakes take their time there.
+    let patience = option("--wait", "60000");
     let said = |options: &[String]| {
-        program.run_tls_under_valgrind(&[options, std::slice::from_ref(&address)].concat())
+        let arguments = [options, &patience[..], std::slice::from_ref(&address)].concat();
+        program.run_tls_under_valgrind(&arguments)
     };
     assert_eq!(said(&known), DONE);
     let refused = said(&site.options());
