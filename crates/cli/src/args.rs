@@ -216,7 +216,7 @@ impl From<RestartGuardWord> for RestartGuard {
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FormatArgs {
     /// Take part in the locks of another library: `redisson` in those of Redisson, `redisson-rw` in its readers and writers, `spring` in those of Spring's lock
-    /// registry, `redis-objects` in its own, `setnx` in those whose value is a time; `plain` is for all who lock by SET NX PX
+    /// registry, `symfony` in those of Symfony, `python-redis-lock` and `redis-objects` in their own, `setnx` in those whose value is a time; `plain` is for all who lock by SET NX PX
     #[arg(long, value_name = "NAME", default_value = "plain", value_parser = profile())]
     pub(crate) profile: Profile,
 

@@ -112,14 +112,10 @@ impl<'a> Line<'a> {
         }
         match self.patience.advice(now()?) {
             Advice::Wait => Ok(None),
-            Advice::Tell => {
-                self.tell("waiting for nodes to come back")?;
-                Ok(None)
-            }
+            Advice::Tell => self.tell("waiting for nodes to come back"),
             Advice::TellQuarantine { left } => {
                 let left = left.as_secs_f64().ceil();
-                self.tell(&format!("waiting {left} s for the quarantine to end"))?;
-                Ok(None)
+                self.tell(&format!("waiting {left} s for the quarantine to end"))
             }
             Advice::Contended => Ok(Some(self.contended()?)),
             Advice::NoQuorum => Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?))),
@@ -161,18 +157,21 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn tell(&mut self, what_follows: &str) -> io::Result<()> {
+    /// Says why it takes so long. To find that out takes a moment, in which the wait may end.
+    fn tell(&mut self, what_follows: &str) -> io::Result<Option<Outcome>> {
         if self.lease.is_quiet() {
-            return Ok(());
+            return Ok(None);
         }
         let silence = self.lease.silence(self.poller)?;
-        if self.lease.verdict() == Verdict::Undecided && self.lease.has_quorum() {
-            // They have come meanwhile.
-            return Ok(());
+        if let Some(outcome) = self.hear()? {
+            return Ok(Some(outcome));
         }
-        self.watch.clear();
-        say(format_args!("{silence}\n{what_follows}"));
-        Ok(())
+        let have_come = self.lease.verdict() == Verdict::Undecided && self.lease.has_quorum();
+        if !have_come {
+            self.watch.clear();
+            say(format_args!("{silence}\n{what_follows}"));
+        }
+        Ok(None)
     }
 
     fn sleep(&mut self) -> io::Result<()> {

@@ -231,7 +231,8 @@ fn is_of_option(c: char) -> bool {
 }
 
 /// Options of `cargo xtask` and of other programs.
-const OF_OTHERS: [&str; 9] = [
+const OF_OTHERS: [&str; 10] = [
+    "--beside",
     "--contender",
     "--counts",
     "--example",

@@ -46,6 +46,23 @@ fn a_command_runs_under_a_lock_of_a_spring_registry() {
     refused.expect(64).expect_says("the profile spring cannot have this name");
 }
 
+/// Whose keys begin with `lock:`.
+#[test]
+fn a_command_runs_under_a_lock_of_python_redis_lock() {
+    let world = World::of(1);
+    let python = ["lock", "--try", "--profile", "python-redis-lock"];
+    let line = "echo $REDBOLT_KEY";
+    let told = world.run(&[&python[..], &["--prefix", "lock:", "data", "-c", line]].concat());
+    assert_eq!(told.expect(0).stdout, "lock:data\n");
+    assert_eq!(world.held_on("lock:data"), 0);
+    let refused = world.run(&[&python[..], &["data", "--", "true"]].concat());
+    refused.expect(64).expect_says("the profile python-redis-lock cannot have this name");
+    world.nodes[0].cmd("SET lock:data MDEyMzQ1Njc4OWFiY2RlZmdo PX 600000");
+    let seen = world.run(&["status", "--prefix", "lock:", "data"]).expect(0).stdout;
+    assert!(seen.contains("(as of python-redis-lock)"), "{seen}");
+    assert!(seen.contains("use --profile python-redis-lock"), "{seen}");
+}
+
 #[test]
 fn readers_run_beside_each_other_and_beside_no_writer_of_redisson_s_format() {
     let world = World::of(3);
@@ -55,6 +72,26 @@ fn readers_run_beside_each_other_and_beside_no_writer_of_redisson_s_format() {
     let running = world.start(&reads);
     eventually("the command runs", || world.path("on").exists());
     let tries = |rest: &[&'static str]| world.run(&[&["lock", "--try"], &rw[..], rest].concat());
+    tries(&["--shared", "data", "--", "true"]).expect(0);
+    tries(&["data", "--", "true"]).expect(75);
+    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    assert!(seen.contains("data: shared by "), "{seen}");
+    fs::write(world.path("end"), "").unwrap();
+    running.end().expect(0);
+    tries(&["data", "--", "true"]).expect(0);
+    assert_eq!(world.held_on("data"), 0);
+}
+
+#[test]
+fn a_command_runs_under_a_lock_of_symfony_s_format() {
+    let world = World::of(3);
+    let line = "touch on; until [ -e end ]; do sleep 0.02; done";
+    let symfony = ["--profile", "symfony"];
+    let running =
+        world.start(&[&["lock"], &symfony[..], &["--shared", "data", "-c", line]].concat());
+    eventually("the command runs", || world.path("on").exists());
+    let tries =
+        |rest: &[&'static str]| world.run(&[&["lock", "--try"], &symfony[..], rest].concat());
     tries(&["--shared", "data", "--", "true"]).expect(0);
     tries(&["data", "--", "true"]).expect(75);
     let seen = world.run(&["status", "data"]).expect(0).stdout;
