@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -84,11 +85,41 @@ public final class RedissonPeer {
                 lock.lock(20, TimeUnit.SECONDS);
                 lock.lock(20, TimeUnit.SECONDS);
                 return "held";
+            case "pairs":
+                return pairs(lock(words[1]), Integer.parseInt(words[2]), Long.parseLong(words[3]));
+            case "wait":
+                boolean came = lock(words[1]).tryLock(60, 20, TimeUnit.SECONDS);
+                return (came ? "held " : "failed ") + now();
+            case "leave":
+                String began = now();
+                lock(words[1]).unlock();
+                return "left " + began;
             case "count":
                 return count(words);
             default:
                 return "failed no such order";
         }
+    }
+
+    /** How many nanoseconds each pair of lock and unlock takes. */
+    private static String pairs(RLock lock, int count, long lease) throws Exception {
+        StringBuilder reply = new StringBuilder("pairs");
+        for (; count > 0; count--) {
+            long since = System.nanoTime();
+            // Without a lease its watchdog extends it.
+            if (lease == 0 ? !lock.tryLock() : !lock.tryLock(0, lease, TimeUnit.MILLISECONDS)) {
+                return "failed busy";
+            }
+            lock.unlock();
+            reply.append(' ').append(System.nanoTime() - since);
+        }
+        return reply.toString();
+    }
+
+    /** Nanoseconds since 1970: two processes of one machine compare them. */
+    private static String now() {
+        Instant now = Instant.now();
+        return String.valueOf(now.getEpochSecond() * 1_000_000_000 + now.getNano());
     }
 
     private String count(String[] words) throws Exception {

@@ -18,10 +18,11 @@ class Adapter:
     def acquire(self, name, wait, ttl):
         until = time.monotonic() + wait
         lock = self.lock(name, ttl)
-        # Nobody but its own kind tells it, so that it looks again each second.
         got = lock.acquire(blocking=False)
+        # It refuses to wait for longer than its own lock lasts.
         while not got and time.monotonic() < until:
-            got = lock.acquire(timeout=1)
+            rest = min(until - time.monotonic(), ttl)
+            got = lock.acquire(timeout=max(1, round(rest)))
         if got:
             self.held[name] = lock
         return got

@@ -2,6 +2,8 @@
 //!
 //! Not here: how results are shown, see `table`.
 
+mod at_least;
+
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,17 +22,21 @@ pub(crate) struct Extent {
     pub(crate) hand_offs: usize,
 }
 
+/// What a short run does of a library that locks as others do.
+pub(crate) const SHORT: [&str; 2] = ["exclusion", "foreign release"];
+
 /// A check: its name, and what it found out if all was as it has to be.
 pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<String, Failure>);
 
 /// All of them, in the order of the table.
-pub(crate) const ALL: [Check; 8] = [
+pub(crate) const ALL: [Check; 9] = [
     ("exclusion", exclusion),
     ("wake-up", wake_up),
     ("extension", extension),
     ("re-entry", re_entry),
     ("readers", readers),
     ("foreign release", foreign_release),
+    ("at least", at_least::check),
     ("crash", crashes),
     ("nothing left", nothing_left),
 ];
@@ -266,7 +272,7 @@ fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
 
 /// Readers of both stand beside each other, none ends the others, and a writer of either waits for the last.
 fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
-    if fleet.library.profile != Profile::RedissonRw {
+    if !matches!(fleet.library.profile, Profile::RedissonRw | Profile::Symfony) {
         return Ok("it has none".to_owned());
     }
     let mut peer = fleet.peer()?;
@@ -297,15 +303,22 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
     if tries(&client, fleet.request("book"))? {
         return Err("a reader of redbolt's has ended its own".into());
     }
-    // A reader that has no key of its own.
-    fleet.servers[0].cmd(&format!("HSET {} other:1 1", fleet.key("book")));
+    // A reader that has no key of its own, or whose time is over.
+    let (dead, what) = match fleet.library.profile {
+        Profile::Symfony => (format!("ZADD {} 1 {A_READER}", fleet.key("book")), "time"),
+        _ => (format!("HSET {} other:1 1", fleet.key("book")), "a key"),
+    };
+    fleet.servers[0].cmd(&dead);
     peer.expect("release-read book", "released")?;
     if !tries(&client, fleet.request("book"))? {
-        return Err("control: a reader without a key of its own stays".into());
+        return Err(format!("control: a reader without {what} of its own stays").into());
     }
     let spans = percentiles(to_them);
-    Ok(format!("side by side; its writer wakes after {spans} (control: ended without a key)"))
+    Ok(format!("side by side; its writer wakes after {spans} (control: ended without {what})"))
 }
+
+/// As readers of Symfony's are called.
+const A_READER: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// Neither deletes what the other one holds; a bare DEL would.
 fn foreign_release(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
@@ -314,11 +327,11 @@ fn foreign_release(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
     let mut lock = client.acquire(fleet.patiently("mine"))?;
     peer.order("release-unheld mine")?;
     let (reply, _) = peer.reply()?;
-    lock.extend(Duration::from_secs(20)).map_err(|error| format!("it was deleted: {error}"))?;
+    lock.extend(LONG).map_err(|error| format!("it was deleted: {error}"))?;
     for server in &fleet.servers {
         server.cmd(&format!("DEL {}", fleet.key("mine")));
     }
-    if lock.extend(Duration::from_secs(20)).is_ok() {
+    if lock.extend(LONG).is_ok() {
         return Err("control: a lock that was deleted goes on".into());
     }
     drop(lock);
@@ -381,17 +394,25 @@ fn nothing_left(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
 /// The median, and the largest of a hundred.
 fn percentiles(mut spans: Vec<Duration>) -> String {
     spans.sort_unstable();
-    let at = |part: usize| spans.get((spans.len() * part / 100).min(spans.len().saturating_sub(1)));
-    let shown = |part| at(part).map_or_else(String::new, |&span| ms(span));
-    format!("{}/{}", shown(50), shown(99))
+    format!("{}/{}", ms(at(&spans, 50)), ms(at(&spans, 99)))
 }
 
-fn ms(span: Duration) -> String {
+/// So many of a hundred are smaller; they are in order.
+pub(crate) fn at(spans: &[Duration], part: usize) -> Duration {
+    let place = (spans.len() * part / 100).min(spans.len().saturating_sub(1));
+    spans.get(place).copied().unwrap_or_default()
+}
+
+pub(crate) fn ms(span: Duration) -> String {
     match span.as_secs_f64() * 1_000.0 {
+        ms if ms < 1.0 => format!("{ms:.2} ms"),
         ms if ms < 10.0 => format!("{ms:.1} ms"),
         ms => format!("{ms:.0} ms"),
     }
 }
 
 /// So long a waiter needs at most to go to sleep.
-const SETTLED: Duration = Duration::from_millis(250);
+pub(crate) const SETTLED: Duration = Duration::from_millis(250);
+
+/// Longer than any check takes.
+const LONG: Duration = Duration::from_secs(20);

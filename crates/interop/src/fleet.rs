@@ -27,7 +27,7 @@ impl<'l> Fleet<'l> {
         Ok(fleet)
     }
 
-    fn addresses(&self) -> Vec<String> {
+    pub(crate) fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(Server::address).collect()
     }
 
@@ -59,7 +59,7 @@ impl<'l> Fleet<'l> {
     pub(crate) fn make_endless(&self, name: &str) {
         for server in &self.servers {
             server.cmd(&format!("PERSIST {}", self.key(name)));
-            if self.library.profile == Profile::RedisObjects {
+            if matches!(self.library.profile, Profile::RedisObjects | Profile::Setnx) {
                 server.cmd(&format!("SET {} {A_LATE_SECOND}", self.key(name)));
             }
         }

@@ -1,7 +1,7 @@
-//! The libraries: where each comes from, how a peer of it is started, and what it can do.
+//! A library: how it is installed, how a peer of it is started, and what it can do.
 //!
 //! They are installed into a folder outside of the repository, and only by the command that is asked to. Nothing of them is
-//! in the repository but the names and versions. Not here: what is checked, see `checks`.
+//! in the repository but the names and versions. Not here: which there are, see `libraries`; what is checked, see `checks`.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use crate::peer::Peer;
 pub(crate) struct Library {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    runtime: Runtime,
+    pub(crate) runtime: Runtime,
     /// With which redbolt takes part in its locks.
     pub(crate) profile: Profile,
     pub(crate) prefix: &'static str,
@@ -28,6 +28,8 @@ pub(crate) struct Library {
     pub(crate) extends: Extends,
     /// Whether its owners may enter again.
     pub(crate) is_reentrant: bool,
+    /// Whether others that are checked lock as it does, so that less of it is enough.
+    pub(crate) is_one_of_many: bool,
 }
 
 /// How a lock is kept for longer than its TTL.
@@ -38,171 +40,25 @@ pub(crate) enum Extends {
     WhenTold,
 }
 
+/// What it runs on, where it comes from, and its program.
 #[derive(Debug)]
-enum Runtime {
-    /// From the proxy of Go's modules: the folder of a program and what it needs. It is built when it is installed.
+pub(crate) enum Runtime {
+    /// From the proxy of Go's modules. It is built when it is installed.
     Go { modules: &'static [&'static str], program: &'static str },
     /// From Maven's repository.
     /// The program is told which kind of lock it takes.
     Java { artifacts: &'static [&'static str], program: &'static str, kind: &'static str },
     /// From npm's registry.
     Node { packages: &'static [&'static str], program: &'static str },
+    /// From Debian's archive, unpacked and not installed.
+    Php { packages: &'static [&'static str], program: &'static str },
     /// From the Python package index.
     Python { packages: &'static [&'static str], program: &'static str },
     /// From RubyGems, or from files that are in its folder already.
     Ruby { gems: &'static [&'static str], program: &'static str },
+    /// From crates.io: lines of a manifest. It is built when it is installed.
+    Rust { crates: &'static str, program: &'static str },
 }
-
-/// A lock of the usual kind on one node; where it runs is said of each.
-const IN_PYTHON: Library = Library {
-    name: "",
-    version: "",
-    runtime: Runtime::Python { packages: &[], program: "" },
-    profile: Profile::Plain,
-    prefix: "",
-    takes_majorities: false,
-    extends: Extends::WhenTold,
-    is_reentrant: false,
-};
-
-const REDISSON: Library = Library {
-    name: "redisson",
-    version: "4.7.0",
-    runtime: Runtime::Java {
-        artifacts: &["org.redisson:redisson:4.7.0"],
-        program: "RedissonPeer.java",
-        kind: "lock",
-    },
-    profile: Profile::Redisson,
-    prefix: "",
-    takes_majorities: true,
-    extends: Extends::ByItself,
-    is_reentrant: true,
-};
-
-/// The last version whose value is a time.
-const REDIS_OBJECTS: Library = Library {
-    name: "redis-objects-1.4",
-    version: "1.4.0",
-    runtime: Runtime::Ruby {
-        gems: &["redis-objects:1.4.0", "redis:4.8.0"],
-        program: "redis_objects.rb",
-    },
-    profile: Profile::RedisObjects,
-    extends: Extends::Never,
-    ..IN_PYTHON
-};
-
-/// All of them.
-pub(crate) const ALL: [Library; 12] = [
-    REDISSON,
-    Library {
-        name: "redisson-3",
-        version: "3.52.0",
-        runtime: Runtime::Java {
-            artifacts: &["org.redisson:redisson:3.52.0"],
-            program: "RedissonPeer.java",
-            kind: "lock",
-        },
-        ..REDISSON
-    },
-    Library {
-        name: "redisson-rw",
-        runtime: Runtime::Java {
-            artifacts: &["org.redisson:redisson:4.7.0"],
-            program: "RedissonPeer.java",
-            kind: "read-write",
-        },
-        profile: Profile::RedissonRw,
-        takes_majorities: false,
-        ..REDISSON
-    },
-    Library {
-        name: "spring-integration",
-        version: "7.1.0",
-        runtime: Runtime::Java {
-            artifacts: &[
-                "org.springframework.integration:spring-integration-redis:7.1.0",
-                "io.lettuce:lettuce-core:7.5.2.RELEASE",
-            ],
-            program: "SpringPeer.java",
-            kind: "lock",
-        },
-        profile: Profile::Spring,
-        prefix: "shop:",
-        takes_majorities: false,
-        extends: Extends::WhenTold,
-        ..REDISSON
-    },
-    REDIS_OBJECTS,
-    Library {
-        name: "redis-objects",
-        version: "1.7.0",
-        runtime: Runtime::Ruby {
-            gems: &["redis-objects:1.7.0", "redis:4.8.0"],
-            program: "redis_objects.rb",
-        },
-        ..REDIS_OBJECTS
-    },
-    Library {
-        name: "redis-py",
-        version: "8.1.0",
-        runtime: Runtime::Python { packages: &["redis==8.1.0"], program: "redis_py.py" },
-        ..IN_PYTHON
-    },
-    Library {
-        name: "redlock-py",
-        version: "1.0.8",
-        runtime: Runtime::Python {
-            packages: &["redlock-py==1.0.8", "redis==8.1.0"],
-            program: "redlock_py.py",
-        },
-        takes_majorities: true,
-        extends: Extends::Never,
-        ..IN_PYTHON
-    },
-    Library {
-        name: "pottery",
-        version: "3.0.1",
-        runtime: Runtime::Python { packages: &["pottery==3.0.1"], program: "pottery_lock.py" },
-        prefix: "redlock:",
-        takes_majorities: true,
-        ..IN_PYTHON
-    },
-    Library {
-        name: "python-redis-lock",
-        version: "4.0.1",
-        runtime: Runtime::Python {
-            packages: &["python-redis-lock==4.0.1"],
-            program: "python_redis_lock.py",
-        },
-        prefix: "lock:",
-        ..IN_PYTHON
-    },
-    Library {
-        name: "node-redlock",
-        version: "5.0.0-beta.2",
-        runtime: Runtime::Node {
-            packages: &["redlock@5.0.0-beta.2", "ioredis@5"],
-            program: "redlock.js",
-        },
-        takes_majorities: true,
-        ..IN_PYTHON
-    },
-    Library {
-        name: "redsync",
-        version: "4.13.0",
-        runtime: Runtime::Go {
-            modules: &[
-                "github.com/go-redsync/redsync/v4@v4.13.0",
-                "github.com/redis/go-redis/v9@v9.7.0",
-            ],
-            program: "redsync/main.go",
-        },
-        takes_majorities: true,
-        ..IN_PYTHON
-    },
-];
 
 impl Library {
     /// The program without which it does not run, if that is missing.
@@ -211,8 +67,10 @@ impl Library {
             Runtime::Go { .. } => &["go"],
             Runtime::Java { .. } => &["java", "mvn"],
             Runtime::Node { .. } => &["node", "npm"],
+            Runtime::Php { .. } => &["php", "apt-get", "dpkg-deb"],
             Runtime::Python { .. } => &["python3"],
             Runtime::Ruby { .. } => &["ruby", "gem"],
+            Runtime::Rust { .. } => &["cargo"],
         };
         needed.iter().copied().find(|program| !is_there(program))
     }
@@ -241,6 +99,7 @@ impl Library {
                 let install = ["install", "--silent", "--no-fund", "--no-audit", "--prefix"];
                 run(Command::new("npm").args(install).arg(&folder).args(packages))?;
             }
+            Runtime::Php { packages, .. } => install_for_php(&folder, packages)?,
             Runtime::Python { packages, .. } => {
                 run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
                 let pip = folder.join("bin/pip");
@@ -251,6 +110,7 @@ impl Library {
                 let install = ["install", "--quiet", "--no-document", "--install-dir"];
                 run(Command::new("gem").args(install).arg(&folder).args(gems))?;
             }
+            Runtime::Rust { crates, program } => install_for_rust(&folder, crates, program)?,
         }
         Ok(fs::write(folder.join(DONE), "")?)
     }
@@ -262,38 +122,60 @@ impl Library {
 
     /// Starts a process of it for these nodes.
     pub(crate) fn start(&self, nodes: &[String]) -> Result<Peer, Failure> {
+        // It lives for seconds, and shares two cores.
+        self.start_with(nodes, &["-XX:TieredStopAtLevel=1"])
+    }
+
+    /// The same, of which the time is taken: as fast as it gets.
+    pub(crate) fn start_measured(&self, nodes: &[String]) -> Result<Peer, Failure> {
+        self.start_with(nodes, &[])
+    }
+
+    /// The same, with these options if it is one of Java.
+    fn start_with(&self, nodes: &[String], options: &[&str]) -> Result<Peer, Failure> {
         let programs = programs();
-        let mut command = match self.runtime {
+        let folder = self.folder();
+        let command = match self.runtime {
             Runtime::Java { program, kind, .. } => {
                 let mut java = Command::new("java");
-                let libraries = self.folder().join("lib/*");
-                java.args([
-                    "-XX:TieredStopAtLevel=1",
-                    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-                ]);
+                java.args(options).arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn");
                 java.arg(format!("-Dkind={kind}"));
-                java.arg("-cp").arg(libraries).arg(programs.join(program));
+                java.arg("-cp").arg(folder.join("lib/*")).arg(programs.join(program));
                 java
             }
-            Runtime::Go { .. } => Command::new(self.folder().join("peer")),
+            Runtime::Go { .. } | Runtime::Rust { .. } => Command::new(folder.join("peer")),
             Runtime::Node { program, .. } => {
                 let mut node = Command::new("node");
-                node.env("NODE_PATH", self.folder().join("node_modules"))
-                    .arg(programs.join(program));
+                node.env("NODE_PATH", folder.join("node_modules")).arg(programs.join(program));
                 node
             }
+            Runtime::Php { program, .. } => {
+                let mut php = Command::new("php");
+                // Of the system's own settings none: it may have the same extension.
+                php.arg("-n");
+                for extension in ["igbinary.so", "redis.so"] {
+                    let path = file_below(&folder.join("usr/lib/php"), extension)?;
+                    php.arg("-d").arg(format!("extension={}", path.display()));
+                }
+                php.arg(programs.join(program)).arg(folder.join("usr/share/php"));
+                php
+            }
             Runtime::Python { program, .. } => {
-                let mut python = Command::new(self.folder().join("bin/python"));
+                let mut python = Command::new(folder.join("bin/python"));
                 python.env("PYTHONDONTWRITEBYTECODE", "1").arg(programs.join(program));
                 python
             }
             Runtime::Ruby { program, .. } => {
                 let mut ruby = Command::new("ruby");
-                ruby.env("GEM_HOME", self.folder()).arg("-I").arg(self.folder().join("lib"));
+                ruby.env("GEM_HOME", &folder).arg("-I").arg(folder.join("lib"));
                 ruby.arg(programs.join(program));
                 ruby
             }
         };
+        self.spawn(command, nodes)
+    }
+
+    fn spawn(&self, mut command: Command, nodes: &[String]) -> Result<Peer, Failure> {
         let complaints = File::options().append(true).create(true).open(self.complaints())?;
         Peer::start(command.args(nodes).stderr(complaints))
     }
@@ -324,10 +206,52 @@ fn install_for_java(folder: &Path, artifacts: &[&str]) -> Result<(), Failure> {
 /// Builds the program in the folder, where all that it needs is.
 fn install_for_go(folder: &Path, modules: &[&str], program: &str) -> Result<(), Failure> {
     let go = |args: &[&str]| run(Command::new("go").args(args).current_dir(folder));
+    fs::copy(programs().join("go/peer.go"), folder.join("peer.go"))?;
     fs::copy(programs().join(program), folder.join("main.go"))?;
     fs::write(folder.join("go.mod"), "module interop\n\ngo 1.22\n")?;
     modules.iter().try_for_each(|module| go(&["get", module]))?;
     go(&["build", "-o", "peer", "."])
+}
+
+/// Unpacks these packages in the folder.
+fn install_for_php(folder: &Path, packages: &[&str]) -> Result<(), Failure> {
+    let mut download = Command::new("apt-get");
+    run(download.args(["download", "--quiet=2"]).args(packages).current_dir(folder))?;
+    for file in fs::read_dir(folder)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            run(Command::new("dpkg-deb").arg("-x").arg(path).arg(folder))?;
+        }
+    }
+    Ok(())
+}
+
+/// The same in Rust.
+fn install_for_rust(folder: &Path, crates: &str, program: &str) -> Result<(), Failure> {
+    let source = folder.join("src");
+    fs::create_dir_all(&source)?;
+    fs::copy(programs().join("rust/peer.rs"), source.join("peer.rs"))?;
+    fs::copy(programs().join(program), source.join("main.rs"))?;
+    let package = "[package]\nname = \"peer\"\nversion = \"0.0.0\"\nedition = \"2021\"\n";
+    let manifest = format!("{package}[workspace]\n[dependencies]\n{crates}\n");
+    fs::write(folder.join("Cargo.toml"), manifest)?;
+    let target = folder.join("target");
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--target-dir"]).arg(&target).current_dir(folder);
+    run(&mut cargo)?;
+    fs::copy(target.join("debug/peer"), folder.join("peer"))?;
+    Ok(fs::remove_dir_all(target)?)
+}
+
+/// A file of this name in one of the folders in this one.
+fn file_below(folder: &Path, name: &str) -> Result<PathBuf, Failure> {
+    for inner in fs::read_dir(folder)? {
+        let path = inner?.path().join(name);
+        if path.exists() {
+            return Ok(path);
+        }
+    }
+    Err(format!("{name} is missing in {}", folder.display()).into())
 }
 
 /// Where the programs of the peers are.

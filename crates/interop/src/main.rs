@@ -2,23 +2,30 @@
 //!
 //! Both exclude each other, wake each other, extend, die and leave nothing. Each check has a control that makes it fail.
 
+mod beside;
 mod checks;
 mod fleet;
+mod libraries;
 mod library;
+mod own;
 mod peer;
 mod table;
 
 use std::error::Error;
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use redbolt::Profile;
 use redbolt_testkit::publish;
 
+use self::beside::Effort;
 use self::checks::{Check, Extent};
 use self::fleet::Fleet;
-use self::library::{ALL, Library};
-use self::table::Row;
+use self::libraries::ALL;
+use self::library::Library;
+use self::table::Section;
 
 type Failure = Box<dyn Error>;
 
@@ -32,37 +39,68 @@ struct Arguments {
     /// Only what is installed already
     #[arg(long)]
     installed: bool,
+    /// Of libraries that lock as others do only the most important checks, on one node
+    #[arg(long)]
+    short: bool,
     /// How often each side takes the lock in the check of exclusion
     #[arg(long, default_value_t = 450)]
     turns: u32,
-    /// How many hand-offs are measured
+    /// How many hand-offs are measured, for each of the rounds with --beside
     #[arg(long, default_value_t = 40)]
     hand_offs: usize,
-    /// Write the table to this file
+    /// Instead of the checks, measure Redisson and redbolt in turn: locks that nobody else wants, and hand-offs
+    #[arg(long)]
+    beside: bool,
+    /// How many rounds are measured with --beside
+    #[arg(long, default_value_t = 9)]
+    rounds: usize,
+    /// How many locks are measured in each of these rounds
+    #[arg(long, default_value_t = 500)]
+    pairs: usize,
+    /// Write the results to this file; what is in it of others stays
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Be a process of redbolt's that is told what to do
+    #[arg(long, hide = true, num_args = 1.., value_name = "PROFILE> <NODE")]
+    as_peer: Vec<String>,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if !arguments.as_peer.is_empty() {
+        return be_a_peer(&arguments.as_peer);
+    }
     let wanted = |library: &&Library| {
         arguments.peers.is_empty() || arguments.peers.iter().any(|name| name == library.name)
     };
-    let libraries: Vec<_> = ALL.iter().filter(wanted).collect();
+    let can = |library: &&Library| !arguments.beside || library.profile == Profile::Redisson;
+    let libraries: Vec<_> = ALL.iter().filter(wanted).filter(can).collect();
     if libraries.is_empty() {
         eprintln!("interop: no such library, there are {}", ALL.map(|it| it.name).join(", "));
         return ExitCode::FAILURE;
     }
-    let rows: Vec<_> = libraries.iter().flat_map(|library| of(library, &arguments)).collect();
-    let has_failed = rows.iter().any(Row::has_failed);
-    publish("interop", &table::page(&rows), arguments.write.as_deref(), has_failed)
+    let sections: Vec<_> = libraries.iter().flat_map(|library| of(library, &arguments)).collect();
+    let has_failed = sections.iter().any(|section| section.has_failed);
+    let before = arguments.write.as_ref().map(fs::read_to_string).and_then(Result::ok);
+    let page = table::page(sections, &before.unwrap_or_default());
+    publish("interop", &page, arguments.write.as_deref(), has_failed)
 }
 
-/// A row for each number of nodes that a library can have.
-fn of(library: &Library, arguments: &Arguments) -> Vec<Row> {
+fn be_a_peer(words: &[String]) -> ExitCode {
+    match own::serve(words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("interop: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A section for each number of nodes that a library can have.
+fn of(library: &Library, arguments: &Arguments) -> Vec<Section> {
     let not_run = |reason: String| {
         println!("interop: {} {} was not run: {reason}", library.name, library.version);
-        vec![Row::not_run(library, &reason)]
+        vec![Section::not_run(library, &reason)]
     };
     if let Some(program) = library.missing_runtime() {
         return not_run(format!("no {program}"));
@@ -73,22 +111,36 @@ fn of(library: &Library, arguments: &Arguments) -> Vec<Row> {
     if let Err(error) = library.install() {
         return not_run(error.to_string());
     }
-    let nodes: &[usize] = if library.takes_majorities { &[1, 3] } else { &[1] };
-    let extent = Extent { turns: arguments.turns, hand_offs: arguments.hand_offs };
-    nodes.iter().map(|&nodes| Row::new(library, nodes, run(library, nodes, extent))).collect()
+    let Arguments { turns, hand_offs, rounds, pairs, .. } = *arguments;
+    if arguments.beside {
+        return vec![beside::section(library, Effort { rounds, pairs, hand_offs })];
+    }
+    let is_short = arguments.short && library.is_one_of_many;
+    let nodes: &[usize] = if library.takes_majorities && !is_short { &[1, 3] } else { &[1] };
+    let extent = Extent { turns, hand_offs };
+    nodes
+        .iter()
+        .map(|&nodes| Section::new(library, nodes, &run(library, nodes, extent, is_short)))
+        .collect()
 }
 
 /// What each check has found out.
-fn run(library: &Library, nodes: usize, extent: Extent) -> Vec<Result<String, String>> {
+fn run(
+    library: &Library,
+    nodes: usize,
+    extent: Extent,
+    is_short: bool,
+) -> Vec<(&'static str, Result<String, String>)> {
     println!("interop: {} {}, nodes: {nodes}", library.name, library.version);
     let fleet = match Fleet::start(library, nodes) {
         Ok(fleet) => fleet,
-        Err(error) => return vec![Err(error.to_string())],
+        Err(error) => return vec![("start", Err(error.to_string()))],
     };
     let check = |&(name, check): &Check| {
         let outcome = check(&fleet, extent).map_err(|error| error.to_string());
         println!("  {name}: {}", outcome.as_deref().unwrap_or_else(|error| error));
-        outcome
+        (name, outcome)
     };
-    checks::ALL.iter().map(check).collect()
+    let wanted = |(name, _): &&Check| !is_short || checks::SHORT.contains(name);
+    checks::ALL.iter().filter(wanted).map(check).collect()
 }

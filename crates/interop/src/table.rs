@@ -1,50 +1,77 @@
 //! The results as a page of the manual.
 
-use crate::checks;
+use crate::libraries::ALL;
 use crate::library::Library;
 
-/// The results of one library on so many nodes.
+/// A part of the page: the results of one library on so many nodes, or those of a measurement.
 #[derive(Debug)]
-pub(crate) struct Row {
-    name: String,
-    outcomes: Vec<Result<String, String>>,
+pub(crate) struct Section {
+    pub(crate) title: String,
+    pub(crate) body: String,
+    pub(crate) has_failed: bool,
 }
 
-impl Row {
+impl Section {
+    /// What each check has found out.
     pub(crate) fn new(
         library: &Library,
         nodes: usize,
-        outcomes: Vec<Result<String, String>>,
+        outcomes: &[(&str, Result<String, String>)],
     ) -> Self {
-        let name = format!("{} {}, N = {nodes}", library.name, library.version);
-        Self { name, outcomes }
-    }
-
-    pub(crate) fn not_run(library: &Library, reason: &str) -> Self {
-        let name = format!("{} {}: not run, {reason}", library.name, library.version);
-        Self { name, outcomes: Vec::new() }
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.outcomes.iter().any(Result::is_err)
-    }
-}
-
-/// A section for each row.
-pub(crate) fn page(rows: &[Row]) -> String {
-    let mut page = HEAD.to_owned();
-    for row in rows {
-        page.push_str(&format!("\n## {}\n", row.name));
-        if !row.outcomes.is_empty() {
-            page.push_str("\n| check | outcome |\n|---|---|\n");
-        }
-        for ((name, _), outcome) in checks::ALL.iter().zip(&row.outcomes) {
+        let mut body = "\n| check | outcome |\n|---|---|\n".to_owned();
+        for (name, outcome) in outcomes {
             let outcome = match outcome {
                 Ok(found) => found.clone(),
                 Err(error) => format!("**FAILED**: {error}"),
             };
-            page.push_str(&format!("| {name} | {outcome} |\n"));
+            body.push_str(&format!("| {name} | {outcome} |\n"));
         }
+        Self {
+            title: format!("{} {}, N = {nodes}", library.name, library.version),
+            body,
+            has_failed: outcomes.iter().any(|(_, outcome)| outcome.is_err()),
+        }
+    }
+
+    pub(crate) fn not_run(library: &Library, reason: &str) -> Self {
+        let title = format!("{} {}: not run, {reason}", library.name, library.version);
+        Self { title, body: String::new(), has_failed: false }
+    }
+
+    /// What it is about: the title without the version.
+    fn subject(&self) -> (&str, &str) {
+        let (name, rest) = self.title.split_once(' ').unwrap_or((&self.title, ""));
+        (name, rest.split_once(' ').map_or("", |(_, rest)| rest))
+    }
+
+    /// Where it stands: the measurement first, then as in the list of libraries.
+    fn place(&self) -> (bool, usize) {
+        let (name, subject) = self.subject();
+        let place = ALL.iter().position(|library| library.name == name);
+        (subject != "pair and hand-off", place.unwrap_or(ALL.len()))
+    }
+}
+
+/// The sections, and those of the page before that are not made anew.
+pub(crate) fn page(made: Vec<Section>, before: &str) -> String {
+    let kept = before.split("\n## ").skip(1).map(|text| {
+        let (title, body) = text.split_once('\n').unwrap_or((text, ""));
+        Section { title: title.to_owned(), body: format!("{body}\n"), has_failed: false }
+    });
+    let mut sections: Vec<_> = kept
+        .filter(|kept| kept.place().1 < ALL.len())
+        .filter(|kept| made.iter().all(|made| made.subject() != kept.subject()))
+        .collect();
+    let was_run = |library: &str| sections.iter().any(|kept| kept.subject().0 == library);
+    // That a library was not run this time says less than what it has shown before.
+    let news: Vec<_> =
+        made.into_iter().filter(|it| !it.body.is_empty() || !was_run(it.subject().0)).collect();
+    sections.extend(news);
+    sections.sort_by_key(Section::place);
+    let mut page = HEAD.to_owned();
+    for section in sections {
+        page.push_str(&format!("\n## {}\n{}", section.title, section.body.trim_end()));
+        page.push('\n');
     }
     page
 }
@@ -57,6 +84,43 @@ docs/interop.md`. Each check has a control: the same with something left out, wh
 
 *Exclusion*: both count in a register that nothing but the lock protects. *Wake-up*: from a release to the grant of a
 waiter, the median and the 99th percentile; the control is a key that goes without a word. *Extension*: for longer than three
-TTLs. *Readers*: of a read/write lock, on both sides. *Foreign release*: neither can release what the other one holds. *Crash*: a
-holder is killed. Times are those of a shared machine with two cores.
+TTLs. *Readers*: of a read/write lock, on both sides. *Foreign release*: neither can release what the other one holds. *At
+least*: a lock that is kept after its work. *Crash*: a holder is killed. Times are those of a shared machine with two cores.
+
+*Pair and hand-off* (`--beside`): redbolt with the profile `redisson`, and Redisson's RLock or, on several nodes, RedissonRedLock. A
+*pair* is a lock that nobody else wants and its unlock; both ask for a TTL of 20 s. A *hand-off* is from the call of the unlock in one
+process to the lock in another one that waits, among those of one library. The processes take the times themselves, after a warm-up, on
+the same nodes in turn. The control is that neither gets what the other one holds. Redisson's watchdog extends a lock that was asked for
+without a TTL; redbolt's pair is the same beside it.
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(title: &str, body: &str) -> Section {
+        Section { title: title.to_owned(), body: body.to_owned(), has_failed: false }
+    }
+
+    #[test]
+    fn sections_that_are_not_made_anew_stay() {
+        let one = page(
+            vec![section("redsync 1, N = 1", "\nold\n"), section("pottery 1, N = 1", "\nthis\n")],
+            "",
+        );
+        let two = page(
+            vec![
+                section("redsync 2, N = 1", "\nnew\n"),
+                section("pottery 1: not run, no python3", ""),
+            ],
+            &one,
+        );
+        let of = |page: &str| page.strip_prefix(HEAD).map(str::to_owned);
+        let expected = "\n## pottery 1, N = 1\n\nthis\n\n## redsync 2, N = 1\n\nnew\n";
+        assert_eq!(of(&two).as_deref(), Some(expected));
+        let measured = page(vec![section("redisson 1: pair and hand-off", "\ntable\n")], &two);
+        assert!(of(&measured).is_some_and(|it| {
+            it.starts_with("\n## redisson 1: pair and hand-off\n\ntable\n\n## pottery")
+        }));
+    }
+}

@@ -168,7 +168,7 @@ const SEARCHES: [(&str, &[&str]); 3] = [
 ];
 
 /// Enough to see that they exclude each other; `cargo xtask interop` does more.
-const INTEROP: [&str; 5] = ["--installed", "--turns", "60", "--hand-offs", "5"];
+const INTEROP: [&str; 6] = ["--installed", "--short", "--turns", "60", "--hand-offs", "5"];
 
 /// A test mostly waits for leases to end, and uses about a tenth of a core.
 const TESTS_FOR_EACH_CORE: usize = 2;

@@ -1,0 +1,115 @@
+//! A lock that is kept for a time after its work has ended: of ShedLock, and of the command line beside it.
+//!
+//! Apart because it is the command line that keeps it, so that a process of it runs. Here too: what it costs that ShedLock deletes
+//! without a look.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::fleet::{Fleet, comes, tries};
+
+use super::Extent;
+
+/// Who has it after its work keeps others out, on both sides; without that time nobody does.
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    if !fleet.library.name.starts_with("shedlock") {
+        return Ok("it has none".to_owned());
+    }
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    let program = command_line()?;
+    for (at_least, stays) in [(LEAST, true), (Duration::ZERO, false)] {
+        let since = Instant::now();
+        peer.expect(&format!("at-least kept 20000 {}", at_least.as_millis()), "held")?;
+        peer.expect("release kept", "released")?;
+        let refused = !tries(&client, fleet.request("kept"))?;
+        told(refused, stays, "redbolt", at_least)?;
+        let is_free = || tries(&client, fleet.request("kept")).unwrap_or(false);
+        in_time(comes(3 * LEAST, is_free), since, at_least)?;
+        let since = Instant::now();
+        run_a_job(&program, fleet, at_least)?;
+        let refused = !peer.tries("kept", TTL)?;
+        told(refused, stays, "it", at_least)?;
+        if refused {
+            in_time(
+                comes(3 * LEAST, || peer.tries("kept", TTL).unwrap_or(false)),
+                since,
+                at_least,
+            )?;
+        }
+        peer.expect("release kept", "released")?;
+    }
+    let overrun = overrun(fleet)?;
+    Ok(format!("kept on both sides (control: not without a time); {overrun}"))
+}
+
+/// A job of the command line that is done at once.
+fn run_a_job(program: &PathBuf, fleet: &Fleet<'_>, at_least: Duration) -> Result<(), Failure> {
+    let mut job = Command::new(program);
+    job.args(["lock", "--prefix", fleet.library.prefix]);
+    for address in fleet.addresses() {
+        job.args(["--node", &address]);
+    }
+    if !at_least.is_zero() {
+        // A lock is never shortened, so its TTL has to be less.
+        job.args(["--ttl", "1s"]);
+        job.arg("--at-least").arg(format!("{}s", at_least.as_secs()));
+    }
+    let status = job.args(["kept", "--", "true"]).stdin(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("{job:?}: {status}").into()) }
+}
+
+fn told(refused: bool, stays: bool, who: &str, at_least: Duration) -> Result<(), Failure> {
+    match refused == stays {
+        true => Ok(()),
+        false => Err(format!("{who} was refused: {refused}, after {at_least:?} at least").into()),
+    }
+}
+
+/// It is free then, and not before.
+fn in_time(came: bool, since: Instant, at_least: Duration) -> Result<(), Failure> {
+    // Both count in milliseconds, on clocks of their own.
+    let early = Duration::from_millis(20);
+    match came && since.elapsed() + early >= at_least {
+        true => Ok(()),
+        false => Err(format!("free: {came}, after {:?}", since.elapsed()).into()),
+    }
+}
+
+/// It holds for longer than it may, and deletes without a look what redbolt has by then. Extension notices.
+fn overrun(fleet: &Fleet<'_>) -> Result<&'static str, Failure> {
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    peer.expect("acquire over 0 1000", "held")?;
+    let mut lock = client.acquire(fleet.patiently("over"))?;
+    lock.extend(super::LONG)?;
+    peer.expect("release over", "released")?;
+    match lock.extend(super::LONG) {
+        Ok(()) => Ok("after an overrun it leaves redbolt's lock"),
+        Err(_) => Ok("after an overrun it deletes redbolt's lock, which an extension notices"),
+    }
+}
+
+/// The program of the command line, built as this one is.
+fn command_line() -> Result<PathBuf, Failure> {
+    let here = env::current_exe()?;
+    let folder = here.parent().ok_or("no folder")?;
+    let mut build = Command::new("cargo");
+    build.args(["build", "--quiet", "--package", "redbolt-cli", "--bin", "redbolt"]);
+    if folder.ends_with("release") {
+        build.arg("--release");
+    }
+    let status = build.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null()).status()?;
+    if status.success() {
+        return Ok(folder.join("redbolt"));
+    }
+    Err(format!("{build:?}: {status}").into())
+}
+
+const TTL: Duration = Duration::from_secs(20);
+
+/// So long it is kept.
+const LEAST: Duration = Duration::from_secs(2);

@@ -1,0 +1,266 @@
+//! The libraries that redbolt is checked beside, and what is to be known of each.
+//!
+//! Apart because it is a list, which grows. Not here: how they are installed and started, see `library`.
+
+use redbolt::Profile;
+
+use crate::library::{Extends, Library, Runtime};
+
+/// A lock of the usual kind on one node; where it runs is said of each.
+const IN_PYTHON: Library = Library {
+    name: "",
+    version: "",
+    runtime: Runtime::Python { packages: &[], program: "" },
+    profile: Profile::Plain,
+    prefix: "",
+    takes_majorities: false,
+    extends: Extends::WhenTold,
+    is_reentrant: false,
+    is_one_of_many: false,
+};
+
+/// One that locks as the others do, on several nodes too.
+const ONE_OF_MANY: Library = Library { takes_majorities: true, is_one_of_many: true, ..IN_PYTHON };
+
+const REDISSON: Library = Library {
+    name: "redisson",
+    version: "4.7.0",
+    runtime: Runtime::Java {
+        artifacts: &["org.redisson:redisson:4.7.0"],
+        program: "RedissonPeer.java",
+        kind: "lock",
+    },
+    profile: Profile::Redisson,
+    prefix: "",
+    takes_majorities: true,
+    extends: Extends::ByItself,
+    is_reentrant: true,
+    is_one_of_many: false,
+};
+
+/// The last version whose value is a time.
+const REDIS_OBJECTS: Library = Library {
+    name: "redis-objects-1.4",
+    version: "1.4.0",
+    runtime: Runtime::Ruby {
+        gems: &["redis-objects:1.4.0", "redis:4.8.0"],
+        program: "redis_objects.rb",
+    },
+    profile: Profile::RedisObjects,
+    extends: Extends::Never,
+    ..IN_PYTHON
+};
+
+/// All of them.
+pub(crate) const ALL: [Library; 21] = [
+    REDISSON,
+    Library {
+        name: "redisson-3",
+        version: "3.52.0",
+        runtime: Runtime::Java {
+            artifacts: &["org.redisson:redisson:3.52.0"],
+            program: "RedissonPeer.java",
+            kind: "lock",
+        },
+        ..REDISSON
+    },
+    Library {
+        name: "redisson-rw",
+        runtime: Runtime::Java {
+            artifacts: &["org.redisson:redisson:4.7.0"],
+            program: "RedissonPeer.java",
+            kind: "read-write",
+        },
+        profile: Profile::RedissonRw,
+        takes_majorities: false,
+        ..REDISSON
+    },
+    Library {
+        name: "spring-integration",
+        version: "7.1.0",
+        runtime: Runtime::Java {
+            artifacts: &[
+                "org.springframework.integration:spring-integration-redis:7.1.0",
+                "io.lettuce:lettuce-core:7.5.2.RELEASE",
+            ],
+            program: "SpringPeer.java",
+            kind: "lock",
+        },
+        profile: Profile::Spring,
+        prefix: "shop:",
+        takes_majorities: false,
+        extends: Extends::WhenTold,
+        ..REDISSON
+    },
+    Library {
+        name: "shedlock",
+        version: "7.10.1",
+        runtime: Runtime::Java {
+            artifacts: &[
+                "net.javacrumbs.shedlock:shedlock-provider-redis-spring:7.10.1",
+                "io.lettuce:lettuce-core:7.5.2.RELEASE",
+            ],
+            program: "ShedLockPeer.java",
+            kind: "lock",
+        },
+        prefix: "job-lock:default:",
+        is_one_of_many: true,
+        ..IN_PYTHON
+    },
+    Library {
+        name: "symfony",
+        version: "5.4.53",
+        runtime: Runtime::Php {
+            packages: &[
+                "php-symfony-lock=5.4.53*",
+                "php-symfony-deprecation-contracts",
+                "php-psr-log",
+                "php8.2-redis",
+                "php8.2-igbinary",
+            ],
+            program: "symfony.php",
+        },
+        profile: Profile::Symfony,
+        takes_majorities: true,
+        ..IN_PYTHON
+    },
+    REDIS_OBJECTS,
+    Library {
+        name: "redis-objects",
+        version: "1.7.0",
+        runtime: Runtime::Ruby {
+            gems: &["redis-objects:1.7.0", "redis:4.8.0"],
+            program: "redis_objects.rb",
+        },
+        ..REDIS_OBJECTS
+    },
+    Library {
+        name: "retools",
+        version: "0.1",
+        runtime: Runtime::Python {
+            packages: &["retools==0.1", "redis==5.3.1"],
+            program: "retools_lock.py",
+        },
+        profile: Profile::Setnx,
+        extends: Extends::Never,
+        ..IN_PYTHON
+    },
+    Library {
+        name: "redis-py",
+        version: "8.1.0",
+        runtime: Runtime::Python { packages: &["redis==8.1.0"], program: "redis_py.py" },
+        ..IN_PYTHON
+    },
+    Library {
+        name: "redlock-py",
+        version: "1.0.8",
+        runtime: Runtime::Python {
+            packages: &["redlock-py==1.0.8", "redis==8.1.0"],
+            program: "redlock_py.py",
+        },
+        takes_majorities: true,
+        extends: Extends::Never,
+        ..IN_PYTHON
+    },
+    Library {
+        name: "pottery",
+        version: "3.0.1",
+        runtime: Runtime::Python { packages: &["pottery==3.0.1"], program: "pottery_lock.py" },
+        prefix: "redlock:",
+        takes_majorities: true,
+        ..IN_PYTHON
+    },
+    Library {
+        name: "python-redis-lock",
+        version: "4.0.1",
+        runtime: Runtime::Python {
+            packages: &["python-redis-lock==4.0.1"],
+            program: "python_redis_lock.py",
+        },
+        profile: Profile::PythonRedisLock,
+        prefix: "lock:",
+        ..IN_PYTHON
+    },
+    Library {
+        name: "node-redlock",
+        version: "5.0.0-beta.2",
+        runtime: Runtime::Node {
+            packages: &["redlock@5.0.0-beta.2", "ioredis@5"],
+            program: "redlock.js",
+        },
+        takes_majorities: true,
+        ..IN_PYTHON
+    },
+    Library {
+        name: "node-redlock-4",
+        version: "4.2.0",
+        runtime: Runtime::Node {
+            packages: &["redlock@4.2.0", "ioredis@5"],
+            program: "redlock_4.js",
+        },
+        ..ONE_OF_MANY
+    },
+    Library {
+        name: "redis-semaphore",
+        version: "5.8.0",
+        runtime: Runtime::Node {
+            packages: &["redis-semaphore@5.8.0", "ioredis@5"],
+            program: "redis_semaphore.js",
+        },
+        prefix: "mutex:",
+        extends: Extends::ByItself,
+        ..ONE_OF_MANY
+    },
+    Library {
+        name: "redlock-universal",
+        version: "0.8.5",
+        runtime: Runtime::Node {
+            packages: &["redlock-universal@0.8.5", "ioredis@5"],
+            program: "redlock_universal.js",
+        },
+        ..ONE_OF_MANY
+    },
+    Library {
+        name: "rslock",
+        version: "0.7.4",
+        runtime: Runtime::Rust {
+            crates: "rslock = { version = \"=0.7.4\", default-features = false, features = [\"tokio-comp\"] }\n\
+                     redis = \"0.32\"\ntokio = { version = \"1\", features = [\"rt-multi-thread\"] }",
+            program: "rust/rslock.rs",
+        },
+        ..ONE_OF_MANY
+    },
+    Library {
+        name: "redlock-rs",
+        version: "2.0.0",
+        runtime: Runtime::Rust {
+            crates: "redlock = \"=2.0.0\"\nredis = \"0.23\"",
+            program: "rust/redlock.rs",
+        },
+        extends: Extends::Never,
+        ..ONE_OF_MANY
+    },
+    Library {
+        name: "redislock",
+        version: "0.9.4",
+        runtime: Runtime::Go {
+            modules: &["github.com/bsm/redislock@v0.9.4", "github.com/redis/go-redis/v9@v9.7.0"],
+            program: "go/redislock.go",
+        },
+        takes_majorities: false,
+        ..ONE_OF_MANY
+    },
+    Library {
+        name: "redsync",
+        version: "4.13.0",
+        runtime: Runtime::Go {
+            modules: &[
+                "github.com/go-redsync/redsync/v4@v4.13.0",
+                "github.com/redis/go-redis/v9@v9.7.0",
+            ],
+            program: "go/redsync.go",
+        },
+        takes_majorities: true,
+        ..IN_PYTHON
+    },
+];

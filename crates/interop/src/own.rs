@@ -1,0 +1,103 @@
+//! redbolt as a peer: a process of its own that is told what to do a line at a time, as those of other libraries are.
+//!
+//! Apart from `fleet`, whose redbolt is in the process that checks: where times are compared, both sides pay for the same.
+
+use std::collections::HashMap;
+use std::env;
+use std::io::{self, BufRead, Write};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use redbolt::{
+    AcquireError, Client, Config, LockGuard, LockRequest, Profile, ReleaseOutcome, Wait,
+};
+
+use crate::Failure;
+use crate::library::Library;
+use crate::peer::Peer;
+
+/// Starts a process of it for these nodes, with the profile of this library.
+pub(crate) fn start(library: &Library, nodes: &[String]) -> Result<Peer, Failure> {
+    let mut command = Command::new(env::current_exe()?);
+    Peer::start(command.arg("--as-peer").arg(library.profile.name()).args(nodes))
+}
+
+/// Does what it is told until the input ends: its profile and its nodes come first.
+pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
+    let (profile, nodes) = words.split_first().ok_or("no profile")?;
+    let profile = Profile::of_name(profile).ok_or("no such profile")?;
+    let client = Client::new(Config::builder().nodes(nodes)?.build()?)?;
+    client.warm_up(Duration::from_secs(10));
+    let mut held = HashMap::new();
+    for order in io::stdin().lock().lines() {
+        let order = order?;
+        let reply = match order.split(' ').collect::<Vec<_>>()[..] {
+            // Its TTL is the same without a lease: this API has no watchdog.
+            ["pairs", name, count, _] => pairs(&client, &request(name, profile), count.parse()?),
+            ["wait", name] => wait(&client, request(name, profile), &mut held, name),
+            ["leave", name] => leave(&mut held, name),
+            _ => Err("no such order".into()),
+        };
+        let reply = reply.unwrap_or_else(|error| format!("failed {error}"));
+        writeln!(io::stdout(), "{}", reply.replace('\n', " "))?;
+    }
+    Ok(())
+}
+
+fn request(name: &str, profile: Profile) -> LockRequest<'_> {
+    LockRequest::new(name).profile(profile).ttl(TTL)
+}
+
+/// How many nanoseconds each pair of lock and unlock takes.
+fn pairs(client: &Client, request: &LockRequest<'_>, count: usize) -> Result<String, Failure> {
+    let mut reply = "pairs".to_owned();
+    for _ in 0..count {
+        let since = Instant::now();
+        match client.acquire(request.clone()) {
+            Ok(lock) => released(lock)?,
+            Err(AcquireError::Refused(report)) if report.is_contended() => {
+                return Err("busy".into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        reply.push_str(&format!(" {}", since.elapsed().as_nanos()));
+    }
+    Ok(reply)
+}
+
+/// Waits for a lock, and says when it came.
+fn wait<'c>(
+    client: &'c Client,
+    request: LockRequest<'_>,
+    held: &mut HashMap<String, LockGuard<'c>>,
+    name: &str,
+) -> Result<String, Failure> {
+    let lock = client.acquire(request.wait(Wait::UpTo(LONGEST)))?;
+    let at = now()?;
+    held.insert(name.to_owned(), lock);
+    Ok(format!("held {at}"))
+}
+
+/// Says when it began to release.
+fn leave(held: &mut HashMap<String, LockGuard<'_>>, name: &str) -> Result<String, Failure> {
+    let lock = held.remove(name).ok_or("it is not held")?;
+    let at = now()?;
+    released(lock)?;
+    Ok(format!("left {at}"))
+}
+
+fn released(lock: LockGuard<'_>) -> Result<(), Failure> {
+    match lock.release() {
+        ReleaseOutcome::Released(_) => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// Nanoseconds since 1970: two processes of one machine compare them.
+fn now() -> Result<u128, Failure> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())
+}
+
+/// As for the other side.
+const TTL: Duration = Duration::from_secs(20);
+const LONGEST: Duration = Duration::from_secs(60);
