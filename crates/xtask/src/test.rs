@@ -163,7 +163,7 @@ impl std::fmt::Display for Steps {
 /// cause.
 const SEARCHES: [(&str, &[&str]); 3] = [
     ("simulator", &["--schedules", "300000"]),
-    ("fresh", &["--fresh", "--schedules", "700000"]),
+    ("fresh", &["--fresh", "--schedules", "200000"]),
     ("mutants", &["--mutants"]),
 ];
 

@@ -198,6 +198,18 @@ pub(crate) fn draw_replicas(plan: &mut Plan, draw: &mut Random) {
         plan.faults.push(behind_a_hole(plan, draw));
     }
     rivals(plan, draw);
+    // These last no longer than a few messages: none of the faults above meets one of them but by accident.
+    let phase = match draw.below(10) {
+        0 => Phase::Extending,
+        1 => Phase::Releasing,
+        _ => return,
+    };
+    if phase == Phase::Extending {
+        plan.jobs[0].kind = Kind::AutoExtend;
+    }
+    for replica in plan.faults.iter_mut().filter(|it| it.what == what) {
+        replica.when = When::Reached(phase, 0);
+    }
 }
 
 /// No server is a replica for less long; the core relies on half of it.
