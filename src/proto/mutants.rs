@@ -100,6 +100,10 @@ mod planted {
         RestartGuardTooShort,
         /// The validity counts from the last answer (node-redlock#168).
         LeaseFromAnswer,
+        /// Whoever shares alone is gone when another one comes (a draft of the format).
+        LoneReaderIsReplaced,
+        /// Any reader's undo lets go of whoever shares alone (a draft of the format).
+        LoneReaderIsAnybody,
         /// A newcomer gets a slot of a semaphore for which others wait (a draft of the line).
         MarkIgnored,
         /// What has no mark any longer lives as long as if it had one.

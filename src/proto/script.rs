@@ -185,6 +185,7 @@ macro_rules! deny_unless_alone {
             "local own = ARGV[",
             $digits,
             "] .. string.sub(ARGV[1], 35, 36) ",
+            make_members!("digits == own", "false"),
             deny_unless_members!(),
             "local latest = redis.call('ZRANGE', KEYS[1], -4, -1, 'WITHSCORES') \
              for i = 1, #latest, 2 do \
@@ -196,33 +197,43 @@ macro_rules! deny_unless_alone {
     };
 }
 
-/// Makes a writer's string a member of a sorted set, with the end that it has, if the holder whose claim begins with
-/// `own` has it. Any other string is another's. Each command that follows is rehearsed on the string: where
-/// one is forbidden, its error is the answer, and the string stays.
-macro_rules! make_member {
-    () => {
-        "if redis.call('TYPE', KEYS[1]).ok == 'string' then \
-         local v, ends = string.match(redis.call('GET', KEYS[1]), '^(%C*)\\n?(%d*)$') \
-         local t = redis.call('PTTL', KEYS[1]) \
-         if string.sub(v or '', 1, 34) ~= own or t == -1 then return t end \
-         if ends ~= '' then \
-         if tonumber(ends) <= now then return t end \
-         t = ends - now \
-         end \
-         for _, command in ipairs({{'ZADD', KEYS[1], 0, ''}, {'ZREM', KEYS[1], ''}, \
-         {'ZREMRANGEBYSCORE', KEYS[1], 0, 0}, {'ZRANGE', KEYS[1], 0, 0}}) do \
-         local answer = redis.pcall(unpack(command)) \
-         if not string.find(answer.err, '^WRONGTYPE') then return answer end \
-         end \
-         redis.call('PEXPIREAT', KEYS[1], now + t) \
-         redis.call('DEL', KEYS[1]) \
-         redis.call('ZADD', KEYS[1], string.format('%.0f', now + t), 'w:' .. v) \
-         redis.call('PEXPIREAT', KEYS[1], now + t) \
-         if ends ~= '' then \
-         redis.call('ZADD', KEYS[1], '+inf', 'line') \
-         redis.call('PEXPIREAT', KEYS[1], now + t + 8000) \
-         end \
-         end "
+/// Whoever shares a resource alone is a string, its token behind `r:`, so that it costs no more than a writer does. Where what was
+/// read is one that may become a member of a sorted set, it does, with the end that it has: a reader if `$reader`, a
+/// writer, as `w:` and the token, if `$writer`. Any other string is in the way. Each command that follows is rehearsed on the
+/// string: where one is forbidden, its error is the answer, and the string stays.
+macro_rules! make_members {
+    ($reader:literal, $writer:literal) => {
+        concat!(
+            "if type(v) == 'string' then \
+             local mode, token, ends = string.match(v, '^(r?:?)(%x%C*)\\n?(%d*)$') \
+             local digits = string.match(token or '', '^' .. string.rep('%x', 34)) \
+             local is_ours = digits and (mode == 'r:' and ",
+            $reader,
+            " or mode == '' and ",
+            $writer,
+            ") \
+             local t = redis.call('PTTL', KEYS[1]) \
+             if not is_ours or t == -1 then return t end \
+             if mode == '' then token = 'w:' .. token end \
+             if ends ~= '' then \
+             if tonumber(ends) <= now then return t end \
+             t = ends - now \
+             end \
+             for _, command in ipairs({{'ZADD', KEYS[1], 0, ''}, {'ZREM', KEYS[1], ''}, \
+             {'ZREMRANGEBYSCORE', KEYS[1], 0, 0}, {'ZRANGE', KEYS[1], 0, 0}, {'ZSCORE', KEYS[1], ''}}) do \
+             local answer = redis.pcall(unpack(command)) \
+             if not string.find(answer.err, '^WRONGTYPE') then return answer end \
+             end \
+             redis.call('PEXPIREAT', KEYS[1], now + t) \
+             redis.call('DEL', KEYS[1]) \
+             redis.call('ZADD', KEYS[1], string.format('%.0f', now + t), token) \
+             redis.call('PEXPIREAT', KEYS[1], now + t) \
+             if ends ~= '' then \
+             redis.call('ZADD', KEYS[1], '+inf', 'line') \
+             redis.call('PEXPIREAT', KEYS[1], now + t + 8000) \
+             end \
+             end "
+        )
     };
 }
 
@@ -294,24 +305,21 @@ macro_rules! share {
     };
 }
 
-/// Seeing first that it can be undone, lets the holder ARGV\[1\] share the resource for ARGV\[2\] ms: beside others, among whom is
-/// no twin, or in a new set. `$before` is between the two.
-macro_rules! share_with_others_or_as_the_first {
+/// Seeing first that it can be undone, lets the holder ARGV\[1\] share the resource for ARGV\[2\] ms beside others, among whom is
+/// no twin. `$before` is between the two.
+macro_rules! share_with_others {
     ($nodes:literal, $before:literal) => {
+        concat!(rehearse_undo_shared!(), deny_twin!($nodes), $before, share!())
+    };
+}
+
+/// The same where nobody is there.
+macro_rules! share_alone {
+    ($before:literal) => {
         concat!(
-            "if kind == 'none' then \
-             redis.call('ZREM', KEYS[1], '') \
-             redis.call('PEXPIREAT', KEYS[1], now) ",
+            "redis.call('DEL', KEYS[1]) ",
             $before,
-            "local til = string.format('%.0f', now + ARGV[2]) \
-             redis.call('ZADD', KEYS[1], til, ARGV[1]) \
-             redis.call('PEXPIREAT', KEYS[1], til) \
-             else ",
-            rehearse_undo_shared!(),
-            deny_twin!($nodes),
-            $before,
-            share!(),
-            "end "
+            "redis.call('SET', KEYS[1], 'r:' .. ARGV[1], 'PX', ARGV[2]) "
         )
     };
 }
@@ -501,6 +509,15 @@ macro_rules! read_my_permit {
     };
 }
 
+/// Lets the string at KEYS\[1\], which is the holder's, live for ARGV\[2\] ms at the least, and returns 1.
+macro_rules! extend_string {
+    () => {
+        "if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then \
+         redis.call('PEXPIRE', KEYS[1], ARGV[2]) end \
+         return 1 "
+    };
+}
+
 /// Lets the member ARGV\[1\] end no earlier than ARGV\[2\] ms from now, if it has not ended.
 macro_rules! extend_member {
     () => {
@@ -582,15 +599,21 @@ pub const ACQUIRE_FENCED: &str = concat!(
 /// Grants the resource KEYS\[1\] to the token ARGV\[1\] for ARGV\[2\] ms, beside others who share it, and returns
 /// `OK`, or touches nothing and returns the remaining TTL of what is in the way, -1 if that has none.
 ///
-/// Holders who share are the members of a sorted set, by the time at which they end, in ms by the node's
-/// clock. The key lives for as long as the last of them. KEYS\[2\] is the guard, as for [`ACQUIRE_MANY`]. ARGV\[3\] is
+/// Who shares it alone is a string, the token behind `r:`. Several are the members of a sorted set, by the time at which they
+/// end, in ms by the node's clock. The key lives for as long as the last of them. KEYS\[2\] is the guard, as for [`ACQUIRE_MANY`]. ARGV\[3\] is
 /// the number of nodes that the client asks: to it the resource is taken where it shares it already, as another node.
 pub const ACQUIRE_SHARED: &str = concat!(
-    "local guard = KEYS[2] ",
+    "local guard, i = KEYS[2], 1 ",
     check_restart_guard!(),
+    read_value!(),
+    "if not v then ",
+    share_alone!(""),
+    "return redis.status_reply('OK') \
+     end ",
     read_clock_ms!(),
+    make_members!("true", "false"),
     deny_unless_shared!(),
-    share_with_others_or_as_the_first!(3, ""),
+    share_with_others!(3, ""),
     "return redis.status_reply('OK')"
 );
 
@@ -602,15 +625,20 @@ pub const ACQUIRE_SHARED: &str = concat!(
 /// ARGV\[5\], it stays as it is, so that all who share between two exclusive holders have the same token. Otherwise it
 /// becomes the smallest odd number that is no less than the proposal and greater than the counter.
 pub const ACQUIRE_SHARED_FENCED: &str = concat!(
-    "local guard = KEYS[3] ",
+    "local guard, i = KEYS[3], 1 ",
     check_restart_guard!(),
     read_clock_ms!(),
+    read_value!(),
+    "local is_free = not v \
+     if not is_free then ",
+    make_members!("true", "false"),
     deny_unless_shared!(),
-    "local c = tonumber(ARGV[3]) \
+    "end \
+     local c = tonumber(ARGV[3]) \
      local us = time[1] * 1000000 + time[2] \
      if math.abs(c - us) > 5000000 then \
      return redis.status_reply(string.format('CLOCK %.0f', us)) end \
-     local i = 2 ",
+     i = 2 ",
     read_counter!("< 9007199254740990"),
     "v = math.floor(v) \
      if v >= tonumber(ARGV[5]) and v % 2 == 1 then c = v \
@@ -618,24 +646,44 @@ pub const ACQUIRE_SHARED_FENCED: &str = concat!(
      if v >= c then c = v + 1 end \
      if c % 2 == 0 then c = c + 1 end \
      end \
-     local text = string.format('%.0f', c) ",
-    share_with_others_or_as_the_first!(6, "redis.call('SET', KEYS[2], text, 'PX', ARGV[4]) "),
-    "return redis.status_reply('OK ' .. text)"
+     local text = string.format('%.0f', c) \
+     if is_free then ",
+    share_alone!("redis.call('SET', KEYS[2], text, 'PX', ARGV[4]) "),
+    "else ",
+    share_with_others!(6, "redis.call('SET', KEYS[2], text, 'PX', ARGV[4]) "),
+    "end \
+     return redis.status_reply('OK ' .. text)"
 );
 
 /// Lets the token ARGV\[1\] share KEYS\[1\] for at least ARGV\[2\] ms more and returns 1 if it does so now; otherwise
 /// returns 0. It never shortens a holder's time and never brings one back.
-pub const EXTEND_SHARED: &str = extend_member!();
+pub const EXTEND_SHARED: &str = concat!(
+    "local i = 1 ",
+    read_value!(),
+    "if v == 'r:' .. ARGV[1] then ",
+    extend_string!(),
+    "end ",
+    extend_member!()
+);
 
 /// Takes the token ARGV\[1\] away from those who share KEYS\[1\], and returns 1 if it was there, 0 otherwise. The
 /// key lives for no longer than those who are left.
-pub const UNDO_SHARED: &str = undo_member!();
+pub const UNDO_SHARED: &str = concat!(
+    "local i = 1 ",
+    read_value!(),
+    "if v == 'r:' .. ARGV[1] then return redis.call('DEL', KEYS[1]) end ",
+    undo_member!()
+);
 
 /// Raises the fencing counter KEYS\[2\] to at least ARGV\[2\] and returns 1 if the token ARGV\[1\] shares KEYS\[1\];
 /// otherwise returns 0. The counter lives for ARGV\[3\] ms if it is raised.
 pub const WRITE_BACK_SHARED: &str = concat!(
+    "local i = 1 ",
+    read_value!(),
+    "if v ~= 'r:' .. ARGV[1] then ",
     read_mine!(),
-    "local i = 2 ",
+    "end \
+     i = 2 ",
     read_counter!("<= 9007199254740991"),
     "if v < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) end \
      return 1"
@@ -735,9 +783,10 @@ pub const WRITE_BACK_PERMIT: &str = concat!(
 /// its own end. That claim's token begins with the digits ARGV\[3\], and with those of the same node. KEYS\[2\] is the
 /// guard, as for [`ACQUIRE_MANY`].
 pub const UPGRADE: &str = concat!(
-    "local guard = KEYS[2] ",
+    "local guard, i = KEYS[2], 1 ",
     check_restart_guard!(),
     read_clock_ms!(),
+    read_value!(),
     deny_unless_alone!(3),
     rehearse_undo_shared!(),
     share!(),
@@ -748,15 +797,16 @@ pub const UPGRADE: &str = concat!(
 /// and ARGV\[4\] how many ms the counter lives. The digits of the reader's claim are ARGV\[5\]. The counter becomes an
 /// even number as by [`ACQUIRE_FENCED`].
 pub const UPGRADE_FENCED: &str = concat!(
-    "local guard = KEYS[3] ",
+    "local guard, i = KEYS[3], 1 ",
     check_restart_guard!(),
     read_clock_ms!(),
+    read_value!(),
     deny_unless_alone!(5),
     "local c = tonumber(ARGV[3]) \
      local us = time[1] * 1000000 + time[2] \
      if math.abs(c - us) > 5000000 then \
      return redis.status_reply(string.format('CLOCK %.0f', us)) end \
-     local i = 2 ",
+     i = 2 ",
     read_counter!("< 9007199254740990"),
     "if v >= c then c = math.floor(v) + 1 end \
      local text = string.format('%.0f', c + c % 2) ",
@@ -770,16 +820,15 @@ pub const UPGRADE_FENCED: &str = concat!(
 /// begins with the digits ARGV\[4\], and with those of the same node. A string becomes a member of the sorted set, as
 /// `w:` and the token, with the end that it has.
 pub const DOWNGRADE: &str = concat!(
-    "local guard = KEYS[2] ",
+    "local guard, i = KEYS[2], 1 ",
     check_restart_guard!(),
     read_clock_ms!(),
+    read_value!(),
     "local own = ARGV[4] .. string.sub(ARGV[1], 33, 34) ",
-    make_member!(),
+    make_members!("true", "digits == own"),
     deny_unless_members!(),
     deny_beside_writer!(),
-    rehearse_undo_shared!(),
-    deny_twin!(3),
-    share!(),
+    share_with_others!(3, ""),
     "return redis.status_reply('OK')"
 );
 
@@ -788,11 +837,9 @@ pub const DOWNGRADE: &str = concat!(
 pub const EXTEND_DOWNGRADED: &str = concat!(
     "local i = 1 ",
     read_value!(),
-    "if v == ARGV[1] then \
-     if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then \
-     redis.call('PEXPIRE', KEYS[1], ARGV[2]) end \
-     return 1 \
-     end \
+    "if v == ARGV[1] then ",
+    extend_string!(),
+    "end \
      if type(v) == 'string' then \
      local ends ",
     return_0_unless_marked_mine!(),
@@ -1031,13 +1078,13 @@ pub(super) enum Script {
 /// Each script with its text, and the SHA-1 of that, in the order of their numbers.
 static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::AcquireFenced, ACQUIRE_FENCED, "86f9f41e394bd24c8f64789c50a4680d023d088d"),
-    (Script::AcquireInLine, ACQUIRE_IN_LINE, "bc9b0a40c610e64337353119e2e0512d52d24907"),
+    (Script::AcquireInLine, ACQUIRE_IN_LINE, "d40612dd4e0d7d2d537daa2ac9abb698cd007d32"),
     (Script::AcquireMany, ACQUIRE_MANY, "b275dfea5a3537917d4db4ed14faff83848fcf19"),
     (Script::AcquirePermit, ACQUIRE_PERMIT, "f1315a6e2b2ed5d7cef60108cd717e6b6c40d1bf"),
     (
         Script::AcquirePermitInLine,
         ACQUIRE_PERMIT_IN_LINE,
-        "8f8d07bad322ad02c3be066fab2596d41dc4565d",
+        "6cd4fa66d816e28ae231760e06b2348bc048ef48",
     ),
     (Script::AcquirePython, ACQUIRE_PYTHON, "9372c3fca673abc3fe61fb14e0528636daba2def"),
     (Script::AcquireRedisson, ACQUIRE_REDISSON, "e6ff21e274a73d069dbfd6c1515f0a404420d188"),
@@ -1056,26 +1103,26 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
         ACQUIRE_REDISSON_WRITE,
         "b5fc7e00d78fd9990faab9a4a59ed8f9f003be8b",
     ),
-    (Script::AcquireShared, ACQUIRE_SHARED, "33ecff15e52e7624eb8e4760a3d559a15c297804"),
+    (Script::AcquireShared, ACQUIRE_SHARED, "225e6fff9d46af1973d86476acaa8f269d0a40c3"),
     (
         Script::AcquireSharedFenced,
         ACQUIRE_SHARED_FENCED,
-        "e1f3b4dba65c117c50ada2e9239bcefad275a291",
+        "648cb5b22e78c90e2857df104b046290b20154b0",
     ),
-    (Script::AcquireSymfonyRead, ACQUIRE_SYMFONY_READ, "1faa5fad7bbf5a8b70ad5c3ebdefc329baeb7e63"),
+    (Script::AcquireSymfonyRead, ACQUIRE_SYMFONY_READ, "a792f7ed0fdbda8a6053e6035dd95b93d5481112"),
     (
         Script::AcquireSymfonyWrite,
         ACQUIRE_SYMFONY_WRITE,
         "ff458bb66b69acd4fdbc8ba45db4ebc9a2661f32",
     ),
     (Script::AcquireTimed, ACQUIRE_TIMED, "2c788b2cf926873917bd3ebcb23bd8d3788013d8"),
-    (Script::Downgrade, DOWNGRADE, "2e80e5766120425482f70666c12ffaa7a28a8aae"),
+    (Script::Downgrade, DOWNGRADE, "a78c1ff39913025198a6694b356706312b0d15e1"),
     (Script::Extend, EXTEND, "07792a2d562f8e8b85444344f856ed0cab1c9863"),
     (Script::ExtendDowngraded, EXTEND_DOWNGRADED, "b2530b8577fce58830c6acbc555ed2507ca038f1"),
     (Script::ExtendPermit, EXTEND_PERMIT, "5c5490f0b43a290d715bb170a0d507e3e287e9e2"),
     (Script::ExtendRedisson, EXTEND_REDISSON, "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b"),
     (Script::ExtendRedissonRw, EXTEND_REDISSON_RW, "281436ad395971538b1e536bd3db5f6e6312de20"),
-    (Script::ExtendShared, EXTEND_SHARED, "0b8f4bea456c1aee48e2153ff9a412726d4bc73a"),
+    (Script::ExtendShared, EXTEND_SHARED, "30ce6f8e4fbb05993754507331a2fb5d418e7970"),
     (Script::ExtendSymfonyWrite, EXTEND_SYMFONY_WRITE, "3a1488cc8d6e538109c8221030eb4a91159e85f9"),
     (Script::ExtendTimed, EXTEND_TIMED, "7e4f7e06b2f6c6b9a065b7b74d79768ed3cd137c"),
     (Script::LeaveLine, LEAVE_LINE, "78e05f62a57afc169db6ee3735240a19654f2ed5"),
@@ -1085,16 +1132,16 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::UndoPython, UNDO_PYTHON, "c589ef1e44d7671d74a9a61b86d35ad8c4a453d8"),
     (Script::UndoRedisson, UNDO_REDISSON, "17cd1274828fed4c8a2a8683c4ec462479594d2d"),
     (Script::UndoRedissonRw, UNDO_REDISSON_RW, "1e2eefbd01e401ad28b01334326594481b833a88"),
-    (Script::UndoShared, UNDO_SHARED, "e79dee84658b72f23f5d01db1f09613575be8d3d"),
+    (Script::UndoShared, UNDO_SHARED, "a63c6cebc539d91009a2f928753037f0d4583f89"),
     (Script::UndoSpring, UNDO_SPRING, "1d42caa99544707bb380afc8b080bbd19fc75b51"),
     (Script::UndoSymfonyWrite, UNDO_SYMFONY_WRITE, "2fa62c34eef4e23863327c1997b1ef99dda1232b"),
     (Script::UndoTimed, UNDO_TIMED, "b0fe3a64c121c6e487238a1744b57ff87795962d"),
-    (Script::Upgrade, UPGRADE, "89c4dc796a918e50a3b5ed32e1c01d53fc38590d"),
-    (Script::UpgradeFenced, UPGRADE_FENCED, "27aa0b4459fe9f3ac01cf1f64628fba95856452a"),
+    (Script::Upgrade, UPGRADE, "1e7a6f276dea466442e08787b1bb670d8ee344cd"),
+    (Script::UpgradeFenced, UPGRADE_FENCED, "9ec645f4fd8eaa1bbc02be4d1d30948b9f6c6027"),
     (Script::WriteBack, WRITE_BACK, "435b59118f749cc9a46164cdc6f76cb01f53ee50"),
     (Script::WriteBackPermit, WRITE_BACK_PERMIT, "15e9935c8bdfdfdefe485a839cfd1a1d4c921df6"),
     (Script::WriteBackRedisson, WRITE_BACK_REDISSON, "46406c9d7a02adabd1770d3df9de6d02ea175f08"),
-    (Script::WriteBackShared, WRITE_BACK_SHARED, "af9ac8347e1daa1cdc7528166c5b567ff8b583aa"),
+    (Script::WriteBackShared, WRITE_BACK_SHARED, "ff8639589bd3476990681ad618349d59d8ae1e49"),
 ];
 
 impl Script {

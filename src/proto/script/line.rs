@@ -107,6 +107,10 @@ macro_rules! look_at_the_way {
             "local v = redis.pcall('GET', KEYS[1]) \
              local t = v and redis.call('PTTL', KEYS[1]) or -2 \
              if t == 0 then t = 1 end \
+             if t > 0 and type(v) == 'string' and string.find(v, '^r:' .. string.rep('%x', 34)) then ",
+            make_members!("true", "false"),
+            "v = redis.pcall('GET', KEYS[1]) \
+             end \
              local digits = '^' .. string.rep('%x', 34) \
              local alone, beside, kind = 0, 0, nil \
              if type(v) == 'table' then \

@@ -30,6 +30,9 @@ pub const ACQUIRE_SYMFONY_READ: &str = concat!(
     "local guard = KEYS[2] ",
     check_restart_guard!(),
     read_clock_ms!(),
+    // Its undo is that of those who share in redbolt's own format, which looks first.
+    "local i = 1 ",
+    read_value!(),
     deny_unless_symfony!(),
     "if kind ~= 'none' then \
      local alone = redis.call('ZSCORE', KEYS[1], '__write__') \

@@ -452,7 +452,8 @@ impl World {
             names.extend(members.map(|member| member[0].clone()));
         }
         let name = |name: Vec<u8>| {
-            let name = name.strip_prefix(b"w:").unwrap_or(&name);
+            let marks: [&[u8]; 2] = [b"r:", b"w:"];
+            let name = marks.iter().find_map(|mark| name.strip_prefix(*mark)).unwrap_or(&name);
             name.get(..32).map(<[u8]>::to_vec)
         };
         names.into_iter().filter_map(name).collect()

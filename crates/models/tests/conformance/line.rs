@@ -176,6 +176,7 @@ impl<const C: usize> Run<C> {
         let value = value.split_once("\r\n").map_or("", |(_, value)| value.trim_end());
         let (own, end) = value.split_once('\n').unwrap_or((value, ""));
         let is_over = end == "redbolt" || end.parse().is_ok_and(|end: u64| end <= now);
+        let own = own.strip_prefix("r:").unwrap_or(own);
         let holders = (0..C).filter(|&by| token(by) == own && !is_over).collect();
         (holders, is_over, !end.is_empty() && !is_over)
     }

@@ -125,7 +125,9 @@ impl Run {
         std::array::from_fn(|client| {
             std::array::from_fn(|claim| {
                 let name = token(client, claim);
-                let is_its = |(it, _): &&(String, i64)| it.trim_start_matches("w:") == name;
+                let is_its = |(it, _): &&(String, i64)| {
+                    it.trim_start_matches("r:").trim_start_matches("w:") == name
+                };
                 let left = found.iter().find(is_its).map_or(0, |(_, end)| end - now);
                 u8::try_from(left.max(0).unsigned_abs().div_ceil(TICK_MS)).unwrap()
             })

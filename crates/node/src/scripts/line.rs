@@ -6,8 +6,8 @@
 use super::mark::{CLOSED, LINE, NEVER, OUTLIVES_MS, close, marked, with_mark};
 use super::permits::{self, Order, Pair, deny_twin as deny_twin_permit};
 use super::shared::{
-    MAX_VIEWED, TOKEN_DIGITS, WRITER, begins_as_a_token, deny_twin, live_as_long_as_the_last,
-    odd_from, rehearse_undo, share,
+    Found, MAX_VIEWED, Mode, READER, TOKEN_DIGITS, WRITER, begins_as_a_token, begins_with_digits,
+    deny_twin, live_as_long_as_the_last, make_members, odd_from, rehearse_undo, share,
 };
 use super::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
@@ -444,8 +444,17 @@ fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<W
         _ => calls.pttl(resource)?,
     };
     let left = if left == 0 { 1 } else { left };
+    let mut value = caught(value)?;
+    if let Some(Some(bytes)) = &mut value
+        && left > 0
+        && bytes.strip_prefix(READER).is_some_and(begins_with_digits)
+    {
+        let lone = Found::String(std::mem::take(bytes));
+        make_members(calls, resource, &lone, now, |mode, _| mode == Mode::Reader)?;
+        value = caught(calls.get(resource).map(|value| value.map(<[u8]>::to_vec)))?;
+    }
     let way = |state, alone| Way::of(state, left, alone);
-    let Some(value) = caught(value)? else {
+    let Some(value) = value else {
         let kind = if left > 0 { calls.kind(resource)? } else { "" };
         return match kind {
             "hash" if calls.hexists(resource, permits::MARK)? => {
@@ -525,10 +534,6 @@ fn look_at_the_slots(
         (way.open, way.room) = (first.map_or(0, |(_, end)| end - now), 1);
     }
     Ok(())
-}
-
-fn begins_with_digits(value: &[u8]) -> bool {
-    value.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Digits, and perhaps a label behind a colon.

@@ -3,17 +3,17 @@
 //! Apart from `shared`, whose sets they write as well, since here a holder's own other claim is not in its way.
 
 use super::exclusive::{Whose, extend_value, undo_value, whose};
-use super::mark::{LINE, NEVER, OUTLIVES_MS, marked};
+use super::mark::LINE;
 use super::shared::{
-    TOKEN_DIGITS, WRITER, deny_beside_writer, deny_twin, deny_unless_members, extend_member,
-    rehearse_undo, share, undo_member,
+    Mode, TOKEN_DIGITS, WRITER, deny_beside_writer, deny_unless_members, extend_member, look,
+    make_members, rehearse_share, rehearse_undo, share, undo_member,
 };
 use super::{
     Argument, BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span,
     token_and_ttl,
 };
 use crate::{
-    calls::{Answer, Calls, Stop, caught},
+    calls::{Answer, Calls, Stop},
     reply::decimal,
 };
 
@@ -68,14 +68,13 @@ pub(super) fn downgrade(
     check_restart_guard(calls, restart_guard.first())?;
     let now = calls.time()?.millis();
     let own = own(argv.get(3), token, 0)?;
-    if calls.kind(resource)? == "string" {
-        make_member(calls, resource, &own, now)?;
-    }
+    let found = look(calls, resource)?;
+    let may = |mode, digits: &[u8]| mode == Mode::Reader || digits == own;
+    make_members(calls, resource, &found, now, may)?;
     if let Some(left) = deny_unless_members(calls, resource)? {
         deny_beside_writer(calls, resource, Some(&own), now, left)?;
     }
-    rehearse_undo(calls, resource, now)?;
-    deny_twin(calls, resource, token, argv.get(2))?;
+    rehearse_share(calls, (resource, token), now, argv.get(2))?;
     share(calls, resource, token, now, ttl)?;
     Ok(Answer::Status("OK"))
 }
@@ -129,6 +128,9 @@ fn deny_unless_alone(
     own: &[u8],
     now: i64,
 ) -> Result<(), Stop> {
+    let found = look(calls, resource)?;
+    let may = |mode, digits: &[u8]| mode == Mode::Reader && digits == own;
+    make_members(calls, resource, &found, now, may)?;
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
     let is_other = |(name, end): (&[u8], i64)| end > now && name != LINE && !name.starts_with(own);
     let members = calls.zrange(resource)?;
@@ -136,32 +138,4 @@ fn deny_unless_alone(
         true => Err(Stop::Answered(Answer::Int(left))),
         false => Ok(()),
     }
-}
-
-/// What an undo and another ask will need is called before anything is written. On a string each of them fails.
-fn make_member(calls: &mut Calls<'_>, resource: &[u8], own: &[u8], now: i64) -> Result<(), Stop> {
-    let value = calls.get(resource)?.unwrap_or_default();
-    let (value, end) = match marked(value) {
-        Some((value, end)) => (value.to_vec(), Some(end)),
-        None => (value.strip_suffix(b"\n").unwrap_or(value).to_vec(), None),
-    };
-    let left = calls.pttl(resource)?;
-    let is_ours = value.starts_with(own) && !value.iter().any(u8::is_ascii_control);
-    if !is_ours || left == -1 || end.is_some_and(|end| end <= now) {
-        return Err(Stop::Answered(Answer::Int(left)));
-    }
-    let left = end.map_or(left, |end| end - now);
-    caught(calls.zadd(resource, 0, b""))?;
-    caught(calls.zrem(resource, b""))?;
-    caught(calls.zremrangebyscore(resource, 0))?;
-    caught(calls.zrange(resource).map(drop))?;
-    calls.pexpireat(resource, now + left)?;
-    calls.del(resource)?;
-    calls.zadd(resource, now + left, &[WRITER, &value].concat())?;
-    calls.pexpireat(resource, now + left)?;
-    if end.is_some() {
-        calls.zadd(resource, NEVER, LINE)?;
-        calls.pexpireat(resource, now + left + OUTLIVES_MS)?;
-    }
-    Ok(())
 }

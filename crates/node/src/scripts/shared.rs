@@ -1,14 +1,17 @@
-//! The scripts of locks that are shared: a resource is a sorted set of its holders, by the time at which each ends.
+//! The scripts of locks that are shared: a resource is a sorted set of its holders, by the time at which each ends. Whoever
+//! shares it alone is a string.
 //!
 //! Times are the node's, in ms. Whoever ends now is over; the key itself exists through its last millisecond.
 
-use super::mark::{LINE, OUTLIVES_MS, close};
+use super::exclusive::extend_value;
+use super::mark::{LINE, NEVER, OUTLIVES_MS, close, marked};
 use super::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
     token_and_ttl,
 };
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
+    mutants::mutant,
     reply::decimal,
 };
 
@@ -21,10 +24,16 @@ pub(super) fn acquire_shared(
     let (token, ttl) = token_and_ttl(argv)?;
     let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
+    let found = look(calls, resource)?;
+    if found == Found::Nothing {
+        calls.del(resource)?;
+        share_alone(calls, resource, token, ttl)?;
+        return Ok(Answer::Status("OK"));
+    }
     let now = calls.time()?.millis();
-    let others = deny_unless_shared(calls, resource, now)?;
-    rehearse_share(calls, (resource, token), others, now, argv.get(2))?;
-    share_beside(calls, (resource, token), others, now, ttl)?;
+    deny_unless_shared(calls, resource, &found, now)?;
+    rehearse_share(calls, (resource, token), now, argv.get(2))?;
+    share(calls, resource, token, now, ttl)?;
     Ok(Answer::Status("OK"))
 }
 
@@ -40,14 +49,24 @@ pub(super) fn acquire_shared_fenced(
     let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
     let time = calls.time()?;
-    let others = deny_unless_shared(calls, resource, time.millis())?;
+    let found = look(calls, resource)?;
+    let is_free = found == Found::Nothing;
+    if !is_free {
+        deny_unless_shared(calls, resource, &found, time.millis())?;
+    }
     check_clock(proposal, time.micros())?;
     let shown = odd_from(counter_to_raise(calls, counter)?.floor(), proposal, least);
     let mut text = Vec::new();
     decimal(&mut text, shown);
-    rehearse_share(calls, (resource, token), others, time.millis(), argv.get(5))?;
+    match is_free {
+        true => drop(calls.del(resource)?),
+        false => rehearse_share(calls, (resource, token), time.millis(), argv.get(5))?,
+    }
     calls.set_for(counter, &text, life)?;
-    share_beside(calls, (resource, token), others, time.millis(), ttl)?;
+    match is_free {
+        true => share_alone(calls, resource, token, ttl)?,
+        false => share(calls, resource, token, time.millis(), ttl)?,
+    }
     Ok(Answer::StatusAnd("OK", shown.cast_signed()))
 }
 
@@ -59,6 +78,10 @@ pub(super) fn extend_shared(
 ) -> Result<Answer, Stop> {
     let (token, ttl) = token_and_ttl(argv)?;
     let resource = *names.first().ok_or(BAD_ARGUMENTS)?;
+    if look(calls, resource)?.is_lone(token) {
+        extend_value(calls, resource, token, ttl, None)?;
+        return Ok(Answer::Int(1));
+    }
     extend_member(calls, resource, token, ttl)
 }
 
@@ -84,6 +107,9 @@ pub(super) fn undo_shared(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource, ..], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if look(calls, resource)?.is_lone(token) {
+        return Ok(Answer::Int(calls.del(resource)?.into()));
+    }
     undo_member(calls, resource, token)
 }
 
@@ -108,7 +134,8 @@ pub(super) fn write_back_shared(
     let (&[resource, counter], &[token, _, _]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     let (least, life) = (argv.get(1), span(argv.get(2))?);
     number::<u64>(least)?;
-    if read_mine(calls, resource, token)?.is_none() {
+    let is_lone = look(calls, resource)?.is_lone(token);
+    if !is_lone && read_mine(calls, resource, token)?.is_none() {
         return Ok(Answer::Int(0));
     }
     raise(calls, counter, least, life)?;
@@ -135,55 +162,118 @@ pub(super) fn view_shared(
     Ok(Answer::Bulk(lines))
 }
 
+/// What lies at a resource, as far as `GET` tells.
+#[derive(PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    String(Vec<u8>),
+    AnotherType,
+}
+
+impl Found {
+    /// Whether it is the holder with this token, who shares the resource alone.
+    fn is_lone(&self, token: &[u8]) -> bool {
+        if mutant!(LoneReaderIsAnybody) {
+            return matches!(self, Self::String(value) if value.starts_with(READER));
+        }
+        matches!(self, Self::String(value) if value.strip_prefix(READER) == Some(token))
+    }
+}
+
+pub(super) fn look(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Found, Stop> {
+    let value = calls.get(resource).map(|value| value.map(<[u8]>::to_vec));
+    Ok(match caught(value)? {
+        None => Found::AnotherType,
+        Some(None) => Found::Nothing,
+        Some(Some(value)) => Found::String(value),
+    })
+}
+
 /// Nobody holds the resource but those who share it. A key that is anything else, or that no script made, is in the
 /// way for as long as it lives.
-fn deny_unless_shared(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Others, Stop> {
-    let Some(left) = deny_unless_members(calls, resource)? else { return Ok(Others::None) };
+fn deny_unless_shared(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    found: &Found,
+    now: i64,
+) -> Result<(), Stop> {
+    make_members(calls, resource, found, now, |mode, _| mode == Mode::Reader)?;
+    let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
     if calls.zscore(resource, LINE)?.is_some() {
         return Err(Stop::Answered(Answer::Int(left)));
     }
-    deny_beside_writer(calls, resource, None, now, left)?;
-    Ok(Others::Share)
+    deny_beside_writer(calls, resource, None, now, left)
 }
 
-/// Whether anybody shares the resource, or did: then there is a set.
+/// As what a string has the resource.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Others {
-    None,
-    Share,
+pub(super) enum Mode {
+    Reader,
+    Writer,
 }
 
-/// An undo is allowed, and where there are others, none of them is the holder as another node.
-fn rehearse_share(
+/// Makes a string a member of a sorted set, if it is one of ours that may be, by its mode and the digits of its token. Any other
+/// string is in the way. What an undo and another ask will need is called before anything is written. On a string each of
+/// them fails.
+pub(super) fn make_members(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    found: &Found,
+    now: i64,
+    may: impl FnOnce(Mode, &[u8]) -> bool,
+) -> Result<(), Stop> {
+    let Found::String(value) = found else { return Ok(()) };
+    let (value, end) = match marked(value) {
+        Some((value, end)) => (value, Some(end)),
+        None => (value.strip_suffix(b"\n").unwrap_or(value), None),
+    };
+    let (mode, token) = match value.strip_prefix(READER) {
+        Some(token) => (Mode::Reader, token),
+        None => (Mode::Writer, value),
+    };
+    let left = calls.pttl(resource)?;
+    let is_token = begins_with_digits(token) && !token.iter().any(u8::is_ascii_control);
+    let is_ours = is_token && may(mode, &token[..TOKEN_DIGITS]);
+    if !is_ours || left == -1 || end.is_some_and(|end| end <= now) {
+        return Err(Stop::Answered(Answer::Int(left)));
+    }
+    let left = end.map_or(left, |end| end - now);
+    let name = match mode {
+        Mode::Reader => token.to_vec(),
+        Mode::Writer => [WRITER, token].concat(),
+    };
+    caught(calls.zadd(resource, 0, b""))?;
+    caught(calls.zrem(resource, b""))?;
+    caught(calls.zremrangebyscore(resource, 0))?;
+    caught(calls.zrange(resource).map(drop))?;
+    caught(calls.zscore(resource, b""))?;
+    calls.pexpireat(resource, now + left)?;
+    calls.del(resource)?;
+    if mutant!(LoneReaderIsReplaced) && mode == Mode::Reader {
+        return Ok(());
+    }
+    calls.zadd(resource, now + left, &name)?;
+    calls.pexpireat(resource, now + left)?;
+    if end.is_some() {
+        calls.zadd(resource, NEVER, LINE)?;
+        calls.pexpireat(resource, now + left + OUTLIVES_MS)?;
+    }
+    Ok(())
+}
+
+/// An undo is allowed, and none of the others is the holder as another node.
+pub(super) fn rehearse_share(
     calls: &mut Calls<'_>,
     (resource, token): (&[u8], &[u8]),
-    others: Others,
     now: i64,
     nodes: Option<&&[u8]>,
 ) -> Result<(), Stop> {
-    if others == Others::Share {
-        rehearse_undo(calls, resource, now)?;
-        return deny_twin(calls, resource, token, nodes);
-    }
-    calls.zrem(resource, b"")?;
-    calls.pexpireat(resource, now)?;
-    Ok(())
+    rehearse_undo(calls, resource, now)?;
+    deny_twin(calls, resource, token, nodes)
 }
 
-fn share_beside(
-    calls: &mut Calls<'_>,
-    (resource, token): (&[u8], &[u8]),
-    others: Others,
-    now: i64,
-    ttl: i64,
-) -> Result<(), Stop> {
-    if others == Others::Share {
-        return share(calls, resource, token, now, ttl);
-    }
-    let end = now.saturating_add(ttl);
-    calls.zadd(resource, end, token)?;
-    calls.pexpireat(resource, end)?;
-    Ok(())
+fn share_alone(calls: &mut Calls<'_>, resource: &[u8], token: &[u8], ttl: i64) -> Result<(), Stop> {
+    Ok(calls.set_for(resource, &[READER, token].concat(), ttl)?)
 }
 
 /// Nobody has the resource but in a sorted set, with this TTL, if there is one.
@@ -225,8 +315,11 @@ pub(super) fn deny_beside_writer(
 }
 
 pub(super) fn begins_as_a_token(name: &[u8]) -> bool {
-    let name = name.strip_prefix(WRITER).unwrap_or(name);
-    name.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    begins_with_digits(name.strip_prefix(WRITER).unwrap_or(name))
+}
+
+pub(super) fn begins_with_digits(value: &[u8]) -> bool {
+    value.get(..TOKEN_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Whose time is over is taken away. Besides, this only finds out whether an undo is allowed: nobody has the empty
@@ -334,6 +427,8 @@ pub(super) const MAX_VIEWED: usize = 16;
 const LONGEST_NAME: usize = 165;
 /// A token begins with so many hexadecimal digits. A label may follow them.
 pub(super) const TOKEN_DIGITS: usize = 34;
+/// What stands before the token of a reader who is a string.
+pub(super) const READER: &[u8] = b"r:";
 /// What stands before a writer's token.
 pub(super) const WRITER: &[u8] = b"w:";
 /// No more members than these are there when a writer is.
@@ -418,16 +513,59 @@ mod tests {
     fn whoever_ends_now_is_over_and_the_key_not_yet() {
         let mut bench = Bench::new();
         assert_eq!(bench.ask('a', "10"), OK);
+        assert_eq!(bench.ask('z', "10"), OK);
         assert_eq!(bench.at(9).extend('a', "1"), Answer::Int(1), "it has a millisecond");
         assert_eq!(bench.pttl(), 1, "and keeps it");
         assert_eq!(bench.at(10).pttl(), 0);
         assert_eq!(bench.extend('a', "50"), Answer::Int(0));
         let write_back = [&token('a'), "7", "50"];
         assert_eq!(bench.run(write_back_shared, &[b"r", b"c"], &write_back), Answer::Int(0));
-        assert_eq!(bench.holders(), [('a', 10)], "but nobody has taken it away");
+        assert_eq!(bench.holders(), [('a', 10), ('z', 10)], "but nobody has taken them away");
         assert_eq!(bench.ask('b', "10"), OK);
         assert_eq!(bench.holders(), [('b', 20)]);
         assert_eq!(bench.at(21).pttl(), -2);
+    }
+
+    /// It ends with its key, as a writer does.
+    #[test]
+    fn whoever_shares_alone_is_a_string_until_another_one_comes() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.ask('b', "10"), OK);
+        let text = format!("r:{}", token('b'));
+        assert_eq!(bench.keys().bytes(b"r"), Ok(Some(text.as_bytes())));
+        assert_eq!(bench.at(10).extend('b', "5"), Answer::Int(1), "the key is there");
+        assert_eq!(bench.extend('b', "1"), Answer::Int(1));
+        assert_eq!(bench.pttl(), 5, "and never gets shorter");
+        let write_back = |bench: &mut Bench, name| {
+            let argv = [&token(name), "7", "50"];
+            bench.run(write_back_shared, &[b"r", b"c"], &argv)
+        };
+        assert_eq!(write_back(&mut bench, 'b'), Answer::Int(1));
+        assert_eq!(write_back(&mut bench, 'c'), Answer::Int(0));
+        assert_eq!(bench.extend('c', "50"), Answer::Int(0));
+        assert_eq!(bench.at(12).ask('c', "30"), OK);
+        assert_eq!(bench.holders(), [('b', 15), ('c', 42)], "with the end that it had");
+        assert_eq!(bench.run(undo_shared, &[b"r"], &[&token('b')]), Answer::Int(1));
+        assert_eq!(bench.run(undo_shared, &[b"r"], &[&token('c')]), Answer::Int(1));
+        assert_eq!(bench.ask('d', "10"), OK);
+        assert_eq!(bench.run(undo_shared, &[b"r"], &[&token('c')]), Answer::Int(0));
+        assert_eq!(bench.at(22).ask('e', "10"), OK, "in the last millisecond of the other");
+        assert_eq!(bench.holders(), [('e', 32)]);
+        assert_eq!(bench.run(undo_shared, &[b"r"], &[&token('e')]), Answer::Int(1));
+        assert_eq!(bench.pttl(), -2);
+        for (value, is_let_in) in [
+            (format!("r:{}:web", token('a')), true),
+            (format!("r:{}", &token('a')[1..]), false),
+            (format!("r:g{}", &token('a')[1..]), false),
+            (format!("r:{}\t", token('a')), false),
+            (format!("r{}", token('a')), false),
+            (token('a'), false),
+        ] {
+            bench.keys().set_for(b"r", value.as_bytes(), 10);
+            let expected = if is_let_in { OK } else { Answer::Int(10) };
+            assert_eq!(bench.ask('f', "20"), expected, "{value:?}");
+            assert_eq!(bench.keys().bytes(b"r").is_err(), is_let_in, "{value:?}");
+        }
     }
 
     #[test]

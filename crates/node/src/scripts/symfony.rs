@@ -1,6 +1,6 @@
 //! The scripts of Symfony's locks: a resource is a sorted set of its holders, beside a mark if one has it alone.
 
-use super::shared::{self, TOKEN_DIGITS, rehearse_undo, share, twins};
+use super::shared::{self, TOKEN_DIGITS, look, rehearse_undo, share, twins};
 use super::{BAD_ARGUMENTS, check_restart_guard, number, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
@@ -16,6 +16,7 @@ pub(super) fn acquire_symfony_read(
     let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
     let now = calls.time()?.millis();
+    look(calls, resource)?;
     let (is_there, left) = deny_unless_symfony(calls, resource)?;
     if is_there {
         if calls.zscore(resource, ALONE)?.is_some_and(|end| end > now) {

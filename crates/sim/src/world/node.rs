@@ -145,7 +145,7 @@ impl Node {
     }
 
     /// Whether undos have been impossible here for so long that a client which connected at `at`
-    /// knew it. A hold that is shared is undone without DEL.
+    /// knew it. A hold that is shared with others is undone without DEL, and the script of one that is not sees that it may.
     pub(crate) fn cannot_undo(&self, at: Time, is_shared: bool) -> bool {
         let needs = |command: &&str| *command == "eval" || *command == "del" && !is_shared;
         self.denied.is_some_and(|(commands, since)| since <= at && commands.iter().any(needs))
@@ -340,7 +340,8 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 /// The first half of a token, which identifies its attempt.
 #[inline]
 pub(crate) fn tag(token: &[u8]) -> Option<u128> {
-    let token = token.strip_prefix(b"w:").or_else(|| token.strip_prefix(b"s:")).unwrap_or(token);
+    let marks: [&[u8]; 3] = [b"r:", b"s:", b"w:"];
+    let token = marks.iter().find_map(|mark| token.strip_prefix(*mark)).unwrap_or(token);
     token.get(..16)?.try_into().ok().map(u128::from_le_bytes)
 }
 

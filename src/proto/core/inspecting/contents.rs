@@ -232,6 +232,12 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
     if value == line::CLOSED {
         return KeyState::Free;
     }
+    if let Some(reader) = value.strip_prefix(READER)
+        && let Some((digits, label)) = token(reader)
+    {
+        let holders = vec![holder(digits, label)];
+        return KeyState::Shared(Sharers { holders, count: 1, remaining: None });
+    }
     let (value, _) = without_mark(value);
     let timed = token_behind_time(value);
     let value = timed.as_deref().unwrap_or(value);
@@ -244,10 +250,15 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
         let library = bytes.and_then(|_| foreign::of_string(value));
         return foreign(DataKind::String { bytes, fingerprint, library });
     };
-    // The same on all nodes but for the node's number.
-    let fingerprint = fingerprint(&[&digits[..RANDOM_DIGITS], &value[TOKEN_DIGITS..]]);
+    KeyState::Held(holder(digits, label))
+}
+
+/// Looks the same on all nodes: the node's number does not count.
+fn holder(digits: &[u8], label: Option<&[u8]>) -> Holder {
+    let behind: &[u8] = if label.is_some() { b":" } else { b"" };
+    let words = [&digits[..RANDOM_DIGITS], behind, label.unwrap_or_default()];
     let label = label.map(|label| String::from_utf8_lossy(label).into_owned());
-    KeyState::Held(Holder { label, fingerprint, remaining: None })
+    Holder { label, fingerprint: fingerprint(&words), remaining: None }
 }
 
 /// Who shares a sorted set, as the script [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED) tells. `None` if it is none of ours.
@@ -441,6 +452,9 @@ impl fmt::Display for DataKind {
     }
 }
 
+/// What stands before the token of a reader that shares with nobody else, and so is a string.
+const READER: &[u8] = b"r:";
+
 /// What a writer's token begins with that is a member of a sorted set.
 const WRITER: &str = "w:";
 
@@ -492,6 +506,19 @@ mod tests {
         assert_eq!(of_string(line::CLOSED), KeyState::Free);
     }
 
+    /// On another node the same holder may be among several.
+    #[test]
+    fn whoever_shares_alone_looks_as_beside_others() {
+        let state = of_string(format!("r:{TOKEN}:web-1:77").as_bytes());
+        let KeyState::Shared(Sharers { holders, count: 1, remaining: None }) = state else {
+            panic!("{state:?}")
+        };
+        assert_eq!(holders, [held(&format!("{TOKEN}:web-1:77"))]);
+        let longest = format!("r:{TOKEN}:{}", "x".repeat(MAX_LABEL));
+        assert!(matches!(of_string(longest.as_bytes()), KeyState::Shared(_)));
+        assert!(longest.len() <= VIEWED);
+    }
+
     /// Whatever is taken for a lock can be force-unlocked, so that nothing else may be.
     #[test]
     fn only_what_we_write_is_taken_for_a_lock() {
@@ -511,6 +538,8 @@ mod tests {
             "00112233445566778899aabbccddeeff00:web-1:77\n", // no label has that
             "00112233445566778899aabbccddeeff00:w\u{fc}b", // nor that
             "0x112233-4455-6677-8899-aabbccddeeff", // a UUID
+            "r:00112233445566778899aabbccddeeff0", // a reader, one digit short
+            "r:00112233445566778899aabbccddeeff00\n7", // marked as no reader is
         ] {
             let state = of_string(value.as_bytes());
             let KeyState::Foreign(data) = &state else { panic!("{value:?}: {state:?}") };
