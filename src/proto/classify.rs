@@ -76,10 +76,12 @@ fn general(text: &[u8]) -> Option<ServerError> {
 }
 
 /// Before 7.0 an error raised inside a script arrives as `ERR Error running script (call to f_…):
-/// @user_script:1: -READONLY …`; proxies add wrappers of their own kind.
+/// @user_script:1: -READONLY …`, and one that was caught there without what stands before the place; proxies add wrappers of
+/// their own kind.
 fn wrapped(text: &[u8]) -> Option<ServerError> {
     let inside = |text: &[u8]| memchr::memmem::find(text, b"script").is_some();
-    if !text.starts_with(b"ERR ") || !inside(text) {
+    let is_caught = text.starts_with(b"@user_script");
+    if !is_caught && !(text.starts_with(b"ERR ") && inside(text)) {
         return None;
     }
     let prefixed = || memchr::memchr_iter(b'-', text).find_map(|at| known(&text[at + 1..]));
@@ -148,6 +150,8 @@ mod tests {
         let old = "ERR Error running script (call to f_0123456789abcdef): @user_script:1: \
             @user_script: 1: -READONLY You can't write against a read only replica.";
         assert_eq!(cause(old), Cause::ReadOnly);
+        let caught = "@user_script: 1: -READONLY You can't write against a read only replica.";
+        assert_eq!(cause(caught), Cause::ReadOnly);
         let new = "OOM command not allowed when used memory > 'maxmemory'. script: 43f6, on @user_script:1.";
         assert_eq!(cause(new), Cause::OutOfMemory);
         let bare = |words: &str| {
@@ -159,6 +163,7 @@ mod tests {
         assert_eq!(bare("Unknown Redis command called from Lua script"), Cause::UnknownCommand);
         let may_not = "The user executing the script can't run this command or subcommand";
         assert_eq!(bare(may_not), Cause::NoPermission);
+        assert_eq!(cause(&format!("@user_script: 1: {may_not}")), Cause::NoPermission);
         for (words, expected) in [
             ("Unknown Redis command called from script", Cause::UnknownCommand),
             (may_not, Cause::NoPermission),

@@ -139,6 +139,15 @@ macro_rules! read_clock_ms {
     };
 }
 
+/// The same behind a PTTL. Before 7.2 time goes on while a script runs: what ends so much later than an earlier look at the
+/// clock would end too early.
+macro_rules! read_clock_again {
+    () => {
+        "local later = redis.call('TIME') \
+         now = later[1] * 1000 + math.floor(later[2] / 1000) "
+    };
+}
+
 /// Holders who share a resource are the members of a sorted set, by when they end. A writer that stands beside its own
 /// reader's claim is one too, under its token behind `w:`. A key that is anything else, or that redbolt cannot
 /// have made, is held by another, and never touched.
@@ -200,7 +209,8 @@ macro_rules! deny_unless_alone {
 /// Whoever shares a resource alone is a string, its token behind `r:`, so that it costs no more than a writer does. Where what was
 /// read is one that may become a member of a sorted set, it does, with the end that it has: a reader if `$reader`, a
 /// writer, as `w:` and the token, if `$writer`. Any other string is in the way. Each command that follows is rehearsed on the
-/// string: where one is forbidden, its error is the answer, and the string stays.
+/// string: where one is forbidden, the script ends with its error, and the string stays. A member stays one, whatever comes of the
+/// ask.
 macro_rules! make_members {
     ($reader:literal, $writer:literal) => {
         concat!(
@@ -213,16 +223,17 @@ macro_rules! make_members {
             $writer,
             ") \
              local t = redis.call('PTTL', KEYS[1]) \
-             if not is_ours or t == -1 then return t end \
-             if mode == '' then token = 'w:' .. token end \
+             if not is_ours or t == -1 then return t end ",
+            read_clock_again!(),
+            "if mode == '' then token = 'w:' .. token end \
              if ends ~= '' then \
              if tonumber(ends) <= now then return t end \
              t = ends - now \
              end \
-             for _, command in ipairs({{'ZADD', KEYS[1], 0, ''}, {'ZREM', KEYS[1], ''}, \
+             for _, command in ipairs({{'ZREM', KEYS[1], ''}, {'ZADD', KEYS[1], 0, ''}, \
              {'ZREMRANGEBYSCORE', KEYS[1], 0, 0}, {'ZRANGE', KEYS[1], 0, 0}, {'ZSCORE', KEYS[1], ''}}) do \
              local answer = redis.pcall(unpack(command)) \
-             if not string.find(answer.err, '^WRONGTYPE') then return answer end \
+             if not string.find(answer.err, '^WRONGTYPE') then redis.call(unpack(command)) end \
              end \
              redis.call('PEXPIREAT', KEYS[1], now + t) \
              redis.call('DEL', KEYS[1]) \
@@ -597,7 +608,7 @@ pub const ACQUIRE_FENCED: &str = concat!(
 );
 
 /// Grants the resource KEYS\[1\] to the token ARGV\[1\] for ARGV\[2\] ms, beside others who share it, and returns
-/// `OK`, or touches nothing and returns the remaining TTL of what is in the way, -1 if that has none.
+/// `OK`, or touches nobody's time and returns the remaining TTL of what is in the way, -1 if that has none.
 ///
 /// Who shares it alone is a string, the token behind `r:`. Several are the members of a sorted set, by the time at which they
 /// end, in ms by the node's clock. The key lives for as long as the last of them. KEYS\[2\] is the guard, as for [`ACQUIRE_MANY`]. ARGV\[3\] is
@@ -776,7 +787,7 @@ pub const WRITE_BACK_PERMIT: &str = concat!(
      return 1"
 );
 
-/// Grants the resource KEYS\[1\] alone to a holder who shares it with nobody else, and returns `OK`, or touches nothing and
+/// Grants the resource KEYS\[1\] alone to a holder who shares it with nobody else, and returns `OK`, or touches nobody's time and
 /// returns the remaining TTL of what is in the way, -1 if that has none.
 ///
 /// The writer ARGV\[1\], a token behind `w:`, becomes a member beside the holder's own claim as a reader, which keeps
@@ -969,7 +980,8 @@ pub const VIEW_PERMITS: &str = concat!(
 
 /// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
 /// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\], or a token that is
-/// ARGV\[3\] and has a mark behind it. What was marked is closed, see `line`.
+/// ARGV\[3\] and has a mark behind it. Who shared it alone, and is ARGV\[3\], may be a member of a set since. What was marked is
+/// closed, see `line`.
 pub const FORCE_UNLOCK: &str = concat!(
     "\
 local same, marked \
@@ -977,6 +989,9 @@ if ARGV[1] == 'string' then \
 local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[2]) \
 if type(v) == 'table' then \
 if not string.find(v.err, 'WRONGTYPE') then return v end \
+local reader = string.match(ARGV[3] or '', '^r:(.+)') \
+same = reader and type(redis.pcall('ZSCORE', KEYS[1], reader)) == 'string' \
+marked = same and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' \
 else \
 marked = ARGV[3] and string.match(v, '^(%C+)\\n') == ARGV[3] \
 same = marked or v == ARGV[3] \
@@ -1078,13 +1093,13 @@ pub(super) enum Script {
 /// Each script with its text, and the SHA-1 of that, in the order of their numbers.
 static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::AcquireFenced, ACQUIRE_FENCED, "86f9f41e394bd24c8f64789c50a4680d023d088d"),
-    (Script::AcquireInLine, ACQUIRE_IN_LINE, "d40612dd4e0d7d2d537daa2ac9abb698cd007d32"),
+    (Script::AcquireInLine, ACQUIRE_IN_LINE, "159fa2d3f7493f877910557e4ee0362a0ba9f960"),
     (Script::AcquireMany, ACQUIRE_MANY, "b275dfea5a3537917d4db4ed14faff83848fcf19"),
     (Script::AcquirePermit, ACQUIRE_PERMIT, "f1315a6e2b2ed5d7cef60108cd717e6b6c40d1bf"),
     (
         Script::AcquirePermitInLine,
         ACQUIRE_PERMIT_IN_LINE,
-        "6cd4fa66d816e28ae231760e06b2348bc048ef48",
+        "361324472b96ad5ec491aee273cba7c2be6806af",
     ),
     (Script::AcquirePython, ACQUIRE_PYTHON, "9372c3fca673abc3fe61fb14e0528636daba2def"),
     (Script::AcquireRedisson, ACQUIRE_REDISSON, "e6ff21e274a73d069dbfd6c1515f0a404420d188"),
@@ -1103,11 +1118,11 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
         ACQUIRE_REDISSON_WRITE,
         "b5fc7e00d78fd9990faab9a4a59ed8f9f003be8b",
     ),
-    (Script::AcquireShared, ACQUIRE_SHARED, "225e6fff9d46af1973d86476acaa8f269d0a40c3"),
+    (Script::AcquireShared, ACQUIRE_SHARED, "d60c442090780729a37b71bcda63e44924b6fb6f"),
     (
         Script::AcquireSharedFenced,
         ACQUIRE_SHARED_FENCED,
-        "648cb5b22e78c90e2857df104b046290b20154b0",
+        "561d2d6eb5b80176f8a323453037adb7cc97a741",
     ),
     (Script::AcquireSymfonyRead, ACQUIRE_SYMFONY_READ, "a792f7ed0fdbda8a6053e6035dd95b93d5481112"),
     (
@@ -1116,7 +1131,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
         "ff458bb66b69acd4fdbc8ba45db4ebc9a2661f32",
     ),
     (Script::AcquireTimed, ACQUIRE_TIMED, "2c788b2cf926873917bd3ebcb23bd8d3788013d8"),
-    (Script::Downgrade, DOWNGRADE, "a78c1ff39913025198a6694b356706312b0d15e1"),
+    (Script::Downgrade, DOWNGRADE, "59f3730bdfac2c830ec13e79ec84449e2982396e"),
     (Script::Extend, EXTEND, "07792a2d562f8e8b85444344f856ed0cab1c9863"),
     (Script::ExtendDowngraded, EXTEND_DOWNGRADED, "b2530b8577fce58830c6acbc555ed2507ca038f1"),
     (Script::ExtendPermit, EXTEND_PERMIT, "5c5490f0b43a290d715bb170a0d507e3e287e9e2"),
@@ -1136,8 +1151,8 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::UndoSpring, UNDO_SPRING, "1d42caa99544707bb380afc8b080bbd19fc75b51"),
     (Script::UndoSymfonyWrite, UNDO_SYMFONY_WRITE, "2fa62c34eef4e23863327c1997b1ef99dda1232b"),
     (Script::UndoTimed, UNDO_TIMED, "b0fe3a64c121c6e487238a1744b57ff87795962d"),
-    (Script::Upgrade, UPGRADE, "1e7a6f276dea466442e08787b1bb670d8ee344cd"),
-    (Script::UpgradeFenced, UPGRADE_FENCED, "9ec645f4fd8eaa1bbc02be4d1d30948b9f6c6027"),
+    (Script::Upgrade, UPGRADE, "d0fbdde662a7e5d180afa48b28587a0594b4efdb"),
+    (Script::UpgradeFenced, UPGRADE_FENCED, "55e2de54f71d6755cea32c49c97c8c76a3ec1e24"),
     (Script::WriteBack, WRITE_BACK, "435b59118f749cc9a46164cdc6f76cb01f53ee50"),
     (Script::WriteBackPermit, WRITE_BACK_PERMIT, "15e9935c8bdfdfdefe485a839cfd1a1d4c921df6"),
     (Script::WriteBackRedisson, WRITE_BACK_REDISSON, "46406c9d7a02adabd1770d3df9de6d02ea175f08"),

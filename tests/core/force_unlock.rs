@@ -1,8 +1,8 @@
 //! An operator force-unlocks resources.
 
 use redbolt::proto::{
-    Cause, ClockReading, Core, DataKind, Event, Fate, KeyState, LossCause, NodeState, RequestError,
-    RestartGuard, View, ViewId, restart_guard::BIG_MS, script::FORCE_UNLOCK,
+    Cause, ClockReading, Core, DataKind, Event, Fate, KeyState, LockRequest, LossCause, NodeState,
+    RequestError, RestartGuard, View, ViewId, restart_guard::BIG_MS, script::FORCE_UNLOCK,
 };
 
 use crate::world::{GUARD, World, Written, error, ms, secs};
@@ -126,6 +126,23 @@ fn other_data_is_reported_by_its_type_and_left_alone() {
         assert_eq!(view.nodes[0].state.is_ok(), is_told, "{view:?}");
         assert!(is_told || view.nodes[0].state == Err(Cause::NoPermission));
     }
+}
+
+/// Whoever shares alone is a string, and becomes a member of a set between two questions.
+#[test]
+fn a_reader_that_is_joined_while_it_is_looked_at_is_one_of_two() {
+    let mut world = World::with(1, 2, |_| {}).warm();
+    for client in 0..2 {
+        let now = world.now();
+        let request = LockRequest::new("job").shared();
+        world.clients[client].core.acquire(&request, now).unwrap();
+        world.flow();
+    }
+    world.answer(0, |args| (args[0] == b"TYPE").then(|| b"+string\r\n".to_vec()));
+    let view = broken(&mut world, b"job");
+    let state = &view.nodes[0].state;
+    assert!(matches!(state, Ok(KeyState::Shared(sharers)) if sharers.count == 2), "{view:?}");
+    assert_eq!(view.nodes[0].fate, Some(Fate::Deleted));
 }
 
 /// The holder releases between the look and the force-unlock, or the force-unlock is late because

@@ -7,10 +7,13 @@ use redbolt::proto::{
 
 use crate::world::{World, ms, secs};
 
-/// A key as `ZRANGE` shows it: its members, by when they end. Empty if there is none.
+/// A key as `ZRANGE` shows it: its members, by when they end, or the string that it is. Empty if there is none.
 fn members(world: &mut World, node: usize) -> Vec<String> {
     let now = world.server_now();
-    let reply = world.servers[node].observe(&[b"ZRANGE", b"job", b"0", b"-1"], now);
+    let mut reply = world.servers[node].observe(&[b"ZRANGE", b"job", b"0", b"-1"], now);
+    if reply.starts_with(b"-WRONGTYPE") {
+        reply = world.servers[node].observe(&[b"GET", b"job"], now);
+    }
     let reply = String::from_utf8_lossy(&reply);
     reply.lines().filter(|line| !line.starts_with(['*', '$', '-'])).map(str::to_owned).collect()
 }

@@ -163,7 +163,8 @@ fn what_is_not_shared_is_in_the_way_and_stays_as_it_is() {
 fn an_ask_that_may_not_run_to_its_end_leaves_nothing() {
     let server = Server::start();
     let of_set = ["zadd", "pexpireat", "zrem", "zremrangebyscore", "zrange", "zscore"];
-    for (held, commands) in [("", &["get", "del", "set"][..]), ("b", &of_set), ("bc", &of_set)] {
+    let of_string = ["get", "del", "set"];
+    for (held, commands) in [("", &of_string[..]), ("b", &of_set), ("bc", &of_set)] {
         for command in commands {
             server.cmd("DEL job");
             for other in held.chars() {

@@ -284,6 +284,8 @@ fn a_removed_command_is_refused_on_both_sides() {
                 &["DEL", "k"],
                 &["EVAL", ACQUIRE_SHARED, "1", "s", SHARER_A, "60000", "3"],
                 &["EXISTS", "s"],
+                &["EVAL", ACQUIRE_SHARED, "1", "s", SHARER_B, "60000", "3"],
+                &["EVAL", UNDO_SHARED, "1", "s", SHARER_B],
                 &["EVAL", UNDO_SHARED, "1", "s", SHARER_A],
                 &["EXISTS", "s"],
                 &["EVAL", ACQUIRE_PERMIT, "2", "p", "u", SHARER_A, "60000", "3", "9", "7", "2"],
@@ -342,6 +344,7 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
                 &["EVAL", ACQUIRE_MANY, "2", "k", "guard", SHARER_A, "900000", "1"],
                 &["EVAL", ENROL, "1", "k", SHARER_A, "run", "126144900000"],
                 &["EVAL", FORCE_UNLOCK, "1", "k", "zset", "163", ""],
+                &["EVAL", FORCE_UNLOCK, "1", "k", "string", "163", LONE_A],
                 &["EVAL", VIEW_SHARED, "1", "k"],
                 &["EVAL", FORCE_UNLOCK, "1", "k", "string", "163", SHARER_A],
             ] {
@@ -422,6 +425,7 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
                 vec!["EVAL", UNDO_DOWNGRADED, "1", "k", SHARER_A],
                 vec!["EVAL", FORCE_UNLOCK, "1", "k", "zset", "163", ""],
                 vec!["EVAL", FORCE_UNLOCK, "1", "k", "string", "163", SHARER_A],
+                vec!["EVAL", FORCE_UNLOCK, "1", "k", "string", "163", LONE_A],
                 vec!["EVAL", VIEW_SHARED, "1", "k"],
                 vec!["EVAL", VIEW_LINE, "4", "k", "line", "until", "call", "180"],
                 sharing(SHARER_A),
@@ -2548,6 +2552,8 @@ const SLOTS: usize = 3;
 /// More bytes than this are sent in pieces.
 const LONG: usize = 256;
 const PIECES: usize = 31;
+/// As whom it shares alone.
+const LONE_A: &str = "r:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
 const SHARER_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
 /// The same client, to which this is another node.
 const TWIN_OF_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02";

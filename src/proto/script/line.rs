@@ -7,7 +7,7 @@
 //!
 //! Whoever is not in line must not pass those who are, and asks with `SET NX`. So what lies at a resource for which
 //! somebody waits is *marked*: a token is followed by a line feed and the ms at which its holder ends, and among those who
-//! share is the member `line`, as is the field among those who have permits. What is marked outlives its holders by 8 s, and what ends them leaves a *closed* key,
+//! share is the member `line`, as is the field among those who have permits. Whoever shares alone is made a set first. What is marked outlives its holders by 8 s, and what ends them leaves a *closed* key,
 //! which holds `redbolt` behind a line feed: it is nobody's, denies every `SET NX`, and is taken by the first in line
 //! alone. Where nobody is left in line, what is marked is not any longer, and a closed key goes.
 //!
@@ -107,7 +107,7 @@ macro_rules! look_at_the_way {
             "local v = redis.pcall('GET', KEYS[1]) \
              local t = v and redis.call('PTTL', KEYS[1]) or -2 \
              if t == 0 then t = 1 end \
-             if t > 0 and type(v) == 'string' and string.find(v, '^r:' .. string.rep('%x', 34)) then ",
+             if t > 0 and type(v) == 'string' and string.find(v, '^r:' .. string.rep('%x', 34) .. '%C*$') then ",
             make_members!("true", "false"),
             "v = redis.pcall('GET', KEYS[1]) \
              end \
@@ -225,17 +225,21 @@ macro_rules! call_the_first {
 /// Marks what lies at the resource. What is free is closed.
 macro_rules! mark_the_way {
     () => {
-        "if state == 'token' then \
-         redis.call('SET', KEYS[1], v .. string.format('\\n%.0f', now + t), 'PX', t + 8000) \
-         elseif state == 'set' then \
-         redis.call('ZADD', KEYS[1], '+inf', 'line') \
-         redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) \
-         elseif state == 'permits' then \
-         redis.call('HSET', KEYS[1], 'line', 1) \
-         redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) \
-         elseif state == 'free' and (v ~= '\\nredbolt' or t < 6000) then \
-         redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) \
-         end "
+        concat!(
+            "if state == 'token' then \
+             t = redis.call('PTTL', KEYS[1]) ",
+            read_clock_again!(),
+            "redis.call('SET', KEYS[1], v .. string.format('\\n%.0f', now + t), 'PX', t + 8000) \
+             elseif state == 'set' then \
+             redis.call('ZADD', KEYS[1], '+inf', 'line') \
+             redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) \
+             elseif state == 'permits' then \
+             redis.call('HSET', KEYS[1], 'line', 1) \
+             redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) \
+             elseif state == 'free' and (v ~= '\\nredbolt' or t < 6000) then \
+             redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) \
+             end "
+        )
     };
 }
 

@@ -448,9 +448,10 @@ fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<W
     if let Some(Some(bytes)) = &mut value
         && left > 0
         && bytes.strip_prefix(READER).is_some_and(begins_with_digits)
+        && !bytes.iter().any(u8::is_ascii_control)
     {
         let lone = Found::String(std::mem::take(bytes));
-        make_members(calls, resource, &lone, now, |mode, _| mode == Mode::Reader)?;
+        make_members(calls, resource, &lone, |mode, _| mode == Mode::Reader)?;
         value = caught(calls.get(resource).map(|value| value.map(<[u8]>::to_vec)))?;
     }
     let way = |state, alone| Way::of(state, left, alone);
@@ -675,8 +676,9 @@ fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> 
     }
     match way.state {
         State::Token => {
-            let text = with_mark(value, now + way.left);
-            calls.set_for(resource, &text, way.left + OUTLIVES_MS)?;
+            let left = calls.pttl(resource)?;
+            let text = with_mark(value, calls.time()?.millis() + left);
+            calls.set_for(resource, &text, left + OUTLIVES_MS)?;
         }
         State::Set => {
             calls.zadd(resource, NEVER, LINE)?;

@@ -116,10 +116,13 @@ fn force_unlock(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Resul
     let (&[name], &[kind, last, seen]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     let last = number(Some(&last))?;
     let (same, marked) = match kind {
-        b"string" => caught(calls.getrange(name, last))?.map_or((false, false), |value| {
-            let marked = mark::token_before_mark(value) == Some(seen);
-            (marked || value == seen, marked)
-        }),
+        b"string" => match caught(calls.getrange(name, last))? {
+            Some(value) => {
+                let marked = mark::token_before_mark(value) == Some(seen);
+                (marked || value == seen, marked)
+            }
+            None => shared::has_become_a_member(calls, name, seen)?,
+        },
         kind => {
             let same = calls.kind(name)?.as_bytes() == kind;
             let is_marked = match kind {

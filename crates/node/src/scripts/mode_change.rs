@@ -70,7 +70,7 @@ pub(super) fn downgrade(
     let own = own(argv.get(3), token, 0)?;
     let found = look(calls, resource)?;
     let may = |mode, digits: &[u8]| mode == Mode::Reader || digits == own;
-    make_members(calls, resource, &found, now, may)?;
+    make_members(calls, resource, &found, may)?;
     if let Some(left) = deny_unless_members(calls, resource)? {
         deny_beside_writer(calls, resource, Some(&own), now, left)?;
     }
@@ -130,7 +130,7 @@ fn deny_unless_alone(
 ) -> Result<(), Stop> {
     let found = look(calls, resource)?;
     let may = |mode, digits: &[u8]| mode == Mode::Reader && digits == own;
-    make_members(calls, resource, &found, now, may)?;
+    make_members(calls, resource, &found, may)?;
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
     let is_other = |(name, end): (&[u8], i64)| end > now && name != LINE && !name.starts_with(own);
     let members = calls.zrange(resource)?;

@@ -197,7 +197,7 @@ fn deny_unless_shared(
     found: &Found,
     now: i64,
 ) -> Result<(), Stop> {
-    make_members(calls, resource, found, now, |mode, _| mode == Mode::Reader)?;
+    make_members(calls, resource, found, |mode, _| mode == Mode::Reader)?;
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
     if calls.zscore(resource, LINE)?.is_some() {
         return Err(Stop::Answered(Answer::Int(left)));
@@ -219,7 +219,6 @@ pub(super) fn make_members(
     calls: &mut Calls<'_>,
     resource: &[u8],
     found: &Found,
-    now: i64,
     may: impl FnOnce(Mode, &[u8]) -> bool,
 ) -> Result<(), Stop> {
     let Found::String(value) = found else { return Ok(()) };
@@ -234,7 +233,11 @@ pub(super) fn make_members(
     let left = calls.pttl(resource)?;
     let is_token = begins_with_digits(token) && !token.iter().any(u8::is_ascii_control);
     let is_ours = is_token && may(mode, &token[..TOKEN_DIGITS]);
-    if !is_ours || left == -1 || end.is_some_and(|end| end <= now) {
+    if !is_ours || left == -1 {
+        return Err(Stop::Answered(Answer::Int(left)));
+    }
+    let now = calls.time()?.millis();
+    if end.is_some_and(|end| end <= now) {
         return Err(Stop::Answered(Answer::Int(left)));
     }
     let left = end.map_or(left, |end| end - now);
@@ -242,23 +245,47 @@ pub(super) fn make_members(
         Mode::Reader => token.to_vec(),
         Mode::Writer => [WRITER, token].concat(),
     };
-    caught(calls.zadd(resource, 0, b""))?;
-    caught(calls.zrem(resource, b""))?;
-    caught(calls.zremrangebyscore(resource, 0))?;
-    caught(calls.zrange(resource).map(drop))?;
-    caught(calls.zscore(resource, b""))?;
-    calls.pexpireat(resource, now + left)?;
+    fails_on_a_string(calls.zrem(resource, b""))?;
+    fails_on_a_string(calls.zadd(resource, 0, b""))?;
+    fails_on_a_string(calls.zremrangebyscore(resource, 0))?;
+    fails_on_a_string(calls.zrange(resource).map(drop))?;
+    fails_on_a_string(calls.zscore(resource, b""))?;
+    let end_of_all = now.saturating_add(left);
+    calls.pexpireat(resource, end_of_all)?;
     calls.del(resource)?;
     if mutant!(LoneReaderIsReplaced) && mode == Mode::Reader {
         return Ok(());
     }
-    calls.zadd(resource, now + left, &name)?;
-    calls.pexpireat(resource, now + left)?;
+    calls.zadd(resource, end_of_all, &name)?;
+    calls.pexpireat(resource, end_of_all)?;
     if end.is_some() {
         calls.zadd(resource, NEVER, LINE)?;
-        calls.pexpireat(resource, now + left + OUTLIVES_MS)?;
+        calls.pexpireat(resource, end_of_all.saturating_add(OUTLIVES_MS))?;
     }
     Ok(())
+}
+
+/// Whether a string that shared alone is a member of a set since, and whether that is marked.
+pub(super) fn has_become_a_member(
+    calls: &mut Calls<'_>,
+    resource: &[u8],
+    string: &[u8],
+) -> Result<(bool, bool), Stop> {
+    let Some(token) = string.strip_prefix(READER).filter(|token| !token.is_empty()) else {
+        return Ok((false, false));
+    };
+    match calls.zscore(resource, token) {
+        Ok(Some(_)) => Ok((true, calls.zscore(resource, LINE)? == Some(NEVER))),
+        _ => Ok((false, false)),
+    }
+}
+
+/// A rehearsal: only what is forbidden ends the script.
+fn fails_on_a_string<T>(outcome: Result<T, CallError>) -> Result<(), Stop> {
+    match outcome {
+        Ok(_) | Err(CallError::WrongType) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// An undo is allowed, and none of the others is the holder as another node.

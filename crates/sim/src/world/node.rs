@@ -145,10 +145,14 @@ impl Node {
     }
 
     /// Whether undos have been impossible here for so long that a client which connected at `at`
-    /// knew it. A hold that is shared with others is undone without DEL, and the script of one that is not sees that it may.
-    pub(crate) fn cannot_undo(&self, at: Time, is_shared: bool) -> bool {
-        let needs = |command: &&str| *command == "eval" || *command == "del" && !is_shared;
-        self.denied.is_some_and(|(commands, since)| since <= at && commands.iter().any(needs))
+    /// knew it. Only a string is undone by DEL.
+    pub(crate) fn cannot_undo(&mut self, key: &[u8], at: Time, now: Time) -> bool {
+        let Some((commands, _)) = self.denied.filter(|(_, since)| *since <= at) else {
+            return false;
+        };
+        let database = if self.in_database { DATABASE as usize } else { 0 };
+        let is_string = self.store.string(database, key, self.clock(now)).is_some();
+        commands.iter().any(|command| *command == "eval" || *command == "del" && is_string)
     }
 
     /// Sets the fencing counters to this earlier value.

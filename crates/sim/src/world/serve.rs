@@ -179,14 +179,9 @@ impl World {
         }
         let asks = matches!(request.kind, Kind::Ask | Kind::Move);
         let is_granted = asks && out[start..].starts_with(b"+OK");
-        let is_shared = matches!(
-            request.script,
-            Some(Script::AcquirePermit | Script::AcquireShared | Script::AcquireSharedFenced)
-                | Some(Script::Downgrade | Script::Upgrade | Script::UpgradeFenced)
-                | Some(Script::AcquireRedisson)
-                | Some(Script::AcquireSymfonyRead | Script::AcquireSymfonyWrite)
-        );
-        if is_granted && self.nodes[node].cannot_undo(self.wires[at].accepted_at, is_shared) {
+        let key = words.get(if words[0] == b"SET" { 1 } else { 3 }).copied().unwrap_or_default();
+        let (accepted_at, now) = (self.wires[at].accepted_at, self.now);
+        if is_granted && self.nodes[node].cannot_undo(key, accepted_at, now) {
             self.violated(Violation::KeptForGood { client, node });
         }
         if is_granted && mem::take(&mut self.nodes[node].flush_behind_set) && !self.is_healed {

@@ -318,7 +318,13 @@ impl Core {
                 Ok(of_string(value))
             }
             Token::Error(text) => match classify(text).cause() {
-                Cause::WrongType => Ok(of_type(seen.kind.as_deref().unwrap_or_default())),
+                Cause::WrongType => {
+                    // Who shared it alone has become a member of a set since, or it is another's, as its view will tell.
+                    if seen.kind.as_deref() == Ok(STRING) {
+                        seen.kind = Ok(SORTED_SET.to_vec());
+                    }
+                    Ok(of_type(seen.kind.as_deref().unwrap_or_default()))
+                }
                 cause => Err(cause),
             },
             _ => return Err(Mistyped),
@@ -533,8 +539,9 @@ impl Core {
     }
 }
 
-/// What `TYPE` says of a string.
+/// What `TYPE` says of a string, and of a sorted set.
 pub(super) const STRING: &[u8] = b"string";
+const SORTED_SET: &[u8] = b"zset";
 
 /// By how many ms a key that is marked for those who wait in line outlives its holder.
 const MARKED_FOR: i64 = line::MARKED_FOR.as_millis() as i64;
