@@ -79,9 +79,8 @@ fn general(text: &[u8]) -> Option<ServerError> {
 /// @user_script:1: -READONLY …`, and one that was caught there without what stands before the place; proxies add wrappers of
 /// their own kind.
 fn wrapped(text: &[u8]) -> Option<ServerError> {
-    let inside = |text: &[u8]| memchr::memmem::find(text, b"script").is_some();
-    let is_caught = text.starts_with(b"@user_script");
-    if !is_caught && !(text.starts_with(b"ERR ") && inside(text)) {
+    let is_raised = text.starts_with(b"ERR ") && memchr::memmem::find(text, b"script").is_some();
+    if !is_raised && !text.starts_with(b"@user_script") {
         return None;
     }
     let prefixed = || memchr::memchr_iter(b'-', text).find_map(|at| known(&text[at + 1..]));

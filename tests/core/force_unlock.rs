@@ -33,8 +33,7 @@ fn was_held(view: &View) -> Vec<bool> {
 fn a_force_unlock_deletes_the_key_and_reports_its_owner() {
     let mut world = World::with(3, 2, |settings| settings.label = b"web-1:77".to_vec()).warm();
     let now = world.now();
-    let held =
-        world.clients[1].core.acquire(&redbolt::proto::LockRequest::new(b"job"), now).unwrap();
+    let held = world.clients[1].core.acquire(&LockRequest::new(b"job"), now).unwrap();
     world.flow();
     world.set(0, b"jo", b"another", 60_000);
     world.log.clear();
