@@ -36,31 +36,29 @@ fn a_lock_of_another_format_is_kept_over_several_commands() {
 /// Whose names have the registry's key in front.
 #[test]
 fn a_command_runs_under_a_lock_of_a_spring_registry() {
-    let world = World::of(1);
-    let spring = ["lock", "--try", "--profile", "spring"];
-    let line = "echo $REDBOLT_KEY";
-    let told = world.run(&[&spring[..], &["--prefix", "shop:", "data", "-c", line]].concat());
-    assert_eq!(told.expect(0).stdout, "shop:data\n");
-    assert_eq!(world.held_on("shop:data"), 0);
-    let refused = world.run(&[&spring[..], &["data", "--", "true"]].concat());
-    refused.expect(64).expect_says("the profile spring cannot have this name");
+    runs_with_prefix_only(&World::of(1), "spring", "shop:");
 }
 
 /// Whose keys begin with `lock:`.
 #[test]
 fn a_command_runs_under_a_lock_of_python_redis_lock() {
     let world = World::of(1);
-    let python = ["lock", "--try", "--profile", "python-redis-lock"];
-    let line = "echo $REDBOLT_KEY";
-    let told = world.run(&[&python[..], &["--prefix", "lock:", "data", "-c", line]].concat());
-    assert_eq!(told.expect(0).stdout, "lock:data\n");
-    assert_eq!(world.held_on("lock:data"), 0);
-    let refused = world.run(&[&python[..], &["data", "--", "true"]].concat());
-    refused.expect(64).expect_says("the profile python-redis-lock cannot have this name");
+    runs_with_prefix_only(&world, "python-redis-lock", "lock:");
     world.nodes[0].cmd("SET lock:data MDEyMzQ1Njc4OWFiY2RlZmdo PX 600000");
     let seen = world.run(&["status", "--prefix", "lock:", "data"]).expect(0).stdout;
     assert!(seen.contains("(as of python-redis-lock)"), "{seen}");
     assert!(seen.contains("use --profile python-redis-lock"), "{seen}");
+}
+
+fn runs_with_prefix_only(world: &World, profile: &str, prefix: &str) {
+    let tries = ["lock", "--try", "--profile", profile];
+    let line = "echo $REDBOLT_KEY";
+    let told = world.run(&[&tries[..], &["--prefix", prefix, "data", "-c", line]].concat());
+    let name = format!("{prefix}data");
+    assert_eq!(told.expect(0).stdout, format!("{name}\n"));
+    assert_eq!(world.held_on(&name), 0);
+    let refused = world.run(&[&tries[..], &["data", "--", "true"]].concat());
+    refused.expect(64).expect_says(&format!("the profile {profile} cannot have this name"));
 }
 
 #[test]
