@@ -206,6 +206,18 @@ fn lua_number(value: &[u8]) -> Option<f64> {
 
 type Argument<'a> = Option<&'a &'a [u8]>;
 
+/// What an ask for one resource says first, its name, token and TTL, if the restart guard behind the name lets the node vote.
+fn begin<'a>(
+    calls: &mut Calls<'_>,
+    names: &[&'a [u8]],
+    argv: &[&'a [u8]],
+) -> Result<(&'a [u8], &'a [u8], i64), Stop> {
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
+    Ok((resource, token, ttl))
+}
+
 fn token_and_ttl<'a>(argv: &[&'a [u8]]) -> Result<(&'a [u8], i64), Stop> {
     let [token, ttl, ..] = argv else { return Err(BAD_ARGUMENTS) };
     Ok((token, span(Some(ttl))?))

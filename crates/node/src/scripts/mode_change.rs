@@ -9,8 +9,8 @@ use super::shared::{
     make_members, rehearse_share, rehearse_undo, share, undo_member,
 };
 use super::{
-    Argument, BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span,
-    token_and_ttl,
+    Argument, BAD_ARGUMENTS, begin, check_clock, check_restart_guard, counter_to_raise, number,
+    span, token_and_ttl,
 };
 use crate::{
     calls::{Answer, Calls, Stop},
@@ -23,9 +23,7 @@ pub(super) fn upgrade(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     let now = calls.time()?.millis();
     deny_unless_alone(calls, resource, &own(argv.get(2), token, WRITER.len())?, now)?;
     rehearse_undo(calls, resource, now)?;
@@ -63,9 +61,7 @@ pub(super) fn downgrade(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     let now = calls.time()?.millis();
     let own = own(argv.get(3), token, 0)?;
     let found = look(calls, resource)?;

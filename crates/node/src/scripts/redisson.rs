@@ -1,6 +1,6 @@
 //! The scripts of Redisson's locks: a resource is a hash of its one holder, and a release is told on a channel.
 
-use super::{BAD_ARGUMENTS, check_restart_guard, raise_for_ever, span, token_and_ttl};
+use super::{BAD_ARGUMENTS, begin, check_restart_guard, raise_for_ever, span, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 
 /// Makes a hash with the holder in it if the restart guard lets the node vote and nothing is there.
@@ -9,9 +9,7 @@ pub(super) fn acquire_redisson(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     check_free(calls, resource, token, ttl)?;
     hold(calls, resource, token, ttl)?;
     Ok(Answer::Status("OK"))

@@ -4,7 +4,7 @@
 
 use super::redisson::beside;
 use super::shared::twins;
-use super::{BAD_ARGUMENTS, check_restart_guard, lua_number, number, span, token_and_ttl};
+use super::{BAD_ARGUMENTS, begin, lua_number, number, span, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 
 /// Puts a reader beside others, if there is nobody else.
@@ -13,9 +13,7 @@ pub(super) fn acquire_redisson_read(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     let left = calls.pttl(resource)?;
     if left != -2 {
         let mode = caught(calls.hget(resource, MODE))?.flatten();
@@ -44,9 +42,7 @@ pub(super) fn acquire_redisson_write(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     match calls.pttl(resource)? {
         -2 => {}
         left => return Ok(Answer::Int(left)),

@@ -6,7 +6,7 @@
 use super::exclusive::extend_value;
 use super::mark::{LINE, NEVER, OUTLIVES_MS, close, marked};
 use super::{
-    BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
+    BAD_ARGUMENTS, begin, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
     token_and_ttl,
 };
 use crate::{
@@ -21,9 +21,7 @@ pub(super) fn acquire_shared(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     let found = look(calls, resource)?;
     if found == Found::Nothing {
         calls.del(resource)?;

@@ -1,7 +1,7 @@
 //! The scripts of Symfony's locks: a resource is a sorted set of its holders, beside a mark if one has it alone.
 
 use super::shared::{self, TOKEN_DIGITS, look, rehearse_undo, share, twins};
-use super::{BAD_ARGUMENTS, check_restart_guard, number, token_and_ttl};
+use super::{BAD_ARGUMENTS, begin, number, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
@@ -11,10 +11,8 @@ pub(super) fn acquire_symfony_read(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
     let nodes = number(argv.get(2))?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     let now = calls.time()?.millis();
     look(calls, resource)?;
     let (is_there, left) = deny_unless_symfony(calls, resource)?;
@@ -40,9 +38,7 @@ pub(super) fn acquire_symfony_write(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     let now = calls.time()?.millis();
     let (is_there, left) = deny_unless_symfony(calls, resource)?;
     if is_there {

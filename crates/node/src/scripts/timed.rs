@@ -1,6 +1,6 @@
 //! The scripts of locks whose value is a time: a resource is a string, a second since 1970 and the digits of its holder.
 
-use super::{BAD_ARGUMENTS, check_restart_guard, lua_number, token_and_ttl};
+use super::{BAD_ARGUMENTS, begin, lua_number, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 
 /// Sets the resource if the restart guard lets the node vote, and nothing is there but a time that is over.
@@ -9,9 +9,7 @@ pub(super) fn acquire_timed(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
+    let (resource, token, ttl) = begin(calls, names, argv)?;
     let now = now_ms(calls)?;
     let ends = caught(calls.get(resource))?.flatten().and_then(second);
     let left = match (calls.pttl(resource)?, ends) {
