@@ -166,10 +166,13 @@ impl Lease {
         self.id = self.driver.attach(detached).ok();
     }
 
-    /// How long the nodes may take to say who holds a lock that they refused after `took`. A look takes no longer
-    /// than the refusal, and a node that hangs is not worth a longer wait.
+    /// How long the nodes may take to say who holds a lock that they refused after `took`. A look takes as many round
+    /// trips as a refusal, of which none is exactly as long as the one before: twice the time is enough for it. A node
+    /// that hangs is not worth a longer wait.
     pub(super) fn patience_after(&self, took: Duration) -> Duration {
-        took.max(LOOK_WITHIN).min(self.driver.config().settings().response_timeout)
+        took.saturating_mul(2)
+            .max(LOOK_WITHIN)
+            .min(self.driver.config().settings().response_timeout)
     }
 
     /// Asks who holds the lock. The outcome is [`News::Seen`].
