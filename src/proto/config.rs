@@ -90,8 +90,9 @@ pub struct Settings {
 #[non_exhaustive]
 pub enum WakeStrategy {
     /// They stand in line on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
-    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, permits, and
-    /// locks of another library's [profile](super::Profile) wait as with [`Lead`](Self::Lead).
+    /// began to wait behind another one's place does not get the lock before it. Locks on several resources, locks of
+    /// another library's [profile](super::Profile), and all locks where a node's ACL forbids lines wait as with
+    /// [`Lead`](Self::Lead).
     #[default]
     Line,
     /// Each asks the node that reported a change, and the others when that one has granted: of many waiters one gets

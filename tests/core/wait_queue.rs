@@ -7,6 +7,8 @@ use redbolt::proto::{
     Event, LockId, LockRequest, LockState, LossCause, RefusalReason, Settings, Wait,
 };
 
+use redbolt_node::model::Denial;
+
 use crate::world::{World, Written, error, ms, secs};
 
 /// Pauses so long that a test sees only what ends them early.
@@ -482,6 +484,24 @@ fn a_process_with_a_long_queue_lets_others_in() {
     let order = rounds(&mut world, waiting);
     let waited = order.iter().position(|&client| client == 1).unwrap();
     assert!(waited < 300, "{waited} holds of 10 ms");
+}
+
+/// The nodes forbid the line, or a lock on several resources stands in none.
+#[test]
+fn a_process_with_a_long_queue_of_what_cannot_stand_in_line_lets_others_in() {
+    for is_forbidden in [false, true] {
+        let mut world = World::with(3, 2, |_| {}).warm();
+        world.delay(Duration::from_micros(200));
+        if is_forbidden {
+            (0..3).for_each(|node| world.servers[node].store.deny("zadd", Some(Denial::Forbidden)));
+        }
+        let keys: &[&[u8]] = if is_forbidden { &[b"job"] } else { &[b"job", b"other"] };
+        let mut waiting: Vec<_> = (0..400).map(|_| (0, join(&mut world, 0, keys))).collect();
+        waiting.push((1, join(&mut world, 1, keys)));
+        let order = rounds(&mut world, waiting);
+        let waited = order.iter().position(|&client| client == 1).unwrap();
+        assert!(waited < 200, "{waited} holds of 10 ms");
+    }
 }
 
 /// The place before it in the one queue is free, the other one is still occupied.

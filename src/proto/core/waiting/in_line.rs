@@ -118,9 +118,11 @@ impl Active {
 impl Core {
     /// The lock asks in line from now on.
     fn join_line(&mut self, id: LockId) {
-        let is_wanted = self.config.settings.wake == WakeStrategy::Line && self.may_have_lines();
+        if !self.may_stand_in_line(id) {
+            return;
+        }
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if !is_wanted || active.line.is_some() || !active.may_stand_in_line() {
+        if active.line.is_some() {
             return;
         }
         let took = self.round_trip.max(active.round.took(self.boot).min(LONGEST_GRACE));
@@ -152,10 +154,23 @@ impl Core {
         self.metrics.lined_up += 1;
     }
 
+    /// Whether the lock stands in line where others wait. If not, its process yields to others from time to time.
+    pub(super) fn may_stand_in_line(&self, id: LockId) -> bool {
+        let is_wanted = self.config.settings.wake == WakeStrategy::Line && self.may_have_lines();
+        is_wanted && self.locks.active(id).is_some_and(Active::may_stand_in_line)
+    }
+
     /// Whether a quorum of nodes may have a line: there is no order where that is not so.
     fn may_have_lines(&self) -> bool {
         let can = |node: &&Node| !matches!(node.capabilities.line(), Ability::Refused(_));
         self.nodes.iter().filter(can).count() >= self.config.quorum()
+    }
+
+    /// Whether a quorum of nodes is known to have lines, in which others find their turn: who only asks and is granted does
+    /// not find that out.
+    pub(super) fn has_lines(&self) -> bool {
+        let has = |node: &&Node| node.capabilities.line() == Ability::Given;
+        self.nodes.iter().filter(has).count() >= self.config.quorum()
     }
 
     /// The first ask of a lock that waits. Where others have been seen to wait, it stands in line from the beginning.
