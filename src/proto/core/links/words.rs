@@ -5,7 +5,7 @@
 
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::core::Core;
-use crate::proto::core::claims::TOKEN_DIGITS;
+use crate::proto::core::claims::RANDOM_DIGITS;
 use crate::proto::mutants::mutant;
 use crate::proto::names::NodeId;
 use crate::proto::vote::Cause;
@@ -33,7 +33,7 @@ impl Core {
 }
 
 /// An error's text without anything that we sent: servers repeat the arguments of commands that
-/// they do not know, and one of ours is the token.
+/// they do not know, and one of ours is the token. Of one that is cut off less than half of its random digits are shown.
 fn presentable(text: &[u8]) -> String {
     if mutant!(TokenInWords) {
         return String::from_utf8_lossy(text).into_owned();
@@ -42,7 +42,7 @@ fn presentable(text: &[u8]) -> String {
     let text = &text[..quoted.unwrap_or(text.len()).min(LONGEST_NOTE)];
     let mut words = String::with_capacity(text.len());
     for run in text.chunk_by(|a, b| a.is_ascii_hexdigit() == b.is_ascii_hexdigit()) {
-        if run[0].is_ascii_hexdigit() && run.len() >= TOKEN_DIGITS / 2 {
+        if run[0].is_ascii_hexdigit() && run.len() >= RANDOM_DIGITS / 2 {
             words.push_str("(hidden)");
         } else {
             words.extend(run.iter().map(|&b| match b {
@@ -54,7 +54,6 @@ fn presentable(text: &[u8]) -> String {
     words
 }
 
-/// A token cut off here still has half of its digits, and is hidden.
 const LONGEST_NOTE: usize = 160;
 
 #[cfg(test)]
@@ -70,5 +69,10 @@ mod tests {
         let mut long = vec![b' '; 140];
         long.extend_from_slice(b"00112233445566778899aabbccddeeff");
         assert_eq!(presentable(&long).trim(), "(hidden)");
+        assert_eq!(
+            presentable(b"ERR new 'x' '0011223344556677"),
+            "ERR new 'x' '(hidden)",
+            "half of one"
+        );
     }
 }
