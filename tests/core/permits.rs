@@ -6,6 +6,8 @@ use redbolt::proto::{
     Event, KeyState, LockId, LockRequest, LockState, RefusalReason, RequestError, Wait,
 };
 
+use redbolt::proto::script::LEAVE_LINE;
+
 use crate::world::{World, ms, secs};
 
 const ENDS: &[u8] = b"redbolt:until:job";
@@ -118,6 +120,34 @@ fn a_holder_that_dies_is_in_the_way_for_no_longer_than_its_own_ttl() {
     let waited = (world.boot - begun) / 1_000_000;
     assert!((900..1_500).contains(&waited), "{waited} ms");
     assert!(world.clients[1].core.lease(stays).is_some());
+}
+
+/// Whoever stands first is gone, and so is the key that would tell of it: each ask names it again.
+#[test]
+fn a_ticket_of_nobody_hides_no_end_of_a_permit() {
+    let mut world =
+        World::with(3, 3, |settings| settings.retry_backoff = (secs(10), secs(10))).warm();
+    let short = LockRequest::new(b"job").ttl(secs(1)).permits(1);
+    let dies = world.acquire(0, &short, &[]);
+    world.flow();
+    assert!(world.detach(0, dies).is_some(), "nobody gives it back");
+    let leaves = wait_for_permit(&mut world, 1, 1);
+    world.run(ms(100));
+    for node in 0..3 {
+        world.answer(node, |args| {
+            let is_farewell = args.get(1).is_some_and(|text| *text == LEAVE_LINE.as_bytes());
+            is_farewell.then(|| b":1\r\n".to_vec())
+        });
+    }
+    world.let_go(1, leaves);
+    world.run(ms(10));
+    let is_key = |word: &&Vec<u8>| word.starts_with(b"redbolt:line-wait:");
+    let keys: BTreeSet<_> =
+        world.log.iter().flat_map(|ran| ran.words.iter().filter(is_key)).cloned().collect();
+    keys.iter().for_each(|key| world.delete_everywhere(key));
+    let waits = wait_for_permit(&mut world, 2, 1);
+    let waited = world.time_until(secs(9), |world| world.clients[2].is_granted(waits));
+    assert!(waited < ms(1_400), "{waited:?}");
 }
 
 #[test]

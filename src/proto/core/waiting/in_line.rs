@@ -568,16 +568,24 @@ impl Core {
         let Some(line) = &mut active.line else { return };
         let Some(place) = line.place.as_mut().filter(|place| place.before > 0) else { return };
         let [last, _] = place.predecessors;
-        if std::mem::replace(&mut line.has_left[0], last) == last {
-            return;
-        }
+        let is_named_again = std::mem::replace(&mut line.has_left[0], last) == last;
+        let is_first = place.before == 1;
         // Of several slots only the ask tells which is free next.
-        if place.before == 1 && !is_permit {
+        if is_first && (is_named_again || !is_permit) {
             place.before = 0;
-            self.look_in_line(id, now);
-            self.ask_node(id, node, Looked::Life, now);
-        } else {
-            self.changed_at(id, node, now);
+        }
+        match (is_named_again, is_first) {
+            // The ask came before the other one's farewell, and has told for how long the holder is in the way.
+            (true, true) => {
+                let until = active.waiting.pause.until();
+                self.pause_until(id, until);
+            }
+            (true, false) => {}
+            (false, true) if !is_permit => {
+                self.look_in_line(id, now);
+                self.ask_node(id, node, Looked::Life, now);
+            }
+            (false, _) => self.changed_at(id, node, now),
         }
     }
 
