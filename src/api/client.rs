@@ -20,8 +20,8 @@ use super::observer::Observer;
 use super::report::{NodeReport, RefusalReport};
 use super::start::StartError;
 use crate::proto::{
-    ClockReading, DetachedLock, Event, LockId, LockRequest, LossCause, Refusal, RefusalReason,
-    RequestError, Wait,
+    ClockReading, DetachedLock, Event, LockId, LockRequest, LossCause, Profile, Refusal,
+    RefusalReason, RequestError, Wait,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -323,6 +323,23 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
         let id = driver.force_unlock(resource)?;
+        viewed(&mut driver, |driver| driver.take_force_unlock(id))
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as its form tells
+    /// that it is one. Members who wait are told, in the way that their library has.
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_of(
+        &self,
+        profile: Profile,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ForceUnlockReport, RequestError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = driver.force_unlock_of(profile, resource)?;
         viewed(&mut driver, |driver| driver.take_force_unlock(id))
     }
 

@@ -25,8 +25,8 @@ use super::start::StartError;
 use crate::net::Sockets;
 use crate::proto::{
     ClockReading, Core, DetachedLock, Event, FencingToken, Lease, LockId, LockMode, LockRequest,
-    LockState, LossCause, NodeId, NodeState, ObserverId, Refusal, RequestError, Timestamp, ViewId,
-    Votes,
+    LockState, LossCause, NodeId, NodeState, ObserverId, Profile, Refusal, RequestError, Timestamp,
+    ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -333,6 +333,24 @@ impl Driver {
         self.check_process()?;
         let (core, now) = self.sockets.core_now();
         let id = core.force_unlock(resource.as_ref(), now)?;
+        self.finish();
+        Ok(id)
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well. See
+    /// [`Core::force_unlock_of`].
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_of(
+        &mut self,
+        profile: Profile,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<ViewId, RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let id = core.force_unlock_of(profile, resource.as_ref(), now)?;
         self.finish();
         Ok(id)
     }

@@ -98,6 +98,7 @@ mod vote;
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
+pub(crate) use self::core::Force;
 pub use self::core::{
     Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, Kept, KeyState, Leader,
     LeaderVerdict, LeaderView, Line, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits,

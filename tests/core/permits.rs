@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use redbolt::proto::script::LEAVE_LINE;
 use redbolt::proto::{
     Event, KeyState, LockId, LockRequest, LockState, RefusalReason, RequestError, Wait,
 };
-
-use redbolt::proto::script::LEAVE_LINE;
 
 use crate::world::{World, ms, secs};
 

@@ -79,8 +79,10 @@ impl Command {
         match &mut self {
             Self::Lock(args) => args.format.prefix.complete(&mut args.key),
             Self::Acquire(args) => args.format.prefix.complete(&mut args.key),
-            Self::Status(args) => args.key.iter_mut().for_each(|key| args.prefix.complete(key)),
-            Self::Unlock(args) => args.prefix.complete(&mut args.key),
+            Self::Status(args) => {
+                args.key.iter_mut().for_each(|key| args.format.prefix.complete(key));
+            }
+            Self::Unlock(args) => args.format.prefix.complete(&mut args.key),
             _ => {}
         }
         self
@@ -219,6 +221,18 @@ pub(crate) struct FormatArgs {
     /// registry, `symfony` in those of Symfony, `python-redis-lock` and `redis-objects` in their own, `setnx` in those whose value is a time; `plain` is for all who lock by SET NX PX
     #[arg(long, value_name = "NAME", default_value = "plain", value_parser = profile())]
     pub(crate) profile: Profile,
+
+    #[command(flatten)]
+    pub(crate) prefix: PrefixArgs,
+}
+
+/// Whose locks are looked at.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SeenFormatArgs {
+    /// Expect locks of redbolt, or of the members of this profile. Data of any other form is named, and never deleted
+    /// without --foreign
+    #[arg(long, value_name = "NAME", value_parser = profile())]
+    pub(crate) profile: Option<Profile>,
 
     #[command(flatten)]
     pub(crate) prefix: PrefixArgs,
@@ -529,7 +543,7 @@ pub(crate) struct UnlockArgs {
     pub(crate) foreign: bool,
 
     #[command(flatten)]
-    pub(crate) prefix: PrefixArgs,
+    pub(crate) format: SeenFormatArgs,
 
     /// The name of the lock
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
@@ -551,7 +565,7 @@ pub(crate) struct StatusArgs {
     pub(crate) restart_guard: RestartGuardWord,
 
     #[command(flatten)]
-    pub(crate) prefix: PrefixArgs,
+    pub(crate) format: SeenFormatArgs,
 
     /// The name of the lock; without a name, show the nodes
     #[arg(value_parser = OsStringValueParser::new().try_map(some_bytes))]
@@ -974,7 +988,8 @@ holder is not told: it goes on until it checks its lock. So make sure that it is
 store it writes to checks its fencing token.
 
 A key that is not a lock of redbolt is left alone: it is a lock or data of another program. It is
-shown by its type, and deleted only with --foreign.
+shown by its type, and deleted only with --foreign, or if it has the form of a lock of the --profile
+that is given; whoever waits in that library's way is told.
 
 Exit status: 0 when a quorum of the nodes no longer has that lock, 69 when too few nodes answer, 64
 without --force, for a key that is not a lock of redbolt, and for wrong usage.";
@@ -984,6 +999,9 @@ It takes no lock and writes nothing. Each node's line says who holds the lock th
 in line for it, whether its restart guard lets it vote, and how long its answer took. Those who wait
 are listed in their order, with how long each has waited. A name is shown on one line, with escapes
 such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they are not UTF-8.
+
+A lock of another library is named by its form, with the profile that takes part in its locks. With
+--profile, whatever has another form than the profile's is said to be none of its.
 
 Without KEY, each node's line says whether it votes and why not, whether it notifies waiters of a
 release (which needs a second connection), and how long its answer took.

@@ -7,12 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 
 use redbolt::{
     Client,
-    inspect::{Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, Line, NodeInspection},
+    inspect::{
+        Fate, ForceUnlockReport, Foreign, Holder, InspectionVerdict, KeyState, Line, NodeInspection,
+    },
 };
 
 use crate::args::UnlockArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
+use crate::foreign;
 use crate::name;
 use crate::nodes;
 use crate::say::{print as print_out, say};
@@ -26,8 +29,11 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
         return Err(only_show(&client, args)?);
     }
     let key = args.key.as_bytes();
-    let report =
-        if args.foreign { client.force_unlock_foreign(key) } else { client.force_unlock(key) };
+    let report = match args.format.profile {
+        _ if args.foreign => client.force_unlock_foreign(key),
+        Some(profile) => client.force_unlock_of(profile, key),
+        None => client.force_unlock(key),
+    };
     let report = report.map_err(Failure::usage)?;
     let became = format!("{}: {}", name::show(&args.key), what_became(&report));
     print(&report.nodes, report.line.as_ref(), &became);
@@ -35,7 +41,12 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     if report.is_confirmed() {
         Ok(exit::SUCCESS)
     } else if gone + report.kept() >= quorum {
-        Err(Failure::usage(IS_FOREIGN))
+        Err(Failure::usage(match &report.was {
+            InspectionVerdict::Foreign(data) => {
+                format!("{IS_FOREIGN}\n{}", how_to_delete(data, ""))
+            }
+            _ => format!("{IS_FOREIGN}\nto delete it all the same, add --foreign"),
+        }))
     } else {
         Err(Failure::no_quorum(format_args!(
             "the key is gone on {gone} of {nodes} nodes only, {quorum} needed"
@@ -45,13 +56,17 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
 
 fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
     let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
-    let (verdict, advice) = match &seen.verdict {
-        InspectionVerdict::Free => ("free".to_owned(), ONLY_SHOWN),
-        InspectionVerdict::Held(holder) => (format!("held by {}", in_full(holder)), ONLY_SHOWN),
-        InspectionVerdict::Permits(permits) => (format!("permits of {permits}"), ONLY_SHOWN),
-        InspectionVerdict::Shared(sharers) => (format!("shared by {sharers}"), ONLY_SHOWN),
-        InspectionVerdict::Foreign(data) => (data.to_string(), ONLY_SHOWN_FOREIGN),
-        _ => ("undecided".to_owned(), ONLY_SHOWN),
+    let mut advice = ONLY_SHOWN.to_owned();
+    let verdict = match &seen.verdict {
+        InspectionVerdict::Free => "free".to_owned(),
+        InspectionVerdict::Held(holder) => format!("held by {}", in_full(holder)),
+        InspectionVerdict::Permits(permits) => format!("permits of {permits}"),
+        InspectionVerdict::Shared(sharers) => format!("shared by {sharers}"),
+        InspectionVerdict::Foreign(data) => {
+            advice = format!("nothing was done: {IS_FOREIGN}\n{}", how_to_delete(data, "--force "));
+            data.to_string()
+        }
+        _ => "undecided".to_owned(),
     };
     let shown = format!("{}: {verdict}", name::show(&args.key));
     print(&seen.nodes, seen.line.as_ref(), &shown);
@@ -138,8 +153,12 @@ fn in_full(holder: &Holder) -> String {
 const ONLY_SHOWN: &str = "nothing was done: to break this lock, whoever holds it, add --force\n\
     its holder goes on until it looks: make sure that it is gone";
 
-const ONLY_SHOWN_FOREIGN: &str = "nothing was done: this is no lock of redbolt, but some other \
-    program's data\nto delete it all the same, add --force --foreign";
+const IS_FOREIGN: &str = "this is no lock of redbolt, but some other program's data";
 
-const IS_FOREIGN: &str = "this is no lock of redbolt, but some other program's data\n\
-    to delete it all the same, add --foreign";
+/// The options for that, behind those which are needed as well.
+fn how_to_delete(data: &Foreign, others: &str) -> String {
+    match foreign::profiles(data) {
+        none if none.is_empty() => format!("to delete it all the same, add {others}--foreign"),
+        profiles => format!("to break the lock that it may be, add {others}--profile {profiles}"),
+    }
+}

@@ -55,7 +55,9 @@ use super::metrics::MetricsReport;
 use super::own_poll::OwnPoll;
 use super::report::NodeReport;
 use super::start::StartError;
-use crate::proto::{AutoExtend, DetachedLock, LockRequest, MAX_LOCKS, Wait, check_lock_name};
+use crate::proto::{
+    AutoExtend, DetachedLock, Force, LockRequest, MAX_LOCKS, Profile, Wait, check_lock_name,
+};
 
 /// Takes locks for all threads and tasks of a program, with one background thread of its own, named
 /// `redbolt-engine`. `Send`, `Sync`, and cheap to clone.
@@ -313,7 +315,22 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { foreign: false, asker })
+        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { force: Force::Locks, asker })
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well; see
+    /// [`Client::force_unlock_of`](crate::Client::force_unlock_of).
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_of(
+        &self,
+        profile: Profile,
+        resource: &(impl AsRef<[u8]> + ?Sized),
+    ) -> QueryFuture<ForceUnlockReport, AcquireError> {
+        let force = Force::LocksOf(profile);
+        self.view(resource.as_ref(), move |asker| Viewer::ForceUnlock { force, asker })
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
@@ -326,7 +343,7 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { foreign: true, asker })
+        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { force: Force::Anything, asker })
     }
 
     /// Attaches a lock that was [detached](OwnedGuard::detach), by this process or another one on the same

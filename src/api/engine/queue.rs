@@ -27,7 +27,7 @@ use crate::api::client::AcquireError;
 use crate::api::driver::Driver;
 use crate::api::inspection::{ForceUnlockReport, Inspection};
 use crate::api::report::NodeReport;
-use crate::proto::{DetachedLock, LockMode, RequestError};
+use crate::proto::{DetachedLock, Force, LockMode, RequestError};
 
 /// What the thread is asked to do.
 pub(super) enum Command {
@@ -58,7 +58,7 @@ pub(super) enum Command {
 /// Whoever asks the nodes about a resource, with what for.
 pub(super) enum Viewer {
     /// To break the lock that is there, or what else is.
-    ForceUnlock { foreign: bool, asker: Asker<ForceUnlockReport, AcquireError> },
+    ForceUnlock { force: Force, asker: Asker<ForceUnlockReport, AcquireError> },
     /// To see who holds it.
     Inspect(Asker<Inspection, AcquireError>),
 }

@@ -255,8 +255,7 @@ impl Thread {
     fn view(&mut self, resource: &[u8], viewer: Viewer, now: ClockReading) {
         let core = self.driver.core_mut();
         let begun = match viewer {
-            Viewer::ForceUnlock { foreign: false, .. } => core.force_unlock(resource, now),
-            Viewer::ForceUnlock { foreign: true, .. } => core.force_unlock_foreign(resource, now),
+            Viewer::ForceUnlock { force, .. } => core.begin_force_unlock(force, resource, now),
             Viewer::Inspect(_) => core.inspect(resource, now),
         };
         match begun {

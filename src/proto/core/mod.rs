@@ -71,6 +71,7 @@ use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
+pub(crate) use self::inspecting::Force;
 pub use self::inspecting::{
     DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, NodeView, Permits, Sharers, View, Waiter,
 };

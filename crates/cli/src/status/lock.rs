@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use redbolt::{
-    Client, Config,
+    Client, Config, Profile,
     inspect::{
         DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection,
         Permits, Sharers,
@@ -19,7 +19,7 @@ use crate::args::StatusArgs;
 use crate::contact::contact;
 use crate::duration::show;
 use crate::exit::{self, Failure};
-use crate::foreign::remaining;
+use crate::foreign::{self, remaining};
 use crate::name;
 use crate::say::print;
 use crate::waiters;
@@ -32,7 +32,7 @@ pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Resu
     let text = if args.json {
         format!("{}\n", as_json(key, &config, &seen, &restart_guards))
     } else {
-        as_text(&name::show(key), &config, &seen, &restart_guards)
+        as_text(&name::show(key), &config, &seen, &restart_guards, args.format.profile)
     };
     print(&text)?;
     Ok(match seen.verdict {
@@ -41,7 +41,13 @@ pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Resu
     })
 }
 
-fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeReport) -> String {
+fn as_text(
+    key: &str,
+    config: &Config,
+    seen: &Inspection,
+    restart_guards: &NodeReport,
+    expected: Option<Profile>,
+) -> String {
     let rows = seen.nodes.iter().zip(&restart_guards.nodes).map(|(node, status)| row(node, status));
     let mut text = table(&rows.collect::<Vec<_>>());
     let (quorum, nodes) = (config.quorum(), config.node_count());
@@ -69,14 +75,9 @@ fn as_text(key: &str, config: &Config, seen: &Inspection, restart_guards: &NodeR
         }
         InspectionVerdict::Foreign(data) => {
             let there = count(seen, |state| matches!(state, KeyState::Foreign(_)));
-            let on = format!("on {there} of {nodes} nodes");
-            match data.kind.profile() {
-                Some(profile) => {
-                    let left = left(remaining(data));
-                    format!("{key}: {data}, {left}, {on}; use --profile {profile}\n")
-                }
-                None => format!("{key}: {data}, no lock of redbolt, {on}\n"),
-            }
+            let left = left(remaining(data));
+            let whose = foreign::whose(data, expected);
+            format!("{key}: {data}, {left}, on {there} of {nodes} nodes{whose}\n")
         }
         _ => {
             let answered = count(seen, |_| true);
@@ -211,18 +212,35 @@ fn hash(holder: &Holder) -> String {
 }
 
 fn data_as_json(data: &Foreign) -> Value {
-    match &data.kind {
-        DataKind::String { bytes, fingerprint, library } => {
+    let mut told = kind_as_json(&data.kind);
+    told["profile"] = data.kind.profile().map(Profile::name).into();
+    told
+}
+
+fn kind_as_json(kind: &DataKind) -> Value {
+    let mode = |is_write| if is_write { "write" } else { "read" };
+    match kind {
+        DataKind::String { bytes, fingerprint, library, owner } => {
             let hash = format!("{fingerprint:08x}");
-            json!({ "type": "string", "bytes": bytes, "hash": hash, "library": library })
+            json!({ "type": "string", "bytes": bytes, "hash": hash, "library": library, "holder": owner })
         }
         DataKind::Redisson { owner, holds } => {
             json!({ "type": "hash", "library": "Redisson", "holder": owner, "holds": holds })
         }
-        DataKind::RedissonReadWrite { is_write, holders } => {
-            let mode = if *is_write { "write" } else { "read" };
-            json!({ "type": "hash", "library": "Redisson", "mode": mode, "holders": holders })
-        }
+        DataKind::RedissonReadWrite { is_write, holders, owner, holds } => json!({
+            "type": "hash",
+            "library": "Redisson",
+            "mode": mode(*is_write),
+            "holders": holders,
+            "holder": owner,
+            "holds": holds,
+        }),
+        DataKind::Symfony { is_write, holders } => json!({
+            "type": "zset",
+            "library": "Symfony",
+            "mode": mode(*is_write),
+            "holders": holders,
+        }),
         DataKind::Time { ends } => json!({ "type": "string", "ends_unix_s": ends.as_secs() }),
         DataKind::Hash => json!({ "type": "hash" }),
         DataKind::List => json!({ "type": "list" }),

@@ -197,7 +197,7 @@ fn status_shows_other_data_under_the_name() {
         told.split_once("other data, a sorted set, ").unwrap_or_else(|| panic!("{told}"));
     let left: f64 = left.split_once(" s left").unwrap().0.parse().unwrap();
     assert!((20.0..=60.0).contains(&left), "{told}");
-    let last = "no lock of redbolt, on 2 of 3 nodes";
+    let last = "on 2 of 3 nodes; no lock of redbolt";
     assert!(told.lines().last().unwrap().ends_with(last), "{told}");
     let json = world.run(&["status", "--json", "job"]).expect(0).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();

@@ -107,7 +107,7 @@ fn a_command_takes_over_a_lock_whose_time_is_over() {
     world.nodes[0].cmd("SET data 1100000000");
     let seen = world.run(&["status", "data"]).expect(0).stdout;
     let told = "data: held by SETNX or redis-objects until second 1100000000, 0 us left, on 1 of 1";
-    assert!(seen.contains(told) && seen.contains("use --profile setnx"), "{seen}");
+    assert!(seen.contains(told) && seen.contains("use --profile redis-objects or setnx"), "{seen}");
     world.nodes[0].cmd("HSET other mode read 1f0c2d3e-0011-2233-4455-66778899aabb:42 1");
     let seen = world.run(&["status", "other"]).expect(0).stdout;
     assert!(seen.contains("held by 1 reader of Redisson"), "{seen}");
@@ -120,6 +120,29 @@ fn a_command_takes_over_a_lock_whose_time_is_over() {
     let seen = world.run(&["status", "data"]).expect(0).stdout;
     assert!(seen.contains("data: held by "), "{seen}");
     world.run(&["release", "--token-file", "held"]).expect(0);
+}
+
+/// What is of another form is named, and left alone.
+#[test]
+fn status_and_unlock_go_by_the_profile_that_they_are_given() {
+    let world = World::of(1);
+    world.nodes[0].cmd("HSET data 1f0c2d3e-0011-2233-4455-66778899aabb:42 2");
+    let status = |profile| world.run(&["status", "--profile", profile, "data"]).expect(0).stdout;
+    let held = "data: held by Redisson 1f0c…:42, 2 holds, without end, on 1 of 1 nodes";
+    assert!(status("redisson").ends_with(&format!("{held}\n")), "{}", status("redisson"));
+    let other = format!("{held}; no lock of the profile spring, use --profile redisson\n");
+    assert!(status("spring").ends_with(&other), "{}", status("spring"));
+    world.run(&["unlock", "data"]).expect(64).expect_says("add --force --profile redisson");
+    let unlock = |profile| world.run(&["unlock", "--force", "--profile", profile, "data"]);
+    unlock("spring").expect(64).expect_says("add --profile redisson");
+    assert_eq!(world.held_on("data"), 1);
+    unlock("redisson").expect(0);
+    assert_eq!(world.held_on("data"), 0);
+    world.nodes[0].cmd("ZADD data 99999999999999 bm90IGEgc2VjcmV0IGF0IGFsbCwgb25seSAzMiBieXQ=");
+    let json = world.run(&["status", "--json", "data"]).expect(0).stdout;
+    for part in ["\"profile\":\"symfony\"", "\"library\":\"Symfony\"", "\"mode\":\"read\""] {
+        assert!(json.contains(part), "{part}: {json}");
+    }
 }
 
 /// As ShedLock does, which keeps its lock for a while behind the work.

@@ -125,6 +125,8 @@ pub enum DataKind {
         fingerprint: u32,
         /// The libraries that write strings of this form, if any is known.
         library: Option<&'static str>,
+        /// Who has put it there, if the library writes that beside its secret; printable.
+        owner: Option<String>,
     },
     /// A hash.
     Hash,
@@ -151,6 +153,10 @@ pub enum DataKind {
         is_write: bool,
         /// How many have it.
         holders: usize,
+        /// One of them, by the beginning of its process' name and the thread.
+        owner: Option<String>,
+        /// How often that one has entered.
+        holds: u64,
     },
     /// A lock of Symfony.
     Symfony {
@@ -181,7 +187,18 @@ impl DataKind {
             }
             Self::Symfony { .. } => Some(Profile::Symfony),
             Self::Time { .. } => Some(Profile::Setnx),
+            Self::String { library: Some(_), .. } => Some(Profile::Plain),
             _ => None,
+        }
+    }
+
+    /// Whether it may be a lock of a member of this profile, as far as its form tells.
+    #[must_use]
+    pub fn is_of(&self, profile: Profile) -> bool {
+        match (profile, self) {
+            (Profile::RedisObjects, Self::Time { .. }) => true,
+            (Profile::Spring, Self::String { library, .. }) => *library == Some(foreign::UUID),
+            _ => self.profile() == Some(profile),
         }
     }
 }
@@ -247,8 +264,9 @@ pub(in crate::proto::core) fn of_string(value: &[u8]) -> KeyState {
         }
         let bytes = Some(value.len()).filter(|&bytes| bytes <= LONGEST);
         let fingerprint = fingerprint(&[value]);
-        let library = bytes.and_then(|_| foreign::of_string(value));
-        return foreign(DataKind::String { bytes, fingerprint, library });
+        let (library, owner) = bytes.and_then(|_| foreign::of_string(value)).unzip();
+        let owner = owner.flatten();
+        return foreign(DataKind::String { bytes, fingerprint, library, owner });
     };
     KeyState::Held(holder(digits, label))
 }
@@ -416,10 +434,14 @@ impl fmt::Display for Foreign {
 impl fmt::Display for DataKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::String { bytes: Some(bytes), fingerprint, library } => {
+            Self::String { bytes: Some(bytes), fingerprint, library, owner } => {
                 let s = if *bytes == 1 { "" } else { "s" };
                 write!(f, "a string of {bytes} byte{s} #{fingerprint:08x}")?;
-                library.map_or(Ok(()), |library| write!(f, " (as of {library})"))
+                match (library, owner) {
+                    (Some(library), Some(owner)) => write!(f, " (as of {library}, by {owner})"),
+                    (Some(library), None) => write!(f, " (as of {library})"),
+                    (None, _) => Ok(()),
+                }
             }
             Self::String { bytes: None, fingerprint, .. } => {
                 write!(f, "a string of more than {LONGEST} bytes #{fingerprint:08x}")
@@ -432,12 +454,18 @@ impl fmt::Display for DataKind {
             Self::Module(name) => write!(f, "of the type {name}"),
             Self::Redisson { owner, holds: 1 } => write!(f, "held by Redisson {owner}"),
             Self::Redisson { owner, holds } => write!(f, "held by Redisson {owner}, {holds} holds"),
-            Self::RedissonReadWrite { is_write: true, .. } => {
-                f.write_str("held by a writer of Redisson")
-            }
-            Self::RedissonReadWrite { holders, .. } => {
-                let s = if *holders == 1 { "" } else { "s" };
-                write!(f, "held by {holders} reader{s} of Redisson")
+            Self::RedissonReadWrite { is_write, holders, owner, holds } => {
+                match is_write {
+                    true => f.write_str("held by a writer of Redisson")?,
+                    false => {
+                        let s = if *holders == 1 { "" } else { "s" };
+                        write!(f, "held by {holders} reader{s} of Redisson")?;
+                    }
+                }
+                let Some(owner) = owner else { return Ok(()) };
+                let among = if *holders > 1 { ", among them" } else { "" };
+                write!(f, "{among} {owner}")?;
+                if *holds == 1 { Ok(()) } else { write!(f, ", {holds} holds") }
             }
             Self::Symfony { is_write: true, .. } => f.write_str("held by Symfony"),
             Self::Symfony { holders, .. } => {

@@ -4,11 +4,12 @@
 //! that was asked for. Nothing is done about the holder, even if it is of this core.
 
 use super::STRING;
-use super::contents::{self, KeyState};
+use super::contents::{self, DataKind, KeyState};
 use crate::proto::classify::classify;
 use crate::proto::core::Core;
 use crate::proto::core::links::{Link, Mistyped, Pending};
 use crate::proto::names::{NodeId, ViewId};
+use crate::proto::profile::Profile;
 use crate::proto::request::{RequestError, check_lock_name};
 use crate::proto::script;
 use crate::proto::time::ClockReading;
@@ -19,8 +20,21 @@ use crate::resp::{Token, command};
 pub(crate) enum Force {
     /// Locks of redbolt.
     Locks,
+    /// Locks of redbolt, and of the members of this profile.
+    LocksOf(Profile),
     /// Whatever is there.
     Anything,
+}
+
+impl Force {
+    /// Whether data is to go that is no lock of redbolt.
+    fn breaks(self, data: &DataKind) -> bool {
+        match self {
+            Self::Locks => false,
+            Self::LocksOf(profile) => data.is_of(profile),
+            Self::Anything => true,
+        }
+    }
 }
 
 /// What became of what was under a key.
@@ -52,8 +66,22 @@ impl Core {
         resource: &[u8],
         now: ClockReading,
     ) -> Result<ViewId, RequestError> {
-        check_lock_name(&self.config, resource)?;
-        Ok(self.begin_view(resource, Some(Force::Locks), now))
+        self.begin_force_unlock(Force::Locks, resource, now)
+    }
+
+    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as that is
+    /// known by [its form](DataKind::is_of).
+    ///
+    /// # Errors
+    ///
+    /// As [`force_unlock`](Self::force_unlock).
+    pub fn force_unlock_of(
+        &mut self,
+        profile: Profile,
+        resource: &[u8],
+        now: ClockReading,
+    ) -> Result<ViewId, RequestError> {
+        self.begin_force_unlock(Force::LocksOf(profile), resource, now)
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
@@ -68,8 +96,17 @@ impl Core {
         resource: &[u8],
         now: ClockReading,
     ) -> Result<ViewId, RequestError> {
+        self.begin_force_unlock(Force::Anything, resource, now)
+    }
+
+    pub(crate) fn begin_force_unlock(
+        &mut self,
+        force: Force,
+        resource: &[u8],
+        now: ClockReading,
+    ) -> Result<ViewId, RequestError> {
         check_lock_name(&self.config, resource)?;
-        Ok(self.begin_view(resource, Some(Force::Anything), now))
+        Ok(self.begin_view(resource, Some(force), now))
     }
 
     /// Goes on with what this node has answered. Whether it will answer once more.
@@ -80,12 +117,17 @@ impl Core {
         let (Some(force), Ok(state)) = (viewing.force, &view.state) else { return false };
         match (state, force) {
             (KeyState::Free, _) => return false,
-            (KeyState::Foreign(_), Force::Locks) => {
+            (KeyState::Foreign(data), force) if !force.breaks(&data.kind) => {
                 view.fate = Some(Fate::Kept);
                 return false;
             }
-            (KeyState::Held(_) | KeyState::Permits(_) | KeyState::Shared(_), _)
-            | (KeyState::Foreign(_), Force::Anything) => {}
+            (
+                KeyState::Held(_)
+                | KeyState::Permits(_)
+                | KeyState::Shared(_)
+                | KeyState::Foreign(_),
+                _,
+            ) => {}
         }
         if let Err(cause) = viewing.seen[node.index()].kind {
             // The script could not compare a type that is not known.

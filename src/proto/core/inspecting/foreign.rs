@@ -9,24 +9,50 @@ use super::contents::{self, DataKind, Foreign, Holder, KeyState, Sharers};
 use crate::proto::script::symfony;
 
 /// The libraries whose locks hold a string of this form.
-pub(super) fn of_string(value: &[u8]) -> Option<&'static str> {
+pub(super) fn of_string(value: &[u8]) -> Option<(&'static str, Option<String>)> {
     let all = |of: fn(&u8) -> bool| value.iter().all(of);
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
-    match value.len() {
-        0 => Some("redis-objects"),
-        _ if value.starts_with(b"ADDED:") => Some("ShedLock"),
-        20 if std::str::from_utf8(value).is_err() => Some("rslock or redlock (Rust)"),
-        22 if all(u8::is_ascii_alphanumeric) => Some("redlock-py"),
-        24 if value.ends_with(b"==") && all(is_base64) => Some("redsync"),
-        24 if all(is_base64) => Some(PYTHON_REDIS_LOCK),
-        32 if all(is_hex) => Some("redis-py, node-redlock or redlock-universal"),
-        36 if is_uuid(value) => Some("pottery, RedLock.net, Spring or aioredlock"),
-        _ => None,
-    }
+    let library = match value.len() {
+        0 => "redis-objects",
+        16 if all(u8::is_ascii_alphanumeric) => "Laravel",
+        20 if std::str::from_utf8(value).is_err() => "rslock or redlock (Rust)",
+        22 if all(u8::is_ascii_alphanumeric) => "redlock-py or redislock (Go)",
+        22 if all(is_base64_of_urls) => "redislock (Go)",
+        24 if value.ends_with(b"==") && all(is_base64) => "redsync",
+        24 if all(is_base64) => PYTHON_REDIS_LOCK,
+        32 if all(is_hex) => "redis-py, node-redlock or redlock-universal",
+        36 if is_uuid(value) => UUID,
+        _ => return of_owner(value).map(|(library, owner)| (library, Some(owner))),
+    };
+    Some((library, None))
+}
+
+/// The library, and who writes its name before a secret.
+fn of_owner(value: &[u8]) -> Option<(&'static str, String)> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (library, owner) = match text.strip_prefix("ADDED:") {
+        Some(rest) => ("ShedLock", rest.split_once('@')?.1.rsplit_once(':')?.0),
+        None => {
+            let (owner, secret) = text.rsplit_once('_')?;
+            let (_, process) = owner.rsplit_once('_')?;
+            let is_guid = secret.len() == 32 && secret.bytes().all(|byte| is_hex(&byte));
+            let is_process = !process.is_empty() && process.bytes().all(|it| it.is_ascii_digit());
+            if !is_process || !is_guid && !is_uuid(secret.as_bytes()) {
+                return None;
+            }
+            ("DistributedLock", owner)
+        }
+    };
+    let is_printable = owner.bytes().all(|byte| byte.is_ascii_graphic());
+    is_printable.then(|| (library, owner.to_owned()))
 }
 
 /// The library of this name.
 pub(super) const PYTHON_REDIS_LOCK: &str = "python-redis-lock";
+
+/// The libraries whose tokens are UUIDs.
+pub(super) const UUID: &str =
+    "Spring, pottery, RedLock.net, redis-semaphore, async-redis-lock, redlock-rb or aioredlock";
 
 /// What a hash is whose fields the script [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) tells, each behind its value.
 pub(super) fn of_hash<'l>(lines: impl Iterator<Item = &'l str>) -> Option<KeyState> {
@@ -38,9 +64,13 @@ pub(super) fn of_hash<'l>(lines: impl Iterator<Item = &'l str>) -> Option<KeySta
     if let KeyState::Held(holder) = contents::of_string(owner.as_bytes()) {
         return Some(KeyState::Held(holder));
     }
-    let (uuid, thread) = owner.split_once(':').filter(|(uuid, _)| is_uuid(uuid.as_bytes()))?;
-    let owner = format!("{}…:{}", uuid.get(..4)?, thread.parse::<u64>().ok()?);
-    Some(foreign(DataKind::Redisson { owner, holds: holds.parse().ok()? }))
+    Some(foreign(DataKind::Redisson { owner: owner_of(owner)?, holds: holds.parse().ok()? }))
+}
+
+/// A field of Redisson's, which is its holder's name, without most of that.
+fn owner_of(field: &str) -> Option<String> {
+    let (uuid, thread) = field.split_once(':').filter(|(uuid, _)| is_uuid(uuid.as_bytes()))?;
+    Some(format!("{}…:{}", uuid.get(..4)?, thread.parse::<u64>().ok()?))
 }
 
 /// A hash of Redisson's read/write locks: all holders are ours, or it is of others too.
@@ -59,7 +89,13 @@ fn of_readers_or_writer(mode: &str, fields: &[(&str, &str)]) -> Option<KeyState>
             Some(KeyState::Shared(Sharers::new(readers, count, None)))
         }
         ("read" | "write", ..) => {
-            Some(foreign(DataKind::RedissonReadWrite { is_write, holders: count }))
+            let theirs = |&(holds, field): &(&str, &str)| {
+                let name = field.strip_suffix(":write").unwrap_or(field);
+                Some((owner_of(name)?, holds.parse().ok()?))
+            };
+            let (owner, holds) = fields.iter().find_map(theirs).unzip();
+            let holds = holds.unwrap_or_default();
+            Some(foreign(DataKind::RedissonReadWrite { is_write, holders: count, owner, holds }))
         }
         _ => None,
     }
@@ -103,6 +139,10 @@ fn is_hex(byte: &u8) -> bool {
     byte.is_ascii_digit() || (b'a'..=b'f').contains(byte)
 }
 
+fn is_base64_of_urls(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_".contains(byte)
+}
+
 fn is_uuid(value: &[u8]) -> bool {
     let is_in_place = |(at, byte): (usize, &u8)| match at {
         8 | 13 | 18 | 23 => *byte == b'-',
@@ -129,20 +169,38 @@ mod tests {
         for (value, library) in [
             ("", "redis-objects"),
             ("ADDED:2026-11-23T08:00:00Z@host:0b1c", "ShedLock"),
+            ("web-1_4711_0123456789abcdef0123456789abcdef", "DistributedLock"),
+            ("0123456789abcDEF", "Laravel"),
+            ("0123456789abcdefghij-_", "redislock (Go)"),
             ("0123456789abcdef0123456789abcdef", "redis-py, "),
-            ("0b1c2d3e-0011-2233-4455-66778899aabb", "pottery, "),
+            ("0b1c2d3e-0011-2233-4455-66778899aabb", "Spring, pottery, "),
             ("MDEyMzQ1Njc4OWFiY2RlZg==", "redsync"),
             ("MDEyMzQ1Njc4OWFiY2RlZmdo", "python-redis-lock"),
             ("0123456789abcdefghijkl", "redlock-py"),
         ] {
             let found = of_string(value.as_bytes());
+            let found = found.map(|(library, _)| library);
             assert!(found.is_some_and(|it| it.starts_with(library)), "{value}: {found:?}");
         }
-        assert_eq!(of_string(&[0xff; 20]), Some("rslock or redlock (Rust)"));
+        assert_eq!(of_string(&[0xff; 20]), Some(("rslock or redlock (Rust)", None)));
         for other in
             ["x", "4711", "{\"user\":1}", "0123456789ABCDEF0123456789ABCDEF", "a string of words"]
         {
             assert_eq!(of_string(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    /// And not what stands behind it, by which others could release the lock.
+    #[test]
+    fn an_owner_is_told_that_stands_before_its_secret() {
+        let owner = |value: &str| of_string(value.as_bytes()).and_then(|(_, owner)| owner);
+        assert_eq!(owner("ADDED:2026-11-23T08:00:00Z@web-1:0b1c").as_deref(), Some("web-1"));
+        let guid = "0b1c2d3e-0011-2233-4455-66778899aabb";
+        assert_eq!(owner(&format!("my_host_4711_{guid}")).as_deref(), Some("my_host_4711"));
+        for other in
+            [format!("my_host_{guid}"), format!("my\nhost_4711_{guid}"), "a_1_b".to_owned()]
+        {
+            assert_eq!(of_string(other.as_bytes()), None, "{other:?}");
         }
     }
 
@@ -177,7 +235,12 @@ mod tests {
         assert!(matches!(mixed, Some(KeyState::Foreign(_))), "{mixed:?}");
         assert_eq!(
             of("read mode".to_owned()),
-            Some(foreign(DataKind::RedissonReadWrite { is_write: false, holders: 0 }))
+            Some(foreign(DataKind::RedissonReadWrite {
+                is_write: false,
+                holders: 0,
+                owner: None,
+                holds: 0
+            }))
         );
         assert_eq!(of("fast mode\n1 a:1".to_owned()), None);
     }
@@ -228,6 +291,14 @@ mod tests {
         assert!(!told("2 1f0c2d3e-0011-2233-4455-66778899aabb:42").contains(&OWNER[..8]));
         assert_eq!(told("read mode\n1 a:1\n1 b:2"), "held by 2 readers of Redisson");
         assert_eq!(told("write mode\n1 a:1:write"), "held by a writer of Redisson");
+        assert_eq!(
+            told("write mode\n2 1f0c2d3e-0011-2233-4455-66778899aabb:42:write"),
+            "held by a writer of Redisson 1f0c…:42, 2 holds"
+        );
+        assert_eq!(
+            told("read mode\n1 1f0c2d3e-0011-2233-4455-66778899aabb:42\n1 b:2"),
+            "held by 2 readers of Redisson, among them 1f0c…:42"
+        );
         for other in ["1 a", "x 1f0c2d3e-0011-2233-4455-66778899aabb:42", "1 a\n2 b", "", "7"] {
             assert_eq!(told(other), "None", "{other}");
         }

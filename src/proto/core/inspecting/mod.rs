@@ -12,7 +12,6 @@ mod waiters;
 
 use std::time::Duration;
 
-use self::force_unlock::Force;
 use self::holdings::FEW;
 use super::Core;
 use crate::proto::classify::classify;
@@ -31,6 +30,7 @@ use crate::resp::{Token, command};
 pub use self::contents::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
 pub(super) use self::contents::{VIEWED, of_string, of_type};
 pub use self::force_unlock::Fate;
+pub(crate) use self::force_unlock::Force;
 pub(super) use self::holdings::Holdings;
 pub use self::waiters::{Kept, Line, Waiter};
 
