@@ -792,36 +792,69 @@ void redbolt_error_free(redbolt_error *error);
 // Frees a text that redbolt gave away. Null is ignored.
 void redbolt_text_free(char *text);
 
-// Asks all nodes who holds `resource`. Takes no lock and writes nothing. If `words` is not null, it gets what each node has, in
-// one line that `redbolt_text_free` ends.
+// Asks all nodes who holds `resource`, a name that ends with a zero byte. Takes no lock and writes nothing. If `words` is not
+// null, it gets what each node has, in one line that `redbolt_text_free` ends.
 redbolt_status redbolt_client_inspect(const redbolt_client *client,
                                       const char *resource,
                                       redbolt_inspection *seen,
                                       char **words,
                                       redbolt_error **error);
 
-// The same by an engine.
+// The same for a name of any bytes.
+redbolt_status redbolt_client_inspect_bytes(const redbolt_client *client,
+                                            const uint8_t *resource,
+                                            size_t length,
+                                            redbolt_inspection *seen,
+                                            char **words,
+                                            redbolt_error **error);
+
+// As `redbolt_client_inspect`, by an engine.
 redbolt_status redbolt_engine_inspect(const redbolt_engine *engine,
                                       const char *resource,
                                       redbolt_inspection *seen,
                                       char **words,
                                       redbolt_error **error);
 
-// Breaks the lock on `resource`, whoever holds it, on every node that can be reached, and other data under that key as well
-// if `foreign` is true. The holder is not asked, and works on until it looks. `REDBOLT_STATUS_NO_QUORUM` if no quorum has
-// confirmed it. If `words` is not null, it gets what became of it on each node.
+// The same for a name of any bytes.
+redbolt_status redbolt_engine_inspect_bytes(const redbolt_engine *engine,
+                                            const uint8_t *resource,
+                                            size_t length,
+                                            redbolt_inspection *seen,
+                                            char **words,
+                                            redbolt_error **error);
+
+// Breaks the lock on `resource`, a name that ends with a zero byte, whoever holds it, on every node that can be reached, and
+// other data under that key as well if `foreign` is true. The holder is not asked, and works on until it looks.
+// `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it gets what became of it on each node,
+// in one line that `redbolt_text_free` ends.
 redbolt_status redbolt_client_force_unlock(const redbolt_client *client,
                                            const char *resource,
                                            bool foreign,
                                            char **words,
                                            redbolt_error **error);
 
-// The same by an engine.
+// The same for a name of any bytes.
+redbolt_status redbolt_client_force_unlock_bytes(const redbolt_client *client,
+                                                 const uint8_t *resource,
+                                                 size_t length,
+                                                 bool foreign,
+                                                 char **words,
+                                                 redbolt_error **error);
+
+// As `redbolt_client_force_unlock`, by an engine.
 redbolt_status redbolt_engine_force_unlock(const redbolt_engine *engine,
                                            const char *resource,
                                            bool foreign,
                                            char **words,
                                            redbolt_error **error);
+
+// The same for a name of any bytes.
+redbolt_status redbolt_engine_force_unlock_bytes(const redbolt_engine *engine,
+                                                 const uint8_t *resource,
+                                                 size_t length,
+                                                 bool foreign,
+                                                 char **words,
+                                                 redbolt_error **error);
 
 // Whether the lock is held, by the clock as it is now. False for null.
 bool redbolt_lock_is_valid(const redbolt_lock *lock);
@@ -940,6 +973,11 @@ redbolt_status redbolt_request_set_profile(redbolt_request *request,
 // Puts `prefix` before the names of all resources, as libraries do that keep their locks under `redlock:` or `lock:`.
 redbolt_status redbolt_request_set_prefix(redbolt_request *request,
                                           const char *prefix);
+
+// The same for a prefix of any bytes.
+redbolt_status redbolt_request_set_prefix_bytes(redbolt_request *request,
+                                                const uint8_t *prefix,
+                                                size_t length);
 
 // Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at most half of the TTL, or 0
 // for a third of it; for at most `max_hold_ms`, or 0 for what the configuration allows. A driver extends it when it is

@@ -103,6 +103,14 @@ template <typename Call> bool unless_contended(Call &&call) {
     return true;
 }
 
+// A text as C has it. One that C would cut short, at a zero byte, is another text.
+inline const char *text(const std::string &text) {
+    if (text.find('\0') != std::string::npos) {
+        throw error(REDBOLT_STATUS_INVALID_ARGUMENT, "a text has a zero byte in it");
+    }
+    return text.c_str();
+}
+
 inline const std::uint8_t *bytes(std::string_view text) noexcept {
     return reinterpret_cast<const std::uint8_t *>(text.data());
 }
@@ -137,13 +145,13 @@ public:
     config() : handle_(redbolt_config_new()) {}
 
     config &node(const std::string &address) {
-        detail::checked([&](auto why) { return redbolt_config_add_node(get(), address.c_str(), why); });
+        detail::checked([&](auto why) { return redbolt_config_add_node(get(), detail::text(address), why); });
         return *this;
     }
     // `trust` is one of REDBOLT_RESTART_TRUST_....
     config &node(const std::string &address, std::int32_t trust) {
         detail::checked([&](auto why) {
-            return redbolt_config_add_node_with(get(), address.c_str(), trust, why);
+            return redbolt_config_add_node_with(get(), detail::text(address), trust, why);
         });
         return *this;
     }
@@ -169,24 +177,24 @@ public:
     }
     // The default user's, for nodes whose address has none.
     config &password_file(const std::string &file) {
-        return set(redbolt_config_set_password_file(get(), file.c_str()));
+        return set(redbolt_config_set_password_file(get(), detail::text(file)));
     }
     config &sentinel_credentials(std::string_view password) {
         return say_to_sentinels(nullptr, password);
     }
     config &sentinel_credentials(const std::string &user, std::string_view password) {
-        return say_to_sentinels(user.c_str(), password);
+        return say_to_sentinels(detail::text(user), password);
     }
     config &tls_ca(const std::string &file) {
-        return set(redbolt_config_set_tls_ca(get(), file.c_str()));
+        return set(redbolt_config_set_tls_ca(get(), detail::text(file)));
     }
     // Both files, or none.
     config &tls_identity(const std::string &certificate, const std::string &key) {
-        detail::check(redbolt_config_set_tls_cert(get(), certificate.c_str()));
-        return set(redbolt_config_set_tls_key(get(), key.c_str()));
+        detail::check(redbolt_config_set_tls_cert(get(), detail::text(certificate)));
+        return set(redbolt_config_set_tls_key(get(), detail::text(key)));
     }
     config &tls_server_name(const std::string &name) {
-        return set(redbolt_config_set_tls_server_name(get(), name.c_str()));
+        return set(redbolt_config_set_tls_server_name(get(), detail::text(name)));
     }
     // For tests only: see redbolt_config_set_danger_accept_any_certificate.
     config &danger_accept_any_certificate() {
@@ -250,7 +258,9 @@ public:
     request &fenced() { return set(redbolt_request_set_fenced(get())); }
     // Of another library: such as `redisson`, or `plain`.
     request &profile(const char *name) { return set(redbolt_request_set_profile(get(), name)); }
-    request &prefix(const char *prefix) { return set(redbolt_request_set_prefix(get(), prefix)); }
+    request &prefix(std::string_view prefix) {
+        return set(redbolt_request_set_prefix_bytes(get(), detail::bytes(prefix), prefix.size()));
+    }
     // Each `every`, or a third of the TTL; for at most `max_hold`, or for what the configuration allows.
     request &auto_extend(milliseconds every = {}, milliseconds max_hold = {}) {
         return set(redbolt_request_set_auto_extend(get(), detail::count(every), detail::count(max_hold)));
@@ -370,7 +380,7 @@ public:
     }
     redbolt::lock attach(const std::string &detached) {
         redbolt_lock *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_client_attach(get(), detached.c_str(), &raw, why); });
+        detail::checked([&](auto why) { return redbolt_client_attach(get(), detail::text(detached), &raw, why); });
         return redbolt::lock(raw);
     }
 
@@ -381,17 +391,19 @@ public:
     }
 
     // Who holds it. Takes no lock and writes nothing.
-    redbolt_inspection inspect(const std::string &resource) {
+    redbolt_inspection inspect(std::string_view resource) {
         redbolt_inspection seen;
         detail::checked([&](auto why) {
-            return redbolt_client_inspect(get(), resource.c_str(), &seen, nullptr, why);
+            return redbolt_client_inspect_bytes(get(), detail::bytes(resource), resource.size(), &seen, nullptr,
+                                                why);
         });
         return seen;
     }
     // Breaks the lock, whoever holds it, and other data as well if `foreign`.
-    void force_unlock(const std::string &resource, bool foreign = false) {
+    void force_unlock(std::string_view resource, bool foreign = false) {
         detail::checked([&](auto why) {
-            return redbolt_client_force_unlock(get(), resource.c_str(), foreign, nullptr, why);
+            return redbolt_client_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), foreign,
+                                                     nullptr, why);
         });
     }
 
@@ -469,7 +481,7 @@ public:
     }
     redbolt::lock attach(const std::string &detached) {
         redbolt_lock *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_engine_attach(get(), detached.c_str(), &raw, why); });
+        detail::checked([&](auto why) { return redbolt_engine_attach(get(), detail::text(detached), &raw, why); });
         return redbolt::lock(raw);
     }
     void shutdown(milliseconds within) {
@@ -477,17 +489,19 @@ public:
     }
 
     // Who holds it. Takes no lock and writes nothing.
-    redbolt_inspection inspect(const std::string &resource) {
+    redbolt_inspection inspect(std::string_view resource) {
         redbolt_inspection seen;
         detail::checked([&](auto why) {
-            return redbolt_engine_inspect(get(), resource.c_str(), &seen, nullptr, why);
+            return redbolt_engine_inspect_bytes(get(), detail::bytes(resource), resource.size(), &seen, nullptr,
+                                                why);
         });
         return seen;
     }
     // Breaks the lock, whoever holds it, and other data as well if `foreign`.
-    void force_unlock(const std::string &resource, bool foreign = false) {
+    void force_unlock(std::string_view resource, bool foreign = false) {
         detail::checked([&](auto why) {
-            return redbolt_engine_force_unlock(get(), resource.c_str(), foreign, nullptr, why);
+            return redbolt_engine_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), foreign,
+                                                     nullptr, why);
         });
     }
 
@@ -601,7 +615,7 @@ public:
     std::uint64_t attach(const std::string &detached, void *data = nullptr) {
         std::uint64_t lock = 0;
         detail::checked([&](auto why) {
-            return redbolt_driver_attach(get(), detached.c_str(), data, &lock, why);
+            return redbolt_driver_attach(get(), detail::text(detached), data, &lock, why);
         });
         return lock;
     }

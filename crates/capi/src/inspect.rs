@@ -11,7 +11,7 @@ use crate::call::{call, given, may_wait};
 use crate::client::ClientHandle;
 use crate::engine::EngineHandle;
 use crate::error::Failure;
-use crate::foreign::{give, zero_ended};
+use crate::foreign::{bytes, give, zero_ended};
 use crate::lock::whole_ms;
 use crate::status::Status;
 
@@ -40,8 +40,8 @@ pub struct Seen {
     pub remaining_ms: i64,
 }
 
-/// Asks all nodes who holds `resource`. Takes no lock and writes nothing. If `words` is not null, it gets what each node has, in
-/// one line that `redbolt_text_free` ends.
+/// Asks all nodes who holds `resource`, a name that ends with a zero byte. Takes no lock and writes nothing. If `words` is not
+/// null, it gets what each node has, in one line that `redbolt_text_free` ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_inspect(
     client: Option<&ClientHandle>,
@@ -50,17 +50,29 @@ pub unsafe extern "C" fn redbolt_client_inspect(
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
-    call(error, || {
-        let words = empty(words);
+    inspected(seen, words, error, || {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        let resource = unsafe { zero_ended(resource, "resource") }?;
-        let inspection = given(client, "client")?.entered()?.inspect(resource)?;
-        show(&inspection, given(seen, "seen")?, words);
-        Ok(())
+        by_client(client, unsafe { zero_ended(resource, "resource") }?)
     })
 }
 
-/// The same by an engine.
+/// The same for a name of any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_inspect_bytes(
+    client: Option<&ClientHandle>,
+    resource: *const u8,
+    length: usize,
+    seen: Option<&mut MaybeUninit<Seen>>,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    inspected(seen, words, error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        by_client(client, unsafe { bytes(resource, length, "resource") }?)
+    })
+}
+
+/// As `redbolt_client_inspect`, by an engine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_inspect(
     engine: Option<&EngineHandle>,
@@ -69,20 +81,32 @@ pub unsafe extern "C" fn redbolt_engine_inspect(
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
-    call(error, || {
-        let words = empty(words);
-        may_wait()?;
+    inspected(seen, words, error, || {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        let resource = unsafe { zero_ended(resource, "resource") }?;
-        let inspection = given(engine, "engine")?.engine().inspect(resource).wait()?;
-        show(&inspection, given(seen, "seen")?, words);
-        Ok(())
+        by_engine(engine, unsafe { zero_ended(resource, "resource") }?)
     })
 }
 
-/// Breaks the lock on `resource`, whoever holds it, on every node that can be reached, and other data under that key as well
-/// if `foreign` is true. The holder is not asked, and works on until it looks. `REDBOLT_STATUS_NO_QUORUM` if no quorum has
-/// confirmed it. If `words` is not null, it gets what became of it on each node.
+/// The same for a name of any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_inspect_bytes(
+    engine: Option<&EngineHandle>,
+    resource: *const u8,
+    length: usize,
+    seen: Option<&mut MaybeUninit<Seen>>,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    inspected(seen, words, error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        by_engine(engine, unsafe { bytes(resource, length, "resource") }?)
+    })
+}
+
+/// Breaks the lock on `resource`, a name that ends with a zero byte, whoever holds it, on every node that can be reached, and
+/// other data under that key as well if `foreign` is true. The holder is not asked, and works on until it looks.
+/// `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it gets what became of it on each node,
+/// in one line that `redbolt_text_free` ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_force_unlock(
     client: Option<&ClientHandle>,
@@ -91,20 +115,29 @@ pub unsafe extern "C" fn redbolt_client_force_unlock(
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
-    call(error, || {
-        let words = empty(words);
+    broken(words, error, || {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        let resource = unsafe { zero_ended(resource, "resource") }?;
-        let client = given(client, "client")?.entered()?;
-        let report = match foreign {
-            true => client.force_unlock_foreign(resource)?,
-            false => client.force_unlock(resource)?,
-        };
-        confirmed(&report, words)
+        broken_by_client(client, unsafe { zero_ended(resource, "resource") }?, foreign)
     })
 }
 
-/// The same by an engine.
+/// The same for a name of any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_client_force_unlock_bytes(
+    client: Option<&ClientHandle>,
+    resource: *const u8,
+    length: usize,
+    foreign: bool,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    broken(words, error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        broken_by_client(client, unsafe { bytes(resource, length, "resource") }?, foreign)
+    })
+}
+
+/// As `redbolt_client_force_unlock`, by an engine.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_force_unlock(
     engine: Option<&EngineHandle>,
@@ -113,17 +146,85 @@ pub unsafe extern "C" fn redbolt_engine_force_unlock(
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
+    broken(words, error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        broken_by_engine(engine, unsafe { zero_ended(resource, "resource") }?, foreign)
+    })
+}
+
+/// The same for a name of any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_force_unlock_bytes(
+    engine: Option<&EngineHandle>,
+    resource: *const u8,
+    length: usize,
+    foreign: bool,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    broken(words, error, || {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        broken_by_engine(engine, unsafe { bytes(resource, length, "resource") }?, foreign)
+    })
+}
+
+fn by_client(client: Option<&ClientHandle>, resource: &[u8]) -> Result<Inspection, Failure> {
+    Ok(given(client, "client")?.entered()?.inspect(resource)?)
+}
+
+fn by_engine(engine: Option<&EngineHandle>, resource: &[u8]) -> Result<Inspection, Failure> {
+    may_wait()?;
+    Ok(given(engine, "engine")?.engine().inspect(resource).wait()?)
+}
+
+fn broken_by_client(
+    client: Option<&ClientHandle>,
+    resource: &[u8],
+    foreign: bool,
+) -> Result<ForceUnlockReport, Failure> {
+    let client = given(client, "client")?.entered()?;
+    Ok(match foreign {
+        true => client.force_unlock_foreign(resource)?,
+        false => client.force_unlock(resource)?,
+    })
+}
+
+fn broken_by_engine(
+    engine: Option<&EngineHandle>,
+    resource: &[u8],
+    foreign: bool,
+) -> Result<ForceUnlockReport, Failure> {
+    may_wait()?;
+    let engine = given(engine, "engine")?.engine();
+    let report = match foreign {
+        true => engine.force_unlock_foreign(resource),
+        false => engine.force_unlock(resource),
+    };
+    Ok(report.wait()?)
+}
+
+fn inspected(
+    seen: Option<&mut MaybeUninit<Seen>>,
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+    ask: impl FnOnce() -> Result<Inspection, Failure>,
+) -> Status {
     call(error, || {
         let words = empty(words);
-        may_wait()?;
-        // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        let resource = unsafe { zero_ended(resource, "resource") }?;
-        let engine = given(engine, "engine")?.engine();
-        let report = match foreign {
-            true => engine.force_unlock_foreign(resource),
-            false => engine.force_unlock(resource),
-        };
-        confirmed(&report.wait()?, words)
+        let seen = given(seen, "seen")?;
+        show(&ask()?, seen, words);
+        Ok(())
+    })
+}
+
+fn broken(
+    words: Option<&mut MaybeUninit<*mut c_char>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+    unlock: impl FnOnce() -> Result<ForceUnlockReport, Failure>,
+) -> Status {
+    call(error, || {
+        let words = empty(words);
+        confirmed(&unlock()?, words)
     })
 }
 

@@ -213,6 +213,20 @@ pub unsafe extern "C" fn redbolt_request_set_prefix(
     })
 }
 
+/// The same for a prefix of any bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_request_set_prefix_bytes(
+    request: Option<&mut RequestHandle>,
+    prefix: *const u8,
+    length: usize,
+) -> Status {
+    change(request, |request| {
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        request.prefix = unsafe { bytes(prefix, length, "prefix") }?.to_vec();
+        Ok(())
+    })
+}
+
 /// Asks for the lock to be extended until it is released: each `every_ms`, more than zero and at most half of the TTL, or 0
 /// for a third of it; for at most `max_hold_ms`, or 0 for what the configuration allows. A driver extends it when it is
 /// processed, an engine on its thread. A client refuses: it does nothing between two calls.

@@ -210,6 +210,40 @@ static void inspected(redbolt_client *ours, redbolt_client *theirs) {
     CHECK(words == NULL);
 }
 
+// A name that goes on behind a zero byte is another one than what stands before it.
+static void names_of_bytes(redbolt_client *ours, redbolt_client *theirs) {
+    const uint8_t name[] = {'a', 0, 'b'};
+    redbolt_lock *before = NULL;
+    redbolt_request *request = NULL;
+    redbolt_inspection seen;
+    char *words = NULL;
+    OK(redbolt_client_lock(ours, "a", &before, &error));
+    OK(redbolt_client_inspect_bytes(theirs, name, sizeof name, &seen, NULL, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_NOBODY);
+    CHECK(redbolt_request_new_bytes(name, sizeof name, &request) == REDBOLT_STATUS_OK);
+    redbolt_lock *lock = acquired(ours, request);
+    OK(redbolt_client_inspect_bytes(theirs, name, sizeof name, &seen, &words, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_OTHER && strstr(words, "node 3 ") != NULL);
+    redbolt_text_free(words);
+    OK(redbolt_client_force_unlock_bytes(theirs, name, sizeof name, false, &words, &error));
+    CHECK(strstr(words, "of 3 nodes") != NULL);
+    redbolt_text_free(words);
+    EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_extend(lock, 10000, &error));
+    redbolt_lock_free(lock);
+    OK(redbolt_lock_extend(before, 10000, &error));
+    OK(redbolt_lock_release(before, &error));
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_inspect_bytes(ours, NULL, 1, &seen, &words, &error));
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_force_unlock_bytes(ours, NULL, 0, true, &words, &error));
+
+    CHECK(redbolt_request_new_bytes((const uint8_t *)"c", 1, &request) == REDBOLT_STATUS_OK);
+    CHECK(redbolt_request_set_prefix_bytes(request, name, sizeof name) == REDBOLT_STATUS_OK);
+    CHECK(redbolt_request_set_prefix_bytes(request, NULL, 1) == REDBOLT_STATUS_INVALID_ARGUMENT);
+    lock = acquired(ours, request);
+    OK(redbolt_client_inspect_bytes(theirs, (const uint8_t *)"a\0bc", 4, &seen, NULL, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_OTHER);
+    OK(redbolt_lock_release(lock, &error));
+}
+
 static void detached(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_lock *lock = NULL, *none = NULL;
     OK(redbolt_client_lock(ours, "baton", &lock, &error));
@@ -320,6 +354,7 @@ int main(int argc, char **argv) {
     formats_of_others(ours, theirs);
     many_locks(ours, theirs);
     inspected(ours, theirs);
+    names_of_bytes(ours, theirs);
     detached(ours, theirs);
     doors(ours);
     char *metrics = NULL;

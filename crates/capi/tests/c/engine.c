@@ -200,6 +200,23 @@ static void inspected(redbolt_engine *engine) {
     redbolt_text_free(words);
     OK(redbolt_lock_release(lock, &error));
     OK(redbolt_engine_force_unlock(engine, "seen", true, NULL, &error));
+
+    // A name that goes on behind a zero byte is another one than what stands before it.
+    const uint8_t name[] = {'s', 'e', 'e', 'n', 0, 0xff};
+    redbolt_request *request = NULL;
+    redbolt_lock *before = NULL;
+    CHECK(redbolt_request_new_bytes(name, sizeof name, &request) == REDBOLT_STATUS_OK);
+    OK(redbolt_engine_acquire(engine, request, &lock, &error));
+    redbolt_request_free(request);
+    OK(redbolt_engine_lock(engine, "seen", &before, &error));
+    OK(redbolt_engine_inspect_bytes(engine, name, sizeof name, &seen, NULL, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_MINE && seen.is_locked);
+    OK(redbolt_engine_force_unlock_bytes(engine, name, sizeof name, false, NULL, &error));
+    EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_extend(lock, 10000, &error));
+    OK(redbolt_lock_extend(before, 10000, &error));
+    OK(redbolt_lock_release(before, &error));
+    redbolt_lock_free(lock);
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_engine_inspect_bytes(engine, name, 6, NULL, NULL, &error));
 }
 
 static void calling_back(redbolt_engine *engine) {

@@ -73,6 +73,19 @@ static void clients(const redbolt::config &config) {
     CHECK(other.inspect("broken").owner == REDBOLT_OWNER_OTHER);
     other.force_unlock("broken");
     CHECK(client.inspect("broken").owner == REDBOLT_OWNER_NOBODY);
+    // A name that goes on behind a zero byte is another one than what stands before it.
+    const std::string before = "a", bytes("a\0b", 3);
+    redbolt::lock kept = client.lock(before), of_bytes = client.lock(bytes);
+    CHECK(other.inspect(bytes).owner == REDBOLT_OWNER_OTHER);
+    other.force_unlock(bytes);
+    CHECK(other.inspect(bytes).owner == REDBOLT_OWNER_NOBODY);
+    thrown(REDBOLT_STATUS_LOST, [&] { of_bytes.extend(10s); });
+    kept.release();
+    client.acquire(redbolt::request("b").prefix(bytes)).release();
+    // Where C has texts, one that it would cut short is refused.
+    thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().tls_server_name(bytes); });
+    thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().node(bytes); });
+    thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { client.attach(text + bytes); });
     redbolt::mutex mutex(client, "mutex");
     std::unique_lock owner(mutex, std::try_to_lock);
     CHECK(owner.owns_lock() && mutex.is_valid());
@@ -105,6 +118,11 @@ static void engines(redbolt::config &config) {
 
     redbolt::lock lock = engine.acquire_future(redbolt::request("job").permits(2)).get();
     CHECK(lock.slot() && *lock.slot() < 2);
+    const std::string bytes("job\0b", 5);
+    redbolt::lock of_bytes = engine.lock(bytes);
+    engine.force_unlock(bytes);
+    CHECK(lock && engine.inspect(bytes).owner == REDBOLT_OWNER_NOBODY);
+    thrown(REDBOLT_STATUS_LOST, [&] { of_bytes.extend(10s); });
     redbolt::lock outer = engine.acquire_reentrant(redbolt::request("invoice"), "request:42");
     CHECK(engine.acquire_reentrant(redbolt::request("invoice"), "request:42").hold_count() == 2);
     CHECK(outer.hold_count() == 1 && engine.metrics().find("redbolt_") != std::string::npos);
