@@ -65,7 +65,7 @@ enum redbolt_status
   // A call on the same client or driver is under way: it is for one thread at a time, and its log callback must
   // not use it.
   REDBOLT_STATUS_IN_USE = 14,
-  // The call waits, and a callback of redbolt is running on this thread, which would wait for itself.
+  // The call waits, whoever it asks, and a callback of redbolt is running on this thread: other locks would wait as well.
   REDBOLT_STATUS_IN_CALLBACK = 15,
   // The nodes were not set up: one is not new, or was not reached.
   REDBOLT_STATUS_SETUP = 16,
@@ -324,7 +324,8 @@ typedef struct redbolt_request redbolt_request;
 
 // Hears of what happens. The line is UTF-8, without an end of line, and lives until the callback returns. It runs on the
 // thread that drives the locks: inside the calls of a client or a driver, and on the thread of an engine. It must be
-// quick, must not use the client or driver that called it, and must not wait for an engine. No exception may leave it.
+// quick, must not use the client or driver that called it, and must not wait: calls that do are refused with
+// `REDBOLT_STATUS_IN_CALLBACK`. No exception may leave it.
 typedef void (*redbolt_log_callback)(void *data, redbolt_log_level level, const char *line);
 
 // Ends what a host's callback was given as `data`: called once, when the callback is never called again, on whichever thread
@@ -403,7 +404,7 @@ redbolt_status redbolt_client_new(const redbolt_config *config,
                                   redbolt_error **error);
 
 // Ends a client: gives releases up to 50 ms to be confirmed. Locks that are still held keep its connections until they
-// are let go of. Null is ignored.
+// are let go of. It has no status to refuse with: not for a callback. Null is ignored.
 void redbolt_client_free(redbolt_client *client);
 
 // Waits until every node is ready or known not to be, for at most `within_ms`. `REDBOLT_STATUS_NO_QUORUM` if too few
@@ -687,7 +688,7 @@ redbolt_status redbolt_engine_start(const redbolt_config *config,
                                     redbolt_error **error);
 
 // Ends an engine: releases all that it holds, and waits for the nodes for no longer than 150 ms. Its locks are lost, and
-// their handles are still to be ended. Null is ignored.
+// their handles are still to be ended. It has no status to refuse with: not for a callback. Null is ignored.
 void redbolt_engine_free(redbolt_engine *engine);
 
 // Ends the engine's work, and waits for at most `within_ms` until the nodes have confirmed every release.

@@ -50,7 +50,7 @@ pub(crate) fn in_callback(callback: impl FnOnce()) {
     IN_CALLBACK.set(before);
 }
 
-/// For calls that wait for an engine: callbacks run on its thread.
+/// For calls that wait: callbacks run on the thread that other locks need, and an engine would wait for itself.
 pub(crate) fn may_wait() -> Result<(), Failure> {
     match IN_CALLBACK.get() {
         false => Ok(()),

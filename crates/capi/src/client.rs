@@ -6,9 +6,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Client, DetachedLock, LockGuard, LockRequest, Wait};
+use redbolt::{Client, DetachedLock, LockGuard, LockRequest, Wait};
 
-use crate::call::{call, given, look, place};
+use crate::call::{call, given, look, may_wait, place};
 use crate::config::{ConfigHandle, built};
 use crate::door::{Entered, Held, Shared};
 use crate::error::Failure;
@@ -40,7 +40,7 @@ pub extern "C" fn redbolt_client_new(
 }
 
 /// Ends a client: gives releases up to 50 ms to be confirmed. Locks that are still held keep its connections until they
-/// are let go of. Null is ignored.
+/// are let go of. It has no status to refuse with: not for a callback. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_free(client: Option<Box<ClientHandle>>) {
     look((), || drop(client));
@@ -55,7 +55,7 @@ pub extern "C" fn redbolt_client_warm_up(
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     call(error, || {
-        let client = given(client, "client")?.shared.enter()?;
+        let client = given(client, "client")?.entered_to_wait()?;
         Failure::unless_quorum(&client.warm_up(Duration::from_millis(within_ms)))
     })
 }
@@ -72,7 +72,7 @@ pub extern "C" fn redbolt_client_acquire(
     call(error, || {
         let lock = place(lock, "lock")?;
         let request = given(request, "request")?.asked();
-        acquire(client, lock, |client| client.acquire(request))
+        acquire(client, lock, request)
     })
 }
 
@@ -95,6 +95,7 @@ pub unsafe extern "C" fn redbolt_client_acquire_all(
             unsafe { (Outcomes::at(locks, statuses, count)?, asked(requests, count)?) };
         let shared = &given(client, "client")?.shared;
         let inside = shared.enter()?;
+        may_wait()?;
         let held = |guard| LockHandle::of_client(Held::new(shared, guard));
         let granted = inside.acquire_all(requests).into_iter();
         outcomes.tell(granted.map(|outcome| outcome.map(held).map_err(Failure::from)))
@@ -113,8 +114,7 @@ pub unsafe extern "C" fn redbolt_client_lock(
         let lock = place(lock, "lock")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let resource = unsafe { zero_ended(resource, "resource") }?;
-        let request = LockRequest::new(resource).wait(Wait::Forever);
-        acquire(client, lock, |client| client.acquire(request))
+        acquire(client, lock, LockRequest::new(resource).wait(Wait::Forever))
     })
 }
 
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn redbolt_client_try_lock(
         let lock = place(lock, "lock")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let resource = unsafe { zero_ended(resource, "resource") }?;
-        acquire(client, lock, |client| client.acquire(LockRequest::new(resource)))
+        acquire(client, lock, LockRequest::new(resource))
     })
 }
 
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn redbolt_client_attach(
         let lock = place(lock, "lock")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let detached: DetachedLock = unsafe { text(detached, "detached") }?.parse()?;
-        acquire(client, lock, |client| Ok(client.attach(&detached)?))
+        held(client, lock, |client| Ok(client.attach(&detached)?))
     })
 }
 
@@ -167,20 +167,33 @@ pub extern "C" fn redbolt_client_metrics(
 }
 
 impl ClientHandle {
-    /// The client, behind its door.
-    pub(crate) fn entered(&self) -> Result<Entered<'_>, Failure> {
-        self.shared.enter()
+    /// The client, behind its door, for a call that waits.
+    pub(crate) fn entered_to_wait(&self) -> Result<Entered<'_>, Failure> {
+        let inside = self.shared.enter()?;
+        may_wait()?;
+        Ok(inside)
     }
 }
 
 fn acquire(
     client: Option<&ClientHandle>,
     lock: &mut Option<Box<LockHandle>>,
-    acquire: impl for<'c> FnOnce(&'c Entered<'_>) -> Result<LockGuard<'c>, AcquireError>,
+    request: LockRequest<'_>,
+) -> Result<(), Failure> {
+    held(client, lock, |client| {
+        may_wait()?;
+        Ok(client.acquire(request)?)
+    })
+}
+
+fn held(
+    client: Option<&ClientHandle>,
+    lock: &mut Option<Box<LockHandle>>,
+    take: impl for<'c> FnOnce(&'c Entered<'_>) -> Result<LockGuard<'c>, Failure>,
 ) -> Result<(), Failure> {
     let shared = &given(client, "client")?.shared;
     let inside = shared.enter()?;
-    let held = Held::new(shared, acquire(&inside)?);
+    let held = Held::new(shared, take(&inside)?);
     *lock = Some(LockHandle::of_client(held));
     Ok(())
 }

@@ -60,7 +60,8 @@ pub enum LogLevel {
 
 /// Hears of what happens. The line is UTF-8, without an end of line, and lives until the callback returns. It runs on the
 /// thread that drives the locks: inside the calls of a client or a driver, and on the thread of an engine. It must be
-/// quick, must not use the client or driver that called it, and must not wait for an engine. No exception may leave it.
+/// quick, must not use the client or driver that called it, and must not wait: calls that do are refused with
+/// `REDBOLT_STATUS_IN_CALLBACK`. No exception may leave it.
 pub type LogCallback =
     Option<extern "C" fn(data: *mut c_void, level: LogLevel, line: *const c_char)>;
 

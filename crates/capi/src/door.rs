@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use redbolt::{Client, LockGuard};
 
+use crate::call::may_wait;
 use crate::error::Failure;
 use crate::status::Status;
 
@@ -109,6 +110,17 @@ impl Held {
         Self { guard: Mutex::new(Some(guard)), shared: Arc::clone(shared) }
     }
 
+    /// Asks the nodes something about the lock, and waits for them, behind the door.
+    pub(crate) fn ask<T>(
+        &self,
+        ask: impl FnOnce(&mut LockGuard<'static>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.with(|guard| {
+            may_wait()?;
+            ask(guard)
+        })
+    }
+
     /// Does something with the lock, behind the door.
     pub(crate) fn with<T>(
         &self,
@@ -121,12 +133,14 @@ impl Held {
         }
     }
 
-    /// Ends the lock with something that is done behind the door. If somebody is inside, it is let go of.
+    /// Ends the lock with something that waits for nodes behind the door. If somebody is inside, or nobody may wait, it is let
+    /// go of.
     pub(crate) fn end<T>(
         self,
         end: impl FnOnce(LockGuard<'static>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let _inside = self.shared.enter()?;
+        may_wait()?;
         let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner).take();
         end(guard.expect("only its end takes the guard, and takes the lock with it"))
     }

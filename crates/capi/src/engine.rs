@@ -64,7 +64,7 @@ pub extern "C" fn redbolt_engine_start(
 }
 
 /// Ends an engine: releases all that it holds, and waits for the nodes for no longer than 150 ms. Its locks are lost, and
-/// their handles are still to be ended. Null is ignored.
+/// their handles are still to be ended. It has no status to refuse with: not for a callback. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_free(engine: Option<Box<EngineHandle>>) {
     look((), || drop(engine));

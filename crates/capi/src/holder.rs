@@ -61,7 +61,7 @@ impl Holder {
 
     pub(crate) fn extend(&self, ttl: Duration) -> Result<(), Failure> {
         match self {
-            Self::Client(held) => held.with(|guard| Ok(guard.extend(ttl)?)),
+            Self::Client(held) => held.ask(|guard| Ok(guard.extend(ttl)?)),
             Self::Engine(_) | Self::Reentrant(_) => {
                 may_wait()?;
                 Ok(self.extend_later(ttl)?.wait()?)
@@ -80,7 +80,7 @@ impl Holder {
 
     pub(crate) fn try_upgrade(&self) -> Result<(), Failure> {
         match self {
-            Self::Client(held) => held.with(|guard| upgraded(guard.try_upgrade())),
+            Self::Client(held) => held.ask(|guard| upgraded(guard.try_upgrade())),
             Self::Engine(guard) => {
                 may_wait()?;
                 upgraded(guard.try_upgrade().wait())
@@ -91,7 +91,7 @@ impl Holder {
 
     pub(crate) fn downgrade(&self) -> Result<(), Failure> {
         match self {
-            Self::Client(held) => held.with(|guard| Ok(guard.downgrade()?)),
+            Self::Client(held) => held.ask(|guard| Ok(guard.downgrade()?)),
             Self::Engine(guard) => {
                 may_wait()?;
                 Ok(guard.downgrade().wait()?)

@@ -169,7 +169,7 @@ pub unsafe extern "C" fn redbolt_engine_force_unlock_bytes(
 }
 
 fn by_client(client: Option<&ClientHandle>, resource: &[u8]) -> Result<Inspection, Failure> {
-    Ok(given(client, "client")?.entered()?.inspect(resource)?)
+    Ok(given(client, "client")?.entered_to_wait()?.inspect(resource)?)
 }
 
 fn by_engine(engine: Option<&EngineHandle>, resource: &[u8]) -> Result<Inspection, Failure> {
@@ -182,7 +182,7 @@ fn broken_by_client(
     resource: &[u8],
     foreign: bool,
 ) -> Result<ForceUnlockReport, Failure> {
-    let client = given(client, "client")?.entered()?;
+    let client = given(client, "client")?.entered_to_wait()?;
     Ok(match foreign {
         true => client.force_unlock_foreign(resource)?,
         false => client.force_unlock(resource)?,

@@ -37,7 +37,7 @@ pub enum Status {
     /// A call on the same client or driver is under way: it is for one thread at a time, and its log callback must
     /// not use it.
     InUse = 14,
-    /// The call waits, and a callback of redbolt is running on this thread, which would wait for itself.
+    /// The call waits, whoever it asks, and a callback of redbolt is running on this thread: other locks would wait as well.
     InCallback = 15,
     /// The nodes were not set up: one is not new, or was not reached.
     Setup = 16,

@@ -15,6 +15,8 @@ struct heard {
     redbolt_loss loss;
     redbolt_lock *lock;
     redbolt_engine *engine;
+    redbolt_client *client;
+    redbolt_lock *held, *ended;
 };
 
 static struct heard fresh(redbolt_engine *engine) {
@@ -38,6 +40,32 @@ static void await(struct heard *heard, int calls) {
     pthread_mutex_unlock(&heard->mutex);
 }
 
+// A client's calls wait as well, and all locks of the engine would wait with them.
+static void client_in_callback(struct heard *heard) {
+    redbolt_lock *none = NULL;
+    redbolt_inspection seen;
+    char *text = NULL;
+    redbolt_request *request = redbolt_request_new("x");
+    const redbolt_request *requests[] = {request};
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_lock(heard->client, "x", &none, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_try_lock(heard->client, "x", &none, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_acquire(heard->client, request, &none, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK,
+           redbolt_client_acquire_all(heard->client, requests, 1, &none, NULL, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_warm_up(heard->client, 1, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_inspect(heard->client, "x", &seen, NULL, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_force_unlock(heard->client, "x", false, NULL, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_extend(heard->held, 1000, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_downgrade(heard->held, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_try_upgrade(heard->held, &error));
+    // Its handle is over all the same, and it is let go of.
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_release(heard->ended, &error));
+    CHECK(none == NULL && redbolt_lock_is_valid(heard->held));
+    OK(redbolt_client_metrics(heard->client, &text, &error));
+    redbolt_text_free(text);
+    redbolt_request_free(request);
+}
+
 static void acquired(void *data, redbolt_status status, redbolt_lock *lock, const redbolt_error *error) {
     struct heard *heard = data;
     CHECK((status == REDBOLT_STATUS_OK) == (lock != NULL));
@@ -50,6 +78,9 @@ static void acquired(void *data, redbolt_status status, redbolt_lock *lock, cons
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_engine_shutdown(heard->engine, 1, &error));
     if (lock != NULL) {
         EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_extend(lock, 1000, &error));
+    }
+    if (heard->client != NULL) {
+        client_in_callback(heard);
     }
     pthread_mutex_lock(&heard->mutex);
     heard->status = status;
@@ -257,6 +288,23 @@ static void calling_back(redbolt_engine *engine) {
     OK(redbolt_lock_release_async(lock, NULL, NULL, &error));
 }
 
+static void beside_a_client(redbolt_engine *engine, redbolt_config *config) {
+    struct heard heard = fresh(engine);
+    OK(redbolt_client_new(config, &heard.client, &error));
+    OK(redbolt_client_lock(heard.client, "held", &heard.held, &error));
+    OK(redbolt_client_lock(heard.client, "ended", &heard.ended, &error));
+    redbolt_request *request = redbolt_request_new("async");
+    redbolt_request_set_wait_ms(request, UINT64_MAX);
+    CHECK(redbolt_engine_acquire_async(engine, request, acquired, &heard, NULL) == REDBOLT_STATUS_OK);
+    await(&heard, 1);
+    OK(redbolt_lock_release(heard.lock, &error));
+    OK(redbolt_lock_release(heard.held, &error));
+    OK(redbolt_client_lock(heard.client, "ended", &heard.ended, &error));
+    OK(redbolt_lock_release(heard.ended, &error));
+    redbolt_request_free(request);
+    redbolt_client_free(heard.client);
+}
+
 static void losing(redbolt_engine *engine) {
     struct heard heard = fresh(engine);
     redbolt_request *request = redbolt_request_new("brief");
@@ -327,6 +375,7 @@ int main(int argc, char **argv) {
     many_locks(engine);
     inspected(engine);
     calling_back(engine);
+    beside_a_client(engine, config);
     losing(engine);
     doors(engine, config);
     ending(engine);
