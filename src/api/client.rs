@@ -382,6 +382,13 @@ impl Client {
         self.driver.borrow().metrics()
     }
 
+    /// Whether this is the process that made it. In a forked child it is not: the connections are the parent's, and nothing
+    /// is sent or read there.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.driver.borrow().is_ours()
+    }
+
     /// The configuration it was made with.
     #[must_use]
     pub fn config(&self) -> Config {

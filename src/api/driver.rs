@@ -720,6 +720,14 @@ impl Driver {
         self.sockets.core().node_state(node)
     }
 
+    /// Whether this is the process that made it. In a forked child it is not: the connections are the parent's, and nothing
+    /// is sent or read there.
+    #[inline]
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.sockets.is_ours()
+    }
+
     /// The configuration it was made with.
     #[must_use]
     pub fn config(&self) -> &Config {
@@ -790,12 +798,6 @@ impl Driver {
     /// Lets go of everything, as when it is dropped.
     pub(super) fn let_go(&mut self) {
         self.sockets.let_go();
-    }
-
-    /// Whether this is the process that made it: in a forked child the connections are the parent's.
-    #[inline]
-    pub(super) fn is_ours(&self) -> bool {
-        self.sockets.is_ours()
     }
 
     fn check_process(&self) -> Result<(), RequestError> {

@@ -13,8 +13,8 @@
 //   REDBOLT_STATUS_IN_USE. An engine and its locks are for all threads at once. Configurations and requests may be read
 //   by many threads and changed by one alone. Nobody may end a handle while another thread uses it.
 // - No panic of redbolt leaves it, and no exception of yours may leave a callback.
-// - A child after fork() can use nothing that was made before: REDBOLT_STATUS_FORKED, and locks that are over. It may end
-//   the handles.
+// - A child after fork() can use no client, driver, engine or lock that was made before: REDBOLT_STATUS_FORKED, locks that are
+//   over, and no events. It may end the handles.
 
 
 #ifndef REDBOLT_H
@@ -294,8 +294,8 @@ typedef int32_t redbolt_wake;
 // time, together with its locks: a call that comes too early has `REDBOLT_STATUS_IN_USE`.
 typedef struct redbolt_client redbolt_client;
 
-// Which nodes, and how. For one thread at a time, and never changed by redbolt: one can start many clients, drivers and
-// engines, and may end before them.
+// Which nodes, and how: to be filled, and used for as many clients, drivers and engines as wanted, which it may end before. For
+// one thread at a time while it is changed; many threads may start something with it at once.
 typedef struct redbolt_config redbolt_config;
 
 // Locks for a program with an event loop of its own: one file descriptor, one deadline, and no waiting. For one thread at a
@@ -592,7 +592,8 @@ redbolt_status redbolt_driver_process(const redbolt_driver *driver);
 // brought something: do not sleep then.
 bool redbolt_driver_process_busy(const redbolt_driver *driver);
 
-// Takes the next event. False if there is none. An event that is a refusal comes with an error, if the caller wants one.
+// Takes the next event. False if there is none, as in a forked child. An event that is a refusal comes with an error, if the
+// caller wants one.
 bool redbolt_driver_next_event(const redbolt_driver *driver,
                                redbolt_event *event,
                                redbolt_error **error);

@@ -160,16 +160,23 @@ pub extern "C" fn redbolt_client_metrics(
 ) -> Status {
     call(error, || {
         let metrics = given(metrics, "metrics")?.write(ptr::null_mut());
-        let client = given(client, "client")?.shared.enter()?;
+        let client = given(client, "client")?.entered()?;
         *metrics = give(&client.metrics().to_prometheus());
         Ok(())
     })
 }
 
 impl ClientHandle {
-    /// The client, behind its door, for a call that waits.
-    pub(crate) fn entered_to_wait(&self) -> Result<Entered<'_>, Failure> {
+    /// The client, behind its door.
+    fn entered(&self) -> Result<Entered<'_>, Failure> {
         let inside = self.shared.enter()?;
+        Failure::unless_ours(inside.is_ours())?;
+        Ok(inside)
+    }
+
+    /// The same for a call that waits.
+    pub(crate) fn entered_to_wait(&self) -> Result<Entered<'_>, Failure> {
+        let inside = self.entered()?;
         may_wait()?;
         Ok(inside)
     }

@@ -14,8 +14,8 @@ use crate::error::Failure;
 use crate::foreign::{EndCallback, OwnedData, bytes, text, words};
 use crate::status::Status;
 
-/// Which nodes, and how. For one thread at a time, and never changed by redbolt: one can start many clients, drivers and
-/// engines, and may end before them.
+/// Which nodes, and how: to be filled, and used for as many clients, drivers and engines as wanted, which it may end before. For
+/// one thread at a time while it is changed; many threads may start something with it at once.
 pub struct ConfigHandle {
     builder: ConfigBuilder,
 }

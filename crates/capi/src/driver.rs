@@ -93,7 +93,8 @@ pub extern "C" fn redbolt_driver_process_busy(driver: Option<&DriverHandle>) -> 
     ask(driver, false, |state| state.driver.process_busy())
 }
 
-/// Takes the next event. False if there is none. An event that is a refusal comes with an error, if the caller wants one.
+/// Takes the next event. False if there is none, as in a forked child. An event that is a refusal comes with an error, if the
+/// caller wants one.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_next_event(
     driver: Option<&DriverHandle>,
@@ -333,7 +334,14 @@ impl State {
     }
 }
 
+/// Inside, in the process whose driver it is.
 fn entered(driver: Option<&DriverHandle>) -> Result<MutexGuard<'_, State>, Failure> {
+    let state = inside(driver)?;
+    Failure::unless_ours(state.driver.is_ours())?;
+    Ok(state)
+}
+
+fn inside(driver: Option<&DriverHandle>) -> Result<MutexGuard<'_, State>, Failure> {
     given(driver, "driver")?.state.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => in_use(),
         TryLockError::Poisoned(_) => Failure::panicked(),
@@ -341,7 +349,7 @@ fn entered(driver: Option<&DriverHandle>) -> Result<MutexGuard<'_, State>, Failu
 }
 
 fn ask<T>(driver: Option<&DriverHandle>, otherwise: T, ask: impl FnOnce(&mut State) -> T) -> T {
-    let asked = || entered(driver).ok().map(|mut state| ask(&mut state));
+    let asked = || inside(driver).ok().map(|mut state| ask(&mut state));
     look(None, asked).unwrap_or(otherwise)
 }
 

@@ -81,6 +81,7 @@ pub extern "C" fn redbolt_engine_shutdown(
     call(error, || {
         may_wait()?;
         let engine = &given(engine, "engine")?.engine;
+        Failure::unless_ours(engine.is_ours())?;
         let report = engine.shutdown(Duration::from_millis(within_ms));
         match report.is_clean() {
             true => Ok(()),

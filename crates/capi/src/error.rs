@@ -121,6 +121,14 @@ impl Failure {
         Self::new(Status::Panicked, "redbolt panicked, which is a bug of it: see standard error")
     }
 
+    /// Of the process that this one was forked from.
+    pub(crate) fn unless_ours(is_ours: bool) -> Result<(), Self> {
+        match is_ours {
+            true => Ok(()),
+            false => Err(RequestError::Forked.into()),
+        }
+    }
+
     pub(crate) fn status(&self) -> Status {
         self.status
     }

@@ -63,3 +63,19 @@ const VERSION: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
     Ok(version) => version,
     Err(_) => panic!("a version has no zero byte"),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header says which handles many threads may use at once, and that a use against the rule breaks nothing.
+    #[test]
+    fn handles_that_threads_share_can_be_shared() {
+        fn shared<T: Send + Sync>() {}
+        shared::<config::ConfigHandle>();
+        shared::<request::RequestHandle>();
+        shared::<engine::EngineHandle>();
+        shared::<client::ClientHandle>();
+        shared::<driver::DriverHandle>();
+    }
+}

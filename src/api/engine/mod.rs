@@ -427,6 +427,12 @@ impl Engine {
         self.handle.shared.panics()
     }
 
+    /// Whether this is the process that started it. In a forked child it is not, and there is no thread for it.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.handle.shared.is_ours()
+    }
+
     /// The configuration that it was started with.
     #[must_use]
     pub fn config(&self) -> &Config {

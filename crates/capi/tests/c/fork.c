@@ -1,6 +1,7 @@
 // A child after fork() holds nothing, is refused, and harms nobody. The test gives it three nodes.
 #include "check.h"
 
+#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@ struct handles {
     redbolt_driver *driver;
     redbolt_engine *engine;
     redbolt_lock *of_client, *of_engine;
+    uint64_t of_driver;
 };
 
 static void child(struct handles *ours) {
@@ -19,6 +21,25 @@ static void child(struct handles *ours) {
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_acquire(ours->engine, request, &none, &error));
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_acquire(ours->driver, request, NULL, &lock, &error));
     redbolt_request_free(request);
+    char *text = NULL;
+    redbolt_event event;
+    redbolt_inspection seen;
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_client_warm_up(ours->client, 15000, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_client_inspect(ours->client, "client", &seen, NULL, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_client_metrics(ours->client, &text, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_warm_up(ours->engine, 15000, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_inspect(ours->engine, "engine", &seen, NULL, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_metrics(ours->engine, &text, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_shutdown(ours->engine, 15000, &error));
+    CHECK(redbolt_driver_process(ours->driver) == REDBOLT_STATUS_FORKED);
+    CHECK(redbolt_driver_release(ours->driver, ours->of_driver) == REDBOLT_STATUS_FORKED);
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_extend(ours->driver, ours->of_driver, 10000, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_detach(ours->driver, ours->of_driver, &text, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_nodes(ours->driver, &error));
+    EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_metrics(ours->driver, &text, &error));
+    // The event of the grant is there, and is the parent's.
+    CHECK(!redbolt_driver_next_event(ours->driver, &event, NULL) && !redbolt_driver_process_busy(ours->driver));
+    CHECK(!redbolt_driver_is_valid(ours->driver, ours->of_driver) && text == NULL);
     CHECK(!redbolt_lock_is_valid(ours->of_client) && !redbolt_lock_is_valid(ours->of_engine));
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_release(ours->of_client, &error));
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_release(ours->of_engine, &error));
@@ -26,6 +47,20 @@ static void child(struct handles *ours) {
     redbolt_driver_free(ours->driver);
     redbolt_engine_free(ours->engine);
     exit(0);
+}
+
+// Takes a lock, and leaves the event that says so where it is.
+static uint64_t granted(redbolt_driver *driver) {
+    uint64_t lock = 0;
+    redbolt_request *request = redbolt_request_new("driver");
+    OK(redbolt_driver_acquire(driver, request, NULL, &lock, &error));
+    redbolt_request_free(request);
+    while (!redbolt_driver_is_valid(driver, lock)) {
+        struct pollfd readable = {redbolt_driver_fd(driver), POLLIN, 0};
+        poll(&readable, 1, redbolt_driver_deadline_ms(driver));
+        CHECK(redbolt_driver_process(driver) == REDBOLT_STATUS_OK);
+    }
+    return lock;
 }
 
 int main(int argc, char **argv) {
@@ -36,6 +71,7 @@ int main(int argc, char **argv) {
     OK(redbolt_engine_start(config, 0, &ours.engine, &error));
     OK(redbolt_client_lock(ours.client, "client", &ours.of_client, &error));
     OK(redbolt_engine_lock(ours.engine, "engine", &ours.of_engine, &error));
+    ours.of_driver = granted(ours.driver);
     pid_t forked = fork();
     CHECK(forked >= 0);
     if (forked == 0) {
@@ -44,7 +80,13 @@ int main(int argc, char **argv) {
     int status = 0;
     CHECK(waitpid(forked, &status, 0) == forked && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     // The parent has what it had.
-    CHECK(redbolt_lock_is_valid(ours.of_engine));
+    CHECK(redbolt_lock_is_valid(ours.of_engine) && redbolt_driver_is_valid(ours.driver, ours.of_driver));
+    redbolt_event event;
+    do {
+        CHECK(redbolt_driver_next_event(ours.driver, &event, NULL));
+    } while (event.kind == REDBOLT_EVENT_KIND_NODE);
+    CHECK(event.kind == REDBOLT_EVENT_KIND_GRANTED && event.lock == ours.of_driver);
+    CHECK(redbolt_driver_release(ours.driver, ours.of_driver) == REDBOLT_STATUS_OK);
     OK(redbolt_lock_extend(ours.of_client, 10000, &error));
     OK(redbolt_lock_release(ours.of_client, &error));
     OK(redbolt_lock_release(ours.of_engine, &error));
