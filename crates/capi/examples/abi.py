@@ -34,6 +34,7 @@ ACQUIRED = ctypes.CFUNCTYPE(None, c_void_p, c_int32, c_void_p, c_void_p)
 FUNCTIONS = {
     "redbolt_abi_version": (c_uint32, []),
     "redbolt_version": (c_char_p, []),
+    "redbolt_status_message": (c_char_p, [c_int32]),
     "redbolt_config_new": (HANDLE, []),
     "redbolt_config_add_node": (c_int32, [HANDLE, c_char_p, OUT]),
     "redbolt_config_set_new_nodes": (c_int32, [HANDLE]),
@@ -177,6 +178,7 @@ def main():
     library = load(path)
     assert library.redbolt_abi_version() == 1
     assert library.redbolt_version().count(b".") == 2
+    assert library.redbolt_status_message(CONTENDED) == b"somebody else holds the resource"
     config = library.redbolt_config_new()
     for address in addresses:
         done(library, "redbolt_config_add_node", config, address.encode())

@@ -58,7 +58,11 @@ static int run(redbolt_engine *engine) {
     redbolt_request_set_auto_extend(request, 0, 0); // until it is released
     redbolt_status status = redbolt_engine_acquire_async(engine, request, on_acquired, &box, NULL);
     redbolt_request_free(request);
-    redbolt_lock *lock = status == REDBOLT_STATUS_OK ? await(&box, 1) : NULL;
+    if (status != REDBOLT_STATUS_OK) {
+        fprintf(stderr, "not asked: %s\n", redbolt_status_message(status));
+        return 1;
+    }
+    redbolt_lock *lock = await(&box, 1);
     if (lock == NULL) {
         return 1;
     }

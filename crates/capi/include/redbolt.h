@@ -8,6 +8,7 @@
 //   REDBOLT_STATUS_INVALID_ARGUMENT, or the answer is that of a lock that is over.
 // - A handle is ended once, by the function that its type names. Nothing is to be called with it after that.
 // - `error` may be null. Otherwise it becomes null on success, and an error that redbolt_error_free ends on failure.
+// - A function without `error` has a status that says all; redbolt_status_message has words for it.
 // - Errors are returned. errno is neither read nor meant: a call may leave anything in it.
 // - A client or a driver is for one thread at a time, together with its locks; a second thread is refused with
 //   REDBOLT_STATUS_IN_USE. An engine and its locks are for all threads at once. Configurations and requests may be read
@@ -1021,6 +1022,10 @@ redbolt_status redbolt_config_set_tls_server_name(redbolt_config *config,
 // Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between reads and
 // changes what he likes: passwords, tokens, answers. For tests only.
 redbolt_status redbolt_config_set_danger_accept_any_certificate(redbolt_config *config);
+
+// What a status means, in a line of UTF-8 that lives as long as the library: for calls that have no `error`. Where there is one,
+// `redbolt_error_message` says more.
+const char *redbolt_status_message(int32_t status);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -81,7 +81,7 @@ inline void check(redbolt_status status, redbolt_error *raw = nullptr) {
     if (why) {
         throw error(why.get());
     }
-    throw error(status, "redbolt: invalid argument");
+    throw error(status, redbolt_status_message(status));
 }
 
 // Calls with a place for an error, and throws what was put there.

@@ -54,10 +54,7 @@ pub(crate) fn in_callback(callback: impl FnOnce()) {
 pub(crate) fn may_wait() -> Result<(), Failure> {
     match IN_CALLBACK.get() {
         false => Ok(()),
-        true => Err(Failure::new(
-            Status::InCallback,
-            "this call waits, and a callback of redbolt is running on this thread",
-        )),
+        true => Err(Failure::plain(Status::InCallback)),
     }
 }
 

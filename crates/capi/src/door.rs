@@ -156,8 +156,5 @@ impl Drop for Held {
 }
 
 pub(crate) fn in_use() -> Failure {
-    Failure::new(
-        Status::InUse,
-        "a call on this client or driver is under way: it is for one thread at a time",
-    )
+    Failure::plain(Status::InUse)
 }

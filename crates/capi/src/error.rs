@@ -113,12 +113,18 @@ impl Failure {
         Self { status, message: words(message), is_contended: false, nodes: Vec::new() }
     }
 
+    /// One whose status says all.
+    pub(crate) fn plain(status: Status) -> Self {
+        let message = status.message().to_owned();
+        Self { status, message, is_contended: false, nodes: Vec::new() }
+    }
+
     pub(crate) fn argument(message: &str) -> Self {
         Self::new(Status::InvalidArgument, message)
     }
 
     pub(crate) fn panicked() -> Self {
-        Self::new(Status::Panicked, "redbolt panicked, which is a bug of it: see standard error")
+        Self::plain(Status::Panicked)
     }
 
     /// Of the process that this one was forked from.

@@ -1,4 +1,7 @@
-//! What a call came to, in one number. Not here: the words, see `error`.
+//! What a call came to, in one number, with the words that go with the number alone. Not here: the words of one failure, see
+//! `error`.
+
+use std::ffi::{CStr, c_char};
 
 use redbolt::{LossCause, RefusalReason};
 
@@ -45,6 +48,75 @@ pub enum Status {
     Unreleased = 17,
     /// redbolt has a bug, and the call was stopped. The handle is not to be relied on any longer.
     Panicked = 18,
+}
+
+/// What a status means, in a line of UTF-8 that lives as long as the library: for calls that have no `error`. Where there is one,
+/// `redbolt_error_message` says more.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_status_message(status: i32) -> *const c_char {
+    Status::words(status).as_ptr()
+}
+
+impl Status {
+    const ALL: [Self; 19] = [
+        Self::Ok,
+        Self::InvalidArgument,
+        Self::Config,
+        Self::Start,
+        Self::Request,
+        Self::Contended,
+        Self::NoQuorum,
+        Self::OutOfTime,
+        Self::Expired,
+        Self::Cancelled,
+        Self::Lost,
+        Self::Busy,
+        Self::ShutDown,
+        Self::Forked,
+        Self::InUse,
+        Self::InCallback,
+        Self::Setup,
+        Self::Unreleased,
+        Self::Panicked,
+    ];
+
+    /// What a number means that may be no status.
+    pub fn words(status: i32) -> &'static CStr {
+        let known = Self::ALL.into_iter().find(|known| *known as i32 == status);
+        known.map_or(c"a status that this version of redbolt does not know", Self::message)
+    }
+
+    pub(crate) fn message(self) -> &'static CStr {
+        match self {
+            Self::Ok => c"it was done",
+            Self::InvalidArgument => {
+                c"invalid argument: a pointer is null, a text is not UTF-8, or a name or number is not defined"
+            }
+            Self::Config => c"the configuration does not hold",
+            Self::Start => {
+                c"the system has no file descriptors, threads or randomness left, or a limit is out of range"
+            }
+            Self::Request => c"the request cannot be carried out, whatever the nodes say",
+            Self::Contended => c"somebody else holds the resource",
+            Self::NoQuorum => c"too few nodes vote",
+            Self::OutOfTime => c"the time to wait is over",
+            Self::Expired => c"the TTL was over before a quorum had granted",
+            Self::Cancelled => c"it was cancelled",
+            Self::Lost => c"the lock is lost",
+            Self::Busy => c"as much is in flight as the engine's limit allows",
+            Self::ShutDown => c"the engine was shut down",
+            Self::Forked => c"the handle belongs to the process before the fork",
+            Self::InUse => c"a call on this client or driver is under way: it is for one thread at a time",
+            Self::InCallback => {
+                c"this call waits, and a callback of redbolt is running on this thread"
+            }
+            Self::Setup => c"the nodes were not set up: one is not new, or was not reached",
+            Self::Unreleased => {
+                c"the engine was shut down, and not every node has confirmed every release"
+            }
+            Self::Panicked => c"redbolt panicked, which is a bug of it: see standard error",
+        }
+    }
 }
 
 impl From<RefusalReason> for Status {

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, env, fs, path::Path};
 
+use redbolt_capi::status::Status;
+
 #[test]
 fn the_header_is_what_cbindgen_makes_now() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -36,6 +38,22 @@ fn the_header_declares_all_that_is_exported() {
     let missing: Vec<_> =
         exported.iter().filter(|name| !header.contains(&format!("{name}("))).collect();
     assert!(missing.is_empty(), "not in the header: {missing:?}");
+}
+
+/// Calls without an error have nothing else to say.
+#[test]
+fn every_status_has_words_of_its_own() {
+    let header = made(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let defined = header.lines().filter_map(|line| line.trim().strip_prefix("REDBOLT_STATUS_"));
+    let numbers = defined.filter_map(|line| line.strip_suffix(',')?.split_once(" = "));
+    let numbers: Vec<i32> = numbers.map(|(_, number)| number.parse().unwrap()).collect();
+    assert!(numbers.len() >= 19, "{numbers:?}");
+    let mut said: BTreeSet<_> = [Status::words(-1)].into();
+    for number in numbers {
+        let words = Status::words(number);
+        assert!(said.insert(words), "{number}: {words:?}");
+    }
+    assert_eq!(Status::words(i32::MAX), Status::words(-1));
 }
 
 #[test]

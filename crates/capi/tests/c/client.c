@@ -258,6 +258,13 @@ static void detached(redbolt_client *ours, redbolt_client *theirs) {
     CHECK(lock == NULL);
 }
 
+static void statuses(void) {
+    CHECK(strcmp(redbolt_status_message(REDBOLT_STATUS_LOST), "the lock is lost") == 0);
+    CHECK(strcmp(redbolt_status_message(REDBOLT_STATUS_OK), "it was done") == 0);
+    CHECK(strstr(redbolt_status_message(redbolt_request_set_fenced(NULL)), "a pointer is null") != NULL);
+    CHECK(strstr(redbolt_status_message(-7), "does not know") != NULL);
+}
+
 // Whoever passes null, or what means nothing, is told so.
 static void doors(redbolt_client *client) {
     redbolt_lock *lock = NULL;
@@ -356,6 +363,7 @@ int main(int argc, char **argv) {
     inspected(ours, theirs);
     names_of_bytes(ours, theirs);
     detached(ours, theirs);
+    statuses();
     doors(ours);
     char *metrics = NULL;
     OK(redbolt_client_metrics(ours, &metrics, &error));

@@ -31,7 +31,8 @@ static void child(struct handles *ours) {
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_inspect(ours->engine, "engine", &seen, NULL, &error));
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_metrics(ours->engine, &text, &error));
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_engine_shutdown(ours->engine, 15000, &error));
-    CHECK(redbolt_driver_process(ours->driver) == REDBOLT_STATUS_FORKED);
+    redbolt_status status = redbolt_driver_process(ours->driver);
+    CHECK(status == REDBOLT_STATUS_FORKED && strstr(redbolt_status_message(status), "before the fork") != NULL);
     CHECK(redbolt_driver_release(ours->driver, ours->of_driver) == REDBOLT_STATUS_FORKED);
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_extend(ours->driver, ours->of_driver, 10000, &error));
     EXPECT(REDBOLT_STATUS_FORKED, redbolt_driver_detach(ours->driver, ours->of_driver, &text, &error));

@@ -166,6 +166,11 @@ static void drivers(const redbolt::config &config) {
     driver.release(driver.attach(driver.detach(lock)));
     CHECK(next(driver).kind == REDBOLT_EVENT_KIND_RELEASED);
     thrown(REDBOLT_STATUS_REQUEST, [&] { driver.extend(lock, 10s); });
+    // Where C has no error, the status has words.
+    const auto released = thrown(REDBOLT_STATUS_REQUEST, [&] { driver.release(lock); });
+    CHECK(released.what() == std::string("the request cannot be carried out, whatever the nodes say"));
+    const auto unknown = thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [] { redbolt::request("x").profile("jedisson"); });
+    CHECK(unknown.what() == std::string(redbolt_status_message(REDBOLT_STATUS_INVALID_ARGUMENT)));
 }
 
 int main(int argc, char **argv) {
