@@ -968,8 +968,9 @@ redbolt_status redbolt_request_set_permits(redbolt_request *request,
 // Asks for a fencing token with the lock: `redbolt_lock_fencing_token` tells it.
 redbolt_status redbolt_request_set_fenced(redbolt_request *request);
 
-// Takes part in the locks of another library, of this name: one of those of `Profile`, such as `redisson`, or `plain` as if nothing was said. A lock that its
-// format has no room for is refused when it is asked for.
+// Takes part in the locks of another library: `name` is `redisson`, `redisson-rw`, `spring`, `python-redis-lock`,
+// `redis-objects`, `setnx`, `symfony`, or `plain` as if nothing was said. A lock that its format has no room for is refused when
+// it is asked for. The manual's page on profiles says what each is for.
 redbolt_status redbolt_request_set_profile(redbolt_request *request,
                                            const char *name);
 

@@ -182,8 +182,9 @@ pub extern "C" fn redbolt_request_set_fenced(request: Option<&mut RequestHandle>
     })
 }
 
-/// Takes part in the locks of another library, of this name: one of those of `Profile`, such as `redisson`, or `plain` as if nothing was said. A lock that its
-/// format has no room for is refused when it is asked for.
+/// Takes part in the locks of another library: `name` is `redisson`, `redisson-rw`, `spring`, `python-redis-lock`,
+/// `redis-objects`, `setnx`, `symfony`, or `plain` as if nothing was said. A lock that its format has no room for is refused when
+/// it is asked for. The manual's page on profiles says what each is for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_set_profile(
     request: Option<&mut RequestHandle>,

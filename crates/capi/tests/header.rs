@@ -69,6 +69,18 @@ fn names_that_the_manual_has_are_in_the_header() {
     assert!(unknown.is_empty(), "not in the header: {unknown:?}");
 }
 
+/// Whoever writes C looks for the names there.
+#[test]
+fn the_header_has_the_name_of_every_profile() {
+    let header = made(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let before = header.split_once("redbolt_request_set_profile(").expect("the function").0;
+    let comment = before.rsplit_once("\n\n").expect("a function has a comment").1;
+    for profile in redbolt::Profile::ALL {
+        let name = format!("`{}`", profile.name());
+        assert!(comment.contains(&name), "{name} is not in: {comment}");
+    }
+}
+
 fn made(folder: &Path) -> String {
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("cbindgen.toml");
     let builder = cbindgen::Builder::new().with_crate(folder).with_config(config);
