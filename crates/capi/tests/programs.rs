@@ -1,7 +1,9 @@
 //! Programs in C, C++ and Python, built with the system's compilers and run against real servers.
 //!
-//! Each runs plainly, and under valgrind, which fails on a use of memory that is not its own, and on memory that
-//! nobody can free any longer. They are linked with the static library, or load the shared one.
+//! Each runs under valgrind, which fails on a use of memory that is not its own, and on memory that nobody can free any longer;
+//! most run plainly as well, for valgrind lets one thread run at a time. Not the one in Python, whose interpreter would be
+//! tested, and with less to look at where there is TLS or a fork: see `build`. They are linked with the static library, or load
+//! the shared one.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![cfg(target_os = "linux")]
 
@@ -20,7 +22,7 @@ use crate::build::{Program, c, cpp};
 fn a_c_program_takes_a_lock() {
     let nodes = Nodes::start();
     let steps = "locked, with a token: yes\nstep 1\nstep 2\nstep 3\nreleased\n";
-    assert_eq!(c("examples/lock.c").run(&nodes.addresses), steps);
+    assert_eq!(c("examples/lock.c").run_both_ways(&nodes.addresses), steps);
 }
 
 #[test]
@@ -52,7 +54,7 @@ fn the_client_is_clean_under_valgrind() {
 fn a_lock_lives_in_a_loop_over_epoll() {
     let nodes = Nodes::start();
     let said = "nightly: granted\nnightly: still held after 3 extensions\nnightly: released\n";
-    assert_eq!(c("examples/epoll.c").run(&nodes.addresses), said);
+    assert_eq!(c("examples/epoll.c").run_both_ways(&nodes.addresses), said);
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn the_driver_is_clean_under_valgrind() {
 fn outcomes_come_in_callbacks() {
     let nodes = Nodes::start();
     let said = "locked: the report is written\nreleased\n";
-    assert_eq!(c("examples/callbacks.c").run(&nodes.addresses), said);
+    assert_eq!(c("examples/callbacks.c").run_both_ways(&nodes.addresses), said);
 }
 
 #[test]
@@ -99,7 +101,7 @@ fn the_engine_is_clean_under_valgrind() {
 fn a_lock_is_held_by_a_lock_guard() {
     let nodes = Nodes::start();
     let said = "held: true\nby another as well: false\nwith a token: true\n";
-    assert_eq!(cpp("examples/lock_guard.cpp").run(&nodes.addresses), said);
+    assert_eq!(cpp("examples/lock_guard.cpp").run_both_ways(&nodes.addresses), said);
 }
 
 #[test]
@@ -127,7 +129,9 @@ fn threads_that_share_a_client_are_refused_and_break_nothing() {
 #[test]
 fn a_forked_child_in_c_holds_nothing_and_harms_nobody() {
     let nodes = Nodes::start();
-    assert_eq!(c("tests/c/fork.c").run(&nodes.addresses), "all of it\n");
+    let program = c("tests/c/fork.c");
+    assert_eq!(program.run(&nodes.addresses), "all of it\n");
+    assert_eq!(program.run_forking_under_valgrind(&nodes.addresses), "all of it\n");
 }
 
 /// Valgrind says so where something is wrong.

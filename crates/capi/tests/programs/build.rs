@@ -69,6 +69,19 @@ impl Program {
         succeeded(ended(valgrind.arg("--undef-value-errors=no").arg(&self.path).args(arguments)))
     }
 
+    /// What it prints, plainly and under valgrind.
+    pub(crate) fn run_both_ways(&self, arguments: &[String]) -> String {
+        let said = self.run(arguments);
+        assert_eq!(self.run_under_valgrind(arguments), said, "valgrind changes what it says");
+        said
+    }
+
+    /// What it prints under valgrind, if it is a program that forks. What the engine's thread had is lost in the child, where that
+    /// thread is not, so leaks are not looked at.
+    pub(crate) fn run_forking_under_valgrind(&self, arguments: &[String]) -> String {
+        succeeded(ended(valgrind().arg("--leak-check=no").arg(&self.path).args(arguments)))
+    }
+
     /// What valgrind says.
     pub(crate) fn fails_under_valgrind(&self, arguments: &[String]) -> String {
         let output = ended(valgrind().arg(&self.path).args(arguments));

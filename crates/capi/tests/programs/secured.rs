@@ -49,8 +49,10 @@ fn a_node_that_dies_does_not_end_a_program_in_c() {
         format!("unix://{}", path(&server.socket()))
     }];
     for address in addresses {
-        let [server] = &servers_over_tls(1)[..] else { panic!("one") };
-        assert_eq!(program.run(&[server.pid().to_string(), address(server)]), "still here\n");
+        let [first, second] = &servers_over_tls(2)[..] else { panic!("two") };
+        let arguments = |server: &Server| [server.pid().to_string(), address(server)];
+        assert_eq!(program.run(&arguments(first)), "still here\n");
+        assert_eq!(program.run_tls_under_valgrind(&arguments(second)), "still here\n");
     }
 }
 
