@@ -5,6 +5,8 @@
 #include <redbolt.h>
 #include <stdio.h>
 
+#include "nodes.h"
+
 // What is handed over: one lock that was granted, or none.
 struct mailbox {
     pthread_mutex_t mutex;
@@ -76,18 +78,15 @@ static int run(redbolt_engine *engine) {
 
 int main(int argc, char **argv) {
     redbolt_error *error = NULL;
-    redbolt_config *config = redbolt_config_new();
-    for (int i = 1; i < argc; i++) {
-        redbolt_config_add_node(config, argv[i], NULL);
+    redbolt_config *config = config_of(argc - 1, argv + 1);
+    if (config == NULL) {
+        return 1;
     }
-    redbolt_config_set_new_nodes(config); // wrong where nodes have been in use: see redbolt_init
     redbolt_engine *engine = NULL;
     redbolt_status status = redbolt_engine_start(config, 0, &engine, &error);
     redbolt_config_free(config);
     if (status != REDBOLT_STATUS_OK) {
-        fprintf(stderr, "%s\n", redbolt_error_message(error));
-        redbolt_error_free(error);
-        return 1;
+        return fail("no engine", error);
     }
     int outcome = run(engine);
     redbolt_engine_free(engine);

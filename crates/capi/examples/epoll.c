@@ -7,6 +7,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "nodes.h"
+
 // What an event of a lock finds again: `data` of its acquisition.
 struct job {
     const char *name;
@@ -64,9 +66,7 @@ static int run(redbolt_driver *driver) {
     redbolt_status status = redbolt_driver_acquire(driver, request, &job, &lock, &error);
     redbolt_request_free(request);
     if (status != REDBOLT_STATUS_OK) {
-        fprintf(stderr, "%s\n", redbolt_error_message(error));
-        redbolt_error_free(error);
-        return 1;
+        return fail("not asked", error);
     }
 
     int epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -85,19 +85,16 @@ static int run(redbolt_driver *driver) {
 
 int main(int argc, char **argv) {
     redbolt_error *error = NULL;
-    redbolt_config *config = redbolt_config_new();
-    for (int i = 1; i < argc; i++) {
-        redbolt_config_add_node(config, argv[i], NULL);
-    }
-    redbolt_config_set_new_nodes(config); // wrong where nodes have been in use: see redbolt_init
-    redbolt_driver *driver = NULL;
-    if (redbolt_driver_new(config, &driver, &error) != REDBOLT_STATUS_OK) {
-        fprintf(stderr, "%s\n", redbolt_error_message(error));
-        redbolt_error_free(error);
-        redbolt_config_free(config);
+    redbolt_config *config = config_of(argc - 1, argv + 1);
+    if (config == NULL) {
         return 1;
     }
+    redbolt_driver *driver = NULL;
+    redbolt_status status = redbolt_driver_new(config, &driver, &error);
     redbolt_config_free(config);
+    if (status != REDBOLT_STATUS_OK) {
+        return fail("no driver", error);
+    }
     int outcome = run(driver);
     redbolt_driver_free(driver);
     return outcome;

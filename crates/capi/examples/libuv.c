@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <uv.h>
 
+#include "nodes.h"
+
 #define JOBS 5
 
 struct host {
@@ -106,17 +108,14 @@ static int run(struct host *host, uv_loop_t *loop) {
 int main(int argc, char **argv) {
     struct host host = {0};
     redbolt_error *error = NULL;
-    redbolt_config *config = redbolt_config_new();
-    for (int i = 1; i < argc; i++) {
-        redbolt_config_add_node(config, argv[i], NULL);
+    redbolt_config *config = config_of(argc - 1, argv + 1);
+    if (config == NULL) {
+        return 1;
     }
-    redbolt_config_set_new_nodes(config); // wrong where nodes have been in use: see redbolt_init
     redbolt_status status = redbolt_driver_new(config, &host.driver, &error);
     redbolt_config_free(config);
     if (status != REDBOLT_STATUS_OK) {
-        fprintf(stderr, "%s\n", redbolt_error_message(error));
-        redbolt_error_free(error);
-        return 1;
+        return fail("no driver", error);
     }
     uv_loop_t loop;
     uv_loop_init(&loop);

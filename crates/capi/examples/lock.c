@@ -1,14 +1,8 @@
 // Takes a lock on the calling thread: cc lock.c $(pkg-config --cflags --libs redbolt) && ./a.out 10.0.0.1 10.0.0.2 10.0.0.3
-#include <inttypes.h>
 #include <redbolt.h>
 #include <stdio.h>
 
-// Prints why something was not done, and forgets it.
-static int fail(const char *what, redbolt_error *error) {
-    fprintf(stderr, "%s: %s\n", what, redbolt_error_message(error));
-    redbolt_error_free(error);
-    return 1;
-}
+#include "nodes.h"
 
 static int work(redbolt_client *client) {
     redbolt_error *error = NULL;
@@ -43,14 +37,10 @@ static int work(redbolt_client *client) {
 
 int main(int argc, char **argv) {
     redbolt_error *error = NULL;
-    redbolt_config *config = redbolt_config_new();
-    for (int i = 1; i < argc; i++) {
-        if (redbolt_config_add_node(config, argv[i], &error) != REDBOLT_STATUS_OK) {
-            redbolt_config_free(config);
-            return fail(argv[i], error);
-        }
+    redbolt_config *config = config_of(argc - 1, argv + 1);
+    if (config == NULL) {
+        return 1;
     }
-    redbolt_config_set_new_nodes(config); // wrong where nodes have been in use: see redbolt_init
 
     redbolt_client *client = NULL;
     redbolt_status status = redbolt_client_new(config, &client, &error);
