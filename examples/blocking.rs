@@ -8,14 +8,16 @@
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use redbolt::{AcquireError, Client, Config, ConfigError, LockRequest, Wait};
-use redbolt_node::Node;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 fn main() -> ExitCode {
     let Some(addresses) = addresses(env::args().skip(1)) else {
@@ -88,22 +90,6 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     builder = builder.new_nodes();
     // An operator who inspects the lock sees this label.
     builder.label(b"example").build()
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 const RESOURCE: &[u8] = b"redbolt-example";

@@ -9,16 +9,18 @@
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use redbolt::{Client, Config, ConfigError, LockGuard, LockRequest, ReleaseOutcome, Wait};
-use redbolt_node::Node;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 /// Hosts that come for the cache at once. Each has a client of its own.
 const HOSTS: usize = 8;
@@ -182,22 +184,6 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().build()
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 const PATIENTLY: Wait = Wait::UpTo(Duration::from_secs(20));

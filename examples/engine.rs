@@ -9,9 +9,10 @@
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
@@ -20,7 +21,8 @@ use std::time::Duration;
 use redbolt::{
     AcquireError, AutoExtend, Config, ConfigError, Engine, EngineLimits, LockRequest, Wait,
 };
-use redbolt_node::Node;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 fn main() -> ExitCode {
     let Some(addresses) = addresses(env::args().skip(1)) else {
@@ -114,22 +116,6 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(b"example").build()
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-engine";

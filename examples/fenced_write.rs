@@ -11,10 +11,11 @@
 //! `--node` it starts three embedded nodes. Exit status: 0 if both stories ended as described; 1 if
 //! not, with the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
 use std::fmt;
-use std::io;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,7 +23,8 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::{Client, Config, ConfigError, FencingToken, LockRequest, Wait};
-use redbolt_node::Node;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 fn main() -> ExitCode {
     let Some(addresses) = addresses(env::args().skip(1)) else {
@@ -178,22 +180,6 @@ impl fmt::Display for Stale {
 }
 
 impl Error for Stale {}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
-}
 
 type Failure = Box<dyn Error + Send + Sync>;
 

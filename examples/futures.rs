@@ -9,15 +9,17 @@
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use redbolt::{Config, ConfigError, Engine, EngineLimits, LockRequest, OwnedGuard, Wait};
-use redbolt_node::Node;
 use tokio::time::{sleep, timeout};
+
+use crate::nodes::{addresses, embedded_nodes};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -97,22 +99,6 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(b"example").build()
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-futures";

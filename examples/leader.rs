@@ -12,6 +12,8 @@
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
 use std::io;
@@ -26,7 +28,8 @@ use redbolt::{
     AutoExtend, Client, Config, ConfigError, Engine, EngineLimits, FencingToken, ReleaseOutcome,
     Wait,
 };
-use redbolt_node::Node;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 fn main() -> ExitCode {
     let Some(addresses) = addresses(env::args().skip(1)) else {
@@ -174,22 +177,6 @@ fn configure(addresses: &[String], label: &str) -> Result<Config, ConfigError> {
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(label).build()
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-leader";

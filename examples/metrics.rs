@@ -9,9 +9,10 @@
 //! to standard error, the text for Prometheus to standard output. Exit status: 0 on success; 1 on
 //! failure, with the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,9 @@ use redbolt::{
     log::{Level, Log, Note},
     metrics::MetricsReport,
 };
-use redbolt_node::{Memory, Node};
+use redbolt_node::Memory;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 /// A program with a logging crate calls that crate here.
 struct Stderr;
@@ -98,22 +101,6 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     }
     // A program for real nodes leaves this to an operator, who runs `redbolt init` once.
     builder.new_nodes().log(Arc::new(Stderr)).build()
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-metrics";

@@ -19,6 +19,8 @@
 //! Without, two sockets of its own send it requests, and it exits with 0 if every answer was as
 //! expected.
 
+mod nodes;
+
 use std::collections::HashMap;
 use std::env;
 use std::error::Error;
@@ -34,7 +36,8 @@ use calloop::ping::make_ping;
 use calloop::timer::{TimeoutAction, Timer};
 use calloop::{EventLoop, Interest, LoopHandle, Mode, PostAction, RegistrationToken};
 use redbolt::{AutoExtend, Config, Driver, Event, LockId, LockRequest, Wait};
-use redbolt_node::Node;
+
+use crate::nodes::embedded_nodes;
 
 fn main() -> ExitCode {
     let Some(options) = Options::read(env::args().skip(1)) else {
@@ -295,10 +298,6 @@ impl Options {
         }
         Some(options)
     }
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 /// How long RUN waits.

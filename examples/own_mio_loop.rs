@@ -20,6 +20,8 @@
 //! Without, two connections of its own and a client elsewhere send it requests, and it exits with 0
 //! if every answer was as expected.
 
+mod nodes;
+
 use std::collections::HashMap;
 use std::env;
 use std::error::Error;
@@ -35,7 +37,8 @@ use redbolt::{
     Config, Driver, Event, LockId, LockRequest, Wait,
     report::{NodeStatus, PushState},
 };
-use redbolt_node::Node;
+
+use crate::nodes::embedded_nodes;
 
 fn main() -> ExitCode {
     let Some(options) = Options::read(env::args().skip(1)) else {
@@ -399,10 +402,6 @@ impl Options {
         }
         Some(options)
     }
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 /// How long LOCK waits.

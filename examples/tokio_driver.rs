@@ -7,6 +7,8 @@
 //!
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success, 1 on failure, 2 for a wrong command line.
 
+mod nodes;
+
 use std::collections::HashMap;
 use std::env;
 use std::error::Error;
@@ -16,11 +18,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use redbolt::{AutoExtend, Config, Driver, Event, LockId, LockRequest, Wait};
-use redbolt_node::Node;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -40,8 +43,7 @@ async fn main() -> ExitCode {
 /// Five tasks want one lock, and have it one after the other.
 async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
-    let count = if addresses.is_empty() { 3 } else { 0 };
-    let embedded = (0..count).map(|_| Node::start()).collect::<io::Result<Vec<_>>>()?;
+    let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     let config = Config::builder().nodes(&addresses)?.new_nodes().label(b"example").build()?;
@@ -134,16 +136,6 @@ impl Locks {
             self.driver.release(id);
         }
     }
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        (arg == "--node").then_some(())?;
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-tokio";

@@ -8,16 +8,18 @@
 //! Without `--node` it starts three embedded nodes. Exit status: 0 on success; 1 on failure, with
 //! the reason; 2 if the command line is wrong.
 
+mod nodes;
+
 use std::env;
 use std::error::Error;
-use std::io;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use redbolt::{Client, Config, ConfigError, LockRequest, ReleaseOutcome, Wait};
-use redbolt_node::Node;
+
+use crate::nodes::{addresses, embedded_nodes};
 
 /// So many may work at once, and each has a place with a number, such as a port or an account.
 const PLACES: u16 = 10;
@@ -110,22 +112,6 @@ fn configure(addresses: &[String], host: usize) -> Result<Config, ConfigError> {
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(format!("host-{host}")).build()
-}
-
-/// The addresses after `--node`; `None` if there is any other argument.
-fn addresses(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
-    let mut addresses = Vec::new();
-    while let Some(arg) = args.next() {
-        if arg != "--node" {
-            return None;
-        }
-        addresses.push(args.next()?);
-    }
-    Some(addresses)
-}
-
-fn embedded_nodes(count: usize) -> io::Result<Vec<Node>> {
-    (0..count).map(|_| Node::start()).collect()
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-workers";
