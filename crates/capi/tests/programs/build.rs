@@ -1,6 +1,8 @@
 //! Building programs with the system's compilers, and running them. Not here: what they do.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -129,19 +131,33 @@ fn valgrind() -> Command {
 /// Runs it to its end, within a time that only a bug exceeds.
 pub(crate) fn ended(command: &mut Command) -> Output {
     let name = command.get_program().to_owned();
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    // Files, and not pipes: valgrind says more than a pipe holds where it finds something.
+    let [said, complained] = [(), ()].map(|()| tempfile::tempfile().unwrap());
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(said.try_clone().unwrap())
+        .stderr(complained.try_clone().unwrap())
+        .spawn();
     let mut child = child.unwrap_or_else(|error| panic!("{}: {error}: {INSTALL}", shown(&name)));
     let until = Instant::now() + LIMIT;
-    // What they print fits the pipes.
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if Instant::now() > until {
             child.kill().unwrap();
-            let output = child.wait_with_output().unwrap();
-            panic!("{} does not end: {}", shown(&name), text(&output.stderr));
+            child.wait().unwrap();
+            panic!("{} does not end: {}", shown(&name), text(&content(complained)));
         }
         thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+    };
+    Output { status, stdout: content(said), stderr: content(complained) }
+}
+
+fn content(mut file: File) -> Vec<u8> {
+    let mut content = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut content)).unwrap();
+    content
 }
 
 pub(crate) fn succeeded(output: Output) -> String {
