@@ -1,19 +1,18 @@
 //! Building programs with the system's compilers, and running them. Not here: what they do.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-use tempfile::TempDir;
-
-/// A program that was built.
+/// A program that was built, once for all tests of this process that run it.
 pub(crate) struct Program {
-    _folder: TempDir,
     path: PathBuf,
 }
 
@@ -34,17 +33,25 @@ impl Program {
     }
 
     fn build(compiler: &str, options: &[&str], source: &str, packages: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("program");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source.replace('/', "-"));
+        let of_all = Arc::clone(BUILT.lock().unwrap().entry(path.clone()).or_default());
+        of_all.get_or_init(|| Self::build_at(&path, compiler, options, source, packages));
+        Self { path }
+    }
+
+    /// Another process may run what was there before, so it is replaced as a whole.
+    fn build_at(path: &Path, compiler: &str, options: &[&str], source: &str, packages: &[&str]) {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let made = folder.path().join("program");
         let mut build = Command::new(compiler);
         build.args(options).args(["-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
         build.arg("-I").arg(home().join("include")).arg(home().join(source));
-        build.arg(library("a")).args(["-ldl", "-lm"]).arg("-o").arg(&path);
+        build.arg(library("a")).args(["-ldl", "-lm"]).arg("-o").arg(&made);
         build.args(packages.iter().flat_map(|package| flags(package)));
         let output =
             build.output().unwrap_or_else(|error| panic!("{compiler}: {error}: {INSTALL}"));
         assert!(output.status.success(), "{}", text(&output.stderr));
-        Self { _folder: folder, path }
+        fs::rename(made, path).unwrap();
     }
 
     /// What it prints. It must succeed.
@@ -173,6 +180,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+static BUILT: LazyLock<Mutex<HashMap<PathBuf, Arc<OnceLock<()>>>>> = LazyLock::new(Mutex::default);
 const INSTALL: &str = "run `cargo xtask test`, or install it: \
     apt-get install -y gcc g++ pkg-config libuv1-dev valgrind python3";
 const LIMIT: Duration = Duration::from_secs(180);
