@@ -36,6 +36,9 @@ struct Arguments {
     /// Only this library; may be repeated
     #[arg(long = "peer", value_name = "NAME")]
     peers: Vec<String>,
+    /// Only this check; may be repeated
+    #[arg(long = "check", value_name = "NAME")]
+    checks: Vec<String>,
     /// Only what is installed already
     #[arg(long)]
     installed: bool,
@@ -118,9 +121,13 @@ fn of(library: &Library, arguments: &Arguments) -> Vec<Section> {
     let is_short = arguments.short && library.is_one_of_many;
     let nodes: &[usize] = if library.takes_majorities && !is_short { &[1, 3] } else { &[1] };
     let extent = Extent { turns, hand_offs };
+    let is_wanted = |name: &str| {
+        let is_named = arguments.checks.is_empty() || arguments.checks.iter().any(|it| it == name);
+        is_named && (!is_short || checks::SHORT.contains(&name))
+    };
     nodes
         .iter()
-        .map(|&nodes| Section::new(library, nodes, &run(library, nodes, extent, is_short)))
+        .map(|&nodes| Section::new(library, nodes, &run(library, nodes, extent, &is_wanted)))
         .collect()
 }
 
@@ -129,7 +136,7 @@ fn run(
     library: &Library,
     nodes: usize,
     extent: Extent,
-    is_short: bool,
+    is_wanted: &dyn Fn(&str) -> bool,
 ) -> Vec<(&'static str, Result<String, String>)> {
     println!("interop: {} {}, nodes: {nodes}", library.name, library.version);
     let fleet = match Fleet::start(library, nodes) {
@@ -141,6 +148,5 @@ fn run(
         println!("  {name}: {}", outcome.as_deref().unwrap_or_else(|error| error));
         (name, outcome)
     };
-    let wanted = |(name, _): &&Check| !is_short || checks::SHORT.contains(name);
-    checks::ALL.iter().filter(wanted).map(check).collect()
+    checks::ALL.iter().filter(|(name, _)| is_wanted(name)).map(check).collect()
 }
