@@ -81,7 +81,18 @@ impl Library {
 
     /// Whether it was installed before.
     pub(crate) fn is_installed(&self) -> bool {
-        self.folder().join(DONE).exists()
+        fs::read_to_string(self.folder().join(DONE)).is_ok_and(|built| built == self.built())
+    }
+
+    /// What is built when it is installed: when that changes, it is installed anew.
+    fn built(&self) -> String {
+        let (common, program) = match self.runtime {
+            Runtime::Go { program, .. } => ("go/peer.go", program),
+            Runtime::Rust { program, .. } => ("rust/peer.rs", program),
+            _ => return String::new(),
+        };
+        let text = |name: &str| fs::read_to_string(programs().join(name)).unwrap_or_default();
+        text(common) + &text(program)
     }
 
     /// Installs it, unless it was before.
@@ -112,7 +123,7 @@ impl Library {
             }
             Runtime::Rust { crates, program } => install_for_rust(&folder, crates, program)?,
         }
-        Ok(fs::write(folder.join(DONE), "")?)
+        Ok(fs::write(folder.join(DONE), self.built())?)
     }
 
     /// Where its processes write what they complain of.
@@ -279,5 +290,5 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// A file that is there once all is.
+/// A file that is there once all is, with what was built.
 const DONE: &str = "installed";
