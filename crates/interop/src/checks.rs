@@ -3,6 +3,7 @@
 //! Not here: how results are shown, see `table`.
 
 mod at_least;
+mod crash;
 
 use std::fs;
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use redbolt::{AutoExtend, Client, Engine, EngineLimits, Profile, ReleaseOutcome};
 
 use crate::Failure;
-use crate::fleet::{Fleet, comes, crash, tries};
+use crate::fleet::{Fleet, comes, tries};
 use crate::library::Extends;
 use crate::peer::Peer;
 
@@ -37,7 +38,7 @@ pub(crate) const ALL: [Check; 9] = [
     ("readers", readers),
     ("foreign release", foreign_release),
     ("at least", at_least::check),
-    ("crash", crashes),
+    ("crash", crash::check),
     ("nothing left", nothing_left),
 ];
 
@@ -342,36 +343,6 @@ fn foreign_release(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
     peer.expect("release mine", "released")?;
     let said = reply.strip_prefix("refused ").unwrap_or("nothing");
     Ok(format!("kept; it says {said} (control: DEL is noticed)"))
-}
-
-/// Who dies keeps the lock for its TTL; without one, for ever.
-fn crashes(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
-    let mut dies = fleet.peer()?;
-    let client = fleet.client()?;
-    dies.expect("acquire dead 0 2000", "held")?;
-    dies.kill()?;
-    if tries(&client, fleet.request("dead"))? {
-        return Err("redbolt was granted at once what a dead peer held".into());
-    }
-    let lock = client.acquire(fleet.patiently("dead").ttl(Duration::from_secs(2)))?;
-    crash(lock)?;
-    drop(client);
-    let mut peer = fleet.peer()?;
-    peer.expect("acquire dead 60000 20000", "held")?;
-    peer.expect("release dead", "released")?;
-    let client = fleet.client()?;
-    let lock = client.acquire(fleet.patiently("dead"))?;
-    fleet.make_endless("dead");
-    crash(lock)?;
-    drop(client);
-    if comes(Duration::from_secs(4), || peer.tries("dead", Duration::from_secs(1)).unwrap_or(true))
-    {
-        return Err("control: it was granted what has no TTL".into());
-    }
-    for server in &fleet.servers {
-        server.cmd(&format!("DEL {}", fleet.key("dead")));
-    }
-    Ok("granted after the TTL (control: never without one)".to_owned())
 }
 
 /// When all have ended, no key is left but counters, nobody listens, and no peer has complained.

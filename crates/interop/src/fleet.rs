@@ -6,7 +6,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, Profile, Wait};
+use redbolt::{AcquireError, Client, Config, LockRequest, Profile, Wait};
 use redbolt_test_servers::{Reply, Server, servers};
 
 use crate::Failure;
@@ -57,10 +57,19 @@ impl<'l> Fleet<'l> {
 
     /// Lets a lock that is held last for ever.
     pub(crate) fn make_endless(&self, name: &str) {
+        let key = self.key(name);
         for server in &self.servers {
-            server.cmd(&format!("PERSIST {}", self.key(name)));
-            if matches!(self.library.profile, Profile::RedisObjects | Profile::Setnx) {
-                server.cmd(&format!("SET {} {A_LATE_SECOND}", self.key(name)));
+            server.cmd(&format!("PERSIST {key}"));
+            match self.library.profile {
+                Profile::RedisObjects | Profile::Setnx => {
+                    server.cmd(&format!("SET {key} {A_LATE_SECOND}"));
+                }
+                Profile::Symfony => {
+                    for member in names(server.cmd(&format!("ZRANGE {key} 0 -1"))) {
+                        server.cmd(&format!("ZADD {key} +inf {member}"));
+                    }
+                }
+                _ => {}
             }
         }
     }
@@ -82,24 +91,38 @@ impl<'l> Fleet<'l> {
         }
     }
 
+    /// The lock goes, and nobody is told.
+    pub(crate) fn delete(&self, name: &str) {
+        for server in &self.servers {
+            server.cmd(&format!("DEL {}", self.key(name)));
+        }
+    }
+
     /// All that is left on the nodes: keys but the restart guard, and channels to which somebody listens.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let names = |reply: Reply| match reply {
-            Reply::Array(names) => names,
-            _ => Vec::new(),
-        };
-        let text = |reply: Reply| match reply {
-            Reply::Bulk(name) => String::from_utf8_lossy(&name).into_owned(),
-            other => format!("{other:?}"),
-        };
         let of = |server: &Server| {
             let all = [server.cmd("KEYS *"), server.cmd("PUBSUB CHANNELS")];
-            all.into_iter().flat_map(names).map(text).collect::<Vec<_>>()
+            all.into_iter().flat_map(names).collect::<Vec<_>>()
         };
         let known = |name: &String| {
             name == "redbolt:guard" || name.starts_with("redisson_lock_token:") || name == "counter"
         };
         self.servers.iter().flat_map(of).filter(|name| !known(name)).collect()
+    }
+}
+
+/// The names in a reply. Whatever else came is one too, so that it is seen.
+fn names(reply: Reply) -> Vec<String> {
+    match reply {
+        Reply::Array(names) => names.into_iter().map(text).collect(),
+        other => vec![text(other)],
+    }
+}
+
+fn text(reply: Reply) -> String {
+    match reply {
+        Reply::Bulk(name) => String::from_utf8_lossy(&name).into_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -116,11 +139,6 @@ pub(crate) fn tries(client: &Client, request: LockRequest<'_>) -> Result<bool, F
         Err(AcquireError::Refused(report)) if report.is_contended() => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-/// What a process leaves that is killed: nothing more is sent about its lock.
-pub(crate) fn crash(lock: LockGuard<'_>) -> Result<(), Failure> {
-    lock.detach().map(drop).ok_or_else(|| "the lock was lost".into())
 }
 
 /// Waits for a condition, and says whether it came.

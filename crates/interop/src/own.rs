@@ -1,6 +1,7 @@
 //! redbolt as a peer: a process of its own that is told what to do a line at a time, as those of other libraries are.
 //!
-//! Apart from `fleet`, whose redbolt is in the process that checks: where times are compared, both sides pay for the same.
+//! Apart from `fleet`, whose redbolt is in the process that checks: where times are compared, both sides pay for the same, and a
+//! process of its own can be killed.
 
 use std::collections::HashMap;
 use std::env;
@@ -34,6 +35,7 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
         let reply = match order.split(' ').collect::<Vec<_>>()[..] {
             // Its TTL is the same without a lease: this API has no watchdog.
             ["pairs", name, count, _] => pairs(&client, &request(name, profile), count.parse()?),
+            ["hold", name, ttl] => hold(&client, request(name, profile), &mut held, name, ttl),
             ["wait", name] => wait(&client, request(name, profile), &mut held, name),
             ["leave", name] => leave(&mut held, name),
             _ => Err("no such order".into()),
@@ -76,6 +78,19 @@ fn wait<'c>(
     let at = now()?;
     held.insert(name.to_owned(), lock);
     Ok(format!("held {at}"))
+}
+
+/// Takes a lock for so many milliseconds.
+fn hold<'c>(
+    client: &'c Client,
+    request: LockRequest<'_>,
+    held: &mut HashMap<String, LockGuard<'c>>,
+    name: &str,
+    ttl: &str,
+) -> Result<String, Failure> {
+    let lock = client.acquire(request.ttl(Duration::from_millis(ttl.parse()?)))?;
+    held.insert(name.to_owned(), lock);
+    Ok("held".to_owned())
 }
 
 /// Says when it began to release.
