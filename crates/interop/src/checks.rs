@@ -4,6 +4,7 @@
 
 mod at_least;
 mod crash;
+mod exclusion;
 
 use std::fs;
 use std::thread;
@@ -23,6 +24,13 @@ pub(crate) struct Extent {
     pub(crate) hand_offs: usize,
 }
 
+impl Extent {
+    /// How many attempts of each side have to meet a lock of the other one: 200 of 450 turns.
+    fn contended(self) -> u32 {
+        self.turns * 4 / 9
+    }
+}
+
 /// What a short run does of a library that locks as others do.
 pub(crate) const SHORT: [&str; 2] = ["exclusion", "foreign release"];
 
@@ -31,7 +39,7 @@ pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<String, 
 
 /// All of them, in the order of the table.
 pub(crate) const ALL: [Check; 9] = [
-    ("exclusion", exclusion),
+    ("exclusion", exclusion::check),
     ("wake-up", wake_up),
     ("extension", extension),
     ("re-entry", re_entry),
@@ -41,78 +49,6 @@ pub(crate) const ALL: [Check; 9] = [
     ("crash", crash::check),
     ("nothing left", nothing_left),
 ];
-
-/// Both count under the lock, side by side. No count may be lost, and without the same key some are.
-fn exclusion(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
-    let together = count_together(fleet, "shared", "shared", extent.turns)?;
-    if together.lost > 0 {
-        return Err(format!("{} updates are lost", together.lost).into());
-    }
-    let apart = count_together(fleet, "shared", "another", extent.turns)?;
-    if apart.lost == 0 {
-        return Err("control: with two keys no update was lost".into());
-    }
-    let Count { ours, ours_contended, theirs_contended, .. } = together;
-    Ok(format!(
-        "{} turns of it and {ours} of redbolt, {theirs_contended} and {ours_contended} of them contended, 0 lost (control: {} lost)",
-        extent.turns, apart.lost
-    ))
-}
-
-/// What came of counting together.
-struct Count {
-    ours: u32,
-    ours_contended: u32,
-    theirs_contended: u32,
-    lost: u64,
-}
-
-/// The peer counts so often, and redbolt for as long as it does.
-fn count_together(
-    fleet: &Fleet<'_>,
-    theirs: &str,
-    ours: &str,
-    turns: u32,
-) -> Result<Count, Failure> {
-    fleet.servers[0].cmd("DEL counter");
-    let mut peer = fleet.peer()?;
-    let client = fleet.client()?;
-    peer.order(&format!("count {theirs} counter {turns} 20000"))?;
-    let mut count = Count { ours: 0, ours_contended: 0, theirs_contended: 0, lost: 0 };
-    let reply = loop {
-        count_once(fleet, &client, ours, &mut count)?;
-        if let Some(reply) = peer.has_replied()? {
-            break reply;
-        }
-    };
-    let contended = reply.strip_prefix("counted ").ok_or_else(|| reply.clone())?;
-    count.theirs_contended = contended.parse()?;
-    count.lost = u64::from(turns + count.ours) - fleet.number("counter");
-    peer.end()?;
-    Ok(count)
-}
-
-fn count_once(
-    fleet: &Fleet<'_>,
-    client: &Client,
-    name: &str,
-    count: &mut Count,
-) -> Result<(), Failure> {
-    let lock = match client.acquire(fleet.request(name)) {
-        Ok(lock) => lock,
-        Err(_) => {
-            count.ours_contended += 1;
-            client.acquire(fleet.patiently(name))?
-        }
-    };
-    let before = fleet.number("counter");
-    thread::sleep(Duration::from_micros(u64::from(count.ours % 4) * 700));
-    fleet.servers[0].cmd(&format!("SET counter {}", before + 1));
-    release(lock.release())?;
-    count.ours += 1;
-    thread::sleep(Duration::from_micros(u64::from(count.ours % 5) * 700));
-    Ok(())
-}
 
 fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
     match outcome {
