@@ -5,6 +5,7 @@
 mod at_least;
 mod crash;
 mod exclusion;
+mod wrong_field;
 
 use std::fs;
 use std::thread;

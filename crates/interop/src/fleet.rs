@@ -112,14 +112,14 @@ impl<'l> Fleet<'l> {
 }
 
 /// The names in a reply. Whatever else came is one too, so that it is seen.
-fn names(reply: Reply) -> Vec<String> {
+pub(crate) fn names(reply: Reply) -> Vec<String> {
     match reply {
         Reply::Array(names) => names.into_iter().map(text).collect(),
         other => vec![text(other)],
     }
 }
 
-fn text(reply: Reply) -> String {
+pub(crate) fn text(reply: Reply) -> String {
     match reply {
         Reply::Bulk(name) => String::from_utf8_lossy(&name).into_owned(),
         other => format!("{other:?}"),

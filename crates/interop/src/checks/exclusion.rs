@@ -10,7 +10,7 @@ use redbolt::Client;
 use crate::Failure;
 use crate::fleet::Fleet;
 
-use super::{Extent, release};
+use super::{Extent, release, wrong_field};
 
 /// No count may be lost, and without the same key some are.
 pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
@@ -34,8 +34,9 @@ pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure
     if apart.lost == 0 {
         return Err("control: with two keys no update was lost".into());
     }
+    let wrong = wrong_field::control(fleet)?;
     Ok(format!(
-        "{theirs} turns of it and {ours} of redbolt, {theirs_contended} and {ours_contended} of them contended, 0 lost (control: {} lost with two keys)",
+        "{theirs} turns of it and {ours} of redbolt, {theirs_contended} and {ours_contended} of them contended, 0 lost (control: {} lost with two keys{wrong})",
         apart.lost
     ))
 }

@@ -1,0 +1,68 @@
+//! The control of what a profile writes at the key: redbolt's lock, with that changed, keeps nobody out.
+//!
+//! Apart from `exclusion`, whose own control is another key, because it differs from profile to profile.
+
+use std::time::Duration;
+
+use redbolt::Profile;
+use redbolt_test_servers::Server;
+
+use crate::Failure;
+use crate::fleet::{Fleet, names, text};
+
+use super::{LONG, held};
+
+/// What was wrong when the peer was granted what redbolt holds.
+pub(super) fn control(fleet: &Fleet<'_>) -> Result<String, Failure> {
+    let (wrong, order) = match fleet.library.profile {
+        Profile::Redisson | Profile::RedissonRw | Profile::Spring => ("its own owner", "acquire"),
+        Profile::RedisObjects | Profile::Setnx => ("a time that is over", "acquire"),
+        Profile::Symfony => ("no mark of a writer", "read"),
+        // Whatever is at the key is in the way.
+        _ => return Ok(String::new()),
+    };
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    peer.expect("acquire field 0 20000", "held")?;
+    let owners: Vec<_> = fleet.servers.iter().map(|server| owner(fleet, server)).collect();
+    peer.expect("release field", "released")?;
+    let _lock = client.acquire(fleet.request("field").ttl(LONG))?;
+    if peer.tries("field", Duration::from_secs(20))? {
+        return Err("it was granted what redbolt holds".into());
+    }
+    for (server, owner) in fleet.servers.iter().zip(owners) {
+        spoil(fleet, server, &owner);
+    }
+    peer.order(&format!("{order} field 0 20000"))?;
+    let (reply, _) = peer.reply()?;
+    held(&reply).map_err(|error| format!("control: {error} in spite of {wrong}"))?;
+    fleet.delete("field");
+    Ok(format!(", granted over {wrong}"))
+}
+
+/// As whom a node has its holder: a value, or the field of a hash.
+fn owner(fleet: &Fleet<'_>, server: &Server) -> String {
+    let key = fleet.key("field");
+    match fleet.library.profile {
+        Profile::Redisson | Profile::RedissonRw => {
+            let fields = names(server.cmd(&format!("HKEYS {key}")));
+            fields.into_iter().find(|field| field != "mode").unwrap_or_default()
+        }
+        _ => text(server.cmd(&format!("GET {key}"))),
+    }
+}
+
+/// Gives redbolt's lock what the peer does not take for another's.
+fn spoil(fleet: &Fleet<'_>, server: &Server, owner: &str) {
+    let key = fleet.key("field");
+    match fleet.library.profile {
+        Profile::Redisson | Profile::RedissonRw => {
+            let ours = self::owner(fleet, server);
+            server.cmd(&format!("HSET {key} {owner} 1"));
+            server.cmd(&format!("HDEL {key} {ours}"));
+        }
+        Profile::Symfony => drop(server.cmd(&format!("ZREM {key} __write__"))),
+        Profile::Spring => drop(server.cmd(&format!("SET {key} {owner} KEEPTTL"))),
+        _ => drop(server.cmd(&format!("SET {key} 1"))),
+    }
+}
