@@ -73,11 +73,11 @@ public final class RedissonPeer {
             case "release-read":
                 clients.get(0).getReadWriteLock(words[1]).readLock().unlock();
                 return "released";
-            case "release-unheld":
+            case "release-lost":
                 try {
-                    (READ_WRITE ? lock(words[1]) : clients.get(0).getLock(words[1])).unlock();
+                    lock(words[1]).unlock();
                     return "released";
-                } catch (IllegalMonitorStateException error) {
+                } catch (RuntimeException error) {
                     return "refused " + error.getClass().getSimpleName();
                 }
             case "enter-twice":

@@ -17,7 +17,6 @@ public final class ShedLockPeer {
     private final LettuceConnectionFactory connections;
     private final RedisLockProvider provider;
     private final Map<String, SimpleLock> held = new HashMap<>();
-    private final Map<String, SimpleLock> past = new HashMap<>();
 
     private ShedLockPeer(String address) {
         int colon = address.lastIndexOf(':');
@@ -61,9 +60,7 @@ public final class ShedLockPeer {
     }
 
     private String release(String name) {
-        SimpleLock lock = held.remove(name);
-        past.put(name, lock);
-        lock.unlock();
+        held.remove(name).unlock();
         return "released";
     }
 
@@ -78,14 +75,10 @@ public final class ShedLockPeer {
             case "extend":
                 held.put(words[1], held.get(words[1]).extend(ms(words[2]), Duration.ZERO).orElseThrow());
                 return "extended";
-            case "release-unheld":
+            case "release-lost":
                 try {
-                    // Only who has had a lock can try to release it, so this is one that has.
-                    acquire("never-" + words[1], Duration.ZERO, ms("1000"), Duration.ZERO);
-                    release("never-" + words[1]);
-                    past.get("never-" + words[1]).unlock();
-                    return "released";
-                } catch (IllegalStateException error) {
+                    return release(words[1]);
+                } catch (RuntimeException error) {
                     return "refused " + error.getClass().getSimpleName();
                 }
             case "count":

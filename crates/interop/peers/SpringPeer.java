@@ -63,11 +63,11 @@ public final class SpringPeer {
             case "extend":
                 registry.renewLock(words[1], Duration.ofMillis(Long.parseLong(words[2])));
                 return "extended";
-            case "release-unheld":
+            case "release-lost":
                 try {
                     registry.obtain(words[1]).unlock();
                     return "released";
-                } catch (IllegalStateException error) {
+                } catch (RuntimeException error) {
                     return "refused " + error.getClass().getSimpleName();
                 }
             case "enter-twice":

@@ -1,7 +1,7 @@
 // What all peers in Node.js have in common: they are told on standard input what to do, a line at a time.
 //
-// A library is an adapter with `attempt(name, ttl)`, which says whether it got the lock, `release(name)`, `extend(name, ttl)`, and
-// `releaseUnheld(name)`. Times are in milliseconds. A reply is one line.
+// A library is an adapter with `attempt(name, ttl)`, which says whether it got the lock, `release(name)` and `extend(name, ttl)`.
+// Times are in milliseconds. A reply is one line.
 
 const readline = require("node:readline");
 const { setTimeout: sleep } = require("node:timers/promises");
@@ -46,9 +46,9 @@ async function obey(adapter, [order, name, ...rest]) {
     case "extend":
       await adapter.extend(name, Number(rest[0]));
       return "extended";
-    case "release-unheld":
+    case "release-lost":
       try {
-        await adapter.releaseUnheld(name);
+        await adapter.release(name);
         return "released";
       } catch (error) {
         return `refused ${error.name}`;

@@ -1,7 +1,6 @@
 """What all peers in Python have in common: they are told on standard input what to do, a line at a time.
 
-A library is an adapter with `acquire(name, wait, ttl)`, `release(name)`, `extend(name, ttl)` and `release_unheld(name)`. Times are
-in seconds. A reply is one line.
+A library is an adapter with `acquire(name, wait, ttl)`, `release(name)` and `extend(name, ttl)`. Times are in seconds. A reply is one line.
 """
 
 import random
@@ -39,9 +38,9 @@ def obey(adapter, counters, words):
     if words[0] == "extend":
         adapter.extend(words[1], int(words[2]) / 1000)
         return "extended"
-    if words[0] == "release-unheld":
+    if words[0] == "release-lost":
         try:
-            adapter.release_unheld(words[1])
+            adapter.release(words[1])
         except Exception as error:
             return f"refused {type(error).__name__}"
         return "released"

@@ -23,9 +23,6 @@ class Adapter:
     def extend(self, name, ttl):
         self.held[name].extend()
 
-    def release_unheld(self, name):
-        Redlock(key=name, masters=self.nodes).release()
-
 
 nodes = peer.clients(sys.argv[1:])
 peer.serve(Adapter(nodes), nodes[0])

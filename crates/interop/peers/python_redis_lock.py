@@ -33,9 +33,6 @@ class Adapter:
     def extend(self, name, ttl):
         self.held[name].extend(expire=max(1, round(ttl)))
 
-    def release_unheld(self, name):
-        self.lock(name).release()
-
 
 # It warns of each lock that it does not get.
 logging.getLogger("redis_lock").setLevel(logging.ERROR)

@@ -35,11 +35,17 @@ class Peer
     "released"
   end
 
+  def release_lost(name)
+    release(name)
+  rescue StandardError => error
+    "refused #{error.class}"
+  end
+
   def obey(words)
     case words[0]
     when "acquire" then acquire(words[1], words[2].to_i, words[3].to_i)
     when "release" then release(words[1])
-    when "release-unheld" then @held.key?(words[1]) ? release(words[1]) : "refused by its blocks"
+    when "release-lost" then release_lost(words[1])
     when "count" then count(words[1], words[2], words[3].to_i, words[4].to_i)
     else "failed no such order"
     end

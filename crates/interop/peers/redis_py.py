@@ -21,11 +21,6 @@ class Adapter:
     def extend(self, name, ttl):
         self.held[name].extend(ttl, replace_ttl=True)
 
-    def release_unheld(self, name):
-        lock = self.client.lock(name)
-        lock.local.token = b"never-held"
-        lock.release()
-
 
 nodes = peer.clients(sys.argv[1:])
 peer.serve(Adapter(nodes[0]), nodes[0])

@@ -6,8 +6,8 @@ const { clients, serve } = require("./peer");
 const held = new Map();
 
 // It extends by itself, before its TTL is over.
-function mutex(name, lockTimeout, identifier) {
-  const options = { lockTimeout, acquireTimeout: 5_000, acquireAttemptsLimit: 1, ...identifier };
+function mutex(name, lockTimeout) {
+  const options = { lockTimeout, acquireTimeout: 5_000, acquireAttemptsLimit: 1 };
   const [first, ...others] = clients;
   return others.length ? new RedlockMutex(clients, name, options) : new Mutex(first, name, options);
 }
@@ -26,11 +26,5 @@ serve({
     const lock = held.get(name);
     held.delete(name);
     await lock.release();
-  },
-
-  async releaseUnheld(name) {
-    // One that believes to have it; of others it would not send anything.
-    const identifier = { identifier: "never-held", acquiredExternally: true };
-    await mutex(name, 20_000, identifier).release();
   },
 });

@@ -1,6 +1,6 @@
 // node-redlock 5, on a majority of all nodes.
 
-const { default: Redlock, Lock } = require("redlock");
+const { default: Redlock } = require("redlock");
 const { clients, serve } = require("./peer");
 
 const redlock = new Redlock(clients, { retryCount: 0 });
@@ -27,9 +27,5 @@ serve({
 
   async extend(name, ttl) {
     held.set(name, await held.get(name).extend(ttl));
-  },
-
-  async releaseUnheld(name) {
-    await new Lock(redlock, [name], "never-held", [], Date.now() + 60_000).release();
   },
 });

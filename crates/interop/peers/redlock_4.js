@@ -27,9 +27,4 @@ serve({
   async extend(name, ttl) {
     held.set(name, await held.get(name).extend(ttl));
   },
-
-  async releaseUnheld(name) {
-    const soon = Date.now() + 60_000;
-    await redlock.unlock(new Redlock.Lock(redlock, [name], "never-held", soon, 1, 0));
-  },
 });

@@ -4,7 +4,7 @@ import sys
 import time
 
 import peer
-from redlock import Lock, Redlock
+from redlock import Redlock
 
 
 class Adapter:
@@ -27,9 +27,6 @@ class Adapter:
 
     def extend(self, name, ttl):
         raise NotImplementedError("it cannot extend")
-
-    def release_unheld(self, name):
-        self.redlock.unlock(Lock(0, name, "never-held"))
 
 
 nodes = peer.clients(sys.argv[1:])

@@ -36,10 +36,4 @@ serve({
     const [of, handle] = held.get(name);
     if (!(await of.extend(handle, ttl))) throw new Error("it was not extended");
   },
-
-  async releaseUnheld(name) {
-    const handle = { id: "none", key: name, value: "0".repeat(32), acquiredAt: Date.now(), ttl: 20_000 };
-    const released = await lock(name, 20_000).release(handle);
-    if (!released) throw Object.assign(new Error("not released"), { name: "false" });
-  },
 });

@@ -45,18 +45,6 @@ class Adapter:
     def extend(self, name, ttl):
         raise NotImplementedError("it cannot extend")
 
-    def release_unheld(self, name):
-        try:
-            with self.lock(name, 0, 20):
-                pass
-        except retools.LockTimeout as error:
-            # No Exception, so that it passes whoever handles those.
-            raise LockTimeout from error
-
-
-class LockTimeout(Exception):
-    """That of retools."""
-
 
 nodes = peer.clients(sys.argv[1:])
 peer.serve(Adapter(nodes[0]), nodes[0])

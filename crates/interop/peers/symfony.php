@@ -58,11 +58,6 @@ final class Adapter
     {
         $this->held[$name]->refresh($ttl);
     }
-
-    public function releaseUnheld(string $name): void
-    {
-        (new Lock(new Key($name), $this->store(1), 1, false))->release();
-    }
 }
 
 /** Reads, waits and writes under the lock, which nothing else protects. */
@@ -102,9 +97,9 @@ function obey(Adapter $adapter, array $words): string
             $adapter->extend($words[1], $words[2] / 1000);
 
             return 'extended';
-        case 'release-unheld':
+        case 'release-lost':
             try {
-                $adapter->releaseUnheld($words[1]);
+                $adapter->release($words[1]);
             } catch (Exception $error) {
                 return 'refused ' . get_class($error);
             }

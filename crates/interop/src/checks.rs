@@ -5,6 +5,7 @@
 mod at_least;
 mod crash;
 mod exclusion;
+mod foreign_release;
 mod wrong_field;
 
 use std::fs;
@@ -45,7 +46,7 @@ pub(crate) const ALL: [Check; 9] = [
     ("extension", extension),
     ("re-entry", re_entry),
     ("readers", readers),
-    ("foreign release", foreign_release),
+    ("foreign release", foreign_release::check),
     ("at least", at_least::check),
     ("crash", crash::check),
     ("nothing left", nothing_left),
@@ -257,30 +258,6 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
 
 /// As readers of Symfony's are called.
 const A_READER: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-
-/// Neither deletes what the other one holds; a bare DEL would.
-fn foreign_release(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
-    let mut peer = fleet.peer()?;
-    let client = fleet.client()?;
-    let mut lock = client.acquire(fleet.patiently("mine"))?;
-    peer.order("release-unheld mine")?;
-    let (reply, _) = peer.reply()?;
-    lock.extend(LONG).map_err(|error| format!("it was deleted: {error}"))?;
-    for server in &fleet.servers {
-        server.cmd(&format!("DEL {}", fleet.key("mine")));
-    }
-    if lock.extend(LONG).is_ok() {
-        return Err("control: a lock that was deleted goes on".into());
-    }
-    drop(lock);
-    peer.expect("acquire mine 0 20000", "held")?;
-    if tries(&client, fleet.request("mine"))? {
-        return Err("redbolt was granted what it holds".into());
-    }
-    peer.expect("release mine", "released")?;
-    let said = reply.strip_prefix("refused ").unwrap_or("nothing");
-    Ok(format!("kept; it says {said} (control: DEL is noticed)"))
-}
 
 /// When all have ended, no key is left but counters, nobody listens, and no peer has complained.
 fn nothing_left(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {

@@ -98,6 +98,11 @@ impl<'l> Fleet<'l> {
         }
     }
 
+    /// What each node has at the key of the lock.
+    pub(crate) fn contents(&self, name: &str) -> Vec<Reply> {
+        self.servers.iter().map(|server| server.cmd(&format!("DUMP {}", self.key(name)))).collect()
+    }
+
     /// All that is left on the nodes: keys but the restart guard, and channels to which somebody listens.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let of = |server: &Server| {

@@ -16,6 +16,7 @@ const IN_PYTHON: Library = Library {
     takes_majorities: false,
     extends: Extends::WhenTold,
     is_reentrant: false,
+    deletes_without_a_look: false,
     is_one_of_many: false,
 };
 
@@ -35,6 +36,7 @@ const REDISSON: Library = Library {
     takes_majorities: true,
     extends: Extends::ByItself,
     is_reentrant: true,
+    deletes_without_a_look: false,
     is_one_of_many: false,
 };
 
@@ -48,6 +50,7 @@ const REDIS_OBJECTS: Library = Library {
     },
     profile: Profile::RedisObjects,
     extends: Extends::Never,
+    deletes_without_a_look: true,
     ..IN_PYTHON
 };
 
@@ -104,6 +107,7 @@ pub(crate) const ALL: [Library; 21] = [
             kind: "lock",
         },
         prefix: "job-lock:default:",
+        deletes_without_a_look: true,
         is_one_of_many: true,
         ..IN_PYTHON
     },
@@ -143,6 +147,7 @@ pub(crate) const ALL: [Library; 21] = [
         },
         profile: Profile::Setnx,
         extends: Extends::Never,
+        deletes_without_a_look: true,
         ..IN_PYTHON
     },
     Library {

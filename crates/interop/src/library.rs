@@ -28,6 +28,8 @@ pub(crate) struct Library {
     pub(crate) extends: Extends,
     /// Whether its owners may enter again.
     pub(crate) is_reentrant: bool,
+    /// Whether a release of it deletes what is not its own any more.
+    pub(crate) deletes_without_a_look: bool,
     /// Whether others that are checked lock as it does, so that less of it is enough.
     pub(crate) is_one_of_many: bool,
 }

@@ -20,7 +20,6 @@ type adapter interface {
 	attempt(name string, ttl time.Duration) (bool, error)
 	release(name string) error
 	extend(name string, ttl time.Duration) error
-	releaseUnheld(name string) error
 }
 
 // One client for each node.
@@ -97,9 +96,9 @@ func obey(it adapter, counters *redis.Client, words []string) (string, error) {
 		return "released", it.release(words[1])
 	case "extend":
 		return "extended", it.extend(words[1], ms(words[2]))
-	case "release-unheld":
-		if err := it.releaseUnheld(words[1]); err != nil {
-			return "refused an error", nil
+	case "release-lost":
+		if err := it.release(words[1]); err != nil {
+			return "refused " + strings.ReplaceAll(err.Error(), "\n", " "), nil
 		}
 		return "released", nil
 	case "count":

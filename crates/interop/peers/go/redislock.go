@@ -12,13 +12,11 @@ import (
 type peer struct {
 	client *redislock.Client
 	held   map[string]*redislock.Lock
-	// Released ones, which are still known.
-	past map[string]*redislock.Lock
 }
 
 func main() {
 	node := clients()[0]
-	serve(&peer{redislock.New(node), map[string]*redislock.Lock{}, map[string]*redislock.Lock{}}, node)
+	serve(&peer{redislock.New(node), map[string]*redislock.Lock{}}, node)
 }
 
 func (it *peer) attempt(name string, ttl time.Duration) (bool, error) {
@@ -35,18 +33,9 @@ func (it *peer) attempt(name string, ttl time.Duration) (bool, error) {
 func (it *peer) release(name string) error {
 	lock := it.held[name]
 	delete(it.held, name)
-	it.past[name] = lock
 	return lock.Release(context.Background())
 }
 
 func (it *peer) extend(name string, ttl time.Duration) error {
 	return it.held[name].Refresh(context.Background(), ttl, nil)
-}
-
-// Only who has obtained a lock can try to release it, so this is one that was.
-func (it *peer) releaseUnheld(name string) error {
-	if lock := it.past[name]; lock != nil {
-		return lock.Release(context.Background())
-	}
-	return redislock.ErrLockNotHeld
 }

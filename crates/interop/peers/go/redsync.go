@@ -47,8 +47,3 @@ func (it *peer) extend(name string, _ time.Duration) error {
 	_, err := it.held[name].Extend()
 	return err
 }
-
-func (it *peer) releaseUnheld(name string) error {
-	_, err := it.sync.NewMutex(name, redsync.WithValue("never-held")).Unlock()
-	return err
-}

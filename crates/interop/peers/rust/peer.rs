@@ -13,7 +13,6 @@ pub trait Adapter {
     fn attempt(&mut self, name: &str, ttl: usize) -> Outcome<bool>;
     fn release(&mut self, name: &str) -> Outcome<()>;
     fn extend(&mut self, name: &str, ttl: usize) -> Outcome<()>;
-    fn release_unheld(&mut self, name: &str) -> Outcome<()>;
 }
 
 /// The addresses of the nodes.
@@ -58,9 +57,9 @@ fn obey(
         },
         ["release", name] => it.release(name).map(|()| "released")?,
         ["extend", name, ttl] => it.extend(name, ttl.parse()?).map(|()| "extended")?,
-        ["release-unheld", name] => match it.release_unheld(name) {
+        ["release-lost", name] => match it.release(name) {
             Ok(()) => "released",
-            Err(_) => "refused an error",
+            Err(error) => return Ok(format!("refused {error}")),
         },
         ["count", name, counter, turns, ttl] => {
             return count(it, counters, (name, counter), turns.parse()?, ttl.parse()?);

@@ -29,16 +29,6 @@ impl Adapter for Peer<'_> {
     fn extend(&mut self, _: &str, _: usize) -> Outcome<()> {
         Err("it cannot extend".into())
     }
-
-    fn release_unheld(&mut self, name: &str) -> Outcome<()> {
-        self.manager.unlock(&Lock {
-            resource: name.as_bytes().to_vec(),
-            val: b"never-held".to_vec(),
-            validity_time: 1,
-            lock_manager: self.manager,
-        });
-        Ok(())
-    }
 }
 
 fn main() -> Outcome<()> {

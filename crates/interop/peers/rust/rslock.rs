@@ -41,17 +41,6 @@ impl Adapter for Peer {
         self.held.insert(name.to_owned(), lock);
         Ok(())
     }
-
-    fn release_unheld(&mut self, name: &str) -> Outcome<()> {
-        let lock = Lock {
-            resource: name.as_bytes().to_vec(),
-            val: b"never-held".to_vec(),
-            validity_time: 1,
-            lock_manager: self.manager.clone(),
-        };
-        self.runtime.block_on(self.manager.unlock(&lock));
-        Ok(())
-    }
 }
 
 fn main() -> Outcome<()> {
