@@ -6,13 +6,14 @@ mod at_least;
 mod crash;
 mod exclusion;
 mod foreign_release;
+mod wake_up;
 mod wrong_field;
 
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AutoExtend, Client, Engine, EngineLimits, Profile, ReleaseOutcome};
+use redbolt::{AutoExtend, Engine, EngineLimits, Profile, ReleaseOutcome};
 
 use crate::Failure;
 use crate::fleet::{Fleet, comes, tries};
@@ -42,7 +43,7 @@ pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<String, 
 /// All of them, in the order of the table.
 pub(crate) const ALL: [Check; 9] = [
     ("exclusion", exclusion::check),
-    ("wake-up", wake_up),
+    ("wake-up", wake_up::check),
     ("extension", extension),
     ("re-entry", re_entry),
     ("readers", readers),
@@ -57,81 +58,6 @@ fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
         ReleaseOutcome::Released(_) => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
-}
-
-/// From a release to the grant of who waits. Where a library is told, its waiter sleeps on if that is left out.
-fn wake_up(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
-    let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
-    let client = fleet.client()?;
-    let (mut to_them, mut to_us, mut among_them) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..extent.hand_offs {
-        let lock = client.acquire(fleet.patiently("hand"))?;
-        one.order("acquire hand 60000 20000")?;
-        thread::sleep(SETTLED);
-        let since = Instant::now();
-        release(lock.release())?;
-        let (reply, at) = one.reply()?;
-        held(&reply)?;
-        to_them.push(at.duration_since(since));
-        to_us.push(wait_for(fleet, &mut one)?);
-        one.expect("acquire hand 60000 20000", "held")?;
-        two.order("acquire hand 60000 20000")?;
-        thread::sleep(SETTLED);
-        let since = Instant::now();
-        one.expect("release hand", "released")?;
-        let (reply, at) = two.reply()?;
-        held(&reply)?;
-        among_them.push(at.duration_since(since));
-        two.expect("release hand", "released")?;
-    }
-    let control = sleeps_on(fleet, &mut one)?;
-    Ok(format!(
-        "to it {}, to redbolt {}, among its own {} (control: {control})",
-        percentiles(to_them),
-        percentiles(to_us),
-        percentiles(among_them)
-    ))
-}
-
-fn held(reply: &str) -> Result<(), Failure> {
-    if reply == "held" { Ok(()) } else { Err(reply.into()) }
-}
-
-/// The peer has the lock, and releases it while redbolt waits: how long it takes from the order to the grant.
-fn wait_for(fleet: &Fleet<'_>, holder: &mut Peer) -> Result<Duration, Failure> {
-    let client = fleet.client()?;
-    thread::scope(|scope| {
-        let waits = scope.spawn(move || waits(&client, fleet).map_err(|error| error.to_string()));
-        thread::sleep(SETTLED);
-        let since = Instant::now();
-        holder.expect("release hand", "released")?;
-        let at = waits.join().map_err(|_| "the waiter has panicked")??;
-        Ok(at.duration_since(since))
-    })
-}
-
-fn waits(client: &Client, fleet: &Fleet<'_>) -> Result<Instant, Failure> {
-    let lock = client.acquire(fleet.patiently("hand"))?;
-    let at = Instant::now();
-    release(lock.release())?;
-    Ok(at)
-}
-
-/// A key that goes without a word.
-fn sleeps_on(fleet: &Fleet<'_>, waiter: &mut Peer) -> Result<String, Failure> {
-    let client = fleet.client()?;
-    let lock = client.acquire(fleet.patiently("hand").ttl(Duration::from_secs(3)))?;
-    waiter.order("acquire hand 60000 20000")?;
-    thread::sleep(SETTLED);
-    let since = Instant::now();
-    for server in &fleet.servers {
-        server.cmd(&format!("DEL {}", fleet.key("hand")));
-    }
-    let (reply, at) = waiter.reply()?;
-    held(&reply)?;
-    drop(lock);
-    waiter.expect("release hand", "released")?;
-    Ok(format!("{} after a DEL without a word", ms(at.duration_since(since))))
 }
 
 /// A lock is kept for longer than three TTLs, by each side; without extension it is not.
@@ -294,6 +220,10 @@ pub(crate) fn ms(span: Duration) -> String {
         ms if ms < 10.0 => format!("{ms:.1} ms"),
         ms => format!("{ms:.0} ms"),
     }
+}
+
+fn held(reply: &str) -> Result<(), Failure> {
+    if reply == "held" { Ok(()) } else { Err(reply.into()) }
 }
 
 /// So long a waiter needs at most to go to sleep.

@@ -22,6 +22,15 @@ pub(crate) struct Fleet<'l> {
 impl<'l> Fleet<'l> {
     pub(crate) fn start(library: &'l Library, nodes: usize) -> Result<Self, Failure> {
         let fleet = Self { library, servers: servers(nodes) };
+        for server in &fleet.servers {
+            for user in [User::Deaf, User::Mute, User::Untracked] {
+                let rules =
+                    format!("ACL SETUSER {user:?} on >{PASSWORD} ~* +@all {}", user.rules());
+                if server.cmd(&rules) != Reply::Status("OK".to_owned()) {
+                    return Err(format!("{rules}: refused").into());
+                }
+            }
+        }
         fs::write(library.complaints(), "")?;
         redbolt::init(&fleet.config()?, Duration::from_secs(10))?;
         Ok(fleet)
@@ -32,12 +41,26 @@ impl<'l> Fleet<'l> {
     }
 
     pub(crate) fn config(&self) -> Result<Config, Failure> {
-        Ok(Config::builder().nodes(self.addresses())?.build()?)
+        self.config_as(User::Default)
+    }
+
+    fn config_as(&self, user: User) -> Result<Config, Failure> {
+        let node = |server: &Server| match user {
+            User::Default => server.address(),
+            _ => format!("redis://{user:?}:{PASSWORD}@{}", server.address()),
+        };
+        let nodes: Vec<_> = self.servers.iter().map(node).collect();
+        Ok(Config::builder().nodes(nodes)?.build()?)
     }
 
     /// A process of redbolt's.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
-        let client = Client::new(self.config()?)?;
+        self.client_as(User::Default)
+    }
+
+    /// One that may not do all.
+    pub(crate) fn client_as(&self, user: User) -> Result<Client, Failure> {
+        let client = Client::new(self.config_as(user)?)?;
         client.warm_up(Duration::from_secs(10));
         Ok(client)
     }
@@ -130,6 +153,33 @@ pub(crate) fn text(reply: Reply) -> String {
         other => format!("{other:?}"),
     }
 }
+
+/// As whom redbolt comes to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// It may do all.
+    Default,
+    /// It is told of no change of a key, and hears no channel.
+    Deaf,
+    /// It publishes nothing.
+    Mute,
+    /// It is told of no change of a key.
+    Untracked,
+}
+
+impl User {
+    /// Behind all commands and keys.
+    fn rules(self) -> &'static str {
+        match self {
+            Self::Default => "&*",
+            Self::Deaf => "resetchannels -client|tracking",
+            Self::Mute => "&* -publish",
+            Self::Untracked => "&* -client|tracking",
+        }
+    }
+}
+
+const PASSWORD: &str = "interop";
 
 /// Where the value is a time, this is one of the next century.
 const A_LATE_SECOND: u64 = 4_100_000_000;

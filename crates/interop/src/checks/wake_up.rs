@@ -1,0 +1,174 @@
+//! How long it takes from a release to the grant of who waits.
+//!
+//! Where a library tells its waiters of a release, the control is one that is not told, in the same run: what slows the one
+//! slows the other. A server tells redbolt of each change of a key, so that the messages of others are heard where it must not.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redbolt::{Client, Profile};
+
+use crate::Failure;
+use crate::fleet::{Fleet, User};
+use crate::peer::Peer;
+
+use super::{Extent, LONG, SETTLED, at, held, ms, percentiles, release};
+
+/// Between all sides. Who is told of a release wakes many times sooner than who is not.
+pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
+    let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
+    let mut spans = [Vec::new(), Vec::new(), Vec::new()];
+    for _ in 0..extent.hand_offs {
+        let hand_over = hand_over(fleet, User::Default, &mut one, &mut two)?;
+        spans.iter_mut().zip(hand_over).for_each(|(all, span)| all.push(span));
+    }
+    let [to_it, to_redbolt, among_its_own] = spans;
+    let untold = untold(fleet, &mut one, part(&to_it, 50))?;
+    let by_message = by_message(fleet, extent, &mut one)?;
+    Ok(format!(
+        "to it {}, to redbolt {}, among its own {} ({untold}){by_message}",
+        percentiles(to_it),
+        percentiles(to_redbolt),
+        percentiles(among_its_own)
+    ))
+}
+
+/// From redbolt to a peer, from that to redbolt, and from one peer to the other: how long each takes.
+pub(super) fn hand_over(
+    fleet: &Fleet<'_>,
+    user: User,
+    one: &mut Peer,
+    two: &mut Peer,
+) -> Result<[Duration; 3], Failure> {
+    let to_it = to_it(fleet, user, one, LONG)?;
+    let to_redbolt = to_redbolt(fleet, user, one, SETTLED)?;
+    one.expect("acquire hand 60000 20000", "held")?;
+    two.order("acquire hand 60000 20000")?;
+    thread::sleep(SETTLED);
+    let since = Instant::now();
+    one.expect("release hand", "released")?;
+    let (reply, at) = two.reply()?;
+    held(&reply)?;
+    two.expect("release hand", "released")?;
+    Ok([to_it, to_redbolt, at.duration_since(since)])
+}
+
+/// redbolt releases while the peer waits, which has it then. A peer that is not told sleeps for as long as this TTL, or until it has
+/// waited for twice as long.
+fn to_it(
+    fleet: &Fleet<'_>,
+    user: User,
+    waiter: &mut Peer,
+    ttl: Duration,
+) -> Result<Duration, Failure> {
+    let client = fleet.client_as(user)?;
+    let lock = client.acquire(fleet.patiently("hand").ttl(ttl))?;
+    waiter.order(&format!("acquire hand {} 20000", (2 * ttl).as_millis()))?;
+    thread::sleep(SETTLED);
+    let since = Instant::now();
+    release(lock.release())?;
+    let (reply, at) = waiter.reply()?;
+    held(&reply)?;
+    Ok(at.duration_since(since))
+}
+
+/// The peer has the lock, and releases it after that time, while redbolt waits.
+fn to_redbolt(
+    fleet: &Fleet<'_>,
+    user: User,
+    holder: &mut Peer,
+    settled: Duration,
+) -> Result<Duration, Failure> {
+    let client = fleet.client_as(user)?;
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || waits(&client, fleet).map_err(|error| error.to_string()));
+        thread::sleep(settled);
+        let since = Instant::now();
+        holder.expect("release hand", "released")?;
+        let at = waits.join().map_err(|_| "the waiter has panicked")??;
+        Ok(at.duration_since(since))
+    })
+}
+
+fn waits(client: &Client, fleet: &Fleet<'_>) -> Result<Instant, Failure> {
+    let lock = client.acquire(fleet.patiently("hand"))?;
+    let at = Instant::now();
+    release(lock.release())?;
+    Ok(at)
+}
+
+/// The control: a release that tells nobody. A waiter that polls finds that as soon as any, so there is none.
+fn untold(fleet: &Fleet<'_>, waiter: &mut Peer, told: Duration) -> Result<String, Failure> {
+    let (span, how) = match fleet.library.profile {
+        Profile::Redisson | Profile::RedissonRw | Profile::Spring => {
+            (to_it(fleet, User::Mute, waiter, SHORT)?, "without a message")
+        }
+        // Who may not write the list gets no lock of this profile.
+        Profile::PythonRedisLock => (after_a_del(fleet, waiter)?, "after a DEL"),
+        _ => return Ok("it polls: no control".to_owned()),
+    };
+    waiter.expect("release hand", "released")?;
+    many_times(told, span, 10)?;
+    Ok(format!("control: {} {how}", ms(span)))
+}
+
+/// The key goes without a word. This peer sleeps for as long as the TTL that it asks for.
+fn after_a_del(fleet: &Fleet<'_>, waiter: &mut Peer) -> Result<Duration, Failure> {
+    let client = fleet.client()?;
+    let lock = client.acquire(fleet.patiently("hand"))?;
+    waiter.order(&format!("acquire hand 60000 {}", (2 * SHORT).as_millis()))?;
+    thread::sleep(SETTLED);
+    let since = Instant::now();
+    fleet.delete("hand");
+    let (reply, at) = waiter.reply()?;
+    held(&reply)?;
+    lock.release();
+    Ok(at.duration_since(since))
+}
+
+/// The messages of the peer alone wake redbolt, where nodes must not report changes of a key. The control is who may not hear
+/// those either, and goes by the timer.
+fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<String, Failure> {
+    if !matches!(fleet.library.profile, Profile::Redisson | Profile::RedissonRw | Profile::Spring) {
+        return Ok(String::new());
+    }
+    let (mut heard, mut deaf) = (Vec::new(), Vec::new());
+    for _ in 0..extent.hand_offs.clamp(11, 15) {
+        for (user, spans) in [(User::Untracked, &mut heard), (User::Deaf, &mut deaf)] {
+            holder.expect("acquire hand 60000 20000", "held")?;
+            spans.push(to_redbolt(fleet, user, holder, TIMER_IS_SLOW)?);
+        }
+    }
+    // The timer is over by chance soon, now and then.
+    many_times(part(&heard, 50), part(&deaf, 75), 4)?;
+    Ok(format!(
+        "; to redbolt by its message alone {} (control: {} by the timer)",
+        percentiles(heard),
+        percentiles(deaf)
+    ))
+}
+
+/// So many of a hundred are smaller.
+fn part(spans: &[Duration], part: usize) -> Duration {
+    let mut spans = spans.to_vec();
+    spans.sort_unstable();
+    at(&spans, part)
+}
+
+/// The control is slower than what it controls, by this factor at the least.
+fn many_times(told: Duration, control: Duration, factor: u32) -> Result<(), Failure> {
+    match control >= factor * told {
+        true => Ok(()),
+        false => {
+            let (told, control) = (ms(told), ms(control));
+            Err(format!("{told} when told, and {control} when not: less than {factor} times")
+                .into())
+        }
+    }
+}
+
+/// Where a peer is not told, it has to be waited for.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// By then the timer of redbolt's waiter has its longest pauses.
+const TIMER_IS_SLOW: Duration = Duration::from_millis(800);
