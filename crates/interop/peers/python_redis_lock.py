@@ -1,6 +1,5 @@
 """python-redis-lock. Its keys are behind `lock:`, and its waiters sleep on a list."""
 
-import logging
 import sys
 import time
 
@@ -34,7 +33,5 @@ class Adapter:
         self.held[name].extend(expire=max(1, round(ttl)))
 
 
-# It warns of each lock that it does not get.
-logging.getLogger("redis_lock").setLevel(logging.ERROR)
 nodes = peer.clients(sys.argv[1:])
 peer.serve(Adapter(nodes[0]), nodes[0])

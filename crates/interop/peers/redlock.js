@@ -4,8 +4,7 @@ const { default: Redlock } = require("redlock");
 const { clients, serve } = require("./peer");
 
 const redlock = new Redlock(clients, { retryCount: 0 });
-// A refused attempt is reported here as well as thrown.
-redlock.on("error", () => {});
+redlock.on("error", (error) => console.error(`${error}`));
 const held = new Map();
 
 serve({

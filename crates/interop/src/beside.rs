@@ -85,9 +85,9 @@ fn rows(library: &Library, nodes: usize, effort: Effort) -> Result<String, Failu
     for round in 0..effort.rounds {
         rounds.push(one_round(&mut sides, round, effort)?);
     }
-    let complaints = fs::read_to_string(library.complaints())?;
+    let complaints = library.complained()?;
     if !complaints.is_empty() {
-        return Err(format!("it complained: {complaints}").into());
+        return Err(format!("it complained: {}", complaints.join("; ")).into());
     }
     let row = |what, of| row(&format!("{what}, N = {nodes}"), &rounds, of);
     let pairs = row("pair", |times| &times.pairs);

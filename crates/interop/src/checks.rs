@@ -6,10 +6,10 @@ mod at_least;
 mod crash;
 mod exclusion;
 mod foreign_release;
+mod nothing_left;
 mod wake_up;
 mod wrong_field;
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ pub(crate) const ALL: [Check; 9] = [
     ("foreign release", foreign_release::check),
     ("at least", at_least::check),
     ("crash", crash::check),
-    ("nothing left", nothing_left),
+    ("nothing left", nothing_left::check),
 ];
 
 fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
@@ -184,23 +184,6 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
 
 /// As readers of Symfony's are called.
 const A_READER: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-
-/// When all have ended, no key is left but counters, nobody listens, and no peer has complained.
-fn nothing_left(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
-    if !comes(Duration::from_secs(40), || fleet.leftovers().is_empty()) {
-        return Err(format!("left: {:?}", fleet.leftovers()).into());
-    }
-    let complaints = fs::read_to_string(fleet.library.complaints())?;
-    if !complaints.is_empty() {
-        return Err(format!("it complained: {complaints}").into());
-    }
-    fleet.servers[0].cmd("SET forgotten 1");
-    if fleet.leftovers().is_empty() {
-        return Err("control: a key that is left is not seen".into());
-    }
-    fleet.servers[0].cmd("DEL forgotten");
-    Ok("no key, no channel, no warning (control: a key is seen)".to_owned())
-}
 
 /// The median, and the largest of a hundred.
 fn percentiles(mut spans: Vec<Duration>) -> String {

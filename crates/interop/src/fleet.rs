@@ -126,17 +126,28 @@ impl<'l> Fleet<'l> {
         self.servers.iter().map(|server| server.cmd(&format!("DUMP {}", self.key(name)))).collect()
     }
 
-    /// All that is left on the nodes: keys but the restart guard, and channels to which somebody listens.
+    /// What is on the nodes and not known to be: keys, channels to which somebody listens, and how many patterns.
     pub(crate) fn leftovers(&self) -> Vec<String> {
-        let of = |server: &Server| {
-            let all = [server.cmd("KEYS *"), server.cmd("PUBSUB CHANNELS")];
-            all.into_iter().flat_map(names).collect::<Vec<_>>()
+        let is_known = |what: &String| {
+            OUR_OWN.iter().any(|own| what == own)
+                || self.library.keeps.iter().any(|kept| what.starts_with(kept.what))
         };
-        let known = |name: &String| {
-            name == "redbolt:guard" || name.starts_with("redisson_lock_token:") || name == "counter"
-        };
-        self.servers.iter().flat_map(of).filter(|name| !known(name)).collect()
+        self.servers.iter().flat_map(all_on).filter(|what| !is_known(what)).collect()
     }
+}
+
+/// What is on a node, in words.
+fn all_on(server: &Server) -> Vec<String> {
+    let keys = names(server.cmd("KEYS *")).into_iter().map(|key| format!("key {key}"));
+    let channels = names(server.cmd("PUBSUB CHANNELS")).into_iter();
+    let mut all: Vec<_> = keys.chain(channels.map(|name| format!("channel {name}"))).collect();
+    match server.cmd("PUBSUB NUMPAT") {
+        Reply::Int(0) => {}
+        Reply::Int(1) => all.push("1 pattern".to_owned()),
+        Reply::Int(patterns) => all.push(format!("{patterns} patterns")),
+        other => all.push(format!("patterns: {other:?}")),
+    }
+    all
 }
 
 /// The names in a reply. Whatever else came is one too, so that it is seen.
@@ -180,6 +191,9 @@ impl User {
 }
 
 const PASSWORD: &str = "interop";
+
+/// The restart guard, the register of the checks, and the push link, which redbolt keeps for 5 s after the last wait.
+const OUR_OWN: [&str; 3] = ["key redbolt:guard", "key counter", "channel __redis__:invalidate"];
 
 /// Where the value is a time, this is one of the next century.
 const A_LATE_SECOND: u64 = 4_100_000_000;

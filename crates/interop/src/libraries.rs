@@ -4,7 +4,7 @@
 
 use redbolt::Profile;
 
-use crate::library::{Extends, Library, Runtime};
+use crate::library::{Extends, Kept, Library, Runtime};
 
 /// A lock of the usual kind on one node; where it runs is said of each.
 const IN_PYTHON: Library = Library {
@@ -17,6 +17,8 @@ const IN_PYTHON: Library = Library {
     extends: Extends::WhenTold,
     is_reentrant: false,
     deletes_without_a_look: false,
+    keeps: &[],
+    says: &[],
     is_one_of_many: false,
 };
 
@@ -37,6 +39,8 @@ const REDISSON: Library = Library {
     extends: Extends::ByItself,
     is_reentrant: true,
     deletes_without_a_look: false,
+    keeps: &[],
+    says: &[],
     is_one_of_many: false,
 };
 
@@ -91,6 +95,11 @@ pub(crate) const ALL: [Library; 21] = [
         },
         profile: Profile::Spring,
         prefix: "shop:",
+        says: &[
+            ("CAS/CAD for value operations not supported", "its first renewal before Redis 8.4"),
+            ("RedisSystemException: Error in execution", "the exception of the line before"),
+        ],
+        keeps: &[Kept { what: "1 pattern", why: "each registry listens to all of its channels" }],
         takes_majorities: false,
         extends: Extends::WhenTold,
         ..REDISSON
@@ -184,6 +193,11 @@ pub(crate) const ALL: [Library; 21] = [
         },
         profile: Profile::PythonRedisLock,
         prefix: "lock:",
+        keeps: &[Kept {
+            what: "key lock-signal:",
+            why: "it wakes who waits, and goes after a second",
+        }],
+        says: &[("Failed to acquire Lock", "it warns of each lock that it does not get")],
         ..IN_PYTHON
     },
     Library {
@@ -193,6 +207,7 @@ pub(crate) const ALL: [Library; 21] = [
             packages: &["redlock@5.0.0-beta.2", "ioredis@5"],
             program: "redlock.js",
         },
+        says: &[("ResourceLockedError", "it reports each attempt that is refused")],
         takes_majorities: true,
         ..IN_PYTHON
     },

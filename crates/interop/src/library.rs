@@ -30,8 +30,20 @@ pub(crate) struct Library {
     pub(crate) is_reentrant: bool,
     /// Whether a release of it deletes what is not its own any more.
     pub(crate) deletes_without_a_look: bool,
+    /// What it leaves on the nodes after a release.
+    pub(crate) keeps: &'static [Kept],
+    /// Parts of what its processes say that are no complaint, each with the reason.
+    pub(crate) says: &'static [(&'static str, &'static str)],
     /// Whether others that are checked lock as it does, so that less of it is enough.
     pub(crate) is_one_of_many: bool,
+}
+
+/// What is left after a release, and is meant to be.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// How its name begins, behind what it is.
+    pub(crate) what: &'static str,
+    pub(crate) why: &'static str,
 }
 
 /// How a lock is kept for longer than its TTL.
@@ -131,6 +143,22 @@ impl Library {
     /// Where its processes write what they complain of.
     pub(crate) fn complaints(&self) -> PathBuf {
         self.folder().join("complaints")
+    }
+
+    /// What they have complained of, but for what they are known to say and the traces behind that.
+    pub(crate) fn complained(&self) -> Result<Vec<String>, Failure> {
+        let all = fs::read_to_string(self.complaints())?;
+        let mut is_known = false;
+        let mut complaints = Vec::new();
+        for line in all.lines() {
+            if !(line.starts_with('\t') || line.starts_with("Caused by:")) {
+                is_known = self.says.iter().any(|(known, _)| line.contains(known));
+            }
+            if !is_known {
+                complaints.push(line.to_owned());
+            }
+        }
+        Ok(complaints)
     }
 
     /// Starts a process of it for these nodes.

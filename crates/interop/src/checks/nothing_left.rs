@@ -1,0 +1,83 @@
+//! What is left on the nodes, and what a peer has complained of.
+//!
+//! It is looked at right after a release, with both sides alive and nobody waiting. Later a TTL, or the end of a connection, would
+//! have taken away what was forgotten.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::fleet::{Fleet, User, comes};
+
+use super::Extent;
+use super::wake_up::hand_over;
+
+/// Each side has had the lock from the other one. What they are not known to keep is gone.
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
+    let client = fleet.client()?;
+    for _ in 0..3 {
+        hand_over(fleet, User::Default, &mut one, &mut two)?;
+    }
+    if !is_clean(fleet) {
+        return Err(format!("left: {:?}", fleet.leftovers()).into());
+    }
+    what_is_left_is_seen(fleet)?;
+    one.end()?;
+    two.end()?;
+    drop(client);
+    let complaints = fleet.library.complained()?;
+    if !complaints.is_empty() {
+        return Err(format!("it complained: {}", complaints.join("; ")).into());
+    }
+    complaints_are_seen(fleet)?;
+    let kept: String = fleet
+        .library
+        .keeps
+        .iter()
+        .map(|kept| format!(" but {} ({})", kept.what, kept.why))
+        .collect();
+    Ok(format!(
+        "right after a release no key, channel or pattern{kept}, no warning (control: each is seen)"
+    ))
+}
+
+/// Soon after a release, that is: Redisson deletes the latch of an unlock when that has returned.
+fn is_clean(fleet: &Fleet<'_>) -> bool {
+    comes(SOON, || fleet.leftovers().is_empty())
+}
+
+/// The control: a key that would go by itself, and connections that listen.
+fn what_is_left_is_seen(fleet: &Fleet<'_>) -> Result<(), Failure> {
+    let server = &fleet.servers[0];
+    server.cmd("SET forgotten 1 PX 20000");
+    let is_seen = !is_clean(fleet);
+    server.cmd("DEL forgotten");
+    if !is_seen {
+        return Err("control: a key that is left is not seen".into());
+    }
+    for word in ["SUBSCRIBE", "PSUBSCRIBE"] {
+        let mut ear = server.connect();
+        ear.cmd(&format!("{word} forgotten"));
+        if is_clean(fleet) {
+            return Err(format!("control: {word} is not seen").into());
+        }
+    }
+    Ok(())
+}
+
+/// The control: a line of its processes that it is not known to say.
+fn complaints_are_seen(fleet: &Fleet<'_>) -> Result<(), Failure> {
+    let file = fleet.library.complaints();
+    let before = fs::read_to_string(&file)?;
+    fs::write(&file, format!("{before}planted\n"))?;
+    let seen = fleet.library.complained()?;
+    fs::write(&file, before)?;
+    match seen == ["planted"] {
+        true => Ok(()),
+        false => Err("control: a complaint is not seen".into()),
+    }
+}
+
+/// Shorter than any TTL that a library sets.
+const SOON: Duration = Duration::from_millis(500);
