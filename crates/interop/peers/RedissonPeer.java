@@ -14,12 +14,14 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
-/** Redisson: RLock on one node, RedissonRedLock on several. It is told on standard input what to do, a line at a time. */
+/** Redisson: RLock on one node or one of its kin, RedissonRedLock on several. It is told on standard input what to do, a line at a time. */
 public final class RedissonPeer {
     private final List<RedissonClient> clients = new ArrayList<>();
     private final Map<String, RLock> locks = new HashMap<>();
     /** Whether it has a read/write lock, and where nothing else is said writes. */
     private static final boolean READ_WRITE = System.getProperty("kind").equals("read-write");
+    /** Whether each lock has a token. */
+    private static final boolean FENCED = System.getProperty("kind").equals("fenced");
 
     public static void main(String[] addresses) throws Exception {
         RedissonPeer peer = new RedissonPeer();
@@ -52,6 +54,9 @@ public final class RedissonPeer {
             if (READ_WRITE) {
                 return clients.get(0).getReadWriteLock(it).writeLock();
             }
+            if (FENCED) {
+                return clients.get(0).getFencedLock(it);
+            }
             RLock[] all = clients.stream().map(client -> client.getLock(it)).toArray(RLock[]::new);
             return all.length == 1 ? all[0] : new RedissonRedLock(all);
         });
@@ -63,6 +68,8 @@ public final class RedissonPeer {
                 // Without a lease its watchdog extends it.
                 long ttl = words[3].equals("0") ? -1 : Long.parseLong(words[3]);
                 return lock(words[1]).tryLock(Long.parseLong(words[2]), ttl, TimeUnit.MILLISECONDS) ? "held" : "busy";
+            case "token":
+                return "token " + clients.get(0).getFencedLock(words[1]).lockAndGetToken(20, TimeUnit.SECONDS);
             case "release":
                 lock(words[1]).unlock();
                 return "released";

@@ -5,6 +5,7 @@
 mod at_least;
 mod crash;
 mod exclusion;
+mod fencing;
 mod foreign_release;
 mod nothing_left;
 mod wake_up;
@@ -41,12 +42,13 @@ pub(crate) const SHORT: [&str; 2] = ["exclusion", "foreign release"];
 pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<String, Failure>);
 
 /// All of them, in the order of the table.
-pub(crate) const ALL: [Check; 9] = [
+pub(crate) const ALL: [Check; 10] = [
     ("exclusion", exclusion::check),
     ("wake-up", wake_up::check),
     ("extension", extension),
     ("re-entry", re_entry),
     ("readers", readers),
+    ("fencing", fencing::check),
     ("foreign release", foreign_release::check),
     ("at least", at_least::check),
     ("crash", crash::check),

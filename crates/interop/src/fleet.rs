@@ -75,7 +75,9 @@ impl<'l> Fleet<'l> {
 
     /// What redbolt asks for, to have the library's lock of this name.
     pub(crate) fn request<'n>(&self, name: &'n str) -> LockRequest<'n> {
-        LockRequest::new(name).prefix(self.library.prefix).profile(self.library.profile)
+        let request = LockRequest::new(name).prefix(self.library.prefix);
+        let request = request.profile(self.library.profile);
+        if self.library.is_fenced { request.fenced() } else { request }
     }
 
     /// Lets a lock that is held last for ever.

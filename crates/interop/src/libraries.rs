@@ -16,6 +16,7 @@ const IN_PYTHON: Library = Library {
     takes_majorities: false,
     extends: Extends::WhenTold,
     is_reentrant: false,
+    is_fenced: false,
     deletes_without_a_look: false,
     keeps: &[],
     says: &[],
@@ -38,6 +39,7 @@ const REDISSON: Library = Library {
     takes_majorities: true,
     extends: Extends::ByItself,
     is_reentrant: true,
+    is_fenced: false,
     deletes_without_a_look: false,
     keeps: &[],
     says: &[],
@@ -59,7 +61,7 @@ const REDIS_OBJECTS: Library = Library {
 };
 
 /// All of them.
-pub(crate) const ALL: [Library; 21] = [
+pub(crate) const ALL: [Library; 22] = [
     REDISSON,
     Library {
         name: "redisson-3",
@@ -80,6 +82,18 @@ pub(crate) const ALL: [Library; 21] = [
         },
         profile: Profile::RedissonRw,
         takes_majorities: false,
+        ..REDISSON
+    },
+    Library {
+        name: "redisson-fenced",
+        runtime: Runtime::Java {
+            artifacts: &["org.redisson:redisson:4.7.0"],
+            program: "RedissonPeer.java",
+            kind: "fenced",
+        },
+        takes_majorities: false,
+        is_fenced: true,
+        keeps: &[Kept { what: "key redisson_lock_token:", why: "its counters are never deleted" }],
         ..REDISSON
     },
     Library {

@@ -28,6 +28,8 @@ pub(crate) struct Library {
     pub(crate) extends: Extends,
     /// Whether its owners may enter again.
     pub(crate) is_reentrant: bool,
+    /// Whether its locks have fencing tokens.
+    pub(crate) is_fenced: bool,
     /// Whether a release of it deletes what is not its own any more.
     pub(crate) deletes_without_a_look: bool,
     /// What it leaves on the nodes after a release.

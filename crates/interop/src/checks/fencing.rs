@@ -1,0 +1,62 @@
+//! Both sides have their fencing tokens from one counter, so that a store can compare those of either.
+
+use redbolt::Client;
+
+use crate::Failure;
+use crate::fleet::Fleet;
+use crate::peer::Peer;
+
+use super::{Extent, release};
+
+/// Whoever comes next has a larger token. Where the counter is lost, nobody has.
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+    if !fleet.library.is_fenced {
+        return Ok("it has none".to_owned());
+    }
+    let mut peer = fleet.peer()?;
+    let client = fleet.client()?;
+    let mut tokens = Vec::new();
+    for _ in 0..TURNS {
+        tokens.push(its_token(&mut peer)?);
+        tokens.push(token_of_redbolt(fleet, &client)?);
+    }
+    if !tokens.is_sorted_by(|one, next| one < next) {
+        return Err(format!("tokens in turn, its own first: {tokens:?}").into());
+    }
+    for forgets in ["it", "redbolt"] {
+        for server in &fleet.servers {
+            server.cmd(&format!("DEL redisson_lock_token:{{{}}}", fleet.key(NAME)));
+        }
+        let next = match forgets {
+            "it" => its_token(&mut peer)?,
+            _ => token_of_redbolt(fleet, &client)?,
+        };
+        if tokens.last() < Some(&next) {
+            return Err(format!("control: {forgets} has {next} without the counter").into());
+        }
+    }
+    Ok(format!(
+        "{} tokens in turn, each larger than that before (control: not without the counter)",
+        tokens.len()
+    ))
+}
+
+fn its_token(peer: &mut Peer) -> Result<u64, Failure> {
+    peer.order(&format!("token {NAME}"))?;
+    let (reply, _) = peer.reply()?;
+    let token = reply.strip_prefix("token ").ok_or_else(|| reply.clone())?.parse()?;
+    peer.expect(&format!("release {NAME}"), "released")?;
+    Ok(token)
+}
+
+fn token_of_redbolt(fleet: &Fleet<'_>, client: &Client) -> Result<u64, Failure> {
+    let lock = client.acquire(fleet.patiently(NAME))?;
+    let token = lock.fencing_token().ok_or("redbolt has no token")?.get();
+    release(lock.release())?;
+    Ok(token)
+}
+
+const NAME: &str = "fenced";
+
+/// So often each side has the lock.
+const TURNS: u32 = 20;
