@@ -82,10 +82,15 @@ const HEAD: &str = "\
 Real processes of other lock libraries and redbolt on the same Redis nodes, made by `cargo xtask interop --write
 docs/interop.md`. Each check has a control: the same with something left out, which has to fail.
 
-*Exclusion*: both count in a register that nothing but the lock protects. *Wake-up*: from a release to the grant of a
-waiter, the median and the 99th percentile; the control is a key that goes without a word. *Extension*: for longer than three
-TTLs. *Readers*: of a read/write lock, on both sides. *Foreign release*: neither can release what the other one holds. *At
-least*: a lock that is kept after its work. *Crash*: a holder is killed. Times are those of a shared machine with two cores.
+*Exclusion*: both count in a register that nothing but the lock protects, until each has met the other's lock often enough (200 times);
+the controls are two keys, and a lock of redbolt with a wrong field. *Wake-up*: from a release to the grant of a waiter, the median and
+the 99th percentile. Where a library tells its waiters, the control is a release that does not; where its waiters poll there is none. By
+its message alone redbolt is woken where the nodes must not tell it of changes. *Extension*: for longer than three TTLs. *Readers*: of a
+read/write lock, on both sides. *Fencing*: the tokens of both sides. *Foreign release*: a lock is deleted from outside, and who had it
+releases when the other side has it. Some libraries delete that without a look. *At least*: a lock that is kept after its work. *Crash*:
+the process of a holder is killed, on either side; from its request to the grant of the other one. *Nothing left*: on the nodes right
+after a release, with both sides alive, and what the processes of a library have complained of. Times are those of a shared machine with
+two cores.
 
 *Pair and hand-off* (`--beside`): redbolt with the profile `redisson`, and Redisson's RLock or, on several nodes, RedissonRedLock. A
 *pair* is a lock that nobody else wants and its unlock; both ask for a TTL of 20 s. A *hand-off* is from the call of the unlock in one
