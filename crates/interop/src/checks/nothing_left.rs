@@ -7,7 +7,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::Failure;
-use crate::fleet::{Fleet, User, comes};
+use crate::fleet::{Fleet, comes};
 
 use super::Extent;
 use super::wake_up::hand_over;
@@ -15,9 +15,9 @@ use super::wake_up::hand_over;
 /// Each side has had the lock from the other one. What they are not known to keep is gone.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
     let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
-    let client = fleet.client()?;
+    let mut client = fleet.client()?;
     for _ in 0..3 {
-        hand_over(fleet, User::Default, &mut one, &mut two)?;
+        hand_over(fleet, &mut client, &mut one, &mut two)?;
     }
     if !is_clean(fleet) {
         return Err(format!("left: {:?}", fleet.leftovers()).into());

@@ -17,9 +17,10 @@ use super::{Extent, LONG, SETTLED, at, held, ms, percentiles, release};
 /// Between all sides. Who is told of a release wakes many times sooner than who is not.
 pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
     let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
+    let mut client = fleet.client()?;
     let mut spans = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..extent.hand_offs {
-        let hand_over = hand_over(fleet, User::Default, &mut one, &mut two)?;
+        let hand_over = hand_over(fleet, &mut client, &mut one, &mut two)?;
         spans.iter_mut().zip(hand_over).for_each(|(all, span)| all.push(span));
     }
     let [to_it, to_redbolt, among_its_own] = spans;
@@ -36,12 +37,12 @@ pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure
 /// From redbolt to a peer, from that to redbolt, and from one peer to the other: how long each takes.
 pub(super) fn hand_over(
     fleet: &Fleet<'_>,
-    user: User,
+    client: &mut Client,
     one: &mut Peer,
     two: &mut Peer,
 ) -> Result<[Duration; 3], Failure> {
-    let to_it = to_it(fleet, user, one, LONG)?;
-    let to_redbolt = to_redbolt(fleet, user, one, SETTLED)?;
+    let to_it = to_it(fleet, client, one, LONG)?;
+    let to_redbolt = to_redbolt(fleet, client, one, SETTLED)?;
     one.expect("acquire hand 60000 20000", "held")?;
     two.order("acquire hand 60000 20000")?;
     thread::sleep(SETTLED);
@@ -57,11 +58,10 @@ pub(super) fn hand_over(
 /// waited for twice as long.
 fn to_it(
     fleet: &Fleet<'_>,
-    user: User,
+    client: &Client,
     waiter: &mut Peer,
     ttl: Duration,
 ) -> Result<Duration, Failure> {
-    let client = fleet.client_as(user)?;
     let lock = client.acquire(fleet.patiently("hand").ttl(ttl))?;
     waiter.order(&format!("acquire hand {} 20000", (2 * ttl).as_millis()))?;
     thread::sleep(SETTLED);
@@ -75,13 +75,12 @@ fn to_it(
 /// The peer has the lock, and releases it after that time, while redbolt waits.
 fn to_redbolt(
     fleet: &Fleet<'_>,
-    user: User,
+    client: &mut Client,
     holder: &mut Peer,
     settled: Duration,
 ) -> Result<Duration, Failure> {
-    let client = fleet.client_as(user)?;
     thread::scope(|scope| {
-        let waits = scope.spawn(move || waits(&client, fleet).map_err(|error| error.to_string()));
+        let waits = scope.spawn(move || waits(client, fleet).map_err(|error| error.to_string()));
         thread::sleep(settled);
         let since = Instant::now();
         holder.expect("release hand", "released")?;
@@ -101,7 +100,7 @@ fn waits(client: &Client, fleet: &Fleet<'_>) -> Result<Instant, Failure> {
 fn untold(fleet: &Fleet<'_>, waiter: &mut Peer, told: Duration) -> Result<String, Failure> {
     let (span, how) = match fleet.library.profile {
         Profile::Redisson | Profile::RedissonRw | Profile::Spring => {
-            (to_it(fleet, User::Mute, waiter, SHORT)?, "without a message")
+            (to_it(fleet, &fleet.client_as(User::Mute)?, waiter, SHORT)?, "without a message")
         }
         // Who may not write the list gets no lock of this profile.
         Profile::PythonRedisLock => (after_a_del(fleet, waiter)?, "after a DEL"),
@@ -132,11 +131,13 @@ fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<St
     if !matches!(fleet.library.profile, Profile::Redisson | Profile::RedissonRw | Profile::Spring) {
         return Ok(String::new());
     }
+    let (mut hears, mut goes_by_time) =
+        (fleet.client_as(User::Untracked)?, fleet.client_as(User::Deaf)?);
     let (mut heard, mut deaf) = (Vec::new(), Vec::new());
     for _ in 0..extent.hand_offs.clamp(11, 15) {
-        for (user, spans) in [(User::Untracked, &mut heard), (User::Deaf, &mut deaf)] {
+        for (client, spans) in [(&mut hears, &mut heard), (&mut goes_by_time, &mut deaf)] {
             holder.expect("acquire hand 60000 20000", "held")?;
-            spans.push(to_redbolt(fleet, user, holder, TIMER_IS_SLOW)?);
+            spans.push(to_redbolt(fleet, client, holder, TIMER_IS_SLOW)?);
         }
     }
     // The timer is over by chance soon, now and then.
@@ -171,4 +172,4 @@ fn many_times(told: Duration, control: Duration, factor: u32) -> Result<(), Fail
 const SHORT: Duration = Duration::from_secs(3);
 
 /// By then the timer of redbolt's waiter has its longest pauses.
-const TIMER_IS_SLOW: Duration = Duration::from_millis(800);
+const TIMER_IS_SLOW: Duration = Duration::from_millis(400);
