@@ -141,7 +141,7 @@ fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<St
         }
     }
     // The timer is over by chance soon, now and then.
-    many_times(part(&heard, 50), part(&deaf, 75), 4)?;
+    many_times(part(&heard, 50), part(&deaf, 75), 3)?;
     Ok(format!(
         "; to redbolt by its message alone {} (control: {} by the timer)",
         percentiles(heard),
