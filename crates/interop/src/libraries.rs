@@ -71,6 +71,10 @@ pub(crate) const ALL: [Library; 22] = [
             program: "RedissonPeer.java",
             kind: "lock",
         },
+        keeps: &[Kept {
+            what: "key redisson_unlock_latch:",
+            why: "each unlock leaves one, which goes by its TTL",
+        }],
         ..REDISSON
     },
     Library {
