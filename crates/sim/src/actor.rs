@@ -725,11 +725,12 @@ impl World {
         }
     }
 
-    /// I1: no other job holds any of its resources validly.
+    /// I1: no other job, and no member, holds any of its resources validly.
     pub(crate) fn is_alone(&mut self, at: usize) {
         if self.remaining(at).is_zero() {
             return;
         }
+        self.no_member_is_beside(at);
         for other in 0..self.jobs.len() {
             let shared = self.plan.jobs[at].keys & self.plan.jobs[other].keys;
             let both_share = self.plan.jobs[at].shared && self.plan.jobs[other].shared;

@@ -24,6 +24,7 @@ mod history;
 mod hung;
 mod invariant;
 mod line;
+mod member;
 mod mode;
 pub mod mutants;
 mod patience;

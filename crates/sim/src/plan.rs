@@ -8,6 +8,7 @@ use redbolt::proto::{Profile, WakeStrategy};
 use redbolt_testkit::Random;
 
 use crate::fault::{Fault, What, guided, swarm};
+use crate::member::Member;
 use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;
 
@@ -104,6 +105,8 @@ pub struct Plan {
     /// The fencing counter that each node has from before; 0: none.
     pub(crate) counters: [u64; MAX_NODES],
     pub(crate) jobs: Vec<Job>,
+    /// Members of other libraries beside them.
+    pub(crate) members: Vec<Member>,
     pub(crate) faults: Vec<Fault>,
     /// All other faults have ended by then.
     pub(crate) heal_at: Time,
@@ -297,6 +300,7 @@ impl Plan {
             wild: 0,
             counters: [0; MAX_NODES],
             jobs: Vec::new(),
+            members: Vec::new(),
             faults: Vec::new(),
             heal_at: 0,
             longest_sleep: 0,
@@ -319,6 +323,7 @@ impl Plan {
         self.net = net(draw);
         self.clients.clear();
         self.jobs.clear();
+        self.members.clear();
         self.faults.clear();
         let budget = clocks(draw, &mut self.node_clocks);
         let jobs = draw.pick(&[1, 2, 2, 2, 2, 3, 3, 4]);
@@ -358,13 +363,15 @@ impl Plan {
         if class == Class::Profiles {
             self.draw_profiles(&mut Random::of(seed, PROFILES));
             self.draw_late_profiles(&mut Random::of(seed, LATE_PROFILES));
+            self.draw_members(&mut Random::of(seed, MEMBERS));
         }
         self.draw_line(&mut Random::of(seed, LINE));
         self.draw_natives(&mut Random::of(seed, NATIVE));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
         let jobs = self.jobs.iter().map(Job::end);
-        let end = faults.chain(jobs).max().unwrap_or(0);
+        let members = self.members.iter().map(Member::end);
+        let end = faults.chain(jobs).chain(members).max().unwrap_or(0);
         self.heal_at = end.min(MAX_SPAN) + 50 * MS;
     }
 
@@ -660,6 +667,8 @@ impl Plan {
             let client = keep(&cut.clients, job.client.into());
             keep(&cut.jobs, at) && (client || job.kind == Kind::Probe)
         });
+        let mut at = 0..;
+        self.members.retain(|_| keep(&cut.members, at.next().unwrap_or_default()));
         if let Some(nodes) = cut.nodes {
             self.nodes = nodes.min(self.nodes);
         }
@@ -687,6 +696,9 @@ impl fmt::Display for Plan {
         for (at, job) in self.jobs.iter().enumerate() {
             writeln!(f, "j{at} {job:?}")?;
         }
+        for (at, member) in self.members.iter().enumerate() {
+            writeln!(f, "m{at} {member:?}")?;
+        }
         for (at, fault) in self.faults.iter().enumerate() {
             writeln!(f, "f{at} {fault:?}")?;
         }
@@ -694,12 +706,13 @@ impl fmt::Display for Plan {
     }
 }
 
-/// The elements to leave out of a schedule: `f0,f3,j1,c2`, `n3` for three nodes, `calm` for a quiet
+/// The elements to leave out of a schedule: `f0,f3,j1,c2,m0`, `n3` for three nodes, `calm` for a quiet
 /// network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     pub(crate) faults: Vec<u16>,
     pub(crate) jobs: Vec<u16>,
+    pub(crate) members: Vec<u16>,
     pub(crate) clients: Vec<u16>,
     pub(crate) nodes: Option<usize>,
     pub(crate) calm: bool,
@@ -722,6 +735,7 @@ impl FromStr for Cut {
                 "f" => cut.faults.push(number),
                 "j" => cut.jobs.push(number),
                 "c" => cut.clients.push(number),
+                "m" => cut.members.push(number),
                 "n" if matches!(number, 1 | 3 | 5) => cut.nodes = Some(number.into()),
                 _ => return Err(bad()),
             }
@@ -733,7 +747,9 @@ impl FromStr for Cut {
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
-        for (kind, list) in [("c", &self.clients), ("j", &self.jobs), ("f", &self.faults)] {
+        let lists =
+            [("c", &self.clients), ("j", &self.jobs), ("m", &self.members), ("f", &self.faults)];
+        for (kind, list) in lists {
             parts.extend(list.iter().map(|number| format!("{kind}{number}")));
         }
         parts.extend(self.nodes.map(|nodes| format!("n{nodes}")));
@@ -791,6 +807,7 @@ const PERMITS: u64 = 0x70;
 const CHANGES: u64 = 0x6d;
 const PROFILES: u64 = 0x66;
 const LATE_PROFILES: u64 = 0x67;
+const MEMBERS: u64 = 0x6a;
 
 /// The profiles whose locks live as long as their TTL.
 const FOREIGN: [Profile; 6] = [

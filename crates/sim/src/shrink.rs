@@ -1,4 +1,4 @@
-//! Shrinks a failing schedule until nothing can be left out of it: clients, jobs, faults, nodes,
+//! Shrinks a failing schedule until nothing can be left out of it: clients, jobs, members, faults, nodes,
 //! network delays.
 
 use crate::plan::{Cut, Plan};
@@ -53,6 +53,9 @@ fn candidates(plan: &Plan, cut: &Cut) -> Vec<Cut> {
     }
     for job in open(&cut.jobs, plan.jobs.len()) {
         all.push(more(&|cut| cut.jobs.push(job)));
+    }
+    for member in open(&cut.members, plan.members.len()) {
+        all.push(more(&|cut| cut.members.push(member)));
     }
     for fault in open(&cut.faults, plan.faults.len()) {
         all.push(more(&|cut| cut.faults.push(fault)));

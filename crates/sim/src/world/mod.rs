@@ -35,6 +35,7 @@ use crate::coverage::{Coverage, Phase, Phases};
 use crate::fault::{Fault, Loss, What, When};
 use crate::history::History;
 use crate::invariant::Violation;
+use crate::member::Holdings;
 use crate::patience::Watch;
 use crate::plan::{KEYS, LANES, MAX_NODES, MS, Plan, Setup, Start};
 use crate::register::Register;
@@ -49,6 +50,7 @@ pub(crate) struct World {
     pub(crate) wires: Vec<Wire>,
     sockets_used: usize,
     pub(crate) jobs: Vec<Running>,
+    pub(crate) members: Vec<Holdings>,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) watches: [Watch; KEYS.len()],
     pub(crate) registers: [Register; LANES],
@@ -76,7 +78,7 @@ pub(crate) struct World {
     pub(crate) violation: Option<Violation>,
     hash: u64,
     events: u32,
-    random: Random,
+    pub(crate) random: Random,
     /// By slot.
     links: Vec<LinkId>,
     configs: Vec<(usize, Setup, Arc<Config>)>,
@@ -142,6 +144,7 @@ impl World {
             wires: Vec::new(),
             sockets_used: 0,
             jobs: Vec::new(),
+            members: Vec::new(),
             attempts: Vec::new(),
             watches: Default::default(),
             registers: Default::default(),
@@ -243,6 +246,11 @@ impl World {
             self.jobs.push(Running::default());
             self.begin(at, &job);
         }
+        self.members.clear();
+        for at in 0..self.plan.members.len() {
+            let member = self.plan.members[at];
+            self.join(at, &member);
+        }
         for at in 0..self.plan.faults.len() {
             self.arm_fault(at);
         }
@@ -311,6 +319,7 @@ impl World {
     fn takes_place(&mut self, event: Event) -> bool {
         match event {
             Event::Act(job, step) => self.act(job.into(), step),
+            Event::Member(member, next) => self.moves(member.into(), next),
             Event::Fault(fault) => self.apply(fault.into()),
             Event::FaultEnds(fault) => self.ends(fault.into()),
             Event::Connect(wire) => self.connect(wire as usize),

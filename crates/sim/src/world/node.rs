@@ -241,6 +241,17 @@ impl Node {
         &self.scratch
     }
 
+    /// Whether it answers whoever connects.
+    pub(crate) fn serves(&self, now: Time) -> bool {
+        self.is_up && self.paused_until.max(self.loading_until) <= now
+    }
+
+    /// The string under a key, without a lookup that the server would notice.
+    pub(crate) fn value(&self, key: &[u8], now: Time) -> Option<&[u8]> {
+        let database = if self.in_database { DATABASE as usize } else { 0 };
+        self.store.string(database, key, self.clock(now))
+    }
+
     /// Whether a key exists, without a lookup that the server would notice.
     pub(crate) fn holds(&self, key: &[u8], now: Time) -> bool {
         let database = if self.in_database { DATABASE as usize } else { 0 };

@@ -11,6 +11,8 @@ pub(crate) type Time = u64;
 pub(crate) enum Event {
     /// A job takes a step.
     Act(u16, crate::actor::Step),
+    /// A member of another library takes a step.
+    Member(u16, crate::member::Move),
     /// A fault that was armed for a phase happens.
     Fault(u16),
     /// A fault that lasts ends.

@@ -1,0 +1,351 @@
+//! Members of other libraries whose locks are a second since 1970, or redis-objects' empty string: they take one, work, and release it or die.
+//!
+//! A member goes by its own clock, and from node to node; it holds the lock if it has a quorum of them. Between two of its commands passes
+//! what the network takes, so that several that find a second over, redbolt's jobs among them, race for it, and losers overwrite.
+//! Exclusion beside jobs is judged as far as the format promises it: until a second before its value's, which is what
+//! clocks may differ by. Not drawn, because no lock of this format survives it: clocks that differ by more, nodes that forget, a `DEL` that comes
+//! late, and the take-over of newer versions of redis-objects, who set without a look.
+
+use redbolt_testkit::Random;
+
+use crate::fault::What;
+use crate::invariant::Violation;
+use crate::plan::{KEYS, Kind, MAX_NODES, MS, Plan, Start};
+use crate::world::World;
+use crate::world::node::EPOCH_US;
+use crate::world::queue::{Event, Time};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member {
+    pub(crate) at: Time,
+    /// Microseconds by which its clock is ahead.
+    ahead: i64,
+    format: Format,
+    /// For how many seconds it wants the lock.
+    timeout: u64,
+    /// How long it tries.
+    patience: Time,
+    work: Time,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// A whole second.
+    Setnx,
+    /// Of redis-objects up to 1.4.0: a second with a fraction.
+    Timed,
+    /// Of redis-objects since: an empty string with a TTL.
+    Empty,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Releases,
+    /// Its value stays.
+    Dies,
+    /// It has died before, and left this second.
+    Left(u64),
+}
+
+impl Member {
+    /// When it ends at the latest.
+    pub(crate) fn end(&self) -> Time {
+        self.at + self.patience + self.work
+    }
+
+    /// Its clock, in microseconds.
+    fn clock(&self, now: Time) -> u64 {
+        (EPOCH_US + now / 1_000).saturating_add_signed(self.ahead)
+    }
+}
+
+/// What a member has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holdings {
+    /// Until when it has each node, by its clock.
+    ends: [Option<u64>; MAX_NODES],
+    /// Until when it holds the lock, in true time.
+    until: Time,
+}
+
+/// A member's next step, at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// SETNX, and GET if there is something.
+    Ask(u8),
+    /// GETSET, because a second was over.
+    TakeOver(u8),
+    Release,
+}
+
+impl Plan {
+    /// Members of one version beside the jobs, all on one resource, and what one has left that died before.
+    pub(crate) fn draw_members(&mut self, draw: &mut Random) {
+        let longest = self.jobs.iter().map(|job| job.ttl_ms).max().unwrap_or(0);
+        let is_changed = self.faults.iter().any(|fault| fault.what == What::Change);
+        if longest >= 10_000 || self.wild != 0 || is_changed || !draw.chance(300) {
+            return;
+        }
+        let may_happen = |what: What| {
+            !what.loses_memory() && !matches!(what, What::StepNode { .. } | What::StepGrants)
+        };
+        self.faults.retain(|fault| may_happen(fault.what));
+        // Longer than it takes until an extended lock's first second is over.
+        self.setup.max_ttl_ms = self.setup.max_ttl_ms.max(4_000);
+        self.setup.other_ttl_ms = self.setup.max_ttl_ms + 200;
+        self.draw_jobs_beside_members(draw);
+        let format = draw.pick(&[Format::Setnx, Format::Timed, Format::Timed, Format::Empty]);
+        for _ in 0..draw.between(1, 3) {
+            let timeout = longest.div_ceil(1_000) + 1;
+            self.members.push(Member {
+                at: draw.below(2_000 * MS),
+                // A node's clock is off by half a second, and by what it drifts.
+                ahead: draw.between(0, 700_000) as i64 - 350_000,
+                format,
+                timeout,
+                patience: draw.between(500, 4_000) * MS,
+                // It ends before anybody's clock says that it is over.
+                work: draw.below(timeout * 500) * MS,
+                fate: if draw.chance(400) { Fate::Dies } else { Fate::Releases },
+            });
+        }
+        if self.setup.start == Start::Ready && draw.chance(500) {
+            let second = EPOCH_US / 1_000_000 + draw.below(5) - 2;
+            self.members.push(Member { fate: Fate::Left(second), ..self.members[0] });
+        }
+    }
+
+    fn draw_jobs_beside_members(&mut self, draw: &mut Random) {
+        use redbolt::proto::Profile::{RedisObjects, Setnx};
+        for job in &mut self.jobs {
+            job.profile = draw.pick(&[RedisObjects, Setnx]);
+            (job.keys, job.shared, job.fenced) = (1, false, false);
+            if job.kind != Kind::Probe && draw.chance(600) {
+                job.patience = draw.between(500, 4_000) * MS;
+            }
+            if job.kind == Kind::AutoExtend && draw.chance(500) {
+                job.work = draw.between(2_000, 4_000) * MS;
+            }
+        }
+    }
+}
+
+impl World {
+    /// Schedules a member's first step.
+    pub(crate) fn join(&mut self, at: usize, member: &Member) {
+        self.members.push(Holdings::default());
+        if let Fate::Left(second) = member.fate {
+            let second = second.to_string();
+            for node in 0..self.plan.nodes {
+                self.nodes[node].observe(&[b"SET", KEY, second.as_bytes()], 0);
+            }
+        } else {
+            self.queue.push(member.at, Event::Member(at as u16, Move::Ask(0)));
+        }
+    }
+
+    pub(crate) fn moves(&mut self, at: usize, next: Move) {
+        self.note(0x170 + at as u64);
+        match next {
+            Move::Ask(node) => self.member_asks(at, node),
+            Move::TakeOver(node) => self.member_takes_over(at, node),
+            Move::Release => self.member_lets_go(at),
+        }
+    }
+
+    fn member_asks(&mut self, at: usize, node: u8) {
+        let (member, name) = (self.plan.members[at], usize::from(node));
+        if node == 0 && (self.is_healed || self.now > member.at + member.patience) {
+            return;
+        }
+        if self.nodes[name].serves(self.now) {
+            let (end, value) = self.member_value(&member);
+            let ttl = (member.timeout * 1_000).to_string();
+            let words: [&[u8]; 6] = [b"SET", KEY, value.as_bytes(), b"NX", b"PX", ttl.as_bytes()];
+            let words = if member.format == Format::Empty { &words[..] } else { &words[..4] };
+            if self.nodes[name].observe(words, self.now) == b"+OK\r\n" {
+                self.members[at].ends[name] = Some(end);
+            } else if member.format != Format::Empty && self.is_over_for(&member, name) {
+                let slow = if self.random.chance(300) { self.random.below(300 * MS) } else { 0 };
+                return self.member_goes_on(at, Move::TakeOver(node), slow);
+            }
+        }
+        self.member_leaves(at, node);
+    }
+
+    /// It has the lock only if what it overwrites is still a second that is over, or nothing.
+    fn member_takes_over(&mut self, at: usize, node: u8) {
+        let (member, name) = (self.plan.members[at], usize::from(node));
+        if self.nodes[name].serves(self.now) {
+            let is_over = self.is_over_for(&member, name);
+            let (end, value) = self.member_value(&member);
+            let words = [&b"SET"[..], KEY, value.as_bytes()];
+            let is_done = self.nodes[name].observe(&words, self.now) == b"+OK\r\n";
+            self.story(|| format!("m{at} overwrites node {name}, and has it: {is_over}"));
+            self.members[at].ends[name] = (is_done && is_over).then_some(end);
+            // What it overwrote ends with its own second, which is later than any job's lease.
+            self.keys_may_be_gone |= !is_over;
+        }
+        self.member_leaves(at, node);
+    }
+
+    /// Goes to the next node, or sees whether it has enough of them.
+    fn member_leaves(&mut self, at: usize, node: u8) {
+        if usize::from(node) + 1 < self.plan.nodes {
+            return self.member_goes_on(at, Move::Ask(node + 1), 0);
+        }
+        let (member, ends) = (self.plan.members[at], self.members[at].ends);
+        let first = ends.iter().flatten().min().copied().unwrap_or(0);
+        let until = first.saturating_add_signed(-member.ahead).saturating_sub(EPOCH_US + SECOND_US);
+        if ends.iter().flatten().count() < self.plan.quorum() || until * 1_000 <= self.now {
+            self.member_lets_go(at);
+            let pause = self.random.below(60 * MS) + 20 * MS;
+            return self.member_goes_on(at, Move::Ask(0), pause);
+        }
+        self.story(|| format!("m{at} holds the lock until {} ms", until / 1_000));
+        self.members[at].until = until * 1_000;
+        self.member_is_alone(at);
+        if member.fate == Fate::Releases {
+            self.queue.push(self.now + member.work, Event::Member(at as u16, Move::Release));
+        }
+    }
+
+    fn member_goes_on(&mut self, at: usize, next: Move, after: Time) {
+        let net = self.plan.net;
+        let delay = 2 * net.delay + self.random.below(net.jitter + 1);
+        self.queue.push(self.now + after + delay, Event::Member(at as u16, next));
+    }
+
+    /// Deletes what it has, without a look, where its own time is not over.
+    fn member_lets_go(&mut self, at: usize) {
+        let member = self.plan.members[at];
+        let it = std::mem::take(&mut self.members[at]);
+        let has_time = |end: &u64| member.clock(self.now) + SECOND_US < *end;
+        for node in 0..self.plan.nodes {
+            if it.ends[node].as_ref().is_some_and(has_time) && self.nodes[node].serves(self.now) {
+                self.nodes[node].observe(&[b"DEL", KEY], self.now);
+            }
+        }
+    }
+
+    /// What it sets now, and when that is over by its clock. A key with a TTL may end earlier by a second, as far as is judged.
+    fn member_value(&self, member: &Member) -> (u64, String) {
+        let end = member.clock(self.now) + (member.timeout + 1) * SECOND_US;
+        match member.format {
+            Format::Setnx => (end - end % SECOND_US, (end / SECOND_US).to_string()),
+            Format::Timed => (end, format!("{}.{:06}", end / SECOND_US, end % SECOND_US)),
+            // Nodes' clocks may be fast.
+            Format::Empty => (end - SECOND_US / 10, String::new()),
+        }
+    }
+
+    /// Whether a member takes what a node has for over: what is no number is zero.
+    fn is_over_for(&self, member: &Member, node: usize) -> bool {
+        let value = self.nodes[node].value(KEY, self.now).unwrap_or_default();
+        let is_of_number = |byte: &&u8| byte.is_ascii_digit() || **byte == b'.';
+        let length = value.iter().take_while(is_of_number).count();
+        let number = std::str::from_utf8(&value[..length]).ok().and_then(|it| it.parse().ok());
+        number.unwrap_or(0.0) * 1e6 < member.clock(self.now) as f64
+    }
+
+    /// I1: nobody else holds the resource validly. Members have numbers behind those of the jobs.
+    fn member_is_alone(&mut self, at: usize) {
+        let rival = self.jobs.len() + at;
+        for job in 0..self.jobs.len() {
+            if self.jobs[job].is_holding() && !self.remaining(job).is_zero() {
+                self.violated(Violation::TwoHolders { key: 0, holder: job, rival });
+            }
+        }
+        for other in (0..self.members.len()).filter(|&other| other != at) {
+            if self.members[other].until > self.now {
+                let holder = self.jobs.len() + other;
+                self.violated(Violation::TwoHolders { key: 0, holder, rival });
+            }
+        }
+    }
+
+    /// I1: no member holds the resource of a job that holds it validly.
+    pub(crate) fn no_member_is_beside(&mut self, job: usize) {
+        let now = self.now;
+        if let Some(member) = self.members.iter().position(|member| member.until > now) {
+            let holder = self.jobs.len() + member;
+            self.violated(Violation::TwoHolders { key: 0, holder, rival: job });
+        }
+    }
+}
+
+/// The resource of all members.
+const KEY: &[u8] = KEYS[0];
+
+const SECOND_US: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Class;
+
+    /// Seeds of schedules with members, and the worlds in which they begin.
+    fn worlds() -> impl Iterator<Item = World> {
+        let plans = (0..100).map(|seed| Plan::draw(Class::Profiles, seed));
+        plans.filter(|plan| !plan.members.is_empty()).map(|plan| {
+            let mut world = World::new();
+            world.plan = plan;
+            world.set_up();
+            world
+        })
+    }
+
+    /// Plays on, and lets `doctor` falsify the world before each event. Returns who held the lock beside whom, if anybody did.
+    fn rivals(world: &mut World, doctor: fn(&mut World)) -> Option<(usize, usize)> {
+        while world.violation.is_none() {
+            let (at, event) = world.queue.pop()?;
+            world.now = at;
+            doctor(world);
+            if !world.happens(event) {
+                return None;
+            }
+        }
+        match world.violation {
+            Some(Violation::TwoHolders { holder, rival, .. }) => Some((holder, rival)),
+            _ => None,
+        }
+    }
+
+    fn free_all(world: &mut World) {
+        world.keys_may_be_gone = true;
+        for node in 0..world.plan.nodes {
+            world.nodes[node].observe(&[b"DEL", KEY], world.now);
+        }
+    }
+
+    #[test]
+    fn members_and_jobs_exclude_each_other_and_whoever_does_not_is_found() {
+        let mut beside = [0; 3];
+        for mut world in worlds() {
+            let jobs = world.jobs.len();
+            if let Some((holder, rival)) = rivals(&mut world, free_all) {
+                beside[usize::from(holder >= jobs) + usize::from(rival >= jobs)] += 1;
+            }
+        }
+        assert!(beside.iter().all(|&count| count > 0), "{beside:?}");
+        assert!(worlds().all(|mut world| rivals(&mut world, |_| {}).is_none()));
+    }
+
+    #[test]
+    fn what_is_no_number_is_over() {
+        let mut world = worlds().next().unwrap();
+        let member = Member { ahead: 0, ..world.plan.members[0] };
+        world.now = 500 * MS;
+        let mut is_over = |value: &[u8]| {
+            world.nodes[0].observe(&[b"SET", KEY, value], world.now);
+            world.is_over_for(&member, 0)
+        };
+        for value in [&b""[..], b"1", b"token", b"1700000000", b"1700000000.49"] {
+            assert!(is_over(value), "{value:?}");
+        }
+        for value in [&b"1700000001"[..], b"1700000000.51", b"1700000001.0102"] {
+            assert!(!is_over(value), "{value:?}");
+        }
+    }
+}
