@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     ClockReading, DetachedLock, Event as Told, Lease, LockId, LockRequest, LockState, LossCause,
-    NodeState, RefusalReason, Wait,
+    NodeState, Profile, RefusalReason, Wait,
     fence::{is_exclusive, is_shared},
 };
 
@@ -693,7 +693,7 @@ impl World {
         Some((number, read[self.plan.quorum() - 1]))
     }
 
-    /// I4: a quorum's counters equal the token, and the token belongs to a lock of this mode.
+    /// I4: a quorum's counters equal the token, and the token belongs to a lock of this mode. Redisson's has but one.
     pub(crate) fn has_token(&mut self, at: usize, job: &Job) {
         let core = &self.clients[usize::from(job.client)].core;
         let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
@@ -701,7 +701,8 @@ impl World {
         let counters = self.attempts[self.jobs[at].attempt].counters;
         let said = counters.iter().filter(|&&counter| Some(counter) == token).count();
         let of_mode = if job.shared { is_shared } else { is_exclusive };
-        let is_wrong = token.is_some_and(|token| !of_mode(token));
+        let is_own = job.profile == Profile::Plain;
+        let is_wrong = token.is_some_and(|token| is_own && !of_mode(token));
         if is_wrong || token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
             self.violated(Violation::Miscredited { job: at, what: "a fencing token", node: 0 });
         }

@@ -364,6 +364,7 @@ impl Plan {
             self.draw_profiles(&mut Random::of(seed, PROFILES));
             self.draw_late_profiles(&mut Random::of(seed, LATE_PROFILES));
             self.draw_members(&mut Random::of(seed, MEMBERS));
+            self.draw_counters_of_redisson(&mut Random::of(seed, REDISSON));
         }
         self.draw_line(&mut Random::of(seed, LINE));
         self.draw_natives(&mut Random::of(seed, NATIVE));
@@ -453,8 +454,7 @@ impl Plan {
         }
     }
 
-    /// Jobs that lock one resource as members of other libraries do, beside jobs that do not. A counter of such a library is lost
-    /// with a node's memory, so that none of them is fenced.
+    /// Jobs that lock one resource as members of other libraries do, beside jobs that do not.
     fn draw_profiles(&mut self, draw: &mut Random) {
         let most = draw.pick(&[400, 700, 1_000]);
         for job in &mut self.jobs {
@@ -464,6 +464,21 @@ impl Plan {
                 job.fenced = false;
                 job.keys = 1 << job.keys.trailing_zeros();
             }
+        }
+    }
+
+    /// Jobs that are fenced by Redisson's counter, which is lost with a node's memory: none loses it. Others count apart, so
+    /// that none of them is fenced.
+    fn draw_counters_of_redisson(&mut self, draw: &mut Random) {
+        if !self.can_fence() || !self.members.is_empty() || !draw.chance(400) {
+            return;
+        }
+        self.faults.retain(|fault| !fault.what.loses_memory());
+        for job in &mut self.jobs {
+            if job.profile != Profile::Plain && draw.chance(800) {
+                (job.profile, job.shared) = (Profile::Redisson, false);
+            }
+            job.fenced = job.profile == Profile::Redisson;
         }
     }
 
@@ -808,6 +823,7 @@ const CHANGES: u64 = 0x6d;
 const PROFILES: u64 = 0x66;
 const LATE_PROFILES: u64 = 0x67;
 const MEMBERS: u64 = 0x6a;
+const REDISSON: u64 = 0x72;
 
 /// The profiles whose locks live as long as their TTL.
 const FOREIGN: [Profile; 6] = [
