@@ -152,8 +152,22 @@ mod planted {
         StampRaisedBehindDoor,
         /// Who has a lock of Symfony's format alone leaves out the mark that says so (Symfony before 5.2 knew of no readers).
         AloneUnmarked,
+        /// Each holder of a fenced lock of Redisson's begins to count anew.
+        CounterBeginsAnew,
+        /// A release of Redisson's format deletes the hash, whoever's field is in it.
+        HashOfAnyHolder,
+        /// Whoever finds that it cannot take a second over has overwritten it (the recipe's own GETSET).
+        LoserOverwrites,
+        /// What a member of another library has left is held without end, also when its second is over.
+        NeverTakenOver,
         /// A release deletes whatever is there, as a reset does (python-redis-lock's own).
         ResetInsteadOfRelease,
+        /// A lock whose value is a second is let go of without a look at whose it is (redis-objects' own way).
+        SecondOfAnyHolder,
+        /// The second of a lock is when it ends, without the one more by which clocks may differ.
+        SecondWithoutMargin,
+        /// An extension leaves the second of a lock as it was.
+        SecondNotExtended,
         /// All locks of a process have the token of its registry (Spring's own way, which counts re-entries for it).
         TokenOfRegistry,
         /// A server's words are repeated with what we sent in them (postiz#1003).

@@ -213,18 +213,7 @@ mod planted {
         if mutant.is_some_and(is_of_permits) {
             return (Class::Permits, first.wrapping_add(at));
         }
-        let of_profiles = matches!(
-            mutant,
-            Some(
-                Mutant::AloneUnmarked
-                    | Mutant::ChannelIgnored
-                    | Mutant::ForeignUndoneAsPlain
-                    | Mutant::ResetInsteadOfRelease
-                    | Mutant::TokenOfRegistry
-                    | Mutant::WriterReads
-            )
-        );
-        if of_profiles {
+        if mutant.is_some_and(is_of_profiles) {
             return (Class::Profiles, first.wrapping_add(at));
         }
         if mutant.is_some_and(is_of_line) {
@@ -238,6 +227,32 @@ mod planted {
             _ => Class::Safe,
         };
         (class, first.wrapping_add(at))
+    }
+
+    /// Whether only those who lock as other libraries do can show it.
+    fn is_of_profiles(mutant: Mutant) -> bool {
+        use Mutant::{
+            AloneUnmarked, ChannelIgnored, CounterBeginsAnew, ForeignUndoneAsPlain,
+            HashOfAnyHolder, LoserOverwrites, NeverTakenOver, ResetInsteadOfRelease,
+            SecondNotExtended, SecondOfAnyHolder, SecondWithoutMargin, TokenOfRegistry,
+            WriterReads,
+        };
+        matches!(
+            mutant,
+            AloneUnmarked
+                | ChannelIgnored
+                | CounterBeginsAnew
+                | ForeignUndoneAsPlain
+                | HashOfAnyHolder
+                | LoserOverwrites
+                | NeverTakenOver
+                | ResetInsteadOfRelease
+                | SecondNotExtended
+                | SecondOfAnyHolder
+                | SecondWithoutMargin
+                | TokenOfRegistry
+                | WriterReads
+        )
     }
 
     /// Whether only those who wait for a lock can show it.

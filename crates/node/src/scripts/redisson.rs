@@ -2,6 +2,7 @@
 
 use super::{BAD_ARGUMENTS, begin, check_restart_guard, raise_for_ever, span, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
+use crate::mutants::mutant;
 
 /// Makes a hash with the holder in it if the restart guard lets the node vote and nothing is there.
 pub(super) fn acquire_redisson(
@@ -25,6 +26,9 @@ pub(super) fn acquire_redisson_fenced(
     let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
     check_free(calls, resource, token, ttl)?;
+    if mutant!(CounterBeginsAnew) {
+        calls.del(counter)?;
+    }
     let count = calls.incr(counter)?;
     hold(calls, resource, token, ttl)?;
     Ok(Answer::StatusAnd("OK", count))
@@ -54,6 +58,9 @@ pub(super) fn undo_redisson(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if mutant!(HashOfAnyHolder) {
+        calls.del(resource)?;
+    }
     if !is_mine(calls, resource, token)? {
         return Ok(Answer::Int(0));
     }

@@ -2,6 +2,7 @@
 
 use super::{BAD_ARGUMENTS, begin, lua_number, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
+use crate::mutants::mutant;
 
 /// Sets the resource if the restart guard lets the node vote, and nothing is there but a time that is over.
 pub(super) fn acquire_timed(
@@ -17,6 +18,12 @@ pub(super) fn acquire_timed(
         (-2, _) => 0,
         (left, _) => return Ok(Answer::Int(left)),
     };
+    if mutant!(LoserOverwrites) && left > 0 {
+        set_with_time(calls, resource, token, ttl, now)?;
+    }
+    if mutant!(NeverTakenOver) && calls.pttl(resource)? == -1 {
+        return Ok(Answer::Int(-1));
+    }
     if left > 0 {
         return Ok(Answer::Int(left));
     }
@@ -39,6 +46,9 @@ pub(super) fn extend_timed(
     if calls.pttl(resource)? < ttl {
         let now = now_ms(calls)?;
         calls.pexpire(resource, ttl)?;
+        if mutant!(SecondNotExtended) {
+            return Ok(Answer::Int(1));
+        }
         set_with_time(calls, resource, token, ttl, now)?;
     }
     Ok(Answer::Int(1))
@@ -51,6 +61,9 @@ pub(super) fn undo_timed(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if mutant!(SecondOfAnyHolder) {
+        return Ok(Answer::Int(calls.del(resource)?.into()));
+    }
     let is_own = is_own(calls, resource, token)?;
     Ok(Answer::Int((is_own && calls.del(resource)?).into()))
 }
@@ -66,7 +79,10 @@ fn set_with_time(
     ttl: i64,
     now: i64,
 ) -> Result<(), Stop> {
-    let ends = (now + ttl + 999) / 1_000 + 1;
+    let mut ends = (now + ttl + 999) / 1_000 + 1;
+    if mutant!(SecondWithoutMargin) {
+        ends -= 1;
+    }
     let value = [ends.to_string().as_bytes(), b".", &own_digits(token)].concat();
     Ok(calls.set_for(name, &value, ttl)?)
 }
