@@ -1146,7 +1146,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::UndoPermit, UNDO_PERMIT, "9781763056553befc0d7e533306cd8e8089e7e6c"),
     (Script::UndoPython, UNDO_PYTHON, "c589ef1e44d7671d74a9a61b86d35ad8c4a453d8"),
     (Script::UndoRedisson, UNDO_REDISSON, "17cd1274828fed4c8a2a8683c4ec462479594d2d"),
-    (Script::UndoRedissonRw, UNDO_REDISSON_RW, "1e2eefbd01e401ad28b01334326594481b833a88"),
+    (Script::UndoRedissonRw, UNDO_REDISSON_RW, "f4c5772dfe7e873f952d82a216125dceff4fccd7"),
     (Script::UndoShared, UNDO_SHARED, "a63c6cebc539d91009a2f928753037f0d4583f89"),
     (Script::UndoSpring, UNDO_SPRING, "1d42caa99544707bb380afc8b080bbd19fc75b51"),
     (Script::UndoSymfonyWrite, UNDO_SYMFONY_WRITE, "2fa62c34eef4e23863327c1997b1ef99dda1232b"),

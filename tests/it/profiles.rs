@@ -394,6 +394,11 @@ fn a_reader_that_leaves_lets_redisson_s_own_readers_stay_for_their_time() {
     server.cmd("DEL {job}:peer:1:rwlock_timeout:1 {job}:peer:1:rwlock_timeout:2");
     released(lock);
     assert!(!exists(&server, "job"));
+    // It has entered very often, and of its entries the last one is left.
+    server.cmd("HSET job mode read peer:1 100");
+    server.cmd("SET {job}:peer:1:rwlock_timeout:100 1 PX 20000");
+    released(client.acquire(ask().shared()).unwrap());
+    assert!((10_001..=20_000).contains(&pttl(&server, "job")), "{}", pttl(&server, "job"));
 }
 
 /// Which Redisson tells nobody.

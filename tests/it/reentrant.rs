@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redbolt::engine::{ReentrantFuture, ReentrantGuard};
 use redbolt::{
-    AcquireError, AutoExtend, Engine, LockMode, LockRequest, LossCause, RefusalReason,
+    AcquireError, AutoExtend, Engine, LockMode, LockRequest, LossCause, Profile, RefusalReason,
     ReleaseOutcome, RequestError, Wait,
 };
 use redbolt_test_servers::{Reply, Server};
@@ -68,6 +68,27 @@ fn a_re_entry_is_a_guard_of_the_same_lock_and_sends_nothing() {
     let outcome = inner.release().expect("it is the last").wait();
     assert!(matches!(outcome, ReleaseOutcome::Released(_)));
     assert_eq!(held_on(&servers, "job"), 0);
+}
+
+/// Who has entered is counted here: to their members it is one holder with one hold.
+#[test]
+fn a_re_entry_in_the_format_of_another_library_sends_nothing_either() {
+    let servers = servers(3);
+    let engine = engine(&servers);
+    for (profile, name) in [(Profile::Redisson, "job"), (Profile::RedissonRw, "data")] {
+        let request = || patiently(name.as_bytes()).profile(profile);
+        let outer = enter(&engine, request());
+        eventually("all nodes grant", || held_on(&servers, name) == 3);
+        let before = asked(&servers);
+        let inner = enter(&engine, request());
+        assert_eq!((asked(&servers), inner.hold_count()), (before, 2));
+        let Reply::Array(holds) = servers[0].cmd(&format!("HVALS {name}")) else { panic!() };
+        assert_eq!(holds.last(), Some(&Reply::Bulk(b"1".to_vec())), "{holds:?}");
+        assert!(outer.release().is_none());
+        assert_eq!(held_on(&servers, name), 3, "until the last guard goes");
+        drop(inner);
+        eventually("nothing is left", || held_on(&servers, name) == 0);
+    }
 }
 
 #[test]

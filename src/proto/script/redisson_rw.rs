@@ -115,6 +115,7 @@ pub const EXTEND_REDISSON_RW: &str = concat!(
 );
 
 /// Takes the lock KEYS\[1\] from ARGV\[1\], tells those who wait if nobody else has it, and returns 1; 0 if ARGV\[1\] does not have it.
+/// Of a reader that has entered very often the last 64 entries are looked at, which end last as a rule.
 pub const UNDO_REDISSON_RW: &str = concat!(
     read_field!("writes", ":write"),
     "if writes == 1 then \
@@ -133,7 +134,8 @@ pub const UNDO_REDISSON_RW: &str = concat!(
      local fields, most = redis.call('HGETALL', KEYS[1]), -2 \
      for i = 1, #fields, 2 do \
      if fields[i] == 'mode' and fields[i + 1] == 'write' then return 1 end \
-     for entry = 1, math.min(tonumber(fields[i + 1]) or 0, 64) do \
+     local entries = tonumber(fields[i + 1]) or 0 \
+     for entry = entries, math.max(entries - 63, 1), -1 do \
      local left = redis.call('PTTL', holds .. fields[i] .. ':rwlock_timeout:' .. entry) \
      if left == -1 then return 1 end \
      most = math.max(most, left) \

@@ -131,8 +131,8 @@ fn last_hold(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Left, Stop> {
         if field == MODE && value == b"write" {
             return Ok(Left::AsItIs);
         }
-        let entries = lua_number(&value).unwrap_or(0.0).min(64.0);
-        for entry in 1..=entries as i64 {
+        let entries = lua_number(&value).unwrap_or(0.0) as i64;
+        for entry in (entries.saturating_sub(63).max(1)..=entries).rev() {
             match calls.pttl(&hold(resource, &field, entry))? {
                 -1 => return Ok(Left::AsItIs),
                 left => most = left.max(most),
