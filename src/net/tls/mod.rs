@@ -43,7 +43,7 @@ impl Session {
             self.has_begun = true;
             let step = match self.connection.wants_write() {
                 true => self.flush(socket).map_err(|error| self.last_words(socket, error)),
-                false => self.receive(socket),
+                false => self.receive(socket).map(drop),
             };
             match step {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
@@ -72,15 +72,17 @@ impl Session {
         if error.kind() == ErrorKind::WouldBlock {
             return error;
         }
-        loop {
+        // What it sent before it left can end the handshake; then an end of the connection is none of its faults any more.
+        for _ in 0..LAST_READS {
             match self.receive(socket) {
-                Ok(()) => {}
+                Ok(1..) => {}
                 Err(last) if last.get_ref().is_some_and(|inner| inner.is::<Fault>()) => {
                     return last;
                 }
-                Err(_) => return error,
+                Ok(0) | Err(_) => break,
             }
         }
+        error
     }
 
     /// Reads as a plain socket does. Zero is an end that the server has announced.
@@ -91,7 +93,9 @@ impl Session {
     ) -> io::Result<usize> {
         loop {
             match self.connection.reader().read(space) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.receive(socket)?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.receive(socket)?;
+                }
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
                     return Err(Fault::truncated().into());
                 }
@@ -145,15 +149,15 @@ impl Session {
         Ok(())
     }
 
-    /// Reads once from the socket, and decrypts what is complete.
-    fn receive(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
+    /// Reads once from the socket, and decrypts what is complete. Returns how much came: nothing at the end of the connection.
+    fn receive(&mut self, socket: &mut (impl Read + Write)) -> io::Result<usize> {
         let mut source = Source { socket, first: &mut self.first, is_short: false };
         let length = self.connection.read_tls(&mut source)?;
         self.drained = source.is_short;
         if length == 0 && self.connection.is_handshaking() {
             return Err(Fault::cut().into());
         }
-        let processed = self.connection.process_new_packets().map(drop);
+        let processed = self.connection.process_new_packets().map(|_| length);
         processed.map_err(|error| {
             // The server's log says why, if it gets the alert.
             let _ = self.flush(socket);
@@ -210,6 +214,9 @@ impl<S: Write> Write for Sink<'_, S> {
 fn is_record(byte: u8) -> bool {
     matches!(byte, 0x14..=0x17)
 }
+
+/// A flight and an alert, in pieces of any sensible size.
+const LAST_READS: usize = 1 << 10;
 
 const NOBODY: &str = "nobody answers there";
 const NO_ANSWER: &str = "connected, but TLS is not answered; a port without TLS does that";
@@ -412,6 +419,28 @@ mod tests {
                 }
                 None => return assert!(cut > 250 && network.heard() == b"x", "{cut}"),
             }
+        }
+    }
+
+    /// The server's flight is complete, so the handshake is over for a client that reads it to its end.
+    #[test]
+    fn a_server_that_leaves_behind_its_first_flight_ends_the_handshake() {
+        let authority = Authority::new();
+        let config = serving(&authority.server());
+        for is_announced in [false, true] {
+            let mut network = Network::new(&config);
+            let mut session = connector(&authority).session(&address()).unwrap();
+            session.flush(&mut network).unwrap();
+            if is_announced {
+                network.server.send_close_notify();
+                network.pass();
+            }
+            (network.step, network.left_to_server, network.has_ended) = (100, 0, true);
+            let (sender, ended) = std::sync::mpsc::channel();
+            std::thread::spawn(move || sender.send(session.shake_hands(&mut network)));
+            let shaken = ended.recv_timeout(std::time::Duration::from_secs(10));
+            let error = shaken.expect("it does not go on for ever").unwrap_err();
+            assert_eq!(cause::of(&error).0, Cause::ConnectionReset, "{error}");
         }
     }
 
