@@ -371,7 +371,8 @@ impl Sockets {
             tls: self.tls.clone().filter(|_| sentinels.tls),
             sentinels,
             credentials: self.sentinel_credentials.clone(),
-            patience: settings.response_timeout,
+            // To connect, to shake hands, and to answer.
+            patience: (settings.response_timeout * 3).min(settings.connect_timeout),
             dead_peer_timeout: self.dead_peer_timeout,
             asked_at: self.clock.boot(),
         };

@@ -11,7 +11,7 @@ use std::io;
 
 use mio::Registry;
 
-use super::{CHANNEL, Place, READS, place_in, place_of, question};
+use super::{CHANNEL, Place, place_in, place_of, question};
 use crate::net::address::Address;
 use crate::net::socket::Socket;
 use crate::proto::{Timestamp, sentinel_word};
@@ -224,6 +224,8 @@ impl Seat {
         }
     }
 }
+
+const READS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! A connection to a sentinel that blocks, for as long as it is asked.
 //!
-//! It becomes a socket of the loop when the sentinel has answered. Not here: what is said on it.
+//! Its time is over at one moment, however many pieces its words come in: a sentinel that says a byte now and then is as good as
+//! none. It becomes a socket of the loop when the sentinel has answered. Not here: what is said on it.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Place;
 use crate::net::socket::Socket;
@@ -12,32 +13,32 @@ use crate::net::socket::Socket;
 use crate::net::tls::Session;
 
 pub(super) struct Line {
-    stream: TcpStream,
+    stream: Bounded,
     #[cfg(feature = "tls")]
     session: Option<Session>,
 }
 
 impl Line {
-    /// Connects to the first address of the place that answers. Each step may take so long.
+    /// Connects to the first address of the place that answers. All that is done on it may take so long.
     pub(super) fn open((host, port): &Place, patience: Duration) -> io::Result<Self> {
+        let places: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+        let until = Instant::now() + patience;
         let mut last = io::ErrorKind::NotFound.into();
-        for place in (host.as_str(), *port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&place, patience) {
-                Ok(stream) => return Self::over(stream, patience),
+        for (at, place) in (0..).zip(&places) {
+            // One that does not answer leaves time for the others.
+            let share = left(until)? / (places.len() as u32 - at);
+            match TcpStream::connect_timeout(place, share) {
+                Ok(stream) => {
+                    return Ok(Self {
+                        stream: Bounded { stream, until },
+                        #[cfg(feature = "tls")]
+                        session: None,
+                    });
+                }
                 Err(error) => last = error,
             }
         }
         Err(last)
-    }
-
-    fn over(stream: TcpStream, patience: Duration) -> io::Result<Self> {
-        stream.set_read_timeout(Some(patience))?;
-        stream.set_write_timeout(Some(patience))?;
-        Ok(Self {
-            stream,
-            #[cfg(feature = "tls")]
-            session: None,
-        })
     }
 
     #[cfg(feature = "tls")]
@@ -57,6 +58,7 @@ impl Line {
         self.stream.write_all(bytes)
     }
 
+    /// Blocks until there is something, or the time is over: then it would block.
     pub(super) fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
@@ -67,12 +69,61 @@ impl Line {
 
     /// The same connection, which does not block any more. A sentinel that goes away without a word is noticed within the limit.
     pub(super) fn into_socket(self, dead_peer_timeout: Duration) -> io::Result<Socket> {
-        self.stream.set_nonblocking(true)?;
-        let socket = Socket::connected(self.stream, dead_peer_timeout)?;
+        let stream = self.stream.stream;
+        stream.set_nonblocking(true)?;
+        let socket = Socket::connected(stream, dead_peer_timeout)?;
         #[cfg(feature = "tls")]
         if let Some(session) = self.session {
             return Ok(socket.over_tls(session));
         }
         Ok(socket)
     }
+}
+
+/// A stream that blocks until a moment, and would block from then on. Signals do not interrupt it.
+struct Bounded {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Bounded {
+    fn patiently<T>(
+        &mut self,
+        mut step: impl FnMut(&mut TcpStream, Duration) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match step(&mut self.stream, left(self.until)?) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.patiently(|stream, left| {
+            stream.set_read_timeout(Some(left))?;
+            stream.read(space)
+        })
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.patiently(|stream, left| {
+            stream.set_write_timeout(Some(left))?;
+            stream.write(bytes)
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How long it is until then.
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(left) }
 }

@@ -74,7 +74,7 @@ pub(super) struct Question {
     /// With what TLS is spoken, if it is.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Connector>,
-    /// How long one may take to connect, and to answer.
+    /// How long one may take to connect, to shake hands and to answer, all in all.
     pub(super) patience: Duration,
     /// The silence after which a connection that is listened to is given up.
     pub(super) dead_peer_timeout: Duration,
@@ -124,8 +124,7 @@ impl Question {
         let mut decoder = FrameDecoder::new(LIMITS);
         let (mut buffer, mut chunk) = (BytesMut::new(), [0; 512]);
         let mut skips = usize::from(self.credentials.is_some());
-        // A sentinel that sends its answer byte by byte is as good as none.
-        for _ in 0..READS {
+        loop {
             while let Some(frame) = decoder.next(&mut buffer).map_err(io::Error::other)? {
                 if let Frame::Error(text) = &frame {
                     return Err(io::Error::other(String::from_utf8_lossy(text).into_owned()));
@@ -140,12 +139,12 @@ impl Question {
             match line.read(&mut chunk) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => buffer.extend_from_slice(&chunk[..read]),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(io::Error::other(LATE));
+                }
                 Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other(LATE))
     }
 
     fn open(&self, place: &Place) -> io::Result<Line> {
@@ -242,8 +241,6 @@ pub(super) fn shown((host, port): &Place) -> String {
 /// A host, a port, an error, a message.
 const LIMITS: Limits =
     Limits { bulk: 1 << 10, depth: 1, elements: 3, line: 1 << 9, reply: 1 << 12 };
-
-const READS: usize = 16;
 
 const LATE: &str = "no answer in time";
 
@@ -342,6 +339,54 @@ mod tests {
             let mut request = [0; 512];
             let _ = client.read(&mut request);
             let _ = client.write_all(answer.as_bytes());
+        });
+        ("127.0.0.1".to_owned(), port)
+    }
+
+    /// Its bytes are all as they should be.
+    #[test]
+    fn a_sentinel_that_says_a_byte_now_and_then_is_as_good_as_none() {
+        let late = |place: Place, is_tls: bool| {
+            let patience = Duration::from_millis(300);
+            let question = question(Sentinels { places: vec![place], ..sentinels() }, None);
+            #[cfg(feature = "tls")]
+            let question = Question { tls: is_tls.then(connector), ..question };
+            let question = Question { patience, ..question };
+            let (sender, answers) = channel();
+            thread::spawn(move || sender.send((is_tls, question.ask(|_| {}).err())));
+            let (_, error) = answers.recv_timeout(Duration::from_secs(10)).expect("it ends");
+            error.unwrap().to_string()
+        };
+        let answer = "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n7001\r\n".as_bytes();
+        let told = late(trickling(answer), false);
+        assert!(told.ends_with(LATE), "{told}");
+        // A record of the handshake, and nearly all of it is still to come.
+        #[cfg(feature = "tls")]
+        assert!(
+            late(trickling(b"\x16\x03\x03\x3f\xff\x02\0\x3f\xfb\x03\x03"), true)
+                .ends_with("connected, but the TLS handshake did not end")
+        );
+    }
+
+    #[cfg(feature = "tls")]
+    fn connector() -> Connector {
+        let settings = crate::net::TlsSettings { accept_any: true, ..Default::default() };
+        let address = "rediss+sentinel://a/jobs".parse().unwrap();
+        Connector::for_all(settings, &[address]).unwrap().unwrap()
+    }
+
+    /// Says this to one client, then zeros, a byte at a time.
+    fn trickling(words: &'static [u8]) -> Place {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            for byte in words.iter().copied().chain(std::iter::repeat(0)) {
+                if client.write_all(&[byte]).is_err() {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(40));
+            }
         });
         ("127.0.0.1".to_owned(), port)
     }
