@@ -350,7 +350,11 @@ mod tests {
 
     /// Both sides of a connection that is open.
     fn open(connector: &mut Connector, network: &mut Network) -> Session {
-        let mut session = connector.session(&address()).unwrap();
+        open_at(&address(), connector, network)
+    }
+
+    fn open_at(address: &Address, connector: &mut Connector, network: &mut Network) -> Session {
+        let mut session = connector.session(address).unwrap();
         while !session.shake_hands(network).unwrap() {}
         session.write(network, &[]).unwrap();
         session
@@ -570,5 +574,29 @@ mod tests {
         std::fs::write(authority.ca(), both).unwrap();
         assert_eq!(kind(), HandshakeKind::Full, "what another CA has vouched for");
         assert_eq!(kind(), HandshakeKind::Resumed);
+    }
+    /// One of them cannot read another's tickets, nor does it remember another's sessions.
+    #[test]
+    fn each_node_of_one_name_resumes_its_own_sessions() {
+        let authority = Authority::new();
+        let identity = authority.server();
+        let nodes = ["rediss://10.0.0.1", "rediss://10.0.0.2", "rediss://10.0.0.2:7000"]
+            .map(|address| (address.parse::<Address>().unwrap(), serving(&identity)));
+        let settings = TlsSettings {
+            ca: Some(authority.ca()),
+            server_name: Some("localhost".to_owned()),
+            ..TlsSettings::default()
+        };
+        let addresses = nodes.each_ref().map(|(address, _)| address.clone());
+        let mut connector = Connector::for_all(settings, &addresses).unwrap().unwrap();
+        for expected in [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed] {
+            for (address, config) in &nodes {
+                let mut network = Network::new(config);
+                let mut session = open_at(address, &mut connector, &mut network);
+                session.write(&mut network, b"x").unwrap();
+                read(&mut session, &mut network).unwrap();
+                assert_eq!(session.connection.handshake_kind(), Some(expected), "{address}");
+            }
+        }
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! Files are read when a configuration is built, so that what is wrong with them is told at once, and again before each
 //! connection: certificates are replaced while programs run. As long as they say the same, all connections of a
-//! configuration share one memory of sessions, so that a reconnect resumes; other certificates begin with an empty
-//! one, for what an old CA has vouched for is not believed on. The system's roots are read once. Nothing here is shown by `Debug` but paths.
+//! configuration to one place share a memory of sessions, so that a reconnect resumes; other certificates begin with an empty
+//! one, for what an old CA has vouched for is not believed on. Each place has its own: nodes of one name would take each other's
+//! tickets, which they cannot read. The system's roots are read once. Nothing here is shown by `Debug` but paths.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WantsClientCert};
 use rustls::crypto::{
     WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
 };
@@ -76,7 +78,9 @@ pub(crate) struct Connector {
 struct Current {
     files: Files,
     roots: Arc<RootCertStore>,
-    config: Arc<ClientConfig>,
+    config: ClientConfig,
+    /// The same, with the sessions of each place that was connected to.
+    places: Mutex<HashMap<Address, Arc<ClientConfig>>>,
 }
 
 /// The contents of the files that are named.
@@ -130,7 +134,7 @@ impl Connector {
             let roots = Arc::clone(&self.current.roots);
             self.current = Arc::new(Current::new(&self.settings, files, roots)?);
         }
-        let session = Session::new(Arc::clone(&self.current.config), name);
+        let session = Session::new(self.current.of(address), name);
         session.map_err(|error| TlsError::new(error.to_string()))
     }
 }
@@ -190,8 +194,25 @@ impl Current {
             (Some(path), Some(pem)) => builder.with_root_certificates(roots_in(path, pem)?),
             _ => builder.with_root_certificates(Arc::clone(&system)),
         };
-        let config = Arc::new(identified(builder, settings, &files)?);
-        Ok(Self { files, roots: system, config })
+        let config = identified(builder, settings, &files)?;
+        Ok(Self { files, roots: system, config, places: Mutex::default() })
+    }
+
+    /// With what a session with that place begins.
+    fn of(&self, address: &Address) -> Arc<ClientConfig> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = places.get(address) {
+            return Arc::clone(config);
+        }
+        // Sentinels may name ever other masters.
+        if places.len() >= MOST_PLACES {
+            places.clear();
+        }
+        let mut config = self.config.clone();
+        config.resumption = Resumption::in_memory_sessions(TICKETS);
+        let config = Arc::new(config);
+        places.insert(address.clone(), Arc::clone(&config));
+        config
     }
 }
 
@@ -250,6 +271,12 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     let reason = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
     Err(TlsError::new(format!("the system has no trusted certificates{reason}: name a CA file")))
 }
+
+/// As many as rustls keeps of one server.
+const TICKETS: usize = 8;
+
+/// 32 nodes with 32 sentinels each are the most that a configuration names.
+const MOST_PLACES: usize = 2_048;
 
 const NO_ADDRESS: &str =
     "there are options for it, but no node has a rediss:// or valkeys:// address";
