@@ -3,13 +3,13 @@
 //! That TLS changes nothing else is shown by the scenarios, which each front plays over TLS as well.
 
 use std::collections::HashSet;
+use std::env;
 use std::fs;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::{
-    Client, Config, ConfigBuilder, ConfigError, Event, RefusalReport, ReleaseOutcome, report,
-};
+use redbolt::{Client, Config, ConfigBuilder, Event, RefusalReport, ReleaseOutcome, report};
 use redbolt_test_servers::{Act, Authority, Identity, Impostor, Mode, Proxy, Reply, Server};
 
 use crate::support::{
@@ -104,22 +104,39 @@ fn a_certificate_that_does_not_hold_is_told_with_the_reason() {
     assert_eq!(told, unknown);
 }
 
+/// What the system trusts is what a variable says, in a process of its own.
 #[test]
 fn the_system_s_certificates_are_believed_where_no_file_is_named() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
-    match patient([server.tls_address()]).build() {
-        Ok(config) => {
-            let report = refused(&Client::new(config).unwrap()).to_string();
-            assert!(report.contains("its issuer is not trusted"), "{report}");
-        }
-        // A machine without any.
-        Err(ConfigError::Tls(error)) => {
-            assert!(error.to_string().contains("no trusted"), "{error}")
-        }
-        Err(error) => panic!("{error}"),
+    let told = |trusted: &Authority| {
+        let outcome = Command::new(env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "tls::system_process"])
+            .env(NODE, server.tls_address())
+            .env("SSL_CERT_FILE", trusted.ca())
+            .env_remove("SSL_CERT_DIR")
+            .output()
+            .unwrap();
+        let said = format!("{outcome:?}");
+        assert!(outcome.status.success() && said.contains("1 passed"), "{said}");
+        said
+    };
+    assert!(told(&authority).contains("it was granted"));
+    let other = told(&Authority::named("somebody else"));
+    assert!(other.contains("its issuer is not trusted"), "{other}");
+}
+
+#[test]
+#[ignore = "one of the processes of the_system_s_certificates_are_believed_where_no_file_is_named"]
+fn system_process() {
+    let Ok(address) = env::var(NODE) else { return };
+    match client_of(patient([address])).acquire(long(b"job")) {
+        Ok(_) => println!("it was granted"),
+        Err(error) => println!("{error}"),
     }
 }
+
+const NODE: &str = "REDBOLT_TEST_NODE_OF_SYSTEM";
 
 #[test]
 fn only_a_switch_called_danger_believes_everybody() {
