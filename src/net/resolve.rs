@@ -5,7 +5,7 @@
 //! pair: a `Poll` has at most one `Waker`, and that is the host's. IP addresses are not looked up. If no node has a
 //! name, there is no resolver. Sentinels are asked in the same way.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -13,8 +13,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use mio::{Interest, Registry};
+use socket2::SockRef;
 
 use super::sentinel::{Master, Place, Question, Told};
+use super::socket::send;
 
 /// What a thread of its own has found out.
 pub(super) enum Answer {
@@ -48,7 +50,7 @@ impl Post {
     fn send(&self, answer: Answer) {
         // Sending fails if the client is gone. The bell is full only if it has been rung.
         let _ = self.sender.send(answer);
-        let _ = (&*self.bell).write(&[1]);
+        let _ = send(SockRef::from(&*self.bell), &[1]);
     }
 }
 

@@ -166,7 +166,7 @@ impl Socket {
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.try_io(|| send(SockRef::from(&*stream), bytes)),
             #[cfg(feature = "tls")]
             Self::Tls(tls) => tls.1.write(&mut tls.0, bytes),
         }
@@ -189,6 +189,18 @@ impl Socket {
             tls.1.close(&mut tls.0);
         }
     }
+}
+
+/// Writes to a Unix socket whose peer may be gone. SIGPIPE would end a program whose `main` is not Rust's, and not all versions of
+/// the standard library that we are built with keep it away from these.
+#[inline]
+pub(super) fn send(socket: SockRef<'_>, bytes: &[u8]) -> io::Result<usize> {
+    // There it is kept away when a socket is made.
+    #[cfg(target_vendor = "apple")]
+    let flags = 0;
+    #[cfg(not(target_vendor = "apple"))]
+    let flags = libc::MSG_NOSIGNAL;
+    socket.send_with_flags(bytes, flags)
 }
 
 const KEEPALIVE: Duration = Duration::from_secs(15);
