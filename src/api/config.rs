@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 #[cfg(feature = "tls")]
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,8 +55,10 @@ impl Config {
             log: Logger::default(),
             busy_poll: Duration::ZERO,
             clock: Clock::default(),
-            password_file: None,
-            sentinel_credentials: None,
+            users_alone: Vec::new(),
+            password: None,
+            sentinel_user: None,
+            sentinel_password: None,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
         }
@@ -160,10 +162,20 @@ pub struct ConfigBuilder {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
-    password_file: Option<PathBuf>,
-    sentinel_credentials: Option<Credentials>,
+    /// Nodes whose address has a user without a password, and what is wrong if there is none.
+    users_alone: Vec<(usize, AddressError)>,
+    password: Option<Password>,
+    sentinel_user: Option<Vec<u8>>,
+    sentinel_password: Option<Password>,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
+}
+
+/// Where a password is.
+#[derive(Clone, Debug)]
+enum Password {
+    Known(Secret),
+    In(PathBuf),
 }
 
 impl ConfigBuilder {
@@ -171,13 +183,14 @@ impl ConfigBuilder {
     /// `valkey://…`, the same over [TLS](crate::manual::tls) with `rediss://…` or `valkeys://…`, or
     /// `unix:///path[?db=n]`, or `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`, over TLS with
     /// `rediss+sentinel://…`, for the master that these [sentinels](crate::manual::sentinels) name. Nothing is looked up or
-    /// connected yet.
+    /// connected yet. A user without a password needs [`password_file`](Self::password_file) or [`password`](Self::password).
     ///
     /// # Errors
     ///
     /// The address cannot be read. The error shows no user and no password.
     pub fn node(mut self, address: &str) -> Result<Self, ConfigError> {
-        let (address, settings) = Address::parse(address)?;
+        let (address, settings, missing) = Address::parse_in_part(address)?;
+        self.users_alone.extend(missing.map(|error| (self.addresses.len(), error)));
         self.addresses.push(address);
         self.settings.nodes.push(settings);
         Ok(self)
@@ -218,17 +231,38 @@ impl ConfigBuilder {
         Ok(builder)
     }
 
-    /// A file with the password of the default user, for each node whose address has none. The end of a line behind it is
-    /// no part of it. Read when the configuration is built.
+    /// A file with the password for each node whose address has none: that of the user in the address, or of the default user.
+    /// One end of a line behind it, `\n` or `\r\n`, is no part of it. Read when the configuration is built.
     pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.password_file = Some(file.into());
+        self.password = Some(Password::In(file.into()));
+        self
+    }
+
+    /// The same for a password that the program has read itself.
+    pub fn password(mut self, password: Secret) -> Self {
+        self.password = Some(Password::Known(password));
         self
     }
 
     /// What is said to [sentinels](crate::manual::sentinels) first: a password, or a user with one. Those of a node are in its
     /// address.
     pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
-        self.sentinel_credentials = Some(credentials);
+        self.sentinel_user = credentials.user;
+        self.sentinel_password = Some(Password::Known(credentials.password));
+        self
+    }
+
+    /// The user that [sentinels](crate::manual::sentinels) know us by. Default their default user. It needs
+    /// [`sentinel_password_file`](Self::sentinel_password_file).
+    pub fn sentinel_user(mut self, user: impl AsRef<[u8]>) -> Self {
+        self.sentinel_user = Some(user.as_ref().to_vec());
+        self
+    }
+
+    /// A file with the password of the [sentinels](crate::manual::sentinels), which is read as
+    /// [`password_file`](Self::password_file) is.
+    pub fn sentinel_password_file(mut self, file: impl Into<PathBuf>) -> Self {
+        self.sentinel_password = Some(Password::In(file.into()));
         self
     }
 
@@ -426,12 +460,11 @@ impl ConfigBuilder {
     ///
     /// # Errors
     ///
-    /// No nodes, more than 32, the same address twice, a value out of its range, or a password file that cannot be read. With TLS also: a file that cannot be
-    /// used, or options of TLS where no address asks for it.
+    /// No nodes, more than 32, the same address twice, a value out of its range, a user without a password, or a password file that
+    /// cannot be read. With TLS also: a file that cannot be used, or options of TLS where nobody is spoken with over it.
     pub fn build(mut self) -> Result<Config, ConfigError> {
-        if let Some(file) = self.password_file.take() {
-            self.log_in(&file)?;
-        }
+        self.log_in()?;
+        let sentinel_credentials = self.sentinel_credentials_given()?;
         let core = proto::Config::new(self.settings)?;
         for (second, address) in self.addresses.iter().enumerate() {
             let earlier = self.addresses[..second].iter().position(|other| other == address);
@@ -441,7 +474,7 @@ impl ConfigBuilder {
         }
         #[cfg(feature = "tls")]
         let tls = Connector::for_all(self.tls, &self.addresses)?;
-        let Self { addresses, log, busy_poll, clock, sentinel_credentials, .. } = self;
+        let Self { addresses, log, busy_poll, clock, .. } = self;
         if busy_poll > busy::LONGEST {
             return Err(ConfigError::BusyPoll { span: busy_poll });
         }
@@ -459,18 +492,49 @@ impl ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    fn log_in(&mut self, file: &Path) -> Result<(), ConfigError> {
-        let wrong = |reason: String| ConfigError::PasswordFile { file: file.to_owned(), reason };
-        let mut password = fs::read(file).map_err(|error| wrong(error.to_string()))?;
-        password.truncate(password.trim_ascii_end().len());
-        if password.is_empty() {
-            return Err(wrong("it is empty".to_owned()));
-        }
-        for node in self.settings.nodes.iter_mut().filter(|node| node.credentials.is_none()) {
-            let password = Secret::new(password.clone());
-            node.credentials = Some(Credentials { user: None, password });
+    /// The password for all nodes whose address has none.
+    fn log_in(&mut self) -> Result<(), ConfigError> {
+        let Some(password) = self.password.take() else {
+            return match self.users_alone.first() {
+                Some((_, missing)) => Err(missing.clone().into()),
+                None => Ok(()),
+            };
+        };
+        let password = password.read()?;
+        for (at, node) in self.settings.nodes.iter_mut().enumerate() {
+            let login = Credentials { user: None, password: password.clone() };
+            let login = node.credentials.get_or_insert(login);
+            if self.users_alone.iter().any(|(alone, _)| *alone == at) {
+                login.password = password.clone();
+            }
         }
         Ok(())
+    }
+
+    fn sentinel_credentials_given(&mut self) -> Result<Option<Credentials>, ConfigError> {
+        match (self.sentinel_user.take(), self.sentinel_password.take()) {
+            (None, None) => Ok(None),
+            (Some(_), None) => Err(ConfigError::SentinelUser),
+            (user, Some(password)) => Ok(Some(Credentials { user, password: password.read()? })),
+        }
+    }
+}
+
+impl Password {
+    fn read(self) -> Result<Secret, ConfigError> {
+        let file = match self {
+            Self::Known(password) => return Ok(password),
+            Self::In(file) => file,
+        };
+        let wrong = |reason: String| ConfigError::PasswordFile { file: file.clone(), reason };
+        let mut password = fs::read(&file).map_err(|error| wrong(error.to_string()))?;
+        if password.pop_if(|byte| *byte == b'\n').is_some() {
+            password.pop_if(|byte| *byte == b'\r');
+        }
+        match password.is_empty() {
+            true => Err(wrong("it is empty".to_owned())),
+            false => Ok(Secret::new(password)),
+        }
     }
 }
 
@@ -501,6 +565,8 @@ pub enum ConfigError {
         /// Why.
         reason: String,
     },
+    /// There is a user of the sentinels without a password.
+    SentinelUser,
     /// A setting is out of its range.
     Settings(SettingsError),
     /// TLS cannot be spoken as it was chosen.
@@ -522,6 +588,7 @@ impl fmt::Display for ConfigError {
             Self::PasswordFile { file, reason } => {
                 write!(f, "password file {}: {reason}", file.display())
             }
+            Self::SentinelUser => f.write_str("a user of the sentinels without a password"),
             Self::Settings(error) => error.fmt(f),
             #[cfg(feature = "tls")]
             Self::Tls(error) => error.fmt(f),
@@ -533,7 +600,10 @@ impl Error for ConfigError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             Self::Address(error) => Some(error),
-            Self::BusyPoll { .. } | Self::Duplicate { .. } | Self::PasswordFile { .. } => None,
+            Self::BusyPoll { .. }
+            | Self::Duplicate { .. }
+            | Self::PasswordFile { .. }
+            | Self::SentinelUser => None,
             Self::Settings(error) => Some(error),
             #[cfg(feature = "tls")]
             Self::Tls(error) => Some(error),
@@ -563,6 +633,23 @@ impl From<SettingsError> for ConfigError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_without_a_password_is_an_error_unless_there_is_one_elsewhere() {
+        let builder = Config::builder().nodes(["e", "redis://ann@h/3", "redis://:own@g"]).unwrap();
+        let error = builder.clone().build().unwrap_err().to_string();
+        assert!(error.starts_with("node address `redis://(hidden)@h/3`: a user with"), "{error}");
+        let secret = |text: &str| Secret::new(text.as_bytes().to_vec());
+        let config = builder.node("f").unwrap().password(secret("pw")).build().unwrap();
+        let [first, ann, own, last] = &config.settings().nodes[..] else { panic!("four") };
+        let credentials = |user: Option<&str>, password| {
+            Some(Credentials::new(user.map(|user| user.as_bytes().to_vec()), secret(password)))
+        };
+        assert_eq!(first.credentials, credentials(None, "pw"));
+        assert_eq!(ann.credentials, credentials(Some("ann"), "pw"));
+        assert_eq!(own.credentials, credentials(None, "own"));
+        assert_eq!(last.credentials, credentials(None, "pw"));
+    }
 
     #[test]
     fn busy_poll_is_off_and_has_a_bound() {

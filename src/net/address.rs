@@ -39,7 +39,21 @@ impl Address {
     ///
     /// Says what is wrong; the text shows nothing behind the scheme that may be a secret.
     pub fn parse(text: &str) -> Result<(Self, NodeSettings), AddressError> {
-        parse(text).map_err(|fault| AddressError { fault, shown: presentable(text) })
+        match Self::parse_in_part(text)? {
+            (_, _, Some(missing)) => Err(missing),
+            (address, settings, None) => Ok((address, settings)),
+        }
+    }
+
+    /// The same, where a password may come from elsewhere: what is wrong if it does not, for a user without one.
+    pub(crate) fn parse_in_part(
+        text: &str,
+    ) -> Result<(Self, NodeSettings, Option<AddressError>), AddressError> {
+        let wrong = |fault| AddressError { fault, shown: presentable(text) };
+        let (address, settings) = parse(text).map_err(wrong)?;
+        let nothing = Secret::new(Vec::new());
+        let is_missing = settings.credentials.as_ref().is_some_and(|it| it.password == nothing);
+        Ok((address, settings, is_missing.then(|| wrong(Fault::PasswordMissing))))
     }
 
     /// Whether all that is said there goes through TLS.
@@ -143,7 +157,7 @@ impl fmt::Display for Fault {
             Self::NotAlone => "a user, a password or a database is no part of an address",
             Self::PasswordMissing => {
                 "a user without a password (write user:password@, or :password@ for the default \
-                user)"
+                user, or name a file with the password)"
             }
             Self::Path => "a Unix socket needs an absolute path of at most 107 bytes",
             Self::Percent => "a % is not followed by two hexadecimal digits",
@@ -277,12 +291,16 @@ fn socket(path: &str) -> Result<Address, Fault> {
     Ok(Address::Unix(path.into()))
 }
 
+/// A user alone has an empty password, until there is one.
 fn credentials(user_info: &str) -> Result<Credentials, Fault> {
-    let (user, password) = user_info.split_once(':').ok_or(Fault::PasswordMissing)?;
-    let (user, password) = (decoded(user)?, decoded(password)?);
-    if password.is_empty() {
+    let (user, password) = match user_info.split_once(':') {
+        Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
+        None => (decoded(user_info)?, None),
+    };
+    if password.as_ref().map_or(user.is_empty(), Vec::is_empty) {
         return Err(Fault::PasswordMissing);
     }
+    let password = password.unwrap_or_default();
     let user = Some(user).filter(|user| !user.is_empty());
     Ok(Credentials { user, password: Secret::new(password) })
 }
@@ -512,6 +530,7 @@ mod tests {
             ("redis://h?db=1", Fault::Query),
             ("redis://user@h", Fault::PasswordMissing),
             ("redis://user:@h", Fault::PasswordMissing),
+            ("redis://@h", Fault::PasswordMissing),
             ("redis://u:%zz@h", Fault::Percent),
             ("redis://u:%4@h", Fault::Percent),
             ("unix://run/x", Fault::Path),

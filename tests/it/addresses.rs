@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    Client, ReleaseOutcome,
+    Client, ReleaseOutcome, Wait,
     report::{Cause, NodeState, Vote},
 };
 use redbolt_test_servers::{Reply, Server};
@@ -75,6 +75,21 @@ fn a_password_comes_from_a_file_where_the_address_has_none() {
     let config = build(&server.address()).unwrap();
     assert!(!format!("{config:?}").contains("secret"));
     assert!(Client::new(config).unwrap().acquire(patiently(b"job")).is_ok());
+
+    // Of an ACL user as well; and blanks are a part of it.
+    let user = [&b"ACL"[..], b"SETUSER", b"ann", b"on", b">pw \t", b"~*", b"&*", b"+@all"];
+    let mut connection = server.connect();
+    connection.cmd("AUTH secret");
+    assert_eq!(connection.run(&user), Reply::Status("OK".into()));
+    let is_ann_s = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let config = build(&format!("redis://ann@{}", server.address())).unwrap();
+        let client = Client::new(config).unwrap();
+        let outcome = client.acquire(patiently(b"job").wait(Wait::Forever));
+        outcome.is_ok()
+    };
+    assert!(is_ann_s("pw \t") && is_ann_s("pw \t\n") && is_ann_s("pw \t\r\n"));
+    assert!(!is_ann_s("pw") && !is_ann_s("pw \t\n\n") && !is_ann_s("pw \t\r"));
 
     fs::write(&file, "wrong").unwrap();
     let own = build(&format!("redis://:secret@{}", server.address())).unwrap();

@@ -438,6 +438,29 @@ fn without_a_majority_there_is_no_master() {
     client_of(with_password(&watched, b"right")).acquire(patiently(b"job")).unwrap().release();
 }
 
+/// The user is given beside the file, and the end of its line is no part of it.
+#[test]
+fn the_sentinels_password_comes_from_a_file() {
+    let watched = Watched::new();
+    vouch_for(&[&watched.master], 1);
+    for sentinel in watched.sentinels.all() {
+        sentinel.cmd("ACL SETUSER ann on >s3cret +@all &*");
+        assert_eq!(sentinel.cmd("ACL SETUSER default resetpass >right"), ok());
+    }
+    let file = watched.master.socket().with_file_name("password");
+    std::fs::write(&file, "right\n").unwrap();
+    let builder = watched.builder().sentinel_password_file(&file);
+    client_of(builder.clone()).acquire(patiently(b"job")).unwrap().release();
+    std::fs::write(&file, "s3cret\r\n").unwrap();
+    client_of(builder.clone().sentinel_user("ann")).acquire(patiently(b"job")).unwrap().release();
+    refused(builder, ": WRONGPASS");
+    std::fs::remove_file(&file).unwrap();
+    let gone = watched.builder().sentinel_password_file(&file).build().unwrap_err().to_string();
+    assert!(gone.contains("password: No such file"), "{gone}");
+    let alone = watched.builder().sentinel_user("ann").build().unwrap_err().to_string();
+    assert_eq!(alone, "a user of the sentinels without a password");
+}
+
 /// How a node is refused, in words among which are these.
 fn refused(builder: ConfigBuilder, words: &str) -> String {
     let client = client_of(builder);

@@ -4,6 +4,7 @@
 //! it. Addresses can contain passwords, so a file of them is refused if others can read it. Not here: what an
 //! address means, which the library reads.
 
+use std::cell::OnceCell;
 use std::env;
 use std::fmt;
 use std::fs::{File, Metadata};
@@ -11,7 +12,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes};
+use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes, SentinelArgs};
 use crate::exit::Failure;
 
 /// An address as it was written, and where.
@@ -94,17 +95,43 @@ fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
 }
 
+/// The password for the nodes whose address has none, if a file is named.
+pub(crate) fn password(nodes: &Nodes) -> Result<Option<&[u8]>, Failure> {
+    password_once(nodes.password_file.as_deref(), &nodes.password)
+}
+
+/// That of the sentinels, if a file is named.
+pub(crate) fn sentinel_password(sentinels: &SentinelArgs) -> Result<Option<&[u8]>, Failure> {
+    password_once(sentinels.sentinel_password_file.as_deref(), &sentinels.sentinel_password)
+}
+
+/// Read only once, since the file may be a pipe.
+fn password_once<'a>(
+    path: Option<&Path>,
+    read: &'a OnceCell<Vec<u8>>,
+) -> Result<Option<&'a [u8]>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    if let Some(password) = read.get() {
+        return Ok(Some(password));
+    }
+    let password = password_in(path)?;
+    Ok(Some(read.get_or_init(|| password)))
+}
+
 /// The password in a file that only we can read, without the end of its line.
-pub(crate) fn password_in(path: &Path) -> Result<Vec<u8>, Failure> {
+fn password_in(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut password = Vec::new();
     let read = secret_file(path)?.take(LONGEST).read_to_end(&mut password);
     read.map_err(|error| refusal(path, &error))?;
-    password.truncate(password.trim_ascii_end().len());
+    // As the library reads it.
+    if password.pop_if(|byte| *byte == b'\n').is_some() {
+        password.pop_if(|byte| *byte == b'\r');
+    }
     if password.is_empty() { Err(refusal(path, &"it is empty")) } else { Ok(password) }
 }
 
 /// A file that only we can read.
-pub(crate) fn secret_file(path: &Path) -> Result<File, Failure> {
+fn secret_file(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|error| refusal(path, &error))?;
     let metadata = file.metadata().map_err(|error| refusal(path, &error))?;
     check_access(path, &metadata).map_err(|reason| refusal(path, &reason))?;

@@ -106,6 +106,10 @@ pub(crate) struct Nodes {
     #[arg(skip)]
     pub(crate) given: OnceCell<Vec<Given>>,
 
+    /// The password in the file, once it is read
+    #[arg(skip)]
+    pub(crate) password: OnceCell<Vec<u8>>,
+
     /// The longest TTL of any lock. A node that may have forgotten locks does not vote for as long
     /// [default: 30s]
     #[arg(long, value_name = "TIME", env = MAX_TTL_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
@@ -146,6 +150,10 @@ pub(crate) struct SentinelArgs {
     /// A file with the sentinels' password, which is not the nodes'. It is refused when others can read it
     #[arg(long, value_name = "FILE", env = SENTINEL_PASSWORD_FILE_VARIABLE, hide_env_values = true)]
     pub(crate) sentinel_password_file: Option<PathBuf>,
+
+    /// The password in the file, once it is read
+    #[arg(skip)]
+    pub(crate) sentinel_password: OnceCell<Vec<u8>>,
 }
 
 /// What TLS is spoken with, where an address begins with `rediss://`.
@@ -798,7 +806,8 @@ A file with one node on each line, instead of --node. A line that begins with # 
 that others can read is refused, since it may contain passwords [env: REDBOLT_NODES_FILE]";
 
 const PASSWORD_FILE_HELP: &str = "\
-A file with the password for each node whose address has none. It is refused when others can read it";
+A file with the password for each node whose address has none: that of the user in it, or of the default user. It is \
+refused when others can read it";
 
 const FIRST_STEPS: &str = "\
 First steps:

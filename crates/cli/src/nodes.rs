@@ -35,9 +35,8 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
         builder =
             builder.node_with(&given.text, restart_trust).map_err(|error| given.wrong(error))?;
     }
-    if let Some(file) = &nodes.password_file {
-        addresses::secret_file(file)?;
-        builder = builder.password_file(file);
+    if let Some(password) = addresses::password(nodes)? {
+        builder = builder.password(Secret::new(password.to_vec()));
     }
     if let Some(credentials) = sentinel_credentials(&nodes.sentinels)? {
         builder = builder.sentinel_credentials(credentials);
@@ -46,15 +45,14 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
 }
 
 fn sentinel_credentials(sentinels: &SentinelArgs) -> Result<Option<Credentials>, Failure> {
-    match (&sentinels.sentinel_user, &sentinels.sentinel_password_file) {
+    match (&sentinels.sentinel_user, addresses::sentinel_password(sentinels)?) {
         (None, None) => Ok(None),
         (Some(_), None) => Err(Failure::usage(
             "a user of the sentinels without a password: --sentinel-password-file names its file",
         )),
-        (user, Some(file)) => {
-            let password = Secret::new(addresses::password_in(file)?);
+        (user, Some(password)) => {
             let user = user.as_ref().map(|user| user.clone().into_bytes());
-            Ok(Some(Credentials::new(user, password)))
+            Ok(Some(Credentials::new(user, Secret::new(password.to_vec()))))
         }
     }
 }
@@ -223,6 +221,7 @@ mod tests {
             nodes_file: None,
             password_file: None,
             given: OnceCell::new(),
+            password: OnceCell::new(),
             max_ttl: None,
             restart_guard_key: None,
             restart_trust: Vec::new(),

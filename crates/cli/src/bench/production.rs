@@ -65,8 +65,7 @@ pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
     let restart_guard_key = &config.settings().restart_guard_key;
     // They have made this configuration.
     for (at, given) in addresses::given(nodes).unwrap_or_default().iter().enumerate() {
-        let login =
-            Login::of(&given.text).or_else(|| Login::in_file(nodes.password_file.as_deref()?));
+        let login = Login::of(&given.text, addresses::password(nodes).ok().flatten());
         let (restart_guard_key, sender) = (restart_guard_key.clone(), sender.clone());
         let database = config.settings().nodes[at].database;
         let (config, address) = (config.clone(), config.addresses()[at].clone());

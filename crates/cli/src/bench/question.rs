@@ -3,11 +3,9 @@
 //! It takes a blocking connection, a few commands in one write, and their replies. The codec is the library's. Not
 //! here: what is asked, and what the answer means.
 
-use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redbolt::Config;
@@ -35,22 +33,20 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// Read from an address that the library has accepted, since the library does not hand out passwords.
-    pub(super) fn of(address: &str) -> Option<Self> {
-        let (scheme, rest) = address.split_once("://")?;
-        if scheme == "unix" {
-            return None;
-        }
-        let (info, _) = rest.rsplit_once('@')?;
-        let (user, password) = info.split_once(':')?;
-        let user = Some(decoded(user)).filter(|user| !user.is_empty());
-        Some(Self { user, password: decoded(password) })
-    }
-
-    /// From a file that the library has accepted.
-    pub(super) fn in_file(path: &Path) -> Option<Self> {
-        let password = fs::read(path).ok()?.trim_ascii_end().to_vec();
-        Some(Self { user: None, password })
+    /// Read from an address that the library has accepted, since the library does not hand out passwords. `shared` is the password
+    /// where the address has none.
+    pub(super) fn of(address: &str, shared: Option<&[u8]>) -> Option<Self> {
+        let info = address
+            .split_once("://")
+            .filter(|(scheme, _)| *scheme != "unix")
+            .and_then(|(_, rest)| rest.rsplit_once('@'))
+            .map(|(info, _)| info);
+        let (user, password) = match info.map(|info| info.split_once(':').ok_or(info)) {
+            None => (Vec::new(), shared?.to_vec()),
+            Some(Err(user)) => (decoded(user), shared?.to_vec()),
+            Some(Ok((user, password))) => (decoded(user), decoded(password)),
+        };
+        Some(Self { user: Some(user).filter(|user| !user.is_empty()), password })
     }
 
     /// The command that it is sent with.
@@ -189,7 +185,7 @@ mod tests {
     #[test]
     fn a_login_is_what_stands_before_the_last_at() {
         let words = |address: &str| {
-            let login = Login::of(address)?;
+            let login = Login::of(address, None)?;
             Some(login.words().iter().map(|word| word.to_vec()).collect::<Vec<_>>())
         };
         let expected = |words: &[&str]| Some(words.iter().map(|w| w.as_bytes().to_vec()).collect());
@@ -198,6 +194,15 @@ mod tests {
         assert_eq!(words("redis://host"), None);
         assert_eq!(words("host:6379"), None);
         assert_eq!(words("unix:///run/a:b@c"), None);
+        let words = |address: &str| {
+            let login = Login::of(address, Some(b"pw")).unwrap();
+            login.words().iter().map(|word| word.to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(words("redis://me@host"), [&b"AUTH"[..], b"me", b"pw"]);
+        for address in ["host", "redis://host", "unix:///run/a:b@c"] {
+            assert_eq!(words(address), [&b"AUTH"[..], b"pw"]);
+        }
+        assert_eq!(words("redis://:own@host"), [&b"AUTH"[..], b"own"]);
     }
 
     #[test]

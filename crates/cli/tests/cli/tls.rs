@@ -3,7 +3,9 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
+use std::thread;
 
+use nix::sys::stat::Mode;
 use redbolt_test_servers::{Authority, Server};
 
 use crate::harness::{World, run};
@@ -82,5 +84,20 @@ fn a_password_comes_from_a_file_that_nobody_else_reads() {
     world.run(&["init", "--password-file", "password"]).expect(0);
     let mut bench = world.redbolt(&["bench", "--duration", "200ms", "--warm-up", "50ms"]);
     bench.env("REDBOLT_PASSWORD_FILE", "password");
-    assert_eq!(run(bench).expect(0).stderr, "");
+    assert_eq!(run(bench).expect(0).stderr, ""); // A user in the address has the password as well, and a pipe is read only once.
+    let secret = [&b"AUTH"[..], b"secret"];
+    let mut connection = world.nodes[0].connect();
+    connection.run(&secret);
+    connection.cmd("ACL SETUSER ann on >pw ~* &* +@all");
+    let node = world.nodes[0].tls_address().replace("rediss://", "rediss://ann@");
+    let pipe = world.path("pipe");
+    nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let writer = thread::spawn(move || fs::write(pipe, "pw\n").unwrap());
+    let words = ["lock", "--wait", "5s", "--node", &node];
+    world.run(&[&words[..], &["--password-file", "pipe", "job", "-c", "true"]].concat()).expect(0);
+    writer.join().unwrap();
+    world
+        .run(&[&words[..], &["job", "-c", "true"]].concat())
+        .expect(64)
+        .expect_says("a user without");
 }
