@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::busy;
 use super::label;
 use super::log::{Log, Logger};
-use crate::net::{Address, AddressError, Clock};
+use crate::net::{Address, AddressError, Clock, SentinelAccess};
 #[cfg(feature = "tls")]
-use crate::net::{Connector, TlsError, TlsSettings, TlsStream};
+use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
     self, ClockReading, Credentials, NodeId, RestartGuard, RestartTrust, Secret, Settings,
     SettingsError, Setup, WakeStrategy,
@@ -41,7 +41,7 @@ pub struct Config {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
-    sentinel_credentials: Option<Credentials>,
+    sentinels: SentinelAccess,
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
 }
@@ -61,6 +61,8 @@ impl Config {
             sentinel_password: None,
             #[cfg(feature = "tls")]
             tls: TlsSettings::default(),
+            #[cfg(feature = "tls")]
+            sentinel_tls: SentinelTls::default(),
         }
     }
 
@@ -133,8 +135,8 @@ impl Config {
         &self.log
     }
 
-    pub(super) fn sentinel_credentials(&self) -> Option<&Credentials> {
-        self.sentinel_credentials.as_ref()
+    pub(super) fn sentinels(&self) -> &SentinelAccess {
+        &self.sentinels
     }
 
     #[cfg(feature = "tls")]
@@ -169,6 +171,8 @@ pub struct ConfigBuilder {
     sentinel_password: Option<Password>,
     #[cfg(feature = "tls")]
     tls: TlsSettings,
+    #[cfg(feature = "tls")]
+    sentinel_tls: SentinelTls,
 }
 
 /// Where a password is.
@@ -445,6 +449,43 @@ impl ConfigBuilder {
         self
     }
 
+    /// Whether [sentinels](crate::manual::sentinels) are spoken with over TLS. Default as the masters that they name: over TLS
+    /// behind `rediss+sentinel://`.
+    #[cfg(feature = "tls")]
+    pub fn sentinel_tls(mut self, is_on: bool) -> Self {
+        self.sentinel_tls.is_on = Some(is_on);
+        self
+    }
+
+    /// As [`tls_ca`](Self::tls_ca), for sentinels. Default that of the nodes.
+    #[cfg(feature = "tls")]
+    pub fn sentinel_tls_ca(mut self, file: impl Into<PathBuf>) -> Self {
+        self.sentinel_tls.own.ca = Some(file.into());
+        self
+    }
+
+    /// As [`tls_cert`](Self::tls_cert), for sentinels. Default that of the nodes. It needs
+    /// [`sentinel_tls_key`](Self::sentinel_tls_key).
+    #[cfg(feature = "tls")]
+    pub fn sentinel_tls_cert(mut self, file: impl Into<PathBuf>) -> Self {
+        self.sentinel_tls.own.certificate = Some(file.into());
+        self
+    }
+
+    /// As [`tls_key`](Self::tls_key), for [`sentinel_tls_cert`](Self::sentinel_tls_cert).
+    #[cfg(feature = "tls")]
+    pub fn sentinel_tls_key(mut self, file: impl Into<PathBuf>) -> Self {
+        self.sentinel_tls.own.key = Some(file.into());
+        self
+    }
+
+    /// As [`tls_server_name`](Self::tls_server_name), for sentinels. Default that of the nodes.
+    #[cfg(feature = "tls")]
+    pub fn sentinel_tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.sentinel_tls.own.server_name = Some(name.into());
+        self
+    }
+
     /// For tests, which cannot set the clocks of a machine: takes each reading of them for what `bend`
     /// makes of it. Waits of the process itself stay as they are.
     #[doc(hidden)]
@@ -473,7 +514,15 @@ impl ConfigBuilder {
             }
         }
         #[cfg(feature = "tls")]
-        let tls = Connector::for_all(self.tls, &self.addresses)?;
+        let (tls, sentinel_tls) =
+            Connector::for_all(self.tls, self.sentinel_tls.clone(), &self.addresses)?;
+        let sentinels = SentinelAccess {
+            credentials: sentinel_credentials,
+            #[cfg(feature = "tls")]
+            is_over_tls: self.sentinel_tls.is_on,
+            #[cfg(feature = "tls")]
+            tls: sentinel_tls,
+        };
         let Self { addresses, log, busy_poll, clock, .. } = self;
         if busy_poll > busy::LONGEST {
             return Err(ConfigError::BusyPoll { span: busy_poll });
@@ -484,7 +533,7 @@ impl ConfigBuilder {
             log,
             busy_poll,
             clock,
-            sentinel_credentials,
+            sentinels,
             #[cfg(feature = "tls")]
             tls,
         })

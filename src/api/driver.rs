@@ -131,7 +131,7 @@ impl Driver {
         let clock = config.clock().clone();
         let heard = clock.boot();
         let sockets = Sockets::new(core, clock, config.addresses(), registry, first_token)?;
-        let sockets = sockets.with_sentinel_credentials(config.sentinel_credentials().cloned());
+        let sockets = sockets.with_sentinels(config.sentinels().clone());
         #[cfg(feature = "tls")]
         let sockets = sockets.with_tls(config.tls().cloned());
         let notes = Notes::new(&config);

@@ -14,13 +14,11 @@ use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
 use super::resolve::{Answer, Found, Resolver};
-use super::sentinel::{self, Ears, Place, Question, Sentinels};
+use super::sentinel::{self, Ears, Place, Question, SentinelAccess, Sentinels};
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::Connector;
-use crate::proto::{
-    Cause, ClockReading, Core, Credentials, LinkId, LinkOp, Timestamp, sentinel_word,
-};
+use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp, sentinel_word};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
@@ -36,8 +34,7 @@ pub(crate) struct Sockets {
     /// When it was last looked whether all sentinels are listened to.
     listened_at: Timestamp,
     dead_peer_timeout: Duration,
-    /// What is said to sentinels first.
-    sentinel_credentials: Option<Credentials>,
+    sentinels: SentinelAccess,
     /// There is one if an address asks for TLS.
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
@@ -101,7 +98,7 @@ impl Sockets {
             ears,
             listened_at: Timestamp::default(),
             dead_peer_timeout,
-            sentinel_credentials: None,
+            sentinels: SentinelAccess::default(),
             #[cfg(feature = "tls")]
             tls: None,
             heard,
@@ -115,9 +112,9 @@ impl Sockets {
         2 * addresses.len() + 1 + Ears::new(addresses, 0).len()
     }
 
-    /// What is said to sentinels first.
-    pub(crate) fn with_sentinel_credentials(self, credentials: Option<Credentials>) -> Self {
-        Self { sentinel_credentials: credentials, ..self }
+    /// How sentinels are spoken with.
+    pub(crate) fn with_sentinels(self, sentinels: SentinelAccess) -> Self {
+        Self { sentinels, ..self }
     }
 
     /// With what sessions are begun where an address asks for TLS.
@@ -366,16 +363,7 @@ impl Sockets {
 
     fn begin_to_ask(&mut self, at: usize, sentinels: Sentinels) -> io::Result<()> {
         let settings = self.core.config().settings();
-        let question = Question {
-            #[cfg(feature = "tls")]
-            tls: self.tls.clone().filter(|_| sentinels.tls),
-            sentinels,
-            credentials: self.sentinel_credentials.clone(),
-            // To connect, to shake hands, and to answer.
-            patience: (settings.response_timeout * 3).min(settings.connect_timeout),
-            dead_peer_timeout: self.dead_peer_timeout,
-            asked_at: self.clock.boot(),
-        };
+        let question = Question::new(sentinels, &self.sentinels, settings, self.clock.boot());
         let listen = at < self.core.config().node_count();
         let resolver =
             self.resolver.as_ref().expect("a resolver is made where there are sentinels");

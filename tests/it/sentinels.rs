@@ -530,4 +530,73 @@ mod over_tls {
         let plain = address.replace(&sentinel.tls_port().to_string(), &sentinel.port().to_string());
         refused(patient([&plain]).tls_ca(authority.ca()), "sentinels must name");
     }
+    /// Under another CA than the master, where they want to know who we are.
+    struct Apart {
+        theirs: Arc<Authority>,
+        authority: Arc<Authority>,
+        master: Server,
+        sentinel: Server,
+    }
+
+    impl Apart {
+        /// They watch the port of the master that is with TLS, or the one that is without. They cannot get in at the former, and name it.
+        fn new(is_master_over_tls: bool) -> Self {
+            let [authority, theirs] =
+                ["the nodes' CA", "the sentinels' CA"].map(|name| Arc::new(Authority::named(name)));
+            let master = Server::over_tls(&authority, authority.server(), &[]);
+            vouch_for(&[&master], 1);
+            let wants_us = ["--tls-auth-clients", "yes"];
+            let identity = theirs.server_named("sentinel.example");
+            let sentinel = Server::sentinel_over_tls(&theirs, identity, &wants_us);
+            let port = if is_master_over_tls { master.tls_port() } else { master.port() };
+            assert_eq!(sentinel.cmd(&format!("SENTINEL MONITOR jobs 127.0.0.1 {port} 1")), ok());
+            Self { theirs, authority, master, sentinel }
+        }
+
+        fn sentinel_over_tls(&self, builder: ConfigBuilder) -> ConfigBuilder {
+            let ours = self.theirs.client();
+            builder
+                .sentinel_tls_ca(self.theirs.ca())
+                .sentinel_tls_cert(ours.certificate)
+                .sentinel_tls_key(ours.key)
+                .sentinel_tls_server_name("sentinel.example")
+        }
+
+        fn is_granted(&self, builder: ConfigBuilder) {
+            let client = client_of(builder);
+            let lock = client.acquire(patiently(b"job")).unwrap();
+            assert!(exists(&self.master, "job"));
+            lock.release();
+        }
+    }
+
+    #[test]
+    fn the_sentinels_have_a_ca_a_certificate_and_a_name_of_their_own() {
+        let apart = Apart::new(true);
+        let address = format!("rediss+sentinel://127.0.0.1:{}/jobs", apart.sentinel.tls_port());
+        let builder = || patient([&address]).tls_ca(apart.authority.ca());
+        apart.is_granted(apart.sentinel_over_tls(builder()));
+        refused(builder(), "its issuer is not trusted");
+        let unnamed = builder().sentinel_tls_ca(apart.theirs.ca());
+        refused(unnamed.clone(), "it is for sentinel.example, not for 127.0.0.1");
+        let unknown = unnamed.sentinel_tls_server_name("sentinel.example");
+        refused(unknown, "it wants a client certificate");
+        // The name is not the node's.
+        let ours = apart.theirs.client();
+        let everybody_s =
+            builder().sentinel_tls_ca(apart.theirs.ca()).sentinel_tls_cert(ours.certificate);
+        let everybody_s =
+            everybody_s.sentinel_tls_key(ours.key).tls_server_name("sentinel.example");
+        refused(everybody_s, "not for sentinel.example");
+    }
+
+    #[test]
+    fn the_sentinels_alone_or_the_master_alone_are_spoken_with_over_tls() {
+        let apart = Apart::new(false);
+        let address = format!("redis+sentinel://127.0.0.1:{}/jobs", apart.sentinel.tls_port());
+        apart.is_granted(apart.sentinel_over_tls(patient([address]).sentinel_tls(true)));
+        let apart = Apart::new(true);
+        let address = format!("rediss+sentinel://127.0.0.1:{}/jobs", apart.sentinel.port());
+        apart.is_granted(patient([address]).tls_ca(apart.authority.ca()).sentinel_tls(false));
+    }
 }

@@ -139,7 +139,7 @@ pub(crate) struct Nodes {
     pub(crate) tls: TlsArgs,
 }
 
-/// Who we are to sentinels, where an address names these. Over TLS they are spoken with as the nodes are.
+/// Who we are to sentinels, and they to us, where an address names these.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Sentinels (for redis+sentinel:// addresses)")]
 pub(crate) struct SentinelArgs {
@@ -154,6 +154,45 @@ pub(crate) struct SentinelArgs {
     /// The password in the file, once it is read
     #[arg(skip)]
     pub(crate) sentinel_password: OnceCell<Vec<u8>>,
+
+    /// Whether sentinels are spoken with over TLS [default: as the nodes that they name]
+    #[arg(long, value_name = "WORD", env = SENTINEL_TLS_VARIABLE, hide_env_values = true)]
+    pub(crate) sentinel_tls: Option<SentinelTlsWord>,
+
+    /// A file of certificates, as --tls-ca, for sentinels [default: that of the nodes]
+    #[arg(long, value_name = "FILE", env = SENTINEL_TLS_CA_VARIABLE, hide_env_values = true)]
+    pub(crate) sentinel_tls_ca: Option<PathBuf>,
+
+    /// A file with our own certificate, as --tls-cert, for sentinels [default: that of the nodes]
+    #[arg(long, value_name = "FILE", env = SENTINEL_TLS_CERT_VARIABLE, hide_env_values = true)]
+    pub(crate) sentinel_tls_cert: Option<PathBuf>,
+
+    /// A file with the key of --sentinel-tls-cert
+    #[arg(long, value_name = "FILE", env = SENTINEL_TLS_KEY_VARIABLE, hide_env_values = true)]
+    pub(crate) sentinel_tls_key: Option<PathBuf>,
+
+    /// The name that each sentinel's certificate must have [default: as for the nodes]
+    #[arg(long, value_name = "NAME", env = SENTINEL_TLS_SERVER_NAME_VARIABLE, hide_env_values = true)]
+    pub(crate) sentinel_tls_server_name: Option<String>,
+}
+
+/// Whether TLS is spoken with sentinels, whatever is spoken with the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SentinelTlsWord {
+    /// Also behind redis+sentinel://
+    On,
+    /// Not even behind rediss+sentinel://
+    Off,
+}
+
+impl SentinelTlsWord {
+    /// As it is typed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
 }
 
 /// What TLS is spoken with, where an address begins with `rediss://`.
@@ -735,7 +774,7 @@ fn typed(words: &[OsString]) -> &[OsString] {
 }
 
 /// Options that can come from the environment, and their variables.
-const VARIABLES: [(&str, &str); 12] = [
+const VARIABLES: [(&str, &str); 17] = [
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
     ("--restart-trust", RESTART_TRUST_VARIABLE),
@@ -744,6 +783,11 @@ const VARIABLES: [(&str, &str); 12] = [
     ("--password-file", PASSWORD_FILE_VARIABLE),
     ("--sentinel-user", SENTINEL_USER_VARIABLE),
     ("--sentinel-password-file", SENTINEL_PASSWORD_FILE_VARIABLE),
+    ("--sentinel-tls", SENTINEL_TLS_VARIABLE),
+    ("--sentinel-tls-ca", SENTINEL_TLS_CA_VARIABLE),
+    ("--sentinel-tls-cert", SENTINEL_TLS_CERT_VARIABLE),
+    ("--sentinel-tls-key", SENTINEL_TLS_KEY_VARIABLE),
+    ("--sentinel-tls-server-name", SENTINEL_TLS_SERVER_NAME_VARIABLE),
     ("--tls-ca", TLS_CA_VARIABLE),
     ("--tls-cert", TLS_CERT_VARIABLE),
     ("--tls-key", TLS_KEY_VARIABLE),
@@ -792,6 +836,11 @@ pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
 pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
 pub(crate) const SENTINEL_USER_VARIABLE: &str = "REDBOLT_SENTINEL_USER";
 pub(crate) const SENTINEL_PASSWORD_FILE_VARIABLE: &str = "REDBOLT_SENTINEL_PASSWORD_FILE";
+pub(crate) const SENTINEL_TLS_VARIABLE: &str = "REDBOLT_SENTINEL_TLS";
+pub(crate) const SENTINEL_TLS_CA_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_CA";
+pub(crate) const SENTINEL_TLS_CERT_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_CERT";
+pub(crate) const SENTINEL_TLS_KEY_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_KEY";
+pub(crate) const SENTINEL_TLS_SERVER_NAME_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_SERVER_NAME";
 pub(crate) const TLS_CA_VARIABLE: &str = "REDBOLT_TLS_CA";
 pub(crate) const TLS_CERT_VARIABLE: &str = "REDBOLT_TLS_CERT";
 pub(crate) const TLS_KEY_VARIABLE: &str = "REDBOLT_TLS_KEY";

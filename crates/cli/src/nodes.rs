@@ -13,7 +13,7 @@ use redbolt::proto::{Settings, SettingsError};
 use redbolt::{Config, ConfigBuilder, ConfigError};
 
 use crate::addresses;
-use crate::args::{self, Nodes, SentinelArgs, TlsArgs};
+use crate::args::{self, Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
 use crate::duration;
 use crate::exit::Failure;
 
@@ -114,7 +114,26 @@ fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
     // Whoever is waited for so long is not given up before.
     let dead = dead_peer_timeout.max(answer.max(connect).saturating_mul(2)).min(LONGEST);
     let builder = builder.response_timeout(answer).connect_timeout(connect).dead_peer_timeout(dead);
-    secured(builder, &nodes.tls)
+    secured(sentinels_secured(builder, &nodes.sentinels), &nodes.tls)
+}
+
+fn sentinels_secured(mut builder: ConfigBuilder, sentinels: &SentinelArgs) -> ConfigBuilder {
+    if let Some(word) = sentinels.sentinel_tls {
+        builder = builder.sentinel_tls(word == SentinelTlsWord::On);
+    }
+    if let Some(ca) = &sentinels.sentinel_tls_ca {
+        builder = builder.sentinel_tls_ca(ca);
+    }
+    if let Some(certificate) = &sentinels.sentinel_tls_cert {
+        builder = builder.sentinel_tls_cert(certificate);
+    }
+    if let Some(key) = &sentinels.sentinel_tls_key {
+        builder = builder.sentinel_tls_key(key);
+    }
+    match &sentinels.sentinel_tls_server_name {
+        Some(name) => builder.sentinel_tls_server_name(name),
+        None => builder,
+    }
 }
 
 fn secured(mut builder: ConfigBuilder, tls: &TlsArgs) -> ConfigBuilder {
@@ -190,6 +209,23 @@ fn other_options(nodes: &Nodes) -> Vec<String> {
             "--sentinel-password-file",
             args::SENTINEL_PASSWORD_FILE_VARIABLE,
             path(&sentinels.sentinel_password_file),
+        ),
+        (
+            "--sentinel-tls",
+            args::SENTINEL_TLS_VARIABLE,
+            sentinels.sentinel_tls.map(|word| word.word().to_owned()),
+        ),
+        ("--sentinel-tls-ca", args::SENTINEL_TLS_CA_VARIABLE, path(&sentinels.sentinel_tls_ca)),
+        (
+            "--sentinel-tls-cert",
+            args::SENTINEL_TLS_CERT_VARIABLE,
+            path(&sentinels.sentinel_tls_cert),
+        ),
+        ("--sentinel-tls-key", args::SENTINEL_TLS_KEY_VARIABLE, path(&sentinels.sentinel_tls_key)),
+        (
+            "--sentinel-tls-server-name",
+            args::SENTINEL_TLS_SERVER_NAME_VARIABLE,
+            sentinels.sentinel_tls_server_name.clone(),
         ),
         ("--tls-ca", args::TLS_CA_VARIABLE, path(&tls.tls_ca)),
         ("--tls-cert", args::TLS_CERT_VARIABLE, path(&tls.tls_cert)),

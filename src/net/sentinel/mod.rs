@@ -28,7 +28,7 @@ use self::line::Line;
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::tls::Connector;
-use crate::proto::{Credentials, Timestamp};
+use crate::proto::{Credentials, Settings, Timestamp};
 use crate::resp::{BytesMut, Frame, FrameDecoder, Limits, command};
 
 pub(super) use ears::{Ears, Told};
@@ -39,7 +39,7 @@ pub struct Sentinels {
     /// Hosts and ports, in the order given.
     pub(super) places: Vec<Place>,
     pub(super) master: String,
-    /// All that is said to them, and to the master, goes through TLS.
+    /// All that is said to the master goes through TLS, and so it does to them unless that was chosen apart.
     pub(super) tls: bool,
 }
 
@@ -54,6 +54,26 @@ impl fmt::Display for Sentinels {
             write!(f, "{plus}{}", shown(place))?;
         }
         write!(f, "/{}", self.master)
+    }
+}
+
+/// How sentinels are spoken with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SentinelAccess {
+    /// What is said to them first.
+    pub(crate) credentials: Option<Credentials>,
+    /// Whether that is over TLS, where it is not as with the masters.
+    #[cfg(feature = "tls")]
+    pub(crate) is_over_tls: Option<bool>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Connector>,
+}
+
+impl SentinelAccess {
+    /// With what TLS is spoken with these, if it is.
+    #[cfg(feature = "tls")]
+    pub(super) fn tls_for(&self, sentinels: &Sentinels) -> Option<Connector> {
+        self.tls.clone().filter(|_| self.is_over_tls.unwrap_or(sentinels.tls))
     }
 }
 
@@ -89,6 +109,24 @@ pub(super) struct Master {
 }
 
 impl Question {
+    pub(super) fn new(
+        sentinels: Sentinels,
+        access: &SentinelAccess,
+        settings: &Settings,
+        asked_at: Timestamp,
+    ) -> Self {
+        Self {
+            #[cfg(feature = "tls")]
+            tls: access.tls_for(&sentinels),
+            sentinels,
+            credentials: access.credentials.clone(),
+            // To connect, to shake hands, and to answer.
+            patience: settings.response_timeout.saturating_mul(3).min(settings.connect_timeout),
+            dead_peer_timeout: settings.dead_peer_timeout,
+            asked_at,
+        }
+    }
+
     /// Asks all sentinels at once, and waits until enough agree or none is left. `keep` is given each that has answered, before
     /// its answer counts.
     pub(super) fn ask(self, keep: impl Fn(Told) + Clone + Send + 'static) -> io::Result<Master> {
@@ -372,7 +410,8 @@ mod tests {
     fn connector() -> Connector {
         let settings = crate::net::TlsSettings { accept_any: true, ..Default::default() };
         let address = "rediss+sentinel://a/jobs".parse().unwrap();
-        Connector::for_all(settings, &[address]).unwrap().unwrap()
+        let both = Connector::for_all(settings, Default::default(), &[address]);
+        both.unwrap().1.unwrap()
     }
 
     /// Says this to one client, then zeros, a byte at a time.

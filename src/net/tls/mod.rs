@@ -16,7 +16,7 @@ use rustls::pki_types::ServerName;
 pub(super) use fault::Fault;
 pub use stream::TlsStream;
 pub use trust::TlsError;
-pub(crate) use trust::{Connector, TlsSettings};
+pub(crate) use trust::{Connector, SentinelTls, TlsSettings};
 
 /// One connection's TLS.
 pub(super) struct Session {
@@ -345,7 +345,11 @@ mod tests {
 
     fn connector(authority: &Authority) -> Connector {
         let settings = TlsSettings { ca: Some(authority.ca()), ..TlsSettings::default() };
-        Connector::for_all(settings, &[address()]).unwrap().unwrap()
+        connecting(settings, &[address()])
+    }
+
+    fn connecting(settings: TlsSettings, addresses: &[Address]) -> Connector {
+        Connector::for_all(settings, SentinelTls::default(), addresses).unwrap().0.unwrap()
     }
 
     /// Both sides of a connection that is open.
@@ -588,7 +592,7 @@ mod tests {
             ..TlsSettings::default()
         };
         let addresses = nodes.each_ref().map(|(address, _)| address.clone());
-        let mut connector = Connector::for_all(settings, &addresses).unwrap().unwrap();
+        let mut connector = connecting(settings, &addresses);
         for expected in [HandshakeKind::Full, HandshakeKind::Resumed, HandshakeKind::Resumed] {
             for (address, config) in &nodes {
                 let mut network = Network::new(config);

@@ -27,6 +27,7 @@ use rustls::{
 
 use super::Session;
 use crate::net::Address;
+use crate::net::sentinel::over_tls;
 
 /// What was chosen for all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,15 @@ pub(crate) struct TlsSettings {
     pub(crate) server_name: Option<String>,
     /// Nobody has to prove anything.
     pub(crate) accept_any: bool,
+}
+
+/// What was chosen for sentinels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SentinelTls {
+    /// Whether TLS is spoken with them, where it is not as with the masters that they name.
+    pub(crate) is_on: Option<bool>,
+    /// Each as for the nodes where there is none. A certificate has its own key.
+    pub(crate) own: TlsSettings,
 }
 
 /// Why TLS cannot be spoken as it was chosen.
@@ -92,25 +102,40 @@ struct Files {
 }
 
 impl Connector {
-    /// One for these addresses, if they ask for TLS. Reads everything.
+    /// One for the nodes and one for their sentinels, as far as these addresses ask for TLS. Reads everything.
     pub(crate) fn for_all(
-        settings: TlsSettings,
+        nodes: TlsSettings,
+        sentinels: SentinelTls,
         addresses: &[Address],
-    ) -> Result<Option<Self>, TlsError> {
-        let mut with_tls = addresses.iter().filter(|address| address.is_tls()).peekable();
-        if with_tls.peek().is_none() {
-            // Whoever asks for TLS and gets none has to know.
-            return match settings == TlsSettings::default() {
-                true => Ok(None),
-                false => Err(TlsError::new(NO_ADDRESS)),
-            };
+    ) -> Result<(Option<Self>, Option<Self>), TlsError> {
+        let places = places_over_tls(&sentinels, addresses)?;
+        let no_nodes = !addresses.iter().any(Address::is_tls);
+        // Whoever asks for TLS and gets none has to know.
+        if no_nodes && places.is_empty() && nodes != TlsSettings::default() {
+            return Err(TlsError::new(NO_ADDRESS));
         }
+        let theirs = sentinels.own.or(&nodes);
+        let is_shared = theirs == nodes;
+        let for_nodes = if no_nodes { None } else { Some(Self::for_nodes(nodes, addresses)?) };
+        let for_sentinels = match &for_nodes {
+            _ if places.is_empty() => None,
+            Some(connector) if is_shared => Some(connector.clone()),
+            _ => Some(Self::new(theirs)?),
+        };
+        if let Some(connector) = &for_sentinels {
+            places.iter().try_for_each(|place| connector.settings.name_of(place).map(drop))?;
+        }
+        Ok((for_nodes, for_sentinels))
+    }
+
+    fn for_nodes(settings: TlsSettings, addresses: &[Address]) -> Result<Self, TlsError> {
         // Whom sentinels name is not known yet.
         let is_known = |address: &&Address| {
             settings.server_name.is_some() || !matches!(address, Address::Sentinels(_))
         };
-        with_tls.filter(is_known).try_for_each(|address| settings.name_of(address).map(drop))?;
-        Self::new(settings).map(Some)
+        let with_tls = addresses.iter().filter(|address| address.is_tls()).filter(is_known);
+        with_tls.into_iter().try_for_each(|address| settings.name_of(address).map(drop))?;
+        Self::new(settings)
     }
 
     fn new(settings: TlsSettings) -> Result<Self, TlsError> {
@@ -145,7 +170,42 @@ impl fmt::Debug for Connector {
     }
 }
 
+/// The sentinels that are spoken with over TLS.
+fn places_over_tls(
+    sentinels: &SentinelTls,
+    addresses: &[Address],
+) -> Result<Vec<Address>, TlsError> {
+    let all = addresses.iter().filter_map(|address| match address {
+        Address::Sentinels(sentinels) => Some(sentinels),
+        _ => None,
+    });
+    if all.clone().next().is_none() && sentinels.is_on.is_some() {
+        return Err(TlsError::new(NO_SENTINELS));
+    }
+    let with_tls = all.filter(|known| sentinels.is_on.unwrap_or(known.tls));
+    let places: Vec<_> = with_tls.flat_map(|known| known.places.iter().map(over_tls)).collect();
+    if places.is_empty() && sentinels.own != TlsSettings::default() {
+        return Err(TlsError::new(NO_SENTINELS));
+    }
+    Ok(places)
+}
+
 impl TlsSettings {
+    /// With what these leave open as in others.
+    fn or(self, others: &Self) -> Self {
+        let (certificate, key) = match (self.certificate, self.key) {
+            (None, None) => (others.certificate.clone(), others.key.clone()),
+            own => own,
+        };
+        Self {
+            accept_any: others.accept_any && self.ca.is_none(),
+            ca: self.ca.or_else(|| others.ca.clone()),
+            certificate,
+            key,
+            server_name: self.server_name.or_else(|| others.server_name.clone()),
+        }
+    }
+
     /// The name that the server there has to prove.
     fn name_of(&self, address: &Address) -> Result<ServerName<'static>, TlsError> {
         let host = match (&self.server_name, address) {
@@ -281,6 +341,8 @@ const MOST_PLACES: usize = 2_048;
 const NO_ADDRESS: &str =
     "there are options for it, but no node has a rediss:// or valkeys:// address";
 
+const NO_SENTINELS: &str = "there are options for that of sentinels, and none is spoken with over it: rediss+sentinel:// or sentinel_tls does that";
+
 /// Believes everybody who has the key of the certificate that is shown, whosever that is.
 #[derive(Debug)]
 struct AcceptAny(WebPkiSupportedAlgorithms);
@@ -326,8 +388,14 @@ mod tests {
 
     use super::*;
 
+    type Both = (Option<Connector>, Option<Connector>);
+
+    fn for_all(nodes: TlsSettings, own: SentinelTls, address: &str) -> Result<Both, TlsError> {
+        Connector::for_all(nodes, own, &[address.parse().unwrap()])
+    }
+
     fn refusal(settings: TlsSettings, address: &str) -> String {
-        let outcome = Connector::for_all(settings, &[address.parse().unwrap()]);
+        let outcome = for_all(settings, SentinelTls::default(), address);
         outcome.expect_err("it cannot be used").to_string()
     }
 
@@ -365,8 +433,52 @@ mod tests {
         assert!(refusal(settings, "redis://h").contains("no node has a rediss://"));
         let settings = TlsSettings { ca, accept_any: true, ..TlsSettings::default() };
         assert!(refusal(settings, "rediss://h").contains("of no use"));
-        let none = Connector::for_all(TlsSettings::default(), &["h".parse().unwrap()]).unwrap();
-        assert!(none.is_none());
+        let plain = |address| for_all(TlsSettings::default(), SentinelTls::default(), address);
+        assert!(matches!(plain("h"), Ok((None, None))));
+        assert!(matches!(plain("redis+sentinel://h/jobs"), Ok((None, None))));
+    }
+
+    #[test]
+    fn sentinels_have_what_is_theirs_and_else_what_is_the_nodes() {
+        let authority = Authority::new();
+        let [nodes, sentinels] = [authority.client(), authority.client()];
+        let of = |ca: PathBuf, identity: &redbolt_test_servers::Identity| TlsSettings {
+            ca: Some(ca),
+            certificate: Some(identity.certificate.clone()),
+            key: Some(identity.key.clone()),
+            ..TlsSettings::default()
+        };
+        let nodes = of(authority.ca(), &nodes);
+        let both = |is_on, own: TlsSettings, address| {
+            let both = for_all(nodes.clone(), SentinelTls { is_on, own }, address);
+            both.map(|(nodes, sentinels)| {
+                [nodes, sentinels].map(|it| it.map(|it| (*it.settings).clone()))
+            })
+        };
+        let nothing = TlsSettings::default;
+        let shared = Some(nodes.clone());
+        let (plain, tls) = ("redis+sentinel://h/jobs", "rediss+sentinel://h/jobs");
+        assert_eq!(both(None, nothing(), tls).unwrap(), [shared.clone(), shared.clone()]);
+        assert_eq!(both(Some(false), nothing(), tls).unwrap(), [shared.clone(), None]);
+        assert_eq!(both(Some(true), nothing(), plain).unwrap(), [None, shared.clone()]);
+        let named = TlsSettings { server_name: Some("sentinel".to_owned()), ..nothing() };
+        let expected = TlsSettings { server_name: named.server_name.clone(), ..nodes.clone() };
+        assert_eq!(both(None, named.clone(), tls).unwrap(), [shared.clone(), Some(expected)]);
+        let own = of(Authority::new().ca(), &sentinels);
+        let gone = both(None, own.clone(), tls).unwrap_err().to_string();
+        assert!(gone.contains("No such file"), "{gone}");
+        let own = TlsSettings { ca: Some(authority.ca()), ..own };
+        assert_eq!(both(Some(true), own.clone(), plain).unwrap(), [None, Some(own.clone())]);
+        let half = TlsSettings { key: None, ..own.clone() };
+        assert!(both(None, half, tls).unwrap_err().to_string().contains("needs its key"));
+        for (is_on, own, address) in [
+            (Some(false), named.clone(), tls),
+            (Some(true), nothing(), "rediss://h"),
+            (None, named, "rediss://h"),
+        ] {
+            let told = both(is_on, own, address).unwrap_err().to_string();
+            assert!(told.contains("options for that of sentinels"), "{told}");
+        }
     }
 
     #[test]
@@ -394,7 +506,7 @@ mod tests {
             key: Some(client.key),
             ..TlsSettings::default()
         };
-        let connector = Connector::for_all(settings, &["rediss://h".parse().unwrap()]).unwrap();
+        let connector = for_all(settings, SentinelTls::default(), "rediss://h").unwrap();
         let shown = format!("{connector:?}");
         assert!(shown.contains("key.pem"), "{shown}");
         assert!(key.lines().all(|line| !shown.contains(line)), "{shown}");

@@ -2,9 +2,10 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt_test_servers::{Reply, Sentinels, Server};
+use redbolt_test_servers::{Authority, Reply, Sentinels, Server};
 
 use crate::harness::{Ran, World, eventually, run};
 
@@ -66,6 +67,47 @@ fn says(node: &Server, words: &str) -> bool {
         Reply::Bulk(info) => String::from_utf8_lossy(&info).contains(words),
         _ => false,
     }
+}
+
+#[test]
+fn the_sentinels_are_spoken_with_over_tls_of_their_own() {
+    let theirs = Arc::new(Authority::named("the sentinels' CA"));
+    let world = World::of(1);
+    let wants_us = ["--tls-auth-clients", "yes"];
+    let sentinel =
+        Server::sentinel_over_tls(&theirs, theirs.server_named("sentinel.example"), &wants_us);
+    let order = format!("SENTINEL MONITOR jobs 127.0.0.1 {} 1", world.nodes[0].port());
+    assert_eq!(sentinel.cmd(&order), Reply::Status("OK".into()));
+    let address = format!("redis+sentinel://127.0.0.1:{}/jobs", sentinel.tls_port());
+    let ours = theirs.client();
+    let [ca, certificate, key] =
+        [theirs.ca(), ours.certificate, ours.key].map(|path| path.display().to_string());
+    let options = [
+        ("--sentinel-tls", "on"),
+        ("--sentinel-tls-ca", &ca),
+        ("--sentinel-tls-cert", &certificate),
+        ("--sentinel-tls-key", &key),
+        ("--sentinel-tls-server-name", "sentinel.example"),
+    ];
+    let words: Vec<_> = options.iter().flat_map(|&(option, value)| [option, value]).collect();
+    let lock = ["lock", "--wait", "5s"];
+    with(&world, &address, &[&lock[..], &words, &["job", "-c", "true"]].concat()).expect(0);
+    let mut command = world.redbolt(&["lock", "--wait", "5s", "job", "-c", "true"]);
+    command.env("REDBOLT_NODES", &address);
+    for (option, value) in options {
+        let variable = option.trim_start_matches('-').replace('-', "_").to_uppercase();
+        command.env(format!("REDBOLT_{variable}"), value);
+    }
+    run(command).expect(0);
+    let status = with(&world, &address, &[&["status"], &words[..8]].concat()).expect(69);
+    let said = status.stdout + &status.stderr;
+    assert!(said.contains("it is for sentinel.example, not for 127.0.0.1"), "{said}");
+    with(&world, &address, &[&["status"], &words[2..]].concat())
+        .expect(64)
+        .expect_says("none is spoken with over it");
+    let mut wrong = world.redbolt(&["status"]);
+    wrong.env("REDBOLT_NODES", &address).env("REDBOLT_SENTINEL_TLS", "perhaps");
+    run(wrong).expect(64).expect_says("REDBOLT_SENTINEL_TLS in the environment");
 }
 
 #[test]
