@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fmt;
 use std::fs;
-#[cfg(feature = "tls")]
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use std::time::Duration;
 use super::busy;
 use super::label;
 use super::log::{Log, Logger};
-use crate::net::{Address, AddressError, Clock, SentinelAccess};
+use crate::net::{self, Address, AddressError, Clock, SentinelAccess};
 #[cfg(feature = "tls")]
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
@@ -98,8 +97,22 @@ impl Config {
         self.busy_poll
     }
 
-    /// Speaks TLS over a stream to the node at `address`, which is one of [`addresses`](Self::addresses), as the connections
-    /// of locks do: for a tool that asks it something else. A stream that blocks should have a limit of time.
+    /// Where the node at `address` is now, which is one of [`addresses`](Self::addresses): the same, or the place of the master that
+    /// its [sentinels](crate::manual::sentinels) name. They are asked, which blocks for a time that the timeouts bound, but for
+    /// look-ups of names. For a tool that asks a node something else; locks ask by themselves.
+    ///
+    /// # Errors
+    ///
+    /// Not more than half of the sentinels have named the same master.
+    pub fn locate(&self, address: &Address) -> io::Result<Address> {
+        match address {
+            Address::Sentinels(known) => net::locate(known, &self.sentinels, self.settings()),
+            other => Ok(other.clone()),
+        }
+    }
+
+    /// Speaks TLS over a stream to the node at `address`, which is one of [`addresses`](Self::addresses), or where one of them is
+    /// [located](Self::locate), as the connections of locks do: for a tool that asks it something else. A stream that blocks should have a limit of time.
     ///
     /// # Errors
     ///

@@ -18,8 +18,8 @@ pub use address::{Address, AddressError};
 pub(crate) use clock::Alarm;
 pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
-pub(crate) use sentinel::SentinelAccess;
 pub use sentinel::Sentinels;
+pub(crate) use sentinel::{SentinelAccess, locate};
 pub(crate) use sockets::Sockets;
 #[cfg(feature = "tls")]
 pub(crate) use tls::{Connector, SentinelTls, TlsSettings};

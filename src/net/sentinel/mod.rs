@@ -24,7 +24,6 @@ use std::time::Duration;
 
 use self::ears::{Ear, Word};
 use self::line::Line;
-#[cfg(feature = "tls")]
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::tls::Connector;
@@ -84,6 +83,22 @@ pub(super) fn over_tls((host, port): &Place) -> Address {
         Ok(ip) => Address::TlsIp(ip, *port),
         Err(_) => Address::TlsName(host.clone(), *port),
     }
+}
+
+/// Where the master is now. Blocks.
+pub(crate) fn locate(
+    sentinels: &Sentinels,
+    access: &SentinelAccess,
+    settings: &Settings,
+) -> io::Result<Address> {
+    let question = Question::new(sentinels.clone(), access, settings, Timestamp::default());
+    let Master { place, .. } = question.ask(|_| {})?;
+    #[cfg(feature = "tls")]
+    if sentinels.tls {
+        return Ok(over_tls(&place));
+    }
+    let (host, port) = place;
+    Ok(host.parse().map_or_else(|_| Address::Name(host, port), |ip| Address::Ip(ip, port)))
 }
 
 /// What every sentinel is asked.

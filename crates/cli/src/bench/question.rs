@@ -69,6 +69,8 @@ pub(super) fn ask(
         let encoder = command(&mut bytes, words.len());
         drop(words.iter().fold(encoder, |encoder, word| encoder.arg(word)));
     }
+    // Sentinels know where their master is now.
+    let address = &config.locate(address)?;
     match address {
         Address::Unix(path) => {
             let stream = UnixStream::connect(path)?;

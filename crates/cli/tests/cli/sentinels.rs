@@ -70,6 +70,18 @@ fn says(node: &Server, words: &str) -> bool {
 }
 
 #[test]
+fn bench_asks_the_master_whether_it_is_in_use() {
+    let world = World::of(1);
+    let (_sentinels, address) = sentinels(&world);
+    world.nodes[0].cmd("SET of-somebody-else 1");
+    let bench = ["bench", "--duration", "200ms", "--warm-up", "50ms"];
+    let refused = with(&world, &address, &bench).expect(64);
+    assert!(refused.stderr.contains(": 1 key, "), "{refused:?}");
+    assert!(!refused.stderr.contains("does not tell"), "{refused:?}");
+    with(&world, &address, &[&bench[..], &["--yes"]].concat()).expect(0);
+}
+
+#[test]
 fn the_sentinels_are_spoken_with_over_tls_of_their_own() {
     let theirs = Arc::new(Authority::named("the sentinels' CA"));
     let world = World::of(1);
