@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    package, programs,
+    capi, package, programs,
     results::Results,
     step::{self, Failure, cargo},
 };
@@ -22,6 +22,9 @@ pub(crate) fn everything() -> Result<(), Failure> {
     steps.take("programs", programs::provide);
     steps.take("format", || step::run("format", &mut format()));
     steps.take("clippy", || step::run("clippy", &mut clippy()));
+    // The command line and the C library bring the feature `tls` along: the workspace is never built without it.
+    steps.take("plain", || plain().iter_mut().try_for_each(|command| step::run("plain", command)));
+    steps.take("tls bench", || step::run("tls bench", &mut tls_bench()));
     steps.take("docs", || step::run("docs", &mut docs()));
     // Checks the contents of the packages; `cargo xtask package` checks that they build alone.
     steps.take("packages", || package::pack().map(drop));
@@ -31,6 +34,9 @@ pub(crate) fn everything() -> Result<(), Failure> {
     steps.take("tests", || run_tests(tests(), &mut results));
     let searches = searches.join().expect("a search returns its failures");
     searches.into_iter().for_each(|search| steps.add(search));
+    if cfg!(target_os = "linux") {
+        steps.take("capi", capi::try_install);
+    }
     // Of other libraries those that are installed; it says which are not. Their TTLs are short, so that nothing runs beside it.
     steps.take("interop", || crate::interop(&INTEROP));
     println!("\n{steps}\n\n{results}");
@@ -46,6 +52,31 @@ fn format() -> Command {
 fn clippy() -> Command {
     let mut command = cargo("clippy");
     command.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
+    command
+}
+
+/// The library without its features, and what it says there.
+fn plain() -> [Command; 2] {
+    let mut lint = cargo("clippy");
+    lint.args(["--package", "redbolt", "--lib", "--", "-D", "warnings"]);
+    let mut test = cargo("test");
+    test.args(["--package", "redbolt", "--lib", "net::address::"]);
+    [lint, test]
+}
+
+/// The part of the benchmarks that is apart from all others.
+fn tls_bench() -> Command {
+    let mut command = cargo("clippy");
+    command.args([
+        "--package",
+        "redbolt-benches",
+        "--features",
+        "tls",
+        "--bins",
+        "--",
+        "-D",
+        "warnings",
+    ]);
     command
 }
 
