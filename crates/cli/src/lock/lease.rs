@@ -261,20 +261,24 @@ impl Lease {
     /// Why there is no quorum: a sentence, and one line for each node.
     ///
     /// A verdict may come before every node has answered. A reader wants all of them, so nodes that are still
-    /// connecting get a moment.
+    /// connecting get a moment, unless it is granted meanwhile or a signal arrives.
     pub(super) fn silence(&mut self, poller: &Poller) -> io::Result<String> {
         let until = now()? + MOMENT;
-        while self.driver.node_report().nodes.iter().any(|node| node.state == NodeState::Connecting)
-        {
+        while self.remaining().is_zero() && self.is_connecting() {
             let left = until.saturating_sub(now()?);
-            if left.is_zero() {
+            if left.is_zero() || poller.has_request()? {
                 break;
             }
             let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
-            poller.wait_muted(&[self.as_fd()], Some(within))?;
+            poller.wait(&[self.as_fd()], Some(within))?;
             self.driver.process();
         }
         Ok(self.explain())
+    }
+
+    fn is_connecting(&self) -> bool {
+        let nodes = self.driver.node_report().nodes;
+        nodes.iter().any(|node| node.state == NodeState::Connecting)
     }
 
     fn explain(&mut self) -> String {
@@ -389,13 +393,14 @@ const UNHEARD: &str = "the time was over before enough nodes had voted";
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
     to change that: redbolt init --change";
 
-/// How long a report waits for nodes that are still connecting.
-const MOMENT: Duration = Duration::from_millis(500);
+/// How long a report waits for nodes that are still connecting: on a busy machine that takes a while.
+const MOMENT: Duration = Duration::from_secs(2);
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
 
-/// The least time for a look, even after an immediate refusal.
-const LOOK_WITHIN: Duration = Duration::from_millis(300);
+/// The least time for a look, even after an immediate refusal. The look itself does not wait so long for a node that
+/// hangs, if a quorum has answered.
+const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
 /// The bounds of the wait for late answers before a lock is detached. A node that hangs gives none.
 const HEAR_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));

@@ -45,6 +45,16 @@ impl Poller {
         self.wait_muted(&fds, within)
     }
 
+    /// Whether there is a request that nobody has taken yet.
+    pub(super) fn has_request(&self) -> io::Result<bool> {
+        let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
+        match poll(&mut self.requests.fds().map(readable).collect::<Vec<_>>(), PollTimeout::ZERO) {
+            Ok(ready) => Ok(ready > 0),
+            Err(Errno::EINTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// As [`wait`](Self::wait), but requests do not end it.
     pub(super) fn wait_muted(
         &self,
