@@ -128,7 +128,7 @@ impl Load {
 
     /// Waits for the outcomes of everything in flight. Each comes within its own timeout.
     fn finish(&mut self, lanes: &mut Lanes, figures: &mut Figures) -> io::Result<()> {
-        let until = Instant::now() + FINISH_WITHIN;
+        let until = Instant::now() + self.at_least(FINISH_WITHIN);
         while lanes.are_under_way() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -143,7 +143,7 @@ impl Load {
 
     /// Gives the nodes time to confirm releases. Returns whether all that can be reached have.
     pub(super) fn let_go(&mut self) -> io::Result<bool> {
-        let until = Instant::now() + CONFIRM_WITHIN;
+        let until = Instant::now() + self.at_least(CONFIRM_WITHIN);
         while self.driver.has_pending_releases() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -153,6 +153,11 @@ impl Load {
             while self.driver.poll_event().is_some() {}
         }
         Ok(true)
+    }
+
+    /// As long as this, or as an answer may take.
+    fn at_least(&self, span: Duration) -> Duration {
+        span.max(self.config().settings().response_timeout)
     }
 
     /// One turn of the loop, which waits for no longer than `limit`.

@@ -77,9 +77,10 @@ pub(super) fn look(nodes: &Nodes, config: &Config) -> Vec<Told> {
         });
     }
     drop(sender);
-    let untold = || Answer::Untold(format!("no answer in {PATIENCE:?}"));
+    let patience = patience(config);
+    let untold = || Answer::Untold(format!("no answer in {patience:?}"));
     let mut answers: Vec<_> = config.addresses().iter().map(|_| untold()).collect();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + patience;
     let left = || until.saturating_duration_since(Instant::now());
     while let Ok((at, answer)) = receiver.recv_timeout(left()) {
         answers[at] = answer;
@@ -103,7 +104,7 @@ fn ask(
     }
     commands.push(vec![b"PTTL", restart_guard_key]);
     commands.push(vec![b"INFO"]);
-    match question::ask(config, address, &commands, PATIENCE).as_deref() {
+    match question::ask(config, address, &commands, patience(config)).as_deref() {
         Ok([.., restart_guard, Reply::Bulk(info)]) => {
             let is_guarded = matches!(restart_guard, Reply::Int(left) if *left != NO_KEY);
             Answer::Seen(seen(&String::from_utf8_lossy(info), database, is_guarded))
@@ -184,7 +185,12 @@ fn words(seen: &Seen) -> Option<String> {
     is_used.then(|| parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-/// No lock waits for this. A node that is slower is not measured.
+/// How long a node may take.
+fn patience(config: &Config) -> Duration {
+    PATIENCE.max(config.settings().response_timeout)
+}
+
+/// No lock waits for this. A node that is slower is not measured, unless `--response-timeout` allows it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The answer of `PTTL` for a missing key.
