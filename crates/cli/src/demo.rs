@@ -141,7 +141,7 @@ fn take_and_release(client: &Client) -> Result<Duration, Failure> {
 
 /// Nodes that keep everything, as servers do that sync each write to their disk.
 fn config(nodes: &[Node], name: &str) -> Result<Config, Failure> {
-    let mut builder = Config::builder().label(name.as_bytes());
+    let mut builder = Config::builder().label(name.as_bytes()).response_timeout(SOON);
     for node in nodes {
         let address = node.address().to_string();
         builder = builder.node_with(&address, RestartTrust::Durable).map_err(unexpected)?;
