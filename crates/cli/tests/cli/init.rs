@@ -57,22 +57,22 @@ fn init_leaves_a_foreign_key_alone() {
 
 #[test]
 fn a_set_moves_to_another_max_ttl() {
-    let world = World::with_max_ttl(3, "1s");
-    world.run(&["lock", "--ttl", "1s", "-n", "job", "--", "true"]).expect(0);
-    let said = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
-    assert_eq!(said.matches("quarantined 2 s").count(), 3, "{said}");
-    assert!(said.contains("max_ttl of 2.0 s; locks can be attached "), "{said}");
+    let world = World::with_max_ttl(3, "6s");
+    world.run(&["lock", "--ttl", "6s", "-n", "job", "--", "true"]).expect(0);
+    let said = world.run(&["init", "--change", "--max-ttl", "12s"]).expect(0).stdout;
+    assert_eq!(said.matches("quarantined ").count(), 3, "{said}");
+    assert!(said.contains("max_ttl of 12.0 s; locks can be attached "), "{said}");
     // A client with the old limits gets no votes, and learns why.
-    let old = world.run(&["lock", "--ttl", "1s", "job", "--", "touch", "ran"]).expect(69);
-    let limits = "set up for 3 nodes and a max_ttl of 2s, this client for 3 and 1s";
+    let old = world.run(&["lock", "--ttl", "6s", "job", "--", "touch", "ran"]).expect(69);
+    let limits = "set up for 3 nodes and a max_ttl of 12s, this client for 3 and 6s";
     assert_eq!(old.stderr.matches(limits).count(), 3, "{old:?}");
     old.expect_says("the same --max-ttl");
     assert!(!world.path("ran").exists());
-    let new = ["lock", "--max-ttl", "2s", "--ttl", "2s", "job", "--", "true"];
+    let new = ["lock", "--max-ttl", "12s", "--ttl", "6s", "job", "--", "true"];
     let new = world.run(&new).expect(0).expect_says("for the quarantine to end");
     assert!(!new.stderr.contains("redbolt init"), "these nodes are not new: {new:?}");
     // Repeating it is harmless.
-    let again = world.run(&["init", "--change", "--max-ttl", "2s"]).expect(0).stdout;
+    let again = world.run(&["init", "--change", "--max-ttl", "12s"]).expect(0).stdout;
     assert_eq!(again.matches("remembers every lock").count(), 3, "{again}");
 }
 

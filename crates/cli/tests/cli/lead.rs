@@ -15,7 +15,7 @@ fn lead(world: &World, name: &str, options: &[&str]) -> Running {
         "echo $$ > {name}.pid; echo $REDBOLT_TERM >> {name}; until [ -e {name}.end ]; do sleep 0.02; done; exit 7"
     );
     let words =
-        [&["lead", "--ttl", "1s", "--label", name], options, &["boss", "-c", &line]].concat();
+        [&["lead", "--ttl", "6s", "--label", name], options, &["boss", "-c", &line]].concat();
     world.start(&words)
 }
 

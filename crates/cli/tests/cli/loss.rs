@@ -1,5 +1,6 @@
 //! The command never outlives the lock.
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ const FAMILY: &str = "sleep 600 & echo $! > child; \
 fn a_lock_that_is_gone_ends_the_command() {
     let world = World::of(3);
     let running =
-        world.start(&["lock", "--ttl", "1s", "job", "-c", "echo $$ > pid; exec sleep 600"]);
+        world.start(&["lock", "--ttl", "6s", "job", "-c", "echo $$ > pid; exec sleep 600"]);
     let pid = world.process("pid");
     world.delete("job");
     running.end().expect(70).expect_says("lost").expect_says("SIGTERM");
@@ -31,7 +32,7 @@ fn a_lock_that_is_gone_ends_the_command() {
 fn a_lock_that_was_taken_ends_the_command_and_stays_with_the_taker() {
     let world = World::of(3);
     let running =
-        world.start(&["lock", "--ttl", "1s", "job", "-c", "echo $$ > pid; exec sleep 600"]);
+        world.start(&["lock", "--ttl", "6s", "job", "-c", "echo $$ > pid; exec sleep 600"]);
     let pid = world.process("pid");
     world.take("job");
     running.end().expect(70).expect_says("lost");
@@ -42,7 +43,7 @@ fn a_lock_that_was_taken_ends_the_command_and_stays_with_the_taker() {
 #[test]
 fn everything_that_the_command_started_ends_with_it() {
     let world = World::of(1);
-    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", FAMILY]);
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", FAMILY]);
     let pids = ["pid", "child", "stranger"].map(|file| world.process(file));
     world.delete("job");
     running.end().expect(70);
@@ -54,7 +55,7 @@ fn everything_that_the_command_started_ends_with_it() {
 #[test]
 fn a_command_that_ignores_sigterm_is_killed_after_the_grace_period() {
     let world = World::of(1);
-    let words = ["lock", "--ttl", "2s", "--kill-after", "400ms", "job", "-c", STUBBORN];
+    let words = ["lock", "--ttl", "8s", "--kill-after", "2s", "job", "-c", STUBBORN];
     let running = world.start(&words);
     let pid = world.process("pid");
     let before = Instant::now();
@@ -62,13 +63,13 @@ fn a_command_that_ignores_sigterm_is_killed_after_the_grace_period() {
     assert_eq!(world.written("term"), "term");
     running.end().expect(70).expect_says("SIGKILL");
     assert!(!lives(pid));
-    assert!(before.elapsed() >= Duration::from_millis(400), "killed before its time");
+    assert!(before.elapsed() >= Duration::from_secs(2), "killed before its time");
 }
 
 #[test]
 fn without_a_majority_the_command_ends_before_the_lease() {
     let world = World::of(3);
-    let words = ["lock", "--ttl", "1s", "--kill-after", "300ms", "job", "-c", STUBBORN];
+    let words = ["lock", "--ttl", "9s", "--kill-after", "2s", "job", "-c", STUBBORN];
     let running = world.start(&words);
     let pid = world.process("pid");
     world.nodes[..2].iter().for_each(redbolt_test_servers::Server::pause);
@@ -83,8 +84,7 @@ fn without_a_majority_the_command_ends_before_the_lease() {
 #[test]
 fn a_minority_that_fails_does_no_harm() {
     let mut world = World::of(3);
-    let running =
-        world.start(&["lock", "--ttl", "1s", "job", "-c", "echo > up; sleep 2.5; exit 4"]);
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", "echo > up; sleep 8; exit 4"]);
     eventually("the command runs", || world.path("up").exists());
     world.nodes[0].kill();
     running.end().expect(4);
@@ -93,13 +93,15 @@ fn a_minority_that_fails_does_no_harm() {
 #[test]
 fn the_lock_is_kept_for_as_long_as_the_command_runs() {
     let world = World::of(3);
-    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", "echo > up; sleep 3"]);
+    let line = "echo > up; until [ -e go ]; do sleep 0.05; done";
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", line]);
     eventually("the command runs", || world.path("up").exists());
-    let until = Instant::now() + Duration::from_millis(2500);
+    let until = Instant::now() + Duration::from_secs(8);
     while Instant::now() < until {
         assert!(world.held_on("job") >= 2);
         thread::sleep(Duration::from_millis(20));
     }
+    fs::write(world.path("go"), "").unwrap();
     running.end().expect(0);
 }
 
@@ -107,7 +109,7 @@ fn the_lock_is_kept_for_as_long_as_the_command_runs() {
 fn without_extending_the_command_has_one_ttl() {
     let world = World::of(1);
     let words =
-        ["lock", "--ttl", "800ms", "--no-extend", "job", "-c", "echo $$ > pid; exec sleep 600"];
+        ["lock", "--ttl", "6s", "--no-extend", "job", "-c", "echo $$ > pid; exec sleep 600"];
     let running = world.start(&words);
     let pid = world.process("pid");
     running.end().expect(70).expect_says("--no-extend");
@@ -123,8 +125,8 @@ fn a_command_that_dies_of_sigterm_is_not_waited_for_until_sigkill() {
         let runs: Vec<_> = (0..6)
             .map(|run| {
                 let key = format!("job-{round}-{run}");
-                let grace = format!("{}ms", 230 + 20 * run);
-                let options = ["--no-extend", "--ttl", "1s", "--kill-after", &grace];
+                let grace = format!("{}ms", 1500 + 20 * run);
+                let options = ["--no-extend", "--ttl", "6s", "--kill-after", &grace];
                 let words = [&["lock"], &options[..], &[&key, "--", "sleep", "600"]].concat();
                 world.start(&words)
             })
@@ -139,7 +141,7 @@ fn a_command_that_dies_of_sigterm_is_not_waited_for_until_sigkill() {
 #[test]
 fn a_redbolt_stopped_past_the_lease_kills_at_once() {
     let world = World::of(1);
-    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", STUBBORN]);
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", STUBBORN]);
     let pid = world.process("pid");
     let both = [running.pid(), running.inner()];
     both.iter().for_each(|&pid| send(pid, Signal::SIGSTOP));
@@ -156,7 +158,7 @@ fn a_killed_redbolt_ends_its_command_and_releases() {
     let words = [
         "lock",
         "--ttl",
-        "1s",
+        "6s",
         "job",
         "-c",
         "trap 'echo term > term; exit' TERM; echo $$ > pid; while :; do sleep 0.05; done",
@@ -176,7 +178,7 @@ fn earlier_children_of_the_shell_are_left_alone() {
     let program = env!("CARGO_BIN_EXE_redbolt");
     let line = "echo $$ > pid; exec sleep 600";
     let script =
-        format!("sleep 600 & echo $! > before; exec {program} lock --ttl 1s job -c '{line}'");
+        format!("sleep 600 & echo $! > before; exec {program} lock --ttl 6s job -c '{line}'");
     command.args(["-c", &script]);
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
     let running = Running::start(command);
