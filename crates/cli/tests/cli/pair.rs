@@ -32,18 +32,31 @@ fn lock(world: &World, ttl: &str, line: &str) -> Running {
     running
 }
 
+/// Runs the next holder, and returns which processes of the previous one it meets.
+#[track_caller]
+fn survivors(world: &World) -> String {
+    world.run(&["lock", "--ttl", "6s", "job", "-c", WITNESS]).expect(0).stdout
+}
+
 /// Runs the next holder, and checks that it is alone.
 #[track_caller]
 fn next_holder_is_alone(world: &World) {
-    let ran = world.run(&["lock", "--ttl", "1s", "job", "-c", WITNESS]);
-    assert_eq!(ran.stdout, "", "processes of the previous holder still run: {ran:?}");
+    assert_eq!(survivors(world), "", "processes of the previous holder still run");
+}
+
+/// For scenarios that return the survivors, and in which the outer process kills 250 ms before the end: on a busy
+/// machine it may not run for so long. A broken rule shows each time.
+#[track_caller]
+fn once_in_three_the_next_holder_is_alone(scenario: impl Fn() -> String) {
+    let is_alone = (0..3).any(|_| scenario().is_empty());
+    assert!(is_alone, "processes of the previous holder still run");
 }
 
 #[test]
 fn a_killed_redbolt_is_followed_by_its_whole_family_before_the_next_holder_comes() {
     for line in [JOB, STUBBORN] {
         let world = World::of(3);
-        let running = lock(&world, "2s", line);
+        let running = lock(&world, "6s", line);
         running.signal(Signal::SIGKILL);
         next_holder_is_alone(&world);
         assert!(running.end().stderr.contains("outer process was killed"));
@@ -65,7 +78,7 @@ fn unread_messages_do_not_save_the_command_of_a_killed_redbolt() {
 fn kill_unheard(victim: fn(&Running) -> i32, status: Option<i32>) {
     for line in [JOB, STUBBORN] {
         let world = World::of(3);
-        let command = world.redbolt(&["lock", "--ttl", "2s", "job", "-c", line]);
+        let command = world.redbolt(&["lock", "--ttl", "6s", "job", "-c", line]);
         let running = Running::start_unheard(command);
         FAMILY.iter().for_each(|file| assert!(lives(world.process(file))));
         send(victim(&running), Signal::SIGKILL);
@@ -78,11 +91,11 @@ fn kill_unheard(victim: fn(&Running) -> i32, status: Option<i32>) {
 fn an_unread_warning_does_not_cost_the_lock() {
     let mut world = World::of(3);
     let line = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 4";
-    let command = world.redbolt(&["lock", "--ttl", "3s", "job", "-c", line]);
+    let command = world.redbolt(&["lock", "--ttl", "9s", "job", "-c", line]);
     let running = Running::start_unheard(command);
     let pid = world.process("pid");
     world.nodes[2].kill();
-    let until = Instant::now() + Duration::from_secs(6);
+    let until = Instant::now() + Duration::from_secs(12);
     while Instant::now() < until {
         assert!(lives(pid), "an unread message has ended the command");
         thread::sleep(Duration::from_millis(20));
@@ -95,10 +108,13 @@ fn an_unread_warning_does_not_cost_the_lock() {
 /// the third, which has not received the extension.
 #[test]
 fn a_lease_that_got_shorter_ends_the_command_of_a_stopped_inner_process_sooner() {
-    let world = World::of(3);
+    once_in_three_the_next_holder_is_alone(|| survivors_of_a_lease_that_got_shorter(&World::of(3)));
+}
+
+fn survivors_of_a_lease_that_got_shorter(world: &World) -> String {
     let far = Proxy::before(&world.nodes[2].address());
     let addresses = [world.nodes[0].address(), world.nodes[1].address(), far.address()];
-    let words = ["lock", "--ttl", "6s", "--kill-after", "0s", "job", "-c", JOB];
+    let words = ["lock", "--ttl", "12s", "--kill-after", "0s", "job", "-c", JOB];
     let mut command = world.redbolt(&words);
     command.env("REDBOLT_NODES", addresses.join(","));
     let running = Running::start(command);
@@ -108,15 +124,25 @@ fn a_lease_that_got_shorter_ends_the_command_of_a_stopped_inner_process_sooner()
     let inner = running.inner();
     far.set(Mode::Stall);
     eventually("the lock is extended", || {
-        pttl(&world.nodes[0]) > 5_000 && pttl(&world.nodes[2]) < 4_500
+        pttl(&world.nodes[0]) > 10_000 && pttl(&world.nodes[2]) < 9_000
     });
     world.nodes[0].cmd("DEL job");
     world.nodes[0].cmd("CONFIG RESETSTAT");
-    eventually("the next extension finds no key", || info(&world, "commandstats").contains("eval"));
-    thread::sleep(Duration::from_millis(200));
+    eventually("an extension finds no key, and the next one follows", || extensions(world) >= 2);
     send(inner, Signal::SIGSTOP);
-    next_holder_is_alone(&world);
+    let survivors = survivors(world);
     running.end().expect(70);
+    survivors
+}
+
+/// How many the first node has received.
+fn extensions(world: &World) -> u32 {
+    let stats = info(world, "commandstats");
+    let calls = |name: &str| {
+        let mut of_name = stats.lines().filter_map(|line| line.strip_prefix(name));
+        of_name.next()?.split(',').next()?.parse::<u32>().ok()
+    };
+    ["cmdstat_eval:calls=", "cmdstat_evalsha:calls="].into_iter().filter_map(calls).sum()
 }
 
 fn pttl(node: &Server) -> i64 {
@@ -141,7 +167,7 @@ fn a_killed_redbolt_releases_the_lock() {
 fn a_killed_inner_process_is_followed_by_its_whole_family_before_the_next_holder_comes() {
     for line in [JOB, STUBBORN] {
         let world = World::of(3);
-        let running = lock(&world, "2s", line);
+        let running = lock(&world, "6s", line);
         send(running.inner(), Signal::SIGKILL);
         next_holder_is_alone(&world);
         let ran = running.end().expect(70).expect_says("was killed by signal 9");
@@ -152,13 +178,16 @@ fn a_killed_inner_process_is_followed_by_its_whole_family_before_the_next_holder
 #[test]
 fn a_stopped_inner_process_does_not_keep_the_command_alive() {
     for line in [JOB, STUBBORN] {
-        let world = World::of(3);
-        let running = lock(&world, "2s", line);
-        let inner = running.inner();
-        send(inner, Signal::SIGSTOP);
-        next_holder_is_alone(&world);
-        running.end().expect(70).expect_says("did not run").expect_says("SIGKILL");
-        assert!(!lives(inner));
+        once_in_three_the_next_holder_is_alone(|| {
+            let world = World::of(3);
+            let running = lock(&world, "6s", line);
+            let inner = running.inner();
+            send(inner, Signal::SIGSTOP);
+            let survivors = survivors(&world);
+            running.end().expect(70).expect_says("did not run").expect_says("SIGKILL");
+            assert!(!lives(inner));
+            survivors
+        });
     }
 }
 
@@ -166,10 +195,10 @@ fn a_stopped_inner_process_does_not_keep_the_command_alive() {
 fn a_stopped_redbolt_keeps_its_lock_and_its_command() {
     let world = World::of(3);
     let line = "echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 4";
-    let running = world.start(&["lock", "--ttl", "500ms", "job", "-c", line]);
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", line]);
     let pid = world.process("pid");
     running.signal(Signal::SIGSTOP);
-    let until = Instant::now() + Duration::from_millis(1500);
+    let until = Instant::now() + Duration::from_secs(8);
     while Instant::now() < until {
         assert!(world.held_on("job") >= 2 && lives(pid));
         thread::sleep(Duration::from_millis(20));
@@ -186,7 +215,7 @@ fn a_stopped_redbolt_keeps_its_lock_and_its_command() {
 fn when_both_are_killed_at_once_the_command_itself_gets_sigterm() {
     let world = World::of(1);
     let line = "trap 'echo term > term; exit' TERM; echo $$ > pid; while :; do sleep 0.05; done";
-    let running = world.start(&["lock", "--ttl", "1s", "job", "-c", line]);
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", line]);
     let pid = world.process("pid");
     let both = [running.inner(), running.pid()];
     both.iter().for_each(|&pid| send(pid, Signal::SIGKILL));
@@ -269,7 +298,7 @@ fn children_that_were_there_before_outlive_a_killed_inner_process() {
 fn with_at_least_a_killed_redbolt_leaves_the_lock_to_its_ttl() {
     let world = World::of(3);
     let words =
-        ["lock", "--ttl", "3s", "--at-least", "25s", "job", "-c", "echo $$ > pid; exec sleep 600"];
+        ["lock", "--ttl", "15s", "--at-least", "25s", "job", "-c", "echo $$ > pid; exec sleep 600"];
     let running = world.start(&words);
     let (pid, inner) = (world.process("pid"), running.inner());
     running.signal(Signal::SIGKILL);
