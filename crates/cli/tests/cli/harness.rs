@@ -74,6 +74,7 @@ impl World {
     }
 
     fn at_home(&self, mut command: Command) -> Command {
+        command.env(RESPONSE_TIMEOUT.0, RESPONSE_TIMEOUT.1);
         command.env("REDBOLT_NODES", self.addresses()).current_dir(self.home.path());
         command.envs(self.max_ttl.map(|max_ttl| ("REDBOLT_MAX_TTL", max_ttl)));
         let ca = self.nodes.first().filter(|node| node.has_tls()).map(|node| node.authority().ca());
@@ -83,6 +84,35 @@ impl World {
 
     pub(crate) fn run(&self, words: &[&str]) -> Ran {
         run(self.redbolt(words))
+    }
+
+    /// As [`told_by_all`], of a command that changes nothing.
+    #[track_caller]
+    pub(crate) fn told_by_all(&self, words: &[&str], status: i32) -> Ran {
+        told_by_all(|| self.run(words).expect(status))
+    }
+
+    /// `redbolt acquire` that all nodes grant in time: it hardly waits for the last one, and then warns of it.
+    #[track_caller]
+    pub(crate) fn acquire_on_all(&self, file: &str, options: &[&str], key: &str) -> Ran {
+        let words = [&["acquire", "--token-file", file], options, &[key]].concat();
+        let mut last = None;
+        eventually("all nodes grant in time", || {
+            let taken = self.run(&words).expect(0);
+            let is_on_all = taken.stderr.is_empty() && self.held_on(key) == self.nodes.len();
+            if !is_on_all {
+                self.run(&["release", "--token-file", file]).expect(0);
+            }
+            last = Some(taken);
+            is_on_all
+        });
+        last.unwrap()
+    }
+
+    /// Waits until all nodes have the key: those that were late for the grant too.
+    #[track_caller]
+    pub(crate) fn until_on_all(&self, key: &str) {
+        eventually("all nodes have the key", || self.held_on(key) == self.nodes.len());
     }
 
     /// Proxies in front of the nodes, which add this to each round trip.
@@ -172,8 +202,25 @@ pub(crate) fn redbolt(words: &[&str]) -> Command {
     for name in settings.into_iter().chain(timeouts).chain(["FENCING_TOKEN", "TERM"]) {
         command.env_remove(format!("REDBOLT_{name}"));
     }
-    command.stdin(Stdio::null());
+    command.env(RESPONSE_TIMEOUT.0, RESPONSE_TIMEOUT.1).stdin(Stdio::null());
     command
+}
+
+/// A busy machine answers late. Tests of the default remove it.
+const RESPONSE_TIMEOUT: (&str, &str) = ("REDBOLT_RESPONSE_TIMEOUT", "10s");
+
+/// What is told once all nodes have answered in time: a look waits for a moment only when a quorum has.
+#[track_caller]
+pub(crate) fn told_by_all(mut tell: impl FnMut() -> Ran) -> Ran {
+    let mut last = None;
+    eventually("all nodes answer in time", || {
+        let told = tell();
+        let is_missing = |words: &&str| told.stdout.contains(words);
+        let is_whole = !["no answer", "no_answer", "still connecting"].iter().any(is_missing);
+        last = Some(told);
+        is_whole
+    });
+    last.unwrap()
 }
 
 /// Runs a program to its end.
@@ -347,4 +394,4 @@ pub(crate) fn send(pid: i32, signal: Signal) {
     let _ = kill(Pid::from_raw(pid), signal);
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -55,7 +55,8 @@ fn status_and_unlock_show_who_waits_and_for_how_long() {
             assert!(lines[2].starts_with("job: held by "), "{told}");
         }
         let json: Value =
-            serde_json::from_str(&world.run(&["status", "--json", "job"]).stdout).unwrap();
+            serde_json::from_str(&world.told_by_all(&["status", "--json", "job"], 0).stdout)
+                .unwrap();
         for line in [&json["line"], &json["nodes"][0]["line"]] {
             assert_eq!((&line["count"], &line["kept"]), (&2.into(), &"marked".into()), "{json}");
             assert_eq!(line["called_ms"], Value::Null);

@@ -7,19 +7,20 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::harness::{World, info, redbolt, run};
+use crate::harness::{Ran, World, eventually, info, redbolt, run};
 
 #[test]
 fn status_shows_the_holder_on_each_node() {
     let world = World::of(3);
-    let free = world.run(&["status", "job"]).expect(0).stdout;
+    let free = world.told_by_all(&["status", "job"], 0).stdout;
     assert_eq!(free.lines().filter(|line| line.contains("  free")).count(), 3, "{free}");
     assert_eq!(free.lines().last(), Some("job: free"));
 
     let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
     let label = format!(":{}", holder.pid());
     world.process("redbolt");
-    let held = world.run(&["status", "job"]).expect(0).stdout;
+    world.until_on_all("job");
+    let held = world.told_by_all(&["status", "job"], 0).stdout;
     for node in &world.nodes {
         let line = held.lines().find(|line| line.starts_with(&node.address())).unwrap();
         assert!(line.contains("held by ") && line.contains(&label), "{line}");
@@ -41,17 +42,20 @@ fn status_shows_why_a_node_does_not_answer() {
     world.nodes[1].resume();
 }
 
+fn as_json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap()
+}
+
 #[test]
 fn status_in_json() {
     let world = World::of(3);
-    let json = |status| -> Value {
-        let ran = world.run(&["status", "--json", "job"]).expect(status);
-        serde_json::from_str(&ran.stdout).unwrap()
-    };
-    assert_eq!(json(0)["verdict"], "free");
+    let words = ["status", "--json", "job"];
+    let json = || as_json(&world.told_by_all(&words, 0));
+    assert_eq!(json()["verdict"], "free");
     let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
     world.process("redbolt");
-    let held = json(0);
+    world.until_on_all("job");
+    let held = json();
     assert_eq!((&held["key"], &held["verdict"]), (&"job".into(), &"held".into()));
     assert!(held["holder"].as_str().unwrap().ends_with(&format!(":{}", holder.pid())));
     assert_eq!(held["quorum"], 2);
@@ -66,7 +70,7 @@ fn status_in_json() {
     drop(holder);
     world.nodes[0].pause();
     world.nodes[1].pause();
-    let silent = json(69);
+    let silent = as_json(&world.run(&words).expect(69));
     assert_eq!(silent["verdict"], "undecided");
     assert_eq!(silent["nodes"][0]["state"], "no_answer");
     assert!(silent["nodes"][0]["reason"].as_str().unwrap().contains("no "));
@@ -129,7 +133,7 @@ fn a_pipe_closed_early_changes_no_status() {
 #[test]
 fn status_without_a_name_shows_the_nodes() {
     let mut world = World::fresh(3);
-    let new = world.run(&["status"]).expect(69).stdout;
+    let new = world.told_by_all(&["status"], 69).stdout;
     assert_eq!(
         new.matches("  no voter: no restart guard: it is new, or has lost its memory").count(),
         3,
@@ -139,7 +143,12 @@ fn status_without_a_name_shows_the_nodes() {
     assert!(new.contains("no lock can be taken now: 0 of 3 nodes vote, 2 must\n"), "{new}");
     world.init();
     world.nodes[1].cmd("ACL SETUSER default resetchannels");
-    let told = world.run(&["status"]).expect(0).stdout;
+    // Whether waiters are told is found out on another connection, which is not waited for long.
+    let mut told = String::new();
+    eventually("all nodes answer in time", || {
+        told = world.told_by_all(&["status"], 0).stdout;
+        told.contains("waiters are not told") && told.matches("tells waiters").count() == 2
+    });
     let line = |node: usize| {
         let address = world.nodes[node].address();
         told.lines().find(|line| line.starts_with(&address)).unwrap().to_owned()
@@ -152,12 +161,15 @@ fn status_without_a_name_shows_the_nodes() {
     assert!(told.ends_with("locks can be taken: 3 of 3 nodes vote, 2 must\n"), "{told}");
     world.nodes[0].kill();
     world.nodes[2].restart();
-    let told = world.run(&["status"]).expect(69).stdout;
+    let told = world.told_by_all(&["status"], 69).stdout;
     assert!(told.contains("  no voter: connection refused\n"), "{told}");
     assert!(!told.contains("redbolt init"), "not all are new: {told}");
 
-    let json = world.run(&["status", "--json"]).expect(69).stdout;
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let mut json = Value::Null;
+    eventually("all nodes answer in time", || {
+        json = as_json(&world.told_by_all(&["status", "--json"], 69));
+        !json["nodes"][1]["notifies_waiters"].is_null()
+    });
     assert_eq!(
         (&json["voting"], &json["quorum"], &json["new"]),
         (&1.into(), &2.into(), &false.into())
@@ -191,7 +203,7 @@ fn status_shows_other_data_under_the_name() {
     world.nodes[0].cmd("RPUSH job 1 2");
     world.nodes[1].cmd("ZADD job 1 a");
     world.nodes[1].cmd("PEXPIRE job 60000");
-    let told = world.run(&["status", "job"]).expect(0).stdout;
+    let told = world.told_by_all(&["status", "job"], 0).stdout;
     assert!(told.contains("other data, a list, without end"), "{told}");
     let (_, left) =
         told.split_once("other data, a sorted set, ").unwrap_or_else(|| panic!("{told}"));
@@ -199,8 +211,7 @@ fn status_shows_other_data_under_the_name() {
     assert!((20.0..=60.0).contains(&left), "{told}");
     let last = "on 2 of 3 nodes; no lock of redbolt";
     assert!(told.lines().last().unwrap().ends_with(last), "{told}");
-    let json = world.run(&["status", "--json", "job"]).expect(0).stdout;
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json = as_json(&world.told_by_all(&["status", "--json", "job"], 0));
     assert_eq!((&json["verdict"], &json["holder"]), (&"foreign".into(), &Value::Null));
     assert_eq!(
         (&json["nodes"][0]["state"], &json["nodes"][0]["data"]["type"]),
@@ -211,8 +222,7 @@ fn status_shows_other_data_under_the_name() {
         (&"zset".into(), &Value::Null)
     );
     world.take("job");
-    let json = world.run(&["status", "--json", "job"]).expect(0).stdout;
-    let json: Value = serde_json::from_str(&json).unwrap();
+    let json = as_json(&world.told_by_all(&["status", "--json", "job"], 0));
     assert_eq!((&json["data"]["type"], &json["data"]["bytes"]), (&"string".into(), &13.into()));
 }
 

@@ -48,14 +48,13 @@ fn a_command_without_a_permit_inherits_no_number() {
 #[test]
 fn status_tells_who_has_which_permit_and_unlock_breaks_them() {
     let world = World::of(3);
-    let told =
-        world.run(&["acquire", "--permits", "4", "--fencing", "--token-file", "one", "mail"]);
-    let told = told.expect(0).stdout;
+    let options = ["--permits", "4", "--fencing", "--ttl", "25s"];
+    let told = world.acquire_on_all("one", &options, "mail").stdout;
     let (slot, token) = told.trim_end().split_once('\n').expect("two lines");
     assert!(slot.parse::<u16>().unwrap() < 4 && token.parse::<u64>().unwrap() > 0, "{told}");
-    let status = world.run(&["status", "mail"]).expect(0).stdout;
+    let status = world.told_by_all(&["status", "mail"], 0).stdout;
     assert!(status.contains(&format!("mail: 1 permits held, {slot}: ")), "{status}");
-    let json = world.run(&["status", "--json", "mail"]).expect(0).stdout;
+    let json = world.told_by_all(&["status", "--json", "mail"], 0).stdout;
     let seen: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!((&seen["verdict"], &seen["permits"]["count"]), (&"permits".into(), &1.into()));
     assert_eq!(seen["permits"]["first"][0]["slot"].to_string(), slot, "{json}");

@@ -12,7 +12,8 @@ fn a_command_runs_under_a_lock_of_another_format() {
     eventually("the command runs", || world.path("on").exists());
     world.run(&["lock", "--try", "data", "--", "true"]).expect(75).expect_says("data is held by ");
     world.run(&["lock", "--try", "--profile", "redisson", "data", "--", "true"]).expect(75);
-    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    world.until_on_all("data");
+    let seen = world.told_by_all(&["status", "data"], 0).stdout;
     assert!(seen.contains("data: held by ") && seen.contains(" on 3 of 3 nodes"), "{seen}");
     fs::write(world.path("end"), "").unwrap();
     running.end().expect(0);
@@ -72,7 +73,7 @@ fn readers_run_beside_each_other_and_beside_no_writer_of_redisson_s_format() {
     let tries = |rest: &[&'static str]| world.run(&[&["lock", "--try"], &rw[..], rest].concat());
     tries(&["--shared", "data", "--", "true"]).expect(0);
     tries(&["data", "--", "true"]).expect(75);
-    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    let seen = world.told_by_all(&["status", "data"], 0).stdout;
     assert!(seen.contains("data: shared by "), "{seen}");
     fs::write(world.path("end"), "").unwrap();
     running.end().expect(0);
@@ -92,7 +93,7 @@ fn a_command_runs_under_a_lock_of_symfony_s_format() {
         |rest: &[&'static str]| world.run(&[&["lock", "--try"], &symfony[..], rest].concat());
     tries(&["--shared", "data", "--", "true"]).expect(0);
     tries(&["data", "--", "true"]).expect(75);
-    let seen = world.run(&["status", "data"]).expect(0).stdout;
+    let seen = world.told_by_all(&["status", "data"], 0).stdout;
     assert!(seen.contains("data: shared by "), "{seen}");
     fs::write(world.path("end"), "").unwrap();
     running.end().expect(0);

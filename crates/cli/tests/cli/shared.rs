@@ -20,7 +20,8 @@ fn share(world: &World, name: &str) -> crate::harness::Running {
 fn commands_that_share_run_together_and_keep_out_one_that_does_not() {
     let world = World::of(3);
     let (one, two) = (share(&world, "one"), share(&world, "two"));
-    let status = world.run(&["status", "data"]).expect(0).stdout;
+    world.until_on_all("data");
+    let status = world.told_by_all(&["status", "data"], 0).stdout;
     assert!(status.contains("data: shared by ") && status.contains(" on 3 of 3 nodes"), "{status}");
     world.run(&["lock", "--try", "data", "--", "true"]).expect(75).expect_says("data is held by ");
     world.run(&["lock", "--try", "--shared", "data", "--", "true"]).expect(0);
@@ -37,7 +38,8 @@ fn commands_that_share_run_together_and_keep_out_one_that_does_not() {
 fn status_as_json_names_those_who_share() {
     let world = World::of(3);
     let one = share(&world, "one");
-    let json = world.run(&["status", "--json", "data"]).expect(0).stdout;
+    world.until_on_all("data");
+    let json = world.told_by_all(&["status", "--json", "data"], 0).stdout;
     let seen: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(seen["verdict"], "shared", "{json}");
     assert_eq!(seen["sharers"]["count"], 1, "{json}");
@@ -59,7 +61,7 @@ fn status_as_json_shows_a_reader_that_has_become_a_writer() {
     let mut lock =
         client.acquire(request().shared().wait(Wait::UpTo(Duration::from_secs(15)))).unwrap();
     let seen = || -> Value {
-        let json = world.run(&["status", "--json", "data"]).expect(0).stdout;
+        let json = world.told_by_all(&["status", "--json", "data"], 0).stdout;
         serde_json::from_str(&json).unwrap()
     };
     let is_everywhere = |state: &str| {
@@ -84,14 +86,16 @@ fn status_as_json_shows_a_reader_that_has_become_a_writer() {
 fn a_shared_lock_is_left_to_a_script_and_broken_by_an_operator() {
     let world = World::of(3);
     for file in ["one", "two"] {
-        world.run(&["acquire", "--shared", "--token-file", file, "data"]).expect(0);
+        world.acquire_on_all(file, &["--shared", "--ttl", "25s"], "data");
     }
     world.run(&["extend", "--token-file", "one", "--ttl", "20s"]).expect(0);
     world.run(&["release", "--token-file", "one"]).expect(0);
     assert_eq!(world.held_on("data"), 3, "the other one shares it still");
     world.run(&["unlock", "data"]).expect(64).expect_says("nothing was done");
-    let broken = world.run(&["unlock", "--force", "data"]).expect(0).stdout;
+    let force = ["unlock", "--force", "data"];
+    let broken = world.run(&force).expect(0).stdout;
     assert!(broken.contains("broke the lock that was shared by "), "{broken}");
+    world.told_by_all(&force, 0);
     assert_eq!(world.held_on("data"), 0);
     world.run(&["extend", "--token-file", "two"]).expect(70);
 }

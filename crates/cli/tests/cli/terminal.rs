@@ -144,7 +144,7 @@ fn a_shell_stops_and_continues_the_job() {
 fn a_job_stopped_past_its_lease_is_killed_when_it_continues() {
     let world = World::of(1);
     let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
-    shell.types(&format!("{REDBOLT} lock --ttl 1s job -c 'echo rea\"\"dy; sleep 600'\n"));
+    shell.types(&format!("{REDBOLT} lock --ttl 6s job -c 'echo rea\"\"dy; sleep 600'\n"));
     shell.until_shown("ready");
     shell.types(CTRL_Z);
     shell.until_shown("Stopped");
@@ -188,7 +188,11 @@ fn bench_shows_its_progress_and_removes_it() {
     let world = World::of(1);
     let words = ["env", "TERM=xterm", REDBOLT, "bench", "--duration", "1h", "-c", "2"];
     let mut session = Session::start(&world, &words);
-    session.until_shown(" 1s [");
+    // A busy machine may skip a second.
+    eventually("the progress is shown", || {
+        let shown = session.shows();
+        (1..=4).any(|second| shown.contains(&format!(" {second}s [")))
+    });
     session.types(CTRL_C);
     let (status, shown) = session.end();
     assert_eq!(status, Some(130), "{shown}");

@@ -4,14 +4,15 @@ use std::fs;
 
 use redbolt_test_servers::{Reply, Server};
 
-use crate::harness::{World, eventually};
+use crate::harness::{World, eventually, told_by_all};
 
 #[test]
 fn unlock_without_force_shows_the_holder_and_does_nothing() {
     let world = World::of(3);
     let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
     world.process("redbolt");
-    let ran = world.run(&["unlock", "job"]).expect(64).expect_says("--force");
+    world.until_on_all("job");
+    let ran = world.told_by_all(&["unlock", "job"], 64).expect_says("--force");
     let label = format!(":{} #", holder.pid());
     assert_eq!(ran.stdout.matches(&label).count(), 4, "each node, and all: {ran:?}");
     assert_eq!(world.held_on("job"), 3);
@@ -22,15 +23,21 @@ fn unlock_without_force_shows_the_holder_and_does_nothing() {
 #[test]
 fn unlock_with_force_names_the_holder_who_then_stops() {
     let world = World::of(3);
-    let words = ["lock", "--ttl", "1s", "job", "-c", "echo $PPID > redbolt; exec sleep 600"];
-    let holder = world.start(&words);
-    world.process("redbolt");
-    let shown = world.run(&["unlock", "job"]).stdout;
-    let hash = shown.trim_end().rsplit('#').next().unwrap().to_owned();
-    assert_eq!(hash.len(), 8, "{shown}");
-    let Reply::Bulk(token) = world.nodes[0].cmd("GET job") else { panic!("no key") };
-
-    let ran = world.run(&["unlock", "--force", "job"]).expect(0);
+    let words = ["lock", "--ttl", "6s", "job", "-c", "echo $PPID > redbolt; exec sleep 600"];
+    let mut before = None;
+    let ran = told_by_all(|| {
+        let _ = fs::remove_file(world.path("redbolt"));
+        let holder = world.start(&words);
+        world.process("redbolt");
+        world.until_on_all("job");
+        let shown = world.run(&["unlock", "job"]).stdout;
+        let hash = shown.trim_end().rsplit('#').next().unwrap().to_owned();
+        assert_eq!(hash.len(), 8, "{shown}");
+        let Reply::Bulk(token) = world.nodes[0].cmd("GET job") else { panic!("no key") };
+        before = Some((holder, hash, token));
+        world.run(&["unlock", "--force", "job"]).expect(0)
+    });
+    let (holder, hash, token) = before.unwrap();
     let whose = format!(":{} #{hash}", holder.pid());
     for (number, node) in world.nodes.iter().enumerate() {
         let start = format!("node {} {}: broke the lock of ", number + 1, node.address());
@@ -43,7 +50,7 @@ fn unlock_with_force_names_the_holder_who_then_stops() {
     assert_eq!(world.held_on("job"), 0);
     holder.end().expect(70).expect_says("the lock is lost");
 
-    let again = world.run(&["unlock", "--force", "job"]).expect(0).stdout;
+    let again = world.told_by_all(&["unlock", "--force", "job"], 0).stdout;
     assert!(again.ends_with("job: nothing was there\n"), "{again}");
     assert_eq!(again.matches(": nothing was there\n").count(), 4, "{again}");
     world.run(&["lock", "-n", "job", "--", "true"]).expect(0);
@@ -59,16 +66,21 @@ fn an_application_s_data_is_deleted_only_with_foreign() {
         (session, "session:42", "other data, a string of 10 bytes #"),
         (cart, "cart", "other data, a hash"),
     ] {
-        world.nodes.iter().for_each(|node| drop(node.run(write)));
-        let shown = world.run(&["unlock", key]).expect(64).expect_says("--force --foreign");
+        let write = || world.nodes.iter().for_each(|node| drop(node.run(write)));
+        write();
+        let shown = world.told_by_all(&["unlock", key], 64).expect_says("--force --foreign");
         assert_eq!(shown.stdout.matches(data).count(), 4, "each node, and all: {shown:?}");
-        let kept = world.run(&["unlock", "--force", key]).expect(64).expect_says("--foreign");
+        let kept = world.told_by_all(&["unlock", "--force", key], 64).expect_says("--foreign");
         let left_alone = ": left alone, it is no lock of redbolt\n";
         assert_eq!(kept.stdout.matches(left_alone).count(), 3, "{kept:?}");
         assert!(kept.stdout.ends_with(", left alone on 3 of 3 nodes\n"), "{kept:?}");
         assert_eq!(world.held_on(key), 3);
         world.run(&["unlock", "--foreign", key]).expect(64);
-        let gone = world.run(&["unlock", "--force", "--foreign", key]).expect(0).stdout;
+        let delete = || {
+            write();
+            world.run(&["unlock", "--force", "--foreign", key]).expect(0)
+        };
+        let gone = told_by_all(delete).stdout;
         assert_eq!(gone.matches(&format!("deleted {data}")).count(), 4, "{gone}");
         assert_eq!(gone.matches(", without end\n").count(), 3, "{gone}");
         assert!(!gone.contains("user"), "{gone}");
@@ -79,14 +91,21 @@ fn an_application_s_data_is_deleted_only_with_foreign() {
 #[test]
 fn other_data_on_some_nodes_is_left_alone() {
     let world = World::of(3);
-    let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
-    world.process("redbolt");
-    world.take_on(2, "job");
-    let ran = world.run(&["unlock", "--force", "job"]).expect(0).stdout;
+    let ran = told_by_all(|| {
+        world.delete("job");
+        let _ = fs::remove_file(world.path("redbolt"));
+        let holder = world.start(&["lock", "job", "-c", "echo $PPID > redbolt; exec sleep 600"]);
+        world.process("redbolt");
+        world.until_on_all("job");
+        world.take_on(2, "job");
+        let ran = world.run(&["unlock", "--force", "job"]).expect(0);
+        drop(holder);
+        ran
+    });
+    let ran = ran.stdout;
     assert!(ran.contains(": other data, a string of 13 bytes #"), "{ran}");
     assert!(ran.ends_with(" on 2 of 3 nodes\n"), "{ran}");
     assert_eq!(world.nodes[2].cmd("GET job"), Reply::Bulk(b"somebody else".to_vec()));
-    drop(holder);
 }
 
 /// The lock is deleted nevertheless.
@@ -132,7 +151,7 @@ fn restart_guards_and_counters_are_never_deleted() {
 #[test]
 fn a_script_s_lock_is_force_unlocked_and_the_script_learns_of_it() {
     let world = World::of(3);
-    world.run(&["acquire", "--token-file", "file", "job"]).expect(0);
+    world.run(&["acquire", "--ttl", "25s", "--token-file", "file", "job"]).expect(0);
     world.run(&["unlock", "--force", "job"]).expect(0);
     world.run(&["extend", "--token-file", "file"]).expect(70);
     world.run(&["release", "--token-file", "file"]).expect(70);
