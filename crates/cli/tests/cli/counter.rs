@@ -7,7 +7,7 @@ use crate::harness::World;
 
 const PROCESSES: usize = 8;
 const ROUNDS: usize = 50;
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(600);
 
 #[test]
 fn eight_shells_count_to_four_hundred() {

@@ -160,15 +160,16 @@ fn commands_of_the_manual_do_what_it_says() {
     let mut count = 0;
     for (page, text) in pages() {
         for block in blocks(&page, &text) {
-            let found = match block.kind.as_str() {
+            let fault = || match block.kind.as_str() {
                 "sh" => script_fails(&block, &block.text),
                 "console" => console_differs(&block),
                 "crontab" => script_fails(&block, &without_times(&block.text)),
                 "ini" => script_fails(&block, &started(&block.text)),
-                _ => continue,
+                _ => None,
             };
-            count += 1;
-            faults.extend(found);
+            count += usize::from(KINDS.contains(&&*block.kind));
+            // On a busy machine a node may answer late, and the output says so.
+            faults.extend(fault().and_then(|_| fault()));
         }
     }
     assert!(count > 15, "the manual has only {count} blocks with commands");
@@ -186,10 +187,12 @@ fn started(unit: &str) -> String {
     unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a service").to_owned()
 }
 
+/// The blocks that have commands.
+const KINDS: [&str; 4] = ["sh", "console", "crontab", "ini"];
+
 /// The code spans of a page's prose, and the words of its command blocks.
 fn code(page: &str, text: &str) -> String {
-    let commands = ["sh", "console", "crontab", "ini"];
-    let of_blocks = blocks(page, text).into_iter().filter(|block| commands.contains(&&*block.kind));
+    let of_blocks = blocks(page, text).into_iter().filter(|block| KINDS.contains(&&*block.kind));
     let mut code: String = of_blocks.map(|block| block.text).collect();
     let mut is_block = false;
     let is_prose = |line: &&str| {
