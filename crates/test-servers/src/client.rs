@@ -29,7 +29,7 @@ pub enum Reply {
     Array(Vec<Self>),
 }
 
-/// A connection to a server. Reads and writes are bounded by five seconds.
+/// A connection to a server. Reads and writes are bounded by thirty seconds.
 #[derive(Debug)]
 pub struct Connection {
     stream: BufReader<Stream>,
@@ -228,7 +228,7 @@ fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not RESP2: {what:?}"))
 }
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -498,7 +498,7 @@ fn spawn_on_lasting_thread(command: Command) -> io::Result<Child> {
     child.recv().unwrap()
 }
 
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(60);
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 const BIND_TRIES: usize = 5;
 
