@@ -25,7 +25,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use self::processes::{in_folder, send};
-use self::stalls::Stalls;
+use self::stalls::Watch;
 use self::strike::Strikes;
 use crate::nodes::{self, LIMIT};
 use crate::{Failure, RESOURCE, Stage};
@@ -122,7 +122,7 @@ impl Commands {
         let start = Instant::now();
         let scene = Scene::new(self)?;
         let mut result = CommandsResult { both: self.both, ..CommandsResult::default() };
-        let mut stalls = Stalls::default();
+        let watch = Watch::begin()?;
         thread::scope(|scope| {
             let lane = |lane: usize| {
                 let rng = Rng::with_seed(stage.seed.wrapping_add(lane as u64));
@@ -130,12 +130,13 @@ impl Commands {
                 scope.spawn(move || scene.lane(rng, start + self.lasts))
             };
             let lanes: Vec<_> = (0..self.lanes).map(lane).collect();
-            stalls = Stalls::watch(start + self.lasts)?;
             for lane in lanes {
                 result.add(lane.join().map_err(|_| "a lane has panicked")??);
             }
             Ok::<_, Failure>(())
         })?;
+        // The last calls end later than the time is over.
+        let stalls = watch.end()?;
         result.left_behind = scene.left_behind();
         let read = |file| fs::read_to_string(scene.home.path().join(file)).unwrap_or_default();
         result.longest_stall = stalls.longest();

@@ -5,8 +5,10 @@
 //! does not. A thread that may move to the other sees nothing of that, and a process that waits to die is stuck all the
 //! same; so each processor is watched.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -19,30 +21,52 @@ use crate::clock::{Moment, now};
 #[derive(Default)]
 pub(super) struct Stalls(Vec<(Moment, Moment)>);
 
-impl Stalls {
-    /// Watches all processors until then.
-    pub(super) fn watch(until: Instant) -> Result<Self, Failure> {
+/// A watch of all processors. It ends when this is dropped.
+pub(super) struct Watch {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Result<Stalls, Errno>>>,
+}
+
+impl Watch {
+    pub(super) fn begin() -> Result<Self, Failure> {
+        let is_over = Arc::<AtomicBool>::default();
         let allowed = sched_getaffinity(None)?;
         let processors = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor));
-        let watch = |processor| thread::spawn(move || Self::watch_one(processor, until));
-        let watches: Vec<_> = processors.map(watch).collect();
-        let mut stalls = Self::default();
-        for watch in watches {
-            stalls.0.extend(watch.join().map_err(|_| "a watch has panicked")??.0);
+        let watch = |processor| {
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || Stalls::of(processor, &is_over))
+        };
+        let threads = processors.map(watch).collect();
+        Ok(Self { is_over, threads })
+    }
+
+    pub(super) fn end(mut self) -> Result<Stalls, Failure> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let mut stalls = Stalls::default();
+        for thread in self.threads.drain(..) {
+            stalls.0.extend(thread.join().map_err(|_| "a watch has panicked")??.0);
         }
         Ok(stalls)
     }
+}
 
-    fn watch_one(processor: usize, until: Instant) -> Result<Self, Errno> {
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Stalls {
+    fn of(processor: usize, is_over: &AtomicBool) -> Result<Self, Errno> {
         let mut only = CpuSet::new();
         only.set(processor);
         sched_setaffinity(None, &only)?;
         let mut stalls = Self::default();
-        while Instant::now() < until {
+        while !is_over.load(Ordering::Relaxed) {
             let from = now();
             thread::sleep(TICK);
             let to = now();
-            if to.since(from) > UNUSED {
+            if to.since(from) > UNUSED / IN_A_ROW {
                 stalls.0.push((from, to));
             }
         }
@@ -66,6 +90,9 @@ impl Stalls {
 /// The part of these leases that redbolt leaves unused: a process that is later than this can be
 /// too late.
 const UNUSED: Duration = Duration::from_millis(250);
+
+/// One that is late may have waited for others, each of them late: redbolt, what it kills, and the kernel's work for it.
+const IN_A_ROW: u32 = 3;
 
 /// An overlap this soon after a stall may be its consequence.
 const BEHIND: Duration = Duration::from_millis(500);
