@@ -121,12 +121,12 @@ fn without_extending_the_command_has_one_ttl() {
 #[test]
 fn a_command_that_dies_of_sigterm_is_not_waited_for_until_sigkill() {
     let world = World::of(1);
-    for round in 0..4 {
-        let runs: Vec<_> = (0..6)
+    for round in 0..3 {
+        let runs: Vec<_> = (0..8)
             .map(|run| {
                 let key = format!("job-{round}-{run}");
-                let grace = format!("{}ms", 1500 + 20 * run);
-                let options = ["--no-extend", "--ttl", "6s", "--kill-after", &grace];
+                let grace = format!("{}ms", 3500 + 20 * run);
+                let options = ["--no-extend", "--ttl", "12s", "--kill-after", &grace];
                 let words = [&["lock"], &options[..], &[&key, "--", "sleep", "600"]].concat();
                 world.start(&words)
             })
