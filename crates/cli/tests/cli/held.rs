@@ -331,14 +331,14 @@ fn a_lock_that_was_lost_is_lost_over_any_distance() {
             |words: &[&str]| world.run_through(&far, &[words, &["--token-file", FILE]].concat());
         let lose: [fn(&World, &str); 2] = [World::delete, World::take];
         for lose in lose {
-            run(&["acquire", "job"]).expect(0);
+            run(&["acquire", "--ttl", "25s", "job"]).expect(0);
             lose(&world, "job");
             run(&["extend"]).expect(70).expect_says("the lock is lost");
             run(&["release"]).expect(70).expect_says("the lock is lost");
             assert!(files(&world).is_empty());
             world.delete("job");
         }
-        run(&["acquire", "job"]).expect(0);
+        run(&["acquire", "--ttl", "25s", "job"]).expect(0);
         run(&["extend"]).expect(0);
         run(&["release"]).expect(0);
         eventually("the last node hears of it too", || world.held_on("job") == 0);
