@@ -181,7 +181,7 @@ fn a_file_that_others_can_read_is_refused() {
 fn the_file_of_a_living_lock_is_not_overwritten_and_that_of_a_dead_one_is() {
     let world = World::of(3);
     acquire(&world, &["--ttl", "20s"]).expect(0);
-    let other = ["acquire", "--token-file", FILE, "other"];
+    let other = ["acquire", "--ttl", "25s", "--token-file", FILE, "other"];
     world.run(&other).expect(64).expect_says("a lock that lives for");
     assert_eq!(world.held_on("other"), 0);
     release(&world).expect(0);
@@ -197,7 +197,8 @@ fn the_file_of_a_living_lock_is_not_overwritten_and_that_of_a_dead_one_is() {
 #[test]
 fn an_empty_file_is_as_good_as_none_and_any_other_is_not() {
     let world = World::of(3);
-    let line = "f=$(mktemp ./XXXXXX) && mv $f file && redbolt acquire --token-file file job";
+    let line =
+        "f=$(mktemp ./XXXXXX) && mv $f file && redbolt acquire --ttl 25s --token-file file job";
     let path = format!("{}:{}", bin(), std::env::var("PATH").unwrap());
     let mut shell = world.command("sh");
     shell.args(["-c", line]).env("PATH", path);
@@ -487,7 +488,7 @@ fn a_refused_lock_leaves_no_file() {
 fn a_waiter_gets_the_lock_that_is_released() {
     let world = World::of(3);
     acquire(&world, &["--ttl", "25s"]).expect(0);
-    let waiter = world.start(&["acquire", "--token-file", "second", "job"]);
+    let waiter = world.start(&["acquire", "--ttl", "25s", "--token-file", "second", "job"]);
     eventually("the waiter waits", || files(&world).len() == 2);
     release(&world).expect(0);
     waiter.end().expect(0);
@@ -524,7 +525,7 @@ fn a_lock_is_released_if_its_fencing_token_cannot_be_printed() {
 #[test]
 fn a_name_can_be_any_bytes() {
     let world = World::of(1);
-    let mut command = world.redbolt(&["acquire", "--token-file", FILE]);
+    let mut command = world.redbolt(&["acquire", "--ttl", "25s", "--token-file", FILE]);
     command.arg(OsStr::from_bytes(b"a b\xff%\r\nc"));
     run(command).expect(0);
     assert_eq!(world.nodes[0].cmd("DBSIZE"), Reply::Int(2), "the lock, and the restart guard");

@@ -116,8 +116,8 @@ fn a_command_takes_over_a_lock_whose_time_is_over() {
     world.run(&["lock", "--try", "data", "--", "true"]).expect(75);
     world.run(&["lock", "--try", "--profile", "setnx", "data", "--", "true"]).expect(0);
     assert_eq!(world.held_on("data"), 0);
-    let acquire = ["acquire", "--profile", "redis-objects", "--token-file", "held", "data"];
-    world.run(&acquire).expect(0);
+    let acquire = ["acquire", "--profile", "redis-objects", "--ttl", "20s", "--token-file", "held"];
+    world.run(&[&acquire[..], &["data"]].concat()).expect(0);
     let seen = world.run(&["status", "data"]).expect(0).stdout;
     assert!(seen.contains("data: held by "), "{seen}");
     world.run(&["release", "--token-file", "held"]).expect(0);
