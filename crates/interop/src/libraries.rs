@@ -114,7 +114,7 @@ pub(crate) const ALL: [Library; 22] = [
         profile: Profile::Spring,
         prefix: "shop:",
         says: &[
-            ("CAS/CAD for value operations not supported", "its first renewal before Redis 8.4"),
+            ("CAS/CAD for value operations not supported", "its first extension before Redis 8.4"),
             ("RedisSystemException: Error in execution", "the exception of the line before"),
         ],
         keeps: &[Kept { what: "1 pattern", why: "each registry listens to all of its channels" }],

@@ -435,8 +435,7 @@ impl fmt::Display for DataKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::String { bytes: Some(bytes), fingerprint, library, owner } => {
-                let s = if *bytes == 1 { "" } else { "s" };
-                write!(f, "a string of {bytes} byte{s} #{fingerprint:08x}")?;
+                write!(f, "a string of {bytes} byte{} #{fingerprint:08x}", plural(*bytes))?;
                 match (library, owner) {
                     (Some(library), Some(owner)) => write!(f, " (as of {library}, by {owner})"),
                     (Some(library), None) => write!(f, " (as of {library})"),
@@ -452,32 +451,50 @@ impl fmt::Display for DataKind {
             Self::SortedSet => f.write_str("a sorted set"),
             Self::Stream => f.write_str("a stream"),
             Self::Module(name) => write!(f, "of the type {name}"),
-            Self::Redisson { owner, holds: 1 } => write!(f, "held by Redisson {owner}"),
-            Self::Redisson { owner, holds } => write!(f, "held by Redisson {owner}, {holds} holds"),
+            Self::Unknown => f.write_str("no string"),
+            lock => lock.fmt_holders(f),
+        }
+    }
+}
+
+impl DataKind {
+    /// Who has a lock of another library.
+    fn fmt_holders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Redisson { owner, holds } => {
+                write!(f, "held by Redisson {owner}")?;
+                several_holds(f, *holds)
+            }
             Self::RedissonReadWrite { is_write, holders, owner, holds } => {
                 match is_write {
                     true => f.write_str("held by a writer of Redisson")?,
                     false => {
-                        let s = if *holders == 1 { "" } else { "s" };
-                        write!(f, "held by {holders} reader{s} of Redisson")?;
+                        write!(f, "held by {holders} reader{} of Redisson", plural(*holders))?;
                     }
                 }
                 let Some(owner) = owner else { return Ok(()) };
                 let among = if *holders > 1 { ", among them" } else { "" };
                 write!(f, "{among} {owner}")?;
-                if *holds == 1 { Ok(()) } else { write!(f, ", {holds} holds") }
+                several_holds(f, *holds)
             }
             Self::Symfony { is_write: true, .. } => f.write_str("held by Symfony"),
             Self::Symfony { holders, .. } => {
-                let s = if *holders == 1 { "" } else { "s" };
-                write!(f, "held by {holders} reader{s} of Symfony")
+                write!(f, "held by {holders} reader{} of Symfony", plural(*holders))
             }
             Self::Time { ends } => {
                 write!(f, "held by SETNX or redis-objects until second {}", ends.as_secs())
             }
-            Self::Unknown => f.write_str("no string"),
+            _ => Ok(()),
         }
     }
+}
+
+fn several_holds(f: &mut fmt::Formatter<'_>, holds: u64) -> fmt::Result {
+    if holds == 1 { Ok(()) } else { write!(f, ", {holds} holds") }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// What stands before the token of a reader that shares with nobody else, and so is a string.
