@@ -124,6 +124,8 @@ pub enum Upgrade {
     LentValidity,
     /// Both claims have one token, so that the undo of one takes the other's entry.
     OneToken,
+    /// The claim writes its end to the reader's entry as well, also to less.
+    Shortens,
 }
 
 /// How a writer becomes a reader. The read ask ignores the writer's claim, which it names.
@@ -528,6 +530,11 @@ impl<const N: usize, const C: usize> ReadWrite<N, C> {
                 next.nodes[at].each_call(|call| call.entry = 0);
             }
             self.write(&mut next.nodes[at], of, self.ttls[of.client]);
+            let upgrades = self.plans[of.client] == Plan::Upgrade && of.claim == 1;
+            if upgrades && self.upgrade == Upgrade::Shortens {
+                let reader = next.nodes[at].call_mut(of.partner());
+                reader.entry = reader.entry.min(self.ttls[of.client]);
+            }
         }
         if then == Asked::Counts {
             self.counted(&mut next, of, at, mode);

@@ -56,6 +56,8 @@ pub struct Outcome {
     pub took: Duration,
     /// How many states no longer lead to a settled one; 0 where nobody asked.
     pub stuck: usize,
+    /// Whether there are no more states than these, unless one of them is wrong.
+    pub is_all: bool,
     /// The way to a wrong state; `None` if there is none.
     pub violation: Option<Violation>,
 }
@@ -71,8 +73,9 @@ pub struct Violation {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { states, depth, took, stuck, .. } = self;
-        write!(f, "{states} states, depth {depth}, {:.1} s: ", took.as_secs_f64())?;
+        let Self { states, depth, took, stuck, is_all, .. } = self;
+        let first = if *is_all { "" } else { "the first " };
+        write!(f, "{first}{states} states, depth {depth}, {:.1} s: ", took.as_secs_f64())?;
         let Some(violation) = &self.violation else { return f.write_str("no violation") };
         write!(f, "VIOLATION, {}", violation.what)?;
         if *stuck > 0 {
@@ -93,7 +96,18 @@ impl fmt::Display for Outcome {
 /// If the model has more than [`MOST`] states: then it is not small.
 pub fn search<M: Model>(model: &M) -> Outcome {
     let begun = Instant::now();
-    let found = Explored::new(model, |_, _| ());
+    let found = Explored::new(model, usize::MAX, |_, _| ());
+    found.outcome(model, begun, 0, found.wrong)
+}
+
+/// Visits the states that are nearest to the beginning, up to about so many: for a model that has too many of them.
+///
+/// # Panics
+///
+/// If `most` is beyond [`MOST`], and so is the model.
+pub fn search_nearest<M: Model>(model: &M, most: usize) -> Outcome {
+    let begun = Instant::now();
+    let found = Explored::new(model, most, |_, _| ());
     found.outcome(model, begun, 0, found.wrong)
 }
 
@@ -106,7 +120,7 @@ pub fn search_for_progress<M: Progress>(model: &M) -> Outcome {
     let begun = Instant::now();
     let mut helping = Vec::new();
     let mut ends = Vec::new();
-    let found = Explored::new(model, |step, edge| match edge {
+    let found = Explored::new(model, usize::MAX, |step, edge| match edge {
         Edge::To(next) if step.is_some_and(|step| model.helps(step)) => helping.push(next),
         Edge::To(_) => {}
         Edge::NoMore => ends.push(helping.len()),
@@ -147,11 +161,17 @@ enum Edge {
 struct Explored<S> {
     seen: Seen<S>,
     depth: u32,
+    /// Nothing more follows on any of them.
+    is_all: bool,
     wrong: Option<(&'static str, usize)>,
 }
 
 impl<S: Copy + Eq + Hash> Explored<S> {
-    fn new<M: Model<State = S>>(model: &M, mut edge: impl FnMut(Option<&M::Step>, Edge)) -> Self {
+    fn new<M: Model<State = S>>(
+        model: &M,
+        most: usize,
+        mut edge: impl FnMut(Option<&M::Step>, Edge),
+    ) -> Self {
         let mut seen = Seen::new();
         let mut wrong = None;
         for state in model.begins() {
@@ -163,7 +183,7 @@ impl<S: Copy + Eq + Hash> Explored<S> {
             }
         }
         let (mut depth, mut level_ends, mut at) = (0, seen.states.len(), 0);
-        while at < seen.states.len() && wrong.is_none() {
+        while at < seen.states.len() && seen.states.len() < most && wrong.is_none() {
             if at == level_ends {
                 depth += 1;
                 level_ends = seen.states.len();
@@ -183,7 +203,8 @@ impl<S: Copy + Eq + Hash> Explored<S> {
             edge(None, Edge::NoMore);
             at += 1;
         }
-        Self { seen, depth, wrong }
+        let is_all = at == seen.states.len() || wrong.is_some();
+        Self { seen, depth, is_all, wrong }
     }
 
     fn outcome<M: Model<State = S>>(
@@ -197,7 +218,7 @@ impl<S: Copy + Eq + Hash> Explored<S> {
         let violation = wrong.map(retraced);
         let depth = violation.as_ref().map_or(self.depth, |found| found.steps.len() as u32);
         let states = self.seen.states.len();
-        Outcome { states, depth, took: begun.elapsed(), stuck, violation }
+        Outcome { states, depth, took: begun.elapsed(), stuck, is_all: self.is_all, violation }
     }
 }
 
@@ -444,6 +465,15 @@ mod tests {
         assert_eq!((all.states, all.depth, all.violation.is_none()), (251 * 251, 500, true));
         let half = search(&Counters { top: 250, forbidden: 255, alike: true });
         assert_eq!((half.states, half.depth), (251 * 252 / 2, 500));
+    }
+
+    #[test]
+    fn it_ends_where_it_is_told_to() {
+        let part = search_nearest(&Counters { top: 250, forbidden: 255, alike: false }, 1_000);
+        assert!((1_000..1_010).contains(&part.states) && !part.is_all, "{part}");
+        assert!(part.to_string().starts_with("the first 1"), "{part}");
+        let all = search_nearest(&Counters { top: 9, forbidden: 255, alike: false }, 1_000);
+        assert!(all.states == 100 && all.is_all, "{all}");
     }
 
     #[test]

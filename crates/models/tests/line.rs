@@ -4,7 +4,7 @@ mod told;
 
 use redbolt_models::line::{Admits, Closing, Deletes, Door, Faults, Line, Mode, Order, Placing};
 
-use self::told::{progresses, stuck, wrong};
+use self::told::{clean_nearby, progresses, stuck, wrong};
 
 type Two = Line<3, 2>;
 type Three = Line<3, 3>;
@@ -119,6 +119,48 @@ fn all_three_nodes() {
 fn three_processes() {
     for (name, door) in DOORS {
         progresses(&format!("line, three once, one down, {name}"), &Three { door, ..THREE });
+    }
+}
+
+/// What is between two and three who come: the design's largest rows.
+#[test]
+#[ignore = "many minutes: cargo xtask models --all"]
+fn two_come_twice_each() {
+    for (name, door) in DOORS {
+        let model = Two { door, comes: [2; 2], ..Two::RULES };
+        progresses(&format!("line, two twice, {name}"), &model);
+        let modes = [Mode::Exclusive, Mode::Shared];
+        progresses(&format!("line, a writer and a reader twice, {name}"), &Two { modes, ..model });
+    }
+}
+
+#[test]
+#[ignore = "many minutes: cargo xtask models --all"]
+fn three_of_which_one_comes_twice() {
+    for (name, door) in DOORS {
+        let modes = [Mode::Exclusive, Mode::Shared, Mode::Shared];
+        let model = Three { door, modes, ..THREE };
+        progresses(&format!("line, a writer and two readers, one down, {name}"), &model);
+        let model = Three { door, comes: [1, 1, 2], ..THREE };
+        progresses(&format!("line, two once and one twice, one down, {name}"), &model);
+    }
+}
+
+/// They have more states than fit.
+#[test]
+#[ignore = "many minutes: cargo xtask models --all"]
+fn three_processes_on_three_nodes() {
+    for (name, door) in DOORS {
+        let model = Three { door, ..Three::RULES };
+        clean_nearby(&format!("line, three once, {name}"), 20_000_000, &model);
+    }
+}
+
+#[test]
+fn three_processes_on_three_nodes_to_begin_with() {
+    for (name, door) in DOORS {
+        let model = Three { door, ..Three::RULES };
+        clean_nearby(&format!("line, three once, {name}"), 100_000, &model);
     }
 }
 

@@ -245,6 +245,15 @@ fn broken_by_one_token_for_reader_and_writer() {
     broken("upgrade with one token", &Two { upgrade, ..two([Plan::Upgrade, WRITE]) });
 }
 
+/// Whoever fails to upgrade goes on as a reader, for as long as its extension says.
+#[test]
+fn broken_by_an_upgrade_that_shortens_the_readers_entry() {
+    let model = Two { extensions: [3, 0], quarantine: 3, ..two([Plan::Upgrade, WRITE]) };
+    clean("read/write, an upgrade behind an extension", &model);
+    let upgrade = Upgrade::Shortens;
+    broken("upgrade shortens the reader's entry", &Two { upgrade, ..model });
+}
+
 #[test]
 fn broken_by_a_downgrade_that_is_believed_when_confirmed() {
     let downgrade = Downgrade::WhenConfirmed;

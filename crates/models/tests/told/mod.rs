@@ -1,11 +1,21 @@
 //! Runs a search, and tells how far it went.
 
-use redbolt_models::search::{Model, Outcome, Progress, STUCK, search, search_for_progress};
+use redbolt_models::search::{
+    Model, Outcome, Progress, STUCK, search, search_for_progress, search_nearest,
+};
 
 /// Every state is as it should be.
 #[allow(dead_code, reason = "where progress matters it is searched for too")]
 pub(crate) fn clean(name: &str, model: &impl Model) {
     let outcome = run(name, model);
+    assert!(outcome.violation.is_none(), "{name}: {outcome}");
+}
+
+/// Every state is as it should be among the nearest, if there are more of them.
+#[allow(dead_code, reason = "most models are searched to the last state")]
+pub(crate) fn clean_nearby(name: &str, most: usize, model: &impl Model) {
+    let outcome = search_nearest(model, most);
+    println!("{name}: {outcome}");
     assert!(outcome.violation.is_none(), "{name}: {outcome}");
 }
 
