@@ -38,6 +38,8 @@ pub struct Turns {
     pub grace: Grace,
     /// Whoever finds the head called asks again when that is over, and not after a whole grace of its own.
     pub tells_rest: bool,
+    /// Only whoever is next does so; others ask at their next poll.
+    pub next_alone: bool,
     /// An ask that finds the lock held takes the head's call back.
     pub clears: bool,
     /// The second in line is woken too, and calls the head.
@@ -72,6 +74,7 @@ impl Turns {
         strangers: 0,
         grace: Grace::OfHead,
         tells_rest: true,
+        next_alone: true,
         clears: true,
         second_listens: true,
         leaving_wakes: true,
@@ -112,7 +115,7 @@ struct Waiter {
 pub enum Step {
     Tick,
     Released { heard: [bool; WAITERS] },
-    Asks { by: usize, what: &'static str },
+    Asks { by: usize, answer: Answer },
     Dies { by: usize },
     GivesUp { by: usize },
     Stranger,
@@ -129,7 +132,14 @@ impl fmt::Display for Step {
                 woken.clone().try_for_each(|by| write!(f, " {}", name(by)))?;
                 f.write_str(if woken.count() == 0 { " nobody" } else { "" })
             }
-            Self::Asks { by, what } => write!(f, "{} asks, and {what}", name(by)),
+            Self::Asks { by, answer } => {
+                let what = match answer {
+                    Answer::Held => "finds it held",
+                    Answer::Granted => "has it",
+                    Answer::Calls { .. } => "calls the head",
+                };
+                write!(f, "{} asks, and {what}", name(by))
+            }
             Self::Dies { by } => write!(f, "{} dies", name(by)),
             Self::GivesUp { by } => write!(f, "{} gives up", name(by)),
             Self::Stranger => f.write_str("a stranger takes the lock"),
@@ -170,13 +180,11 @@ impl Model for Turns {
         for by in (0..WAITERS).filter(|&by| state.waiters[by].waits()) {
             if state.waiters[by].timer == 0 {
                 is_due = true;
-                let (what, next) = self.asked(state, by);
-                let has_it = next.free < state.free;
-                if has_it && next.free > 0 && self.leaving_wakes {
-                    self.left(&next, by, |next| found(Step::Asks { by, what }, next));
-                }
-                if !has_it || next.free == 0 || !self.leaving_wakes {
-                    found(Step::Asks { by, what }, next);
+                let (answer, next) = self.asked(state, by);
+                let step = Step::Asks { by, answer };
+                match answer == Answer::Granted && next.free > 0 && self.leaving_wakes {
+                    true => self.left(&next, by, |next| found(step, next)),
+                    false => found(step, next),
                 }
             }
             if state.deaths > 0 {
@@ -220,8 +228,9 @@ impl Model for Turns {
 impl Turns {
     /// The head and the second are woken, unless it is lost.
     fn release(&self, state: &State, found: &mut impl FnMut(Step, State)) {
-        let listens = state.line().take(if self.second_listens { 2 } else { 1 });
-        let listens: u8 = listens.filter(|&by| !state.waiters[by].dead).map(|by| 1 << by).sum();
+        let listens = state.line().enumerate().filter(|&(rank, _)| self.hears_release(rank));
+        let listens = listens.map(|(_, by)| by).filter(|&by| !state.waiters[by].dead);
+        let listens: u8 = listens.map(|by| 1 << by).sum();
         let is_part = |heard: &u8| heard & !listens == 0;
         for heard in (0..1 << WAITERS).filter(is_part) {
             let lost = (listens & !heard).count_ones() as u8;
@@ -241,7 +250,8 @@ impl Turns {
 
     /// Somebody was let in, and permits are left, or has given up: the two behind it hear that it has left the line, unless that is lost.
     fn left(&self, state: &State, by: usize, mut found: impl FnMut(State)) {
-        let behind = state.line().filter(|&other| other > by).take(2);
+        let behind = state.line().filter(|&other| other > by).enumerate();
+        let behind = behind.filter(|&(between, _)| self.hears_leaving(between)).map(|it| it.1);
         let behind: u8 =
             behind.filter(|&other| !state.waiters[other].dead).map(|other| 1 << other).sum();
         for heard in (0..1 << WAITERS).filter(|heard: &u8| heard & !behind == 0) {
@@ -265,7 +275,7 @@ impl Turns {
     }
 
     /// The script of the line, as far as it is about turns.
-    fn asked(&self, state: &State, by: usize) -> (&'static str, State) {
+    fn asked(&self, state: &State, by: usize) -> (Answer, State) {
         let mut next = *state;
         next.waiters[by].woken = false;
         next.waiters[by].timer = self.pause;
@@ -273,26 +283,126 @@ impl Turns {
             if self.clears {
                 next.waiters.iter_mut().for_each(|waiter| waiter.called = 0);
             }
-            return ("finds it held", next);
+            return (Answer::Held, next);
         }
-        while let Some(head) = next.head() {
-            if next.line().take(next.free.into()).any(|first| first == by) {
+        loop {
+            let free = usize::from(next.free);
+            if next.line().take(free).any(|first| first == by) {
                 next.waiters[by].leaves();
+                // Beside others who hold it, the head begins anew to be called.
+                if next.free < self.permits {
+                    next.waiters.iter_mut().for_each(|waiter| waiter.called = 0);
+                }
                 (next.free, next.idle) = (next.free - 1, 0);
-                return ("has it", next);
+                return (Answer::Granted, next);
             }
+            let is_next = next.line().nth(free) == Some(by);
+            let head = next.line().next().expect("whoever asks stands in line");
             let grace = self.graces[if self.grace == Grace::OfHead { head } else { by }];
             let waiter = &mut next.waiters[head];
             if waiter.called <= grace {
                 waiter.called = waiter.called.max(1);
                 let spent = if self.tells_rest { waiter.called } else { 1 };
-                next.waiters[by].timer = (grace + 1 - spent).min(self.pause);
-                return ("calls the head", next);
+                let rest = grace + 1 - spent;
+                if is_next || !self.next_alone {
+                    next.waiters[by].timer = rest.min(self.pause);
+                }
+                return (Answer::Calls { rest }, next);
             }
             next.robbed |= waiter.woken && !waiter.dead;
             waiter.leaves();
         }
-        ("finds nobody", next)
+    }
+
+    /// Whether whoever stands behind so many others hears of a release.
+    #[must_use]
+    pub fn hears_release(&self, before: usize) -> bool {
+        before < if self.second_listens { 2 } else { 1 }
+    }
+
+    /// Whether whoever has so many between itself and one that leaves the line hears of that.
+    #[must_use]
+    pub fn hears_leaving(&self, between: usize) -> bool {
+        between < 2
+    }
+}
+
+/// What a node does with an ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nobody is let in now.
+    Held,
+    /// It is let in.
+    Granted,
+    /// Somebody else's turn it is, who has been called and may come for so many ticks more.
+    Calls {
+        /// At least 1.
+        rest: u8,
+    },
+}
+
+/// A node by itself, for whoever compares it with one that ships.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone(State);
+
+/// What a node does, whoever asks when.
+impl Turns {
+    /// All stand in line, and strangers hold it.
+    ///
+    /// # Panics
+    ///
+    /// Never: there is a state to begin in.
+    #[must_use]
+    pub fn alone(&self) -> Alone {
+        Alone(*self.begins().last().expect("a state to begin in"))
+    }
+
+    /// A waiter asks. Whoever is let in has left the line.
+    pub fn ask(&self, node: &mut Alone, by: usize) -> Answer {
+        let (answer, next) = self.asked(&node.0, by);
+        node.0 = next;
+        answer
+    }
+}
+
+impl Alone {
+    /// One that was held is free.
+    pub fn release(&mut self) {
+        self.0.free += 1;
+    }
+
+    /// Somebody who stands in no line takes what is free.
+    pub fn is_taken(&mut self) {
+        self.0.free -= 1;
+    }
+
+    /// A waiter leaves the line.
+    pub fn leave(&mut self, by: usize) {
+        self.0.waiters[by].leaves();
+    }
+
+    /// A tick passes.
+    pub fn tick(&mut self) {
+        self.0 = self.0.tick();
+    }
+
+    /// How many are free.
+    #[must_use]
+    pub fn free(&self) -> u8 {
+        self.0.free
+    }
+
+    /// Whether a waiter stands in line.
+    #[must_use]
+    pub fn stands(&self, by: usize) -> bool {
+        self.0.waiters[by].stands
+    }
+
+    /// For how many ticks the first in line has been called, if it has.
+    #[must_use]
+    pub fn called(&self) -> Option<(usize, u8)> {
+        let head = self.0.line().next()?;
+        self.0.waiters[head].called.checked_sub(1).map(|since| (head, since))
     }
 }
 
@@ -300,10 +410,6 @@ impl State {
     /// Who stands in line, in order.
     fn line(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..WAITERS).filter(|&by| self.waiters[by].stands)
-    }
-
-    fn head(&self) -> Option<usize> {
-        self.line().next()
     }
 
     fn tick(&self) -> Self {

@@ -34,9 +34,14 @@ fn a_dead_head_costs_a_grace() {
     idle_at_most("a death", TRIP + GRACE, Turns { deaths: 1, ..RULES });
 }
 
+/// Nobody is woken where the first two are dead. Whoever comes third has called the first at one poll, and removes it at the
+/// next; then it is next itself, and asks again as soon as the second has had its grace.
 #[test]
-fn two_dead_heads_cost_a_pause_and_a_grace_each() {
-    idle_at_most("two deaths", PAUSE + 2 * GRACE, Turns { deaths: 2, ..RULES });
+fn two_dead_heads_cost_two_pauses_and_a_grace() {
+    let rules = Turns { deaths: 2, ..RULES };
+    idle_at_most("two deaths", 2 * PAUSE + GRACE, rules);
+    let all = Turns { next_alone: false, ..rules };
+    idle_at_most("two deaths, whoever calls asks again", PAUSE + 2 * GRACE, all);
 }
 
 /// Whoever comes behind a head that somebody else has called waits for what is left of that.
@@ -88,7 +93,7 @@ fn no_permit_is_idle_for_longer_than_a_lock_would_be() {
     idle_at_most("three permits, no faults", TRIP, PERMITS);
     idle_at_most("three permits, a death", TRIP + GRACE, Turns { deaths: 1, ..PERMITS });
     let two = Turns { deaths: 2, ..PERMITS };
-    idle_at_most("three permits, two deaths", PAUSE + 2 * GRACE, two);
+    idle_at_most("three permits, two deaths", 2 * PAUSE + GRACE, two);
     idle_at_most("three permits, all unheard", PAUSE, Turns { unheard: 9, ..PERMITS });
 }
 

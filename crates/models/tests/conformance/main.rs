@@ -12,3 +12,4 @@ mod permit_line;
 mod read_write;
 mod restart_guard;
 mod semaphore;
+mod turns;
