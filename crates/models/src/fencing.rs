@@ -30,8 +30,8 @@ pub struct Fencing<const N: usize, const A: usize> {
     pub late: Late,
     /// How often a node may lose its memory and go on voting.
     pub wipes: u8,
-    /// A node that lost its memory begins above every counter and token there is.
-    pub seeded: bool,
+    /// What a node has that lost its memory.
+    pub wiped: Wiped,
     /// A denial raises the counter too.
     pub bump_on_deny: bool,
     /// A grant raises the counter to the next even number, not by one.
@@ -68,10 +68,23 @@ pub enum Late {
     Any,
 }
 
+/// What a node has that lost its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wiped {
+    /// No counter, and it begins anew.
+    Nothing,
+    /// No counter, and what is proposed to it is above every counter and token there is, as clocks see to that agree: the rule.
+    Overtaken,
+    /// A counter of long ago. What is proposed is above all as well.
+    AnEarlierOne,
+}
+
 /// What a grant to one that shares does to the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Odd {
-    /// An odd one stays, an even one goes up by one: the rule.
+    /// An odd one stays, unless it is of long ago; any other goes up to the next odd number: the rule.
+    KeptIfYoung,
+    /// An odd one stays, whatever it is: the design's rule.
     Kept,
     /// It goes up to the next odd number.
     Raised,
@@ -91,12 +104,12 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         write_back: WriteBack::Checked,
         late: Late::Equal,
         wipes: 0,
-        seeded: false,
+        wiped: Wiped::Nothing,
         bump_on_deny: false,
         even: true,
         shared: 0,
         without_token: 0,
-        odd: Odd::Kept,
+        odd: Odd::KeptIfYoung,
         lean: true,
     };
 }
@@ -112,6 +125,8 @@ pub struct State<const N: usize, const A: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node<const A: usize> {
     counter: u8,
+    /// What is proposed to it is at least this, and a counter below is of long ago.
+    proposed: u8,
     /// The attempts that have the key, one bit each.
     holders: u8,
     /// What is under way between each attempt and this node.
@@ -173,7 +188,7 @@ pub enum Step {
     Confirmed { by: usize, node: usize },
     Commits { by: usize, token: u8 },
     Expires { node: usize },
-    Wiped { node: usize },
+    Wiped { node: usize, counter: u8 },
 }
 
 impl fmt::Display for Step {
@@ -201,7 +216,8 @@ impl fmt::Display for Step {
             }
             Self::Commits { by, token } => write!(f, "{} holds token {token}", name(by)),
             Self::Expires { node } => write!(f, "the key on n{node} is gone"),
-            Self::Wiped { node } => write!(f, "n{node} loses its memory"),
+            Self::Wiped { node, counter: 0 } => write!(f, "n{node} loses its memory"),
+            Self::Wiped { node, counter } => write!(f, "n{node} comes back with {counter}"),
         }
     }
 }
@@ -211,7 +227,7 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
     type Step = Step;
 
     fn begins(&self) -> Vec<State<N, A>> {
-        let node = |counter| Node { counter, holders: 0, mail: [Mail::Nothing; A] };
+        let node = |counter| Node { counter, proposed: 0, holders: 0, mail: [Mail::Nothing; A] };
         let attempts = [Attempt { phase: Phase::Idle, token: 0, floor: 0 }; A];
         let values = usize::from(self.most_at_first) + 1;
         let begins = (0..values.pow(N as u32)).map(|code| {
@@ -244,9 +260,18 @@ impl<const N: usize, const A: usize> Model for Fencing<N, A> {
             if state.wipes > 0 {
                 let mut next = *state;
                 next.wipes -= 1;
+                let above_all = state.highest() + 1;
+                let most = match self.wiped {
+                    Wiped::AnEarlierOne => state.nodes[node].counter,
+                    Wiped::Nothing | Wiped::Overtaken => 0,
+                };
+                let is_overtaken = self.wiped != Wiped::Nothing;
                 next.nodes[node].holders = 0;
-                next.nodes[node].counter = if self.seeded { state.highest() } else { 0 };
-                found(Step::Wiped { node }, next);
+                next.nodes[node].proposed = if is_overtaken { above_all } else { 0 };
+                for counter in 0..=most {
+                    next.nodes[node].counter = counter;
+                    found(Step::Wiped { node, counter }, next);
+                }
             }
         }
     }
@@ -432,17 +457,35 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
 
     /// The counter after a grant.
     fn raised(&self, node: &Node<A>, by: usize) -> u8 {
-        let more = node.counter + 1;
-        let odd = node.counter | 1;
+        let Node { counter, proposed, holders, .. } = *node;
         match self.odd {
-            _ if !self.shares(by) && self.even => more.next_multiple_of(2),
-            _ if !self.shares(by) => more,
-            _ if !self.wants_token(by) => node.counter,
-            Odd::Kept => odd,
-            Odd::Raised => more | 1,
-            Odd::RaisedByFirst if node.holders == 0 => odd,
-            Odd::RaisedByFirst | Odd::Untouched => node.counter,
+            _ if self.shares(by) && !self.wants_token(by) => counter,
+            Odd::RaisedByFirst if self.shares(by) && holders > 0 => counter,
+            _ => self.granted(self.shares(by), counter, proposed, proposed),
         }
+    }
+
+    /// The same, of a grant to one that shares or does not, where an odd counter may stay that is no less than `kept_from`, and so
+    /// much is proposed.
+    #[must_use]
+    pub fn granted(&self, shares: bool, counter: u8, kept_from: u8, proposed: u8) -> u8 {
+        let more = (counter + 1).max(proposed);
+        let is_odd = counter % 2 == 1;
+        match self.odd {
+            _ if !shares && self.even => more.next_multiple_of(2),
+            _ if !shares => more,
+            Odd::KeptIfYoung if is_odd && counter >= kept_from => counter,
+            Odd::Kept | Odd::RaisedByFirst if is_odd => counter,
+            Odd::KeptIfYoung | Odd::Kept | Odd::RaisedByFirst | Odd::Raised => more | 1,
+            Odd::Untouched => counter,
+        }
+    }
+
+    /// The counter after a write-back of a token by one that has the key, or has not.
+    #[must_use]
+    pub fn written_back(&self, has_key: bool, counter: u8, token: u8) -> Option<u8> {
+        let runs = has_key || self.write_back != WriteBack::Checked;
+        runs.then(|| counter.max(token))
     }
 
     fn is_free(&self, node: &Node<A>, by: usize) -> bool {
@@ -468,7 +511,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                     false => Mail::Nothing,
                 };
                 let mut next = state.with_mail(by, node, answer);
-                next.nodes[node].counter = counter;
+                next.nodes[node].counts(counter);
                 next.nodes[node].holders |= 1 << by;
                 found(Step::Runs { by, node, counter: Some(counter) }, next);
             }
@@ -481,15 +524,17 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
                 let next = state.with_mail(by, node, Mail::Granted(counter));
                 found(Step::Heard { by, node, counter }, next);
             }
-            Mail::WriteBack if present.has(by) || self.write_back != WriteBack::Checked => {
-                let answer = if self.lean { Mail::Confirmed } else { Mail::WrittenBack };
-                let mut next = state.with_mail(by, node, answer);
-                next.nodes[node].counter = counter.max(state.attempts[by].token);
-                found(Step::WriteBackRuns { by, node, done: true }, next);
-            }
-            Mail::WriteBack if !self.lean => {
-                let next = state.with_mail(by, node, Mail::Nothing);
-                found(Step::WriteBackRuns { by, node, done: false }, next);
+            Mail::WriteBack => {
+                let token = state.attempts[by].token;
+                if let Some(counter) = self.written_back(present.has(by), counter, token) {
+                    let answer = if self.lean { Mail::Confirmed } else { Mail::WrittenBack };
+                    let mut next = state.with_mail(by, node, answer);
+                    next.nodes[node].counts(counter);
+                    found(Step::WriteBackRuns { by, node, done: true }, next);
+                } else if !self.lean {
+                    let next = state.with_mail(by, node, Mail::Nothing);
+                    found(Step::WriteBackRuns { by, node, done: false }, next);
+                }
             }
             Mail::WrittenBack if !ended => {
                 let next = state.with_mail(by, node, Mail::Confirmed);
@@ -570,6 +615,14 @@ impl<const A: usize> Node<A> {
         self.holders >> by & 1 == 1
     }
 
+    /// The counter is this, and what was proposed to it is of no consequence once it is no more.
+    fn counts(&mut self, counter: u8) {
+        self.counter = counter;
+        if counter >= self.proposed {
+            self.proposed = 0;
+        }
+    }
+
     fn disown(&mut self, by: usize) {
         self.holders &= !(1 << by);
     }
@@ -592,7 +645,7 @@ impl<const N: usize, const A: usize> State<N, A> {
     /// Forgets tokens and floors that no token to come can be at or below. The next one of a node
     /// is above its counter by this.
     fn forget_low_tokens(&mut self, next: u8) {
-        let counters = self.nodes.iter().map(|node| node.counter + next);
+        let counters = self.nodes.iter().map(|node| (node.counter + next).max(node.proposed));
         let written = self.attempts.iter().filter(|a| a.phase == Phase::Writing).map(|a| a.token);
         let lowest = counters.chain(self.grants()).chain(written).min().unwrap_or(0);
         for attempt in &mut self.attempts {
@@ -625,11 +678,13 @@ impl<const N: usize, const A: usize> State<N, A> {
     fn lower(&mut self) {
         let counters = self.nodes.iter().map(|node| node.counter);
         let tokens = self.attempts.iter().flat_map(|attempt| [attempt.token, attempt.floor]);
+        let tokens = tokens.chain(self.nodes.iter().map(|node| node.proposed));
         let tokens = tokens.filter(|&token| token > 0).chain(self.grants());
         let tokens = tokens.map(|token| token.saturating_sub(1));
         let by = counters.chain(tokens).min().unwrap_or(0) & !1;
         for node in &mut self.nodes {
             node.counter -= by;
+            node.proposed = node.proposed.saturating_sub(by);
             for mail in &mut node.mail {
                 if let Mail::Grant(counter) | Mail::Granted(counter) = mail {
                     *counter -= by;

@@ -2,7 +2,7 @@
 
 mod told;
 
-use redbolt_models::fencing::{Fencing, Late, Odd, WriteBack};
+use redbolt_models::fencing::{Fencing, Late, Odd, Wiped, WriteBack};
 
 use self::told::{clean, wrong};
 
@@ -10,6 +10,7 @@ type OneEach = Fencing<3, 2>;
 type TwoEach = Fencing<3, 4>;
 
 const ODD: &str = "the token of one who holds it alone is odd";
+const LOWER: &str = "a token is not above one that was held before it was asked for";
 const SAME: &str = "two holders have the same token";
 
 /// One attempt for each of two clients, from all counters, with nothing left out.
@@ -52,7 +53,7 @@ fn a_denial_may_raise_the_counter() {
 /// Memory may be lost if the counter then begins above everything: what a sane clock sees to.
 #[test]
 fn a_lost_counter_that_begins_above_all_others() {
-    let seeded = OneEach { wipes: 1, seeded: true, ..FULL };
+    let seeded = OneEach { wipes: 1, wiped: Wiped::Overtaken, ..FULL };
     clean("fencing, a wiped counter begins above all", &seeded);
 }
 
@@ -68,6 +69,22 @@ fn readers_take_odd_tokens() {
         let three = Fencing::<3, 3> { clients: 3, most_at_first: 1, shared, ..Fencing::RULES };
         clean(&format!("fencing, {who}, counters 0..1"), &three);
     }
+}
+
+/// Of before a writer, on a node that came back with an earlier memory.
+#[test]
+fn an_odd_counter_of_long_ago_is_not_kept() {
+    let back =
+        OneEach { most_at_first: 1, shared: 0b10, wipes: 1, wiped: Wiped::AnEarlierOne, ..LEAN };
+    clean("fencing, an earlier counter, a writer and a reader", &back);
+    clean("fencing, an earlier counter, nothing left out", &OneEach { lean: false, ..back });
+    let each = Fencing::<3, 3> { clients: 3, wipes: 1, wiped: back.wiped, ..Fencing::RULES };
+    clean(
+        "fencing, an earlier counter, two readers and a writer",
+        &Fencing { shared: 0b110, ..each },
+    );
+    let kept = OneEach { odd: Odd::Kept, ..back };
+    wrong("fencing, an earlier counter is kept", &kept, LOWER);
 }
 
 /// Safe too, but readers who are there at once disagree, and pay the write-back.

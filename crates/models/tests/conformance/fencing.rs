@@ -1,8 +1,11 @@
 //! Which grants make a token, which are written back, and which count.
 
 use redbolt::proto::fence::{Agreement, agreement};
-use redbolt::proto::script::{ACQUIRE_FENCED, WRITE_BACK};
-use redbolt::proto::{Event, LockRequest};
+use redbolt::proto::script::{
+    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_SHARED_FENCED, UPGRADE_FENCED, WRITE_BACK,
+    WRITE_BACK_SHARED,
+};
+use redbolt::proto::{Event, LockId, LockRequest};
 use redbolt_models::fencing::Fencing;
 use redbolt_node::model::ClockReading;
 use redbolt_testkit::Peer;
@@ -11,26 +14,59 @@ use crate::bench::{Bench, warm};
 
 const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// Every order in which three grants with counters of 2, 4 and 6 can come.
+/// How a lock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    Alone,
+    Shared,
+    /// By a reader that has tokens already.
+    Upgraded,
+}
+
+/// Every order in which three grants can come with counters of 2, 4 and 6, or for one that shares of 3, 5 and 7.
 #[test]
 fn the_core_agrees_on_tokens_as_the_model_does() {
-    let (mut at_once, mut written) = (0, 0);
-    for order in ORDERS {
-        for code in 0..27 {
-            let counters = [1 + code % 3, 1 + code / 3 % 3, 1 + code / 9].map(|step| 2 * step);
-            match two_grants(order, counters) {
-                Agreement::Reached(_) => at_once += 1,
-                Agreement::Behind(_) => written += 1,
+    for how in [How::Alone, How::Shared, How::Upgraded] {
+        let (mut at_once, mut written) = (0, 0);
+        for order in ORDERS {
+            for code in 0..27 {
+                let odd = u8::from(how == How::Shared);
+                let counters = [1 + code % 3, 1 + code / 3 % 3, 1 + code / 9];
+                match two_grants(how, order, counters.map(|step| 2 * step + odd)) {
+                    Agreement::Reached(_) => at_once += 1,
+                    Agreement::Behind(_) => written += 1,
+                }
             }
         }
+        assert_eq!((at_once, written), (6 * 9, 6 * 18), "{how:?}");
     }
-    assert_eq!((at_once, written), (6 * 9, 6 * 18));
+}
+
+/// A lock of which all nodes have been asked.
+fn asked(how: How) -> (Bench, LockId) {
+    let mut bench = warm();
+    let request = LockRequest::new(b"job").fenced();
+    if how == How::Alone {
+        let id = bench.lock(&request);
+        return (bench, id);
+    }
+    let id = bench.lock(&request.shared());
+    if how == How::Upgraded {
+        (0..3).for_each(|node| bench.answer(node, "+OK 1\r\n"));
+        assert_eq!(bench.told(), [Event::Granted(id)]);
+        let now = bench.now;
+        bench.core.try_upgrade(id, now).unwrap();
+    }
+    (bench, id)
 }
 
 /// Two grants, and then a late one while the token is being written back.
-fn two_grants(order: [usize; 3], counters: [u8; 3]) -> Agreement {
-    let mut bench = warm();
-    let id = bench.lock(&LockRequest::new(b"job").fenced());
+fn two_grants(how: How, order: [usize; 3], counters: [u8; 3]) -> Agreement {
+    let (mut bench, id) = asked(how);
+    let granted = match how {
+        How::Alone | How::Shared => [Event::Granted(id)],
+        How::Upgraded => [Event::Upgraded(id)],
+    };
     let [first, second, late] = order;
     for node in [first, second] {
         assert_eq!(bench.told(), []);
@@ -40,24 +76,26 @@ fn two_grants(order: [usize; 3], counters: [u8; 3]) -> Agreement {
     let agreed = agreement(&known, 2);
     match agreed {
         Agreement::Reached(token) => {
-            assert_eq!(bench.told(), [Event::Granted(id)]);
+            assert_eq!(bench.told(), granted);
             assert_eq!(bench.core.fencing_token(id).map(|token| token.get()), Some(token));
         }
         Agreement::Behind(token) => {
             assert_eq!(bench.told(), []);
             for node in [first, second] {
                 let behind = u64::from(counters[node]) < token;
-                assert_eq!(writes_back(&mut bench, node, token), behind, "{order:?} {counters:?}");
+                let writes = writes_back(&mut bench, how, node, token);
+                assert_eq!(writes, behind, "{how:?} {order:?} {counters:?}");
             }
             bench.answer(late, &format!("+OK {}\r\n", counters[late]));
             let behind = u64::from(counters[late]) < token;
-            assert_eq!(writes_back(&mut bench, late, token), behind, "{order:?} {counters:?}");
+            let writes = writes_back(&mut bench, how, late, token);
+            assert_eq!(writes, behind, "{how:?} {order:?} {counters:?}");
             let counts = Fencing::<3, 2>::RULES.counts(counters[late], token as u8);
             let events = bench.told();
-            assert_eq!(events == [Event::Granted(id)], counts, "{order:?} {counters:?}");
+            assert_eq!(events == granted, counts, "{how:?} {order:?} {counters:?}");
             if !counts {
                 finish(&mut bench, if behind { late } else { lower(first, second, counters) });
-                assert_eq!(bench.told(), [Event::Granted(id)], "{order:?} {counters:?}");
+                assert_eq!(bench.told(), granted, "{how:?} {order:?} {counters:?}");
             }
             assert_eq!(bench.core.fencing_token(id).map(|token| token.get()), Some(token));
         }
@@ -70,13 +108,14 @@ fn lower(a: usize, b: usize, counters: [u8; 3]) -> usize {
 }
 
 /// Whether a node is now asked to raise its counter, to exactly this.
-fn writes_back(bench: &mut Bench, node: usize, token: u64) -> bool {
+fn writes_back(bench: &mut Bench, how: How, node: usize, token: u64) -> bool {
     let waits = bench.waiting(node) == ["write back"];
     if waits {
         let words = bench.next(node).unwrap();
         let [key, counter] = [&words[3], &words[4]].map(|word| &word[..]);
         assert_eq!((key, counter), (&b"job"[..], &b"redbolt:fence:job"[..]));
-        assert_eq!(words[7], token.to_string().into_bytes());
+        let count = usize::from(how == How::Alone);
+        assert_eq!(words[6 + count], token.to_string().into_bytes());
     }
     waits
 }
@@ -98,38 +137,90 @@ fn the_core_does_not_count_a_write_back_that_was_refused() {
     assert_eq!(bench.told(), [Event::Granted(id)], "the late one is equal");
 }
 
-/// What a node does, by what its counter is, whose its key is, and what is proposed.
+/// What a node does, by what its counter is, whose its key is, what is proposed, and for one that shares from where on an odd
+/// counter stays: the model's `granted` and `written_back`.
 #[test]
 fn the_scripts_count_as_the_nodes_of_the_model_do() {
-    let table = [(0, 1, 2), (0, 2, 2), (4, 1, 6), (5, 1, 6), (4, 4, 6), (4, 8, 8), (4, 9, 10)];
-    for (counter, proposed, granted) in table {
-        let mut node = Scripts::new(counter);
-        assert_eq!(node.ask("a", proposed), format!("+OK {granted}\r\n"));
-        assert_eq!((node.get("job"), node.get("counter")), ("a".into(), granted.to_string()));
-        assert!(node.ask("b", proposed).starts_with(':'), "denied, and nothing is counted");
-        assert_eq!(node.get("counter"), granted.to_string());
-    }
-    for (owner, raised) in [("a", true), ("b", false), ("", false)] {
-        for (counter, token, then) in [(3, 5, 5), (5, 5, 5), (7, 5, 7)] {
-            let mut node = Scripts::new(counter);
-            if !owner.is_empty() {
-                node.run(&["SET", "job", owner]);
+    let model = Fencing::<3, 2>::RULES;
+    for how in [Ask::Alone, Ask::Shared, Ask::Upgraded, Ask::AloneInLine, Ask::SharedInLine] {
+        for counter in 0..8 {
+            for proposed in 1..8 {
+                // The library keeps none beyond what it proposes.
+                for kept_from in 1..=proposed {
+                    let shares = matches!(how, Ask::Shared | Ask::SharedInLine);
+                    let granted = model.granted(shares, counter, kept_from, proposed);
+                    let case = format!("{how:?} {counter} {kept_from} {proposed}");
+                    let mut node = Scripts::new(counter);
+                    if how == Ask::Upgraded {
+                        assert!(node.ask(Ask::Shared, 0, 1, 1).starts_with("+OK"));
+                        node.run(&["SET", "redbolt:fence:job", &counter.to_string()]);
+                    }
+                    let reply = node.ask(how, 0, proposed, kept_from);
+                    assert_eq!(reply, format!("+OK {granted}\r\n"), "{case}");
+                    assert_eq!(node.counter(), granted.to_string(), "{case}");
+                    // Somebody else is denied, and counts nothing, but for one that shares it with those who do.
+                    let other = node.ask(Ask::Alone, 2, proposed, kept_from);
+                    assert!(other.starts_with(':'), "{case}: {other}");
+                    assert_eq!(node.counter(), granted.to_string(), "{case}");
+                    if how == Ask::Shared {
+                        let then = model.granted(true, granted, kept_from, proposed);
+                        let other = node.ask(Ask::Shared, 2, proposed, kept_from);
+                        assert_eq!(other, format!("+OK {then}\r\n"), "{case}");
+                    }
+                }
             }
-            assert_eq!(node.write_back("a", token), format!(":{}\r\n", u8::from(raised)));
-            let then = if raised { then } else { counter };
-            assert_eq!(node.get("counter"), then.to_string(), "{owner} {counter} {token}");
         }
     }
+}
+
+/// Of one that has the key alone, shares it alone or with others, stands beside its own claim as a reader, or has it as the first in
+/// line; and of one that has it no more.
+#[test]
+fn the_scripts_write_back_as_the_nodes_of_the_model_do() {
+    let model = Fencing::<3, 2>::RULES;
+    for how in [Ask::Alone, Ask::Shared, Ask::Upgraded, Ask::AloneInLine, Ask::SharedInLine] {
+        for has_others in [false, true] {
+            for has_key in [false, true] {
+                for (counter, token) in [(3, 5), (5, 5), (7, 5), (0, 2), (4, 2)] {
+                    let mut node = Scripts::new(0);
+                    if how == Ask::Upgraded || has_others && how == Ask::Shared {
+                        node.ask(Ask::Shared, usize::from(how == Ask::Shared), 1, 1);
+                    }
+                    if has_key {
+                        assert!(node.ask(how, 0, 1, 1).starts_with("+OK"), "{how:?}");
+                    } else if has_others && how != Ask::Upgraded {
+                        node.ask(Ask::Shared, 2, 1, 1);
+                    }
+                    node.run(&["SET", "redbolt:fence:job", &counter.to_string()]);
+                    let case = format!("{how:?} {has_others} {has_key} {counter} {token}");
+                    let then = model.written_back(has_key, counter, token);
+                    let reply = node.write_back(how, token);
+                    assert_eq!(reply, format!(":{}\r\n", u8::from(then.is_some())), "{case}");
+                    assert_eq!(node.counter(), then.unwrap_or(counter).to_string(), "{case}");
+                }
+            }
+        }
+    }
+}
+
+/// A script that grants with a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    Alone,
+    Shared,
+    Upgraded,
+    AloneInLine,
+    SharedInLine,
 }
 
 /// A server's scripts on one resource.
 struct Scripts(Peer);
 
 impl Scripts {
-    fn new(counter: u64) -> Self {
+    fn new(counter: u8) -> Self {
         let mut scripts = Self(Peer::new(0, ClockReading::from_micros(0)));
         if counter > 0 {
-            scripts.run(&["SET", "counter", &counter.to_string()]);
+            scripts.run(&["SET", "redbolt:fence:job", &counter.to_string()]);
         }
         scripts
     }
@@ -138,16 +229,66 @@ impl Scripts {
         self.0.run(words, ClockReading::from_micros(0))
     }
 
-    fn ask(&mut self, token: &str, proposed: u64) -> String {
-        let proposed = proposed.to_string();
-        let keys = ["2", "job", "counter"];
-        let args = [token, "1000", "1", &proposed, "60000"];
-        self.run(&[&["EVAL", ACQUIRE_FENCED], &keys[..], &args].concat())
+    /// An ask, and of one in line the answer without its stamp. Who upgrades is named as the one who shares the key.
+    fn ask(&mut self, how: Ask, by: usize, proposed: u8, kept_from: u8) -> String {
+        let own = token(how, by);
+        let [proposed, kept_from] = [proposed, kept_from].map(|it| it.to_string());
+        let counter = "redbolt:fence:job";
+        match how {
+            Ask::Alone => {
+                let keys = ["EVAL", ACQUIRE_FENCED, "2", "job", counter];
+                self.run(&[&keys[..], &[&own, "1000", "1", &proposed, LIFE]].concat())
+            }
+            Ask::Shared => {
+                let keys = ["EVAL", ACQUIRE_SHARED_FENCED, "2", "job", counter];
+                let args = [&own, "1000", &proposed, LIFE, &kept_from, "1"];
+                self.run(&[&keys[..], &args].concat())
+            }
+            Ask::Upgraded => {
+                let keys = ["EVAL", UPGRADE_FENCED, "2", "job", counter];
+                let reader = token(Ask::Shared, by);
+                let args = [&own, "1000", &proposed, LIFE, &reader[..32]];
+                self.run(&[&keys[..], &args].concat())
+            }
+            Ask::AloneInLine | Ask::SharedInLine => {
+                let mode = if how == Ask::SharedInLine { 's' } else { 'x' };
+                let name = format!("{mode}{}", &own[..32]);
+                let ticket = format!("redbolt:line-wait:{name}");
+                let line = [
+                    "redbolt:line:job",
+                    "redbolt:line-until:job",
+                    &ticket,
+                    "redbolt:line-call:job",
+                ];
+                let keys = [&["EVAL", ACQUIRE_IN_LINE, "6", "job"], &line[..], &[counter]].concat();
+                let args = [&own, "1000", "1", "0", "1", "20", &proposed, LIFE, &kept_from, &name];
+                let reply = self.run(&[&keys[..], &args].concat());
+                match reply.strip_prefix("+OK ").and_then(|rest| rest.split_once(' ')) {
+                    Some((_, counter)) => format!("+OK {counter}"),
+                    None => reply,
+                }
+            }
+        }
     }
 
-    fn write_back(&mut self, token: &str, raise: u64) -> String {
-        let raise = raise.to_string();
-        self.run(&["EVAL", WRITE_BACK, "2", "job", "counter", token, "1", &raise, "60000"])
+    fn write_back(&mut self, how: Ask, raise: u8) -> String {
+        let (own, raise) = (token(how, 0), raise.to_string());
+        let counter = "redbolt:fence:job";
+        match how {
+            Ask::Alone | Ask::AloneInLine => {
+                self.run(&["EVAL", WRITE_BACK, "2", "job", counter, &own, "1", &raise, LIFE])
+            }
+            Ask::Shared | Ask::Upgraded | Ask::SharedInLine => {
+                self.run(&["EVAL", WRITE_BACK_SHARED, "2", "job", counter, &own, &raise, LIFE])
+            }
+        }
+    }
+
+    fn counter(&mut self) -> String {
+        match self.get("redbolt:fence:job") {
+            none if none.is_empty() => "0".to_owned(),
+            counter => counter,
+        }
     }
 
     fn get(&mut self, key: &str) -> String {
@@ -155,3 +296,14 @@ impl Scripts {
         reply.split("\r\n").nth(1).unwrap_or_default().to_owned()
     }
 }
+
+/// Of the one who asks, as the script names it.
+fn token(how: Ask, by: usize) -> String {
+    let digits = ["a", "b", "c"][by].repeat(32);
+    match how {
+        Ask::Upgraded => format!("w:{}00", "e".repeat(32)),
+        _ => format!("{digits}00"),
+    }
+}
+
+const LIFE: &str = "60000";
