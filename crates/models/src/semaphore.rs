@@ -357,16 +357,21 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
         let has_answer = |node: &Node<C>| node.calls[by].counts_for().is_some();
         for slot in (1..=self.slots).filter(|_| state.nodes.iter().any(has_answer)) {
             let mut next = *state;
-            next.clients[by].settles = slot;
-            for call in next.calls_mut(by).filter(|call| call.counts_for() != Some(slot)) {
-                call.mail = match (call.mail, self.moves) {
-                    (Mail::Undo(slot), _) => Mail::Undo(slot),
-                    (_, Moves::EndAnswer) => Mail::Move(0),
-                    (Mail::Ask, Moves::KeepAnswer) => Mail::AskAndMove,
-                    (_, Moves::KeepAnswer) => Mail::Move(call.counts_for().unwrap_or(0)),
-                };
-            }
+            self.settle(&mut next, by, slot);
             found(Step::Settles { by, slot }, next);
+        }
+    }
+
+    /// A client moves to this slot wherever no answer says that it has it.
+    fn settle(&self, state: &mut State<N, C>, by: usize, slot: u8) {
+        state.clients[by].settles = slot;
+        for call in state.calls_mut(by).filter(|call| call.counts_for() != Some(slot)) {
+            call.mail = match (call.mail, self.moves) {
+                (Mail::Undo(slot), _) => Mail::Undo(slot),
+                (_, Moves::EndAnswer) => Mail::Move(0),
+                (Mail::Ask, Moves::KeepAnswer) => Mail::AskAndMove,
+                (_, Moves::KeepAnswer) => Mail::Move(call.counts_for().unwrap_or(0)),
+            };
         }
     }
 
@@ -428,10 +433,9 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
             Mail::Move(_) if votes => {
                 let slot = state.clients[by].settles;
                 let mut next = *state;
-                let call = &mut next.nodes[at].calls[by];
-                if node.is_free(slot, by) {
-                    let before = call.mail;
-                    call.take(slot, self.ttls[by]);
+                let is_moved = self.moves_to(&mut next.nodes[at], by, slot);
+                if is_moved {
+                    let before = node.calls[by].mail;
                     found(Step::Moved { by, node: at, slot }, next);
                     if self.moves == Moves::KeepAnswer {
                         // Its answer is not heard for a while.
@@ -439,7 +443,6 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
                         found(Step::Moved { by, node: at, slot }, next);
                     }
                 } else {
-                    *call = Call { extension: call.extension, heals: call.heals, ..Call::NONE };
                     found(Step::NotMoved { by, node: at }, next);
                 }
             }
@@ -478,14 +481,33 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
             }
             found(Step::Healed { by, node: at, slot }, next);
         }
-        let has_slot = call.slot == slot || self.extend == Extend::AnySlot;
-        if call.extension == Extension::UnderWay && call.slot > 0 && has_slot {
-            let mut next = *state;
-            let call = &mut next.nodes[at].calls[by];
-            call.ttl = call.ttl.max(self.extensions[by]);
-            call.extension = Extension::Done;
+        let mut next = *state;
+        if call.extension == Extension::UnderWay && self.extends(&mut next.nodes[at], by, slot) {
+            next.nodes[at].calls[by].extension = Extension::Done;
             found(Step::ExtendRuns { by, node: at }, next);
         }
+    }
+
+    /// A move runs: whether the client has the slot now. If not, it has none.
+    fn moves_to(&self, node: &mut Node<C>, by: usize, slot: u8) -> bool {
+        let is_free = node.is_free(slot, by);
+        let call = &mut node.calls[by];
+        match is_free {
+            true => call.take(slot, self.ttls[by]),
+            false => *call = Call { extension: call.extension, heals: call.heals, ..Call::NONE },
+        }
+        is_free
+    }
+
+    /// An extension runs: whether it finds what it is for.
+    fn extends(&self, node: &mut Node<C>, by: usize, slot: u8) -> bool {
+        let call = &mut node.calls[by];
+        let has_slot = call.slot == slot || self.extend == Extend::AnySlot;
+        let finds = call.slot > 0 && has_slot;
+        if finds {
+            call.ttl = call.ttl.max(self.extensions[by]);
+        }
+        finds
     }
 
     fn end(&self, state: &mut State<N, C>, by: usize) {
@@ -507,6 +529,96 @@ impl<const N: usize, const C: usize> Semaphore<N, C> {
     }
 }
 
+/// A node by itself, for whoever compares it with one that ships. Slots count from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alone<const C: usize>(Node<C>);
+
+/// What a node does, whatever is under way.
+impl<const N: usize, const C: usize> Semaphore<N, C> {
+    /// Nobody has been there.
+    #[must_use]
+    pub fn alone(&self) -> Alone<C> {
+        Alone(Node { quarantine: 0, calls: [Call::NONE; C] })
+    }
+
+    /// Whether an ask may be given this slot.
+    #[must_use]
+    pub fn may_give(&self, node: &Alone<C>, by: usize, slot: u8) -> bool {
+        (1..=self.slots).contains(&slot) && node.0.is_free(slot, by)
+    }
+
+    /// An ask is given this slot.
+    pub fn give(&self, node: &mut Alone<C>, by: usize, slot: u8) {
+        node.0.calls[by].take(slot, self.ttls[by]);
+    }
+
+    /// A move, or a heal: whether the client has the slot now.
+    pub fn moved(&self, node: &mut Alone<C>, by: usize, slot: u8) -> bool {
+        self.moves_to(&mut node.0, by, slot)
+    }
+
+    /// An extension: whether it finds what it is for.
+    pub fn extended(&self, node: &mut Alone<C>, by: usize, slot: u8) -> bool {
+        self.extends(&mut node.0, by, slot)
+    }
+
+    /// An undo: whether there was anything.
+    pub fn undone(&self, node: &mut Alone<C>, by: usize) -> bool {
+        std::mem::replace(&mut node.0.calls[by], Call::NONE).slot > 0
+    }
+}
+
+impl<const C: usize> Alone<C> {
+    /// A tick passes.
+    pub fn tick(&mut self) {
+        self.0.tick();
+    }
+
+    /// The slot of each client, 0 for none, and for how many ticks.
+    #[must_use]
+    pub fn entries(&self) -> [(u8, u8); C] {
+        self.0.calls.map(|call| (call.slot, call.ttl))
+    }
+}
+
+/// What the first client has heard in its attempt, for whoever compares it with one that ships.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt<const N: usize, const C: usize>(State<N, C>);
+
+/// What a client makes of what it hears.
+impl<const N: usize, const C: usize> Semaphore<N, C> {
+    /// It has asked all nodes.
+    #[must_use]
+    pub fn attempt(&self) -> Attempt<N, C> {
+        let mut state = self.begins()[0];
+        state.clients[0].left = self.ttls[0];
+        state.calls_mut(0).for_each(|call| call.mail = Mail::Ask);
+        Attempt(state)
+    }
+
+    /// A node has given this slot, or has moved the client there.
+    pub fn gives(&self, attempt: &mut Attempt<N, C>, node: usize, slot: u8) {
+        attempt.0.nodes[node].calls[0].take(slot, self.ttls[0]);
+    }
+
+    /// The client settles on a slot: which nodes it tells to move.
+    pub fn settles(&self, attempt: &mut Attempt<N, C>, slot: u8) -> [bool; N] {
+        self.settle(&mut attempt.0, 0, slot);
+        attempt.0.nodes.map(|node| matches!(node.calls[0].mail, Mail::Move(_)))
+    }
+
+    /// A node has not moved it.
+    pub fn has_not_moved(&self, attempt: &mut Attempt<N, C>, node: usize) {
+        attempt.0.nodes[node].calls[0] = Call::NONE;
+    }
+
+    /// The slot of the permit that it has.
+    #[must_use]
+    pub fn has(&self, attempt: &Attempt<N, C>) -> Option<u8> {
+        self.held(&attempt.0, 0)
+    }
+}
+
 impl<const N: usize, const C: usize> State<N, C> {
     fn calls_mut(&mut self, by: usize) -> impl Iterator<Item = &mut Call> {
         self.nodes.iter_mut().map(move |node| &mut node.calls[by])
@@ -514,15 +626,7 @@ impl<const N: usize, const C: usize> State<N, C> {
 
     fn tick(&self) -> Self {
         let mut next = *self;
-        for node in &mut next.nodes {
-            node.quarantine = node.quarantine.saturating_sub(1);
-            for call in &mut node.calls {
-                call.ttl = call.ttl.saturating_sub(1);
-                if call.ttl == 0 {
-                    call.slot = 0;
-                }
-            }
-        }
+        next.nodes.iter_mut().for_each(Node::tick);
         for client in &mut next.clients {
             client.left = client.left.saturating_sub(1);
             client.extends = client.extends.saturating_sub(1);
@@ -558,6 +662,16 @@ impl<const N: usize, const C: usize> State<N, C> {
 }
 
 impl<const C: usize> Node<C> {
+    fn tick(&mut self) {
+        self.quarantine = self.quarantine.saturating_sub(1);
+        for call in &mut self.calls {
+            call.ttl = call.ttl.saturating_sub(1);
+            if call.ttl == 0 {
+                call.slot = 0;
+            }
+        }
+    }
+
     /// Whether nobody else has the slot.
     fn is_free(&self, slot: u8, by: usize) -> bool {
         !(0..C).any(|other| other != by && self.calls[other].slot == slot)

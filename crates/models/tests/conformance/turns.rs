@@ -364,8 +364,8 @@ fn place(before: usize, told: &str) -> String {
     let name = |rank: usize| format!("x{}00", ["a", "b", "c", "d"][rank].repeat(32));
     let [last, last_but_one] = [1, 2].map(|back| before.checked_sub(back).map(name));
     let (left, rest) = told.split_once(' ').unwrap();
-    let last = last.map_or("-".to_owned(), |last| format!("{last}:{rest}"));
-    let last_but_one = last_but_one.map_or("-".to_owned(), |name| format!("{name}:90"));
+    let last = last.map_or_else(|| "-".to_owned(), |last| format!("{last}:{rest}"));
+    let last_but_one = last_but_one.map_or_else(|| "-".to_owned(), |name| format!("{name}:90"));
     format!("+WAIT {left} 5 {before} {last} {last_but_one}\r\n")
 }
 
