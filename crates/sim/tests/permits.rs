@@ -210,11 +210,13 @@ fn cost(permits: u16, offered: f64, seconds: u64) -> Cost {
 }
 
 /// The rows of the design's table: permits, tries offered, fill, round trips and commands.
-const TABLE: [(u16, f64, f64, f64, f64); 4] = [
+const TABLE: [(u16, f64, f64, f64, f64); 5] = [
     (2, 1.75, 0.57, 1.00, 11.5),
     (10, 9.0, 0.75, 1.00, 9.3),
     (100, 90.0, 0.88, 1.00, 8.2),
     (1_000, 900.0, 0.90, 1.00, 8.0),
+    // Some of the tries are in vain.
+    (1_000, 1_010.0, 0.98, 1.02, 8.2),
 ];
 
 #[test]
@@ -228,16 +230,17 @@ fn a_permit_takes_one_round_trip_and_few_commands() {
     }
 }
 
-/// A minute of a core.
+/// Minutes of a core: `cargo test --profile sim -p redbolt-sim --test permits -- --ignored --nocapture`.
 #[test]
-#[ignore = "the largest row of the table takes long, and is for the record"]
+#[ignore = "the largest rows of the table take long, and are for the record"]
 fn a_thousand_permits_take_one_round_trip_and_few_commands() {
-    let (permits, offered, fill, rounds, commands) = TABLE[3];
-    let found = cost(permits, offered, 4);
-    println!("{permits} permits: {found:.3?}");
-    assert!((found.fill - fill).abs() < 0.08, "{found:?}");
-    assert!(found.rounds < rounds + 0.02, "{found:?}");
-    assert!(found.commands < commands * 1.1, "{found:?}");
+    for (permits, offered, fill, rounds, commands) in TABLE.into_iter().skip(3) {
+        let found = cost(permits, offered, 12);
+        println!("{permits} permits: {found:.3?}");
+        assert!((found.fill - fill).abs() < 0.03, "{found:?}");
+        assert!(found.rounds < rounds + 0.02, "{found:?}");
+        assert!(found.commands < commands * 1.1, "{found:?}");
+    }
 }
 
 /// In Unix ns.
