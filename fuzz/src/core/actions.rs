@@ -13,7 +13,7 @@ use crate::input::{Input, pick};
 
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     let choice = code >> 4;
-    if choice > 7 && !world.pushes.is_empty() {
+    if choice > 7 && world.stands_in_line {
         let at = usize::from(choice & 7) % world.pushes.len();
         if on_push_link(world, code & 15, at, input) {
             return;
@@ -59,7 +59,7 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
         8 => on_link(world, choice & 7, |world, at| world.answer(at, choice > 7)),
         9 => {
             // The scripts of the line are long.
-            let many = if world.pushes.is_empty() { 1 } else { 32 };
+            let many = if world.stands_in_line { 32 } else { 1 };
             let most = usize::from(input.byte()) * many;
             on_link(world, choice, |world, at| world.transmit(at, most));
         }
@@ -76,7 +76,10 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
             world.tick();
         }
         14 => world.open_all(),
-        _ if choice < 12 => world.inspect([&b"k0"[..], b"\r\n", b""][usize::from(choice % 3)]),
+        15 if choice < 3 => world.inspect([&b"k0"[..], b"\r\n", b""][usize::from(choice)]),
+        15 if choice < 6 => world.observe([&b"k0"[..], b"k1", b""][usize::from(choice - 3)]),
+        15 if choice < 8 => world.unobserve(),
+        15 if choice < 12 => world.change_mode(choice - 8),
         _ => world.hand_on(choice - 12),
     }
 }

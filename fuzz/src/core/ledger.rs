@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::{
-    ClockReading, Confirmed, Core, Lease, LockId, LossCause, NodeSet, Refusal, RefusalReason,
-    Timestamp, Verdict,
+    ClockReading, Confirmed, Core, Lease, LockId, LockMode, LossCause, NodeSet, Refusal,
+    RefusalReason, Timestamp, Verdict,
 };
 
 use super::line::{Line, Stand};
@@ -79,6 +79,26 @@ pub(super) struct Lock {
     lease: Option<Lease>,
     let_go: bool,
     line: Line,
+    /// How it changes its mode, if its caller has said so.
+    change: Option<Change>,
+    /// All second claims, and the digits of what each named. Those that were granted are among `tokens` as well.
+    claims: Vec<Vec<u8>>,
+    /// The claim as a reader that a writer has kept.
+    kept: Option<Vec<u8>>,
+}
+
+/// A change of a lock's mode. A downgrade that was refused is asked for again by another claim.
+#[derive(Debug)]
+struct Change {
+    is_upgrade: bool,
+    /// The number of its newest claim, if it has asked.
+    claim: Option<usize>,
+    asked: Timestamp,
+    ttl: Duration,
+    proposed: Option<u64>,
+    granted: u32,
+    denied: u32,
+    counters: Vec<(usize, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +171,10 @@ impl Ledger {
     pub(super) fn extends(&mut self, keys: &[&[u8]], token: &[u8], ttl: u64) -> (usize, usize) {
         let at = place(keys);
         let lock = &self.locks[at];
+        if lock.kept.as_deref() == Some(token) {
+            // Of the claim that a writer does not rely on.
+            return (at, usize::MAX);
+        }
         // A quorum may be faster than a link. The remaining nodes still get their extension.
         let extends = matches!(lock.phase, Phase::Extending | Phase::Held);
         assert!(extends, "an extension without a call");
@@ -188,11 +212,163 @@ impl Ledger {
     pub(super) fn undoes(&mut self, keys: &[&[u8]], token: &[u8], node: usize) -> (usize, usize) {
         let at = place(keys);
         let lock = &mut self.locks[at];
-        let attempt = lock.attempt_of(token);
+        let Some(attempt) = lock.tokens.iter().rposition(|known| known == token) else {
+            assert!(lock.claims.iter().any(|claim| claim == token), "an unknown token is undone");
+            return (at, usize::MAX - 1);
+        };
         if attempt == lock.tokens.len() - 1 {
             lock.undone |= 1 << node;
         }
         (at, attempt)
+    }
+}
+
+/// Changes of mode.
+impl Ledger {
+    /// A change of mode was accepted.
+    pub(super) fn changing(&mut self, at: usize, is_upgrade: bool) {
+        let lock = &mut self.locks[at];
+        let is_held = matches!(lock.phase, Phase::Held | Phase::Extending);
+        assert!(is_held, "{:?}, and changes its mode", lock.phase);
+        if !is_upgrade {
+            lock.kept = None;
+        }
+        lock.change = Some(Change::new(is_upgrade));
+    }
+
+    /// An ask for a second claim: of the newest one, or the first of a new one. It names the claim that the lock has.
+    pub(super) fn changes(
+        &mut self,
+        key: &[u8],
+        (token, other): (&[u8], &[u8]),
+        ttl: u64,
+        is_upgrade: bool,
+        proposed: Option<u64>,
+    ) -> (usize, usize) {
+        let (at, now) = (place(&[key]), self.now.boot);
+        let lock = &mut self.locks[at];
+        let asks = matches!(lock.phase, Phase::Held | Phase::Extending);
+        let newest = lock.claims.iter().rposition(|claim| claim == token);
+        // A quorum may be faster than a link: the others are asked by a claim that is in force by now.
+        if let Some(number) = newest.filter(|_| lock.tokens.last().is_some_and(|it| it == token)) {
+            assert!(asks, "a second claim of a lock that is {:?}", lock.phase);
+            return (at, number);
+        }
+        assert!(asks, "a second claim of a lock that is {:?}", lock.phase);
+        assert!(lock.tokens.last().is_some_and(|it| it == other), "the claim that is named");
+        let change = lock.change.as_mut().expect("a change without a call");
+        assert_eq!(change.is_upgrade, is_upgrade, "the mode that is asked for");
+        let number = match newest {
+            Some(number) => {
+                assert_eq!(change.claim, Some(number), "a claim that is over asks");
+                let said = (Duration::from_millis(ttl), proposed);
+                assert_eq!(said, (change.ttl, change.proposed), "one TTL and one proposal");
+                number
+            }
+            None => {
+                assert!(!lock.tokens.iter().any(|old| old == token), "a token was reused");
+                let is_first = change.claim.is_none() || !is_upgrade;
+                assert!(is_first, "an upgrade is tried once");
+                *change = Change::new(is_upgrade);
+                change.claim = Some(lock.claims.len());
+                (change.asked, change.ttl) = (now, Duration::from_millis(ttl));
+                change.proposed = proposed;
+                lock.claims.push(token.to_vec());
+                lock.claims.len() - 1
+            }
+        };
+        (at, number)
+    }
+
+    /// A node has answered the ask for a second claim.
+    pub(super) fn change_answered(
+        &mut self,
+        lock: usize,
+        claim: usize,
+        node: usize,
+        token: Received,
+    ) {
+        let lock = &mut self.locks[lock];
+        let is_in_force = lock.tokens.last() == lock.claims.get(claim);
+        let (granted, denied, counters) = match &mut lock.change {
+            Some(change) if change.claim == Some(claim) => {
+                (&mut change.granted, &mut change.denied, &mut change.counters)
+            }
+            _ if is_in_force => (&mut lock.granted, &mut lock.denied, &mut lock.counters),
+            _ => return,
+        };
+        match token {
+            Received::Ok => *granted |= 1 << node,
+            Received::OkWith(counter) => {
+                *granted |= 1 << node;
+                counters.push((node, counter));
+            }
+            Received::NilBulk | Received::Int(_) => *denied |= 1 << node,
+            _ => {}
+        }
+    }
+
+    /// The second claim is in force from now on, by a quorum of its own.
+    pub(super) fn changed(&mut self, id: LockId, is_upgrade: bool, core: &Core) {
+        let (now, quorum) = (self.now, self.quorum);
+        let lock = self.told(id);
+        let is_held = matches!(lock.phase, Phase::Held | Phase::Extending);
+        assert!(is_held, "{:?}, and has changed its mode", lock.phase);
+        let change = lock.change.take().expect("a change without a call");
+        assert_eq!(change.is_upgrade, is_upgrade, "what was asked for");
+        assert!(count(change.granted) >= quorum, "granted by {:b}", change.granted);
+        let claim = change.claim.expect("a claim that was asked for");
+        let before = lock.tokens.last().cloned();
+        lock.kept = before.filter(|_| is_upgrade);
+        lock.tokens.push(lock.claims[claim].clone());
+        (lock.granted, lock.denied) = (change.granted, change.denied);
+        (lock.undone, lock.confirmed, lock.is_gone) = (0, 0, false);
+        (lock.extended, lock.gone) = (0, 0);
+        lock.ever_granted |= change.granted;
+        lock.ever_denied |= change.denied;
+        lock.round += 1;
+        lock.rounds.clear();
+        if is_upgrade {
+            lock.counters = change.counters;
+            let token = core.fencing_token(id).map(|token| token.get());
+            assert_eq!(token.is_some(), change.proposed.is_some(), "a token for who wants one");
+            lock.has_token(token, quorum);
+        }
+        let mode = if is_upgrade { LockMode::Exclusive } else { LockMode::Shared };
+        assert_eq!(core.mode(id), Some(mode), "its mode");
+        let Some(&lease) = core.lease(id) else { return };
+        let spent = now.boot.since(change.asked) + lease.remaining(now);
+        assert!(spent < change.ttl, "a validity of {spent:?} out of {:?}", change.ttl);
+        lock.lease = Some(lease);
+    }
+
+    /// The second claim was refused. A writer is a reader nevertheless.
+    pub(super) fn not_changed(&mut self, id: LockId, is_upgrade: bool, refusal: &Refusal) {
+        let lock = self.told(id);
+        let Some(change) = &mut lock.change else { panic!("a change without a call") };
+        assert_eq!(change.is_upgrade, is_upgrade, "what was asked for");
+        let (granted, denied) = (change.granted, change.denied);
+        assert_eq!(mask(refusal.votes.grants()) & !granted, 0, "a grant that no node gave");
+        assert_eq!(mask(refusal.votes.denies()) & !denied, 0, "a denial that no node gave");
+        match is_upgrade {
+            true => lock.change = None,
+            false => *change = Change::new(false),
+        }
+    }
+}
+
+impl Change {
+    fn new(is_upgrade: bool) -> Self {
+        Self {
+            is_upgrade,
+            claim: None,
+            asked: Timestamp::default(),
+            ttl: Duration::ZERO,
+            proposed: None,
+            granted: 0,
+            denied: 0,
+            counters: Vec::new(),
+        }
     }
 }
 
@@ -301,6 +477,14 @@ impl Ledger {
     ) -> (usize, usize) {
         let at = place(keys);
         let lock = &self.locks[at];
+        if let Some(change) = &lock.change
+            && let Some(claim) = change.claim
+            && lock.claims[claim] == token
+        {
+            let counter = |of| change.counters.iter().find(|(node, _)| *node == of).map(|it| it.1);
+            assert!(counter(node).is_some_and(|counter| counter < target), "behind {target}");
+            return (at, WRITTEN_BY_CLAIM + claim);
+        }
         let attempt = lock.attempt_of(token);
         assert_eq!((lock.phase, attempt), (Phase::Asking, lock.tokens.len() - 1));
         let counter = |of| lock.counters.iter().find(|(node, _)| *node == of).map(|(_, c)| *c);
@@ -323,6 +507,16 @@ impl Ledger {
         token: Received,
     ) {
         let lock = &mut self.locks[lock];
+        if let Some(claim) = attempt.checked_sub(WRITTEN_BY_CLAIM) {
+            if let Some(change) = lock.change.as_mut().filter(|it| it.claim == Some(claim)) {
+                match token {
+                    Received::Int(0) => change.denied |= 1 << node,
+                    Received::Int(_) => change.counters.push((node, target)),
+                    _ => {}
+                }
+            }
+            return;
+        }
         if attempt + 1 == lock.tokens.len() {
             match token {
                 // By now another client has the lock there.
@@ -400,7 +594,10 @@ impl Ledger {
         token: Received,
     ) {
         let lock = &mut self.locks[lock];
-        if attempt + 1 == lock.tokens.len() && matches!(token, Received::Int(_)) {
+        if attempt < lock.tokens.len()
+            && attempt + 1 == lock.tokens.len()
+            && matches!(token, Received::Int(_))
+        {
             lock.confirmed |= 1 << node;
         }
     }
@@ -451,6 +648,9 @@ impl Ledger {
             lease: None,
             let_go: false,
             line: Line::default(),
+            change: None,
+            claims: Vec::new(),
+            kept: None,
         });
     }
 
@@ -482,6 +682,8 @@ impl Ledger {
             lock.phase
         );
         (lock.id, lock.phase, lock.due) = (id, Phase::Held, None);
+        // An upgrade is given up; a reader that was a writer goes on asking to be one.
+        lock.change = lock.change.take().filter(|it| !it.is_upgrade).map(|_| Change::new(false));
         (lock.extensions, lock.extended, lock.gone) = (0, 0, 0);
         lock.round += 1;
         let Some(&lease) = core.lease(id) else { return };
@@ -546,10 +748,14 @@ impl Ledger {
         let (now, quorum) = (self.now, self.quorum);
         let lock = self.told(id);
         assert_eq!((lock.phase, lock.extensions), (Phase::Extending, 1), "what was extended");
-        assert!(count(lock.extended) >= quorum, "extended by {:b}", lock.extended);
         lock.phase = Phase::Held;
         lock.extensions = 0;
         lock.due = None;
+        // What was asked for while a writer becomes a reader is covered by its claim as one, of which the next event tells.
+        if lock.change.as_ref().is_some_and(|it| !it.is_upgrade && count(it.granted) >= quorum) {
+            return;
+        }
+        assert!(count(lock.extended) >= quorum, "extended by {:b}", lock.extended);
         let Some(&lease) = core.lease(id) else { return };
         let before = lock.lease.replace(lease).expect("held before");
         let is_longer = lease.remaining(now) >= before.remaining(now);
@@ -680,6 +886,10 @@ impl Lock {
     fn check_token(&self, core: &Core, quorum: usize) {
         let token = core.fencing_token(self.id).map(|token| token.get());
         assert_eq!(token.is_some(), self.sort == Sort::Fenced, "exactly fenced locks have a token");
+        self.has_token(token, quorum);
+    }
+
+    fn has_token(&self, token: Option<u64>, quorum: usize) {
         if let Some(token) = token {
             let has = |node| self.counters.contains(&(node, token));
             let nodes = (0..32).filter(|&node| has(node)).count();
@@ -702,6 +912,9 @@ impl Lock {
         attempt.expect("a token of an attempt")
     }
 }
+
+/// The attempt of a write-back by a second claim: this and the claim's number.
+const WRITTEN_BY_CLAIM: usize = 1 << 32;
 
 /// The lock of a command: the first key is its name.
 fn place(keys: &[&[u8]]) -> usize {

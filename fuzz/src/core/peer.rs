@@ -46,6 +46,10 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         Request::Move { .. } if refuse => ":700\r\n".into(),
         Request::Move { slot, .. } => format!("+OK {slot}\r\n"),
         Request::Ask { kind: Kind::Plain | Kind::Many | Kind::Shared, .. } => "+OK\r\n".into(),
+        Request::Change { .. } if refuse => ":700\r\n".into(),
+        Request::Change { proposed: Some(proposed), .. } => format!("+OK {proposed}\r\n"),
+        Request::Change { .. } => "+OK\r\n".into(),
+        Request::Counter => bulk(if refuse { "" } else { "1700000000000000" }),
         Request::Delete { .. }
         | Request::Enrol
         | Request::Extend { .. }

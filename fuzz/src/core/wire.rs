@@ -70,6 +70,14 @@ pub(super) enum Request {
         attempt: usize,
         slot: u16,
     },
+    /// The ask for a second claim, of a lock that changes its mode.
+    Change {
+        lock: usize,
+        claim: usize,
+        proposed: Option<u64>,
+    },
+    /// A fencing counter is read, by who observes.
+    Counter,
     Enrol,
     Extend {
         lock: usize,
@@ -354,7 +362,8 @@ impl Wire {
                 new += bytes.len();
                 at += 1;
             } else {
-                let may_be = matches!(request, Request::Ask { .. } | Request::History);
+                let is_ask = matches!(request, Request::Ask { .. } | Request::Change { .. });
+                let may_be = is_ask || request == Request::History;
                 assert!(may_be, "{request:?} was withdrawn");
                 let is_whole = cut == 0 && (at > self.answered || self.half.is_none());
                 assert!(is_whole && at >= self.answered, "a partly sent request was withdrawn");
@@ -418,6 +427,7 @@ impl Wire {
             }
             [b"HLEN", _] => Request::Fields,
             [b"TYPE", _] => Request::ViewType,
+            [b"GETRANGE", key, ..] if key.starts_with(b"redbolt:fence:") => Request::Counter,
             [b"GETRANGE", ..] => Request::ViewValue,
             [b"PTTL", _] if self.last == Some(Request::ViewValue) => Request::ViewTtl,
             [b"PTTL", _] => Request::Remaining,
@@ -473,6 +483,7 @@ impl Wire {
 
     /// The attempt's part of a token; the rest is the node's number, which must be right.
     fn random_of<'t>(&self, token: &'t [u8]) -> &'t [u8] {
+        let token = token.strip_prefix(b"w:").unwrap_or(token);
         let (random, rest) = token.split_at(32);
         let number = format!("{:02x}", self.place.node);
         assert!(rest.starts_with(number.as_bytes()), "a token for another node");
@@ -542,15 +553,43 @@ impl Wire {
                     ledger.writes_back(keys, self.random_of(token), self.place.node, target);
                 Request::WriteBack { lock, attempt, target }
             }
+            (Script::Upgrade, keys, [token, ttl, other]) => {
+                let &[key] = self.but_restart_guard(keys) else { panic!("one key") };
+                assert!(token.starts_with(b"w:"), "the name of a writer beside its own claim");
+                self.changes((key, token, other), integer(ttl), true, None, ledger)
+            }
+            (Script::UpgradeFenced, keys, [token, ttl, proposed, life, other]) => {
+                let keys = but_counters(self.but_restart_guard(keys), b"1");
+                assert!(token.starts_with(b"w:"), "the name of a writer beside its own claim");
+                assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
+                let proposed = Some(integer(proposed));
+                self.changes((keys[0], token, other), integer(ttl), true, proposed, ledger)
+            }
+            (Script::Downgrade, keys, [token, ttl, nodes, other]) => {
+                let &[key] = self.but_restart_guard(keys) else { panic!("one key") };
+                assert!(integer(nodes) > 0, "on some nodes");
+                self.changes((key, token, other), integer(ttl), false, None, ledger)
+            }
+            (Script::WriteBackShared, keys, [token, target, life]) => {
+                let keys = but_counters(keys, b"1");
+                assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
+                let (target, node) = (integer(target), self.place.node);
+                let (lock, attempt) = ledger.writes_back(keys, self.random_of(token), node, target);
+                Request::WriteBack { lock, attempt, target }
+            }
             (Script::Enrol, [_], [seen, value, px]) => {
                 self.enrols(seen, value, integer(px));
                 Request::Enrol
             }
-            (Script::Extend | Script::ExtendShared, keys, [token, ttl]) => {
+            (
+                Script::Extend | Script::ExtendShared | Script::ExtendDowngraded,
+                keys,
+                [token, ttl],
+            ) => {
                 let (lock, round) = ledger.extends(keys, self.random_of(token), integer(ttl));
                 Request::Extend { lock, round }
             }
-            (Script::Undo | Script::UndoShared, keys, [token]) => {
+            (Script::Undo | Script::UndoShared | Script::UndoDowngraded, keys, [token]) => {
                 let (lock, attempt) = ledger.undoes(keys, self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
             }
@@ -564,6 +603,20 @@ impl Wire {
             }
             (script, keys, rest) => panic!("{script:?} of {} and {}", keys.len(), rest.len()),
         }
+    }
+
+    /// An ask for a second claim, which names the one that the lock has.
+    fn changes(
+        &self,
+        (key, token, other): (&[u8], &[u8], &[u8]),
+        ttl: u64,
+        is_upgrade: bool,
+        proposed: Option<u64>,
+        ledger: &mut Ledger,
+    ) -> Request {
+        let token = self.random_of(token);
+        let (lock, claim) = ledger.changes(key, (token, other), ttl, is_upgrade, proposed);
+        Request::Change { lock, claim, proposed }
     }
 
     /// An ask that does not stand in line.
@@ -686,6 +739,11 @@ impl Wire {
                     ledger.ask_answered(lock, attempt, node, said);
                 }
             }
+            Request::Change { lock, claim, .. } => {
+                if let Some(said) = self.vote(Kind::Many, token) {
+                    ledger.change_answered(lock, claim, node, said);
+                }
+            }
             Request::History => {
                 let is_same = token == Received::Bulk && self.is_master;
                 self.is_ours &= is_same;
@@ -704,6 +762,7 @@ impl Wire {
             // The script follows.
             Request::Delete { .. } => {}
             Request::Caching
+            | Request::Counter
             | Request::Enrol
             | Request::Fields
             | Request::Kill
@@ -971,6 +1030,7 @@ impl Received {
                 }
                 Request::ViewType => is_line,
                 Request::Handshake(_)
+                | Request::Counter
                 | Request::History
                 | Request::ViewHolders
                 | Request::ViewLine
@@ -985,7 +1045,9 @@ impl Received {
                 Request::Ask { kind: Kind::Permit, .. } | Request::Move { .. } => {
                     is_line || matches!(self, Self::Int(-1..))
                 }
-                Request::Ask { .. } => is_status || matches!(self, Self::NilBulk | Self::Int(-1..)),
+                Request::Ask { .. } | Request::Change { .. } => {
+                    is_status || matches!(self, Self::NilBulk | Self::Int(-1..))
+                }
                 Request::Delete { .. } => matches!(self, Self::Int(0..=1)),
                 Request::Enrol
                 | Request::Extend { .. }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    Cause, ClockReading, Core, DetachedLock, Event, LinkOp, LockRequest, NodeState, RequestError,
-    RestartGuard, Settings, Setup, Timestamp, ViewId, Wait, WakeStrategy, fence,
+    Cause, ClockReading, Core, DetachedLock, Event, LeaderVerdict, LinkOp, LockMode, LockRequest,
+    NodeState, ObserverId, RequestError, RestartGuard, Settings, Setup, Timestamp, ViewId, Wait,
+    WakeStrategy, fence,
 };
 
 use super::ledger::{Ledger, Phase};
@@ -15,11 +16,15 @@ use super::wire::{Answer, Answered, Received, State, Wire};
 pub(super) struct World {
     core: Core,
     pub(super) wires: Vec<Wire>,
-    /// Of the same nodes; none where locks do not stand in line.
+    /// Of the same nodes.
     pub(super) pushes: Vec<PushWire>,
+    /// Locks stand in line.
+    pub(super) stands_in_line: bool,
     ledger: Ledger,
     /// Inspections without a result.
     views: Vec<ViewId>,
+    /// Those who observe, each with what it was told last.
+    observers: Vec<(ObserverId, Option<LeaderVerdict>)>,
     boot: u64,
     wall: u64,
     /// How far the core's boot clock is set back.
@@ -33,10 +38,21 @@ impl World {
         let ledger = Ledger::new(config.node_count(), config.quorum());
         let wires = (0..config.node_count()).map(|node| wire(config.settings(), node)).collect();
         let stands_in_line = config.settings().wake == WakeStrategy::Line;
-        let nodes = config.settings().nodes.iter().enumerate().filter(|_| stands_in_line);
+        let nodes = config.settings().nodes.iter().enumerate();
         let pushes =
             nodes.map(|(at, node)| PushWire::new(at, node.credentials.is_some())).collect();
-        Self { core, wires, pushes, ledger, views: Vec::new(), boot: BOOT, wall: WALL, back: 0 }
+        Self {
+            core,
+            wires,
+            pushes,
+            stands_in_line,
+            ledger,
+            views: Vec::new(),
+            observers: Vec::new(),
+            boot: BOOT,
+            wall: WALL,
+            back: 0,
+        }
     }
 
     /// The time as passed to the core, which the ledger notes.
@@ -152,6 +168,45 @@ impl World {
         match self.core.inspect(resource, now) {
             Ok(view) => self.views.push(view),
             Err(_) => self.ledger.now = before,
+        }
+        self.settle();
+    }
+
+    /// A reader tries to become a writer, and a writer becomes a reader.
+    pub(super) fn change_mode(&mut self, lock: u8) {
+        let Some(at) = self.lock(lock) else { return };
+        let (id, now) = (self.ledger.locks[at].id, self.now());
+        let is_writer = self.core.mode(id) == Some(LockMode::Exclusive);
+        let asked = match is_writer {
+            true => self.core.downgrade(id, now),
+            false => self.core.try_upgrade(id, now),
+        };
+        if asked.is_ok() {
+            self.ledger.changing(at, !is_writer);
+            // A writer is none from its call on, and a reader is one only when it is told.
+            assert_eq!(self.core.mode(id), Some(LockMode::Shared), "its mode");
+        }
+        self.settle();
+    }
+
+    pub(super) fn observe(&mut self, resource: &[u8]) {
+        if self.observers.len() >= MOST_OBSERVERS {
+            return;
+        }
+        let (before, now) = (self.ledger.now, self.now());
+        match self.core.observe(resource, now) {
+            Ok(observer) => self.observers.push((observer, None)),
+            Err(_) => self.ledger.now = before,
+        }
+        self.settle();
+    }
+
+    /// The one that began first observes no longer.
+    pub(super) fn unobserve(&mut self) {
+        if !self.observers.is_empty() {
+            let (observer, _) = self.observers.remove(0);
+            self.core.unobserve(observer);
+            assert!(self.core.observation(observer).is_none(), "it observes no longer");
         }
         self.settle();
     }
@@ -444,7 +499,8 @@ impl World {
     }
 
     fn events(&mut self) {
-        let most = 4 * (self.ledger.locks.len() + self.views.len() + self.wires.len());
+        let parties = self.ledger.locks.len() + self.views.len() + self.observers.len();
+        let most = 4 * (parties + self.wires.len());
         for _ in 0..=most {
             let Some(event) = self.core.poll_event() else { return };
             match event {
@@ -455,6 +511,13 @@ impl World {
                 Event::Refused(id, refusal) => self.ledger.refused(id, &refusal),
                 Event::Released(id, confirmed) => self.ledger.released(id, confirmed),
                 Event::Viewed(id) => self.viewed(id),
+                Event::Upgraded(id) => self.ledger.changed(id, true, &self.core),
+                Event::Downgraded(id) => self.ledger.changed(id, false, &self.core),
+                Event::NotUpgraded(id, refusal) => self.ledger.not_changed(id, true, &refusal),
+                Event::DowngradeDelayed(id, refusal) => {
+                    self.ledger.not_changed(id, false, &refusal);
+                }
+                Event::Observed(id) => self.observed(id),
                 Event::Node(node, NodeState::Ready) => {
                     assert_eq!(self.wires[node.index()].state, State::Open, "{node:?} is ready");
                 }
@@ -462,6 +525,16 @@ impl World {
             }
         }
         panic!("more events than there can be");
+    }
+
+    /// Something else than before is announced, and only to who observes.
+    fn observed(&mut self, id: ObserverId) {
+        let observer = self.observers.iter_mut().find(|(observer, _)| *observer == id);
+        let (_, told) = observer.expect("the news is for somebody who observes");
+        let view = self.core.observation(id).expect("what was announced");
+        assert_eq!(view.nodes.len(), self.wires.len());
+        assert_ne!(told.as_ref(), Some(&view.verdict), "it was told that before");
+        *told = Some(view.verdict);
     }
 
     fn viewed(&mut self, id: ViewId) {
@@ -484,6 +557,9 @@ impl World {
         for _ in 0..2 {
             for at in 0..self.ledger.locks.len() {
                 self.release_at(at);
+            }
+            while !self.observers.is_empty() {
+                self.unobserve();
             }
             for at in 0..self.pushes.len() {
                 self.disconnect_push(at, Cause::ConnectionClosed);
@@ -558,6 +634,8 @@ pub(super) const PERMITS: u16 = 3;
 
 /// Enough for locks to conflict; more would only take time.
 const MOST_LOCKS: usize = 6;
+
+const MOST_OBSERVERS: usize = 3;
 
 /// The most timeouts in a row at the same moment.
 const MOST_TICKS: usize = 3;
