@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use redbolt_chaos::{
-    AutoExtension, Commands, Failure, Fencing, Ghosts, Line, Part, Pauses, Prize, Restarts, Role,
-    Stage, Storm, serve,
+    AutoExtension, Commands, Failure, Fencing, Ghosts, Leaders, Line, Part, Pauses, Prize,
+    Restarts, Role, Stage, Storm, serve,
 };
 
 /// Checks redbolt's promises on real servers. Without a program: all of them, at full size, and
@@ -109,6 +109,15 @@ enum Program {
         /// Wait by a timer alone: the run has to find one that is passed
         #[arg(long)]
         timer: bool,
+    },
+    /// Elect leaders while leaders and nodes are stopped and killed
+    Leaders {
+        /// How many have to be elected and seen
+        #[arg(long, default_value_t = 300)]
+        rounds: usize,
+        /// Delete the leader's key behind its back: the run has to find two leaders
+        #[arg(long)]
+        forget: bool,
     },
     /// Kill and stop the processes of `redbolt lock`, its command and the command's children
     Commands {
@@ -220,6 +229,10 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Line { rounds, in_line: !timer }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
+        Program::Leaders { rounds, forget } => {
+            let result = Leaders { rounds, forget }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
         Program::Commands { seconds, lanes, both, redbolt } => {
             let redbolt = redbolt.unwrap_or_else(|| stage.program.with_file_name("redbolt"));
             let lasts = Duration::from_secs(seconds);
@@ -251,6 +264,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "storm --shared --restart-guard off",
         "line",
         "line --timer",
+        "leaders",
+        "leaders --forget",
         "commands --seconds 120",
         "commands --both --seconds 20",
     ];

@@ -9,9 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, ConfigBuilder, ExtendError, LockGuard, LockMode, LockRequest,
-    Wait,
+    AcquireError, Client, Config, ConfigBuilder, Engine, EngineLimits, ExtendError, LockGuard,
+    LockMode, LockRequest, Wait,
     config::{RestartGuard, WakeStrategy},
+    leader::{Campaign, Leadership},
 };
 use rustix::process::{Pid, Signal};
 
@@ -43,6 +44,8 @@ pub enum Role {
     AutoExtends,
     /// Auto-extends them, with a careless extender beside it.
     AutoExtendsCarelessly,
+    /// Campaigns to lead.
+    Leads,
     /// As [`Takes`](Self::Takes), and stands in line for them.
     StandsInLine,
     /// As [`Takes`](Self::Takes), and waits for them by a timer alone.
@@ -51,10 +54,11 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Takes,
         Self::AutoExtends,
         Self::AutoExtendsCarelessly,
+        Self::Leads,
         Self::StandsInLine,
         Self::WaitsByTimer,
     ];
@@ -66,6 +70,7 @@ impl Role {
             Self::Takes => "takes",
             Self::AutoExtends => "auto-extends",
             Self::AutoExtendsCarelessly => "auto-extends-carelessly",
+            Self::Leads => "leads",
             Self::StandsInLine => "stands-in-line",
             Self::WaitsByTimer => "waits-by-timer",
         }
@@ -77,7 +82,7 @@ impl Role {
         let builder = match self {
             Self::StandsInLine => builder.wake(WakeStrategy::Line),
             Self::WaitsByTimer => builder.wake(WakeStrategy::Timer),
-            Self::Takes | Self::AutoExtends | Self::AutoExtendsCarelessly => builder,
+            Self::Takes | Self::AutoExtends | Self::AutoExtendsCarelessly | Self::Leads => builder,
         };
         Ok(builder.build()?)
     }
@@ -122,6 +127,7 @@ pub fn serve(part: &Part, role: Role) -> Result<(), Failure> {
     die_with(part.director)?;
     match role {
         Role::Takes | Role::StandsInLine | Role::WaitsByTimer => take(&role.config(part)?),
+        Role::Leads => lead(&role.config(part)?),
         Role::AutoExtends => auto_extended::hold(part, false),
         Role::AutoExtendsCarelessly => auto_extended::hold(part, true),
     }
@@ -142,6 +148,46 @@ fn take(config: &Config) -> Result<(), Failure> {
         }
         say(&Report::Done)?;
     }
+    Ok(())
+}
+
+/// Campaigns, and leads for as long as it is ordered to and may.
+fn lead(config: &Config) -> Result<(), Failure> {
+    let engine = Engine::start(config.clone(), EngineLimits::default())?;
+    for line in io::stdin().lock().lines() {
+        let order = Order::parse(&line?)?;
+        let campaign = Campaign::new(RESOURCE).ttl(order.ttl).wait(Wait::UpTo(order.wait));
+        match engine.campaign(campaign).wait() {
+            Ok(leadership) => stay_leader(leadership, &order)?,
+            Err(AcquireError::Refused(report)) => say(&Report::Refused(report.to_string()))?,
+            Err(error) => return Err(error.into()),
+        }
+        say(&Report::Done)?;
+    }
+    Ok(())
+}
+
+/// As [`stay`], for one that leads.
+fn stay_leader(leadership: Leadership, order: &Order) -> Result<(), Failure> {
+    let (from, term) = (now(), leadership.term().get());
+    if !leadership.is_valid() {
+        return say(&Report::Writes { token: term });
+    }
+    say(&Report::Entered { at: from, token: Some(term), slot: None })?;
+    let mut last = from;
+    let looked = loop {
+        let at = now();
+        if !leadership.is_valid() {
+            break Some(at);
+        }
+        last = at;
+        if order.keep.is_some_and(|keep| at.since(from) >= keep) {
+            break None;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+    };
+    say(&Report::Left { at: last, looked })?;
+    let _ = leadership.resign().wait();
     Ok(())
 }
 

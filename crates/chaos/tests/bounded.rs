@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redbolt_chaos::{AutoExtension, Fencing, Ghosts, Line, Pauses, Prize, Restarts, Stage, Storm};
+use redbolt_chaos::{
+    AutoExtension, Fencing, Ghosts, Leaders, Line, Pauses, Prize, Restarts, Stage, Storm,
+};
 
 fn stage() -> Stage {
     Stage { program: PathBuf::from(env!("CARGO_BIN_EXE_chaos")), seed: 1 }
@@ -98,6 +100,22 @@ fn line(rounds: usize, in_line: bool) {
 }
 
 #[test]
+fn there_is_one_leader_at_a_time_in_terms_that_grow_and_it_is_seen() {
+    leaders(25, false);
+}
+
+#[test]
+fn two_leaders_are_found_where_the_key_of_one_is_deleted() {
+    leaders(50, true);
+}
+
+fn leaders(rounds: usize, forget: bool) {
+    let result = Leaders { rounds, forget }.run(&stage()).unwrap();
+    println!("{result}");
+    assert!(result.holds(), "{result}");
+}
+
+#[test]
 fn no_two_holders_in_a_storm() {
     storm(Prize::Lock, true);
 }
@@ -110,6 +128,11 @@ fn no_permit_twice_in_a_storm() {
 #[test]
 fn no_writer_beside_another_in_a_storm_of_readers_and_writers() {
     storm(Prize::ReadWrite, true);
+}
+
+#[test]
+fn without_the_restart_guard_the_storm_finds_a_permit_twice() {
+    storm(Prize::Permits(3.try_into().unwrap()), false);
 }
 
 #[test]

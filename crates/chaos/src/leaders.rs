@@ -1,0 +1,337 @@
+//! Processes campaign to lead, while leaders are stopped and killed, and nodes are stopped and forget.
+//!
+//! One who observes is told who leads. Not here: how long that takes, which is measured elsewhere.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use redbolt::{Client, Config};
+use redbolt_test_servers::{Server, servers};
+
+use crate::clock::Moment;
+use crate::ledger::{Claim, Ledger};
+use crate::nodes::{self, LIMIT};
+use crate::wire::{Order, Report};
+use crate::work::{Part, Role};
+use crate::worker::Worker;
+use crate::{Failure, RESOURCE, Stage};
+
+/// Elects leaders, round by round.
+#[derive(Clone, Debug)]
+pub struct Leaders {
+    /// How many are to be elected and seen, at least.
+    pub rounds: usize,
+    /// Delete the leader's key behind its back: the run has to find two leaders, and ends when it has.
+    pub forget: bool,
+}
+
+/// The results of a run.
+#[derive(Clone, Debug, Default)]
+pub struct LeadersResult {
+    /// Whether keys were deleted.
+    pub forget: bool,
+    /// Leaders that were seen by who observes, each in its term or an earlier one.
+    pub seen: usize,
+    /// Leaders that were elected.
+    pub elected: usize,
+    /// Leaders that were stopped or killed.
+    pub struck: usize,
+    /// Nodes that were stopped, or have lost their memory.
+    pub nodes_struck: usize,
+    /// Terms that were seen and are above those of the process that was seen in them.
+    pub strangers: usize,
+    /// Pairs of leaders at one time.
+    pub double_leaders: usize,
+    /// Terms that do not grow.
+    pub disorders: usize,
+    /// The duration of the run.
+    pub took: Duration,
+}
+
+impl LeadersResult {
+    /// Whether there was one leader at a time, in terms that grow, and who observes saw it; with keys deleted, whether the check
+    /// found two.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        if self.forget {
+            return self.double_leaders > 0;
+        }
+        let kept = self.double_leaders == 0 && self.disorders == 0 && self.strangers == 0;
+        kept && self.seen > 0 && self.struck > 0 && self.nodes_struck > 0
+    }
+}
+
+impl fmt::Display for LeadersResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.forget { ", keys deleted" } else { "" };
+        write!(
+            f,
+            "leaders, {NODES} nodes, {PROCESSES} candidates{how}: {} elected, ",
+            self.elected
+        )?;
+        write!(
+            f,
+            "{} seen, {} struck, {} nodes struck; ",
+            self.seen, self.struck, self.nodes_struck
+        )?;
+        write!(
+            f,
+            "{} double leaders, {} terms in disorder, ",
+            self.double_leaders, self.disorders
+        )?;
+        write!(f, "{} of nobody, {:.1} s", self.strangers, self.took.as_secs_f64())
+    }
+}
+
+impl Leaders {
+    /// Plays the rounds.
+    ///
+    /// # Errors
+    ///
+    /// A server, a process or a pipe failed, or something did not happen in time.
+    pub fn run(&self, stage: &Stage) -> Result<LeadersResult, Failure> {
+        let start = Instant::now();
+        let mut play = Play::new(self, stage)?;
+        let has_found = |play: &Play| self.forget && !play.ledger.double_holders().is_empty();
+        while play.result.seen < self.rounds && !has_found(&play) {
+            play.round()?;
+        }
+        play.calm_down()?;
+        play.judge();
+        Ok(LeadersResult { took: start.elapsed(), ..play.result })
+    }
+}
+
+struct Play {
+    program: PathBuf,
+    parts: Vec<Part>,
+    servers: Vec<Server>,
+    candidates: Vec<Candidate>,
+    watch: Watch,
+    /// What was seen so far: which process, and in which term.
+    told: Vec<(usize, Option<u64>)>,
+    has_wiped: bool,
+    ledger: Ledger,
+    result: LeadersResult,
+    rng: Rng,
+}
+
+struct Candidate {
+    worker: Worker,
+    busy: bool,
+    leads: Option<(Moment, u64)>,
+    /// The largest of its terms.
+    term: u64,
+}
+
+impl Play {
+    fn new(plan: &Leaders, stage: &Stage) -> Result<Self, Failure> {
+        let servers = servers(NODES);
+        let addresses = || servers.iter().map(Server::address).collect();
+        let part = |label: &str| nodes::part(addresses(), MAX_TTL, true, label);
+        nodes::init(&part("operator"))?;
+        let parts: Vec<_> =
+            (0..PROCESSES).map(|number| part(&format!("{LABEL}{number}"))).collect();
+        let candidate = |part| {
+            let worker = Worker::start_as(Role::Leads, &stage.program, part)?;
+            Ok(Candidate { worker, busy: false, leads: None, term: 0 })
+        };
+        Ok(Self {
+            program: stage.program.clone(),
+            candidates: parts.iter().map(candidate).collect::<Result<_, Failure>>()?,
+            watch: Watch::begin(part("observer").config()?),
+            parts,
+            servers,
+            told: Vec::new(),
+            has_wiped: false,
+            ledger: Ledger::default(),
+            result: LeadersResult { forget: plan.forget, ..LeadersResult::default() },
+            rng: Rng::with_seed(stage.seed),
+        })
+    }
+
+    /// Somebody is elected and seen, and then something happens to it or to a node.
+    fn round(&mut self) -> Result<(), Failure> {
+        let leader = self.elected()?;
+        let (node, times) = (self.rng.usize(0..NODES), self.rng.u32(1..4));
+        let candidate = &mut self.candidates[leader];
+        match self.rng.u8(0..8) {
+            _ if self.result.forget => {
+                for server in &self.servers {
+                    server.cmd(&format!("DEL {RESOURCE}"));
+                }
+            }
+            0 | 1 => {
+                candidate.worker.pause()?;
+                self.hear_for(times * TTL)?;
+                self.candidates[leader].worker.resume()?;
+                self.result.struck += 1;
+            }
+            2 | 3 => {
+                candidate.worker =
+                    Worker::start_as(Role::Leads, &self.program, &self.parts[leader])?;
+                // It led until it was killed, of which nobody has told.
+                (candidate.busy, candidate.leads) = (false, None);
+                self.result.struck += 1;
+            }
+            // Once, or so many nodes would be in quarantine.
+            4 if !self.has_wiped => {
+                self.servers[node].restart();
+                self.has_wiped = true;
+                self.result.nodes_struck += 1;
+            }
+            5 => {
+                self.servers[node].pause();
+                self.hear_for(TTL / 2)?;
+                self.servers[node].resume();
+                self.result.nodes_struck += 1;
+            }
+            // It resigns.
+            _ => {}
+        }
+        let until = Instant::now() + LIMIT;
+        while self.candidates[leader].leads.is_some() {
+            self.hear()?;
+            if Instant::now() > until {
+                return Err("a leader leads for too long".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Who leads, as it says itself and as who observes sees it.
+    fn elected(&mut self) -> Result<usize, Failure> {
+        let until = Instant::now() + LIMIT;
+        loop {
+            self.hear()?;
+            let leader = self.candidates.iter().position(|it| it.leads.is_some());
+            let seen = self.told.last().map(|&(process, _)| process);
+            if let Some(leader) = leader.filter(|_| leader == seen) {
+                self.result.seen += 1;
+                return Ok(leader);
+            }
+            if Instant::now() > until {
+                return Err("nobody is seen to lead".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn hear_for(&mut self, span: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + span;
+        while Instant::now() < until {
+            self.hear()?;
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Reads all reports, and lets whoever is idle campaign.
+    fn hear(&mut self) -> Result<(), Failure> {
+        self.read()?;
+        for candidate in self.candidates.iter_mut().filter(|candidate| !candidate.busy) {
+            let keep = TTL.mul_f64(self.rng.f64() + 0.5);
+            candidate.worker.order(&Order { keep: Some(keep), ..Order::to_hold(TTL, LIMIT) })?;
+            candidate.busy = true;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), Failure> {
+        self.told.extend(self.watch.told.try_iter());
+        for (number, candidate) in self.candidates.iter_mut().enumerate() {
+            while let Some(report) = candidate.worker.overhear()? {
+                match report {
+                    Report::Entered { at, token, .. } => {
+                        let term = token.ok_or("a leader without a term")?;
+                        candidate.leads = Some((at, term));
+                        candidate.term = candidate.term.max(term);
+                        self.result.elected += 1;
+                    }
+                    Report::Left { at: to, .. } => {
+                        let (from, term) = candidate.leads.take().ok_or("nobody led")?;
+                        self.ledger.add(Claim::alone(number, from, to, Some(term)));
+                    }
+                    // Its lead was over before it had looked.
+                    Report::Writes { token } => candidate.term = candidate.term.max(token),
+                    Report::Done => candidate.busy = false,
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn calm_down(&mut self) -> Result<(), Failure> {
+        let until = Instant::now() + 2 * LIMIT;
+        while self.candidates.iter().any(|candidate| candidate.busy) {
+            self.read()?;
+            if Instant::now() > until {
+                return Err("a candidate does not finish".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// A term that is seen is that of the leader, or one that it has passed on its way.
+    fn judge(&mut self) {
+        let is_above = |&&(process, term): &&(usize, Option<u64>)| {
+            let its = self.candidates.get(process).map_or(0, |candidate| candidate.term);
+            term.is_some_and(|term| term > its)
+        };
+        self.result.strangers = self.told.iter().filter(is_above).count();
+        self.result.double_leaders = self.ledger.double_holders().len();
+        self.result.disorders = self.ledger.disorders().len();
+    }
+}
+
+/// One who observes.
+struct Watch {
+    told: Receiver<(usize, Option<u64>)>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    fn begin(config: Config) -> Self {
+        let (sender, told) = mpsc::channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let Ok(client) = Client::new(config) else { return };
+            let Ok(mut observer) = client.observe(RESOURCE) else { return };
+            while !ends.load(Ordering::Relaxed) {
+                let Some(seen) = observer.next(Duration::from_millis(50)) else { continue };
+                let Some(leader) = seen.leader() else { continue };
+                let label = leader.label.as_deref().and_then(|label| label.strip_prefix(LABEL));
+                let process = label.and_then(|number| number.parse().ok()).unwrap_or(usize::MAX);
+                let _ = sender.send((process, leader.term.map(redbolt::FencingToken::get)));
+            }
+        });
+        Self { told, is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+const NODES: usize = 3;
+const PROCESSES: usize = 3;
+const LABEL: &str = "process-";
+const TTL: Duration = Duration::from_millis(600);
+/// The shortest `max_ttl` with which locks can be fenced.
+const MAX_TTL: Duration = Duration::from_secs(11);
