@@ -102,7 +102,7 @@ pub enum LossCause {
     HeldTooLong,
     /// The engine that extended it was shut down or has failed, and let go of it. No core says so.
     ShutDown,
-    /// No quorum extended a lock that is auto-extended. Reported before its validity ends.
+    /// No quorum extended a lock that is auto-extended. Reported before its validity ends, unless it is driven too late.
     Unextended,
 }
 

@@ -304,6 +304,23 @@ fn a_loss_is_reported_before_the_validity_ends() {
     assert!(world.core().lease(id).is_none());
 }
 
+/// The driver sleeps through the rest of the validity: the cause is what made it end.
+#[test]
+fn a_loss_after_a_failure_has_the_same_cause_if_it_is_noticed_late() {
+    for has_failed in [true, false] {
+        let mut world = world();
+        let id = keep(&mut world, b"job");
+        if has_failed {
+            (0..3).for_each(|node| world.pause(node));
+            world.run_until(secs(3), |world| told(world, id, is_not_auto_extended) == 1);
+        }
+        world.boot += 10_000_000_000;
+        world.run(ms(1));
+        let cause = if has_failed { LossCause::Unextended } else { LossCause::Expired };
+        assert_eq!(losses(&world, id).iter().map(|&(_, it)| it).collect::<Vec<_>>(), [cause]);
+    }
+}
+
 #[test]
 fn consecutive_failures_are_reported_once() {
     let mut world = world();

@@ -97,6 +97,11 @@ impl AutoExtension {
         std::mem::take(&mut self.is_extending)
     }
 
+    /// Whether it has failed since it last succeeded.
+    pub(super) fn is_failing(&self) -> bool {
+        self.has_failed
+    }
+
     pub(super) fn failed(&mut self) -> Failed {
         if !std::mem::take(&mut self.is_extending) {
             Failed::Asked

@@ -122,7 +122,7 @@ impl Hold {
             None
         } else if lock.phase == Phase::Held && self.auto_extension.has_stopped() {
             Some(LossCause::HeldTooLong)
-        } else if remaining.is_zero() {
+        } else if remaining.is_zero() && !self.auto_extension.is_failing() {
             Some(LossCause::Expired)
         } else {
             Some(LossCause::Unextended)
