@@ -336,6 +336,20 @@ fn an_inspection_includes_a_slow_node() {
     assert!(matches!(seen[2], Ok(KeyState::Foreign(_))), "{seen:?}");
 }
 
+/// What is left there would be in the way of whoever comes next.
+#[test]
+fn a_force_unlock_waits_for_a_node_that_is_later_than_an_inspection_does() {
+    let mut world = World::with(3, 1, |settings| settings.connect_timeout = secs(3)).warm();
+    world.set(2, b"job", b"theirs", 60_000);
+    world.servers[2].delay = ms(400).as_nanos() as u64;
+    let now = world.now();
+    let id = world.core().force_unlock_foreign(b"job", now).unwrap();
+    world.flow();
+    let (_, seen) = seen(&mut world, id);
+    assert!(matches!(seen[2], Ok(KeyState::Foreign(_))), "{seen:?}");
+    assert!(!world.holders(b"job")[2]);
+}
+
 /// Without them there is no quorum.
 #[test]
 fn without_a_quorum_an_inspection_waits_for_hanging_nodes() {

@@ -491,7 +491,8 @@ impl Core {
     }
 
     /// A view is over when no node is left that it waits for. Behind a quorum it does not wait for nodes that seem
-    /// to hang, and for the others only a moment.
+    /// to hang, and for the others only a moment, unless something is to be broken: what is left on one node is in the
+    /// way of whoever comes next.
     fn view_settled(&mut self, id: ViewId) {
         let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
             return;
@@ -502,7 +503,7 @@ impl Core {
         if awaited.is_empty() {
             return self.view_over(id);
         }
-        if has_quorum {
+        if has_quorum && viewing.force.is_none() {
             let moment = awaited.iter().map(|node| self.allowance(node)).max();
             let until = self.boot + moment.unwrap_or_default().max(FIRST_CONTACT);
             self.shorten_view(id, until);
