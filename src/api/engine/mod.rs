@@ -446,12 +446,13 @@ impl Engine {
     /// The thread and its connections are gone then; one file descriptor, by which it could be woken, stays
     /// for as long as a handle, a guard or a future.
     ///
-    /// It blocks for at most `within` and a tenth of a second. A second call waits for the same end and
+    /// It blocks for at most `within` and two seconds, and for longer than `within` only if the thread is in a callback of
+    /// yours or is not run. A second call waits for the same end and
     /// gives the same report. The earliest end of all calls counts: one that has less time cuts those
     /// before it short, and none gives another one more time. From a callback of the engine it does not
     /// wait.
     pub fn shutdown(&self, within: Duration) -> ShutdownReport {
-        self.handle.end(within)
+        self.handle.end(within, GRACE)
     }
 
     /// Has the thread answer a question about its driver. It needs no place among what is in flight.
@@ -516,7 +517,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Handle {
-    fn end(&self, within: Duration) -> ShutdownReport {
+    fn end(&self, within: Duration, grace: Duration) -> ShutdownReport {
         let shared = &self.shared;
         if !shared.is_ours() {
             return ShutdownReport::default();
@@ -526,7 +527,7 @@ impl Handle {
         let report = if shared.is_own_thread() {
             None
         } else {
-            shared.report_by(until.checked_add(GRACE).unwrap_or(until))
+            shared.report_by(until.checked_add(grace).unwrap_or(until))
         };
         let Some(report) = report else { return ShutdownReport::default() };
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -544,7 +545,7 @@ impl Drop for Handle {
     /// Gives releases up to 50 ms to be confirmed, and blocks for at most 150 ms. A thread that is in a
     /// callback of its user for longer is left to end by itself.
     fn drop(&mut self) {
-        self.end(LAST_RELEASES);
+        self.end(LAST_RELEASES, LEAST_GRACE);
     }
 }
 
@@ -622,8 +623,12 @@ impl Error for EngineError {}
 /// How long a drop of the last handle waits for confirmations.
 const LAST_RELEASES: Duration = Duration::from_millis(50);
 
-/// For the thread to report after its time is over.
-const GRACE: Duration = Duration::from_millis(100);
+/// For the thread to report after its time is over: without the report nobody knows which locks are left. It takes so
+/// long only where the thread does not run, or is in a callback.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The same for a drop, which shows no report.
+const LEAST_GRACE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
@@ -768,6 +773,24 @@ mod tests {
         // Its connections have let go.
         let next = Engine::start(config(&node), EngineLimits::default()).unwrap();
         drop(soon(next.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap());
+    }
+
+    /// Only the report says which locks are left.
+    #[test]
+    fn a_shutdown_waits_for_a_report_that_is_late() {
+        let node = Node::start().unwrap();
+        let engine = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let guard = soon(engine.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap();
+        let (began, begun) = mpsc::channel();
+        drop(engine.look(move |_| {
+            began.send(()).unwrap();
+            std::thread::sleep(4 * LEAST_GRACE);
+        }));
+        begun.recv_timeout(LIMIT).unwrap();
+        let report = engine.shutdown(Duration::ZERO);
+        assert!(report.ended, "{report}");
+        assert_eq!(report.released + report.unreleased.len(), 1, "{report}");
+        drop(guard);
     }
 
     /// The output of a future, of which a bug would have nobody wait for ever.

@@ -93,25 +93,33 @@ impl Thread {
 
     fn work(&mut self) -> io::Result<()> {
         while !self.is_done() {
-            self.hear()?;
-            // Before the commands, which can take long: by then an answer may have come that was not read.
-            self.driver.expire();
-            self.obey();
+            self.turn()?;
+        }
+        // Its time may have ended while it did not run: what came meanwhile is there.
+        if self.has_work() { self.turn() } else { Ok(()) }
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        self.hear()?;
+        // Before the commands, which can take long: by then an answer may have come that was not read.
+        self.driver.expire();
+        self.obey();
+        self.driver.settle();
+        self.tell();
+        if self.answer_pending() {
             self.driver.settle();
             self.tell();
-            if self.answer_pending() {
-                self.driver.settle();
-                self.tell();
-            }
         }
         Ok(())
     }
 
     /// Whether it was told to end, and has nothing left to do or no time.
     fn is_done(&self) -> bool {
-        self.until.is_some_and(|until| {
-            self.slots.is_empty() && !self.driver.has_pending_releases() || until <= Instant::now()
-        })
+        self.until.is_some_and(|until| !self.has_work() || until <= Instant::now())
+    }
+
+    fn has_work(&self) -> bool {
+        !self.slots.is_empty() || self.driver.has_pending_releases()
     }
 
     /// Sleeps until something is readable, something is due, or somebody has pushed a command.
