@@ -206,7 +206,8 @@ impl Sockets {
         self.settle();
     }
 
-    /// Fires due timers and writes nothing. Read everything first: an answer that is there has come in time.
+    /// Fires due timers and writes nothing. Read everything first: an answer that is there has come in time. What came
+    /// since, while this thread did not run, is read here.
     pub(crate) fn expire(&mut self) {
         if !self.is_ours() {
             return;
@@ -215,7 +216,11 @@ impl Sockets {
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !heard {
-            let now = self.clock.now();
+            let mut now = self.clock.now();
+            if self.core.poll_timeout().is_some_and(|due| due <= now.boot) && self.listen() {
+                now = self.clock.now();
+                self.heard = false;
+            }
             self.explain_unread(now.boot);
             self.core.timeout(now);
         }
