@@ -617,10 +617,11 @@ impl Driver {
         let until = instant_in(self.patience_to_detach(id));
         while self.awaits_answers(id) {
             let left = until.saturating_duration_since(Instant::now());
+            self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
+            // Not before: what came while this thread did not run is there.
             if left.is_zero() {
                 return;
             }
-            self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
         }
     }
 
