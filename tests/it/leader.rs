@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redbolt::leader::{Campaign, Leader, LeaderVerdict, Leadership, Observation, OwnedObserver};
 use redbolt::{
-    AcquireError, Config, Engine, EngineError, EngineLimits, Event, LossCause, ReleaseOutcome,
-    RequestError, Wait,
+    AcquireError, AutoExtend, Config, Engine, EngineError, EngineLimits, Event, LossCause,
+    ReleaseOutcome, RequestError, Wait,
 };
 use redbolt_test_servers::Server;
 
@@ -21,7 +21,8 @@ fn candidate(servers: &[Server], label: &str) -> Engine {
 }
 
 fn campaign() -> Campaign<'static> {
-    Campaign::new(b"boss").ttl(Duration::from_secs(1)).wait(Wait::UpTo(LIMIT))
+    let keep = AutoExtend::until_released().every(Duration::from_millis(300));
+    Campaign::new(b"boss").ttl(Duration::from_secs(6)).auto_extend(keep).wait(Wait::UpTo(LIMIT))
 }
 
 fn elected(engine: &Engine) -> Leadership {
@@ -224,7 +225,7 @@ fn a_name_that_cannot_be_an_election_s_is_refused_at_the_door() {
     let config = patient([servers[0].address()]).max_ttl(Duration::from_secs(5)).build().unwrap();
     let short = Engine::start(config, EngineLimits::default()).unwrap();
     assert_eq!(
-        short.campaign(campaign()).wait().unwrap_err(),
+        short.campaign(campaign().ttl(Duration::from_secs(1))).wait().unwrap_err(),
         AcquireError::Request(RequestError::CannotFence)
     );
 }

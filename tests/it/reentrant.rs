@@ -115,8 +115,8 @@ fn another_owner_is_another_and_so_is_nobody() {
 fn a_lock_that_is_lost_is_not_entered_again_until_all_guards_have_ended() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let keep = AutoExtend::until_released();
-    let request = || patiently(b"job").ttl(Duration::from_secs(1)).auto_extend(keep);
+    let keep = AutoExtend::until_released().every(Duration::from_millis(300));
+    let request = || patiently(b"job").ttl(Duration::from_secs(6)).auto_extend(keep);
     let (outer, inner) = (enter(&engine, request()), enter(&engine, request()));
     servers.iter().for_each(|server| drop(server.cmd("DEL job")));
     assert_eq!(outer.lost().wait(), Some(LossCause::Gone));
@@ -133,7 +133,7 @@ fn a_lock_that_is_lost_is_not_entered_again_until_all_guards_have_ended() {
 fn a_lease_that_is_over_is_not_entered_again() {
     let servers = servers(1);
     let engine = engine(&servers);
-    let short = || patiently(b"job").ttl(Duration::from_millis(200));
+    let short = || patiently(b"job").ttl(Duration::from_secs(4));
     let outer = enter(&engine, short());
     eventually("its time is over", || !outer.is_valid());
     assert_eq!(refused(&engine, short()), AcquireError::Lost(LossCause::Expired));
