@@ -26,7 +26,7 @@ use crate::support::{
 
 /// How far the clocks are ahead of the machine's, in ns.
 #[derive(Default)]
-struct Ahead {
+pub(crate) struct Ahead {
     boot: AtomicU64,
     wall: AtomicI64,
 }
@@ -43,7 +43,7 @@ impl Ahead {
     }
 
     /// The machine suspends for an hour.
-    fn sleep(&self) {
+    pub(crate) fn sleep(&self) {
         self.boot.fetch_add(HOUR, SeqCst);
         self.step_forward();
     }
@@ -66,7 +66,7 @@ const ENDS: [(&str, Move); 3] = [
 ];
 
 /// A configuration for these servers with clocks that the test controls.
-fn bent(servers: &[Server]) -> (ConfigBuilder, Arc<Ahead>) {
+pub(crate) fn bent(servers: &[Server]) -> (ConfigBuilder, Arc<Ahead>) {
     let ahead = Arc::<Ahead>::default();
     (ahead.bend(builder(servers)), ahead)
 }
