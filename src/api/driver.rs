@@ -855,6 +855,25 @@ mod tests {
 
     use super::*;
 
+    /// A machine may not run the thread between its look at the sockets and its look at the clock.
+    #[test]
+    fn an_answer_that_is_there_when_its_time_is_over_counts() {
+        let node = Node::start().unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let soon = Duration::from_millis(200);
+        let mut driver =
+            Driver::new(builder.response_timeout(soon).new_nodes().build().unwrap()).unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        while driver.node_report().ready() == 0 {
+            assert!(Instant::now() < until, "it is not ready");
+            driver.process();
+        }
+        let id = driver.acquire(LockRequest::new("job").ttl(Duration::from_secs(20))).unwrap();
+        std::thread::sleep(5 * soon);
+        driver.expire();
+        assert_eq!(driver.state(id), LockState::Held);
+    }
+
     /// A turn that has heard an answer looks for these as well, or they would wait for as long as answers
     /// keep coming.
     #[test]

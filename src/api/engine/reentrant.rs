@@ -562,8 +562,15 @@ mod tests {
     use redbolt_node::Node;
 
     use super::*;
-    use crate::api::config::Config;
+    use crate::api::config::{Config, ConfigBuilder};
     use crate::api::engine::{Engine, EngineLimits};
+
+    /// A machine that is stalled must not look like a node that hangs.
+    fn patient(builder: ConfigBuilder) -> Config {
+        let patience = Duration::from_secs(60);
+        let builder = builder.response_timeout(patience).dead_peer_timeout(2 * patience);
+        builder.new_nodes().build().unwrap()
+    }
 
     /// What a thread does next. Each step is done under the table's mutex, so that all orders of steps are all that can
     /// happen.
@@ -649,8 +656,7 @@ mod tests {
         use Step::{Granted, Leave, Look};
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
-        let config = builder.new_nodes().build().unwrap();
-        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let engine = Engine::start(patient(builder), EngineLimits::default()).unwrap();
         let threads: [&[Step]; 3] =
             [&[Granted, Leave], &[Look, Granted, Leave], &[Look, Granted, Leave]];
         let orders = orders(&threads);
@@ -754,8 +760,7 @@ mod tests {
         use Move::{Ask, Finish, Leave};
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
-        let config = builder.new_nodes().build().unwrap();
-        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let engine = Engine::start(patient(builder), EngineLimits::default()).unwrap();
         let other = Engine::start(engine.config().clone(), EngineLimits::default()).unwrap();
         let threads: [&[Move]; 3] = [
             &[Ask(READ), Finish, Leave],
@@ -795,8 +800,7 @@ mod tests {
     fn nothing_is_left_of_acquisitions_that_are_over_or_dropped() {
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
-        let config = builder.new_nodes().build().unwrap();
-        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let engine = Engine::start(patient(builder), EngineLimits::default()).unwrap();
         let request = || LockRequest::new("job").wait(crate::proto::Wait::Forever);
         let first = engine.acquire_reentrant(request(), "first").wait().unwrap();
         let mut waiting: Vec<_> =
