@@ -81,7 +81,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     // A node that takes longer than this to answer fails its vote. On a network of your own, choose
     // less.
-    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address)?;
     }

@@ -157,7 +157,7 @@ fn request() -> LockRequest<'static> {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address)?;
     }
@@ -186,6 +186,6 @@ type Failure = Box<dyn Error + Send + Sync>;
 const RESOURCE: &[u8] = b"redbolt-example-fenced";
 
 /// Short, so that the example is. Real work uses seconds.
-const TTL: Duration = Duration::from_millis(300);
+const TTL: Duration = Duration::from_secs(3);
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -59,7 +59,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     println!("{}", guard.release().await);
 
     // Work that takes longer than its lease, and is cancelled when the lease ends.
-    let guard = engine.acquire(request.ttl(Duration::from_millis(300))).await?;
+    let guard = engine.acquire(request.ttl(Duration::from_secs(3))).await?;
     tokio::select! {
         () = work() => return Err("the work ended before the lease".into()),
         cause = guard.lost() => match cause {
@@ -93,7 +93,7 @@ async fn work() {
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     // A node that takes longer than this to answer fails its vote. On a network of your own, choose
     // less.
-    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address)?;
     }

@@ -60,7 +60,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
         let waiting = scope.spawn(|| {
             // The candidate sleeps until a node notifies it that the lead is free.
             let lead = second.campaign().map_err(|error| error.to_string())?;
-            second.lead(lead, Some(3)).map_err(|error| error.to_string())
+            second.lead(lead, Some(30)).map_err(|error| error.to_string())
         });
         // The first leader does not resign on its own; the end of its term makes it.
         let outcome = first.lead(lead, None)?;
@@ -171,7 +171,7 @@ impl<'s> Candidate<'s> {
 fn configure(addresses: &[String], label: &str) -> Result<Config, ConfigError> {
     // A node that takes longer than this to answer fails its vote. On a network of your own, choose
     // less.
-    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address)?;
     }

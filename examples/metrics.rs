@@ -95,7 +95,7 @@ fn sum_up(report: &MetricsReport) {
 }
 
 fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
-    let mut builder = Config::builder().response_timeout(Duration::from_millis(500));
+    let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
         builder = builder.node(address)?;
     }

@@ -60,7 +60,7 @@ fn run(mut options: Options) -> Result<(), Box<dyn Error>> {
     options.nodes.extend(embedded.iter().map(|node| node.address().to_string()));
     // These nodes are new: they are embedded, or were created for this example. A server for real
     // nodes leaves `new_nodes` to an operator, who runs `redbolt init` once.
-    let mut builder = Config::builder().response_timeout(Duration::from_millis(500)).new_nodes();
+    let mut builder = Config::builder().response_timeout(Duration::from_secs(5)).new_nodes();
     for node in &options.nodes {
         builder = builder.node(node)?;
     }
@@ -405,7 +405,7 @@ impl Options {
 }
 
 /// How long LOCK waits.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(6);
 /// The most bytes that are buffered for a client.
 const MAX_KEPT: usize = 64 << 10;
 

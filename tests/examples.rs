@@ -226,18 +226,17 @@ fn tells_of_the_late_write(end: &End) {
 fn tells_of_the_engine(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     for thread in 1..=4 {
-        says_in_order(end, &[&format!("thread {thread} holds it for 10s more")]);
+        says_in_order(end, &[&format!("thread {thread} holds it for ")]);
     }
     let lost = "lost, as expected: its validity ended; is it valid? false";
     let report = "0 acquisitions cancelled, 1 locks released";
-    says_in_order(end, &["still held after 1.5 s: true", "released, "]);
+    says_in_order(end, &["still held after 7 s: true", "released, "]);
     says_in_order(end, &[lost, report, "the last holder: lost: its engine has ended"]);
 }
 
 fn tells_of_futures(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
-    let begin =
-        ["held for 10s more", "a second task gave up after 200 ms", "extended: held for 20s"];
+    let begin = ["held for ", "a second task gave up after 200 ms", "extended: held for "];
     let lost = ["released, ", "the work was stopped: its validity ended", "lost: "];
     says_in_order(end, &[&begin[..], &lost, &["100 locks held at once"]].concat());
 }
