@@ -173,7 +173,7 @@ fn an_engine_s_caller_allocates_slots_only() {
     let extensions = || {
         let guard = acquired(engine.acquire(LockRequest::new(b"job")).wait());
         for _ in 0..LAG {
-            guard.extend(Duration::from_secs(10)).wait().unwrap();
+            guard.extend(Duration::from_secs(29)).wait().unwrap();
         }
         drop(guard);
     };
@@ -255,7 +255,7 @@ fn client_fenced_pairs(client: &mut Client, pairs: usize) {
 fn client_extensions(client: &mut Client, extensions: usize) {
     let mut lock = acquired(client.acquire(LockRequest::new(b"job")));
     for _ in 0..extensions {
-        lock.extend(Duration::from_secs(10)).unwrap();
+        lock.extend(Duration::from_secs(29)).unwrap();
     }
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
@@ -353,7 +353,7 @@ impl Both {
 fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
     let servers = servers(3);
     redbolt::init(&config(&servers), PATIENCE).unwrap();
-    let soon = Duration::from_secs(1);
+    let soon = Duration::from_secs(3);
     let config = builder(&servers).response_timeout(soon).build().unwrap();
     let mut host = Host::with(Driver::new(config).unwrap());
     host.step_until(|driver| driver.node_report().ready() == 3);
@@ -405,7 +405,8 @@ impl Host {
     fn auto_extensions(&mut self, extensions: usize) {
         let keep = AutoExtend::until_released().every(Duration::from_micros(200));
         let ids = [b"one", b"two"].map(|name| {
-            let id = self.driver.acquire(LockRequest::new(name).auto_extend(keep)).unwrap();
+            let id =
+                self.driver.acquire(LockRequest::new(name).ttl(LONG).auto_extend(keep)).unwrap();
             while !matches!(self.outcome(), Event::Granted(of) if of == id) {}
             id
         });
@@ -441,7 +442,7 @@ impl Host {
     fn extensions(&mut self, extensions: usize) {
         let id = self.acquire();
         for _ in 0..extensions {
-            self.driver.extend(id, Duration::from_secs(10)).unwrap();
+            self.driver.extend(id, Duration::from_secs(29)).unwrap();
             assert_eq!(self.outcome(), Event::Extended(id));
         }
         self.release(id);
