@@ -15,7 +15,12 @@ fn nodes(n: usize) -> Vec<Node> {
 }
 
 fn client(nodes: &[Node], max_ttl: Duration) -> Client {
-    let empty = Config::builder().max_ttl(max_ttl).new_nodes();
+    // Longer than a machine is stalled.
+    let empty = Config::builder()
+        .max_ttl(max_ttl)
+        .response_timeout(Duration::from_secs(60))
+        .dead_peer_timeout(Duration::from_secs(120))
+        .new_nodes();
     let all =
         nodes.iter().fold(empty, |config, node| config.node(&node.address().to_string()).unwrap());
     let client = Client::new(all.build().unwrap()).unwrap();

@@ -741,7 +741,7 @@ impl Pair {
     /// A key that lives long enough for both sides to read it before it expires, also on a busy
     /// machine.
     fn read_before_it_ends(&mut self, key: &str) {
-        self.same(&format!("0 SET {key} v PX 1000"));
+        self.same(&format!("0 SET {key} v PX 5000"));
         assert_eq!(self.same(&format!("1 EXISTS {key}")), [":1\r\n"]);
     }
 
