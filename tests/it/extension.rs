@@ -16,7 +16,8 @@ fn a_ttl_never_gets_shorter() {
     let mut lock = client.acquire(patiently(b"job").and_resource(b"other")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "other") == 3);
     for ttl in [1, 29, 2, 25] {
-        lock.extend(Duration::from_secs(ttl)).unwrap();
+        // A short one waits for a sixth of its TTL only, which a stalled machine exceeds.
+        eventually("it is extended", || lock.extend(Duration::from_secs(ttl)).is_ok());
         assert!(lock.remaining() > Duration::from_secs(10), "{:?}", lock.remaining());
         for (server, key) in servers.iter().flat_map(|server| [(server, "job"), (server, "other")])
         {
@@ -93,13 +94,13 @@ fn a_minority_without_the_key_changes_nothing() {
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 
-/// The second node keeps the lock for 20 s, the third for 2 s, and the first answers that its key
+/// The second node keeps the lock for 20 s, the third for 8 s, and the first answers that its key
 /// is gone.
 #[test]
 fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     let servers = servers(3);
     let (client, others) = (warm_client(builder(&servers)), client(&servers));
-    let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(2))).unwrap();
+    let mut lock = client.acquire(patiently(b"job").ttl(Duration::from_secs(8))).unwrap();
     eventually("all nodes grant", || held_on(&servers, "job") == 3);
     servers[2].cmd("ACL SETUSER default -pexpire");
     lock.extend(Duration::from_secs(20)).unwrap();
@@ -107,14 +108,22 @@ fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     eventually("two nodes extend", || {
         pttl(&servers[0], "job").min(pttl(&servers[1], "job")) > 10_000
     });
-    assert!(pttl(&servers[2], "job") <= 2_000);
+    assert!(pttl(&servers[2], "job") <= 8_000);
     servers[2].cmd("ACL SETUSER default +pexpire");
     servers[0].cmd("DEL job");
-    match lock.extend(Duration::from_millis(500)) {
+    let mut told = lock.extend(Duration::from_millis(500));
+    // It waits for a twelfth of a second only, which a stalled machine exceeds.
+    eventually("a quorum answers in time", || {
+        if matches!(told, Err(ExtendError::Refused(_))) {
+            told = lock.extend(Duration::from_millis(500));
+        }
+        !matches!(told, Err(ExtendError::Refused(_)))
+    });
+    match told {
         // The first node may answer behind the two others.
         Ok(()) => eventually("it is known that the key is lost", || {
             let _ = client.warm_up(Duration::ZERO);
-            lock.remaining() < Duration::from_secs(2)
+            lock.remaining() < Duration::from_secs(8)
         }),
         // The call took longer than the third node keeps the key.
         Err(error) => assert!(matches!(error, ExtendError::Lost(_)), "{error}"),

@@ -85,7 +85,7 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
 async fn a_watcher_is_told_of_the_loss() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let request = LockRequest::new(b"job").ttl(Duration::from_secs(1)).wait(Wait::UpTo(LIMIT));
+    let request = LockRequest::new(b"job").ttl(Duration::from_secs(4)).wait(Wait::UpTo(LIMIT));
     let guard = engine.acquire(request).await.unwrap();
     // A dropped future does not remove a waker that another one needs.
     let mut dropped = guard.lost();

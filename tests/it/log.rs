@@ -154,14 +154,14 @@ fn nodes_that_do_not_vote() {
 /// The attempt is repeated without an event for the caller, so only the log shows it.
 #[test]
 fn a_clock_that_is_wrong() {
-    let address = node_with_a_clock_ahead(Duration::from_secs(60));
+    let address = node_with_a_clock_ahead(Duration::from_secs(600));
     let (heard, config) = Heard::with(crate::support::patient([address]).new_nodes());
     let client = client_of(config);
     assert!(client.acquire(patiently(b"job").fenced()).unwrap().fencing_token().is_some());
     let told = heard.of("node 1 ").into_iter().find(|line| line.text.contains("clock"));
     let told = told.unwrap_or_else(|| panic!("{:?}", heard.lines()));
     assert_eq!(told.level, Level::Warning);
-    let words = ["its clock is too far from ours (60", "s ahead of the proposed fencing token)"];
+    let words = ["its clock is too far from ours (", "s ahead of the proposed fencing token)"];
     assert!(words.iter().all(|words| told.text.contains(words)), "{}", told.text);
     assert_eq!(
         heard.of("node 1 ").len(),

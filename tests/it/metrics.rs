@@ -13,7 +13,7 @@ use redbolt_test_servers::Server;
 use crate::engine::engine_of;
 use crate::exposition::{Scrape, read};
 use crate::support::{
-    LIMIT, PATIENCE, builder, calls, client, client_of, driver_of, held_by, long, outcome,
+    LIMIT, PATIENCE, builder, calls, client, client_of, driver_of, held_by, long, once_in, outcome,
     patiently, process_until, refusal, server, servers, vouch_for,
 };
 
@@ -41,14 +41,19 @@ fn of_node(scrape: &Scrape, servers: &[Server], node: usize, name: &str) -> f64 
 /// The test's own look at a server's counters is one of the calls that it counts later.
 const OWN_LOOK: u64 = 1;
 
-/// Waits until every node has answered everything.
-fn settle(client: &Client) {
+/// Waits until every node has answered everything. Whether each has, in the time of an inspection.
+fn settle(client: &Client) -> bool {
     let inspection = client.inspect(b"job").unwrap();
-    assert!(inspection.nodes.iter().all(|node| node.round_trip.is_some()), "{inspection:?}");
+    inspection.nodes.iter().all(|node| node.round_trip.is_some())
 }
 
 #[test]
 fn locks_of_a_client() {
+    assert!(once_in(5, locks_of_a_client_are_counted), "each time a node is late");
+}
+
+/// `false` if a node was late, as on a stalled machine: then it was not asked everything.
+fn locks_of_a_client_are_counted() -> bool {
     let servers = servers(3);
     let client = client(&servers);
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
@@ -57,14 +62,19 @@ fn locks_of_a_client() {
         let mut lock = client.acquire(patiently(b"job")).unwrap();
         lock.extend(Duration::from_secs(20)).unwrap();
         let _ = lock.release();
-        settle(&client);
+        if !settle(&client) {
+            return false;
+        }
     }
     let held = client.acquire(patiently(b"job")).unwrap();
     let reason = refusal(client.acquire(long(b"job"))).reason();
-    settle(&client);
+    let is_settled = settle(&client);
 
     let report = client.metrics();
     let metrics = &report.metrics;
+    if !is_settled || metrics.nodes.iter().any(|node| node.timeouts + node.suspicions > 0) {
+        return false;
+    }
     assert_eq!((metrics.acquisitions, metrics.attempts, metrics.grants), (7, 7, 6));
     assert_eq!((metrics.refusals.of(reason), metrics.refusals.total()), (1, 1));
     assert_eq!((metrics.releases, metrics.extended, metrics.hold.count()), (5, 5, 5));
@@ -101,6 +111,7 @@ fn locks_of_a_client() {
         assert!((sum - exact).abs() < 1e-9, "{sum} {exact}");
     }
     assert!(held.is_valid());
+    true
 }
 
 #[test]
@@ -110,7 +121,7 @@ fn locks_of_a_driver() {
     let id = held_by(&mut driver, patiently(b"job"));
     driver.release(id);
     assert!(matches!(outcome(&mut driver, id), Event::Released(..)));
-    let short = Duration::from_millis(100);
+    let short = Duration::from_secs(2);
     let id = held_by(&mut driver, patiently(b"job").ttl(short));
     assert_eq!(outcome(&mut driver, id), Event::Lost(id, LossCause::Expired));
     let metrics = driver.metrics().metrics;
@@ -181,6 +192,11 @@ fn a_server_that_is_stopped() {
 /// others.
 #[test]
 fn a_notified_waiter_is_counted() {
+    assert!(once_in(5, a_waiter_is_granted_by_its_lead), "each time the lead does not grant");
+}
+
+/// `false` if the lead was more than 5 ms late, so that the others were asked beside it.
+fn a_waiter_is_granted_by_its_lead() -> bool {
     let servers = servers(3);
     let holder = client(&servers);
     let mut waiter = driver_of(builder(&servers).wake(WakeStrategy::Lead));
@@ -203,7 +219,10 @@ fn a_notified_waiter_is_counted() {
     let _ = held.release();
     assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
     let metrics = waiter.metrics().metrics;
-    assert_eq!((metrics.acquisitions, metrics.grants, metrics.lead_grants), (1, 1, 1));
+    assert_eq!((metrics.acquisitions, metrics.grants), (1, 1));
+    if metrics.lead_grants != 1 {
+        return false;
+    }
     assert!(metrics.lead_asks >= 1 && metrics.lead_asks <= metrics.wakes, "{metrics:?}");
     assert!(metrics.attempts > metrics.lead_asks, "{metrics:?}");
     // Usually the first node, or another, if the first was late to deny.
@@ -216,6 +235,7 @@ fn a_notified_waiter_is_counted() {
     assert_eq!(value(&scrape, "redbolt_lead_grants_total", &[]), 1.0);
     assert_eq!(value(&scrape, "redbolt_wakes_total", &[]), metrics.wakes as f64);
     assert!(of_node(&scrape, &servers, told, "redbolt_node_pushes_total") >= 1.0);
+    true
 }
 
 /// Flushing all keys is one notification.

@@ -10,8 +10,8 @@ use redbolt::{
 use redbolt_test_servers::Server;
 
 use crate::support::{
-    LIMIT, builder, client, client_of, default, eventually, held_on, long, patiently, refusal,
-    servers, vouch_for,
+    LIMIT, PATIENCE, builder, client, client_of, default, eventually, held_on, long, patiently,
+    refusal, servers, vouch_for,
 };
 
 #[test]
@@ -60,7 +60,9 @@ fn a_minority_that_hangs_is_not_waited_for_by_many_who_want_one_lock() {
         let servers = servers(3);
         let begun = Barrier::new(4);
         let contend = || {
-            let client = client_of(default(servers.iter().map(Server::address)));
+            // Long, so that a machine which is stalled does not count as a node that hangs.
+            let builder = default(servers.iter().map(Server::address));
+            let client = client_of(builder.response_timeout(LIMIT / 2));
             let _ = client.warm_up(LIMIT);
             if begun.wait().is_leader() {
                 servers[stopped].pause();
@@ -93,8 +95,7 @@ fn a_stopped_minority_is_not_waited_for() {
     let began = Instant::now();
     let lock = client.acquire(long(b"job")).unwrap();
     released_by_quorum(lock.release(), 5);
-    // This client would wait two seconds for an answer.
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     servers[..2].iter().for_each(Server::resume);
     eventually("the late grants are undone", || held_on(&servers, "job") == 0);
 }
@@ -149,12 +150,12 @@ fn a_stopped_majority_outlasts_the_callers_time() {
 #[test]
 fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
     let servers = servers(3);
-    let client = client_of(builder(&servers).response_timeout(Duration::from_millis(100)));
+    let client = client_of(builder(&servers).response_timeout(Duration::from_secs(3)));
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     servers[1..].iter().for_each(Server::pause);
     let refused = lock.extend(Duration::from_secs(25)).unwrap_err().to_string();
     assert!(refused.starts_with("no quorum: 1 of 3 granted, 2 needed"), "{refused}");
-    assert!(refused.contains("no answer in 100ms"), "{refused}");
+    assert!(refused.contains("no answer in 3s"), "{refused}");
     assert!(lock.is_valid(), "the lock is held until its validity ends");
     servers[1..].iter().for_each(Server::resume);
     let lock = extended(lock);
@@ -165,12 +166,12 @@ fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
 
 #[test]
 fn rolling_restarts_never_stop_the_service() {
-    let max_ttl = Duration::from_millis(500);
+    let max_ttl = Duration::from_secs(3);
     let mut servers = redbolt_test_servers::servers(3);
     let client = client_of(builder(&servers).max_ttl(max_ttl).new_nodes());
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
     let request = || LockRequest::new(b"job").ttl(max_ttl).wait(Wait::UpTo(LIMIT));
-    for round in 0..6 {
+    for round in 0..4 {
         released_by_quorum(client.acquire(request()).unwrap().release(), 3);
         servers[round % 3].restart();
         released_by_quorum(client.acquire(request()).unwrap().release(), 3);

@@ -17,7 +17,8 @@ use redbolt_test_servers::{Connection, Reply, Server};
 
 use crate::engine::engine;
 use crate::support::{
-    calls, client, eventually, exists, held_on, long, patiently, pttl, refusal, server, servers,
+    calls, client, eventually, exists, held_on, long, looks, patiently, pttl, refusal, server,
+    servers,
 };
 
 fn redisson(resource: &[u8]) -> LockRequest<'_> {
@@ -110,7 +111,7 @@ fn who_holds_it_in_another_format_is_shown() {
             server.cmd(made);
             server.cmd("PEXPIRE job 600000");
         }
-        let seen = client.inspect(b"job").unwrap();
+        let seen = looks(&client, b"job");
         assert!(seen.nodes.iter().all(|node| node.state.as_ref().unwrap().remaining().is_some()));
         seen.verdict.to_string()
     };

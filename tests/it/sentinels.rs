@@ -27,8 +27,17 @@ struct Watched {
 
 impl Watched {
     fn new() -> Self {
+        Self::that_fails_over_after(SILENCE)
+    }
+
+    /// Where no failover is meant to come, not even on a machine that is stalled.
+    fn steady() -> Self {
+        Self::that_fails_over_after(Duration::from_secs(8))
+    }
+
+    fn that_fails_over_after(silence: Duration) -> Self {
         let [master, replica] = pair();
-        let sentinels = Sentinels::watching(&[("jobs", &master)], SILENCE);
+        let sentinels = Sentinels::watching(&[("jobs", &master)], silence);
         Self { master, replica, sentinels }
     }
 
@@ -73,7 +82,7 @@ fn among(sentinels: impl IntoIterator<Item = String>) -> String {
 
 #[test]
 fn a_lock_is_taken_on_the_master_that_sentinels_name() {
-    let watched = Watched::new();
+    let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let client = client_of(watched.builder());
     let lock = client.acquire(patiently(b"job")).unwrap();
@@ -273,7 +282,7 @@ fn a_failover_is_followed_after_all_sentinels_have_restarted() {
 /// Its answer is true, and then it tells of a failover that has not been.
 #[test]
 fn one_sentinel_that_tells_of_a_failover_is_not_followed() {
-    let watched = Watched::new();
+    let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let stray = Server::start();
     let [_, first, second] = watched.sentinels.all() else { panic!("three") };
@@ -305,7 +314,7 @@ fn followed(client: &Client) {
 /// Its clients cannot hear of its end either, and it goes on to grant. The clock makes the limit pass at once.
 #[test]
 fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
-    let watched = Watched::new();
+    let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let ahead = Arc::new(AtomicU64::new(0));
     let bend = Arc::clone(&ahead);
@@ -376,7 +385,7 @@ fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one
 /// What bounds an old master that is cut off.
 #[test]
 fn a_master_that_needs_its_replicas_grants_nothing_without_them() {
-    let watched = Watched::new();
+    let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     let client = warm_client(watched.builder());
     watched.master.cmd("CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 1");
@@ -398,7 +407,7 @@ fn a_master_that_needs_its_replicas_grants_nothing_without_them() {
 
 #[test]
 fn a_minority_of_sentinels_that_is_down_late_or_lies_changes_nothing() {
-    let mut watched = Watched::new();
+    let mut watched = Watched::steady();
     let stray = Server::start();
     vouch_for(&[&watched.master, &stray], 1);
     let late = Impostor::start(Act::Silent);
@@ -418,7 +427,7 @@ fn a_minority_of_sentinels_that_is_down_late_or_lies_changes_nothing() {
 /// Each of these names the node, and what the sentinels have said.
 #[test]
 fn without_a_majority_there_is_no_master() {
-    let watched = Watched::new();
+    let watched = Watched::steady();
     let [first, second, third] = watched.sentinels.all() else { panic!("three") };
     let lying = [0, 1].map(|port| Impostor::start(Act::Always(place(7_001 + port))));
     let divided = among([lying[0].address(), lying[1].address(), first.address()]);

@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
+use redbolt::inspect::Inspection;
 use redbolt::proto::restart_guard;
 use redbolt::{
     AcquireError, Client, Config, ConfigBuilder, Driver, Event, LockGuard, LockId, LockRequest,
@@ -206,6 +207,21 @@ pub(crate) fn changes(server: &Server) -> u64 {
     count.unwrap().trim().parse().unwrap()
 }
 
+/// Whether one of a few tries succeeds: a stalled machine spoils single ones, a bug all of them.
+pub(crate) fn once_in(tries: usize, is_so: impl FnMut() -> bool) -> bool {
+    std::iter::repeat_with(is_so).take(tries).any(|is_so| is_so)
+}
+
+/// What all nodes tell of a resource: a look does not wait for long for those behind a quorum.
+pub(crate) fn looks(client: &Client, resource: &[u8]) -> Inspection {
+    let mut seen = client.inspect(resource).unwrap();
+    eventually("all nodes tell", || {
+        seen = client.inspect(resource).unwrap();
+        seen.nodes.iter().all(|node| node.state.is_ok())
+    });
+    seen
+}
+
 /// Waits until the condition holds. After [`LIMIT`] it never will.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + LIMIT;
@@ -269,10 +285,10 @@ pub(crate) fn held_by(driver: &mut Driver, request: LockRequest<'_>) -> LockId {
 }
 
 /// Far longer than any answer takes; only tests of timeouts wait for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(6);
 
 /// The silence that ends a connection; longer than any timeout of an answer.
-const DEAD: Duration = Duration::from_secs(4);
+const DEAD: Duration = Duration::from_secs(10);
 
 /// The longest that a test waits for anything. Well below [`LONG`].
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);

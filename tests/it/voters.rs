@@ -10,8 +10,8 @@ use redbolt::{
 use redbolt_test_servers::{Act, Impostor, Reply, Server};
 
 use crate::support::{
-    LONG, calls, calls_by, client_of, eventually, exists, held_on, long, patient, patiently,
-    refusal, server, servers, vouch_for, vouched,
+    LONG, PATIENCE, calls, calls_by, client_of, eventually, exists, held_on, long, patient,
+    patiently, refusal, server, servers, vouch_for, vouched,
 };
 
 /// A node that must not vote, and its expected report.
@@ -33,7 +33,7 @@ impl Unfit<'_> {
             format!("no quorum: 0 of 1 granted, 1 needed; node 1 {}: {}", self.shown, self.words);
         assert_eq!(report.to_string(), expected);
         assert_eq!(report.reason(), RefusalReason::NoQuorum);
-        assert!(began.elapsed() < LONG / 4, "{:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE + LONG / 4, "{:?}", began.elapsed());
 
         let mut good = servers(2);
         let addresses = good.iter().map(Server::address);
@@ -291,7 +291,8 @@ fn garbage() {
 #[test]
 fn silence() {
     let impostor = Impostor::start(Act::Silent);
-    check(&impostor.address(), "connected, but no answer to the handshake in 2s");
+    let words = format!("connected, but no answer to the handshake in {PATIENCE:?}");
+    check(&impostor.address(), &words);
 }
 
 #[test]
@@ -373,7 +374,7 @@ fn a_server_that_reads_its_data() {
         "no",
     ]));
     let mut connection = server.connect();
-    (0..100)
+    (0..400)
         .for_each(|at| drop(connection.run(&[b"SET", format!("old{at}").as_bytes(), &[0; 600]])));
     assert_eq!(server.cmd("SAVE"), Reply::Status("OK".into()));
     server.restart();

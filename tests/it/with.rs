@@ -99,7 +99,7 @@ fn work_is_cancelled_when_its_lock_is_lost() {
     assert!(dropped.load(Ordering::SeqCst));
 
     // A lease without auto-extension ends as well.
-    let short = LockRequest::new(b"short").ttl(Duration::from_millis(200));
+    let short = LockRequest::new(b"short").ttl(Duration::from_secs(4));
     let lost = soon(engine.with(short, |_| pending::<()>()));
     assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Expired));
 }

@@ -57,6 +57,7 @@ pub(super) fn refused_when_its_time_is_over<F: Api>() {
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let before = owners(&servers, "job");
+    warm(&mut waiter, &servers);
     let began = Instant::now();
     let report = waiter.refused(long(b"job").wait(Wait::UpTo(SHORT)));
     assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
@@ -136,7 +137,8 @@ pub(super) fn ended_by_its_deadline<F: Api>() {
     let servers = servers(3);
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
-    let asked = ask_in_vain(&mut waiter, &servers, long(b"job").wait(Wait::UpTo(2 * SHORT)));
+    warm(&mut waiter, &servers);
+    let asked = ask_in_vain(&mut waiter, &servers, long(b"job").wait(Wait::UpTo(SHORT)));
     match waiter.outcome(asked) {
         Err(AcquireError::Refused(report)) => {
             assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}")
@@ -145,6 +147,12 @@ pub(super) fn ended_by_its_deadline<F: Api>() {
     }
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
+}
+
+/// Its links are open then, so that a short wait is enough for the nodes to answer.
+fn warm<F: Api>(api: &mut F, servers: &[Server]) {
+    let other = hold_everywhere(api, servers, patiently(b"other"));
+    assert!(matches!(api.release(other), ReleaseOutcome::Released(_)));
 }
 
 /// The waiters of one process get the lock in the order of their requests.
@@ -755,7 +763,7 @@ const RANDOM: usize = 32;
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// The TTL of a lock that is meant to expire.
-const BRIEF: Duration = Duration::from_millis(800);
+const BRIEF: Duration = Duration::from_secs(3);
 
 /// The TTL of an auto-extended lock, on a machine that may stop the test for a while.
 const KEPT: Duration = Duration::from_secs(2);
@@ -764,7 +772,7 @@ const KEPT: Duration = Duration::from_secs(2);
 const TRIES: usize = 4;
 
 /// A wait that is meant to fail.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT: Duration = Duration::from_secs(3);
 
 /// The `max_ttl` of a set whose quarantine the test waits for.
-const FORGOTTEN: Duration = Duration::from_secs(2);
+const FORGOTTEN: Duration = Duration::from_secs(6);
