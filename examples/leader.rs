@@ -181,9 +181,9 @@ fn configure(addresses: &[String], label: &str) -> Result<Config, ConfigError> {
 
 const RESOURCE: &[u8] = b"redbolt-example-leader";
 /// How long a leader that has died still leads.
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(4);
 /// The longest that a leader may lead.
-const TERM: Duration = Duration::from_secs(4);
+const TERM: Duration = Duration::from_secs(8);
 /// How long a candidate waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The length of a step of work.

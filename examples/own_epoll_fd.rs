@@ -301,8 +301,8 @@ impl Options {
 }
 
 /// How long RUN waits.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a job takes: longer than the TTL of its lock.
-const WORK: Duration = Duration::from_millis(2500);
+const WORK: Duration = Duration::from_secs(7);
 /// How long the nodes keep a lock that is not extended.
-const TTL: Duration = Duration::from_secs(2);
+const TTL: Duration = Duration::from_secs(6);

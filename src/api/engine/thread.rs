@@ -639,6 +639,8 @@ const COMMANDS_PER_TURN: usize = 512;
 mod tests {
     use std::sync::Mutex;
 
+    use redbolt_node::Node;
+
     use super::super::queue::Queue;
     use super::super::reply::Reply;
     use super::super::{Engine, EngineLimits, Handle};
@@ -648,13 +650,40 @@ mod tests {
 
     /// An engine whose thread is worked by the test, and whose node cannot be reached.
     fn thread() -> Thread {
-        let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+        thread_of(Config::builder().node("127.0.0.1:1").unwrap().build().unwrap())
+    }
+
+    fn thread_of(config: Config) -> Thread {
         let tokens = Driver::tokens_needed(&config);
         let poll = OwnPoll::new(tokens + 1, config.clock()).unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens)).unwrap();
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens).unwrap();
         let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker));
         Thread::new(poll, driver, Arc::new(shared))
+    }
+
+    /// It did not run between its turn and the end of its time. Meanwhile the release was confirmed.
+    #[test]
+    fn what_came_before_its_time_was_over_is_read_before_it_ends() {
+        let node = Node::start().unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let mut thread = thread_of(builder.new_nodes().build().unwrap());
+        let handle = Handle { shared: Arc::clone(&thread.shared), thread: Mutex::new(None) };
+        let engine = Engine { handle: Arc::new(handle) };
+        let asked = engine.acquire(LockRequest::new("job").ttl(Duration::from_secs(20)));
+        while thread.shared.in_flight() > 0 {
+            thread.turn().unwrap();
+        }
+        let now = thread.shared.config.clock().now();
+        thread.close(Instant::now(), now);
+        thread.driver.settle();
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(thread.has_work() && thread.is_done());
+        thread.work().unwrap();
+        assert!(!thread.has_work());
+        // Nobody works for it, so that it cannot be waited for.
+        thread.shared.end(ShutdownReport::default());
+        drop((asked, engine));
     }
 
     #[test]
