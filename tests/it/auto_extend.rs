@@ -28,8 +28,11 @@ const TTL: Duration = Duration::from_secs(10);
 /// So often that none of them has to come in time.
 const EVERY: Duration = Duration::from_millis(300);
 
+/// For those that outlive it, which takes time.
+const SHORTER_TTL: Duration = Duration::from_secs(6);
+
 /// Only what is extended lasts for so long.
-const PAST_ITS_TTL: Duration = Duration::from_secs(12);
+const PAST_IT: Duration = Duration::from_secs(7);
 
 fn until_released() -> AutoExtend {
     AutoExtend::until_released().every(EVERY)
@@ -79,11 +82,11 @@ fn a_driver_extends_a_lock_past_its_ttl() {
     side_by_side([1, 3, 5], |n| {
         let servers = servers(n);
         let mut driver = driver_of(builder(&servers));
-        let id = held_by(&mut driver, kept(b"job"));
+        let id = held_by(&mut driver, kept(b"job").ttl(SHORTER_TTL));
         process_until(&mut driver, "all nodes have the key", |_| held_on(&servers, "job") == n);
         let before = values(&servers, "job");
         let began = Instant::now();
-        while began.elapsed() < PAST_ITS_TTL {
+        while began.elapsed() < PAST_IT {
             keeps(&mut driver, &[id], 8);
         }
         let now = values(&servers, "job");
@@ -102,13 +105,14 @@ fn an_engine_extends_locks_past_their_ttl() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guards = [
-        engine.acquire(kept(b"plain")).wait().unwrap(),
-        engine.acquire(kept(b"one").and_resource(b"two")).wait().unwrap(),
-        engine.acquire(kept(b"fenced").fenced()).wait().unwrap(),
-        engine.acquire(kept(b"shared").shared().fenced()).wait().unwrap(),
-    ];
+        kept(b"plain"),
+        kept(b"one").and_resource(b"two"),
+        kept(b"fenced").fenced(),
+        kept(b"shared").shared().fenced(),
+    ]
+    .map(|request| engine.acquire(request.ttl(SHORTER_TTL)).wait().unwrap());
     let (losses, token) = (guards.each_ref().map(count_losses), guards[2].fencing_token());
-    let until = Instant::now() + PAST_ITS_TTL;
+    let until = Instant::now() + PAST_IT;
     while Instant::now() < until {
         assert!(guards.iter().all(OwnedGuard::is_valid));
         thread::sleep(Duration::from_millis(5));
@@ -142,11 +146,11 @@ fn without_auto_extend_a_lease_has_a_fixed_length() {
     let servers = servers(3);
     let mut driver = driver_of(builder(&servers));
     let (short, ids) =
-        (LockRequest::new(b"short").ttl(TTL).wait(Wait::UpTo(LIMIT)), &mut Vec::new());
+        (LockRequest::new(b"short").ttl(TTL / 2).wait(Wait::UpTo(LIMIT)), &mut Vec::new());
     ids.push(held_by(&mut driver, short));
     ids.push(held_by(&mut driver, kept(b"long")));
     let mut lost = Vec::new();
-    let until = Instant::now() + PAST_ITS_TTL;
+    let until = Instant::now() + TTL / 2 + A_WHILE;
     while Instant::now() < until {
         thread::sleep(Duration::from_millis(2));
         driver.process();

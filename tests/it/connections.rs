@@ -13,7 +13,7 @@ use redbolt_test_servers::{Reply, Server};
 
 use crate::support::{
     builder, calls, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
-    patient, patiently, process_until, refusal, servers, vouch_for, vouched,
+    once_in, patient, patiently, process_until, refusal, servers, vouch_for, vouched,
 };
 
 #[test]
@@ -95,6 +95,11 @@ fn unix(server: &Server) -> String {
 /// caller may never call the client again.
 #[test]
 fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
+    assert!(once_in(5, a_refused_request_is_undone), "the node never got the request");
+}
+
+/// `false` if the client was so late that it saw the dead connection before it asked.
+fn a_refused_request_is_undone() -> bool {
     let mut servers = servers(2);
     vouch_for(&servers, 3);
     let nobody = "unix:///nonexistent/redis.sock".to_owned();
@@ -106,7 +111,7 @@ fn a_refusal_by_a_failed_write_leaves_no_undo_unwritten() {
     eventually("the healthy node's key is undone without another call", || {
         calls(&servers[0], "eval") > 0 && !exists(&servers[0], "job")
     });
-    assert_eq!(calls(&servers[0], "set"), 1, "the node got the request");
+    calls(&servers[0], "set") == 1
 }
 
 #[test]

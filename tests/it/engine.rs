@@ -79,7 +79,7 @@ const SHORT: Duration = Duration::from_secs(4);
 const BRIEF: Duration = Duration::from_millis(300);
 
 /// For a node to confirm a release.
-const ENOUGH: Duration = Duration::from_secs(5);
+const ENOUGH: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_lock_from_its_ask_to_its_end() {

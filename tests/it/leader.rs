@@ -22,7 +22,7 @@ fn candidate(servers: &[Server], label: &str) -> Engine {
 
 fn campaign() -> Campaign<'static> {
     let keep = AutoExtend::until_released().every(Duration::from_millis(300));
-    Campaign::new(b"boss").ttl(Duration::from_secs(6)).auto_extend(keep).wait(Wait::UpTo(LIMIT))
+    Campaign::new(b"boss").ttl(Duration::from_secs(5)).auto_extend(keep).wait(Wait::UpTo(LIMIT))
 }
 
 fn elected(engine: &Engine) -> Leadership {

@@ -388,7 +388,7 @@ fn an_expiry_is_noticed_by_the_timer() {
         for builder in [led(servers), led(servers).wake(WakeStrategy::Timer)] {
             eventually("the waiter before has let go", || held_on(servers, "job") == 0);
             for server in servers {
-                assert_eq!(server.cmd("SET job dead NX PX 3000"), Reply::Status("OK".into()));
+                assert_eq!(server.cmd("SET job dead NX PX 2000"), Reply::Status("OK".into()));
             }
             let before = calls(&servers[0], "set");
             let began = Instant::now();
@@ -659,7 +659,7 @@ fn a_user_who_may_not_read_client_ids_uses_the_timer() {
 
 /// The node cannot notify, and the timer ends the wait: here when the key expires.
 fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
-    let set = server.cmd("SET job theirs NX PX 3000");
+    let set = server.cmd("SET job theirs NX PX 2500");
     assert_eq!(set, Reply::Status("OK".into()));
     let mut waiter = Waiter::of(builder, b"job");
     process_until(&mut waiter.driver, "the node cannot notify", |driver| {

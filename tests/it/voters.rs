@@ -374,7 +374,7 @@ fn a_server_that_reads_its_data() {
         "no",
     ]));
     let mut connection = server.connect();
-    (0..400)
+    (0..250)
         .for_each(|at| drop(connection.run(&[b"SET", format!("old{at}").as_bytes(), &[0; 600]])));
     assert_eq!(server.cmd("SAVE"), Reply::Status("OK".into()));
     server.restart();

@@ -18,8 +18,8 @@ use redbolt_test_servers::{Reply, Server};
 
 use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies, on};
 use crate::support::{
-    LIMIT, address, builder, calls, eventually, held_on, long, new_servers, patiently, pttl,
-    servers,
+    LIMIT, address, builder, calls, eventually, held_on, long, new_servers, once_in, patiently,
+    pttl, servers,
 };
 
 // Waiting.
@@ -57,13 +57,16 @@ pub(super) fn refused_when_its_time_is_over<F: Api>() {
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let before = owners(&servers, "job");
-    warm(&mut waiter, &servers);
-    let began = Instant::now();
-    let report = waiter.refused(long(b"job").wait(Wait::UpTo(SHORT)));
-    assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
-    assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
-    assert!(report.is_contended(), "{report}");
-    assert!(report.remaining().is_some_and(|span| span > Duration::from_secs(10)), "{report}");
+    // On a stalled machine nobody may have answered by then.
+    let is_told_why = once_in(TRIES, || {
+        let began = Instant::now();
+        let report = waiter.refused(long(b"job").wait(Wait::UpTo(SHORT)));
+        assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
+        assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
+        let left = report.remaining().is_some_and(|span| span > Duration::from_secs(10));
+        report.is_contended() && left
+    });
+    assert!(is_told_why);
     assert_eq!(owners(&servers, "job"), before);
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);
@@ -138,7 +141,7 @@ pub(super) fn ended_by_its_deadline<F: Api>() {
     let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     warm(&mut waiter, &servers);
-    let asked = ask_in_vain(&mut waiter, &servers, long(b"job").wait(Wait::UpTo(SHORT)));
+    let asked = ask_in_vain(&mut waiter, &servers, long(b"job").wait(Wait::UpTo(BRIEF)));
     match waiter.outcome(asked) {
         Err(AcquireError::Refused(report)) => {
             assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}")
@@ -762,8 +765,8 @@ const RANDOM: usize = 32;
 /// The TTL of a request that does not set one.
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
-/// The TTL of a lock that is meant to expire.
-const BRIEF: Duration = Duration::from_secs(3);
+/// The TTL of a lock that is meant to expire, and the time of a wait for whose request to arrive.
+const BRIEF: Duration = Duration::from_secs(2);
 
 /// The TTL of an auto-extended lock, on a machine that may stop the test for a while.
 const KEPT: Duration = Duration::from_secs(2);
@@ -772,7 +775,7 @@ const KEPT: Duration = Duration::from_secs(2);
 const TRIES: usize = 4;
 
 /// A wait that is meant to fail.
-const SHORT: Duration = Duration::from_secs(3);
+const SHORT: Duration = Duration::from_millis(300);
 
 /// The `max_ttl` of a set whose quarantine the test waits for.
-const FORGOTTEN: Duration = Duration::from_secs(6);
+const FORGOTTEN: Duration = Duration::from_secs(4);
