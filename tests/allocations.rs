@@ -560,9 +560,9 @@ const LAG: usize = 100;
 
 /// How many locks are held at once, and how many of them are requested together.
 const LONG: Duration = Duration::from_secs(30);
-const HELD: usize = 8 * PORTION;
+const HELD: usize = 2 * PORTION;
 /// Not a power of two, so that what is asked of a node beside them finds room in the list of what it is to answer.
-const PORTION: usize = 200;
+const PORTION: usize = 800;
 
 /// Far longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(5);
