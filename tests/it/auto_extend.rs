@@ -18,7 +18,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::engine::engine;
 use crate::support::{
     LIMIT, builder, calls, client, default, driver_of, eventually, held_by, held_on, patient,
-    patiently, process_until, servers, warm_client,
+    patiently, process_until, servers, side_by_side, warm_client,
 };
 
 /// Long enough for a busy machine: a process that gets no core for most of it loses its lock. From 10 s on a loss is
@@ -36,14 +36,6 @@ const PAST_IT: Duration = Duration::from_secs(7);
 
 fn until_released() -> AutoExtend {
     AutoExtend::until_released().every(EVERY)
-}
-
-/// Runs all cases in parallel, because these tests mostly wait for time to pass.
-fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
-    let test = &test;
-    thread::scope(|scope| {
-        cases.into_iter().for_each(|case| drop(scope.spawn(move || test(case))));
-    });
 }
 
 fn kept(resource: &[u8]) -> LockRequest<'_> {

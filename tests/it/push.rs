@@ -20,7 +20,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::muffler::Muffler;
 use crate::support::{
     LIMIT, LONG, builder, calls, client, client_of, driver_of, eventually, exists, held_by,
-    held_on, long, once_in, patient, patiently, process_until, server, servers, vouched,
+    held_on, long, once_in, patient, patiently, process_until, server, servers, side_by_side,
+    vouched,
 };
 
 /// Without a notification, no waiter retries for at least an eighth of this.
@@ -384,11 +385,12 @@ fn longest_wait_in_a_crowd(n: usize, threads: usize, wake: WakeStrategy) -> Dura
 /// Nobody deletes the key: only the timer knows that it expires.
 #[test]
 fn an_expiry_is_noticed_by_the_timer() {
-    on_each_number_of_nodes(|servers| {
+    side_by_side([1, 3, 5], |n| {
+        let servers = &servers(n)[..];
         for builder in [led(servers), led(servers).wake(WakeStrategy::Timer)] {
             eventually("the waiter before has let go", || held_on(servers, "job") == 0);
             for server in servers {
-                assert_eq!(server.cmd("SET job dead NX PX 2000"), Reply::Status("OK".into()));
+                assert_eq!(server.cmd("SET job dead NX PX 4000"), Reply::Status("OK".into()));
             }
             let before = calls(&servers[0], "set");
             let began = Instant::now();
@@ -632,21 +634,21 @@ fn a_user_who_may_not_be_notified_uses_the_timer_and_reports_why() {
         let rules = RULES.iter().chain([&CHANNEL]).copied().filter(|rule| *rule != dropped);
         rules.chain(added.iter().copied()).collect::<Vec<_>>()
     };
-    for rules in
-        [without(CHANNEL, &[]), without("+subscribe", &[]), without("", &["-client|tracking"])]
-    {
+    let all =
+        [without(CHANNEL, &[]), without("+subscribe", &[]), without("", &["-client|tracking"])];
+    side_by_side(all, |rules| {
         let server = server_with_user(&rules);
         is_not_told(&server, as_user(&server), Cause::NoPermission);
-    }
+    });
 }
 
 #[test]
 fn with_renamed_commands_only_the_timer_ends_a_wait() {
-    for command in ["SUBSCRIBE", "CLIENT"] {
+    side_by_side(["SUBSCRIBE", "CLIENT"], |command| {
         let server = vouched(Server::with(&["--rename-command", command, "no-longer"]));
         let builder = patient([server.address()]).retry_backoff(LATE, LATE);
         is_not_told(&server, builder, Cause::UnknownCommand);
-    }
+    });
 }
 
 /// The redirect names the push link by its id. Only the missing id is known then.
@@ -659,7 +661,7 @@ fn a_user_who_may_not_read_client_ids_uses_the_timer() {
 
 /// The node cannot notify, and the timer ends the wait: here when the key expires.
 fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
-    let set = server.cmd("SET job theirs NX PX 2500");
+    let set = server.cmd("SET job theirs NX PX 4000");
     assert_eq!(set, Reply::Status("OK".into()));
     let mut waiter = Waiter::of(builder, b"job");
     process_until(&mut waiter.driver, "the node cannot notify", |driver| {

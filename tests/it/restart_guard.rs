@@ -417,7 +417,7 @@ fn a_change_of_max_ttl_drops_the_others_and_quarantines() {
     let report = init_change(&new, LIMIT).unwrap();
     assert!(killed() >= 3);
     for (server, node) in servers.iter().zip(&report.nodes) {
-        assert!(value(server).unwrap().ends_with(":1000:3:0"), "{report}");
+        assert!(value(server).unwrap().ends_with(":1500:3:0"), "{report}");
         assert!(
             matches!(
                 node.restart_guard,
@@ -433,7 +433,7 @@ fn a_change_of_max_ttl_drops_the_others_and_quarantines() {
     drop(other);
     drop(lock);
     let report = refusal(old.acquire(briefly(b"job"))).to_string();
-    assert!(report.contains("set up for 3 nodes and a max_ttl of 1s"), "{report}");
+    assert!(report.contains("set up for 3 nodes and a max_ttl of 1.5s"), "{report}");
 
     // Repeating the change has no effect.
     let before: Vec<_> = servers.iter().map(value).collect();
@@ -451,7 +451,7 @@ fn a_set_grows_by_two_nodes() {
     let config = brief(&servers).build().unwrap();
     assert!(matches!(init(&config, LIMIT), Err(SetupError::Guarded(_))), "the set is not new");
     init_change(&config, LIMIT).unwrap();
-    assert!(servers.iter().all(|server| value(server).unwrap().ends_with(":2000:5:0")));
+    assert!(servers.iter().all(|server| value(server).unwrap().ends_with(":3000:5:0")));
     let report = refusal(old.acquire(briefly(b"job"))).to_string();
     assert!(report.contains("set up for 5 nodes"), "{report}");
     assert!(Client::new(config).unwrap().acquire(briefly(b"job")).unwrap().is_valid());
@@ -580,5 +580,5 @@ fn briefly(resource: &[u8]) -> LockRequest<'_> {
     LockRequest::new(resource).ttl(BRIEF).wait(Wait::UpTo(LIMIT))
 }
 
-const BRIEF: Duration = Duration::from_secs(2);
+const BRIEF: Duration = Duration::from_secs(3);
 const GUARD: &str = "redbolt:guard";

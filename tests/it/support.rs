@@ -207,6 +207,14 @@ pub(crate) fn changes(server: &Server) -> u64 {
     count.unwrap().trim().parse().unwrap()
 }
 
+/// Runs all cases in parallel, because such tests mostly wait for time to pass.
+pub(crate) fn side_by_side<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let test = &test;
+    std::thread::scope(|scope| {
+        cases.into_iter().for_each(|case| drop(scope.spawn(move || test(case))));
+    });
+}
+
 /// Whether one of a few tries succeeds: a stalled machine spoils single ones, a bug all of them.
 pub(crate) fn once_in(tries: usize, is_so: impl FnMut() -> bool) -> bool {
     std::iter::repeat_with(is_so).take(tries).any(|is_so| is_so)

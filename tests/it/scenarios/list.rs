@@ -766,7 +766,7 @@ const RANDOM: usize = 32;
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 /// The TTL of a lock that is meant to expire, and the time of a wait for whose request to arrive.
-const BRIEF: Duration = Duration::from_secs(2);
+const BRIEF: Duration = Duration::from_secs(3);
 
 /// The TTL of an auto-extended lock, on a machine that may stop the test for a while.
 const KEPT: Duration = Duration::from_secs(2);
@@ -778,4 +778,4 @@ const TRIES: usize = 4;
 const SHORT: Duration = Duration::from_millis(300);
 
 /// The `max_ttl` of a set whose quarantine the test waits for.
-const FORGOTTEN: Duration = Duration::from_secs(4);
+const FORGOTTEN: Duration = Duration::from_secs(6);
