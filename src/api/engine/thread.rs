@@ -93,13 +93,13 @@ impl Thread {
 
     fn work(&mut self) -> io::Result<()> {
         while !self.is_done() {
-            self.turn()?;
+            self.process()?;
         }
         // Its time may have ended while it did not run: what came meanwhile is there.
-        if self.has_work() { self.turn() } else { Ok(()) }
+        if self.has_work() { self.process() } else { Ok(()) }
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn process(&mut self) -> io::Result<()> {
         self.hear()?;
         // Before the commands, which can take long: by then an answer may have come that was not read.
         self.driver.expire();
@@ -672,7 +672,7 @@ mod tests {
         let engine = Engine { handle: Arc::new(handle) };
         let asked = engine.acquire(LockRequest::new("job").ttl(Duration::from_secs(20)));
         while thread.shared.in_flight() > 0 {
-            thread.turn().unwrap();
+            thread.process().unwrap();
         }
         let now = thread.shared.config.clock().now();
         thread.close(Instant::now(), now);
