@@ -217,7 +217,8 @@ impl Sockets {
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
         if due || !heard {
             let mut now = self.clock.now();
-            if self.core.poll_timeout().is_some_and(|due| due <= now.boot) && self.listen() {
+            let stalled = |due: Timestamp| due + STALL <= now.boot;
+            if self.core.poll_timeout().is_some_and(stalled) && self.listen() {
                 now = self.clock.now();
                 self.heard = false;
             }
@@ -748,5 +749,9 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// The same where fewer than most are, so that their word grows old.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+/// A timer that is noticed so much later may have come while the thread did not run. Looks that end in time read nothing in
+/// vain.
+const STALL: Duration = Duration::from_millis(2);
 
 const NO_WORD: &str = "most of its sentinels have not named it for 5 s";
