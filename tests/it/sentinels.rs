@@ -30,7 +30,7 @@ impl Watched {
         Self::that_fails_over_after(SILENCE)
     }
 
-    /// Where no failover is meant to come, not even on a machine that is stalled.
+    /// Where no failover is meant to come but by order, not even on a machine that is stalled.
     fn steady() -> Self {
         Self::that_fails_over_after(Duration::from_secs(8))
     }
@@ -344,7 +344,7 @@ fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
 /// more than the five seconds.
 #[test]
 fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one() {
-    let watched = Watched::new();
+    let watched = Watched::steady();
     assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
     let ways: Vec<_> =
         watched.sentinels.all().iter().map(|it| Proxy::before(&it.address())).collect();
