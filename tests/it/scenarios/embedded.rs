@@ -4,7 +4,7 @@
 //! same loop. The host records all outcomes in a book.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -81,7 +81,11 @@ impl Loop for HostsPoll {
     }
 
     fn sleep(&mut self, driver: &mut Driver, _: &UnixStream) {
-        self.poll.poll(&mut self.events, driver.deadline()).unwrap();
+        match self.poll.poll(&mut self.events, driver.deadline()) {
+            // The process was stopped meanwhile.
+            Err(error) if error.kind() == ErrorKind::Interrupted => return,
+            slept => slept.unwrap(),
+        }
         for event in &self.events {
             assert_eq!(driver.on_event(event), event.token() != BELL, "{event:?}");
         }
