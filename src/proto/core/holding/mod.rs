@@ -122,11 +122,16 @@ impl Hold {
             None
         } else if lock.phase == Phase::Held && self.auto_extension.has_stopped() {
             Some(LossCause::HeldTooLong)
-        } else if remaining.is_zero() && !self.auto_extension.is_failing() {
-            Some(LossCause::Expired)
+        } else if remaining.is_zero() {
+            Some(self.cause_of_end())
         } else {
             Some(LossCause::Unextended)
         }
+    }
+
+    /// Why a lock is lost whose validity is over.
+    fn cause_of_end(&self) -> LossCause {
+        if self.auto_extension.is_failing() { LossCause::Unextended } else { LossCause::Expired }
     }
 }
 
@@ -392,7 +397,8 @@ impl Core {
             return self.prolong(id, quorum, now);
         }
         if lock.lease.remaining(now).is_zero() {
-            self.lose(id, LossCause::Expired, now);
+            let cause = active.hold.cause_of_end();
+            self.lose(id, cause, now);
         } else if grants.len() >= quorum {
             self.prolong(id, quorum, now);
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
