@@ -179,6 +179,7 @@ setters! {
         credentials: Option<Credentials>,
         database: u32,
         restart_trust: RestartTrust,
+        has_sentinels: bool,
     }
 }
 
@@ -192,6 +193,9 @@ pub struct NodeSettings {
     pub database: u32,
     /// How much of the node's restart guard is believed.
     pub restart_trust: RestartTrust,
+    /// Whether sentinels say at which server it is, so that it may be another one at the next connection: to find a replica
+    /// there is no mistake of the configuration, which would end a wait, but a failover.
+    pub has_sentinels: bool,
 }
 
 impl NodeSettings {

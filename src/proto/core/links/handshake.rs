@@ -210,7 +210,7 @@ impl Handshake {
             (Step::Auth | Step::Select | Step::SetName, Token::Simple(_)) => {}
             (Step::ClientId, Token::Int(id)) => self.client_id = u64::try_from(id).ok(),
             (Step::InfoServer, Token::Bulk(info)) => self.server(info),
-            (Step::InfoReplication, Token::Bulk(info)) => self.replication(info),
+            (Step::InfoReplication, Token::Bulk(info)) => self.replication(info, node),
             (Step::InfoMemory, Token::Bulk(info)) => self.memory(info, settings),
             (Step::Eval, Token::Int(_)) => self.capabilities.scripts_are(Ability::Given),
             (Step::EvalSha, Token::Int(_)) => self.capabilities.digests_are(Ability::Given),
@@ -306,12 +306,13 @@ impl Handshake {
         }
     }
 
-    fn replication(&mut self, info: &[u8]) {
+    fn replication(&mut self, info: &[u8], node: &NodeSettings) {
         match field(info, b"role") {
             Some(b"master") => {
                 self.replication_id = replication_id(info);
                 self.replicas = replicas(info);
             }
+            Some(_) if node.has_sentinels => self.refuse(Cause::ReadOnly),
             Some(_) => self.refuse(Cause::Replica),
             None => self.refuse(Cause::UnexpectedReply),
         }
@@ -384,6 +385,16 @@ mod tests {
         let handshake = handshake(SERVER, b"role:master\r\n", memory);
         assert_eq!(handshake.refused, None);
         assert_eq!(handshake.run_id, Some(*b"0123456789012345678901234567890123456789"));
+    }
+
+    /// The one that sentinels name is about to be the master, or has just been it.
+    #[test]
+    fn a_replica_that_sentinels_name_is_no_mistake() {
+        let mut handshake = Handshake::default();
+        let node = NodeSettings::default().has_sentinels(true);
+        let info = Token::Bulk(b"role:slave\r\n");
+        let _ = handshake.answer(Step::InfoReplication, info, &node, &Settings::default());
+        assert!(handshake.refused.is_some_and(|cause| !cause.is_configuration()));
     }
 
     #[test]
