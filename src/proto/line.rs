@@ -72,6 +72,9 @@ impl Standpoint {
     #[must_use]
     pub fn hears(self, stamp: u64, heard: &[u64], quorum: usize) -> Self {
         let is_alike = says_alike(heard, stamp, quorum);
+        if mutant!(StampLowered) && !self.has_door && is_alike {
+            return Self { stamp, has_door: true };
+        }
         let may_be_ours = self.stamp == stamp || self.stamp == 0;
         match may_be_ours && !self.has_door && is_alike {
             true => Self { stamp, has_door: true },
@@ -90,6 +93,10 @@ impl Standpoint {
         if mutant!(StampRaisedBehindDoor) && has_heard {
             let stamp = heard.iter().copied().max().unwrap_or_default() + 1;
             return Self { stamp, has_door: self.has_door };
+        }
+        if mutant!(StampSentEarly) && !self.has_door {
+            let stamp = heard.iter().copied().max().unwrap_or_default().max(self.stamp);
+            return Self { stamp, has_door: says_alike(heard, stamp, quorum) };
         }
         if self.has_door || !has_heard {
             return self;

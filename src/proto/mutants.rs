@@ -160,6 +160,56 @@ mod planted {
         LoserOverwrites,
         /// What a member of another library has left is held without end, also when its second is over.
         NeverTakenOver,
+        /// An ask in line leaves a free key to those who do not stand there (models, line: closed, but not by a waiter's ask).
+        AskLeavesFree,
+        /// A call stays where the resource was found held (models, turns).
+        CallsStay,
+        /// A writer that becomes a reader is told so once the nodes have let it read (design, read/write: believed when confirmed).
+        DowngradeBelievedLate,
+        /// A key of a holder whose time is over is free although somebody waits (models, line: closed, but not by the end of a TTL).
+        ExpiryLeavesFree,
+        /// An extension counts for a permit of another slot (design, semaphore).
+        ExtensionOfAnySlot,
+        /// An extension of one claim of a holder counts for its other one (design, read/write).
+        ExtensionOfOtherClaim,
+        /// An extension brings back a reader that is over (design, read/write: reviving).
+        ExtensionRevives,
+        /// Only the first reader raises the fencing counter (design, fencing).
+        FirstReaderRaises,
+        /// Whoever is first has the grace of who asks to take its turn (models, turns).
+        GraceOfAsker,
+        /// A node that grants drops the ticket (design, line).
+        GrantDropsTicket,
+        /// A node in quarantine lets a permit be healed (design, semaphore: heal without guard).
+        HealUnguarded,
+        /// An ask in line does not mark what holders have (models, line).
+        HoldersUnmarked,
+        /// The key of those who share ends with the latest of them, and not with the last to end (design, read/write).
+        KeyEndsWithLatest,
+        /// A reader is added on what it saw before a writer came (design, read/write: look, then set).
+        ReaderLooksBefore,
+        /// Readers take the fencing counter, and do not raise it (design, fencing).
+        ReadersNeverRaise,
+        /// A release or an undo leaves a free key although somebody waits (models, line: closed, but not by a release).
+        ReleaseLeavesFree,
+        /// A reader's release deletes the key of all who share (design, read/write).
+        ReleaseOfAllReaders,
+        /// Whoever is second in line does not listen to the resource (models, turns: the second is not woken).
+        SecondIsThird,
+        /// The clocks of clients are the stamps of tickets (design, line).
+        StampOfClientsClock,
+        /// A quorum that says less alike lowers a stamp that was sent (design, line).
+        StampLowered,
+        /// A stamp is sent before a quorum has told one (design, line).
+        StampSentEarly,
+        /// A permit is undone by its slot, and not by its token (design, semaphore).
+        UndoBySlot,
+        /// A reader that becomes a writer ignores all readers (models, read/write).
+        UpgradeIgnoresReaders,
+        /// A reader and the writer that it becomes have one token, so that the undo of the one ends both (design, read/write).
+        UpgradeSharesToken,
+        /// A node raises its fencing counter for who does not hold the lock (design, fencing: write-back unowned).
+        WriteBackUnowned,
         /// A release deletes whatever is there, as a reset does (python-redis-lock's own).
         ResetInsteadOfRelease,
         /// A lock whose value is a second is let go of without a look at whose it is (redis-objects' own way).

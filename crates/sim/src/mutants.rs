@@ -219,6 +219,9 @@ mod planted {
         if mutant.is_some_and(is_of_line) {
             return (Class::Waiting, first.wrapping_add(at));
         }
+        if mutant.is_some_and(is_of_sharers) {
+            return (Class::Shared, first.wrapping_add(at));
+        }
         let class = match at % 4 {
             // It finds bugs that make waiters sleep or spin,
             3 => Class::Waiting,
@@ -258,30 +261,69 @@ mod planted {
     /// Whether only those who wait for a lock can show it.
     fn is_of_line(mutant: Mutant) -> bool {
         use Mutant::{
-            ClosedIsAnybodys, LeavesWhenRefused, NeverLeavesLine, StampOfEachNode,
-            StampRaisedBehindDoor,
+            AskLeavesFree, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree, GraceOfAsker,
+            GrantDropsTicket, HoldersUnmarked, LeavesWhenRefused, NeverLeavesLine,
+            ReleaseLeavesFree, SecondIsThird, StampLowered, StampOfClientsClock, StampOfEachNode,
+            StampRaisedBehindDoor, StampSentEarly,
         };
         matches!(
             mutant,
-            ClosedIsAnybodys
+            AskLeavesFree
+                | CallsStay
+                | ClosedIsAnybodys
+                | ExpiryLeavesFree
+                | GraceOfAsker
+                | GrantDropsTicket
+                | HoldersUnmarked
                 | LeavesWhenRefused
                 | NeverLeavesLine
+                | ReleaseLeavesFree
+                | SecondIsThird
+                | StampLowered
+                | StampOfClientsClock
                 | StampOfEachNode
                 | StampRaisedBehindDoor
+                | StampSentEarly
+        )
+    }
+
+    /// Whether only those who share a lock can show it.
+    fn is_of_sharers(mutant: Mutant) -> bool {
+        use Mutant::{
+            DowngradeBelievedLate, ExtensionOfOtherClaim, ExtensionRevives, FirstReaderRaises,
+            KeyEndsWithLatest, ReaderLooksBefore, ReadersNeverRaise, ReleaseOfAllReaders,
+            UpgradeIgnoresReaders, UpgradeSharesToken,
+        };
+        matches!(
+            mutant,
+            DowngradeBelievedLate
+                | ExtensionOfOtherClaim
+                | ExtensionRevives
+                | FirstReaderRaises
+                | KeyEndsWithLatest
+                | ReaderLooksBefore
+                | ReadersNeverRaise
+                | ReleaseOfAllReaders
+                | UpgradeIgnoresReaders
+                | UpgradeSharesToken
         )
     }
 
     /// Whether only those who want permits can show it.
     fn is_of_permits(mutant: Mutant) -> bool {
         use Mutant::{
-            CalledOnlyAlone, EndedPermitCounts, MarkIgnored, MarkOutlives, MarkStays,
-            MarkedNotClosed, MovedAnswerCounts, PermitOfAnySlots, PermitPassesOthers,
-            PermitPassesPermits, PermitsArePassed, PermitsUnmarked, SlotsNotCounted,
+            CalledOnlyAlone, EndedPermitCounts, ExtensionOfAnySlot, HealUnguarded, MarkIgnored,
+            MarkOutlives, MarkStays, MarkedNotClosed, MovedAnswerCounts, PermitOfAnySlots,
+            PermitPassesOthers, PermitPassesPermits, PermitsArePassed, PermitsUnmarked,
+            SlotsNotCounted, UndoBySlot,
         };
         matches!(
             mutant,
             CalledOnlyAlone
                 | EndedPermitCounts
+                | ExtensionOfAnySlot
+                | HealUnguarded
+                | UndoBySlot
                 | MarkIgnored
                 | MarkOutlives
                 | MarkStays

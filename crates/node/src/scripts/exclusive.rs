@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     calls::{Answer, Calls, Stop, caught},
+    mutants::mutant,
     reply::decimal,
 };
 
@@ -71,6 +72,10 @@ pub(super) fn write_back(
     let (least, life) = (argv.get(2), span(argv.get(3))?);
     number::<u64>(least)?;
     let counters = rest.get(..resources.len()).ok_or(BAD_ARGUMENTS)?;
+    if mutant!(WriteBackUnowned) {
+        counters.iter().try_for_each(|name| raise(calls, name, least, life))?;
+        return Ok(Answer::Int(1));
+    }
     for name in resources {
         if !matches!(whose(calls, name, token)?, Whose::Ours | Whose::Marked(_)) {
             return Ok(Answer::Int(0));
@@ -141,6 +146,9 @@ pub(super) fn undo_value(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Re
         return Ok(calls.del(name)?);
     }
     let is_marked = token_before_mark(value) == Some(token);
+    if mutant!(ReleaseLeavesFree) && is_marked {
+        return Ok(calls.del(name)?);
+    }
     if is_marked {
         calls.del(name)?;
         close(calls, name)?;

@@ -32,6 +32,10 @@ pub(super) fn acquire_in_line(
         true => share_in_line(calls, &ask, state, time.millis(), counter)?,
         false => take_in_line(calls, &ask, time.millis(), counter)?,
     }
+    if mutant!(GrantDropsTicket) {
+        calls.zrem(ask.stamps, &ask.me)?;
+        calls.zrem(ask.ends, &ask.me)?;
+    }
     let told = counter.map_or(String::new(), |counter| format!(" {counter}"));
     Ok(Answer::StatusLine(format!("OK {stamp}{told}").into_bytes()))
 }
@@ -101,7 +105,7 @@ fn wait_in_line(
     if let Some((keys, order)) = &ask.slots {
         look_at_the_slots(calls, keys, order.permits, &mut way, time.millis())?;
     }
-    let before = match others {
+    let mut before = match others {
         true => call_the_first(calls, ask, &way, time.millis())?,
         false => Before::default(),
     };
@@ -115,6 +119,9 @@ fn wait_in_line(
         return Ok((stamp, way.state));
     }
     mark_the_way(calls, ask.resource, &way, time.millis())?;
+    if mutant!(SecondIsThird) && before.count == 1 {
+        before.count = 2;
+    }
     let line = format!("WAIT {left} {stamp} {}", before.count);
     let nearest = before.nearest();
     let words = [line.as_bytes(), &nearest, before.last(1)];
@@ -391,6 +398,9 @@ fn behind_all(
     others: bool,
     time: ClockReading,
 ) -> Result<i64, Stop> {
+    if mutant!(StampOfClientsClock) {
+        return Ok(ask.proposal);
+    }
     let members = if others { calls.zrange(ask.stamps)? } else { None };
     let last = members.and_then(|members| members.iter().next_back()).map_or(0, |(_, at)| at);
     let latest = time.micros().cast_signed() + FARTHEST_AHEAD_US;
@@ -615,7 +625,11 @@ fn call_the_first(
         true => way.open != 0,
         false => way.alone != 0,
     };
-    if called.as_ref().is_some_and(|(_, whom)| is_blocked(whom) || *whom == ask.me) {
+    let mut is_over = called.as_ref().is_some_and(|(_, whom)| is_blocked(whom) || *whom == ask.me);
+    if mutant!(CallsStay) {
+        is_over = false;
+    }
+    if is_over {
         calls.del(ask.call)?;
         called = None;
     }
@@ -634,7 +648,10 @@ fn call_the_first(
             break;
         }
         let since = called.as_ref().filter(|(_, whom)| *whom == head).map(|(since, _)| *since);
-        let grace = grace_of(&head);
+        let mut grace = grace_of(&head);
+        if mutant!(GraceOfAsker) {
+            grace = grace_of(&ask.me);
+        }
         let Some(since) = since else {
             let text = [format!("{now} ").as_bytes(), &head].concat();
             calls.set_for(ask.call, &text, OUTLIVES_MS)?;
@@ -671,6 +688,17 @@ fn grace_of(ticket: &[u8]) -> i64 {
 /// Tells those who are not in line that there is one. What tells it already stays as it is.
 fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> Result<(), Stop> {
     let value = way.value.as_deref().unwrap_or_default();
+    if mutant!(HoldersUnmarked) && matches!(way.state, State::Token | State::Set) {
+        return Ok(());
+    }
+    if mutant!(AskLeavesFree) && way.state == State::Free {
+        return Ok(());
+    }
+    if mutant!(ExpiryLeavesFree) && way.state == State::Token {
+        let left = calls.pttl(resource)?;
+        let text = with_mark(value, calls.time()?.millis() + left);
+        return Ok(calls.set_for(resource, &text, left)?);
+    }
     if mutant!(PermitsUnmarked) && way.state == State::Permits {
         return Ok(());
     }

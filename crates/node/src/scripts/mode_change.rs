@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     calls::{Answer, Calls, Stop},
+    mutants::mutant,
     reply::decimal,
 };
 
@@ -28,6 +29,9 @@ pub(super) fn upgrade(
     deny_unless_alone(calls, resource, &own(argv.get(2), token, WRITER.len())?, now)?;
     rehearse_undo(calls, resource, now)?;
     share(calls, resource, token, now, ttl)?;
+    if mutant!(UpgradeSharesToken) {
+        give_up_own(calls, resource, &own(argv.get(2), token, WRITER.len())?)?;
+    }
     Ok(Answer::Status("OK"))
 }
 
@@ -52,7 +56,20 @@ pub(super) fn upgrade_fenced(
     rehearse_undo(calls, resource, time.millis())?;
     calls.set_for(counter, &text, life)?;
     share(calls, resource, token, time.millis(), ttl)?;
+    if mutant!(UpgradeSharesToken) {
+        give_up_own(calls, resource, &own(argv.get(4), token, WRITER.len())?)?;
+    }
     Ok(Answer::StatusAnd("OK", raised.cast_signed()))
+}
+
+/// Of a planted bug: one token for both claims, so that the undo of the one ends the other.
+fn give_up_own(calls: &mut Calls<'_>, resource: &[u8], own: &[u8]) -> Result<(), Stop> {
+    let members = calls.zrange(resource)?.into_iter().flat_map(|members| members.iter());
+    let mine: Vec<_> = members.map(|(name, _)| name.to_vec()).collect();
+    for name in mine.iter().filter(|name| name.starts_with(own)) {
+        calls.zrem(resource, name)?;
+    }
+    Ok(())
 }
 
 /// Makes a writer a reader as well. Where it has a string, that becomes a member of a sorted set.
@@ -128,6 +145,9 @@ fn deny_unless_alone(
     let may = |mode, digits: &[u8]| mode == Mode::Reader && digits == own;
     make_members(calls, resource, &found, may)?;
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
+    if mutant!(UpgradeIgnoresReaders) {
+        return deny_beside_writer(calls, resource, None, now, left);
+    }
     let is_other = |(name, end): (&[u8], i64)| end > now && name != LINE && !name.starts_with(own);
     let members = calls.zrange(resource)?;
     match members.is_some_and(|members| members.iter().rev().take(4).any(is_other)) {

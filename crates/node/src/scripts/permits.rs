@@ -31,7 +31,11 @@ pub(super) fn acquire_permit(
         return Err(BAD_ARGUMENTS);
     };
     let order = Order::new(argv.get(3..).unwrap_or_default())?;
-    check_restart_guard(calls, restart_guard.first())?;
+    let mut guard = restart_guard.first();
+    if mutant!(HealUnguarded) && order.step == 0 {
+        guard = None;
+    }
+    check_restart_guard(calls, guard)?;
     let (is_there, is_marked) = deny_unless_permits(calls, resource, order.step == 0)?;
     let clock = calls.time()?;
     let now = clock.millis();
@@ -68,7 +72,11 @@ pub(super) fn extend_permit(
     let &[resource, ends] = names else { return Err(BAD_ARGUMENTS) };
     let slot = argv.get(2).ok_or(BAD_ARGUMENTS)?;
     let keys = Pair { resource, ends };
-    let Some((end, now)) = keys.read_mine(calls, token, slot)? else { return Ok(Answer::Int(0)) };
+    let mut slot = slot.to_vec();
+    if mutant!(ExtensionOfAnySlot) {
+        slot = caught(calls.hget(resource, token))?.flatten().unwrap_or(slot);
+    }
+    let Some((end, now)) = keys.read_mine(calls, token, &slot)? else { return Ok(Answer::Int(0)) };
     let later = now.saturating_add(ttl);
     if later > end {
         calls.zadd(ends, later, token)?;
@@ -84,6 +92,9 @@ pub(super) fn undo_permit(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource, ends], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    if mutant!(UndoBySlot) {
+        return Pair { resource, ends }.undo_by_slot(calls, token);
+    }
     let Some(slot) = caught(calls.hget(resource, token))? else { return Ok(Answer::Int(0)) };
     let removed = calls.zrem(ends, token)?;
     let Some(slot) = slot else { return Ok(Answer::Int(i64::from(removed))) };
@@ -103,6 +114,11 @@ pub(super) fn write_back_permit(
     };
     let (target, life) = (number::<u64>(argv.get(1))?, span(argv.get(2))?);
     let keys = Pair { resource, ends };
+    if mutant!(WriteBackUnowned) {
+        let now = calls.time()?.millis();
+        write_slot_counter(calls, counters, slot, least, now, life)?;
+        return Ok(Answer::Int(1));
+    }
     let Some((_, now)) = keys.read_mine(calls, token, slot)? else { return Ok(Answer::Int(0)) };
     let count = slot_counter(calls, counters, slot)?.filter(|&count| count <= MAX_TOKEN as f64);
     if count.ok_or(BAD_COUNTER)? < target as f64 {
@@ -250,6 +266,18 @@ impl Pair<'_> {
         Err(Stop::Answered(Answer::Int(left)))
     }
 
+    /// Of a planted bug: the client names the slot that it was given, and not itself.
+    fn undo_by_slot(&self, calls: &mut Calls<'_>, token: &[u8]) -> Result<Answer, Stop> {
+        let named = calls.get(&[b"slot-of:", token].concat())?.map(<[u8]>::to_vec);
+        let slot = named.unwrap_or_default();
+        let Some(holder) = caught(calls.hget(self.resource, &slot))?.flatten() else {
+            return Ok(Answer::Int(0));
+        };
+        self.drop_token(calls, &holder)?;
+        self.live_as_long_as_the_last(calls)?;
+        Ok(Answer::Int(1))
+    }
+
     fn rehearse_undo(&self, calls: &mut Calls<'_>, now: i64) -> Result<(), Stop> {
         calls.hdel(self.resource, &[b""])?;
         calls.zrem(self.ends, b"")?;
@@ -277,6 +305,9 @@ impl Pair<'_> {
             decimal(&mut text, raise_slot(calls, counters, slot, proposal, life, now)?);
         }
         let before = calls.zscore(self.ends, token)?.unwrap_or_default();
+        if mutant!(UndoBySlot) {
+            calls.set_for(&[b"slot-of:", token].concat(), slot, 60_000)?;
+        }
         calls.zadd(self.ends, before.max(now.saturating_add(ttl)), token)?;
         let last = self.last(calls)?.ok_or(BAD_ARGUMENTS)?;
         calls.pexpireat(self.ends, last)?;

@@ -56,6 +56,12 @@ pub(super) fn acquire_shared_fenced(
     let shown = odd_from(counter_to_raise(calls, counter)?.floor(), proposal, least);
     let mut text = Vec::new();
     decimal(&mut text, shown);
+    if mutant!(ReadersNeverRaise) {
+        text = calls.get(counter)?.unwrap_or(b"0").to_vec();
+    }
+    if mutant!(FirstReaderRaises) && !is_free {
+        text = calls.get(counter)?.unwrap_or(b"0").to_vec();
+    }
     match is_free {
         true => drop(calls.del(resource)?),
         false => rehearse_share(calls, (resource, token), time.millis(), argv.get(5))?,
@@ -89,6 +95,10 @@ pub(super) fn extend_member(
     token: &[u8],
     ttl: i64,
 ) -> Result<Answer, Stop> {
+    if mutant!(ExtensionRevives) && matches!(calls.kind(resource)?, "none" | "zset") {
+        let now = calls.time()?.millis();
+        share(calls, resource, token, now, ttl)?;
+    }
     let Some((end, now)) = read_mine(calls, resource, token)? else { return Ok(Answer::Int(0)) };
     let later = now.saturating_add(ttl);
     if later > end {
@@ -117,6 +127,9 @@ pub(super) fn undo_member(
     token: &[u8],
 ) -> Result<Answer, Stop> {
     let was_there = caught(calls.zrem(resource, token))?.unwrap_or(false);
+    if mutant!(ReleaseOfAllReaders) && was_there {
+        return Ok(Answer::Int(calls.del(resource)?.into()));
+    }
     if was_there {
         live_as_long_as_the_last(calls, resource)?;
     }
@@ -132,6 +145,10 @@ pub(super) fn write_back_shared(
     let (&[resource, counter], &[token, _, _]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     let (least, life) = (argv.get(1), span(argv.get(2))?);
     number::<u64>(least)?;
+    if mutant!(WriteBackUnowned) {
+        raise(calls, counter, least, life)?;
+        return Ok(Answer::Int(1));
+    }
     let is_lone = look(calls, resource)?.is_lone(token);
     if !is_lone && read_mine(calls, resource, token)?.is_none() {
         return Ok(Answer::Int(0));
@@ -199,6 +216,9 @@ fn deny_unless_shared(
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
     if calls.zscore(resource, LINE)?.is_some() {
         return Err(Stop::Answered(Answer::Int(left)));
+    }
+    if mutant!(ReaderLooksBefore) {
+        return Ok(());
     }
     deny_beside_writer(calls, resource, None, now, left)
 }
@@ -391,6 +411,9 @@ pub(super) fn share(
     ttl: i64,
 ) -> Result<(), Stop> {
     calls.zadd(resource, now.saturating_add(ttl), token)?;
+    if mutant!(KeyEndsWithLatest) {
+        return calls.pexpireat(resource, now.saturating_add(ttl)).map(drop).map_err(Stop::from);
+    }
     live_as_long_as_the_last(calls, resource)
 }
 

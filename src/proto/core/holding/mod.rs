@@ -326,6 +326,11 @@ impl Core {
         if lock.round() != round || !lock.phase.is_held() {
             return;
         }
+        if mutant!(ExtensionOfOtherClaim) && active.mode_change.is_companion() {
+            let holder = active.mode_change.holder().and_then(|id| self.locks.find(id));
+            let Some((claim, round)) = holder.map(|it| (it.claim(), it.round())) else { return };
+            return self.extension_vote(node, claim, round, vote, now);
+        }
         if vote == Vote::Grant {
             if mutant!(ExtendFromAnswer) {
                 let ttl = active.hold.extension.ttl();
@@ -617,7 +622,7 @@ impl Core {
             }
             return;
         }
-        let vote = match answer {
+        let mut vote = match answer {
             Count::NoScript => return self.resend_extension(id, claim, round, now),
             Count::Of(0) => Vote::Deny,
             Count::Fail(cause) => Vote::Fail(cause),
@@ -628,6 +633,9 @@ impl Core {
             Count::Of(_) if !self.claims.is_counted(claim, id) => Vote::Fail(Cause::NotCounted),
             Count::Of(_) => Vote::Grant,
         };
+        if mutant!(ExtensionOfAnySlot) && vote == Vote::Fail(Cause::NotCounted) {
+            vote = Vote::Grant;
+        }
         self.extension_vote(id, claim, round, vote, now);
     }
 

@@ -151,6 +151,9 @@ impl Core {
             return Err(RequestError::NotHeld);
         };
         lock.becomes(LockMode::Shared);
+        if mutant!(DowngradeBelievedLate) {
+            lock.becomes(LockMode::Exclusive);
+        }
         let claim = lock.claim();
         if let Some(claim) = self.claims.find_mut(claim) {
             claim.downgrade();
