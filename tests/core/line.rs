@@ -258,6 +258,30 @@ fn a_reader_behind_a_writer_that_waits_for_readers_asks_no_more_than_the_writer(
     assert!(asked <= 3, "{asked} asks in 3 s");
 }
 
+/// One of those who share has released, and the other never does.
+#[test]
+fn a_reader_that_dies_keeps_whoever_is_first_waiting_no_longer_than_its_own_time() {
+    let mut world = warm(4);
+    let shares = |ttl| LockRequest::new(b"job").ttl(ttl).shared();
+    let [first, second] = [0, 1].map(|client| {
+        let id = world.acquire(client, &shares(secs(20)), &[b"job"]);
+        world.run(ms(5));
+        id
+    });
+    world.acquire(2, &shares(ms(500)), &[b"job"]);
+    world.run(ms(5));
+    let waiter = waits(&mut world, 3);
+    world.let_go(0, first);
+    world.run(ms(50));
+    world.let_go(1, second);
+    world.run(ms(50));
+    world.clients[2].is_stopped = true;
+    world.run(ms(150));
+    assert!(!world.clients[3].is_granted(waiter), "the third has it");
+    world.run(ms(150));
+    assert!(world.clients[3].is_granted(waiter), "its time is over");
+}
+
 /// The writer's own string becomes a set with both of its claims, of which a look tells nothing.
 #[test]
 fn a_reader_comes_in_beside_a_writer_that_downgrades() {

@@ -63,6 +63,8 @@ pub(crate) enum Looked {
     Resource,
     /// For how long it will.
     Life,
+    /// The same where several have it, each until a time of its own.
+    LifeOfMany,
     /// The ticket before its own.
     Last,
     /// The ticket before that.
@@ -428,9 +430,10 @@ impl Core {
             (Looked::Last | Looked::LastButOne, Token::Bulk(stamp)) => {
                 (self.is_behind(id, what, stamp), None)
             }
-            (Looked::Alive | Looked::Life | Looked::Slots, Token::Int(number)) => {
-                (false, Some(number))
-            }
+            (
+                Looked::Alive | Looked::Life | Looked::LifeOfMany | Looked::Slots,
+                Token::Int(number),
+            ) => (false, Some(number)),
             _ => return Err(Mistyped),
         };
         let has_many = matches!(token, Token::Error(_));
@@ -440,9 +443,15 @@ impl Core {
                 Looked::Resource if has_many && self.waits_for_slot(id) => {
                     self.ask_node(id, node, Looked::Slots, now);
                 }
-                Looked::Resource => self.resource_seen(id, node, is_gone, now),
+                Looked::Resource => {
+                    self.resource_seen(id, node, is_gone, now);
+                    if has_many {
+                        self.ask_node(id, node, Looked::LifeOfMany, now);
+                    }
+                }
                 Looked::Slots => self.slots_seen(id, node, number.unwrap_or(i64::MAX), now),
                 Looked::Life => self.life_seen(id, number, now),
+                Looked::LifeOfMany => self.life_of_many_seen(id, node, number, now),
                 Looked::Alive => {}
                 Looked::Last | Looked::LastButOne if !is_gone => self.is_there(id, what),
                 Looked::Last => self.last_has_left(id, node, now),
@@ -552,6 +561,23 @@ impl Core {
         let Some(active) = self.locks.active(id) else { return };
         let until = active.waiting.pause.until().min(now.boot + left + jitter);
         self.pause_until(id, until);
+    }
+
+    /// One of several may have gone since the ask, and who is left may never release: the ask has told when the last of all ends. What
+    /// is not marked lives as long as that said.
+    fn life_of_many_seen(
+        &mut self,
+        id: LockId,
+        node: NodeId,
+        life: Option<i64>,
+        now: ClockReading,
+    ) {
+        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        let places = line.into_iter().flat_map(|line| &line.places);
+        let told = places.filter(|(of, _)| *of == node).map(|(_, place)| place.left_ms).max();
+        let (marked, pause) = (MARKED_FOR.as_millis() as i64, CAP_NOTIFIED.as_millis() as i64);
+        let is_news = |&life: &i64| life > marked || told.is_some_and(|told| told > life + pause);
+        self.life_seen(id, life.filter(is_news), now);
     }
 
     /// One of the two before this lock stands there: that it leaves will be news.
