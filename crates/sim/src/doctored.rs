@@ -17,7 +17,7 @@ fn plan() -> Plan {
     plan.setup =
         crate::plan::Setup { restart_guard: true, ..crate::plan::Setup::unguarded(12_000) };
     plan.clients.truncate(1);
-    plan.clients[0] = crate::plan::ClientPlan { ppm: 0, wall_ahead: 0, late: 0 };
+    plan.clients[0] = crate::plan::ClientPlan { ppm: 0, wall_ahead: 0, late: 0, far: 0 };
     let other = plan.clients[0];
     plan.clients.push(other);
     plan.node_clocks = [(0, 0); MAX_NODES];
@@ -393,6 +393,15 @@ fn a_lock_that_jumps_the_queue_is_found() {
         world.is_in_turn(0, now);
     });
     assert_eq!(name(doctored), "out-of-turn");
+}
+
+#[test]
+fn a_line_that_outlives_all_who_stood_there_is_found() {
+    let doctored = found(plan(), is_told, |world| {
+        let now = world.now;
+        world.nodes[0].observe(&[b"SET", b"redbolt:line:lock:job", b"1"], now);
+    });
+    assert_eq!(name(doctored), "line-survives");
 }
 
 #[test]

@@ -217,6 +217,15 @@ pub enum Violation {
         /// The node.
         node: usize,
     },
+    /// A rule of the line was broken on a node, or in what was sent to it.
+    LineRule {
+        /// The job whose ask showed it.
+        job: usize,
+        /// The node.
+        node: usize,
+        /// What the node or the client did.
+        what: &'static str,
+    },
     /// A lock overtook another of the same client.
     OutOfTurn {
         /// The job that was granted.
@@ -284,6 +293,7 @@ impl Violation {
             Self::Greedy { .. } => "greedy",
             Self::Passed { .. } => "passed",
             Self::LineSurvives { .. } => "line-survives",
+            Self::LineRule { .. } => "line-rule",
             Self::OutOfTurn { .. } => "out-of-turn",
             Self::Dragged { .. } => "dragged",
             Self::Deaf { .. } => "deaf",
@@ -407,6 +417,9 @@ impl fmt::Display for Violation {
                     f,
                     "node {node} keeps something of a line for resource {key} in which nobody stands"
                 )
+            }
+            Self::LineRule { job, node, what } => {
+                write!(f, "an ask of job {job} in line at node {node} {what}")
             }
             Self::OutOfTurn { job, before } => {
                 write!(f, "job {job} overtook job {before} of the same client")

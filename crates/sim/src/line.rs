@@ -12,14 +12,97 @@
 use std::collections::BTreeSet;
 
 use redbolt::proto::{LockState, WakeStrategy};
+use redbolt_testkit::command::number;
+use redbolt_testkit::{Command, Script};
 
 use crate::fault::{Fault, What};
 use crate::invariant::Violation;
 use crate::patience::keys_of;
-use crate::plan::{Class, Job, KEYS, Kind, MS, Start};
+use crate::plan::{Class, Job, KEYS, Kind, MAX_NODES, MS, Start};
 use crate::world::World;
 use crate::world::node::Node;
 use crate::world::queue::Time;
+
+/// What a waiter has sent of its stamp, and which nodes have told it one.
+pub(crate) struct Ticket {
+    name: Vec<u8>,
+    /// A bit for each node, by the client's number.
+    told: u8,
+    /// The last stamp on each connection, by wire.
+    sent: Vec<(usize, u64)>,
+}
+
+/// What an ask in line shows at its node.
+impl World {
+    /// A stamp is sent once a quorum has told one, and never gets smaller. Whoever waits leaves no free key, and whoever is granted
+    /// its ticket; and nobody stays called for a resource that is held.
+    pub(crate) fn keeps_to_the_line(
+        &mut self,
+        at: usize,
+        attempt: u16,
+        request: &Command<'_>,
+        words: &[&[u8]],
+        reply: &[u8],
+    ) {
+        let in_line = [Some(Script::AcquireInLine), Some(Script::AcquirePermitInLine)];
+        let (waits, is_granted) = (reply.starts_with(b"+WAIT "), reply.starts_with(b"+OK "));
+        let Some(attempt) = self.attempts.get(usize::from(attempt)) else { return };
+        if !in_line.contains(&request.script) || !(waits || is_granted) {
+            return;
+        }
+        let (job, wire) = (usize::from(attempt.job), &self.wires[at]);
+        let (node, link) = (wire.node, wire.slot % MAX_NODES);
+        let keys = number(words[2]) as usize;
+        let (names, argv) = words[3..].split_at(keys.min(words.len() - 3));
+        let (Some(&resource), Some(&stamp)) = (names.first(), argv.get(3)) else { return };
+        let (call, ticket) = (names.get(4).copied(), argv.last().copied().unwrap_or_default());
+        let has_bad_stamp = self.sends_stamp(at, link, number(stamp), ticket);
+        let mut said = reply.split(|&byte| byte == b' ').skip(1);
+        let (left, before) = (said.next().unwrap_or_default(), said.nth(1).unwrap_or_default());
+        let is_held = waits && left != b"0" && before != b"0" && !ticket.starts_with(b"p");
+        let is_free = waits && left == b"0" && !ticket.starts_with(b"p");
+        let (now, server) = (self.now, &mut self.nodes[node]);
+        let what = match has_bad_stamp {
+            Some(what) => what,
+            None if waits && !server.holds(resource, now) => "left a free key behind",
+            None if is_free && !server.has_closed(resource, now) => "did not close what is free",
+            None if is_granted && !server.has_line(resource, now) => "lost its ticket by a grant",
+            None if is_held && call.is_some_and(|call| server.holds(call, now)) => {
+                "left somebody called for what is held"
+            }
+            None => return,
+        };
+        self.violated(Violation::LineRule { job, node, what });
+    }
+
+    fn sends_stamp(
+        &mut self,
+        wire: usize,
+        link: usize,
+        stamp: u64,
+        name: &[u8],
+    ) -> Option<&'static str> {
+        let known = self.tickets.iter().position(|ticket| ticket.name == name);
+        let known = known.unwrap_or_else(|| {
+            self.tickets.push(Ticket { name: name.to_vec(), told: 0, sent: Vec::new() });
+            self.tickets.len() - 1
+        });
+        let ticket = &mut self.tickets[known];
+        let before = ticket.sent.iter_mut().find(|(on, _)| *on == wire);
+        let is_smaller = before.as_ref().is_some_and(|(_, before)| stamp < *before);
+        match before {
+            Some((_, before)) => *before = stamp,
+            None => ticket.sent.push((wire, stamp)),
+        }
+        let is_early = stamp > 0 && (ticket.told.count_ones() as usize) < self.plan.quorum();
+        ticket.told |= 1 << link;
+        match (is_smaller, is_early) {
+            (true, _) => Some("says a smaller stamp than the one before"),
+            (_, true) => Some("says a stamp before a quorum has told any"),
+            _ => None,
+        }
+    }
+}
 
 impl World {
     /// After each event of a client: notes which of its jobs have passed their door.
@@ -76,9 +159,7 @@ impl World {
             self.watches[key].slot_free_since = since;
             let longest = self.plan.longest_sleep;
             if let Some((job, since)) = since.filter(|(_, since)| self.now - since > longest) {
-                let slept = self.now - since;
-                let by_us = (slept - longest) / 1_000;
-                self.violated(Violation::Slept { job, by_us });
+                self.slept(job, self.now - since);
             }
         }
     }
@@ -111,6 +192,22 @@ impl World {
         }
     }
 
+    /// At the end of any schedule, once the time of what the last request may have left is over: no node has a ticket, and no key is
+    /// closed.
+    pub(crate) fn no_line_is_kept(&mut self) {
+        let nodes = &self.nodes[..self.plan.nodes];
+        let stepped = nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
+        let at = self.now.max(self.scripted_at + KEPT_FOR + KEPT_FOR / 50 + stepped);
+        for node in 0..self.plan.nodes {
+            for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
+                let server = &mut self.nodes[node];
+                if server.has_line(name, at) || server.is_closed(name, at) {
+                    self.violated(Violation::LineSurvives { key, node });
+                }
+            }
+        }
+    }
+
     /// When all jobs have ended: nobody has a ticket.
     pub(crate) fn nobody_stands(&mut self) {
         let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
@@ -131,7 +228,11 @@ impl World {
     }
 
     fn judges_the_line(&self) -> bool {
-        self.plan.faults.is_empty() && self.may_judge_the_line()
+        let is_calm = match self.plan.class {
+            Class::Waiting => self.plan.faults.iter().all(Fault::never_reaches),
+            _ => self.plan.faults.is_empty(),
+        };
+        is_calm && self.may_judge_the_line()
     }
 
     /// Whether those who wait stand in line, on a network that is fast beside the shortest grace.
@@ -147,6 +248,9 @@ impl World {
         waits && self.plan.setup.wake == WakeStrategy::Line && 4 * round_trip < SHORTEST_GRACE
     }
 }
+
+/// So long a closed key lives after the last request, and no ticket lives longer.
+const KEPT_FOR: Time = 8_000 * MS;
 
 /// Nobody who stands first is passed within this time.
 const SHORTEST_GRACE: Time = 20 * MS;

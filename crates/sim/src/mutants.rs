@@ -397,6 +397,7 @@ mod planted {
             Violation::Panicked { message } => format!("assertion: {message}"),
             Violation::Miscredited { what, .. } => format!("{}: {what}", violation.name()),
             Violation::Outcome { what, .. } => format!("told {what}"),
+            Violation::LineRule { what, .. } => format!("{}: {what}", violation.name()),
             _ => violation.name().to_owned(),
         }
     }

@@ -6,10 +6,11 @@
 
 use redbolt::proto::{LockState, WakeStrategy};
 
-use crate::fault::What;
+use crate::fault::{Fault, What};
 use crate::invariant::Violation;
 use crate::plan::{Class, Job, KEYS, MAX_NODES, MS, Plan};
 use crate::world::World;
+use crate::world::node::Taken;
 use crate::world::queue::Time;
 
 /// The observed state of a resource.
@@ -17,6 +18,8 @@ use crate::world::queue::Time;
 pub(crate) struct Watch {
     /// Since when no node has its key.
     free_since: Option<Time>,
+    /// Since when nobody has it but those who share, and nobody wants it alone.
+    shared_since: Option<Time>,
     /// When a job last began or ceased to hold it.
     changed_at: Time,
     /// Since when there has been a slot for each who wants a permit of it, and somebody did.
@@ -40,9 +43,23 @@ impl World {
             let Some(since) = self.could_have_since(at) else { continue };
             let slept = self.now - since;
             if slept > self.plan.longest_sleep {
-                let by_us = (slept - self.plan.longest_sleep) / 1_000;
-                self.violated(Violation::Slept { job: at, by_us });
+                self.slept(at, slept);
             }
+        }
+    }
+
+    /// A job has slept beside a free resource. Where turns are taken, whoever stands first may have stopped, and has its grace.
+    pub(crate) fn slept(&mut self, at: usize, slept: Time) {
+        let (job, now) = (self.plan.jobs[at], self.now);
+        let nodes = &mut self.nodes[..self.plan.nodes];
+        let graces = nodes.iter_mut().flat_map(|node| {
+            keys_of(&job).map(|key| node.grace_of_first(KEYS[key], now)).collect::<Vec<_>>()
+        });
+        let grace = if takes_turns(&self.plan) { graces.max().unwrap_or_default() } else { 0 };
+        let longest = self.plan.longest_sleep + grace + grace / 50;
+        if slept > longest {
+            let by_us = (slept - longest) / 1_000;
+            self.violated(Violation::Slept { job: at, by_us });
         }
     }
 
@@ -50,15 +67,19 @@ impl World {
     fn could_have_since(&self, at: usize) -> Option<Time> {
         let (job, running) = (&self.plan.jobs[at], &self.jobs[at]);
         let id = running.id.filter(|_| job.patience > 0 && running.is_acquiring())?;
-        let state = self.clients[usize::from(job.client)].core.state(id);
+        let client = &self.clients[usize::from(job.client)];
+        let state = client.core.state(id);
         if !matches!(state, LockState::Asked | LockState::Fencing | LockState::Pausing) {
             return None;
         }
-        let mut since = running.turn_at;
+        // Whoever stood still has slept since it went on.
+        let mut since = running.turn_at.max(client.paused_until);
         for key in keys_of(job) {
-            since = since.max(self.watches[key].free_since?);
+            let Watch { free_since, shared_since, .. } = self.watches[key];
+            let may_share = shared_since.filter(|_| job.shared);
+            since = since.max(free_since.into_iter().chain(may_share).min()?);
         }
-        Some(since)
+        (since <= self.now).then_some(since)
     }
 
     /// After each event: notes which resources are free.
@@ -66,11 +87,25 @@ impl World {
         if self.plan.class != Class::Waiting || self.is_healed {
             return;
         }
-        for (key, watch) in KEYS.iter().zip(&mut self.watches).take(self.plan.keys) {
-            let nodes = &self.nodes[..self.plan.nodes];
-            let is_taken = nodes.iter().any(|node| node.is_taken(key, self.now));
-            watch.free_since = if is_taken { None } else { watch.free_since.or(Some(self.now)) };
+        let now = self.now;
+        for (at, key) in KEYS.iter().enumerate().take(self.plan.keys) {
+            let is_wanted = self.is_wanted_alone(at);
+            let nodes = &mut self.nodes[..self.plan.nodes];
+            let mut taken = nodes.iter_mut().map(|node| node.taken(key, now));
+            let (is_taken, is_shared) = taken.by_ref().fold((false, true), |(any, all), taken| {
+                (any || taken != Taken::Not, all && taken != Taken::Alone)
+            });
+            let watch = &mut self.watches[at];
+            let since = |is, since: Option<Time>| if is { since.or(Some(now)) } else { None };
+            watch.free_since = since(!is_taken, watch.free_since);
+            watch.shared_since = since(is_shared && !is_wanted, watch.shared_since);
         }
+    }
+
+    /// Whether anybody asks for a resource, or waits for it, who does not share it.
+    fn is_wanted_alone(&self, key: usize) -> bool {
+        let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
+        jobs.any(|(job, running)| job.keys >> key & 1 == 1 && !job.shared && running.is_acquiring())
     }
 
     pub(crate) fn holder_changed(&mut self, at: usize) {
@@ -155,6 +190,9 @@ impl World {
 
 /// How long a waiter may sleep beside a free resource, given the schedule's faults.
 pub(crate) fn longest_sleep(plan: &Plan) -> Time {
+    if takes_turns(plan) {
+        return longest_turn(plan);
+    }
     let is_muted = |what: What| matches!(what, What::PushLost | What::PushBroken);
     let deaf = plan.faults.iter().any(|fault| is_muted(fault.what));
     let others = plan.faults.iter().filter(|fault| !is_muted(fault.what)).count() as Time;
@@ -162,6 +200,18 @@ pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     // Pauses without notifications, then muted notifications, and a few rounds.
     let told = 300 * MS + 8 * round_trip;
     told + if deaf { CAP } else { 0 } + others * 600 * MS
+}
+
+/// Whether those who wait stand in line, and nothing goes wrong but that a process stops, or never reaches one of the nodes.
+fn takes_turns(plan: &Plan) -> bool {
+    plan.setup.wake == WakeStrategy::Line && plan.faults.iter().all(Fault::leaves_turns)
+}
+
+/// How long whoever stands second takes there, beside the grace of the first: a few round trips, and some of its timers.
+fn longest_turn(plan: &Plan) -> Time {
+    let far = plan.clients.iter().map(|client| client.far + client.late).max().unwrap_or_default();
+    let one_way = plan.net.delay + plan.net.jitter + far;
+    16 * 2 * one_way * plan.net.pieces as Time + 100 * MS
 }
 
 pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {

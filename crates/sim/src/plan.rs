@@ -175,6 +175,8 @@ pub(crate) struct ClientPlan {
     pub(crate) wall_ahead: i64,
     /// The delay of its timers.
     pub(crate) late: Time,
+    /// How much longer each of its messages is under way than those of others.
+    pub(crate) far: Time,
 }
 
 /// One acquisition, and what its holder does.
@@ -359,6 +361,7 @@ impl Plan {
         }
         if class == Class::Permits {
             self.draw_permits(&mut Random::of(seed, PERMITS));
+            self.draw_changes_beside_permits(&mut Random::of(seed, MIXED));
         }
         if class == Class::Profiles {
             self.draw_profiles(&mut Random::of(seed, PROFILES));
@@ -369,6 +372,7 @@ impl Plan {
             }
         }
         self.draw_line(&mut Random::of(seed, LINE));
+        self.draw_crowd(&mut Random::of(seed, CROWD));
         self.draw_natives(&mut Random::of(seed, NATIVE));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
@@ -518,7 +522,21 @@ impl Plan {
             return;
         }
         let most = draw.pick(&[200, 500, 800]);
-        let single = |job: &&mut Job| job.keys.count_ones() == 1 && job.kind != Kind::Probe;
+        self.draw_changes_of(draw, most);
+    }
+
+    /// The same, where others want permits of the same resource.
+    fn draw_changes_beside_permits(&mut self, draw: &mut Random) {
+        if draw.chance(400) && !KEPT_FROM_BEFORE.contains(&self.seed) {
+            let most = draw.pick(&[300, 600, 1_000]);
+            self.draw_changes_of(draw, most);
+        }
+    }
+
+    fn draw_changes_of(&mut self, draw: &mut Random, most: u64) {
+        let single = |job: &&mut Job| {
+            job.keys.count_ones() == 1 && job.kind != Kind::Probe && job.permits == 0
+        };
         for job in self.jobs.iter_mut().filter(single) {
             if draw.chance(most) {
                 let work = job.work.max(2);
@@ -551,6 +569,14 @@ impl Plan {
                     guided::draw_waiting_for_permits(self, draw);
                 }
             }
+        }
+    }
+
+    /// A crowd in line that is not all alike.
+    fn draw_crowd(&mut self, draw: &mut Random) {
+        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Line;
+        if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(300) {
+            guided::draw_crowd_in_line(self, draw);
         }
     }
 
@@ -806,7 +832,7 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     // Some clocks are so far apart that one proposes fencing tokens which another has already
     // passed.
     let apart = draw.pick(&[100_000, 3_000_000]);
-    ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late }
+    ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late, far: 0 }
 }
 
 /// The most permits of a resource.
@@ -840,12 +866,24 @@ const FOREIGN: [Profile; 6] = [
 /// More of them.
 const LATE: [Profile; 3] = [Profile::PythonRedisLock, Profile::Symfony, Profile::Symfony];
 
-/// Schedules of sharers that found a bug before any job changed its mode: they stay what they were.
-const KEPT_FROM_BEFORE: [u64; 2] = [21_634, 87_552];
+/// Schedules that found a bug before anybody beside them changed its mode, or before crowds in line were not all alike: they stay
+/// what they were.
+const KEPT_FROM_BEFORE: [u64; 8] = [
+    21_634,
+    87_552,
+    720_003_848,
+    9_100_000_115_712,
+    14_000_026_478,
+    16_068,
+    3_020_493_830_808,
+    12_271_845_782_311,
+];
 
 /// A schedule that found a bug before there were members: it stays what it was.
 const KEPT_ALONE: u64 = 12_141_802_701_960;
 const LINE: u64 = 0x6c;
+const CROWD: u64 = 0x63;
+const MIXED: u64 = 0x6b;
 const NATIVE: u64 = 0x6e;
 
 /// Of Redis 7.0, Redis 8.4, Valkey 9.0 and Valkey 9.2.

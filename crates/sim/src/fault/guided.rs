@@ -336,6 +336,7 @@ pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
             work: draw.between(1, longest) * MS,
             permits: if wants_permit { permits } else { 0 },
             shared: !wants_permit && draw.chance(500),
+            changes: [0; 2],
             hand_on: None,
             ..first
         });
@@ -349,6 +350,55 @@ pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
     for at in 1..plan.jobs.len() {
         if plan.jobs[at].client == plan.jobs[at - 1].client && draw.chance(150) {
             (plan.jobs[at].kind, plan.jobs[at].patience) = (Kind::Again, 0);
+        }
+    }
+    plan.jobs.extend(probe);
+}
+
+/// A crowd that stands in line, some to share and others not, and some who come later and only try. Some are far away from the
+/// nodes, or never reach one of them; one may stop for a while, or never release.
+pub(crate) fn draw_crowd_in_line(plan: &mut Plan, draw: &mut Random) {
+    calm(plan);
+    plan.setup.start = Start::Ready;
+    plan.faults.clear();
+    let (probe, first) = (plan.jobs.pop(), plan.jobs[0]);
+    while plan.clients.len() < 3 {
+        plan.clients.push(plan.clients[0]);
+    }
+    let (clients, sharing) = (plan.clients.len() as u64, draw.pick(&[0, 300, 600, 900]));
+    plan.jobs.clear();
+    for at in 0..draw.between(4, 8) {
+        let kind = match draw.below(10) {
+            0 => Kind::Cancel { after: draw.below(600 * MS) },
+            _ => Kind::Hold,
+        };
+        let only_tries = draw.chance(200);
+        plan.jobs.push(Job {
+            at: 20 * MS + draw.below(if only_tries { 2_000 * MS } else { 300 * MS }),
+            client: draw.below(clients) as u8,
+            keys: 1,
+            ttl_ms: 20_000 + at,
+            kind,
+            patience: if only_tries { 0 } else { 7_000 * MS },
+            work: draw.between(1, 300) * MS,
+            shared: draw.chance(sharing),
+            hand_on: None,
+            ..first
+        });
+    }
+    match draw.below(10) {
+        0..3 => (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, 300),
+        3..6 => stop_one(plan, draw),
+        _ => {}
+    }
+    for client in 0..plan.clients.len() {
+        if draw.chance(300) {
+            plan.clients[client].far = draw.between(3, 10) * MS;
+        }
+        if plan.nodes > 1 && draw.chance(200) {
+            let node = draw.below(plan.nodes as u64) as u8;
+            let cut = fault(What::HoleUp, When::Time, client as u8);
+            plan.faults.push(Fault { node, span: 8_000 * MS, ..cut });
         }
     }
     plan.jobs.extend(probe);

@@ -24,6 +24,18 @@ pub(crate) struct Fault {
     pub(crate) amount: u64,
 }
 
+impl Fault {
+    /// Whether all others take their turns as if there were no fault: a process stops, or never reaches a node.
+    pub(crate) fn leaves_turns(&self) -> bool {
+        self.what == What::PauseClient || self.never_reaches()
+    }
+
+    /// Whether it keeps a client from a node from the beginning.
+    pub(crate) fn never_reaches(&self) -> bool {
+        self.what == What::HoleUp && self.when == When::Time && self.at == 0
+    }
+}
+
 /// What triggers a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {

@@ -137,6 +137,7 @@ impl World {
             }
         }
         self.nobody_listens();
+        self.no_line_is_kept();
         if self.is_sampled {
             self.nothing_is_kept();
             self.histories_hold();

@@ -35,6 +35,7 @@ use crate::coverage::{Coverage, Phase, Phases};
 use crate::fault::{Fault, Loss, What, When};
 use crate::history::History;
 use crate::invariant::Violation;
+use crate::line::Ticket;
 use crate::member::Holdings;
 use crate::patience::Watch;
 use crate::plan::{KEYS, LANES, MAX_NODES, MS, Plan, Setup, Start};
@@ -53,6 +54,9 @@ pub(crate) struct World {
     pub(crate) members: Vec<Holdings>,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) watches: [Watch; KEYS.len()],
+    pub(crate) tickets: Vec<Ticket>,
+    /// When a node last ran a script.
+    pub(crate) scripted_at: Time,
     pub(crate) registers: [Register; LANES],
     pub(crate) histories: [History; KEYS.len()],
     /// For each resource, the tokens that were returned, and when.
@@ -147,6 +151,8 @@ impl World {
             members: Vec::new(),
             attempts: Vec::new(),
             watches: Default::default(),
+            tickets: Vec::new(),
+            scripted_at: 0,
             registers: Default::default(),
             histories: Default::default(),
             tokens: Default::default(),
@@ -204,6 +210,8 @@ impl World {
         self.sockets_used = 0;
         self.attempts.clear();
         self.watches = Default::default();
+        self.tickets.clear();
+        self.scripted_at = 0;
         self.registers.iter_mut().for_each(Register::clear);
         self.histories.iter_mut().for_each(History::clear);
         self.tokens.iter_mut().for_each(Vec::clear);
@@ -544,7 +552,9 @@ impl World {
             Random::of(self.plan.seed, ((at as u64) << 8) | (client as u64) << 4 | slot as u64);
         self.wires[at].open(client, slot, server, random);
         self.clients[client].wires[slot] = Some(at as u32);
-        let delay = 2 * self.plan.net.delay + self.wires[at].random.below(self.plan.net.jitter + 1);
+        let delay = 2 * self.plan.net.delay
+            + 2 * self.far(client)
+            + self.wires[at].random.below(self.plan.net.jitter + 1);
         self.queue.push(self.now + delay, Event::Connect(at as u32));
         if slot < MAX_NODES {
             self.reached(client, Phase::Connecting);
@@ -664,13 +674,18 @@ impl World {
         }
     }
 
+    /// How much farther away from the nodes a client is than others. An operator's is not.
+    fn far(&self, client: usize) -> Time {
+        self.plan.clients.get(client).map_or(0, |client| client.far)
+    }
+
     /// Sends the newly written bytes.
     pub(crate) fn send(&mut self, at: usize, up: bool) {
-        let net = self.plan.net;
+        let (net, far) = (self.plan.net, self.far(self.wires[at].client));
         let wire = &mut self.wires[at];
         let client = wire.client;
         let stream = if up { &mut wire.up } else { &mut wire.down };
-        let mut arrives = self.now + net.delay + wire.random.below(net.jitter + 1);
+        let mut arrives = self.now + net.delay + far + wire.random.below(net.jitter + 1);
         let (mut tail, mut loss) = (false, false);
         if !self.is_healed {
             tail = wire.random.chance(net.tail_per_mille);

@@ -10,7 +10,7 @@ use redbolt_testkit::GUARD;
 
 use super::queue::Time;
 use crate::fault::Loss;
-use crate::plan::{KEYS, Setup, Start};
+use crate::plan::{KEYS, MS, Setup, Start};
 
 pub(crate) struct Node {
     pub(crate) store: Store,
@@ -258,21 +258,40 @@ impl Node {
         self.store.holds(database, key, self.clock(now))
     }
 
-    /// Whether somebody has a key: one that is closed, or whose holder's time is over, is kept for those who wait.
-    pub(crate) fn is_taken(&self, key: &[u8], now: Time) -> bool {
+    /// Who has a key: one that is closed, or whose holders' time is over, is kept for those who wait. In the class `Waiting` a set
+    /// is of those who share.
+    pub(crate) fn taken(&mut self, key: &[u8], now: Time) -> Taken {
         let database = if self.in_database { DATABASE as usize } else { 0 };
         let clock = self.clock(now);
-        match self.store.string(database, key, clock) {
-            Some(value) => !is_free_in_line(value, clock.micros() / 1_000),
-            None => self.store.holds(database, key, clock),
+        if let Some(value) = self.store.string(database, key, clock) {
+            return match value {
+                value if is_free_in_line(value, clock.micros() / 1_000) => Taken::Not,
+                value if value.starts_with(b"r:") => Taken::Shared,
+                _ => Taken::Alone,
+            };
         }
+        let is_there = self.store.holds(database, key, clock);
+        if is_there && !self.owners(key, now).is_empty() { Taken::Shared } else { Taken::Not }
     }
 
     /// Whether a key is kept for those who wait in line, and nobody stands there.
     pub(crate) fn is_closed(&mut self, key: &[u8], now: Time) -> bool {
+        self.has_closed(key, now) && !self.has_line(key, now)
+    }
+
+    /// Whether a key is kept for those who wait in line.
+    pub(crate) fn has_closed(&self, key: &[u8], now: Time) -> bool {
         let database = if self.in_database { DATABASE as usize } else { 0 };
-        let is_closed = self.store.string(database, key, self.clock(now)) == Some(b"\nredbolt");
-        is_closed && !self.has_line(key, now)
+        self.store.string(database, key, self.clock(now)) == Some(b"\nredbolt")
+    }
+
+    /// How long whoever stands first has to take its turn; nothing if nobody does.
+    pub(crate) fn grace_of_first(&mut self, key: &[u8], now: Time) -> Time {
+        let line = [&b"redbolt:line:"[..], key].concat();
+        let reply = self.observe(&[b"ZRANGE", &line, b"0", b"0"], now);
+        let ticket = bulks(reply).next().unwrap_or_default();
+        let grace = ticket.split(|&byte| byte == b':').nth(1).and_then(decimal);
+        grace.unwrap_or_default() * MS
     }
 
     /// Whether anybody has a ticket.
@@ -328,6 +347,14 @@ impl Node {
 /// The replication id of a node that was promoted so often. It means something together with the run only.
 fn history(promotions: usize) -> String {
     format!("{promotions:040}")
+}
+
+/// As what somebody has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Not,
+    Alone,
+    Shared,
 }
 
 /// The bulk strings of a reply, which hold no line breaks here.

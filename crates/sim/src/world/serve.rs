@@ -17,7 +17,8 @@ use super::{Attempt, World};
 use crate::coverage::Phase;
 use crate::fault::errors::{Fits, PREFIXES};
 use crate::invariant::Violation;
-use crate::plan::{MAX_NODES, MS};
+use crate::patience::keys_of;
+use crate::plan::{KEYS, MAX_NODES, MS};
 
 impl World {
     /// A server sees a new connection.
@@ -169,6 +170,13 @@ impl World {
             Kind::Check => self.restart_guard_says(at, reply),
             _ => attempt.map(|attempt| (attempt, self.meaning(at, attempt, &request, reply))),
         };
+        if request.script.is_some() {
+            self.scripted_at = self.now;
+        }
+        if let Some((attempt, _)) = told {
+            self.keeps_to_the_line(at, attempt, &request, words, reply);
+            self.raises_for_its_holder(at, attempt, &request, reply);
+        }
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
         let told = if is_in { Some((u16::MAX, Says::LetIn)) } else { told };
         let told = if request.kind == Kind::Info { Some((u16::MAX, Says::Proven)) } else { told };
@@ -187,6 +195,27 @@ impl World {
         if is_granted && mem::take(&mut self.nodes[node].flush_behind_set) && !self.is_healed {
             self.flush_all(node);
             self.met(10, client);
+        }
+    }
+
+    /// I4: a node raises its counter for who holds the lock there, and for nobody else.
+    fn raises_for_its_holder(
+        &mut self,
+        at: usize,
+        attempt: u16,
+        request: &Command<'_>,
+        reply: &[u8],
+    ) {
+        let Some(attempt) = self.attempts.get(usize::from(attempt)) else { return };
+        let (node, tag, job) = (self.wires[at].node, attempt.tag, usize::from(attempt.job));
+        if request.kind != Kind::WriteBack || reply != b":1\r\n" {
+            return;
+        }
+        let keys = keys_of(&self.plan.jobs[job]);
+        let now = self.now;
+        let has = |key: usize| self.nodes[node].owners(KEYS[key], now).contains(&tag);
+        if !keys.map(has).all(|has| has) {
+            self.violated(Violation::Miscredited { job, what: "a write-back", node });
         }
     }
 
