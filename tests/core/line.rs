@@ -282,6 +282,19 @@ fn a_reader_that_dies_keeps_whoever_is_first_waiting_no_longer_than_its_own_time
     assert!(world.clients[3].is_granted(waiter), "its time is over");
 }
 
+#[test]
+fn a_reader_comes_in_beside_another_one_as_soon_as_the_writer_before_it_gives_up() {
+    let mut world = warm(3);
+    world.acquire(0, &LockRequest::new(b"job").ttl(secs(20)).shared(), &[b"job"]);
+    world.run(ms(20));
+    let writer = waits(&mut world, 1);
+    let reader = waits_to_share(&mut world, 2);
+    assert!(!world.clients[2].is_granted(reader), "a writer stands before it");
+    world.let_go(1, writer);
+    world.run(ms(50));
+    assert!(world.clients[2].is_granted(reader));
+}
+
 /// The writer's own string becomes a set with both of its claims, of which a look tells nothing.
 #[test]
 fn a_reader_comes_in_beside_a_writer_that_downgrades() {

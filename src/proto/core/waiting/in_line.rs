@@ -443,12 +443,8 @@ impl Core {
                 Looked::Resource if has_many && self.waits_for_slot(id) => {
                     self.ask_node(id, node, Looked::Slots, now);
                 }
-                Looked::Resource => {
-                    self.resource_seen(id, node, is_gone, now);
-                    if has_many {
-                        self.ask_node(id, node, Looked::LifeOfMany, now);
-                    }
-                }
+                Looked::Resource if has_many => self.many_seen(id, node, now),
+                Looked::Resource => self.resource_seen(id, node, is_gone, now),
                 Looked::Slots => self.slots_seen(id, node, number.unwrap_or(i64::MAX), now),
                 Looked::Life => self.life_seen(id, number, now),
                 Looked::LifeOfMany => self.life_of_many_seen(id, node, number, now),
@@ -561,6 +557,22 @@ impl Core {
         let Some(active) = self.locks.active(id) else { return };
         let until = active.waiting.pause.until().min(now.boot + left + jitter);
         self.pause_until(id, until);
+    }
+
+    /// Several have the resource at the lead. A reader may be beside them as soon as nobody stands before it, which its ask has
+    /// not known.
+    fn many_seen(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+        let shares = self.locks.find(id).is_some_and(|lock| lock.mode() == LockMode::Shared);
+        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        let has_become_first = line.is_some_and(|line| {
+            let was_second = |(of, place): &(NodeId, Place)| *of == node && place.before > 0;
+            line.is_first() && line.places.iter().any(was_second)
+        });
+        if shares && has_become_first {
+            return self.changed_at(id, node, now);
+        }
+        self.resource_seen(id, node, false, now);
+        self.ask_node(id, node, Looked::LifeOfMany, now);
     }
 
     /// One of several may have gone since the ask, and who is left may never release: the ask has told when the last of all ends. What
