@@ -198,8 +198,6 @@ mod planted {
         SecondIsThird,
         /// The clocks of clients are the stamps of tickets (design, line).
         StampOfClientsClock,
-        /// A quorum that says less alike lowers a stamp that was sent (design, line).
-        StampLowered,
         /// A stamp is sent before a quorum has told one (design, line).
         StampSentEarly,
         /// A permit is undone by its slot, and not by its token (design, semaphore).

@@ -6,7 +6,7 @@
 //! judged.
 //!
 //! The promise holds for those who take their turn in time, and while no node forgets. So who has passed is judged only
-//! in schedules without faults, on networks that are fast beside the shortest grace. Not here: waiters who sleep, see
+//! in schedules without faults but for clients that never reach a node, on networks that are fast beside the shortest grace. Not here: waiters who sleep, see
 //! `patience`.
 
 use std::collections::BTreeSet;
@@ -17,10 +17,10 @@ use redbolt_testkit::{Command, Script};
 
 use crate::fault::{Fault, What};
 use crate::invariant::Violation;
-use crate::patience::keys_of;
+use crate::patience::{keys_of, takes_turns};
 use crate::plan::{Class, Job, KEYS, Kind, MAX_NODES, MS, Start};
 use crate::world::World;
-use crate::world::node::Node;
+use crate::world::node::{Node, grace_ms};
 use crate::world::queue::Time;
 
 /// What a waiter has sent of its stamp, and which nodes have told it one.
@@ -73,6 +73,43 @@ impl World {
             None => return,
         };
         self.violated(Violation::LineRule { job, node, what });
+    }
+
+    /// Before an ask in line: who is called, stands first, and has not had its grace.
+    pub(crate) fn called_first(
+        &mut self,
+        node: usize,
+        request: &Command<'_>,
+        words: &[&[u8]],
+    ) -> Option<Vec<u8>> {
+        let in_line = [Some(Script::AcquireInLine), Some(Script::AcquirePermitInLine)];
+        if !in_line.contains(&request.script) || !takes_turns(&self.plan) {
+            return None;
+        }
+        let (stamps, call) = (words.get(4)?, words.get(7)?);
+        let (now, server) = (self.now, &mut self.nodes[node]);
+        let (since, whom) = server.called(call, now)?;
+        let is_first = server.tickets(stamps, now).first() == Some(&whom);
+        let in_time = server.clock(now).micros() / 1_000 <= since + grace_ms(&whom);
+        (is_first && in_time).then_some(whom)
+    }
+
+    /// After it: that one still stands there, unless the ask was its own.
+    pub(crate) fn leaves_the_turn(
+        &mut self,
+        node: usize,
+        attempt: u16,
+        words: &[&[u8]],
+        called: Vec<u8>,
+    ) {
+        let (now, own) = (self.now, words.last().copied().unwrap_or_default());
+        let stands = self.nodes[node].tickets(words[4], now).contains(&called);
+        let Some(attempt) = self.attempts.get(usize::from(attempt)) else { return };
+        let job = usize::from(attempt.job);
+        if !stands && !called.starts_with(own) {
+            let what = "took the turn of who was called, within its grace";
+            self.violated(Violation::LineRule { job, node, what });
+        }
     }
 
     fn sends_stamp(

@@ -263,8 +263,8 @@ mod planted {
         use Mutant::{
             AskLeavesFree, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree, GraceOfAsker,
             GrantDropsTicket, HoldersUnmarked, LeavesWhenRefused, NeverLeavesLine,
-            ReleaseLeavesFree, SecondIsThird, StampLowered, StampOfClientsClock, StampOfEachNode,
-            StampRaisedBehindDoor, StampSentEarly,
+            ReleaseLeavesFree, SecondIsThird, StampOfClientsClock, StampOfEachNode,
+            StampRaisedBehindDoor,
         };
         matches!(
             mutant,
@@ -279,20 +279,18 @@ mod planted {
                 | NeverLeavesLine
                 | ReleaseLeavesFree
                 | SecondIsThird
-                | StampLowered
                 | StampOfClientsClock
                 | StampOfEachNode
                 | StampRaisedBehindDoor
-                | StampSentEarly
         )
     }
 
-    /// Whether only those who share a lock can show it.
+    /// Whether it is shown by those who share a lock, or soonest in their schedules.
     fn is_of_sharers(mutant: Mutant) -> bool {
         use Mutant::{
             DowngradeBelievedLate, ExtensionOfOtherClaim, ExtensionRevives, FirstReaderRaises,
             KeyEndsWithLatest, ReaderLooksBefore, ReadersNeverRaise, ReleaseOfAllReaders,
-            UpgradeIgnoresReaders, UpgradeSharesToken,
+            StampSentEarly, UpgradeIgnoresReaders, UpgradeSharesToken, WriteBackUnowned,
         };
         matches!(
             mutant,
@@ -304,8 +302,10 @@ mod planted {
                 | ReaderLooksBefore
                 | ReadersNeverRaise
                 | ReleaseOfAllReaders
+                | StampSentEarly
                 | UpgradeIgnoresReaders
                 | UpgradeSharesToken
+                | WriteBackUnowned
         )
     }
 

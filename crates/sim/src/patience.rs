@@ -203,15 +203,18 @@ pub(crate) fn longest_sleep(plan: &Plan) -> Time {
 }
 
 /// Whether those who wait stand in line, and nothing goes wrong but that a process stops, or never reaches one of the nodes.
-fn takes_turns(plan: &Plan) -> bool {
+pub(crate) fn takes_turns(plan: &Plan) -> bool {
     plan.setup.wake == WakeStrategy::Line && plan.faults.iter().all(Fault::leaves_turns)
 }
 
-/// How long whoever stands second takes there, beside the grace of the first: a few round trips, and some of its timers.
+/// How long whoever stands second takes there, beside the grace of the first: a few round trips, and some of its timers. Who never
+/// reaches the node that a waiter listens to does not hold the lock there, so that its release is not heard.
 fn longest_turn(plan: &Plan) -> Time {
     let far = plan.clients.iter().map(|client| client.far + client.late).max().unwrap_or_default();
     let one_way = plan.net.delay + plan.net.jitter + far;
-    16 * 2 * one_way * plan.net.pieces as Time + 100 * MS
+    let is_unheard = plan.faults.iter().any(Fault::never_reaches);
+    let told = 16 * 2 * one_way * plan.net.pieces as Time + 100 * MS;
+    told + if is_unheard { CAP } else { 0 }
 }
 
 pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {

@@ -392,9 +392,9 @@ pub(crate) fn draw_crowd_in_line(plan: &mut Plan, draw: &mut Random) {
         _ => {}
     }
     for client in 0..plan.clients.len() {
-        if draw.chance(300) {
-            plan.clients[client].far = draw.between(3, 10) * MS;
-        }
+        let far = if draw.chance(300) { draw.between(8, 17) * MS } else { 0 };
+        // No round trip is to be longer than an answer is waited for.
+        plan.clients[client].far = if plan.net.delay + plan.net.jitter > 5 * MS { 0 } else { far };
         if plan.nodes > 1 && draw.chance(200) {
             let node = draw.below(plan.nodes as u64) as u8;
             let cut = fault(What::HoleUp, When::Time, client as u8);

@@ -288,10 +288,21 @@ impl Node {
     /// How long whoever stands first has to take its turn; nothing if nobody does.
     pub(crate) fn grace_of_first(&mut self, key: &[u8], now: Time) -> Time {
         let line = [&b"redbolt:line:"[..], key].concat();
-        let reply = self.observe(&[b"ZRANGE", &line, b"0", b"0"], now);
-        let ticket = bulks(reply).next().unwrap_or_default();
-        let grace = ticket.split(|&byte| byte == b':').nth(1).and_then(decimal);
-        grace.unwrap_or_default() * MS
+        self.tickets(&line, now).first().map_or(0, |ticket| grace_ms(ticket)) * MS
+    }
+
+    /// The tickets of a line, in order.
+    pub(crate) fn tickets(&mut self, line: &[u8], now: Time) -> Vec<Vec<u8>> {
+        let reply = self.observe(&[b"ZRANGE", line, b"0", b"-1", b"WITHSCORES"], now);
+        bulks(reply).step_by(2).map(<[u8]>::to_vec).collect()
+    }
+
+    /// Who is called, and since when on the node's clock, in ms.
+    pub(crate) fn called(&mut self, call: &[u8], now: Time) -> Option<(u64, Vec<u8>)> {
+        let reply = self.observe(&[b"GET", call], now);
+        let value = bulks(reply).next()?;
+        let at = value.iter().position(|&byte| byte == b' ')?;
+        Some((decimal(&value[..at])?, value[at + 1..].to_vec()))
     }
 
     /// Whether anybody has a ticket.
@@ -355,6 +366,11 @@ pub(crate) enum Taken {
     Not,
     Alone,
     Shared,
+}
+
+/// How long the owner of a ticket has to take its turn, as its name says.
+pub(crate) fn grace_ms(ticket: &[u8]) -> u64 {
+    ticket.split(|&byte| byte == b':').nth(1).and_then(decimal).unwrap_or_default()
 }
 
 /// The bulk strings of a reply, which hold no line breaks here.

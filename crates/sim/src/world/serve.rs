@@ -4,11 +4,11 @@
 use std::mem;
 
 use redbolt::proto::Cause;
-use redbolt::proto::restart_guard::BIG_MS;
+use redbolt::proto::restart_guard::{BIG_MS, Standing};
 use redbolt_node::model::ConnId;
 use redbolt_testkit::command::number;
 use redbolt_testkit::request::{Request, request};
-use redbolt_testkit::{Command, Kind, Script};
+use redbolt_testkit::{Command, GUARD, Kind, Script};
 
 use super::node::tag;
 use super::queue::Event;
@@ -154,6 +154,7 @@ impl World {
         self.wires[at].asked += 1;
         let start = out.len();
         let conn = conn.expect("a live server has accepted the connection");
+        let called = self.called_first(node, &request, words);
         if !self.refused(at, conn, words, &request, out) {
             let clock = self.nodes[node].clock(self.now);
             self.nodes[node].store.command(conn, words, clock, out);
@@ -176,6 +177,10 @@ impl World {
         if let Some((attempt, _)) = told {
             self.keeps_to_the_line(at, attempt, &request, words, reply);
             self.raises_for_its_holder(at, attempt, &request, reply);
+            self.moves_where_it_votes(at, attempt, &request, reply);
+            if let Some(called) = called {
+                self.leaves_the_turn(node, attempt, words, called);
+            }
         }
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
         let told = if is_in { Some((u16::MAX, Says::LetIn)) } else { told };
@@ -198,6 +203,28 @@ impl World {
         }
     }
 
+    /// A node in quarantine gives no slot to who wants a certain one, either.
+    fn moves_where_it_votes(
+        &mut self,
+        at: usize,
+        attempt: u16,
+        request: &Command<'_>,
+        reply: &[u8],
+    ) {
+        let (node, now) = (self.wires[at].node, self.now);
+        let is_moved = request.kind == Kind::Move && reply.starts_with(b"+OK");
+        let Some(attempt) = self.attempts.get(usize::from(attempt)).filter(|_| is_moved) else {
+            return;
+        };
+        let job = usize::from(attempt.job);
+        let left = self.nodes[node].observe(&[b"PTTL", GUARD], now).to_vec();
+        let left = std::str::from_utf8(&left).ok().and_then(|text| text.trim()[1..].parse().ok());
+        let votes = left.is_some_and(|left: i64| Standing::of(left) == Standing::Votes);
+        if self.plan.setup.restart_guard && !votes {
+            self.violated(Violation::Miscredited { job, what: "a slot", node });
+        }
+    }
+
     /// I4: a node raises its counter for who holds the lock there, and for nobody else.
     fn raises_for_its_holder(
         &mut self,
@@ -211,10 +238,10 @@ impl World {
         if request.kind != Kind::WriteBack || reply != b":1\r\n" {
             return;
         }
-        let keys = keys_of(&self.plan.jobs[job]);
+        let mut keys = keys_of(&self.plan.jobs[job]);
         let now = self.now;
         let has = |key: usize| self.nodes[node].owners(KEYS[key], now).contains(&tag);
-        if !keys.map(has).all(|has| has) {
+        if !keys.all(has) {
             self.violated(Violation::Miscredited { job, what: "a write-back", node });
         }
     }
