@@ -82,7 +82,7 @@ fn a_client_polls_at_most_once_for_each_vote_that_it_needs() {
         let quorum = n / 2 + 1;
         for (what, calls) in phases {
             // After a pause, a client first checks for news.
-            let calls = calls.since_the_first_write().without_what_was_in_vain(2 * n);
+            let calls = calls.since_the_first_write().without_what_was_in_vain(3 * n);
             match what.as_str() {
                 "acquire" | "release" => calls.expect(n..=n, 1..=quorum, quorum..=n),
                 _ => Ok(()),
@@ -584,7 +584,7 @@ impl Calls {
 
     /// Without polls that a timer ended, by their timeout or by the alarm: then nothing is read, and the next call is a poll
     /// again. On a busy machine a node takes longer than one that seems to hang, and each node is suspected at most
-    /// once. If the timer is noticed late, as on a stalled machine, it is tried to read once more.
+    /// once. If the timer is noticed late, as on a stalled machine, it is tried to read once more, which is another poll.
     fn without_what_was_in_vain(mut self, most: usize) -> Self {
         let mut left = most;
         self.names.retain(|name| !ALARMS.contains(&name.as_str()));

@@ -123,7 +123,7 @@ fn who_holds_it_in_another_format_is_shown() {
     );
     let alone = format!("ZADD job {late} {OF_SYMFONY} {late} __write__");
     assert!(shown(&alone).contains("held by Symfony"));
-    assert!(shown(&format!("SET job {uuid}")).contains("(as of pottery, "));
+    assert!(shown(&format!("SET job {uuid}")).contains("(as of Spring, pottery, "));
     assert!(shown("HSET job a 1 b 2").contains("other data, a hash"));
     for server in &servers {
         server.cmd("DEL job");

@@ -217,6 +217,7 @@ impl Core {
         told: Told,
         now: ClockReading,
     ) {
+        self.node_mut(node).capabilities.line_is(Ability::Given);
         let lock = self.claims.find(claim).and_then(Claim::lock);
         let Some(active) = lock.and_then(|lock| self.locks.active_mut(lock)) else { return };
         let Some(line) = &mut active.line else { return };
