@@ -47,6 +47,8 @@ pub(crate) struct Standing {
     /// Who was last seen to have left of the last before it, and of the last but one. A node that names it again has its ticket
     /// without the key.
     has_left: [Option<TicketName>; 2],
+    /// It has asked since it saw that several have the resource.
+    knows_many: bool,
     /// When its pause ends if whoever is before it takes the resource that was seen to be free.
     rests_until: Option<Timestamp>,
     /// When it last asked in vain because of a notification.
@@ -148,6 +150,7 @@ impl Core {
             seen_free: 0,
             fields: i64::MAX,
             has_left: [None; 2],
+            knows_many: false,
             rests_until: None,
             woken_in_vain_at: None,
             silence: FIRST_SILENCE,
@@ -439,17 +442,17 @@ impl Core {
         };
         let has_many = matches!(token, Token::Error(_));
         let is_this_round = self.locks.find(id).is_some_and(|lock| lock.round() == round);
-        if is_this_round && self.listens_to(id, node) {
+        if is_this_round && (what == Looked::Alive || self.listens_to(id, node)) {
             match what {
                 Looked::Resource if has_many && self.waits_for_slot(id) => {
                     self.ask_node(id, node, Looked::Slots, now);
                 }
                 Looked::Resource if has_many => self.many_seen(id, node, now),
-                Looked::Resource => self.resource_seen(id, node, is_gone, now),
+                Looked::Resource => self.one_seen(id, node, is_gone, now),
                 Looked::Slots => self.slots_seen(id, node, number.unwrap_or(i64::MAX), now),
                 Looked::Life => self.life_seen(id, number, now),
                 Looked::LifeOfMany => self.life_of_many_seen(id, node, number, now),
-                Looked::Alive => {}
+                Looked::Alive => self.sign_of_life(id, node, number, now),
                 Looked::Last | Looked::LastButOne if !is_gone => self.is_there(id, what),
                 Looked::Last => self.last_has_left(id, node, now),
                 Looked::LastButOne => self.is_second(id, now),
@@ -560,16 +563,27 @@ impl Core {
         self.pause_until(id, until);
     }
 
-    /// Several have the resource at the lead. A reader may be beside them as soon as nobody stands before it, which its ask has
-    /// not known.
+    /// Nobody has the resource at the lead, or one alone.
+    fn one_seen(&mut self, id: LockId, node: NodeId, is_free: bool, now: ClockReading) {
+        if let Some(line) = self.locks.active_mut(id).and_then(|active| active.line.as_mut()) {
+            line.knows_many = false;
+        }
+        self.resource_seen(id, node, is_free, now);
+    }
+
+    /// Several have the resource at the lead. A reader may be beside them as soon as nobody stands before it, and asks once: that
+    /// it has become the first, or that they have come behind a writer, its ask has not known.
     fn many_seen(&mut self, id: LockId, node: NodeId, now: ClockReading) {
         let shares = self.locks.find(id).is_some_and(|lock| lock.mode() == LockMode::Shared);
-        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
-        let has_become_first = line.is_some_and(|line| {
+        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
+        let is_news = line.is_some_and(|line| {
             let was_second = |(of, place): &(NodeId, Place)| *of == node && place.before > 0;
-            line.is_first() && line.places.iter().any(was_second)
+            let has_become_first = line.places.iter().any(was_second);
+            shares
+                && line.is_first()
+                && (!std::mem::replace(&mut line.knows_many, true) || has_become_first)
         });
-        if shares && has_become_first {
+        if is_news {
             return self.changed_at(id, node, now);
         }
         self.resource_seen(id, node, false, now);
@@ -591,6 +605,29 @@ impl Core {
         let (marked, pause) = (MARKED_FOR.as_millis() as i64, CAP_NOTIFIED.as_millis() as i64);
         let is_news = |&life: &i64| life > marked || told.is_some_and(|told| told > life + pause);
         self.life_seen(id, life.filter(is_news), now);
+    }
+
+    /// A node is alive, and tells for how long its key is: its answer to the ask may have come too late to count, or was of a holder
+    /// who has released since. A key that lives for as long as the answer said is not marked, and another's.
+    fn sign_of_life(&mut self, id: LockId, node: NodeId, life: Option<i64>, now: ClockReading) {
+        let Some(life) = life.filter(|&life| life != WITHOUT_END) else { return };
+        let life = Duration::from_millis(life.max(0).unsigned_abs());
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let is_first = active.line.as_ref().is_some_and(|line| line.is_first());
+        if lock.phase != Phase::Pausing || !is_first {
+            return;
+        }
+        let known = active.waiting.pause.known(node, now.boot);
+        let is_news = match known {
+            Some(known) => known.abs_diff(life) > CAP_NOTIFIED,
+            None => life > MARKED_FOR,
+        };
+        if is_news {
+            let left = life.saturating_sub(MARKED_FOR);
+            let left = known.map_or(left, |known| known.min(left));
+            active.waiting.pause.key_lives(node, Some(left), now.boot);
+            self.shorten_pause(id);
+        }
     }
 
     /// One of the two before this lock stands there: that it leaves will be news.
@@ -691,6 +728,9 @@ const SHORTEST_LEFT: Duration = Duration::from_millis(1);
 
 /// Somebody has the resource, nobody knows for how long.
 const HELD: i64 = -1;
+
+/// What `PTTL` answers of a key without a TTL.
+const WITHOUT_END: i64 = -1;
 
 /// Whoever is first in line is notified of a release, and asks. It has to be woken for that, by processors that may be busy
 /// with whoever asks at the same time.
