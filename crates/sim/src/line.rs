@@ -30,6 +30,8 @@ pub(crate) struct Ticket {
     told: u8,
     /// The last stamp on each connection, by wire.
     sent: Vec<(usize, u64)>,
+    /// In how many asks it has said none.
+    silent: usize,
 }
 
 /// What an ask in line shows at its node.
@@ -119,9 +121,10 @@ impl World {
         stamp: u64,
         name: &[u8],
     ) -> Option<&'static str> {
+        let is_calm = self.judges_the_line();
         let known = self.tickets.iter().position(|ticket| ticket.name == name);
         let known = known.unwrap_or_else(|| {
-            self.tickets.push(Ticket { name: name.to_vec(), told: 0, sent: Vec::new() });
+            self.tickets.push(Ticket { name: name.to_vec(), told: 0, sent: Vec::new(), silent: 0 });
             self.tickets.len() - 1
         });
         let ticket = &mut self.tickets[known];
@@ -132,10 +135,14 @@ impl World {
             None => ticket.sent.push((wire, stamp)),
         }
         let is_early = stamp > 0 && (ticket.told.count_ones() as usize) < self.plan.quorum();
+        ticket.silent += usize::from(stamp == 0);
+        // The second ask follows the answers of a quorum to the first.
+        let is_late = is_calm && ticket.silent > SILENT_ASKS * self.plan.nodes;
         ticket.told |= 1 << link;
-        match (is_smaller, is_early) {
-            (true, _) => Some("says a smaller stamp than the one before"),
-            (_, true) => Some("says a stamp before a quorum has told any"),
+        match (is_smaller, is_early, is_late) {
+            (true, _, _) => Some("says a smaller stamp than the one before"),
+            (_, true, _) => Some("says a stamp before a quorum has told any"),
+            (_, _, true) => Some("says no stamp although a quorum has told one"),
             _ => None,
         }
     }
@@ -285,6 +292,9 @@ impl World {
         waits && self.plan.setup.wake == WakeStrategy::Line && 4 * round_trip < SHORTEST_GRACE
     }
 }
+
+/// In so many asks of each node a waiter may say no stamp.
+const SILENT_ASKS: usize = 3;
 
 /// So long a closed key lives after the last request, and no ticket lives longer.
 const KEPT_FOR: Time = 8_000 * MS;
