@@ -159,8 +159,18 @@ impl Core {
         self.metrics.lined_up += 1;
     }
 
-    /// Whether the lock stands in line where others wait. If not, its process yields to others from time to time.
-    pub(super) fn may_stand_in_line(&self, id: LockId) -> bool {
+    /// Whether the lock stands in line where others wait. If not, its process leaves turns to others from time to time; and so it
+    /// does until nodes are known to have lines: who only asks and is granted does not find that out.
+    pub(super) fn goes_to_the_line(&self, id: LockId, now: ClockReading) -> bool {
+        let has_line = |node: &&Node| node.capabilities.line() == Ability::Given;
+        let have_lines = self.nodes.iter().filter(has_line).count() >= self.config.quorum();
+        let is_contended = |&key: &_| self.queues.is_contended(key, now.boot);
+        let is_seen = |active: &Active| active.waiting.queues.iter().any(is_contended);
+        let active = self.locks.active(id).filter(|_| self.may_stand_in_line(id));
+        active.is_some_and(|active| have_lines || is_seen(active))
+    }
+
+    fn may_stand_in_line(&self, id: LockId) -> bool {
         let is_wanted = self.config.settings.wake == WakeStrategy::Line && self.may_have_lines();
         is_wanted && self.locks.active(id).is_some_and(Active::may_stand_in_line)
     }
@@ -169,13 +179,6 @@ impl Core {
     fn may_have_lines(&self) -> bool {
         let can = |node: &&Node| !matches!(node.capabilities.line(), Ability::Refused(_));
         self.nodes.iter().filter(can).count() >= self.config.quorum()
-    }
-
-    /// Whether a quorum of nodes is known to have lines, in which others find their turn: who only asks and is granted does
-    /// not find that out.
-    pub(super) fn has_lines(&self) -> bool {
-        let has = |node: &&Node| node.capabilities.line() == Ability::Given;
-        self.nodes.iter().filter(has).count() >= self.config.quorum()
     }
 
     /// The first ask of a lock that waits. Where others have been seen to wait, it stands in line from the beginning.

@@ -222,7 +222,7 @@ impl Core {
         if now.boot >= active.waiting.deadline {
             return self.refuse(id, RefusalReason::OutOfTime, now);
         }
-        if self.may_stand_in_line(id) && (self.has_lines() || self.is_contended(id, now)) {
+        if self.goes_to_the_line(id, now) {
             return self.first_attempt_in_line(id, now);
         }
         let released =
@@ -232,11 +232,6 @@ impl Core {
             Some(until) if until > now.boot => self.yield_to_others(id, until, now),
             _ => self.attempt(id, None, now),
         }
-    }
-
-    fn is_contended(&self, id: LockId, now: ClockReading) -> bool {
-        let contended = |&key: &_| self.queues.is_contended(key, now.boot);
-        self.locks.active(id).is_some_and(|active| active.waiting.queues.iter().any(contended))
     }
 
     /// This core has just released what other processes want too: they have until `until` to take it. Then the lock
