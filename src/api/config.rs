@@ -208,8 +208,9 @@ impl ConfigBuilder {
     pub fn node(mut self, address: &str) -> Result<Self, ConfigError> {
         let (address, settings, missing) = Address::parse_in_part(address)?;
         self.users_alone.extend(missing.map(|error| (self.addresses.len(), error)));
+        let has_sentinels = matches!(address, Address::Sentinels(_));
         self.addresses.push(address);
-        self.settings.nodes.push(settings);
+        self.settings.nodes.push(settings.has_sentinels(has_sentinels));
         Ok(self)
     }
 

@@ -254,7 +254,6 @@ fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), Fault> {
     let settings = NodeSettings {
         credentials: user_info.map(credentials).transpose()?,
         database: database_number(database)?,
-        has_sentinels: true,
         ..NodeSettings::default()
     };
     let sentinels = Sentinels { places, master: master.to_owned(), tls: false };
