@@ -693,7 +693,8 @@ redbolt_status redbolt_engine_start(const redbolt_config *config,
 // their handles are still to be ended. It has no status to refuse with: not for a callback. Null is ignored.
 void redbolt_engine_free(redbolt_engine *engine);
 
-// Ends the engine's work, and waits for at most `within_ms` until the nodes have confirmed every release.
+// Ends the engine's work, and waits for at most `within_ms` until the nodes have confirmed every release, and two seconds
+// more if its thread is late.
 // `REDBOLT_STATUS_UNRELEASED` if not all have. `redbolt_engine_free` is still to be called.
 redbolt_status redbolt_engine_shutdown(const redbolt_engine *engine,
                                        uint64_t within_ms,
@@ -990,8 +991,8 @@ redbolt_status redbolt_request_set_auto_extend(redbolt_request *request,
                                                uint64_t every_ms,
                                                uint64_t max_hold_ms);
 
-// A file with the password of the default user, for each node whose address has none. The end of a line behind it is no part
-// of it. Read where the configuration is used.
+// A file with the password for each node whose address has none, of the user in the address or of the default user. One end of a
+// line behind it is no part of it. Read where the configuration is used.
 redbolt_status redbolt_config_set_password_file(redbolt_config *config,
                                                 const char *file);
 

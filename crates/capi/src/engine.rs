@@ -70,7 +70,8 @@ pub extern "C" fn redbolt_engine_free(engine: Option<Box<EngineHandle>>) {
     look((), || drop(engine));
 }
 
-/// Ends the engine's work, and waits for at most `within_ms` until the nodes have confirmed every release.
+/// Ends the engine's work, and waits for at most `within_ms` until the nodes have confirmed every release, and two seconds
+/// more if its thread is late.
 /// `REDBOLT_STATUS_UNRELEASED` if not all have. `redbolt_engine_free` is still to be called.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_shutdown(

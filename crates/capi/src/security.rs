@@ -12,8 +12,8 @@ use crate::error::Failure;
 use crate::foreign::{bytes, text, zero_ended};
 use crate::status::Status;
 
-/// A file with the password of the default user, for each node whose address has none. The end of a line behind it is no part
-/// of it. Read where the configuration is used.
+/// A file with the password for each node whose address has none, of the user in the address or of the default user. One end of a
+/// line behind it is no part of it. Read where the configuration is used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_password_file(
     config: Option<&mut ConfigHandle>,

@@ -70,7 +70,7 @@ impl Core {
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as that is
-    /// known by [its form](DataKind::is_of).
+    /// known by [its form](DataKind::is_of). Of what is no string the type is compared.
     ///
     /// # Errors
     ///

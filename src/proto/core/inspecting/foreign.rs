@@ -22,16 +22,19 @@ pub(super) fn of_string(value: &[u8]) -> Option<(&'static str, Option<String>)> 
         24 if all(is_base64) => PYTHON_REDIS_LOCK,
         32 if all(is_hex) => "redis-py, node-redlock or redlock-universal",
         36 if is_uuid(value) => UUID,
-        _ => return of_owner(value).map(|(library, owner)| (library, Some(owner))),
+        _ => return of_owner(value),
     };
     Some((library, None))
 }
 
-/// The library, and who writes its name before a secret.
-fn of_owner(value: &[u8]) -> Option<(&'static str, String)> {
+/// The library, and whose name it writes, before a secret or alone.
+fn of_owner(value: &[u8]) -> Option<(&'static str, Option<String>)> {
     let text = std::str::from_utf8(value).ok()?;
     let (library, owner) = match text.strip_prefix("ADDED:") {
-        Some(rest) => ("ShedLock", rest.split_once('@')?.1.rsplit_once(':')?.0),
+        Some(rest) => {
+            let host = rest.split_once('@').map_or("", |(_, host)| host);
+            ("ShedLock", host.rsplit_once(':').map_or(host, |(host, _)| host))
+        }
         None => {
             let (owner, secret) = text.rsplit_once('_')?;
             let (_, process) = owner.rsplit_once('_')?;
@@ -43,8 +46,8 @@ fn of_owner(value: &[u8]) -> Option<(&'static str, String)> {
             ("DistributedLock", owner)
         }
     };
-    let is_printable = owner.bytes().all(|byte| byte.is_ascii_graphic());
-    is_printable.then(|| (library, owner.to_owned()))
+    let is_shown = !owner.is_empty() && owner.bytes().all(|byte| byte.is_ascii_graphic());
+    Some((library, is_shown.then(|| owner.to_owned())))
 }
 
 /// The library of this name.
@@ -195,11 +198,11 @@ mod tests {
     fn an_owner_is_told_that_stands_before_its_secret() {
         let owner = |value: &str| of_string(value.as_bytes()).and_then(|(_, owner)| owner);
         assert_eq!(owner("ADDED:2026-11-23T08:00:00Z@web-1:0b1c").as_deref(), Some("web-1"));
+        assert_eq!(owner("ADDED:2026-11-23T08:00:00Z@web-1").as_deref(), Some("web-1"));
+        assert_eq!(of_string(b"ADDED:2026-11-23T08:00:00Z"), Some(("ShedLock", None)));
         let guid = "0b1c2d3e-0011-2233-4455-66778899aabb";
         assert_eq!(owner(&format!("my_host_4711_{guid}")).as_deref(), Some("my_host_4711"));
-        for other in
-            [format!("my_host_{guid}"), format!("my\nhost_4711_{guid}"), "a_1_b".to_owned()]
-        {
+        for other in [format!("my_host_{guid}"), "a_1_b".to_owned()] {
             assert_eq!(of_string(other.as_bytes()), None, "{other:?}");
         }
     }

@@ -491,8 +491,8 @@ impl Core {
     }
 
     /// A view is over when no node is left that it waits for. Behind a quorum it does not wait for nodes that seem
-    /// to hang, and for the others only a moment, unless something is to be broken: what is left on one node is in the
-    /// way of whoever comes next.
+    /// to hang. For the others it waits only a moment then, unless something is to be broken: what is left on one node is in
+    /// the way of whoever comes next.
     fn view_settled(&mut self, id: ViewId) {
         let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
             return;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::EXPIRY_JITTER;
 use super::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED};
+use crate::proto::classify::classify;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Ability, Mistyped, Node, Pending};
@@ -443,7 +444,7 @@ impl Core {
             ) => (false, Some(number)),
             _ => return Err(Mistyped),
         };
-        let has_many = matches!(token, Token::Error(_));
+        let has_many = is_of_another_type(token);
         let is_this_round = self.locks.find(id).is_some_and(|lock| lock.round() == round);
         if is_this_round && (what == Looked::Alive || self.listens_to(id, node)) {
             match what {
@@ -715,6 +716,10 @@ impl Core {
             lock.phase == Phase::Pausing && active.waiting.leads().contains(node)
         })
     }
+}
+
+fn is_of_another_type(token: Token<'_>) -> bool {
+    matches!(token, Token::Error(text) if classify(text).cause() == Cause::WrongType)
 }
 
 /// The last byte that is read of what a lock in line looks at, which tells a closed key and a stamp from all else.
