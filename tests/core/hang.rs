@@ -339,7 +339,11 @@ fn an_inspection_includes_a_slow_node() {
 /// What is left there would be in the way of whoever comes next.
 #[test]
 fn a_force_unlock_waits_for_a_node_that_is_later_than_an_inspection_does() {
-    let mut world = World::with(3, 1, |settings| settings.connect_timeout = secs(3)).warm();
+    let patient = |settings: &mut Settings| {
+        settings.response_timeout = secs(3);
+        settings.connect_timeout = secs(3);
+    };
+    let mut world = World::with(3, 1, patient).warm();
     world.set(2, b"job", b"theirs", 60_000);
     world.servers[2].delay = ms(400).as_nanos() as u64;
     let now = world.now();

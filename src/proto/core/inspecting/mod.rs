@@ -491,8 +491,8 @@ impl Core {
     }
 
     /// A view is over when no node is left that it waits for. Behind a quorum it does not wait for nodes that seem
-    /// to hang. For the others it waits only a moment then, unless something is to be broken: what is left on one node is in
-    /// the way of whoever comes next.
+    /// to hang. For the others it waits only a moment then, and as long as for an answer where something is to be broken: what
+    /// is left on one node is in the way of whoever comes next.
     fn view_settled(&mut self, id: ViewId) {
         let Some(viewing) = self.views.find(id.0).filter(|viewing| !viewing.complete) else {
             return;
@@ -503,10 +503,12 @@ impl Core {
         if awaited.is_empty() {
             return self.view_over(id);
         }
-        if has_quorum && viewing.force.is_none() {
-            let moment = awaited.iter().map(|node| self.allowance(node)).max();
-            let until = self.boot + moment.unwrap_or_default().max(FIRST_CONTACT);
-            self.shorten_view(id, until);
+        if has_quorum {
+            let moment = match viewing.force {
+                Some(_) => self.config.settings.response_timeout,
+                None => awaited.iter().map(|node| self.allowance(node)).max().unwrap_or_default(),
+            };
+            self.shorten_view(id, self.boot + moment.max(FIRST_CONTACT));
         }
     }
 
