@@ -89,6 +89,12 @@ fn wrapped(text: &[u8]) -> Option<ServerError> {
     prefixed().or_else(bare)
 }
 
+/// An error's text without what we sent: servers repeat the arguments of a command that they do not know.
+pub(crate) fn without_arguments(text: &[u8]) -> &[u8] {
+    let quoted = memchr::memmem::find(text, b", with args beginning with");
+    &text[..quoted.unwrap_or(text.len())]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

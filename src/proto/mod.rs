@@ -95,6 +95,7 @@ mod steps;
 mod time;
 mod vote;
 
+pub(crate) use self::classify::without_arguments;
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };

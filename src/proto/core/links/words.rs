@@ -3,7 +3,7 @@
 //! Apart from the causes, which are one byte each and travel with votes: words stay with their node. Servers repeat what
 //! they were sent, so that nothing is shown that could be a token.
 
-use crate::proto::classify::{ServerError, classify};
+use crate::proto::classify::{ServerError, classify, without_arguments};
 use crate::proto::core::Core;
 use crate::proto::core::claims::RANDOM_DIGITS;
 use crate::proto::mutants::mutant;
@@ -38,8 +38,8 @@ fn presentable(text: &[u8]) -> String {
     if mutant!(TokenInWords) {
         return String::from_utf8_lossy(text).into_owned();
     }
-    let quoted = memchr::memmem::find(text, b", with args beginning with");
-    let text = &text[..quoted.unwrap_or(text.len()).min(LONGEST_NOTE)];
+    let text = without_arguments(text);
+    let text = &text[..text.len().min(LONGEST_NOTE)];
     let mut words = String::with_capacity(text.len());
     for run in text.chunk_by(|a, b| a.is_ascii_hexdigit() == b.is_ascii_hexdigit()) {
         if run[0].is_ascii_hexdigit() && run.len() >= RANDOM_DIGITS / 2 {
