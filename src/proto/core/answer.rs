@@ -111,7 +111,7 @@ impl Core {
                 self.counted(id, due.pending, token, now)
             }
             Pending::Handshake(step) => self.step_answered(id, step, token, now),
-            Pending::History => self.history_answered(id, due.since, token, now),
+            Pending::History => self.history_answered(id, token, now),
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
             Pending::Move { claim, counter, by_digest } => {
                 self.moved(id, claim, (counter, by_digest, due.since), token, now)
@@ -218,11 +218,10 @@ impl Core {
     fn history_answered(
         &mut self,
         id: NodeId,
-        since: Timestamp,
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (grants, is_same) = self.history_told(id, since, token, now)?;
+        let (grants, is_same) = self.history_told(id, token, now)?;
         for &grant in &grants {
             match is_same {
                 true => self.grant_proven(id, grant, now),

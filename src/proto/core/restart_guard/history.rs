@@ -115,12 +115,11 @@ impl Core {
         true
     }
 
-    /// The node has told its replication id, for which it was asked at `since`: the grants that waited for that, and whether
-    /// it is what it was. If not, it may have forgotten what it granted: they are given back, and it is looked at.
+    /// The node has told its replication id: the grants that waited for that, and whether it is what it was. If not, it may
+    /// have forgotten what it granted: they are given back, and it is looked at.
     pub(in crate::proto::core) fn history_told(
         &mut self,
         id: NodeId,
-        since: Timestamp,
         answer: Token<'_>,
         now: ClockReading,
     ) -> Result<(Vec<Unproven>, bool), Mistyped> {
@@ -130,7 +129,7 @@ impl Core {
             Token::Error(_) => false,
             _ => return Err(Mistyped),
         };
-        let grants = self.node_mut(id).restart_guard.proof_is_answered(since, is_same);
+        let grants = self.node_mut(id).restart_guard.proof_is_answered(is_same);
         if !is_same {
             self.history_is_another(id, &grants, now);
         }

@@ -312,10 +312,11 @@ impl Watch {
         self.proofs_due > 0
     }
 
-    /// What was asked at `since` is answered: the grants that waited for that.
-    pub(super) fn proof_is_answered(&mut self, since: Timestamp, is_same: bool) -> Vec<Unproven> {
+    /// What was asked is answered: the grants that waited for that. Which answer is the last one is counted, since two
+    /// questions have one time where our clock stood still between them.
+    pub(super) fn proof_is_answered(&mut self, is_same: bool) -> Vec<Unproven> {
         self.proofs_due = self.proofs_due.saturating_sub(1);
-        if is_same && since == self.proof_asked.at {
+        if is_same && self.proofs_due == 0 {
             self.proven = self.proof_asked;
         }
         self.take_unproven()
@@ -428,6 +429,19 @@ mod tests {
         assert_eq!(watch.found(), Some(Found::Ours));
         watch.value_read(Found::OtherRun);
         assert_eq!(watch.found(), Some(Found::OtherRun));
+    }
+
+    /// The machine was stopped together with its clock, which the time of day tells.
+    #[test]
+    fn an_answer_of_before_a_stop_proves_nothing_of_after_it() {
+        let reading = |boot, wall| ClockReading { boot: at(boot), wall: at(wall) };
+        let mut watch = Watch::default();
+        watch.proof_is_asked_for(reading(100, 100));
+        watch.proof_is_asked_for(reading(100, 170));
+        watch.proof_is_answered(true);
+        assert!(!watch.has_answered(at(100), 2 * MS, reading(101, 171)));
+        watch.proof_is_answered(true);
+        assert!(watch.has_answered(at(100), 2 * MS, reading(101, 171)));
     }
 
     #[test]
