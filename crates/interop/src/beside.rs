@@ -57,7 +57,7 @@ pub(crate) fn section(library: &Library, effort: Effort) -> Section {
         print!("{rows}");
         body.push_str(&rows);
     }
-    Section { title, body, has_failed }
+    Section { title, body, row: None, has_failed }
 }
 
 /// Two rows for the pairs, and one for the hand-offs.

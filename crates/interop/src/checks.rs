@@ -39,7 +39,26 @@ impl Extent {
 pub(crate) const SHORT: [&str; 2] = ["exclusion", "foreign release"];
 
 /// A check: its name, and what it found out if all was as it has to be.
-pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<String, Failure>);
+pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<Found, Failure>);
+
+/// What a check found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// For the table of all libraries.
+    pub(crate) brief: String,
+    pub(crate) words: String,
+}
+
+impl Found {
+    fn new(brief: impl Into<String>, words: impl Into<String>) -> Self {
+        Self { brief: brief.into(), words: words.into() }
+    }
+
+    /// There is nothing to be checked, as the library has no such thing.
+    fn nothing() -> Self {
+        Self::new("–", "it has none")
+    }
+}
 
 /// All of them, in the order of the table.
 pub(crate) const ALL: [Check; 10] = [
@@ -63,7 +82,7 @@ fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
 }
 
 /// A lock is kept for longer than three TTLs, by each side; without extension it is not.
-fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let mut peer = fleet.peer()?;
     let ttl = Duration::from_millis(1_000);
     let engine = Engine::start(fleet.config()?, EngineLimits::default())?;
@@ -87,13 +106,21 @@ fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
     }
     drop(unextended);
     peer.expect("release long", "released")?;
-    let theirs = extended_by_it(fleet, &mut peer)?;
-    Ok(format!("redbolt's {} s; {theirs} (control: gone after its TTL)", 4 * ttl.as_secs()))
+    let ours = 4 * ttl.as_secs();
+    let (brief, theirs) = match extended_by_it(fleet, &mut peer)? {
+        Some(span) => (span.clone(), format!("its own {span}")),
+        None => ("–".to_owned(), "it cannot".to_owned()),
+    };
+    Ok(Found::new(
+        format!("{brief}, {ours} s"),
+        format!("redbolt's {ours} s; {theirs} (control: gone after its TTL)"),
+    ))
 }
 
-fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<String, Failure> {
+/// For how long it has done so, if it can.
+fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<Option<String>, Failure> {
     let (order, span) = match fleet.library.extends {
-        Extends::Never => return Ok("it cannot".to_owned()),
+        Extends::Never => return Ok(None),
         // Redisson's watchdog is told to have a TTL of 1.5 s.
         Extends::ByItself => ("acquire long 0 0", Duration::from_millis(5_000)),
         Extends::WhenTold => ("acquire long 0 2000", Duration::from_millis(6_500)),
@@ -114,13 +141,13 @@ fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<String, Failure>
         thread::sleep(Duration::from_millis(50));
     }
     peer.expect("release long", "released")?;
-    Ok(format!("its own {:.0} s", span.as_secs_f64()))
+    Ok(Some(format!("{:.0} s", span.as_secs_f64())))
 }
 
 /// A peer's owner enters twice, and leaves twice.
-fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.is_reentrant {
-        return Ok("it has none".to_owned());
+        return Ok(Found::nothing());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;
@@ -134,13 +161,13 @@ fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
             return Err("control: it has left as often as it entered, and keeps redbolt out".into());
         }
     }
-    Ok("held until it has left twice".to_owned())
+    Ok(Found::new("honoured", "held until it has left twice"))
 }
 
 /// Readers of both stand beside each other, none ends the others, and a writer of either waits for the last.
-fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
+fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     if !matches!(fleet.library.profile, Profile::RedissonRw | Profile::Symfony) {
-        return Ok("it has none".to_owned());
+        return Ok(Found::nothing());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;
@@ -181,7 +208,9 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
         return Err(format!("control: a reader without {what} of its own stays").into());
     }
     let spans = percentiles(to_them);
-    Ok(format!("side by side; its writer wakes after {spans} (control: ended without {what})"))
+    let words =
+        format!("side by side; its writer wakes after {spans} (control: ended without {what})");
+    Ok(Found::new("readers", words))
 }
 
 /// As readers of Symfony's are called.

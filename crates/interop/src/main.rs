@@ -21,7 +21,7 @@ use redbolt::Profile;
 use redbolt_testkit::publish;
 
 use self::beside::Effort;
-use self::checks::{Check, Extent};
+use self::checks::{Check, Extent, Found};
 use self::fleet::Fleet;
 use self::libraries::ALL;
 use self::library::Library;
@@ -137,7 +137,7 @@ fn run(
     nodes: usize,
     extent: Extent,
     is_wanted: &dyn Fn(&str) -> bool,
-) -> Vec<(&'static str, Result<String, String>)> {
+) -> Vec<(&'static str, Result<Found, String>)> {
     println!("interop: {} {}, nodes: {nodes}", library.name, library.version);
     let fleet = match Fleet::start(library, nodes) {
         Ok(fleet) => fleet,
@@ -145,7 +145,8 @@ fn run(
     };
     let check = |&(name, check): &Check| {
         let outcome = check(&fleet, extent).map_err(|error| error.to_string());
-        println!("  {name}: {}", outcome.as_deref().unwrap_or_else(|error| error));
+        let words = outcome.as_ref().map_or_else(String::as_str, |found| &found.words);
+        println!("  {name}: {words}");
         (name, outcome)
     };
     checks::ALL.iter().filter(|(name, _)| is_wanted(name)).map(check).collect()

@@ -1,5 +1,8 @@
 //! The results as a page of the manual.
 
+use std::fmt::Display;
+
+use crate::checks::Found;
 use crate::libraries::ALL;
 use crate::library::Library;
 
@@ -8,6 +11,8 @@ use crate::library::Library;
 pub(crate) struct Section {
     pub(crate) title: String,
     pub(crate) body: String,
+    /// Its row in the table of all, if it has one.
+    pub(crate) row: Option<String>,
     pub(crate) has_failed: bool,
 }
 
@@ -16,26 +21,28 @@ impl Section {
     pub(crate) fn new(
         library: &Library,
         nodes: usize,
-        outcomes: &[(&str, Result<String, String>)],
+        outcomes: &[(&str, Result<Found, String>)],
     ) -> Self {
         let mut body = "\n| check | outcome |\n|---|---|\n".to_owned();
         for (name, outcome) in outcomes {
             let outcome = match outcome {
-                Ok(found) => found.clone(),
+                Ok(found) => found.words.clone(),
                 Err(error) => format!("**FAILED**: {error}"),
             };
             body.push_str(&format!("| {name} | {outcome} |\n"));
         }
+        let subject = format!("{} {}", library.name, library.version);
         Self {
-            title: format!("{} {}, N = {nodes}", library.name, library.version),
+            title: format!("{subject}, N = {nodes}"),
             body,
+            row: Some(row(&subject, nodes, outcomes)),
             has_failed: outcomes.iter().any(|(_, outcome)| outcome.is_err()),
         }
     }
 
     pub(crate) fn not_run(library: &Library, reason: &str) -> Self {
         let title = format!("{} {}: not run, {reason}", library.name, library.version);
-        Self { title, body: String::new(), has_failed: false }
+        Self { title, body: String::new(), row: None, has_failed: false }
     }
 
     /// What it is about: the title without the version.
@@ -44,19 +51,49 @@ impl Section {
         (name, rest.split_once(' ').map_or("", |(_, rest)| rest))
     }
 
-    /// Where it stands: the measurement first, then as in the list of libraries.
-    fn place(&self) -> (bool, usize) {
+    /// Where it stands: the measurement first, then as in the list of libraries, with few nodes first.
+    fn place(&self) -> (bool, usize, &str) {
         let (name, subject) = self.subject();
         let place = ALL.iter().position(|library| library.name == name);
-        (subject != "pair and hand-off", place.unwrap_or(ALL.len()))
+        (subject != "pair and hand-off", place.unwrap_or(ALL.len()), subject)
     }
 }
+
+/// What each check has found out, in brief.
+fn row(subject: &str, nodes: usize, outcomes: &[(&str, Result<Found, String>)]) -> String {
+    let brief = |name: &str| {
+        let (_, outcome) = outcomes.iter().find(|(of, _)| *of == name)?;
+        Some(outcome.as_ref().map_or("**FAILED**", |found| &found.brief))
+    };
+    let also: Vec<_> = ALSO.iter().filter_map(|name| brief(name)).filter(|&it| it != "–").collect();
+    let mut row = row_of(subject, nodes);
+    for name in COLUMNS {
+        row.push_str(&format!(" {} |", brief(name).unwrap_or_default()));
+    }
+    format!("{row} {} |\n", also.join(", "))
+}
+
+/// How the row of so many nodes begins.
+fn row_of(subject: &str, nodes: impl Display) -> String {
+    format!("| {subject} | {nodes} |")
+}
+
+/// A check for each column.
+const COLUMNS: [&str; 7] =
+    ["exclusion", "wake-up", "extension", "re-entry", "foreign release", "crash", "nothing left"];
+
+/// What only some libraries have shares the last column.
+const ALSO: [&str; 4] = ["readers", "fencing", "at least", "start"];
 
 /// The sections, and those of the page before that are not made anew.
 pub(crate) fn page(made: Vec<Section>, before: &str) -> String {
     let kept = before.split("\n## ").skip(1).map(|text| {
         let (title, body) = text.split_once('\n').unwrap_or((text, ""));
-        Section { title: title.to_owned(), body: format!("{body}\n"), has_failed: false }
+        let row = title.split_once(", N = ").and_then(|(subject, nodes)| {
+            let begins = row_of(subject, nodes);
+            before.lines().find(|line| line.starts_with(&begins)).map(|row| format!("{row}\n"))
+        });
+        Section { title: title.to_owned(), body: format!("{body}\n"), row, has_failed: false }
     });
     let mut sections: Vec<_> = kept
         .filter(|kept| kept.place().1 < ALL.len())
@@ -67,8 +104,9 @@ pub(crate) fn page(made: Vec<Section>, before: &str) -> String {
     let news: Vec<_> =
         made.into_iter().filter(|it| !it.body.is_empty() || !was_run(it.subject().0)).collect();
     sections.extend(news);
-    sections.sort_by_key(Section::place);
-    let mut page = HEAD.to_owned();
+    sections.sort_by(|one, other| one.place().cmp(&other.place()));
+    let rows: String = sections.iter().filter_map(|section| section.row.as_deref()).collect();
+    let mut page = format!("{HEAD}{TABLE}{rows}");
     for section in sections {
         page.push_str(&format!("\n## {}\n{}", section.title, section.body.trim_end()));
         page.push('\n');
@@ -99,12 +137,25 @@ the same nodes in turn. The control is that neither gets what the other one hold
 without a TTL; redbolt's pair is the same beside it.
 ";
 
+const TABLE: &str = "
+In the table of all: how many attempts met the other's lock, of it and of redbolt, and the updates lost, in brackets those of the control;
+wake-ups to it, to redbolt, and among its own; for how long a lock was extended, by it and by redbolt; for how long a killed holder
+kept the other side out, its own and redbolt's, with a TTL of 2 s. A dash is what a library does not have. The details are below.
+
+| library | N | exclusion | wake-up | extension | re-entry | foreign release | crash | left | also |
+|---|--:|---|---|---|---|---|---|---|---|
+";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn section(title: &str, body: &str) -> Section {
-        Section { title: title.to_owned(), body: body.to_owned(), has_failed: false }
+        Section { title: title.to_owned(), body: body.to_owned(), row: None, has_failed: false }
+    }
+
+    fn checked(title: &str, row: &str) -> Section {
+        Section { row: Some(format!("{row}\n")), ..section(title, "\nchecked\n") }
     }
 
     #[test]
@@ -120,12 +171,38 @@ mod tests {
             ],
             &one,
         );
-        let of = |page: &str| page.strip_prefix(HEAD).map(str::to_owned);
+        let of = |page: &str| page.strip_prefix(&format!("{HEAD}{TABLE}")).map(str::to_owned);
         let expected = "\n## pottery 1, N = 1\n\nthis\n\n## redsync 2, N = 1\n\nnew\n";
         assert_eq!(of(&two).as_deref(), Some(expected));
         let measured = page(vec![section("redisson 1: pair and hand-off", "\ntable\n")], &two);
         assert!(of(&measured).is_some_and(|it| {
             it.starts_with("\n## redisson 1: pair and hand-off\n\ntable\n\n## pottery")
         }));
+    }
+
+    #[test]
+    fn rows_stay_with_their_sections() {
+        let rows = ["| redsync 1 | 1 | a |", "| redsync 1 | 3 | b |", "| pottery 1 | 1 | c |"];
+        let titles = ["redsync 1, N = 1", "redsync 1, N = 3", "pottery 1, N = 1"];
+        let one = page(titles.iter().zip(rows).map(|(it, row)| checked(it, row)).collect(), "");
+        let two = page(vec![checked("redsync 2, N = 1", "| redsync 2 | 1 | new |")], &one);
+        let found: Vec<_> = two.lines().filter(|line| line.starts_with("| redsync")).collect();
+        assert_eq!(found, ["| redsync 2 | 1 | new |", "| redsync 1 | 3 | b |"]);
+        assert!(two.contains("\n| pottery 1 | 1 | c |\n"));
+    }
+
+    #[test]
+    fn a_row_has_a_cell_for_each_check() {
+        let found = |brief: &str| Ok(Found { brief: brief.to_owned(), words: String::new() });
+        let outcomes = [
+            ("exclusion", found("2, 3; 0 lost (1)")),
+            ("crash", Err("refused".to_owned())),
+            ("readers", found("readers")),
+            ("fencing", found("–")),
+        ];
+        let row = row("redsync 1", 3, &outcomes);
+        let expected =
+            "| redsync 1 | 3 | 2, 3; 0 lost (1) |  |  |  |  | **FAILED** |  | readers |\n";
+        assert_eq!(row, expected);
     }
 }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use crate::Failure;
 use crate::fleet::{Fleet, comes, tries};
 
-use super::Extent;
+use super::{Extent, Found};
 
 /// Who has it after its work keeps others out, on both sides; without that time nobody does.
-pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.name.starts_with("shedlock") {
-        return Ok("it has none".to_owned());
+        return Ok(Found::nothing());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;
@@ -43,7 +43,8 @@ pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
         peer.expect("release kept", "released")?;
     }
     let overrun = overrun(fleet)?;
-    Ok(format!("kept on both sides (control: not without a time); {overrun}"))
+    let words = format!("kept on both sides (control: not without a time); {overrun}");
+    Ok(Found::new("at least", words))
 }
 
 /// A job of the command line that is done at once.

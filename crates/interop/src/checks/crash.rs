@@ -7,10 +7,10 @@ use crate::fleet::{Fleet, comes, tries};
 use crate::own;
 use crate::peer::Peer;
 
-use super::Extent;
+use super::{Extent, Found};
 
 /// A process of each side dies. Without a TTL its lock would stay.
-pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let client = fleet.client()?;
     let mut peer = fleet.peer()?;
     let theirs = outlives(
@@ -25,7 +25,10 @@ pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
         return Err("control: it was granted what has no TTL".into());
     }
     fleet.delete("dead");
-    Ok(format!("refused for {theirs} and {ours}, then granted (control: never without a TTL)"))
+    Ok(Found::new(
+        format!("{theirs}, {ours}"),
+        format!("refused for {theirs} and {ours}, then granted (control: never without a TTL)"),
+    ))
 }
 
 /// A process of it, which has connected.

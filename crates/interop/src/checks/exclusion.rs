@@ -10,10 +10,10 @@ use redbolt::Client;
 use crate::Failure;
 use crate::fleet::Fleet;
 
-use super::{Extent, release, wrong_field};
+use super::{Extent, Found, release, wrong_field};
 
 /// No count may be lost, and without the same key some are.
-pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
+pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     let wanted = extent.contended();
     let mut all = Count::default();
     for _ in 0..MOST_ROUNDS {
@@ -35,9 +35,12 @@ pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure
         return Err("control: with two keys no update was lost".into());
     }
     let wrong = wrong_field::control(fleet)?;
-    Ok(format!(
-        "{theirs} turns of it and {ours} of redbolt, {theirs_contended} and {ours_contended} of them contended, 0 lost (control: {} lost with two keys{wrong})",
-        apart.lost
+    let control = apart.lost;
+    Ok(Found::new(
+        format!("{theirs_contended}, {ours_contended}; 0 lost ({control})"),
+        format!(
+            "{theirs} turns of it and {ours} of redbolt, {theirs_contended} and {ours_contended} of them contended, 0 lost (control: {control} lost with two keys{wrong})"
+        ),
     ))
 }
 

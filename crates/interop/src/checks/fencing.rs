@@ -6,12 +6,12 @@ use crate::Failure;
 use crate::fleet::Fleet;
 use crate::peer::Peer;
 
-use super::{Extent, release};
+use super::{Extent, Found, release};
 
 /// Whoever comes next has a larger token. Where the counter is lost, nobody has.
-pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.is_fenced {
-        return Ok("it has none".to_owned());
+        return Ok(Found::nothing());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;
@@ -35,10 +35,11 @@ pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
             return Err(format!("control: {forgets} has {next} without the counter").into());
         }
     }
-    Ok(format!(
+    let words = format!(
         "{} tokens in turn, each larger than that before (control: not without the counter)",
         tokens.len()
-    ))
+    );
+    Ok(Found::new("fencing", words))
 }
 
 fn its_token(peer: &mut Peer) -> Result<u64, Failure> {

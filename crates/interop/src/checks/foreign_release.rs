@@ -5,17 +5,18 @@
 use crate::Failure;
 use crate::fleet::{Fleet, tries};
 
-use super::{Extent, LONG};
+use super::{Extent, Found, LONG};
 
 /// The peer's release and redbolt's. Some libraries delete without a look: that they do is known of each.
-pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let said = released_by_it(fleet)?;
     released_by_redbolt(fleet)?;
-    let outcome = match fleet.library.deletes_without_a_look {
-        true => "it deletes redbolt's lock, which an extension notices",
-        false => "redbolt's lock is kept",
+    let (brief, outcome) = match fleet.library.deletes_without_a_look {
+        true => ("it deletes", "it deletes redbolt's lock, which an extension notices"),
+        false => ("refused", "redbolt's lock is kept"),
     };
-    Ok(format!("{outcome}; it says {said}. Its own is kept (control: DEL is noticed)"))
+    let words = format!("{outcome}; it says {said}. Its own is kept (control: DEL is noticed)");
+    Ok(Found::new(brief, words))
 }
 
 fn released_by_it(fleet: &Fleet<'_>) -> Result<String, Failure> {

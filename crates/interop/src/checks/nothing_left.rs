@@ -9,11 +9,11 @@ use std::time::Duration;
 use crate::Failure;
 use crate::fleet::{Fleet, comes};
 
-use super::Extent;
 use super::wake_up::hand_over;
+use super::{Extent, Found};
 
 /// Each side has had the lock from the other one. What they are not known to keep is gone.
-pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
+pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
     let mut client = fleet.client()?;
     for _ in 0..3 {
@@ -37,9 +37,11 @@ pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<String, Failure> {
         .iter()
         .map(|kept| format!(" but {} ({})", kept.what, kept.why))
         .collect();
-    Ok(format!(
+    let brief = if kept.is_empty() { "nothing" } else { "what is known" };
+    let words = format!(
         "right after a release no key, channel or pattern{kept}, no warning (control: each is seen)"
-    ))
+    );
+    Ok(Found::new(brief, words))
 }
 
 /// Soon after a release, that is: Redisson deletes the latch of an unlock when that has returned.

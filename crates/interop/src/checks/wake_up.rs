@@ -12,10 +12,10 @@ use crate::Failure;
 use crate::fleet::{Fleet, User};
 use crate::peer::Peer;
 
-use super::{Extent, LONG, SETTLED, at, held, ms, percentiles, release};
+use super::{Extent, Found, LONG, SETTLED, at, held, ms, percentiles, release};
 
 /// Between all sides. Who is told of a release wakes many times sooner than who is not.
-pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure> {
+pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     let (mut one, mut two) = (fleet.peer()?, fleet.peer()?);
     let mut client = fleet.client()?;
     let mut spans = [Vec::new(), Vec::new(), Vec::new()];
@@ -26,11 +26,12 @@ pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<String, Failure
     let [to_it, to_redbolt, among_its_own] = spans;
     let untold = untold(fleet, &mut one, part(&to_it, 50))?;
     let by_message = by_message(fleet, extent, &mut one)?;
-    Ok(format!(
-        "to it {}, to redbolt {}, among its own {} ({untold}){by_message}",
-        percentiles(to_it),
-        percentiles(to_redbolt),
-        percentiles(among_its_own)
+    let [to_it, to_redbolt, among] = [to_it, to_redbolt, among_its_own].map(percentiles);
+    Ok(Found::new(
+        format!("{to_it}, {to_redbolt}, {among}"),
+        format!(
+            "to it {to_it}, to redbolt {to_redbolt}, among its own {among} ({untold}){by_message}"
+        ),
     ))
 }
 
