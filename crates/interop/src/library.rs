@@ -304,7 +304,7 @@ fn programs() -> PathBuf {
 
 /// Where they are installed.
 fn cache() -> PathBuf {
-    let own = env::var_os("REDBOLT_INTEROP_CACHE").map(PathBuf::from);
+    let own = env::var_os("REDBOLT_INTEROP_CACHE").filter(|own| !own.is_empty()).map(PathBuf::from);
     let of_user = || Some(PathBuf::from(env::var_os("HOME")?).join(".cache/redbolt-interop"));
     own.or_else(of_user).unwrap_or_else(|| env::temp_dir().join("redbolt-interop"))
 }
