@@ -256,7 +256,7 @@ impl ConfigBuilder {
         self
     }
 
-    /// The same for a password that the program has read itself.
+    /// The same for a password that the program has read itself. An empty one is an error of [`build`](Self::build).
     pub fn password(mut self, password: Secret) -> Self {
         self.password = Some(Password::Known(password));
         self
@@ -586,6 +586,9 @@ impl ConfigBuilder {
 impl Password {
     fn read(self) -> Result<Secret, ConfigError> {
         let file = match self {
+            Self::Known(password) if password.is_empty() => {
+                return Err(ConfigError::EmptyPassword);
+            }
             Self::Known(password) => return Ok(password),
             Self::In(file) => file,
         };
@@ -621,6 +624,8 @@ pub enum ConfigError {
         /// Their address.
         address: Address,
     },
+    /// A password has no bytes.
+    EmptyPassword,
     /// The password file cannot be used.
     PasswordFile {
         /// Its path.
@@ -648,6 +653,7 @@ impl fmt::Display for ConfigError {
                 let (first, second) = (first + 1, second + 1);
                 write!(f, "nodes {first} and {second} have the same address {address}")
             }
+            Self::EmptyPassword => f.write_str("the password is empty"),
             Self::PasswordFile { file, reason } => {
                 write!(f, "password file {}: {reason}", file.display())
             }
@@ -665,6 +671,7 @@ impl Error for ConfigError {
             Self::Address(error) => Some(error),
             Self::BusyPoll { .. }
             | Self::Duplicate { .. }
+            | Self::EmptyPassword
             | Self::PasswordFile { .. }
             | Self::SentinelUser => None,
             Self::Settings(error) => Some(error),
@@ -712,6 +719,16 @@ mod tests {
         assert_eq!(ann.credentials, credentials(Some("ann"), "pw"));
         assert_eq!(own.credentials, credentials(None, "own"));
         assert_eq!(last.credentials, credentials(None, "pw"));
+    }
+
+    #[test]
+    fn an_empty_password_is_none() {
+        let nothing = || Secret::new(Vec::new());
+        let node = Config::builder().node("127.0.0.1").unwrap();
+        let error = node.clone().password(nothing()).build().unwrap_err();
+        assert_eq!(error.to_string(), "the password is empty");
+        let of_sentinels = node.sentinel_credentials(Credentials::new(None, nothing()));
+        assert_eq!(of_sentinels.build().unwrap_err(), ConfigError::EmptyPassword);
     }
 
     #[test]

@@ -245,6 +245,12 @@ impl Secret {
         Self(bytes)
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn expose(&self) -> &[u8] {
         &self.0
     }

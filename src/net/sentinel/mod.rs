@@ -207,7 +207,7 @@ impl Question {
         let line = Line::open(place, self.patience)?;
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
-            let session = tls.clone().session(&over_tls(place)).map_err(io::Error::other)?;
+            let session = tls.session(&over_tls(place)).map_err(io::Error::other)?;
             return line.over_tls(session);
         }
         Ok(line)

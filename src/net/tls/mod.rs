@@ -544,7 +544,7 @@ mod tests {
     #[test]
     fn a_server_without_tls_is_one() {
         let authority = Authority::new();
-        let mut connector = connector(&authority);
+        let connector = connector(&authority);
         for words in ["-ERR unknown command\r\n", "HTTP/1.1 400 Bad Request\r\n", "\r", "\0"] {
             let mut network = Network::new(&serving(&authority.server()));
             let mut session = connector.session(&address()).unwrap();

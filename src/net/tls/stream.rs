@@ -17,7 +17,7 @@ pub struct TlsStream<S> {
 
 impl<S: Read + Write> TlsStream<S> {
     pub(crate) fn new(connector: &Connector, address: &Address, mut stream: S) -> io::Result<Self> {
-        let mut session = connector.clone().session(address).map_err(io::Error::other)?;
+        let mut session = connector.session(address).map_err(io::Error::other)?;
         match session.shake_hands(&mut stream)? {
             true => Ok(Self { session, stream }),
             // The stream's own limit of time is over.

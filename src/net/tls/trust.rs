@@ -77,11 +77,11 @@ impl fmt::Display for TlsError {
 
 impl Error for TlsError {}
 
-/// Begins sessions. Cheap to clone.
+/// Begins sessions. Cheap to clone: clones share what was read last.
 #[derive(Clone)]
 pub(crate) struct Connector {
     settings: Arc<TlsSettings>,
-    current: Arc<Current>,
+    current: Arc<Mutex<Arc<Current>>>,
 }
 
 /// What the files said when they were last read.
@@ -110,11 +110,13 @@ impl Connector {
     ) -> Result<(Option<Self>, Option<Self>), TlsError> {
         let places = places_over_tls(&sentinels, addresses)?;
         let no_nodes = !addresses.iter().any(Address::is_tls);
+        let theirs = sentinels.own.clone().or(&nodes);
+        let nothing = TlsSettings::default();
+        let is_for_sentinels = !places.is_empty() && theirs != sentinels.own.or(&nothing);
         // Whoever asks for TLS and gets none has to know.
-        if no_nodes && places.is_empty() && nodes != TlsSettings::default() {
+        if no_nodes && !is_for_sentinels && nodes != nothing {
             return Err(TlsError::new(NO_ADDRESS));
         }
-        let theirs = sentinels.own.or(&nodes);
         let is_shared = theirs == nodes;
         let for_nodes = if no_nodes { None } else { Some(Self::for_nodes(nodes, addresses)?) };
         let for_sentinels = match &for_nodes {
@@ -148,19 +150,25 @@ impl Connector {
             _ => Arc::new(RootCertStore::empty()),
         };
         let current = Arc::new(Current::new(&settings, files, roots)?);
-        Ok(Self { settings: Arc::new(settings), current })
+        Ok(Self { settings: Arc::new(settings), current: Arc::new(Mutex::new(current)) })
     }
 
     /// Begins a session with whoever is there, with the files as they are now.
-    pub(in crate::net) fn session(&mut self, address: &Address) -> Result<Session, TlsError> {
+    pub(in crate::net) fn session(&self, address: &Address) -> Result<Session, TlsError> {
         let name = self.settings.name_of(address)?;
-        let files = Files::read(&self.settings)?;
-        if files != self.current.files {
-            let roots = Arc::clone(&self.current.roots);
-            self.current = Arc::new(Current::new(&self.settings, files, roots)?);
-        }
-        let session = Session::new(self.current.of(address), name);
+        let session = Session::new(self.current()?.of(address), name);
         session.map_err(|error| TlsError::new(error.to_string()))
+    }
+
+    /// What the files say now.
+    fn current(&self) -> Result<Arc<Current>, TlsError> {
+        let files = Files::read(&self.settings)?;
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if files != current.files {
+            let roots = Arc::clone(&current.roots);
+            *current = Arc::new(Current::new(&self.settings, files, roots)?);
+        }
+        Ok(Arc::clone(&current))
     }
 }
 
@@ -468,7 +476,11 @@ mod tests {
         let gone = both(None, own.clone(), tls).unwrap_err().to_string();
         assert!(gone.contains("No such file"), "{gone}");
         let own = TlsSettings { ca: Some(authority.ca()), ..own };
-        assert_eq!(both(Some(true), own.clone(), plain).unwrap(), [None, Some(own.clone())]);
+        let ca = TlsSettings { ca: own.ca.clone(), ..nothing() };
+        let expected = TlsSettings { ca: own.ca.clone(), ..nodes.clone() };
+        assert_eq!(both(Some(true), ca, plain).unwrap(), [None, Some(expected)]);
+        let told = both(Some(true), own.clone(), plain).unwrap_err().to_string();
+        assert!(told.contains("no node has a rediss://"), "those of the nodes do nothing: {told}");
         let half = TlsSettings { key: None, ..own.clone() };
         assert!(both(None, half, tls).unwrap_err().to_string().contains("needs its key"));
         for (is_on, own, address) in [
