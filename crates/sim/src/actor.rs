@@ -14,7 +14,7 @@ use redbolt::proto::{
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
 use crate::invariant::Violation;
-use crate::patience::Asked;
+use crate::patience::{Asked, Left};
 use crate::plan::{Job, KEYS, Kind, MAX_NODES, MS};
 use crate::register::User;
 use crate::world::World;
@@ -91,6 +91,8 @@ pub(crate) struct Running {
     pub(crate) turn_at: Time,
     /// When it passed its door in the line, if it has.
     pub(crate) door_at: Option<Time>,
+    /// To whom it has left a free resource.
+    pub(crate) left: Left,
     /// By node.
     pub(crate) asked: [Asked; MAX_NODES],
     /// The client that acquires this job's resource again and again, and since when.

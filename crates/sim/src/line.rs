@@ -201,8 +201,7 @@ impl World {
             let since =
                 waiter.map(|job| before.filter(|it| it.0 == job).unwrap_or((job, self.now)));
             self.watches[key].slot_free_since = since;
-            let longest = self.plan.longest_sleep;
-            if let Some((job, since)) = since.filter(|(_, since)| self.now - since > longest) {
+            if let Some((job, since)) = since {
                 self.slept(job, self.now - since);
             }
         }

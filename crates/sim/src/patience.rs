@@ -26,6 +26,13 @@ pub(crate) struct Watch {
     pub(crate) slot_free_since: Option<(usize, Time)>,
 }
 
+/// The longest grace of those who stood first while a job slept beside a free resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Left {
+    since: Time,
+    grace: Time,
+}
+
 /// How often a job has requested a lock from a node while another job held it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
@@ -48,7 +55,8 @@ impl World {
         }
     }
 
-    /// A job has slept beside a free resource. Where turns are taken, whoever stands first may have stopped, and has its grace.
+    /// A job has slept beside a free resource. Where turns are taken, whoever stands first may have stopped, and has its grace,
+    /// which counts on once it has given up: others have left it that.
     pub(crate) fn slept(&mut self, at: usize, slept: Time) {
         let (job, now) = (self.plan.jobs[at], self.now);
         let nodes = &mut self.nodes[..self.plan.nodes];
@@ -56,6 +64,9 @@ impl World {
             keys_of(&job).map(|key| node.grace_of_first(KEYS[key], now)).collect::<Vec<_>>()
         });
         let grace = if takes_turns(&self.plan) { graces.max().unwrap_or_default() } else { 0 };
+        let (since, left) = (now - slept, &mut self.jobs[at].left);
+        let grace = if left.since == since { grace.max(left.grace) } else { grace };
+        *left = Left { since, grace };
         let longest = self.plan.longest_sleep + grace + grace / 50;
         if slept > longest {
             let by_us = (slept - longest) / 1_000;
