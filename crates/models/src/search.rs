@@ -222,8 +222,8 @@ impl<S: Copy + Eq + Hash> Explored<S> {
     }
 }
 
-/// The most states that a model may have.
-pub const MOST: usize = 40_000_000;
+/// The most states that a model may have. Those of the line take 18 GB then.
+pub const MOST: usize = 200_000_000;
 
 /// Walks the way again in states as they come, so that a node keeps its name from step to step.
 fn retrace<M: Model>(model: &M, seen: &Seen<M::State>, end: usize) -> Vec<String> {
@@ -269,7 +269,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
 
     /// Where the state is, and whether it is new.
     fn insert(&mut self, state: S, parent: u32) -> (usize, bool) {
-        if (self.states.len() + 1) * 2 > self.table.len() {
+        if (self.states.len() + 1) * 4 > self.table.len() * 3 {
             self.grow();
         }
         let hash = hash_of(&state);
@@ -291,7 +291,9 @@ impl<S: Copy + Eq + Hash> Seen<S> {
     }
 
     fn grow(&mut self) {
-        let mask = self.table.len() * 4 - 1;
+        let mask = self.table.len() * 2 - 1;
+        // The old one goes first: both together are the most that is needed at once.
+        self.table = Vec::new();
         self.table = vec![0; mask + 1];
         for (at, state) in self.states.iter().enumerate() {
             let hash = hash_of(state);
