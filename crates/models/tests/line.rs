@@ -133,7 +133,7 @@ fn two_come_twice_each_to_two_nodes() {
     }
 }
 
-/// They take up to 16 GB, and a read behind the ask would take more.
+/// They take up to 12 GB, and a read behind the ask would take more.
 #[test]
 #[ignore = "half an hour: cargo xtask models --all"]
 fn two_come_twice_each_to_three_nodes() {
