@@ -26,8 +26,8 @@ impl Section {
         let mut body = "\n| check | outcome |\n|---|---|\n".to_owned();
         for (name, outcome) in outcomes {
             let outcome = match outcome {
-                Ok(found) => found.words.clone(),
-                Err(error) => format!("**FAILED**: {error}"),
+                Ok(found) => as_text(&found.words),
+                Err(error) => format!("**FAILED**: {}", as_text(error)),
             };
             body.push_str(&format!("| {name} | {outcome} |\n"));
         }
@@ -57,6 +57,11 @@ impl Section {
         let place = ALL.iter().position(|library| library.name == name);
         (subject != "pair and hand-off", place.unwrap_or(ALL.len()), subject)
     }
+}
+
+/// A cell that Markdown shows as it is: the words of a library may have brackets.
+fn as_text(words: &str) -> String {
+    words.replace('[', r"\[").replace(']', r"\]").replace('|', r"\|").replace('\n', " ")
 }
 
 /// What each check has found out, in brief.
@@ -189,6 +194,14 @@ mod tests {
         let found: Vec<_> = two.lines().filter(|line| line.starts_with("| redsync")).collect();
         assert_eq!(found, ["| redsync 2 | 1 | new |", "| redsync 1 | 3 | b |"]);
         assert!(two.contains("\n| pottery 1 | 1 | c |\n"));
+    }
+
+    #[test]
+    fn the_words_of_a_library_are_no_markdown() {
+        assert_eq!(
+            as_text("locked nodes: [0] | of 1\nin vain"),
+            r"locked nodes: \[0\] \| of 1 in vain"
+        );
     }
 
     #[test]
