@@ -245,7 +245,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
