@@ -91,7 +91,7 @@ pub(crate) struct Running {
     pub(crate) turn_at: Time,
     /// When it passed its door in the line, if it has.
     pub(crate) door_at: Option<Time>,
-    /// The grace of those to whom it has left a free resource.
+    /// To whom it leaves a free resource.
     pub(crate) left: Left,
     /// By node.
     pub(crate) asked: [Asked; MAX_NODES],

@@ -26,11 +26,14 @@ pub(crate) struct Watch {
     pub(crate) slot_free_since: Option<(usize, Time)>,
 }
 
-/// The longest grace of those who stood first while a job slept beside a free resource.
+/// To whom a job that sleeps leaves a free resource.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Left {
+    /// Since when it has slept.
     since: Time,
+    /// The grace of whoever stands first, and since when that is so.
     grace: Time,
+    from: Time,
 }
 
 /// How often a job has requested a lock from a node while another job held it.
@@ -55,8 +58,8 @@ impl World {
         }
     }
 
-    /// A job has slept beside a free resource. Where turns are taken, whoever stands first may have stopped, and has its grace,
-    /// which counts on once it has given up: others have left it that.
+    /// A job has slept beside a free resource. Where turns are taken, whoever stands first may have stopped, and has its grace.
+    /// If it gives up within that, whoever is first then has a grace of its own from there on.
     pub(crate) fn slept(&mut self, at: usize, slept: Time) {
         let (job, now) = (self.plan.jobs[at], self.now);
         let nodes = &mut self.nodes[..self.plan.nodes];
@@ -65,8 +68,12 @@ impl World {
         });
         let grace = if takes_turns(&self.plan) { graces.max().unwrap_or_default() } else { 0 };
         let (since, left) = (now - slept, &mut self.jobs[at].left);
-        let grace = if left.since == since { grace.max(left.grace) } else { grace };
-        *left = Left { since, grace };
+        if left.since != since {
+            *left = Left { since, grace, from: since };
+        } else if left.grace != grace {
+            *left = Left { since, grace, from: now };
+        }
+        let slept = now - left.from;
         let longest = self.plan.longest_sleep + grace + grace / 50;
         if slept > longest {
             let by_us = (slept - longest) / 1_000;
