@@ -38,6 +38,9 @@ impl Extent {
 /// What a short run does of a library that locks as others do.
 pub(crate) const SHORT: [&str; 2] = ["exclusion", "foreign release"];
 
+/// In the table of all libraries, for what one does not have.
+pub(crate) const NONE: &str = "–";
+
 /// A check: its name, and what it found out if all was as it has to be.
 pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<Found, Failure>);
 
@@ -54,9 +57,9 @@ impl Found {
         Self { brief: brief.into(), words: words.into() }
     }
 
-    /// There is nothing to be checked, as the library has no such thing.
-    fn nothing() -> Self {
-        Self::new("–", "it has none")
+    /// The library has no such thing.
+    fn none() -> Self {
+        Self::new(NONE, "it has none")
     }
 }
 
@@ -109,7 +112,7 @@ fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let ours = 4 * ttl.as_secs();
     let (brief, theirs) = match extended_by_it(fleet, &mut peer)? {
         Some(span) => (span.clone(), format!("its own {span}")),
-        None => ("–".to_owned(), "it cannot".to_owned()),
+        None => (NONE.to_owned(), "it cannot".to_owned()),
     };
     Ok(Found::new(
         format!("{brief}, {ours} s"),
@@ -147,7 +150,7 @@ fn extended_by_it(fleet: &Fleet<'_>, peer: &mut Peer) -> Result<Option<String>, 
 /// A peer's owner enters twice, and leaves twice.
 fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.is_reentrant {
-        return Ok(Found::nothing());
+        return Ok(Found::none());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;
@@ -167,7 +170,7 @@ fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
 /// Readers of both stand beside each other, none ends the others, and a writer of either waits for the last.
 fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
     if !matches!(fleet.library.profile, Profile::RedissonRw | Profile::Symfony) {
-        return Ok(Found::nothing());
+        return Ok(Found::none());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::checks::Found;
+use crate::checks::{Found, NONE};
 use crate::libraries::ALL;
 use crate::library::Library;
 
@@ -70,7 +70,8 @@ fn row(subject: &str, nodes: usize, outcomes: &[(&str, Result<Found, String>)]) 
         let (_, outcome) = outcomes.iter().find(|(of, _)| *of == name)?;
         Some(outcome.as_ref().map_or("**FAILED**", |found| &found.brief))
     };
-    let also: Vec<_> = ALSO.iter().filter_map(|name| brief(name)).filter(|&it| it != "–").collect();
+    let also: Vec<_> =
+        ALSO.iter().filter_map(|name| brief(name)).filter(|&it| it != NONE).collect();
     let mut row = row_of(subject, nodes);
     for name in COLUMNS {
         row.push_str(&format!(" {} |", brief(name).unwrap_or_default()));
@@ -211,7 +212,7 @@ mod tests {
             ("exclusion", found("2, 3; 0 lost (1)")),
             ("crash", Err("refused".to_owned())),
             ("readers", found("readers")),
-            ("fencing", found("–")),
+            ("fencing", found(NONE)),
         ];
         let row = row("redsync 1", 3, &outcomes);
         let expected =

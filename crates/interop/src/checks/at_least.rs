@@ -16,7 +16,7 @@ use super::{Extent, Found};
 /// Who has it after its work keeps others out, on both sides; without that time nobody does.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.name.starts_with("shedlock") {
-        return Ok(Found::nothing());
+        return Ok(Found::none());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;

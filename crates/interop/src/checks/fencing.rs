@@ -11,7 +11,7 @@ use super::{Extent, Found, release};
 /// Whoever comes next has a larger token. Where the counter is lost, nobody has.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     if !fleet.library.is_fenced {
-        return Ok(Found::nothing());
+        return Ok(Found::none());
     }
     let mut peer = fleet.peer()?;
     let client = fleet.client()?;
