@@ -292,7 +292,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
 
     fn grow(&mut self) {
         let mask = self.table.len() * 2 - 1;
-        // The old one goes first: both together are the most that is needed at once.
+        // The old one goes first, or there would be both at once.
         self.table = Vec::new();
         self.table = vec![0; mask + 1];
         for (at, state) in self.states.iter().enumerate() {

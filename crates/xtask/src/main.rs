@@ -86,7 +86,7 @@ enum Task {
     },
     /// Search the small models of the protocol exhaustively, and print how many states each has
     Models {
-        /// Also run the searches that take minutes
+        /// Also run the searches that take minutes, and up to 14 GB
         #[arg(long)]
         all: bool,
     },
