@@ -16,7 +16,7 @@ use redbolt_test_servers::{Server, servers};
 
 use crate::clock::{Moment, now};
 use crate::ledger::{Claim, Ledger};
-use crate::nodes::{self, LIMIT, eventually, votes};
+use crate::nodes::{self, LIMIT, eventually};
 use crate::places::{Watch, is_clear, tickets};
 use crate::wire::{Order, Report};
 use crate::work::{Part, Role};
@@ -161,7 +161,7 @@ impl Play {
     }
 
     fn round(&mut self, holder: &Client) -> Result<(), Failure> {
-        eventually("all nodes vote", || self.servers.iter().all(votes))?;
+        nodes::all_vote(&self.servers, holder)?;
         let (fault, node) = (self.fault(), self.rng.usize(0..NODES));
         let victim = self.rng.usize(0..WAITERS - 1);
         let request = LockRequest::new(RESOURCE.as_bytes()).ttl(MAX_TTL).wait(Wait::UpTo(LIMIT));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redbolt::Client;
 use redbolt::proto::restart_guard::Standing;
 use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
@@ -28,6 +29,15 @@ pub(crate) fn votes(server: &Server) -> bool {
         server.cmd("PTTL redbolt:guard"),
         Reply::Int(pttl) if Standing::of(pttl) == Standing::Votes
     )
+}
+
+/// Waits until all nodes vote, up to [`LIMIT`]. Those at work may have ended before they met a node that has forgotten, so
+/// `client` looks for one.
+pub(crate) fn all_vote(servers: &[Server], client: &Client) -> Result<(), Failure> {
+    eventually("all nodes vote", || {
+        client.warm_up(LOOK);
+        servers.iter().all(votes)
+    })
 }
 
 /// Whether a node has the resource's key with this label. A mark of those who wait follows the token in a line of its own.
@@ -65,3 +75,6 @@ impl Ways {
 
 /// The longest that any wait of a run may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(15);
+
+/// For so long a client looks at the nodes at a time.
+const LOOK: Duration = Duration::from_millis(100);

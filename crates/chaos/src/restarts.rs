@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use redbolt::Client;
 use redbolt_test_servers::{Mode, Server, servers};
 
 use crate::clock::{Moment, now};
@@ -197,10 +198,11 @@ struct Lane {
     steady: Worker,
     /// Opens new connections in each cycle.
     fresh: Worker,
+    /// Looks at the nodes between cycles, if the restart guard is on.
+    operator: Option<Client>,
     ledger: Ledger,
     rng: Rng,
     max_ttl: Duration,
-    guarded: bool,
     stale: bool,
 }
 
@@ -219,7 +221,9 @@ impl Lane {
         let ways = Ways::to(&servers);
         let part = |nodes, label: &str| nodes::part(nodes, max_ttl, guarded, label);
         let straight: Vec<String> = servers.iter().map(Server::address).collect();
-        nodes::init(&part(straight.clone(), "operator"))?;
+        let operator = part(straight.clone(), "operator");
+        nodes::init(&operator)?;
+        let operator = guarded.then(|| operator.config()).transpose()?;
         let worker = |nodes, label: &str| Worker::start(&stage.program, &part(nodes, label));
         Ok(Self {
             holder: worker(ways.addresses(), HOLDER)?,
@@ -227,19 +231,18 @@ impl Lane {
             fresh: worker(straight, "fresh")?,
             servers,
             ways,
+            operator: operator.map(Client::new).transpose()?,
             ledger: Ledger::default(),
             rng: Rng::with_seed(stage.seed.wrapping_add(at as u64)),
             max_ttl,
-            guarded,
             stale,
         })
     }
 
     fn cycle(&mut self) -> Result<Cycle, Failure> {
         let mut cycle = Cycle::default();
-        if self.guarded {
-            let all_vote = || self.servers.iter().all(nodes::votes);
-            nodes::eventually("every node votes", all_vote)?;
+        if let Some(operator) = &self.operator {
+            nodes::all_vote(&self.servers, operator)?;
         }
         if self.stale {
             // A restarted server loads this file.
