@@ -51,10 +51,11 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     let store = Store::default();
 
+    // The first one alone says that the nodes are new.
     let first = Candidate::start("first", configure(&addresses, "first")?, &store)?;
+    let lead = first.campaign()?;
     let second = Candidate::start("second", configure(&addresses, "second")?, &store)?;
     let onlooker = Client::new(configure(&addresses, "onlooker")?)?;
-    let lead = first.campaign()?;
     thread::scope(|scope| {
         let observing = scope.spawn(move || observe(&onlooker).map_err(|error| error.to_string()));
         let waiting = scope.spawn(|| {

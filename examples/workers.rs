@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConfigError, LockRequest, ReleaseOutcome, Wait};
+use redbolt::{Client, Config, ConfigBuilder, ConfigError, LockRequest, ReleaseOutcome, Wait};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -45,6 +45,10 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
+    // All hosts are the first at the same time, so that one has to say beforehand that the nodes are new. On real ones an
+    // operator runs `redbolt init`, once.
+    let operator = Client::new(configure(&addresses)?.new_nodes().build()?)?;
+    operator.warm_up(Duration::from_secs(5));
     let site = Site::default();
     thread::scope(|scope| {
         let hosts: Vec<_> = (1..=HOSTS)
@@ -61,7 +65,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 
 /// One host: waits for a permit, works in the place of its number, and gives it back.
 fn work(host: usize, addresses: &[String], site: &Site) -> Result<(), Box<dyn Error>> {
-    let client = Client::new(configure(addresses, host)?)?;
+    let client = Client::new(configure(addresses)?.label(format!("host-{host}")).build()?)?;
     // All hosts say how many permits there are. Nothing has to be set up.
     let request = LockRequest::new(RESOURCE).permits(PLACES).ttl(Duration::from_secs(10));
     let permit = client.acquire(request.wait(Wait::UpTo(Duration::from_secs(20))))?;
@@ -103,15 +107,11 @@ impl Site {
     }
 }
 
-fn configure(addresses: &[String], host: usize) -> Result<Config, ConfigError> {
+fn configure(addresses: &[String]) -> Result<ConfigBuilder, ConfigError> {
     // A node that takes longer than this to answer fails its vote. On a network of your own, choose
     // less.
-    let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
-    for address in addresses {
-        builder = builder.node(address)?;
-    }
-    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
-    builder.new_nodes().label(format!("host-{host}")).build()
+    let builder = Config::builder().response_timeout(Duration::from_secs(5));
+    addresses.iter().try_fold(builder, |builder, address| builder.node(address))
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-workers";
