@@ -127,7 +127,7 @@ fn no_lock_is_held_twice_over_an_ordered_failover() {
 }
 
 /// Clients contend for a lock while the master is replaced, one of them holds it then for as long as it can, and they go on until
-/// the new master has granted it again.
+/// it has been granted again: by the new master, or on a busy machine by one that has replaced that as well.
 fn nobody_holds_it_twice(replace: impl FnOnce(&mut Watched)) {
     let mut watched = Watched::new();
     let builder = watched.builder().max_ttl(MAX_TTL).reconnect_backoff(MOMENT, 2 * MOMENT);
@@ -150,7 +150,6 @@ fn nobody_holds_it_twice(replace: impl FnOnce(&mut Watched)) {
         is_over.store(true, Ordering::Relaxed);
         drop(lock);
     });
-    assert_ne!(watched.sentinels.master("jobs"), Some(watched.master.port()));
     ledger.check();
 }
 
