@@ -54,6 +54,12 @@ impl Pace {
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         (self.smoothed != 0).then(|| Duration::from_nanos(self.smoothed))
     }
+
+    /// Zero if nothing is known.
+    #[inline]
+    pub(crate) fn round_trip_ns(&self) -> u64 {
+        self.smoothed
+    }
 }
 
 /// An answer that took longer says that the node hung, and not how far it is.

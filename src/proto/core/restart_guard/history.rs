@@ -15,7 +15,7 @@ use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::restart_guard::{Found, RestartGuard, RestartTrust};
-use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::resp::Token;
 
 impl Core {
@@ -57,8 +57,7 @@ impl Core {
     #[inline]
     fn will_be_proven(&self, id: NodeId, now: ClockReading) -> bool {
         let node = self.node(id);
-        let answered_in = node.pace.round_trip().map_or(0, saturating_nanos) * 2;
-        let left = RESYNC_NS.saturating_sub(answered_in);
+        let left = RESYNC_NS.saturating_sub(2 * node.pace.round_trip_ns());
         node.link.is_ready() && node.restart_guard.is_proven_within(left, now)
     }
 
@@ -76,10 +75,10 @@ impl Core {
         if mutant!(HistoryIgnored) {
             return false;
         }
-        let is_guarded = self.config.settings.restart_guard == RestartGuard::On;
-        let tells = self.config.node(id).restart_trust != RestartTrust::MarkerOnly;
-        let is_known = self.node(id).server.replication_id().is_some();
-        is_guarded && tells && (is_known || !self.node(id).link.is_ready())
+        let node = self.node(id);
+        (node.server.replication_id().is_some() || !node.link.is_ready())
+            && self.config.settings.restart_guard == RestartGuard::On
+            && self.config.node(id).restart_trust != RestartTrust::MarkerOnly
     }
 
     /// The node has granted what was sent at `since`. Whether that waits for a proof: the next one that is due, or one that is
