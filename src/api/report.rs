@@ -186,9 +186,13 @@ pub struct NodeStatus {
 impl NodeStatus {
     pub(super) fn new(config: &Config, core: &Core, node: NodeId) -> Self {
         let state = core.node_state(node);
+        let why = |cause| explain(config, cause, core.detail(node, cause).as_deref());
         let words = match state {
-            NodeState::Connecting => "still connecting".to_owned(),
-            NodeState::Down(cause) => explain(config, cause, core.detail(node, cause).as_deref()),
+            NodeState::Connecting => core.failed_before(node).map_or_else(
+                || "still connecting".to_owned(),
+                |cause| format!("connecting again after: {}", why(cause)),
+            ),
+            NodeState::Down(cause) => why(cause),
             NodeState::Ready => "ready".to_owned(),
             NodeState::Suspected => HANGS.to_owned(),
         };

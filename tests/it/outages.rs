@@ -1,5 +1,6 @@
 //! Servers that are killed, stopped and restarted: minorities and majorities.
 
+use std::net::TcpListener;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use redbolt_test_servers::Server;
 
 use crate::support::{
     LIMIT, PATIENCE, builder, client, client_of, default, eventually, held_on, long, patiently,
-    refusal, servers, vouch_for,
+    refusal, server, servers, vouch_for,
 };
 
 #[test]
@@ -51,6 +52,20 @@ fn a_killed_majority_refuses_and_a_restarted_one_grants() {
         vouch_for(&servers, n);
         released_by_quorum(client.acquire(patiently(b"job")).unwrap().release(), n);
     }
+}
+
+/// Somebody listens there again, and says nothing.
+#[test]
+fn a_report_says_why_a_node_is_connected_to_again() {
+    let mut server = server();
+    let client = client(std::slice::from_ref(&server));
+    assert_eq!(client.warm_up(LIMIT).ready(), 1);
+    server.kill();
+    let told = || client.warm_up(Duration::from_millis(20)).nodes[0].to_string();
+    eventually("nobody listens", || told().ends_with(": connection refused"));
+    let _silent = TcpListener::bind(server.address()).unwrap();
+    let words = ": connecting again after: connection refused";
+    eventually("it is being connected to", || told().ends_with(words));
 }
 
 /// With the default timeouts, which are long: no acquisition waits for one.

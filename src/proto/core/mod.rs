@@ -227,6 +227,12 @@ impl Core {
         }
     }
 
+    /// Why the last link to a node that is being connected to ended, if one did since it was ready.
+    pub(crate) fn failed_before(&self, node: NodeId) -> Option<Cause> {
+        let link = &self.nodes[node.index()].link;
+        (!link.has_not_failed()).then(|| link.cause())
+    }
+
     /// More about why this node failed with `cause`, in words that are safe to show.
     #[must_use]
     pub fn detail(&self, node: NodeId, cause: Cause) -> Option<String> {

@@ -216,7 +216,7 @@ pub(crate) fn told_by_all(mut tell: impl FnMut() -> Ran) -> Ran {
     eventually("all nodes answer in time", || {
         let told = tell();
         let is_missing = |words: &&str| told.stdout.contains(words);
-        let is_whole = !["no answer", "no_answer", "still connecting"].iter().any(is_missing);
+        let is_whole = !["no answer", "no_answer", "connecting"].iter().any(is_missing);
         last = Some(told);
         is_whole
     });
