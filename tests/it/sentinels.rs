@@ -115,12 +115,12 @@ fn a_failover_of_one_node_of_three_stops_nobody() {
 
 #[test]
 fn no_lock_is_held_twice_when_a_master_is_killed() {
-    nobody_holds_it_twice(Watched::kill_master);
+    nobody_holds_it_twice(Watched::new(), Watched::kill_master);
 }
 
 #[test]
 fn no_lock_is_held_twice_over_an_ordered_failover() {
-    nobody_holds_it_twice(|watched| {
+    nobody_holds_it_twice(Watched::steady(), |watched| {
         watched.sentinels.fail_over("jobs");
         watched.sentinels.wait_for_another("jobs", &watched.master);
     });
@@ -128,8 +128,7 @@ fn no_lock_is_held_twice_over_an_ordered_failover() {
 
 /// Clients contend for a lock while the master is replaced, one of them holds it then for as long as it can, and they go on until
 /// it has been granted again: by the new master, or on a busy machine by one that has replaced that as well.
-fn nobody_holds_it_twice(replace: impl FnOnce(&mut Watched)) {
-    let mut watched = Watched::new();
+fn nobody_holds_it_twice(mut watched: Watched, replace: impl FnOnce(&mut Watched)) {
     let builder = watched.builder().max_ttl(MAX_TTL).reconnect_backoff(MOMENT, 2 * MOMENT);
     redbolt::init(&builder.clone().build().unwrap(), LIMIT).unwrap();
     let (ledger, is_over) = (Ledger::default(), AtomicBool::new(false));
@@ -225,7 +224,7 @@ fn without_the_restart_guard_a_failover_grants_a_lock_twice() {
 /// It never becomes a replica of the new one, and so never ends our connections by itself.
 #[test]
 fn a_failover_is_followed_at_once_although_the_old_master_goes_on() {
-    let watched = Watched::new();
+    let watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
     let client = warm_client(watched.builder().dead_peer_timeout(4 * LIMIT));
@@ -267,7 +266,7 @@ fn a_master_that_died_is_replaced_at_once_whatever_the_backoff() {
 /// Those that have restarted are listened to again.
 #[test]
 fn a_failover_is_followed_after_all_sentinels_have_restarted() {
-    let mut watched = Watched::new();
+    let mut watched = Watched::steady();
     vouch_for(&[&watched.master], 1);
     assert_eq!(watched.master.cmd("ACL SETUSER default -replicaof -slaveof"), ok());
     let client = warm_client(watched.builder());
