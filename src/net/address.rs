@@ -50,7 +50,7 @@ impl Address {
         text: &str,
     ) -> Result<(Self, NodeSettings, Option<AddressError>), AddressError> {
         let wrong = |fault| AddressError { fault, shown: presentable(text) };
-        let (address, settings) = parse(text).map_err(wrong)?;
+        let (address, settings) = parse(text, HAS_TLS).map_err(wrong)?;
         let nothing = Secret::new(Vec::new());
         let is_missing = settings.credentials.as_ref().is_some_and(|it| it.password == nothing);
         Ok((address, settings, is_missing.then(|| wrong(Fault::PasswordMissing))))
@@ -86,7 +86,7 @@ impl FromStr for Address {
     ///
     /// As [`parse`](Address::parse), and where a user, a password or a database came with it.
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let fault = match parse(text) {
+        let fault = match parse(text, HAS_TLS) {
             Ok((address, settings)) if settings == NodeSettings::default() => return Ok(address),
             Ok(_) => Fault::NotAlone,
             Err(fault) => fault,
@@ -179,7 +179,11 @@ impl fmt::Display for Fault {
     }
 }
 
-fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
+/// Whether this build has TLS.
+const HAS_TLS: bool = cfg!(feature = "tls");
+
+/// Parses an address for a build with or without TLS.
+fn parse(text: &str, has_tls: bool) -> Result<(Address, NodeSettings), Fault> {
     if text.is_empty() {
         return Err(Fault::Empty);
     }
@@ -193,9 +197,7 @@ fn parse(text: &str) -> Result<(Address, NodeSettings), Fault> {
         Some(("redis" | "valkey", rest)) => over_tcp(rest),
         Some(("unix", rest)) => over_unix(rest),
         Some(("redis+sentinel" | "valkey+sentinel", rest)) => by_sentinels(rest),
-        Some(("rediss" | "valkeys" | "rediss+sentinel" | "valkeys+sentinel", _))
-            if !cfg!(feature = "tls") =>
-        {
+        Some(("rediss" | "valkeys" | "rediss+sentinel" | "valkeys+sentinel", _)) if !has_tls => {
             Err(Fault::Tls)
         }
         Some(("rediss" | "valkeys", rest)) => over_tcp(rest).map(over_tls),
@@ -543,14 +545,16 @@ mod tests {
         }
     }
 
-    #[cfg(not(feature = "tls"))]
     #[test]
-    fn without_tls_the_missing_feature_is_named() {
+    fn a_build_without_tls_names_the_missing_feature() {
         for text in ["rediss://h", "valkeys://u:s3cret@h", "rediss+sentinel://h/m"] {
-            let error = Address::parse(text).unwrap_err();
-            assert_eq!(error.fault, Fault::Tls);
-            assert!(error.to_string().contains("feature `tls`"), "{error}");
+            let fault = parse(text, false).unwrap_err();
+            assert_eq!(fault, Fault::Tls);
+            assert!(fault.to_string().contains("feature `tls`"), "{fault}");
+            assert_eq!(Address::parse(text).is_ok(), HAS_TLS);
+            assert!(parse(text, true).is_ok());
         }
+        assert!(parse("redis://h", false).is_ok());
     }
 
     #[cfg(feature = "tls")]
