@@ -27,37 +27,27 @@ pub(crate) fn header() -> Result<(), Failure> {
 /// Builds the libraries and installs them with all that belongs to them.
 pub(crate) fn install(prefix: &Path) -> Result<(), Failure> {
     eprintln!("xtask: building the C library; it takes minutes");
-    install_built(prefix, &SHIPPED)
-}
-
-/// The same as it is built for tests, so that it takes seconds, in a folder of its own.
-pub(crate) fn try_install() -> Result<(), Failure> {
-    let prefix = target().join("test-capi");
-    install_built(&prefix, &TESTED)?;
-    fs::remove_dir_all(&prefix).map_err(|error| of_file(&prefix, &error))
-}
-
-/// A profile, and the folder in which cargo puts what it makes with it.
-struct Profile {
-    name: &'static str,
-    folder: &'static str,
-}
-
-const SHIPPED: Profile = Profile { name: "dist", folder: "dist" };
-
-const TESTED: Profile = Profile { name: "dev", folder: "debug" };
-
-fn install_built(prefix: &Path, profile: &Profile) -> Result<(), Failure> {
     if !cfg!(target_os = "linux") {
         return Err(Failure("capi: the library is installed on Linux only".into()));
     }
+    build()?;
+    install_from(&target().join("dist"), prefix)
+}
+
+/// Installs the libraries that the tests have built, in a folder that is removed afterwards.
+pub(crate) fn try_install() -> Result<(), Failure> {
+    let prefix = target().join("test-capi");
+    install_from(&target().join("debug"), &prefix)?;
+    fs::remove_dir_all(&prefix).map_err(|error| of_file(&prefix, &error))
+}
+
+fn install_from(built: &Path, prefix: &Path) -> Result<(), Failure> {
     programs::provide_compilers()?;
     // The file for pkg-config names it.
     let prefix = absolute(prefix).map_err(|error| of_file(prefix, &error))?;
     let version = abi_version()?;
-    build(&version, profile)?;
     let place = Place::under(&prefix)?;
-    place.fill(&version, profile)?;
+    place.fill(&version, built)?;
     for library in ["-lredbolt", "-l:libredbolt.a"] {
         place.try_it("cc", "try.c", library)?;
         place.try_it("c++", "try.cpp", library)?;
@@ -66,13 +56,11 @@ fn install_built(prefix: &Path, profile: &Profile) -> Result<(), Failure> {
     Ok(())
 }
 
-fn build(abi_version: &str, profile: &Profile) -> Result<(), Failure> {
+fn build() -> Result<(), Failure> {
     let mut build = cargo("rustc");
     build.args(["--quiet", "--locked", "--package", "redbolt-capi", "--lib"]);
-    build.args(["--profile", profile.name]);
     // Without the third one, so that they are optimized as wholes.
-    build.args(["--crate-type", "staticlib,cdylib", "--", "-C"]);
-    build.arg(format!("link-arg=-Wl,-soname,libredbolt.so.{abi_version}"));
+    build.args(["--profile", "dist", "--crate-type", "staticlib,cdylib"]);
     step::run("capi", &mut build)
 }
 
@@ -102,11 +90,10 @@ impl Place {
         Ok(Self { prefix: prefix.to_owned(), include, lib, pkg_config })
     }
 
-    fn fill(&self, abi_version: &str, profile: &Profile) -> Result<(), Failure> {
+    fn fill(&self, abi_version: &str, built: &Path) -> Result<(), Failure> {
         for header in HEADERS {
             replace(&root().join(HOME).join("include").join(header), &self.include.join(header))?;
         }
-        let built = target().join(profile.folder);
         replace(&built.join("libredbolt_capi.a"), &self.lib.join("libredbolt.a"))?;
         let shared = format!("libredbolt.so.{abi_version}");
         replace(&built.join("libredbolt_capi.so"), &self.lib.join(&shared))?;
