@@ -500,8 +500,8 @@ impl ConfigBuilder {
         self
     }
 
-    /// For tests, which cannot set the clocks of a machine: takes each reading of them for what `bend`
-    /// makes of it. Waits of the process itself stay as they are.
+    /// For tests, which cannot set the clocks of a machine: replaces each reading by what `bend`
+    /// makes of it. Sleeps are short then, so that the process notices when the clock jumps.
     #[doc(hidden)]
     pub fn bend_clock(
         mut self,

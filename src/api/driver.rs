@@ -628,7 +628,8 @@ impl Driver {
     /// When [`process`](Self::process) is due at the latest, from now; `None` if only readiness matters.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        if self.is_ours() { self.sockets.deadline(self.config.clock().boot()) } else { None }
+        let clock = self.config.clock();
+        if self.is_ours() { clock.sleep(self.sockets.deadline(clock.boot())) } else { None }
     }
 
     /// The next outcome.

@@ -43,6 +43,7 @@ mod scripts;
 mod sentinels;
 mod shared;
 mod support;
+mod timed;
 #[cfg(feature = "tls")]
 mod tls;
 mod voters;

@@ -29,6 +29,7 @@
 #![deny(unsafe_code)]
 
 mod calls;
+mod clock;
 mod commands;
 mod denial;
 mod fields;
@@ -51,6 +52,7 @@ pub use store::Memory;
 #[doc(hidden)]
 pub mod model {
     pub use crate::{
+        clock::Clock,
         denial::Denial,
         store::{ClockReading, ConnId, Snapshot, Store},
     };

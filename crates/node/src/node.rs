@@ -8,6 +8,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard},
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use mio::Waker;
@@ -15,8 +16,9 @@ use redbolt::proto::{Settings, restart_guard::BIG_MS};
 use socket2::{Domain, Socket, Type};
 
 use crate::{
+    clock::Clock,
     keys::Keys,
-    serve::{Server, wall_clock},
+    serve::Server,
     store::{Memory, Store},
 };
 
@@ -29,6 +31,7 @@ pub struct Node {
     /// Locked by the thread while it runs.
     store: Arc<Mutex<Store>>,
     running: Option<Running>,
+    clock: Clock,
     /// What the next start does to the keys.
     memory: Memory,
     /// Reserves the port while the node is stopped.
@@ -70,20 +73,22 @@ impl Node {
     ///
     /// Those of [`start`](Self::start).
     pub fn set(count: usize) -> io::Result<Vec<Self>> {
-        let settings = Settings::default();
-        let max_ttl = settings.max_ttl.as_millis();
+        Self::set_by(count, &Clock::default(), Settings::default().max_ttl)
+    }
+
+    /// As [`set`](Self::set), by a clock that the test moves, for clients with this `max_ttl`.
+    #[doc(hidden)]
+    pub fn set_by(count: usize, clock: &Clock, max_ttl: Duration) -> io::Result<Vec<Self>> {
+        let restart_guard_key = Settings::default().restart_guard_key;
+        let max_ttl = max_ttl.as_millis();
         let of_set = |_| {
-            let (run_id, now) = (random_run_id()?, wall_clock());
+            let (run_id, now) = (random_run_id()?, clock.now());
             let mut store = Store::new(&run_id, now);
             // As the library writes it.
             let restart_guard = format!("{run_id}:{max_ttl}:{count}:0");
             let mut keys = Keys::new(&mut store.databases[0], now);
-            keys.set_for(
-                &settings.restart_guard_key,
-                restart_guard.as_bytes(),
-                BIG_MS.cast_signed(),
-            );
-            Self::serving(store, (Ipv4Addr::LOCALHOST, 0).into())
+            keys.set_for(&restart_guard_key, restart_guard.as_bytes(), BIG_MS.cast_signed());
+            Self::serving_by(clock.clone(), store, (Ipv4Addr::LOCALHOST, 0).into())
         };
         (0..count).map(of_set).collect()
     }
@@ -94,17 +99,22 @@ impl Node {
     ///
     /// Those of [`start`](Self::start), and that of an address in use.
     pub fn on(address: SocketAddr) -> io::Result<Self> {
-        Self::serving(Store::new(&random_run_id()?, wall_clock()), address)
+        Self::serving(Store::new(&random_run_id()?, Clock::default().now()), address)
     }
 
     /// Serves a store that the caller has prepared, with users or a password.
     #[doc(hidden)]
     pub fn serving(store: Store, address: SocketAddr) -> io::Result<Self> {
-        let server = Server::bind(address)?;
+        Self::serving_by(Clock::default(), store, address)
+    }
+
+    fn serving_by(clock: Clock, store: Store, address: SocketAddr) -> io::Result<Self> {
+        let server = Server::bind(address, clock.clone())?;
         let mut node = Self {
             address: server.address()?,
             store: Arc::new(Mutex::new(store)),
             running: None,
+            clock,
             memory: Memory::Kept,
             reserved: None,
         };
@@ -139,9 +149,9 @@ impl Node {
         }
         let run_id = random_run_id()?;
         self.reserved = None;
-        let server = Server::bind(self.address)?;
+        let server = Server::bind(self.address, self.clock.clone())?;
         let memory = mem::replace(&mut self.memory, Memory::Kept);
-        lock(&self.store).restart(memory, &run_id, wall_clock());
+        lock(&self.store).restart(memory, &run_id, self.clock.now());
         self.running = Some(Running::start(server, Arc::clone(&self.store))?);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
     net::SocketAddr,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use mio::{
@@ -15,9 +15,10 @@ use mio::{
 };
 
 use crate::{
+    clock::Clock,
     reply::Reply,
     request::Requests,
-    store::{ClockReading, ConnId, Store},
+    store::{ConnId, Store},
 };
 
 /// A listener and its connections.
@@ -25,6 +26,7 @@ pub(crate) struct Server {
     poll: Poll,
     listener: TcpListener,
     clients: BTreeMap<ConnId, Client>,
+    clock: Clock,
 }
 
 struct Client {
@@ -47,18 +49,12 @@ enum Turn {
     Ends,
 }
 
-/// The wall clock. No other clock is used.
-pub(crate) fn wall_clock() -> ClockReading {
-    let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-    ClockReading::from_micros(since_epoch.as_micros().try_into().unwrap_or(u64::MAX))
-}
-
 impl Server {
-    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn bind(address: SocketAddr, clock: Clock) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listener = TcpListener::bind(address)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-        Ok(Self { poll, listener, clients: BTreeMap::new() })
+        Ok(Self { poll, listener, clients: BTreeMap::new(), clock })
     }
 
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
@@ -84,7 +80,7 @@ impl Server {
             }
             if patience.is_some() && expired.elapsed() >= EXPIRY_PERIOD {
                 expired = Instant::now();
-                store.expire(wall_clock());
+                store.expire(self.clock.now());
                 self.deliver(store);
             }
             for event in &events {
@@ -116,7 +112,7 @@ impl Server {
             // Another client ended it in this round.
             return;
         };
-        let turn = client.turn(store);
+        let turn = client.turn(store, &self.clock);
         let lost = turn == Turn::Yields && client.come_again(self.poll.registry()).is_err();
         if turn == Turn::Ends || lost {
             store.disconnect(id);
@@ -144,7 +140,7 @@ impl Server {
         while let Some(id) = store.poll_close() {
             let Some(client) = self.clients.get_mut(&id) else { continue };
             client.leaving = true;
-            if client.turn(store) == Turn::Ends {
+            if client.turn(store, &self.clock) == Turn::Ends {
                 self.clients.remove(&id);
             }
         }
@@ -159,9 +155,9 @@ impl Client {
     }
 
     /// Answers, writes and reads until the socket blocks.
-    fn turn(&mut self, store: &mut Store) -> Turn {
+    fn turn(&mut self, store: &mut Store, clock: &Clock) -> Turn {
         for _ in 0..ROUNDS_PER_TURN {
-            let more = !self.leaving && self.answer(store);
+            let more = !self.leaving && self.answer(store, clock);
             if self.flush().is_err() {
                 return Turn::Ends;
             }
@@ -183,10 +179,10 @@ impl Client {
     }
 
     /// Runs the complete requests. Returns whether it left some because the client does not read its replies.
-    fn answer(&mut self, store: &mut Store) -> bool {
+    fn answer(&mut self, store: &mut Store, clock: &Clock) -> bool {
         let (id, replies) = (self.id, &mut self.unsent);
         while replies.len() < MAX_UNSENT {
-            match self.requests.next(|words| store.command(id, words, wall_clock(), replies)) {
+            match self.requests.next(|words| store.command(id, words, clock.now(), replies)) {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(malformed) => {

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Config, DetachedLock, ExtendError, FencingToken, LockMode, LockRequest,
-    LossCause, RefusalReport, ReleaseOutcome, RequestError,
+    AcquireError, Config, ConfigBuilder, DetachedLock, ExtendError, FencingToken, LockMode,
+    LockRequest, LossCause, RefusalReport, ReleaseOutcome, RequestError,
     inspect::{ForceUnlockReport, Inspection},
 };
 use redbolt_test_servers::Server;
 
 use crate::support::builder;
+use crate::timed::Timed;
 
 /// One party of a scenario, using one of the APIs.
 pub(super) trait Api: Sized {
@@ -124,6 +125,15 @@ pub(super) trait Detaches: Api {
 }
 
 pub(super) fn on<F: Api>(servers: &[Server]) -> F {
+    start(builder(servers))
+}
+
+/// A party by the clock that the test moves.
+pub(super) fn by<F: Api>(timed: &Timed) -> F {
+    start(timed.builder())
+}
+
+fn start<F: Api>(builder: ConfigBuilder) -> F {
     let busy_poll = if F::SPINS { Duration::from_micros(200) } else { Duration::ZERO };
-    F::start(builder(servers).busy_poll(busy_poll).build().unwrap())
+    F::start(builder.busy_poll(busy_poll).build().unwrap())
 }

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use redbolt::{
     AcquireError, AutoExtend, Client, ExtendError, LockMode, LockRequest, LossCause, RefusalReason,
-    RefusalReport, ReleaseOutcome, RequestError, Wait, init,
+    RefusalReport, ReleaseOutcome, RequestError, Wait,
     inspect::{InspectionVerdict, Owner},
     report::{Cause, Vote},
 };
 use redbolt_test_servers::{Reply, Server};
 
-use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies, on};
+use crate::scenarios::api::{Api, Cancels, Detaches, Guards, Inspects, Locks, Notifies, by, on};
 use crate::support::{
-    LIMIT, address, builder, calls, eventually, held_on, long, new_servers, once_in, patiently,
-    pttl, servers,
+    LIMIT, LONG, address, calls, eventually, held_on, long, once_in, patiently, pttl, servers,
 };
+use crate::timed::{Timed, waits};
 
 // Waiting.
 
@@ -244,24 +244,42 @@ pub(super) fn finds_its_loss<F: Api>() {
 /// A lease without an extension ends by the clock, and its late release does not affect the next
 /// holder.
 pub(super) fn lost_by_its_end<F: Notifies>() {
-    let servers = servers(3);
-    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
-    let mut lock = holder.hold(patiently(b"job").ttl(BRIEF));
-    let next = waiter.hold(patiently(b"job"));
-    assert!(!holder.is_valid(&lock));
-    assert_eq!(holder.losses(&mut lock), [LossCause::Expired], "told once");
-    released_too_late(holder, lock, &mut waiter, next, &servers);
+    let timed = Timed::of(3);
+    let (mut holder, mut waiter) = (by::<F>(&timed), by::<F>(&timed));
+    let mut lock = holder.hold(waits(b"job"));
+    let next = granted_at_the_end(&timed, &mut holder, &lock, &mut waiter);
+    assert_eq!(holder.losses(&mut lock), [LossCause::Expired], "reported once");
+    released_too_late(holder, lock, &mut waiter, next, &timed);
 }
 
 pub(super) fn finds_its_end<F: Api>() {
-    let servers = servers(3);
-    let (mut holder, mut waiter) = (on::<F>(&servers), on::<F>(&servers));
-    let mut lock = holder.hold(patiently(b"job").ttl(BRIEF));
-    let next = waiter.hold(patiently(b"job"));
-    assert!(!holder.is_valid(&lock));
-    let error = holder.extend(&mut lock, BRIEF).unwrap_err();
+    let timed = Timed::of(3);
+    let (mut holder, mut waiter) = (by::<F>(&timed), by::<F>(&timed));
+    let mut lock = holder.hold(waits(b"job"));
+    let next = granted_at_the_end(&timed, &mut holder, &lock, &mut waiter);
+    let error = holder.extend(&mut lock, DEFAULT_TTL).unwrap_err();
     assert_eq!(error, ExtendError::Lost(LossCause::Expired));
-    released_too_late(holder, lock, &mut waiter, next, &servers);
+    released_too_late(holder, lock, &mut waiter, next, &timed);
+}
+
+/// Another client waits, and gets the lock when its validity has ended, not before.
+fn granted_at_the_end<F: Api>(
+    timed: &Timed,
+    holder: &mut F,
+    lock: &F::Held,
+    waiter: &mut F,
+) -> F::Held {
+    let asked = waiter.request(waits(b"job").ttl(LONG));
+    let first = timed.owners("job");
+    let passed = timed.pass_until("the waiter's key is on a majority", 2 * DEFAULT_TTL, || {
+        let owners = timed.owners("job");
+        let is_next = |(now, first): (&Option<_>, _)| now.is_some() && now != first;
+        owners.iter().zip(&first).filter(|&pair| is_next(pair)).count() >= 2
+    });
+    assert!(passed > DEFAULT_TTL / 2, "granted after {passed:?}");
+    let next = waiter.outcome(asked).unwrap();
+    assert!(!holder.is_valid(lock), "two clients hold the lock");
+    next
 }
 
 fn released_too_late<F: Api>(
@@ -269,61 +287,44 @@ fn released_too_late<F: Api>(
     lock: F::Held,
     holder: &mut F,
     next: F::Held,
-    servers: &[Server],
+    timed: &Timed,
 ) {
-    // The old key may live a moment longer on the node that the next holder does not need.
-    eventually("one owner", || {
-        let keys = owners(servers, "job").into_iter().filter_map(|key| match key {
-            Reply::Bulk(token) => Some(token[..RANDOM].to_vec()),
-            _ => None,
-        });
-        keys.collect::<HashSet<_>>().len() == 1
-    });
-    let before = owners(servers, "job");
+    // The old key may stay a moment longer on the node that the next holder does not need.
+    let is_one = || {
+        let tokens = timed.owners("job").into_iter().flatten();
+        tokens.map(|token| token[..RANDOM].to_vec()).collect::<HashSet<_>>().len() == 1
+    };
+    timed.pass_until("one owner", DEFAULT_TTL, is_one);
+    let before = timed.owners("job");
     assert_eq!(late.release(lock), ReleaseOutcome::Lost(LossCause::Expired));
     late.end();
-    assert_eq!(owners(servers, "job"), before);
+    assert_eq!(timed.owners("job"), before);
     assert!(holder.is_valid(&next));
     assert!(matches!(holder.release(next), ReleaseOutcome::Released(_)));
-    free_again(servers, &["job"]);
+    timed.until_free("job");
 }
 
 /// An auto-extended lock outlives its TTL, and its release ends auto-extension.
 pub(super) fn auto_extended<F: Notifies>() {
-    let servers = servers(3);
-    let (mut holder, mut other) = (on::<F>(&servers), on::<F>(&servers));
-    let keep = AutoExtend::until_released().every(KEPT / 20);
-    let request = || patiently(b"job").ttl(KEPT).auto_extend(keep);
-    let mut lock = holder.hold(request());
-    // A machine that stalled for a whole TTL proves nothing, so the scenario is repeated.
-    for _ in 0..TRIES {
-        if outlives_its_ttl(&mut holder, &lock) {
-            break;
-        }
-        let _ = holder.release(lock);
-        lock = holder.hold(request());
+    let timed = Timed::of(3);
+    let (mut holder, mut other) = (by::<F>(&timed), by::<F>(&timed));
+    let keep = AutoExtend::until_released().every(LONG / 10);
+    let lock = holder.hold(waits(b"job").ttl(LONG).auto_extend(keep));
+    let mut passed = Duration::ZERO;
+    while passed < 2 * LONG {
+        timed.pass(LONG / 5);
+        passed += LONG / 5;
+        eventually("the nodes keep the key for longer", || {
+            timed.shortest_ttl("job") > LONG * 9 / 10
+        });
+        assert!(holder.is_valid(&lock), "the lock was lost after {passed:?}");
     }
-    assert!(holder.is_valid(&lock));
-    assert_eq!(other.refused(long(b"job")).reason(), RefusalReason::Contended);
+    let report = other.refused(LockRequest::new(b"job"));
+    assert_eq!(report.reason(), RefusalReason::Contended, "{report}");
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
-    free_again(&servers, &["job"]);
-    let lock = other.hold(patiently(b"job"));
+    timed.until_free("job");
+    let lock = other.hold(waits(b"job"));
     assert!(matches!(other.release(lock), ReleaseOutcome::Released(_)));
-}
-
-/// Whether it is still held after its TTL; `None` if the test itself was stopped meanwhile.
-fn outlives_its_ttl<F: Api>(holder: &mut F, lock: &F::Held) -> bool {
-    let (granted, mut looked) = (Instant::now(), Instant::now());
-    while granted.elapsed() < KEPT * 5 / 4 {
-        let is_valid = holder.is_valid(lock);
-        if looked.elapsed() > KEPT / 2 {
-            return false;
-        }
-        assert!(is_valid, "the lock was lost after {:?}", granted.elapsed());
-        looked = Instant::now();
-        thread::sleep(Duration::from_millis(3));
-    }
-    true
 }
 
 /// The request is refused at once, and reaches no node.
@@ -501,16 +502,21 @@ pub(super) fn without_a_majority<F: Api>() {
 /// Two of three nodes restart without their data while a lock is held. They would grant it again;
 /// the quarantine prevents that until the first holder's lease has ended.
 pub(super) fn nodes_that_forgot_it<F: Api>() {
-    let mut servers = new_servers(3);
-    let config = builder(&servers).max_ttl(FORGOTTEN).build().unwrap();
-    init(&config, LIMIT).unwrap();
-    let mut holder = F::start(config.clone());
-    let lock = holder.hold(patiently(b"job").ttl(FORGOTTEN));
-    servers[..2].iter_mut().for_each(Server::restart);
-    let mut other = F::start(config);
-    let report = other.refused(LockRequest::new(b"job").ttl(FORGOTTEN));
+    let mut timed = Timed::of(3);
+    let mut holder = by::<F>(&timed);
+    let lock = holder.hold(waits(b"job").ttl(LONG));
+    (0..2).for_each(|node| timed.forget(node));
+    let mut other = by::<F>(&timed);
+    let report = other.refused(LockRequest::new(b"job").ttl(LONG));
     assert_eq!(quarantined(&report), 2, "{report}");
-    let next = other.hold(patiently(b"job").ttl(FORGOTTEN));
+    let asked = other.request(waits(b"job").ttl(LONG));
+    timed.pass_until("the other's key is on a majority", 2 * LONG, || {
+        timed.held_on("job") >= 2 && {
+            assert!(!holder.is_valid(&lock), "two clients hold the same lock");
+            true
+        }
+    });
+    let next = other.outcome(asked).unwrap();
     assert!(!holder.is_valid(&lock), "two clients hold the same lock");
     assert!(matches!(holder.release(lock), ReleaseOutcome::Lost(_)));
     assert!(matches!(other.release(next), ReleaseOutcome::Released(_)));
@@ -768,14 +774,8 @@ const DEFAULT_TTL: Duration = Duration::from_secs(10);
 /// The TTL of a lock that is meant to expire, and the time of a wait for whose request to arrive.
 const BRIEF: Duration = Duration::from_secs(3);
 
-/// The TTL of an auto-extended lock, on a machine that may stop the test for a while.
-const KEPT: Duration = Duration::from_secs(4);
-
 /// How often a scenario is repeated that needs a machine without stalls.
 const TRIES: usize = 4;
 
 /// A wait that is meant to fail.
 const SHORT: Duration = Duration::from_millis(300);
-
-/// The `max_ttl` of a set whose quarantine the test waits for.
-const FORGOTTEN: Duration = Duration::from_secs(6);

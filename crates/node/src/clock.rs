@@ -1,0 +1,52 @@
+//! The wall clock of nodes, which a test can move. No other clock is used.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use crate::store::ClockReading;
+
+/// The machine's wall clock, with the time that a test has added. Copies show the same time.
+///
+/// A test gives one clock to its nodes and, through `ConfigBuilder::bend_clock`, to its clients.
+/// Leases, quarantines and graces then end when the test says so, and a stalled machine ends none.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        let nanos = by.as_nanos().try_into().unwrap_or(u64::MAX);
+        self.0.fetch_add(nanos, Ordering::SeqCst);
+    }
+
+    /// How far the clock is ahead of the machine's, in ns.
+    pub fn ahead(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Reads the clock.
+    pub fn now(&self) -> ClockReading {
+        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let shown = since_epoch + Duration::from_nanos(self.ahead());
+        ClockReading::from_micros(shown.as_micros().try_into().unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_a_clock_move_together() {
+        let clock = Clock::default();
+        let (copy, before) = (clock.clone(), clock.now());
+        copy.advance(Duration::from_secs(3_600));
+        let hour_later = ClockReading::from_micros(before.micros() + 3_600_000_000);
+        assert!(clock.now() >= hour_later);
+    }
+}

@@ -1,0 +1,127 @@
+//! Embedded nodes and clients with one clock, which the test moves: for what depends on time.
+//!
+//! The embedded node is compared with a real server command by command
+//! (`crates/node/tests/differential.rs`). A test here waits for no lease, quarantine or grace, and a
+//! stalled machine ends none, because each is far longer than any stall.
+
+use std::thread;
+use std::time::Duration;
+
+use redbolt::proto::{ClockReading, Timestamp};
+use redbolt::{ConfigBuilder, LockRequest, Wait};
+use redbolt_node::model::Clock;
+use redbolt_node::{Memory, Node};
+use redbolt_test_servers::{Connection, Reply};
+
+use crate::support::{eventually, patient};
+
+/// A set of embedded nodes, and the clock of the nodes and of all clients.
+pub(crate) struct Timed {
+    pub(crate) nodes: Vec<Node>,
+    clock: Clock,
+    max_ttl: Duration,
+}
+
+impl Timed {
+    /// Nodes that vote.
+    pub(crate) fn of(count: usize) -> Self {
+        let (clock, max_ttl) = (Clock::default(), crate::support::LONG);
+        let nodes = Node::set_by(count, &clock, max_ttl).unwrap();
+        Self { nodes, clock, max_ttl }
+    }
+
+    /// A builder for clients of these nodes by their clock. Nothing is given up because an answer
+    /// is late: when the clock moves, all answers that are on their way seem to be.
+    pub(crate) fn builder(&self) -> ConfigBuilder {
+        let clock = self.clock.clone();
+        let bend = move |now: ClockReading| {
+            let ahead = clock.ahead();
+            let moved = |time: Timestamp| Timestamp(time.0 + ahead);
+            ClockReading { boot: moved(now.boot), wall: moved(now.wall) }
+        };
+        let addresses = self.nodes.iter().map(|node| node.address().to_string());
+        patient(addresses).max_ttl(self.max_ttl).bend_clock(bend)
+    }
+
+    /// Lets this much time pass, in steps after which clients have a moment to act.
+    pub(crate) fn pass(&self, span: Duration) {
+        let mut left = span;
+        while !left.is_zero() {
+            let step = left.min(STEP);
+            self.clock.advance(step);
+            left -= step;
+            thread::sleep(MOMENT);
+        }
+    }
+
+    /// Lets time pass until the condition holds, and returns how much has passed. It panics if the
+    /// condition does not hold after `longest`.
+    pub(crate) fn pass_until(
+        &self,
+        what: &str,
+        longest: Duration,
+        mut holds: impl FnMut() -> bool,
+    ) -> Duration {
+        let mut passed = Duration::ZERO;
+        while !holds() {
+            assert!(passed < longest, "not after {longest:?}: {what}");
+            self.pass(STEP);
+            passed += STEP;
+        }
+        passed
+    }
+
+    /// Restarts a node without its data.
+    pub(crate) fn forget(&mut self, node: usize) {
+        self.nodes[node].stop(Memory::Lost);
+        self.nodes[node].start_again().unwrap();
+    }
+
+    /// Sends a command to each node.
+    pub(crate) fn run(&self, line: &str) -> Vec<Reply> {
+        self.nodes
+            .iter()
+            .map(|node| Connection::open(&node.address().to_string()).cmd(line))
+            .collect()
+    }
+
+    /// The number of nodes that have the key.
+    pub(crate) fn held_on(&self, key: &str) -> usize {
+        self.run(&format!("EXISTS {key}")).iter().filter(|reply| **reply == Reply::Int(1)).count()
+    }
+
+    /// The key's value on each node, without the mark that a queue of waiters adds.
+    pub(crate) fn owners(&self, key: &str) -> Vec<Option<Vec<u8>>> {
+        let owner = |reply| match reply {
+            Reply::Bulk(value) => value.split(|&byte| byte == b'\n').next().map(<[u8]>::to_vec),
+            _ => None,
+        };
+        self.run(&format!("GET {key}")).into_iter().map(owner).collect()
+    }
+
+    /// Waits until no node has the key.
+    pub(crate) fn until_free(&self, key: &str) {
+        eventually("no key is left", || self.held_on(key) == 0);
+    }
+
+    /// The shortest remaining TTL of the key on the nodes that have it.
+    pub(crate) fn shortest_ttl(&self, key: &str) -> Duration {
+        let of = |reply: &Reply| match reply {
+            Reply::Int(ms) => u64::try_from(*ms).ok(),
+            other => panic!("no PTTL: {other:?}"),
+        };
+        let all = self.run(&format!("PTTL {key}"));
+        Duration::from_millis(all.iter().filter_map(of).min().unwrap_or_default())
+    }
+}
+
+/// A request that waits for as long as the test lets it.
+pub(crate) fn waits(resource: &[u8]) -> LockRequest<'_> {
+    LockRequest::new(resource).wait(Wait::Forever)
+}
+
+/// Shorter than any timeout of an answer, so that a step ends nothing that is in flight.
+const STEP: Duration = Duration::from_millis(500);
+
+/// The real time of a step: longer than a client sleeps by a clock that moves.
+const MOMENT: Duration = Duration::from_millis(3);
