@@ -214,22 +214,24 @@ fn a_handshake_that_does_not_end_is_given_up() {
 fn what_the_kernel_does_not_take_is_sent_when_it_has_room() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
-    let builder = trusting(&authority, &server.tls_address());
+    let proxy = Proxy::narrow_before(&format!("127.0.0.1:{}", server.tls_port()));
+    let builder = trusting(&authority, &format!("rediss://{}", proxy.address()));
     let mut driver = driver_of(builder.response_timeout(4 * LIMIT).dead_peer_timeout(8 * LIMIT));
     process_until(&mut driver, "the node votes", |driver| driver.node_report().ready() == 1);
-    server.pause();
+    proxy.set(Mode::Stall);
+    let port = proxy.address().rsplit(':').next().unwrap().parse().unwrap();
     let (mut asked, mut queued) = (0, 0);
     let last = loop {
         let name = format!("{asked:0LARGE$}");
         let id = driver.acquire(long(name.as_bytes())).unwrap();
         asked += 1;
-        let before = std::mem::replace(&mut queued, in_the_kernel(server.tls_port()));
+        let before = std::mem::replace(&mut queued, in_the_kernel(port));
         if queued < before + LARGE {
             break id;
         }
         assert!(asked < 1_000, "the kernel takes it all");
     };
-    server.resume();
+    proxy.set(Mode::Pass);
     process_until(&mut driver, "the last one is granted", |driver| {
         std::iter::from_fn(|| driver.poll_event()).any(|event| event == Event::Granted(last))
     });
@@ -244,7 +246,9 @@ fn in_the_kernel(port: u16) -> usize {
     let port = format!(":{port:04X}");
     let count = || {
         let table = fs::read_to_string("/proc/self/net/tcp").unwrap();
-        let queues = table.lines().skip(1).map(|line| {
+        // The table has all connections of the machine.
+        let ours = table.lines().filter(|line| line.contains(&port));
+        let queues = ours.map(|line| {
             let cells: Vec<_> = line.split_whitespace().collect();
             let (sent, received) = cells[4].split_once(':').unwrap();
             let bytes = |hex| usize::from_str_radix(hex, 16).unwrap();

@@ -3,6 +3,7 @@
 //! Proxy and impostors share this code. It is the one place that ends blocking threads: it shuts
 //! down their sockets.
 
+use socket2::{Domain, Socket, Type};
 use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex, Weak},
@@ -37,7 +38,26 @@ impl Acceptor {
     where
         F: Fn(&TcpStream, &Open) + Send + Sync + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::on(TcpListener::bind("127.0.0.1:0").unwrap(), serve)
+    }
+
+    /// As [`start`](Self::start), with the smallest receive buffers that the system has.
+    pub(crate) fn narrow<F>(serve: F) -> Self
+    where
+        F: Fn(&TcpStream, &Open) + Send + Sync + 'static,
+    {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        // Accepted sockets inherit it.
+        socket.set_recv_buffer_size(1).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.listen(128).unwrap();
+        Self::on(socket.into(), serve)
+    }
+
+    fn on<F>(listener: TcpListener, serve: F) -> Self
+    where
+        F: Fn(&TcpStream, &Open) + Send + Sync + 'static,
+    {
         let address = listener.local_addr().unwrap();
         let open = Arc::new(Open::default());
         let ours = Arc::clone(&open);

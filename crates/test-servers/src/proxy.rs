@@ -53,6 +53,15 @@ impl Proxy {
         Self { switch, acceptor }
     }
 
+    /// As [`before`](Self::before), with so little room that a client soon cannot send more while the
+    /// proxy stalls.
+    pub fn narrow_before(target: &str) -> Self {
+        let switch = Arc::new(Switch::default());
+        let (ours, target) = (Arc::clone(&switch), target.to_owned());
+        let acceptor = Acceptor::narrow(move |client, open| relay(client, &target, &ours, open));
+        Self { switch, acceptor }
+    }
+
     /// The address to connect to, as `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         self.acceptor.address()
