@@ -13,8 +13,9 @@ use redbolt_test_servers::Server;
 use crate::engine::engine_of;
 use crate::exposition::{Scrape, read};
 use crate::support::{
-    LIMIT, PATIENCE, builder, calls, client, client_of, driver_of, held_by, long, once_in, outcome,
-    patiently, process_until, refusal, server, servers, vouch_for,
+    LIMIT, PATIENCE, builder, calls, client, client_of, driver_of, eventually, held_by, held_on,
+    long, once_in, outcome, patiently, process_until, refusal, server, servers, vouch_for,
+    warm_client,
 };
 
 /// The text of a report, parsed.
@@ -177,7 +178,7 @@ fn a_server_that_is_stopped() {
     let node = &client.metrics().metrics.nodes[0];
     assert_eq!((node.timeouts, node.fails.of(Cause::NoAnswer), node.late_replies), (1, 1, 0));
     server.resume();
-    crate::support::eventually("the node answers late", || {
+    eventually("the node answers late", || {
         let _ = client.inspect(b"job");
         client.metrics().metrics.nodes[0].late_replies > 0
     });
@@ -198,10 +199,12 @@ fn a_notified_waiter_is_counted() {
 /// `false` if the lead was more than 5 ms late, so that the others were asked beside it.
 fn a_waiter_is_granted_by_its_lead() -> bool {
     let servers = servers(3);
-    let holder = client(&servers);
+    let holder = warm_client(builder(&servers));
     let mut waiter = driver_of(builder(&servers).wake(WakeStrategy::Lead));
     process_until(&mut waiter, "all nodes are ready", |driver| driver.node_report().ready() == 3);
     let held = holder.acquire(patiently(b"job")).unwrap();
+    // A grant that comes behind the waiter's first look would wake it before the release does.
+    eventually("all nodes have granted", || held_on(&servers, "job") == 3);
     let id = waiter.acquire(patiently(b"job")).unwrap();
     let tells = |driver: &mut redbolt::Driver| {
         driver
