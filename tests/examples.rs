@@ -328,7 +328,7 @@ struct End {
 
 fn run(example: &str, arguments: &[String]) -> End {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let program = BUILT.get_or_init(build).join(example);
+    let program = BUILT.get_or_init(examples).join(example);
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -362,6 +362,11 @@ fn read(mut stream: impl Read) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
+}
+
+/// The directory of the examples. `cargo xtask test` has built them and names it.
+fn examples() -> PathBuf {
+    env::var_os("REDBOLT_EXAMPLES").map_or_else(build, PathBuf::from)
 }
 
 /// Builds the examples in this test's profile and target directory, and returns their directory.

@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
+//! The project's own commands: `cargo xtask check`, `cargo xtask test`, `cargo xtask bench`, `cargo xtask demo`,
 //! `cargo xtask fuzz`, `cargo xtask chaos`, `cargo xtask sim`, `cargo xtask models`, `cargo xtask mutants`,
 //! `cargo xtask coupling`, `cargo xtask capi`, `cargo xtask interop`, `cargo xtask servers`; for releases `cargo xtask package`,
 //! `cargo xtask dist`, `cargo xtask deny`, `cargo xtask msrv`.
@@ -13,7 +13,6 @@ mod mutants;
 mod package;
 mod policy;
 mod programs;
-mod results;
 mod step;
 mod test;
 
@@ -25,7 +24,10 @@ use std::{
 
 use clap::{Parser, Subcommand};
 
-use crate::step::{Failure, cargo};
+use crate::{
+    step::{Failure, cargo},
+    test::Extent,
+};
 
 /// The project's own commands.
 #[derive(Parser)]
@@ -54,6 +56,8 @@ enum Task {
         #[arg(long, conflicts_with = "prefix")]
         header: bool,
     },
+    /// Check format, lints, unit tests, the core and the rules of the house: about a minute
+    Check,
     /// Count how coupled the protocol's parts are: calls between files, open fields, long functions
     Coupling {
         /// Another tree of this repository, instead of this one
@@ -125,8 +129,31 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run all checks and tests, and install the programs that they need
-    Test,
+    /// Use a core for more than half of the time, as a part of `test --stress`
+    #[command(hide = true)]
+    Spin {
+        /// The seed of the pauses
+        #[arg(long)]
+        seed: u64,
+    },
+    /// Run everything that a change must pass, and install the programs that it needs
+    Test {
+        /// Also run chaos, the models and the peers of interop at full length, and a longer
+        /// simulation
+        #[arg(long, conflicts_with_all = ["only", "stress"])]
+        all: bool,
+        /// Only this test program, as the summary names it: `redbolt::it` or just `it`; may be
+        /// repeated
+        #[arg(long, value_name = "PROGRAM")]
+        only: Vec<String>,
+        /// Repeat the tests N times while the cores are stalled and processes of tests are frozen.
+        /// Finished rounds of a commit are on record, and a later call goes on behind them
+        #[arg(long, value_name = "N")]
+        stress: Option<u32>,
+        /// Run as many tests at a time as on a machine with this number of cores
+        #[arg(long, value_name = "N")]
+        cores: Option<usize>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -135,6 +162,7 @@ fn main() -> ExitCode {
         Task::Capi { prefix, .. } => {
             prefix.map_or_else(capi::header, |prefix| capi::install(&prefix))
         }
+        Task::Check => test::check(),
         Task::Coupling { tree } => coupling(tree.as_deref()),
         Task::Demo => demo(),
         Task::Deny { without_advisories } => policy::deny(!without_advisories),
@@ -148,7 +176,11 @@ fn main() -> ExitCode {
         Task::Chaos { arguments } => chaos(&arguments),
         Task::Servers { arguments } => servers(&arguments),
         Task::Sim { arguments } => sim(&arguments),
-        Task::Test => test::everything(),
+        Task::Spin { seed } => {
+            test::stress::spin(seed);
+            Ok(())
+        }
+        Task::Test { all, only, stress, cores } => test::test(&Extent { all, only, stress, cores }),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

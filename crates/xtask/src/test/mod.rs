@@ -1,0 +1,457 @@
+//! `cargo xtask check`, `test` and `test --all`: the checks that a change must pass, the cheapest
+//! first. A run continues after a failure and ends with a list of all failures.
+
+mod plan;
+mod program;
+mod queue;
+mod report;
+mod search;
+pub(crate) mod stress;
+
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    fs,
+    io::{self, Read, Write},
+    num::NonZero,
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use self::{
+    plan::Weight,
+    program::{Programs, Test},
+    queue::{Outcome, Queue},
+    report::Report,
+    search::{Search, Searches},
+    stress::{Freezer, Stress},
+};
+use crate::{
+    capi, package,
+    package::{of_file, target},
+    programs,
+    step::{self, Failure, cargo},
+};
+
+/// What `cargo xtask test` runs.
+#[derive(Default)]
+pub(crate) struct Extent {
+    /// Also the long searches.
+    pub(crate) all: bool,
+    /// Only these programs, as the summary names them; all if there are none.
+    pub(crate) only: Vec<String>,
+    /// How often the tests are repeated under stress.
+    pub(crate) stress: Option<u32>,
+    /// As if the machine had this many cores.
+    pub(crate) cores: Option<usize>,
+}
+
+/// `cargo xtask check`: what a change must pass before it is worth running everything.
+pub(crate) fn check() -> Result<(), Failure> {
+    let mut steps = Steps::new();
+    steps.take("programs", programs::provide);
+    steps.take("format", || step::run("format", &mut format()));
+    let report = run_selected(&mut steps, &Extent::default(), &CHECKED, |_| true);
+    println!("\n{steps}\n\n{report}");
+    steps.end()
+}
+
+/// `cargo xtask test`: everything that a change must pass.
+pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
+    if let Some(rounds) = extent.stress {
+        return stressed(extent, rounds);
+    }
+    let mut steps = Steps::new();
+    if !extent.only.is_empty() {
+        let report = run_selected(&mut steps, extent, &WORKSPACE, |name| extent.includes(name));
+        println!("\n{steps}\n\n{report}");
+        return steps.end();
+    }
+    steps.take("programs", programs::provide);
+    steps.take("format", || step::run("format", &mut format()));
+    // The command line and the C library bring the feature `tls` along: the workspace is never
+    // built without it.
+    steps.take("plain", || step::run("plain", &mut plain()));
+    steps.take("docs", || step::run("docs", &mut docs()));
+    // Checks the contents of the packages; `cargo xtask package` checks that they build alone.
+    steps.take("packages", || package::pack().map(drop));
+    let searches = Searches::start(if extent.all { &LONG_SEARCHES } else { &SEARCHES });
+    let (built, report) = run_everything(&mut steps, extent, &searches);
+    searches.join().into_iter().for_each(|search| steps.add(search));
+    if cfg!(target_os = "linux") {
+        steps.take("capi", capi::try_install);
+    }
+    // The TTLs of other libraries' locks are short, so that nothing runs alongside.
+    steps.take("interop", || interop(&built, if extent.all { &INSTALLED } else { &INTEROP }));
+    if extent.all {
+        steps.take("chaos", || crate::chaos(&[]));
+    }
+    println!("\n{steps}\n\n{report}");
+    steps.end()
+}
+
+/// Builds and runs all tests, with the documentation's examples alongside.
+fn run_everything(steps: &mut Steps, extent: &Extent, searches: &Searches) -> (Programs, Report) {
+    let built = steps.build(&WORKSPACE);
+    let mut report = Report::default();
+    let mut doctests = None;
+    steps.take("tests", || {
+        let runner = Runner::new(&built, extent.cores())?;
+        let tests = runner.order(built.tests()?, extent, &mut report);
+        let (alone, together) = tests.into_iter().partition(|test| test.weight == Weight::Alone);
+        thread::scope(|scope| {
+            let documentation = scope.spawn(|| timed("doctests", doctest()));
+            report.add(&built, runner.queue(None).run(together));
+            doctests = documentation.join().ok();
+        });
+        searches.stop();
+        report.add(&built, runner.queue(None).run_alone(&alone));
+        searches.resume();
+        runner.end(&report)
+    });
+    doctests.into_iter().for_each(|doctests| steps.add(doctests));
+    (built, report)
+}
+
+/// Builds and runs the tests of some programs.
+fn run_selected(
+    steps: &mut Steps,
+    extent: &Extent,
+    selection: &[&str],
+    includes: impl Fn(&str) -> bool,
+) -> Report {
+    let mut built = steps.build(selection);
+    built.all.retain(|program| includes(&program.name));
+    let mut report = Report::default();
+    steps.take("tests", || {
+        report = run_round(&built, extent, None)?;
+        outcome_of(&report)
+    });
+    report
+}
+
+/// Runs the tests of these programs once.
+fn run_round(
+    built: &Programs,
+    extent: &Extent,
+    freezer: Option<Freezer>,
+) -> Result<Report, Failure> {
+    let mut report = Report::default();
+    let runner = Runner::new(built, extent.cores())?;
+    let tests = runner.order(built.tests()?, extent, &mut report);
+    let (alone, together) = tests.into_iter().partition(|test| test.weight == Weight::Alone);
+    report.add(built, runner.queue(freezer).run(together));
+    report.add(built, runner.queue(freezer).run_alone(&alone));
+    if freezer.is_none() {
+        runner.remember(&report)?;
+    }
+    Ok(report)
+}
+
+/// Repeats the tests under stress.
+fn stressed(extent: &Extent, rounds: u32) -> Result<(), Failure> {
+    let (mut built, _) = program::build(&WORKSPACE)?;
+    built.all.retain(|program| extent.includes(&program.name));
+    let stress = Stress { rounds, only: extent.only.clone() };
+    stress.run(extent.cores(), |freezer| {
+        let report = run_round(&built, extent, Some(freezer))?;
+        println!("\n{report}");
+        Ok(report)
+    })
+}
+
+/// Runs the tests of programs.
+struct Runner<'a> {
+    programs: &'a Programs,
+    cores: usize,
+    folder: PathBuf,
+    logs: PathBuf,
+}
+
+impl<'a> Runner<'a> {
+    fn new(programs: &'a Programs, cores: usize) -> Result<Self, Failure> {
+        let folder = target().join("xtask");
+        let logs = folder.join("logs");
+        fs::create_dir_all(&logs).map_err(|error| of_file(&logs, &error))?;
+        Ok(Self { programs, cores, folder, logs })
+    }
+
+    fn queue(&self, freezer: Option<Freezer>) -> Queue<'_> {
+        let limit = if freezer.is_some() { STRESSED_LIMIT } else { LIMIT };
+        let programs = self.programs;
+        Queue { programs, cores: self.cores, logs: &self.logs, limit, freezer, report: &print }
+    }
+
+    /// The tests that are asked for, the longest first, so that none of them is left for the end.
+    fn order(&self, tests: Vec<Test>, extent: &Extent, report: &mut Report) -> Vec<Test> {
+        let known = self.known_durations();
+        let (mut wanted, skipped): (Vec<_>, Vec<_>) =
+            tests.into_iter().partition(|test| !test.ignored || extent.all && self.is_long(test));
+        skipped.iter().for_each(|test| report.skip(&self.programs.all[test.program].name));
+        let duration = |test: &Test| {
+            let name = self.programs.name_of(test);
+            known.get(&name).copied().unwrap_or_else(|| plan::guess(&name))
+        };
+        wanted.sort_by_cached_key(|test| Reverse(duration(test)));
+        wanted
+    }
+
+    /// Whether an ignored test is a long one: others are parts of tests.
+    fn is_long(&self, test: &Test) -> bool {
+        self.programs.all[test.program].name.starts_with("redbolt-models")
+    }
+
+    /// How long each test took in an earlier run.
+    fn known_durations(&self) -> HashMap<String, Duration> {
+        let text = fs::read_to_string(self.folder.join(DURATIONS)).unwrap_or_default();
+        let known = text.lines().filter_map(|line| {
+            let (millis, name) = line.split_once('\t')?;
+            Some((name.to_owned(), Duration::from_millis(millis.parse().ok()?)))
+        });
+        known.collect()
+    }
+
+    fn remember(&self, report: &Report) -> Result<(), Failure> {
+        let mut known = self.known_durations();
+        known.extend(report.durations().map(|(name, took)| (name.to_owned(), took)));
+        let line = |(name, took): (&String, &Duration)| format!("{}\t{name}\n", took.as_millis());
+        let text: String = known.iter().map(line).collect();
+        package::write(&self.folder.join(DURATIONS), &text)
+    }
+
+    fn end(&self, report: &Report) -> Result<(), Failure> {
+        self.remember(report)?;
+        outcome_of(report)
+    }
+}
+
+fn print(name: &str, outcome: &Outcome) {
+    // A closed output does not end the tests.
+    let _ = writeln!(io::stdout().lock(), "{}", report::shown(name, outcome));
+}
+
+/// Fails if a test failed, or none ran.
+fn outcome_of(report: &Report) -> Result<(), Failure> {
+    let failed = report.failures().count();
+    match (failed, report.durations().next()) {
+        (0, Some(_)) => Ok(()),
+        (0, None) => Err(Failure("tests: none ran".into())),
+        _ => Err(Failure(format!("tests: {failed} failed"))),
+    }
+}
+
+impl Extent {
+    fn includes(&self, program: &str) -> bool {
+        let is_named = |name: &String| {
+            program == name || program.rsplit_once("::").is_some_and(|(_, target)| target == name)
+        };
+        self.only.is_empty() || self.only.iter().any(is_named)
+    }
+
+    fn cores(&self) -> usize {
+        let here = || thread::available_parallelism().map_or(1, NonZero::get);
+        self.cores.unwrap_or_else(here).min(MOST_CORES)
+    }
+}
+
+fn format() -> Command {
+    let mut command = cargo("fmt");
+    command.args(["--all", "--check"]);
+    command
+}
+
+/// The library without its features.
+fn plain() -> Command {
+    let mut command = cargo("clippy");
+    command.args(["--package", "redbolt", "--lib", "--", "-D", "warnings"]);
+    command
+}
+
+fn docs() -> Command {
+    let mut command = cargo("doc");
+    command.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    command
+}
+
+/// The programs of other libraries that are installed, with the programs that the tests have built.
+fn interop(built: &Programs, arguments: &[&str]) -> Result<(), Failure> {
+    let program = |name| {
+        built.binaries.get(name).ok_or_else(|| Failure(format!("interop: {name} was not built")))
+    };
+    let mut interop = Command::new(program("interop")?);
+    step::run("interop", interop.args(arguments).env("REDBOLT_CLI", program("redbolt")?))
+}
+
+fn doctest() -> Command {
+    let mut command = cargo("test");
+    command.args(["--quiet", "--workspace", "--doc", "--no-fail-fast", "--features", BENCHES]);
+    // The libraries are those that the tests have been built with.
+    program::lint(&mut command);
+    command
+}
+
+/// Runs a command to its end and keeps its output.
+fn timed(name: &'static str, mut command: Command) -> Finished {
+    let start = Instant::now();
+    let mut output = Vec::new();
+    let outcome = listen(name, &mut command, &mut output);
+    let output = String::from_utf8_lossy(&output).into_owned();
+    Finished { name, output, outcome, took: start.elapsed() }
+}
+
+fn listen(step: &str, command: &mut Command, output: &mut Vec<u8>) -> Result<(), Failure> {
+    let shown = step::shown(command);
+    let failure = |error| Failure::not_run(&shown, &error);
+    let (mut pipe, writer) = io::pipe().map_err(failure)?;
+    let mut child = {
+        command.stdout(writer.try_clone().map_err(failure)?).stderr(writer);
+        let child = command.spawn().map_err(failure)?;
+        // The command holds the pipe's other end, which would keep the output open.
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        child
+    };
+    pipe.read_to_end(output).map_err(failure)?;
+    let status = child.wait().map_err(failure)?;
+    if status.success() { Ok(()) } else { Err(Failure::of(step, &shown, status)) }
+}
+
+/// A step that ran alongside others. Its output is printed after theirs.
+struct Finished {
+    name: &'static str,
+    output: String,
+    outcome: Result<(), Failure>,
+    took: Duration,
+}
+
+/// The steps so far, how long each took, and the failures.
+struct Steps {
+    start: Instant,
+    taken: Vec<(&'static str, Duration)>,
+    failures: Vec<String>,
+}
+
+impl Steps {
+    fn new() -> Self {
+        Self { start: Instant::now(), taken: Vec::new(), failures: Vec::new() }
+    }
+
+    /// Builds and lints tests. After a failure there are none.
+    fn build(&mut self, selection: &[&str]) -> Programs {
+        let (mut built, mut lints) = (Programs::default(), Ok(()));
+        self.take("build", || {
+            (built, lints) = program::build(selection)?;
+            Ok(())
+        });
+        self.failures.extend(lints.err().map(|failure| failure.to_string()));
+        built
+    }
+
+    fn take(&mut self, name: &'static str, step: impl FnOnce() -> Result<(), Failure>) {
+        println!("\nxtask: {name}");
+        let start = Instant::now();
+        let outcome = step();
+        self.taken(name, start.elapsed(), outcome);
+    }
+
+    /// Adds a step that ran alongside the one before.
+    fn add(&mut self, Finished { name, output, outcome, took }: Finished) {
+        println!("\nxtask: {name}\n{}", output.trim_end());
+        self.taken(name, took, outcome);
+    }
+
+    fn taken(&mut self, name: &'static str, took: Duration, outcome: Result<(), Failure>) {
+        let word = if outcome.is_ok() { "done" } else { "FAILED" };
+        println!("xtask: {name} {word}, {:.1} s", took.as_secs_f64());
+        self.taken.push((name, took));
+        self.failures.extend(outcome.err().map(|failure| failure.to_string()));
+    }
+
+    /// Joins all failures into one, with a line for each.
+    fn end(self) -> Result<(), Failure> {
+        match self.failures[..] {
+            [] => Ok(()),
+            _ => Err(Failure(self.failures.join("\n  "))),
+        }
+    }
+}
+
+impl std::fmt::Display for Steps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (name, took) in &self.taken {
+            writeln!(f, "xtask: {name:<15} {:>7.1} s", took.as_secs_f64())?;
+        }
+        write!(f, "xtask: {:<15} {:>7.1} s", "total", self.start.elapsed().as_secs_f64())
+    }
+}
+
+/// All tests, and all that is linted: also benchmarks, and their part that needs a feature.
+const WORKSPACE: [&str; 4] = ["--workspace", "--all-targets", "--features", BENCHES];
+const BENCHES: &str = "redbolt-benches/tls";
+
+/// The tests of `cargo xtask check`.
+const CHECKED: [&str; 7] = ["--workspace", "--lib", "--bins", "--test", "core", "--test", "house"];
+
+/// The simulator's runs: the same schedules in every run, enough that an empty cell of the coverage
+/// is a failure; then new schedules, so that each run of the tests searches further; then planted
+/// bugs. New schedules may find a bug of the core or the checker that the tested change did not
+/// cause.
+const SEARCHES: [Search; 3] = [
+    Search { name: "simulator", arguments: &["--schedules", "300000"], planted: false },
+    Search { name: "fresh", arguments: &["--fresh", "--schedules", "200000"], planted: false },
+    Search { name: "mutants", arguments: &["--mutants"], planted: true },
+];
+
+/// Those of `cargo xtask test --all`.
+const LONG_SEARCHES: [Search; 3] = [
+    Search { name: "simulator", arguments: &["--schedules", "300000"], planted: false },
+    Search { name: "fresh", arguments: &["--fresh", "--schedules", "2000000"], planted: false },
+    Search { name: "mutants", arguments: &["--mutants"], planted: true },
+];
+
+/// Every installed library at full length.
+const INSTALLED: [&str; 1] = ["--installed"];
+
+/// Enough to see that they exclude each other; `cargo xtask interop` does more.
+const INTEROP: [&str; 6] = ["--installed", "--short", "--turns", "60", "--hand-offs", "5"];
+
+/// Longer than any test takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(180);
+const STRESSED_LIMIT: Duration = Duration::from_secs(600);
+
+/// One test may start five servers: a machine with many cores must not start hundreds at once.
+const MOST_CORES: usize = 16;
+
+/// The file with the durations of the last run.
+const DURATIONS: &str = "durations.tsv";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_steps_run_after_a_failure_and_all_failures_are_reported() {
+        let mut steps = Steps::new();
+        let mut ran = 0;
+        for outcome in [Err("clippy: warned"), Ok(()), Err("tests: 1 failed")] {
+            let outcome = outcome.map_err(|words: &str| Failure(words.to_owned()));
+            steps.take("step", || {
+                ran += 1;
+                outcome
+            });
+        }
+        assert_eq!(ran, 3);
+        let failure = steps.end().unwrap_err().to_string();
+        assert_eq!(failure, "clippy: warned\n  tests: 1 failed");
+        assert!(Steps::new().end().is_ok());
+    }
+
+    #[test]
+    fn a_program_is_selected_by_its_name_or_its_target() {
+        let only = |name: &str| Extent { only: vec![name.to_owned()], ..Extent::default() };
+        assert!(only("it").includes("redbolt::it") && only("redbolt").includes("redbolt"));
+        assert!(!only("redbolt").includes("redbolt::it") && !only("it").includes("redbolt::core"));
+        assert!(Extent::default().includes("redbolt::it"));
+    }
+}
