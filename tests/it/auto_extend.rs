@@ -12,7 +12,8 @@ use redbolt::{
     AcquireError, AutoExtend, Driver, Engine, EngineLimits, Event, LockId, LockRequest, LossCause,
     OwnedGuard, ReleaseOutcome, RequestError, Wait,
 };
-use redbolt_test_servers::{Connection, Reply, Server};
+use redbolt_node::Memory;
+use redbolt_test_servers::{Connection, Mode, Proxy, Reply, Server, on_a_real_clock};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::engine::engine;
@@ -20,6 +21,7 @@ use crate::support::{
     LIMIT, builder, calls, client, default, driver_of, eventually, held_by, held_on, patient,
     patiently, process_until, servers, side_by_side, warm_client,
 };
+use crate::timed::{Timed, waits};
 
 /// Long enough for a busy machine: a process that gets no core for most of it loses its lock. From 10 s on a loss is
 /// reported half a second before the end.
@@ -28,11 +30,8 @@ const TTL: Duration = Duration::from_secs(10);
 /// So often that none of them has to come in time.
 const EVERY: Duration = Duration::from_millis(300);
 
-/// For those that outlive it, which takes time.
-const SHORTER_TTL: Duration = Duration::from_secs(6);
-
-/// Only what is extended lasts for so long.
-const PAST_IT: Duration = Duration::from_secs(7);
+/// The TTL of locks that really have to outlive it.
+const SHORT_TTL: Duration = Duration::from_millis(1_500);
 
 fn until_released() -> AutoExtend {
     AutoExtend::until_released().every(EVERY)
@@ -71,29 +70,35 @@ fn values(servers: &[Server], resource: &str) -> Vec<Reply> {
 
 #[test]
 fn a_driver_extends_a_lock_past_its_ttl() {
-    side_by_side([1, 3, 5], |n| {
-        let servers = servers(n);
-        let mut driver = driver_of(builder(&servers));
-        let id = held_by(&mut driver, kept(b"job").ttl(SHORTER_TTL));
-        process_until(&mut driver, "all nodes have the key", |_| held_on(&servers, "job") == n);
-        let before = values(&servers, "job");
-        let began = Instant::now();
-        while began.elapsed() < PAST_IT {
-            keeps(&mut driver, &[id], 8);
-        }
-        let now = values(&servers, "job");
-        let kept = now.iter().zip(&before).filter(|(now, before)| now == before).count();
-        assert!(kept > n / 2, "the lock was held without a gap: {now:?}, {before:?}");
+    for n in [1, 3, 5] {
+        let timed = Timed::of(n);
+        let mut driver = driver_of(timed.builder());
+        let id = held_by(&mut driver, kept(b"job"));
+        timed.drive_until(&mut driver, &[id], "all nodes have the key", |_| {
+            timed.held_on("job") == n
+        });
+        let before = timed.owners("job");
+        let granted = timed.now();
+        let is_past = |_: &mut Driver| timed.now() > granted + 3 * TTL;
+        timed.drive_until(&mut driver, &[id], "three TTLs have passed", is_past);
+        assert!(!driver.remaining(id).is_zero());
+        let now = timed.owners("job");
+        assert_eq!(now, before, "the lock was held without a gap");
         driver.release(id);
         process_until(&mut driver, "the release is confirmed", |driver| {
             !driver.has_pending_releases()
         });
-        assert_eq!(held_on(&servers, "job"), 0);
-    });
+        assert_eq!(timed.held_on("job"), 0);
+    }
 }
 
+/// On real servers and by the machine's clock.
 #[test]
 fn an_engine_extends_locks_past_their_ttl() {
+    on_a_real_clock(SHORT_TTL, locks_of_an_engine_outlive_their_ttl);
+}
+
+fn locks_of_an_engine_outlive_their_ttl() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guards = [
@@ -102,9 +107,9 @@ fn an_engine_extends_locks_past_their_ttl() {
         kept(b"fenced").fenced(),
         kept(b"shared").shared().fenced(),
     ]
-    .map(|request| engine.acquire(request.ttl(SHORTER_TTL)).wait().unwrap());
+    .map(|request| engine.acquire(request.ttl(SHORT_TTL)).wait().unwrap());
     let (losses, token) = (guards.each_ref().map(count_losses), guards[2].fencing_token());
-    let until = Instant::now() + PAST_IT;
+    let until = Instant::now() + SHORT_TTL * 3 / 2;
     while Instant::now() < until {
         assert!(guards.iter().all(OwnedGuard::is_valid));
         thread::sleep(Duration::from_millis(5));
@@ -135,27 +140,24 @@ fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
 /// Without auto-extend, a lock is a lease of fixed length.
 #[test]
 fn without_auto_extend_a_lease_has_a_fixed_length() {
-    let servers = servers(3);
-    let mut driver = driver_of(builder(&servers));
-    let (short, ids) =
-        (LockRequest::new(b"short").ttl(TTL / 2).wait(Wait::UpTo(LIMIT)), &mut Vec::new());
-    ids.push(held_by(&mut driver, short));
-    ids.push(held_by(&mut driver, kept(b"long")));
+    let timed = Timed::of(3);
+    let mut driver = driver_of(timed.builder());
+    let short = held_by(&mut driver, waits(b"short").ttl(TTL / 2));
+    let long = held_by(&mut driver, kept(b"long"));
     let mut lost = Vec::new();
-    let until = Instant::now() + TTL / 2 + A_WHILE;
-    while Instant::now() < until {
-        thread::sleep(Duration::from_millis(2));
-        driver.process();
+    let until = timed.now() + TTL;
+    timed.drive_until(&mut driver, &[short, long], "a TTL has passed", |driver| {
         while let Some(event) = driver.poll_event() {
-            assert!(!matches!(event, Event::AutoExtended(id) if id == ids[0]));
+            assert!(!matches!(event, Event::AutoExtended(id) if id == short));
             if let Event::Lost(id, cause) = event {
                 lost.push((id, cause));
             }
         }
-    }
-    assert_eq!(lost, [(ids[0], LossCause::Expired)]);
-    eventually("the nodes have forgotten it", || held_on(&servers, "short") == 0);
-    assert!(held_on(&servers, "long") >= 2);
+        timed.now() > until
+    });
+    assert_eq!(lost, [(short, LossCause::Expired)]);
+    assert_eq!(timed.held_on("short"), 0);
+    assert!(timed.held_on("long") >= 2);
 }
 
 /// Nothing runs between two calls of a blocking client.
@@ -214,49 +216,104 @@ fn reads(server: &Server) -> u64 {
 
 #[test]
 fn a_killed_minority_does_no_harm() {
-    side_by_side([3, 5], |n| {
-        let mut servers = servers(n);
-        let mut driver = driver_of(default(servers.iter().map(Server::address)));
+    for n in [3, 5] {
+        let mut timed = Timed::of(n);
+        let mut driver = driver_of(timed.builder());
         let id = held_by(&mut driver, kept(b"job"));
-        keeps(&mut driver, &[id], 3);
+        keeps_by(&timed, &mut driver, id, 3);
         let minority = n / 2;
-        servers[..minority].iter_mut().for_each(Server::kill);
-        keeps(&mut driver, &[id], 10);
-        assert_eq!(held_on(&servers[minority..], "job"), n - minority);
+        timed.nodes[..minority].iter_mut().for_each(|node| node.stop(Memory::Lost));
+        keeps_by(&timed, &mut driver, id, 10);
+        assert!((minority..n).all(|node| timed.has(node, "job")));
         // The restarted nodes have no key, and do not take part in the lock again.
-        servers[..minority].iter_mut().for_each(Server::restart);
-        keeps(&mut driver, &[id], 10);
-        assert_eq!(held_on(&servers[..minority], "job"), 0);
+        timed.nodes[..minority].iter_mut().for_each(|node| node.start_again().unwrap());
+        keeps_by(&timed, &mut driver, id, 40);
+        assert!(!(0..minority).any(|node| timed.has(node, "job")));
+    }
+}
+
+/// As [`keeps`], while time passes.
+fn keeps_by(timed: &Timed, driver: &mut Driver, id: LockId, extensions: usize) {
+    let mut left = extensions;
+    timed.drive_until(driver, &[id], "the lock is extended", |driver| {
+        while let Some(event) = driver.poll_event() {
+            match event {
+                Event::AutoExtended(_) => left = left.saturating_sub(1),
+                Event::AutoExtendFailed(..) | Event::Node(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(!driver.remaining(id).is_zero());
+        left == 0
     });
 }
 
 /// The loss is reported before the validity ends, so that the holder has a moment to stop.
 #[test]
 fn the_loss_of_a_majority_is_reported_in_time() {
-    side_by_side([false, true], |stopped| {
-        let mut servers = servers(3);
-        let mut driver = driver_of(default(servers.iter().map(Server::address)));
+    for stopped in [false, true] {
+        let mut timed = Timed::of(3);
+        let proxies: Vec<_> =
+            timed.nodes.iter().map(|node| Proxy::before(&node.address().to_string())).collect();
+        let mut driver = driver_of(timed.bend(default(proxies.iter().map(Proxy::address))));
         let id = held_by(&mut driver, kept(b"job"));
-        keeps(&mut driver, &[id], 3);
-        for server in &mut servers[1..] {
+        keeps_by(&timed, &mut driver, id, 3);
+        for at in 1..3 {
             match stopped {
-                true => server.pause(),
-                false => server.kill(),
+                true => proxies[at].set(Mode::Stall),
+                false => timed.nodes[at].stop(Memory::Lost),
             }
         }
-        let told = outcome(&mut driver, id);
+        let told = outcome_by(&timed, &mut driver, id);
         assert_eq!(told.cause, LossCause::Unextended);
-        // One that failed before, as on a stalled machine, is another.
         assert!(told.warnings >= 1, "a warning before the loss");
         assert!(told.warnings_in_a_row <= 1, "reported again");
         assert!(told.in_time, "the loss was reported after the validity had ended");
-        if stopped {
-            servers[1..].iter().for_each(Server::resume);
-        }
+        proxies.iter().for_each(|proxy| proxy.set(Mode::Pass));
         // The loss sent nothing: the remaining keys still protect the holder's work.
         driver.release(id);
-        process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
+        timed.drive_until(&mut driver, &[], "no undo is owed", |driver| {
+            !driver.has_pending_releases()
+        });
+    }
+}
+
+/// Lets time pass until a lock is lost, and a while longer. A node that does not answer keeps no
+/// time from passing.
+fn outcome_by(timed: &Timed, driver: &mut Driver, id: LockId) -> Told {
+    let (cause, in_time) = (LossCause::Gone, false);
+    let mut told = Told { cause, warnings: 0, warnings_in_a_row: 0, in_time, extensions: 0 };
+    let (mut in_a_row, mut until) = (0, None);
+    let mut end = timed.now();
+    timed.drive_until(driver, &[], "the lock is lost", |driver| {
+        while let Some(event) = driver.poll_event() {
+            match event {
+                Event::AutoExtended(of) if of == id => {
+                    told.extensions += 1;
+                    in_a_row = 0;
+                }
+                Event::AutoExtendFailed(of, _) if of == id => {
+                    told.warnings += 1;
+                    in_a_row += 1;
+                    told.warnings_in_a_row = told.warnings_in_a_row.max(in_a_row);
+                }
+                Event::Lost(of, cause) if of == id => {
+                    assert_eq!(until, None, "reported more than once");
+                    (told.cause, told.in_time) = (cause, timed.now() < end);
+                    until = Some(timed.now() + A_WHILE);
+                }
+                Event::Node(..) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        if until.is_none() {
+            end = timed.now() + driver.remaining(id);
+        }
+        // Answers come in real time.
+        thread::sleep(Duration::from_micros(300));
+        until.is_some_and(|until| timed.now() > until)
     });
+    told
 }
 
 /// The end of an auto-extended lock.
@@ -265,114 +322,75 @@ struct Told {
     warnings: usize,
     /// The most between two extensions.
     warnings_in_a_row: usize,
-    /// The loss came while some validity was left, according to the check just before. Not judged if this process was
-    /// stalled meanwhile.
+    /// The loss came while some validity was left, according to the check just before.
     in_time: bool,
     extensions: usize,
 }
-
-/// Drives the driver until a lock is lost, and a while longer.
-fn outcome(driver: &mut Driver, id: LockId) -> Told {
-    let (mut warnings, mut extensions, mut losses) = (0, 0, Vec::new());
-    let (mut in_a_row, mut warnings_in_a_row) = (0, 0);
-    let (limit, mut until) = (Instant::now() + TTL + LIMIT, None);
-    let (mut looked, mut end) = (Instant::now(), Instant::now());
-    while until.is_none_or(|until| Instant::now() < until) {
-        assert!(Instant::now() < limit, "not lost");
-        if losses.is_empty() {
-            looked = Instant::now();
-            end = looked + driver.remaining(id);
-        }
-        thread::sleep(Duration::from_millis(1));
-        driver.process();
-        let stalled = looked.elapsed() > NOTICE / 2;
-        while let Some(event) = driver.poll_event() {
-            match event {
-                Event::AutoExtended(of) if of == id => {
-                    extensions += 1;
-                    in_a_row = 0;
-                }
-                Event::AutoExtendFailed(of, _) if of == id => {
-                    warnings += 1;
-                    in_a_row += 1;
-                    warnings_in_a_row = warnings_in_a_row.max(in_a_row);
-                }
-                Event::Lost(of, cause) if of == id => {
-                    losses.push((cause, stalled || Instant::now() < end));
-                    until = Some(Instant::now() + A_WHILE);
-                }
-                Event::Node(..) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-    }
-    let [(cause, in_time)] = losses[..] else { panic!("reported more than once: {losses:?}") };
-    Told { cause, warnings, warnings_in_a_row, in_time, extensions }
-}
-
-/// How long before the end of its validity the loss of a lock is reported here.
-const NOTICE: Duration = Duration::from_millis(500);
 
 /// In which something would be reported once more.
 const A_WHILE: Duration = Duration::from_millis(1_500);
 
 #[test]
 fn an_engine_reports_a_loss_in_time_and_once() {
-    let mut servers = servers(3);
-    let config = default(servers.iter().map(Server::address)).build().unwrap();
+    let mut timed = Timed::of(3);
+    let config = timed.builder().build().unwrap();
     let engine = Engine::start(config, EngineLimits::default()).unwrap();
     let guard = engine.acquire(kept(b"job")).wait().unwrap();
     let told = count_losses(&guard);
-    eventually("it is extended", || engine.metrics().wait().unwrap().metrics.auto_extended >= 3);
-    servers[1..].iter_mut().for_each(Server::kill);
+    let extended = || engine.metrics().wait().unwrap().metrics.auto_extended >= 3;
+    timed.pass_until("it is extended", TTL, extended);
+    timed.nodes[1..].iter_mut().for_each(|node| node.stop(Memory::Lost));
+    timed.pass_until("the callback came", 2 * TTL, || told.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.lost().wait(), Some(LossCause::Unextended));
     assert!(!guard.is_valid());
-    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
-    thread::sleep(A_WHILE);
+    timed.pass(A_WHILE);
     assert_eq!(told.load(Ordering::SeqCst), 1);
     assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Unextended));
 }
 
 #[test]
 fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
-    let servers = servers(3);
-    let mut driver = driver_of(builder(&servers));
+    let timed = Timed::of(3);
+    let mut driver = driver_of(timed.builder());
     let id = held_by(&mut driver, kept(b"job"));
-    keeps(&mut driver, &[id], 3);
+    let is_everywhere = |_: &mut Driver| timed.held_on("job") == 3;
+    timed.drive_until(&mut driver, &[id], "all nodes have granted", is_everywhere);
+    keeps_by(&timed, &mut driver, id, 3);
     // A missing key on one of three nodes is no loss, and is not recreated.
-    assert_eq!(servers[0].cmd("DEL job"), Reply::Int(1));
-    keeps(&mut driver, &[id], 6);
-    assert_eq!(held_on(&servers, "job"), 2);
-    assert_eq!(servers[1].cmd("DEL job"), Reply::Int(1));
-    let told = outcome(&mut driver, id);
+    assert_eq!(timed.run_on(0, "DEL job"), Reply::Int(1));
+    keeps_by(&timed, &mut driver, id, 6);
+    assert_eq!(timed.held_on("job"), 2);
+    assert_eq!(timed.run_on(1, "DEL job"), Reply::Int(1));
+    let told = outcome_by(&timed, &mut driver, id);
     assert_eq!(told.cause, LossCause::Gone);
     assert!(told.in_time);
     // The holder releases the key that is left on the third node.
     driver.release(id);
     process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
-    assert_eq!(held_on(&servers, "job"), 0);
+    assert_eq!(timed.held_on("job"), 0);
 }
 
 #[test]
 fn no_lock_is_extended_past_the_longest_hold() {
-    let (ttl, most) = (Duration::from_secs(6), Duration::from_secs(9));
-    side_by_side([true, false], |by_ask| {
-        let servers = servers(3);
-        let (builder, keep) = match by_ask {
-            true => (builder(&servers), until_released().max_hold(most)),
-            false => (builder(&servers).max_hold(Some(most)), until_released()),
+    let most = TTL * 3 / 2;
+    for by_request in [true, false] {
+        let timed = Timed::of(3);
+        let (builder, keep) = match by_request {
+            true => (timed.builder(), until_released().max_hold(most)),
+            false => (timed.builder().max_hold(Some(most)), until_released()),
         };
         let mut driver = driver_of(builder);
-        let id = held_by(&mut driver, kept_by(b"job", keep).ttl(ttl));
-        let began = Instant::now();
-        let told = outcome(&mut driver, id);
+        let id = held_by(&mut driver, kept_by(b"job", keep));
+        let began = timed.now();
+        let told = outcome_by(&timed, &mut driver, id);
         assert_eq!(told.cause, LossCause::HeldTooLong);
         assert!(told.in_time);
         assert!(told.extensions >= 3, "{} extensions", told.extensions);
-        assert!(began.elapsed() <= most + A_WHILE + LIMIT / 2, "{:?}", began.elapsed());
+        let lasted = timed.now() - began - A_WHILE;
+        assert!(lasted > TTL && lasted <= most + Duration::from_millis(100), "{lasted:?}");
         driver.release(id);
         process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
-    });
+    }
 }
 
 /// According to the nodes' own logs: no node sees an extension after the first undo of a lock,
@@ -447,35 +465,39 @@ fn about(line: &str) -> Option<(String, Step)> {
 #[test]
 fn a_stopped_process_notices_at_once_that_its_auto_extended_lock_is_lost() {
     side_by_side([1, 3, 5], |n| {
-        let servers = servers(n);
-        let mut holder = Holder::start(&servers);
-        assert_eq!(holder.hear(), "held");
-        thread::sleep(A_WHILE);
-        assert_eq!(holder.asked("look"), "held true, told 0", "the lock is extended");
-        holder.signal(Signal::STOP);
-        let client = warm_client(builder(&servers));
-        // One node may keep it for a moment longer, and would deny.
-        eventually("what the holder had is over", || held_on(&servers, "job") == 0);
-        let lock = client.acquire(patiently(b"job")).unwrap();
-        eventually("all nodes have the key", || held_on(&servers, "job") == n);
-        let before = values(&servers, "job");
-        // The holder finds this command first.
-        holder.request("look");
-        holder.signal(Signal::CONT);
-        assert!(holder.hear().starts_with("held false, told "));
-        eventually("the loss is reported", || holder.asked("look") == "held false, told 1");
-        thread::sleep(A_WHILE);
-        assert_eq!(holder.asked("look"), "held false, told 1");
-        assert_eq!(holder.asked("release"), "lost");
-        assert_eq!(values(&servers, "job"), before);
-        assert!(lock.is_valid());
-        let pttl = crate::support::pttl(&servers[0], "job");
-        assert!(pttl > TTL.as_millis() as i64, "{pttl}: the next holder's TTL was shortened");
-        assert!(
-            matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes >= 1)
-        );
+        on_a_real_clock(STOPPED_TTL, || a_holder_that_was_stopped_has_lost_its_lock(n));
     });
 }
+
+fn a_holder_that_was_stopped_has_lost_its_lock(n: usize) {
+    let servers = servers(n);
+    let mut holder = Holder::start(&servers);
+    assert_eq!(holder.hear(), "held");
+    assert_eq!(holder.asked("look"), "held true, told 0");
+    holder.signal(Signal::STOP);
+    let client = warm_client(builder(&servers));
+    // One node may keep it for a moment longer, and would deny.
+    eventually("the keys of the holder have expired", || held_on(&servers, "job") == 0);
+    let lock = client.acquire(patiently(b"job")).unwrap();
+    eventually("all nodes have the key", || held_on(&servers, "job") == n);
+    let before = values(&servers, "job");
+    // The holder finds this command first.
+    holder.request("look");
+    holder.signal(Signal::CONT);
+    assert!(holder.hear().starts_with("held false, told "));
+    eventually("the loss is reported", || holder.asked("look") == "held false, told 1");
+    thread::sleep(A_WHILE / 5);
+    assert_eq!(holder.asked("look"), "held false, told 1");
+    assert_eq!(holder.asked("release"), "lost");
+    assert_eq!(values(&servers, "job"), before);
+    assert!(lock.is_valid());
+    let pttl = crate::support::pttl(&servers[0], "job");
+    assert!(pttl > TTL.as_millis() as i64, "{pttl}: the next holder's TTL was shortened");
+    assert!(matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes >= 1));
+}
+
+/// The TTL of a holder that is stopped for longer.
+const STOPPED_TTL: Duration = Duration::from_millis(1_500);
 
 /// This test binary as a child process: it auto-extends a lock with an engine, and obeys commands.
 struct Holder {
@@ -537,7 +559,7 @@ fn holder_process() {
     let Ok(nodes) = env::var(NODES) else { return };
     let config = patient(nodes.split(',')).build().unwrap();
     let engine = Engine::start(config, EngineLimits::default()).unwrap();
-    let guard = engine.acquire(kept(b"job")).wait().unwrap();
+    let guard = engine.acquire(kept(b"job").ttl(STOPPED_TTL)).wait().unwrap();
     let told = count_losses(&guard);
     println!("{SAYS}held");
     for line in std::io::stdin().lock().lines() {

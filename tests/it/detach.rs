@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redbolt::proto::script;
 use redbolt::{
-    DetachedLock, Event, ExtendError, LockRequest, LossCause, ReleaseOutcome, RequestError, Wait,
+    DetachedLock, Event, ExtendError, LossCause, ReleaseOutcome, RequestError,
     inspect::{InspectionVerdict, KeyState, Owner},
 };
 use redbolt_test_servers::Reply;
@@ -13,6 +13,7 @@ use crate::support::{
     LIMIT, builder, client, client_of, driver_of, eventually, held_by, held_on, long, once_in,
     outcome, patient, patiently, process_until, pttl, refusal, servers, vouch_for, warm_client,
 };
+use crate::timed::{Timed, waits};
 
 #[test]
 fn a_lock_outlives_its_client_and_ends_with_another_one() {
@@ -103,23 +104,23 @@ fn dropping_a_guard_that_was_attached_releases_it() {
 
 #[test]
 fn an_expired_detached_lock_is_lost() {
-    let servers = servers(3);
-    let brief = LockRequest::new(b"job").ttl(Duration::from_secs(5)).wait(Wait::Forever);
-    let detached = client(&servers).acquire(brief).unwrap().detach().unwrap();
-    eventually("its time is over", || detached.remaining(redbolt::net::now()).is_zero());
-    let second = warm_client(builder(&servers));
+    let timed = Timed::of(3);
+    let client = || client_of(timed.builder());
+    let detached = client().acquire(waits(b"job")).unwrap().detach().unwrap();
+    timed.pass(Duration::from_secs(12));
+    let second = warm_client(timed.builder());
     let mut lock = second.attach(&detached).unwrap();
     assert!(!lock.is_valid());
     let lost = ExtendError::Lost(LossCause::Expired);
     assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
     assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
     // The old text gives no access to another client's lock.
-    let other = second.acquire(patiently(b"job")).unwrap();
-    eventually("all nodes grant", || held_on(&servers, "job") == 3);
-    let late = client(&servers);
+    let other = second.acquire(waits(b"job")).unwrap();
+    eventually("all nodes grant", || timed.held_on("job") == 3);
+    let late = client();
     assert_eq!(late.attach(&detached).unwrap().release(), ReleaseOutcome::Lost(LossCause::Expired));
     drop(late);
-    assert_eq!(held_on(&servers, "job"), 3);
+    assert_eq!(timed.held_on("job"), 3);
     assert!(matches!(other.release(), ReleaseOutcome::Released(_)));
 }
 

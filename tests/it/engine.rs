@@ -17,13 +17,14 @@ use redbolt::{
     log::{Log, Note},
     report::PushState,
 };
-use redbolt_test_servers::{Reply, Server};
+use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
 use crate::clock::bent;
 use crate::support::{
-    LIMIT, PATIENCE, builder, calls, client, default, eventually, exists, held_on, long, patiently,
-    servers,
+    LIMIT, LONG, PATIENCE, builder, calls, client, default, eventually, exists, held_on, long,
+    patient, patiently, servers,
 };
+use crate::timed::{Timed, waits};
 
 pub(crate) fn engine(servers: &[Server]) -> Engine {
     engine_of(builder(servers))
@@ -104,11 +105,12 @@ fn a_lock_from_its_ask_to_its_end() {
 /// Longer than a client's lease: only the engine can extend it.
 #[test]
 fn a_lock_by_its_name_alone_is_extended() {
-    let servers = servers(3);
-    let engine = engine(&servers);
+    let timed = Timed::of(3);
+    let engine = engine_of(timed.builder());
     let locks =
         [engine.lock("job").soon().unwrap(), engine.try_lock("other").soon().unwrap().unwrap()];
-    eventually("both are extended", || engine.metrics().soon().unwrap().metrics.auto_extended >= 2);
+    let extended = || engine.metrics().soon().unwrap().metrics.auto_extended;
+    timed.pass_until("both are extended", LONG, || extended() >= 2);
     assert!(locks.iter().all(OwnedGuard::is_valid));
 }
 
@@ -406,11 +408,13 @@ fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
 
 #[test]
 fn a_lock_that_is_not_extended_expires_with_a_callback() {
-    let servers = servers(3);
-    let engine = engine(&servers);
-    let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
-    let guard = engine.acquire(request).soon().unwrap();
+    let timed = Timed::of(3);
+    let engine = engine_of(timed.builder());
+    let guard = engine.acquire(waits(b"job").ttl(SHORT)).soon().unwrap();
     let told = count_losses(&guard);
+    timed.pass(SHORT / 2);
+    assert!(guard.is_valid());
+    timed.pass(SHORT / 2);
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     assert!(!guard.is_valid());
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
@@ -419,9 +423,9 @@ fn a_lock_that_is_not_extended_expires_with_a_callback() {
 
 #[test]
 fn no_callback_comes_after_a_release() {
-    let servers = servers(3);
-    let engine = engine(&servers);
-    let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::UpTo(LIMIT));
+    let timed = Timed::of(3);
+    let engine = engine_of(timed.builder());
+    let request = waits(b"job").ttl(SHORT);
     let mut told = Vec::new();
     let mut watchers = Vec::new();
     for round in 0..2 {
@@ -436,6 +440,7 @@ fn no_callback_comes_after_a_release() {
     watchers.into_iter().for_each(|watcher| assert_eq!(watcher.soon(), None));
     // Their leases have ended, and so has a lock that was taken later.
     let last = engine.acquire(request).soon().unwrap();
+    timed.pass(SHORT);
     assert_eq!(last.lost().soon(), Some(LossCause::Expired));
     assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
     assert!(engine.shutdown(LIMIT).is_clean());
@@ -800,53 +805,56 @@ fn a_panic_in_a_log_costs_nobody_an_outcome() {
 
 /// Extended many times in its TTL, so that none of them has to come in time.
 fn kept(keep: AutoExtend) -> LockRequest<'static> {
-    let keep = keep.every(Duration::from_millis(300));
-    LockRequest::new(b"job").ttl(KEPT).wait(Wait::UpTo(LIMIT)).auto_extend(keep)
+    waits(b"job").ttl(LONG).auto_extend(keep.every(LONG / 20))
 }
-
-const KEPT: Duration = Duration::from_secs(6);
 
 #[test]
 fn a_lock_that_is_auto_extended_outlives_its_ttl() {
-    let servers = servers(3);
-    let engine = engine(&servers);
+    let timed = Timed::of(3);
+    let engine = engine_of(timed.builder());
     let guard = engine.acquire(kept(AutoExtend::until_released())).soon().unwrap();
     let told = count_losses(&guard);
-    let until = Instant::now() + KEPT + KEPT / 4;
-    while Instant::now() < until {
-        assert!(held_on(&servers, "job") >= 2);
-        thread::sleep(Duration::from_millis(5));
+    let mut passed = Duration::ZERO;
+    while passed < 2 * LONG {
+        timed.pass(LONG / 10);
+        passed += LONG / 10;
+        eventually("the key is extended", || timed.shortest_ttl("job") > LONG * 9 / 10);
     }
     assert!(guard.is_valid(), "the guard knows of the extensions");
     assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
-    eventually("no key is left", || held_on(&servers, "job") == 0);
+    timed.until_free("job");
     assert_eq!(told.load(Ordering::SeqCst), 0);
 }
 
 #[test]
 fn an_auto_extended_lock_that_cannot_be_extended_is_lost_and_reported_once() {
-    let servers = servers(3);
-    let engine = engine(&servers);
+    let timed = Timed::of(3);
+    let proxies: Vec<_> =
+        timed.nodes.iter().map(|node| Proxy::before(&node.address().to_string())).collect();
+    let engine = engine_of(timed.bend(patient(proxies.iter().map(Proxy::address))));
     let guard = engine.acquire(kept(AutoExtend::until_released())).soon().unwrap();
     let told = count_losses(&guard);
     let watcher = guard.lost();
-    servers[..2].iter().for_each(Server::pause);
+    proxies[..2].iter().for_each(|proxy| proxy.set(Mode::Stall));
+    timed.pass_until("the lock is lost", 2 * LONG, || !guard.is_valid());
     let cause = watcher.soon();
-    assert!(!guard.is_valid());
-    servers[..2].iter().for_each(Server::resume);
+    proxies[..2].iter().for_each(|proxy| proxy.set(Mode::Pass));
     assert_eq!(cause, Some(LossCause::Unextended));
     eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Unextended));
-    eventually("no key is left", || held_on(&servers, "job") == 0);
+    timed.pass_until("no key is left", 2 * LONG, || timed.held_on("job") == 0);
     assert_eq!(told.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn an_auto_extended_lock_is_held_for_no_longer_than_it_may() {
-    let servers = servers(3);
-    let engine = engine(&servers);
-    let keep = AutoExtend::until_released().max_hold(KEPT + Duration::from_secs(1));
+    let timed = Timed::of(3);
+    let engine = engine_of(timed.builder());
+    let keep = AutoExtend::until_released().max_hold(LONG + Duration::from_secs(5));
     let guard = engine.acquire(kept(keep)).soon().unwrap();
+    let granted = timed.now();
+    timed.pass_until("the lock is lost", 2 * LONG, || !guard.is_valid());
+    assert!(timed.now() - granted > LONG, "lost before its TTL");
     assert_eq!(guard.lost().soon(), Some(LossCause::HeldTooLong));
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::HeldTooLong));
 }
@@ -868,17 +876,17 @@ fn an_engine_shares_the_nodes_with_other_apis() {
 
 #[test]
 fn a_lock_that_is_over_when_it_is_attached_is_lost() {
-    let servers = servers(3);
-    let engine = engine(&servers);
-    let guard = engine.acquire(patiently(b"job").ttl(SHORT)).soon().unwrap();
+    let timed = Timed::of(3);
+    let engine = engine_of(timed.builder());
+    let guard = engine.acquire(waits(b"job").ttl(SHORT)).soon().unwrap();
     let detached = guard.detach().soon().unwrap().expect("the lock is held");
-    eventually("its time is over", || detached.remaining(redbolt::net::now()).is_zero());
+    timed.pass(2 * SHORT);
     let guard = engine.attach(&detached).soon().unwrap();
     assert!(!guard.is_valid());
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
 
-    let strangers = engine_of(builder(&crate::support::servers(1)));
+    let strangers = engine_of(builder(&servers(1)));
     let error = strangers.attach(&detached).soon().unwrap_err();
     assert_eq!(error, AcquireError::Request(RequestError::OtherNodes));
     assert_eq!(engine.in_flight(), 0);

@@ -10,13 +10,14 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    Engine, LockRequest, LossCause, OwnedGuard, ReleaseOutcome, Wait,
+    Engine, LossCause, OwnedGuard, ReleaseOutcome,
     engine::{AcquireFuture, ExtendFuture, LossFuture, ReleaseFuture},
 };
 use redbolt_test_servers::Server;
 
-use crate::engine::{Bad, engine};
+use crate::engine::{Bad, engine, engine_of};
 use crate::support::{LIMIT, eventually, held_on, long, patiently, servers};
+use crate::timed::{Timed, waits};
 
 /// Each scenario on each executor.
 macro_rules! on_each_executor {
@@ -83,16 +84,21 @@ async fn a_pending_future_that_is_dropped_is_cancelled() {
 }
 
 async fn a_watcher_is_told_of_the_loss() {
-    let servers = servers(3);
-    let engine = engine(&servers);
-    let request = LockRequest::new(b"job").ttl(Duration::from_secs(4)).wait(Wait::UpTo(LIMIT));
-    let guard = engine.acquire(request).await.unwrap();
+    let timed = Timed::of(3);
+    let engine = engine_of(timed.builder());
+    let guard = engine.acquire(waits(b"job")).await.unwrap();
     // A dropped future does not remove a waker that another one needs.
     let mut dropped = guard.lost();
     assert!(once(&mut dropped).await.is_none());
     let watcher = guard.lost();
     drop(dropped);
+    // The task waits while time passes.
+    let time = thread::spawn(move || {
+        timed.pass(Duration::from_secs(12));
+        timed
+    });
     assert_eq!(watcher.await, Some(LossCause::Expired));
+    let _nodes = time.join().unwrap();
     assert_eq!(guard.lost().await, Some(LossCause::Expired));
     assert_eq!(guard.release().await, ReleaseOutcome::Lost(LossCause::Expired));
 }

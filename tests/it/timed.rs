@@ -5,21 +5,22 @@
 //! stalled machine ends none, because each is far longer than any stall.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redbolt::proto::{ClockReading, Timestamp};
-use redbolt::{ConfigBuilder, LockRequest, Wait};
+use redbolt::{ConfigBuilder, Driver, LockId, LockRequest, Wait};
 use redbolt_node::model::Clock;
 use redbolt_node::{Memory, Node};
 use redbolt_test_servers::{Connection, Reply};
 
-use crate::support::{eventually, patient};
+use crate::support::{LIMIT, eventually, patient};
 
 /// A set of embedded nodes, and the clock of the nodes and of all clients.
 pub(crate) struct Timed {
     pub(crate) nodes: Vec<Node>,
     clock: Clock,
     max_ttl: Duration,
+    began: Instant,
 }
 
 impl Timed {
@@ -27,20 +28,24 @@ impl Timed {
     pub(crate) fn of(count: usize) -> Self {
         let (clock, max_ttl) = (Clock::default(), crate::support::LONG);
         let nodes = Node::set_by(count, &clock, max_ttl).unwrap();
-        Self { nodes, clock, max_ttl }
+        Self { nodes, clock, max_ttl, began: Instant::now() }
     }
 
     /// A builder for clients of these nodes by their clock. Nothing is given up because an answer
     /// is late: when the clock moves, all answers that are on their way seem to be.
     pub(crate) fn builder(&self) -> ConfigBuilder {
+        let addresses = self.nodes.iter().map(|node| node.address().to_string());
+        self.bend(patient(addresses).max_ttl(self.max_ttl))
+    }
+
+    /// Lets clients go by the clock of the nodes.
+    pub(crate) fn bend(&self, builder: ConfigBuilder) -> ConfigBuilder {
         let clock = self.clock.clone();
-        let bend = move |now: ClockReading| {
+        builder.bend_clock(move |now: ClockReading| {
             let ahead = clock.ahead();
             let moved = |time: Timestamp| Timestamp(time.0 + ahead);
             ClockReading { boot: moved(now.boot), wall: moved(now.wall) }
-        };
-        let addresses = self.nodes.iter().map(|node| node.address().to_string());
-        patient(addresses).max_ttl(self.max_ttl).bend_clock(bend)
+        })
     }
 
     /// Lets this much time pass, in steps after which clients have a moment to act.
@@ -71,6 +76,33 @@ impl Timed {
         passed
     }
 
+    /// Drives a driver until the condition holds, and returns how much time has passed. Time passes
+    /// only while no answer about these locks is due, so that none is late.
+    pub(crate) fn drive_until(
+        &self,
+        driver: &mut Driver,
+        locks: &[LockId],
+        what: &str,
+        mut holds: impl FnMut(&mut Driver) -> bool,
+    ) -> Duration {
+        let (began, until) = (self.now(), Instant::now() + LIMIT);
+        while !holds(driver) {
+            assert!(Instant::now() < until, "not within {LIMIT:?}: {what}");
+            if locks.iter().any(|&lock| driver.awaits_answers(lock)) {
+                thread::sleep(Duration::from_micros(200));
+            } else {
+                self.clock.advance(FINE_STEP);
+            }
+            driver.process();
+        }
+        self.now() - began
+    }
+
+    /// The time by the clock, since the start of this set.
+    pub(crate) fn now(&self) -> Duration {
+        self.began.elapsed() + Duration::from_nanos(self.clock.ahead())
+    }
+
     /// Restarts a node without its data.
     pub(crate) fn forget(&mut self, node: usize) {
         self.nodes[node].stop(Memory::Lost);
@@ -79,10 +111,17 @@ impl Timed {
 
     /// Sends a command to each node.
     pub(crate) fn run(&self, line: &str) -> Vec<Reply> {
-        self.nodes
-            .iter()
-            .map(|node| Connection::open(&node.address().to_string()).cmd(line))
-            .collect()
+        (0..self.nodes.len()).map(|node| self.run_on(node, line)).collect()
+    }
+
+    /// Sends a command to one node.
+    pub(crate) fn run_on(&self, node: usize, line: &str) -> Reply {
+        Connection::open(&self.nodes[node].address().to_string()).cmd(line)
+    }
+
+    /// Returns `true` if the node has the key.
+    pub(crate) fn has(&self, node: usize, key: &str) -> bool {
+        self.run_on(node, &format!("EXISTS {key}")) == Reply::Int(1)
     }
 
     /// The number of nodes that have the key.
@@ -122,6 +161,9 @@ pub(crate) fn waits(resource: &[u8]) -> LockRequest<'_> {
 
 /// Shorter than any timeout of an answer, so that a step ends nothing that is in flight.
 const STEP: Duration = Duration::from_millis(500);
+
+/// A step of a driver that is driven by the test: shorter than anything that a lock is granted.
+const FINE_STEP: Duration = Duration::from_millis(20);
 
 /// The real time of a step: longer than a client sleeps by a clock that moves.
 const MOMENT: Duration = Duration::from_millis(3);

@@ -24,6 +24,7 @@ mod program;
 mod proxy;
 mod sentinels;
 mod server;
+mod stalls;
 mod wait;
 
 pub use authority::{Authority, Identity};
@@ -33,4 +34,5 @@ pub use program::program;
 pub use proxy::{Mode, Proxy};
 pub use sentinels::Sentinels;
 pub use server::{Server, programs, servers, servers_over_tls};
+pub use stalls::on_a_real_clock;
 pub use wait::until;

@@ -372,6 +372,23 @@ pub(crate) fn lives(pid: i32) -> bool {
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }
 
+/// How often a process has gone to sleep by itself, and so has woken up again.
+pub(crate) fn wakes(pid: i32) -> u64 {
+    status_of(pid, "voluntary_ctxt_switches:").parse().unwrap_or_default()
+}
+
+/// Returns `true` if the process ignores SIGHUP.
+pub(crate) fn ignores_hangup(pid: i32) -> bool {
+    u64::from_str_radix(&status_of(pid, "SigIgn:"), 16).is_ok_and(|ignored| ignored & 1 == 1)
+}
+
+/// A field of the kernel's status of a process.
+fn status_of(pid: i32, field: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let value = status.lines().find_map(|line| line.strip_prefix(field));
+    value.unwrap_or_default().trim().to_owned()
+}
+
 /// The processes with this parent.
 fn children(parent: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();

@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
@@ -264,12 +263,14 @@ fn a_release_needs_no_room_on_the_disk() {
 #[test]
 fn an_extension_without_a_quorum_is_known_to_the_release() {
     let world = World::with_max_ttl(3, "10m");
-    world.acquire_on_all(FILE, &["--ttl", "10s"], "job");
+    let ttl = Duration::from_secs(5);
+    world.acquire_on_all(FILE, &["--ttl", "5s"], "job");
+    let since = Instant::now();
     world.nodes[..2].iter().for_each(Server::pause);
     // It is to end before the lock does.
-    extend(&world, &["--ttl", "10m", "--response-timeout", "3s"]).expect(69);
+    extend(&world, &["--ttl", "10m", "--response-timeout", "1s"]).expect(69);
     assert!(pttl(&world.nodes[2]) > 60_000);
-    thread::sleep(Duration::from_secs(11));
+    eventually("the lock has expired", || since.elapsed() > ttl);
     world.nodes[..2].iter().for_each(Server::resume);
     release(&world).expect(70);
     eventually("the key of the minority is gone too", || world.held_on("job") == 0);
@@ -370,8 +371,9 @@ fn a_release_waits_for_an_extension_that_takes_its_time() {
     acquire(&world, &["--ttl", "25s"]).expect(0);
     let file = fs::File::open(world.path(FILE)).unwrap();
     let slow = Flock::lock(file, FlockArg::LockExclusive).unwrap();
-    let release = world.start(&["release", "--token-file", FILE, "--response-timeout", "3s"]);
-    thread::sleep(Duration::from_secs(9));
+    let release = world.start(&["release", "--token-file", FILE, "--response-timeout", "500ms"]);
+    let since = Instant::now();
+    eventually("three timeouts have passed", || since.elapsed() > Duration::from_millis(1_500));
     drop(slow);
     release.end().expect(0);
 }

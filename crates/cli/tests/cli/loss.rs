@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use redbolt_test_servers::on_a_real_clock;
 
 use crate::harness::{Running, World, eventually, lives, send};
 
@@ -92,17 +93,19 @@ fn a_minority_that_fails_does_no_harm() {
 
 #[test]
 fn the_lock_is_kept_for_as_long_as_the_command_runs() {
-    let world = World::of(3);
-    let line = "echo > up; until [ -e go ]; do sleep 0.05; done";
-    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", line]);
-    eventually("the command runs", || world.path("up").exists());
-    let until = Instant::now() + Duration::from_secs(8);
-    while Instant::now() < until {
-        assert!(world.held_on("job") >= 2);
-        thread::sleep(Duration::from_millis(20));
-    }
-    fs::write(world.path("go"), "").unwrap();
-    running.end().expect(0);
+    on_a_real_clock(TTL, || {
+        let world = World::of(3);
+        let line = "echo > up; until [ -e go ]; do sleep 0.05; done";
+        let running = world.start(&["lock", "--ttl", "3s", "job", "-c", line]);
+        eventually("the command runs", || world.path("up").exists());
+        let until = Instant::now() + TTL * 4 / 3;
+        while Instant::now() < until {
+            assert!(world.held_on("job") >= 2);
+            thread::sleep(Duration::from_millis(20));
+        }
+        fs::write(world.path("go"), "").unwrap();
+        running.end().expect(0);
+    });
 }
 
 #[test]
@@ -189,3 +192,6 @@ fn earlier_children_of_the_shell_are_left_alone() {
     kill(Pid::from_raw(before), Signal::SIGKILL).unwrap();
     running.end().expect(70);
 }
+
+/// The TTL of a lock that has to outlive it: `3s`.
+const TTL: Duration = Duration::from_secs(3);

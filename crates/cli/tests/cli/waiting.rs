@@ -1,11 +1,11 @@
 //! Waiting in line.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use redbolt_test_servers::{Mode, Proxy, Server};
 
-use crate::harness::{World, eventually, info, lives, run};
+use crate::harness::{World, eventually, ignores_hangup, info, lives, run, wakes};
 
 #[test]
 fn a_waiter_gets_the_released_lock() {
@@ -61,8 +61,8 @@ fn with_nohup_a_waiter_waits_on() {
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
     let waiter = crate::harness::Running::start(command);
     eventually("the waiter asks", || clients(&world) > 1);
+    assert!(ignores_hangup(waiter.pid()), "it waits on because the signal is ignored");
     waiter.signal(Signal::SIGHUP);
-    std::thread::sleep(Duration::from_millis(50));
     world.delete("job");
     waiter.end().expect(0);
     assert_eq!(world.written("ran"), "ran");
@@ -70,10 +70,10 @@ fn with_nohup_a_waiter_waits_on() {
 
 #[test]
 fn a_queued_waiter_outlives_a_short_outage() {
-    let mut world = World::with_max_ttl(1, "6s");
+    let mut world = World::with_max_ttl(1, "2s");
     world.take("job");
     world.nodes[0].cmd("CONFIG RESETSTAT");
-    let waiter = world.start(&["lock", "--ttl", "6s", "job", "-c", "echo ran > ran"]);
+    let waiter = world.start(&["lock", "--ttl", "2s", "job", "-c", "echo ran > ran"]);
     eventually("the waiter was denied", || info(&world, "commandstats").contains("cmdstat_set:"));
     world.nodes[0].kill();
     let says = "waiting for nodes to come back";
@@ -86,11 +86,12 @@ fn a_queued_waiter_outlives_a_short_outage() {
 /// Longer than any outage that an earlier version survived, and from the first moment on.
 #[test]
 fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
-    let mut world = World::with_max_ttl(3, "6s");
+    let mut world = World::with_max_ttl(3, "2s");
     world.nodes.iter_mut().for_each(Server::kill);
-    let waiter = world.start(&["lock", "--ttl", "6s", "job", "-c", "echo ran > ran"]);
+    let waiter = world.start(&["lock", "--ttl", "2s", "job", "-c", "echo ran > ran"]);
     eventually("the message appears", || waiter.said().contains("connection refused"));
-    std::thread::sleep(Duration::from_secs(3));
+    let before = wakes(waiter.pid());
+    eventually("it has tried again and again", || wakes(waiter.pid()) > before + 20);
     assert_eq!(waiter.said().matches("waiting for nodes to come back").count(), 1);
     // The waiter also waits for the end of their quarantines.
     world.nodes.iter_mut().for_each(Server::restart);
@@ -108,12 +109,13 @@ fn a_wait_with_a_limit_ends_with_it_whatever_the_nodes_do() {
 
 #[test]
 fn a_holder_that_was_seen_is_waited_for_through_an_outage_of_any_length() {
-    let mut world = World::with_max_ttl(1, "6s");
+    let mut world = World::with_max_ttl(1, "1s");
     world.take("job");
-    let waiter = world.start(&["lock", "--ttl", "6s", "job", "-c", "echo ran > ran"]);
+    let waiter = world.start(&["lock", "--ttl", "1s", "job", "-c", "echo ran > ran"]);
     eventually("the waiter asks", || clients(&world) > 1);
     world.nodes[0].kill();
-    std::thread::sleep(Duration::from_secs(12));
+    let since = Instant::now();
+    eventually("the outage lasts for two TTLs", || since.elapsed() > Duration::from_secs(2));
     world.nodes[0].restart();
     assert_eq!(world.written("ran"), "ran");
     waiter.end().expect(0).expect_says("waiting for nodes to come back");

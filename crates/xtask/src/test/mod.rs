@@ -74,7 +74,7 @@ pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
     // The command line and the C library bring the feature `tls` along: the workspace is never
     // built without it.
     steps.take("plain", || step::run("plain", &mut plain()));
-    steps.take("docs", || step::run("docs", &mut docs()));
+    steps.take("docs", || step::run("docs", &mut docs(extent.all)));
     // Checks the contents of the packages; `cargo xtask package` checks that they build alone.
     steps.take("packages", || package::pack().map(drop));
     let searches = Searches::start(if extent.all { &LONG_SEARCHES } else { &SEARCHES });
@@ -119,10 +119,10 @@ fn run_everything(steps: &mut Steps, extent: &Extent, searches: &Searches) -> (P
 fn run_selected(
     steps: &mut Steps,
     extent: &Extent,
-    selection: &[&str],
+    selections: &[&[&str]],
     includes: impl Fn(&str) -> bool,
 ) -> Report {
-    let mut built = steps.build(selection);
+    let mut built = steps.build(selections);
     built.all.retain(|program| includes(&program.name));
     let mut report = Report::default();
     steps.take("tests", || {
@@ -269,9 +269,14 @@ fn plain() -> Command {
     command
 }
 
-fn docs() -> Command {
+/// The documentation, without that of the benchmarks: rustdoc needs the drivers that they bring along
+/// once more, which takes minutes.
+fn docs(all: bool) -> Command {
     let mut command = cargo("doc");
     command.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    if !all {
+        command.args(["--exclude", "redbolt-benches"]);
+    }
     command
 }
 
@@ -338,10 +343,10 @@ impl Steps {
     }
 
     /// Builds and lints tests. After a failure there are none.
-    fn build(&mut self, selection: &[&str]) -> Programs {
+    fn build(&mut self, selections: &[&[&str]]) -> Programs {
         let (mut built, mut lints) = (Programs::default(), Ok(()));
         self.take("build", || {
-            (built, lints) = program::build(selection)?;
+            (built, lints) = program::build(selections)?;
             Ok(())
         });
         self.failures.extend(lints.err().map(|failure| failure.to_string()));
@@ -386,12 +391,25 @@ impl std::fmt::Display for Steps {
     }
 }
 
-/// All tests, and all that is linted: also benchmarks, and their part that needs a feature.
-const WORKSPACE: [&str; 4] = ["--workspace", "--all-targets", "--features", BENCHES];
-const BENCHES: &str = "redbolt-benches/tls";
+/// All tests and examples; then the benchmarks, which are only linted.
+const WORKSPACE: [&[&str]; 2] =
+    [&["--workspace", "--features", BENCHES], &["--workspace", "--benches", "--features", BENCHES]];
 
 /// The tests of `cargo xtask check`.
-const CHECKED: [&str; 7] = ["--workspace", "--lib", "--bins", "--test", "core", "--test", "house"];
+const CHECKED: [&[&str]; 1] = [&[
+    "--workspace",
+    "--lib",
+    "--bins",
+    "--test",
+    "core",
+    "--test",
+    "house",
+    "--features",
+    BENCHES,
+]];
+
+/// The part of the benchmarks that is not built by default.
+const BENCHES: &str = "redbolt-benches/tls";
 
 /// The simulator's runs: the same schedules in every run, enough that an empty cell of the coverage
 /// is a failure; then new schedules, so that each run of the tests searches further; then planted

@@ -40,7 +40,7 @@ const LONG: [(&str, u64); 0] = [];
 pub(crate) const UNITS_OF_A_CORE: usize = 8;
 
 /// The weights of tests whose program and name begin like this. The first match counts.
-const WEIGHTS: [(&str, &str, Weight); 15] = [
+const WEIGHTS: [(&str, &str, Weight); 13] = [
     ("redbolt::allocations", "", Weight::Alone),
     ("redbolt::syscalls", "", Weight::Alone),
     ("redbolt-benches::count", "", Weight::Alone),
@@ -49,8 +49,6 @@ const WEIGHTS: [(&str, &str, Weight); 15] = [
     ("redbolt::examples", "", Weight::Waits),
     ("redbolt-cli::cli", "", Weight::Waits),
     ("redbolt-node::node", "", Weight::Waits),
-    ("redbolt-node::differential", "", Weight::Waits),
-    ("redbolt-node::tracking", "", Weight::Waits),
     ("redbolt-test-servers", "", Weight::Waits),
     ("redbolt-test-servers::faults", "", Weight::Waits),
     ("redbolt-chaos::bounded", "", Weight::Mixed),

@@ -48,28 +48,16 @@ pub(crate) struct Programs {
     warnings: usize,
 }
 
-/// Builds the tests that `selection` names to cargo, and lints them in the same pass: a second pass
-/// over the workspace would take as long again. A warning does not end the build; the lints are a
-/// result of their own.
-pub(crate) fn build(selection: &[&str]) -> Result<(Programs, Result<(), Failure>), Failure> {
-    let mut command = cargo("test");
-    let is_shown = io::stderr().is_terminal();
-    let format = if is_shown { "json-diagnostic-rendered-ansi" } else { "json" };
-    command.args(["--no-run", "--message-format", format]);
-    lint(command.args(selection));
-    let shown = step::shown(&command);
-    let failure = |error| Failure::not_run(&shown, &error);
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(failure)?;
-    let messages = BufReader::new(child.stdout.take().expect("the output is a pipe"));
+/// Builds the tests that each selection names to cargo, and lints them in the same pass: a second
+/// pass over the workspace would take as long again. A warning does not end the build; the lints
+/// are a result of their own.
+pub(crate) fn build(selections: &[&[&str]]) -> Result<(Programs, Result<(), Failure>), Failure> {
     let mut programs = Programs::default();
-    for line in messages.lines() {
-        programs.add(&line.map_err(failure)?)?;
-    }
-    let status = child.wait().map_err(failure)?;
-    if !status.success() {
-        return Err(Failure::of("build", &shown, status));
+    for selection in selections {
+        programs.build(selection)?;
     }
     programs.all.sort_by(|a, b| a.name.cmp(&b.name));
+    programs.all.dedup_by(|a, b| a.name == b.name);
     let lints = match programs.warnings {
         0 => Ok(()),
         warnings => Err(Failure(format!("lints: {warnings} warnings"))),
@@ -85,6 +73,22 @@ pub(crate) fn lint(command: &mut Command) {
 }
 
 impl Programs {
+    fn build(&mut self, selection: &[&str]) -> Result<(), Failure> {
+        let is_shown = io::stderr().is_terminal();
+        let format = if is_shown { "json-diagnostic-rendered-ansi" } else { "json" };
+        let mut command = cargo("test");
+        lint(command.args(["--no-run", "--message-format", format]).args(selection));
+        let shown = step::shown(&command);
+        let failure = |error| Failure::not_run(&shown, &error);
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(failure)?;
+        let messages = BufReader::new(child.stdout.take().expect("the output is a pipe"));
+        for line in messages.lines() {
+            self.add(&line.map_err(failure)?)?;
+        }
+        let status = child.wait().map_err(failure)?;
+        if status.success() { Ok(()) } else { Err(Failure::of("build", &shown, status)) }
+    }
+
     /// Reads one message of cargo.
     fn add(&mut self, line: &str) -> Result<(), Failure> {
         // Output of a build script may stand between the messages.
