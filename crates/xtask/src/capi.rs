@@ -120,10 +120,28 @@ impl Place {
         }
         let flags = String::from_utf8_lossy(&said.stdout).replace("-lredbolt", library);
         let mut build = Command::new(compiler);
-        build.arg(&source).args(flags.split_whitespace()).arg("-o").arg(&program);
+        build.arg(&source).args(words(&flags)).arg("-o").arg(&program);
         step::run("capi", &mut build)?;
         step::run("capi", Command::new(&program).env("LD_LIBRARY_PATH", &self.lib))
     }
+}
+
+/// The words that `pkg-config` prints: it puts a backslash before each space of a path.
+fn words(flags: &str) -> Vec<String> {
+    let (mut words, mut word, mut is_escaped) = (Vec::new(), String::new(), false);
+    for c in flags.chars().chain([' ']) {
+        match c {
+            '\\' if !is_escaped => is_escaped = true,
+            c if c.is_whitespace() && !is_escaped => {
+                words.extend((!word.is_empty()).then(|| std::mem::take(&mut word)));
+            }
+            c => {
+                word.push(c);
+                is_escaped = false;
+            }
+        }
+    }
+    words
 }
 
 /// A new file in the place of an old one, which programs that run keep.
@@ -140,7 +158,8 @@ fn remove(file: &Path) -> Result<(), Failure> {
 }
 
 fn pkg_config(prefix: &Path) -> String {
-    let (prefix, version) = (prefix.display(), env!("CARGO_PKG_VERSION"));
+    let (prefix, version) = (prefix.display().to_string(), env!("CARGO_PKG_VERSION"));
+    let prefix = prefix.replace(' ', "\\ ");
     format!(
         "prefix={prefix}\nincludedir=${{prefix}}/include\nlibdir=${{prefix}}/lib\n\nName: redbolt\n\
          Description: Distributed locks on independent Redis nodes\nVersion: {version}\n\
@@ -173,6 +192,12 @@ mod tests {
         for line in ["prefix=/opt/redbolt", "Libs: -L${libdir} -lredbolt", &version] {
             assert!(file.lines().any(|it| it == line), "{line}: {file}");
         }
+    }
+
+    #[test]
+    fn a_path_with_a_space_is_one_word() {
+        assert_eq!(words("-I/a\\ b/include  -lredbolt\n"), ["-I/a b/include", "-lredbolt"]);
+        assert!(pkg_config(Path::new("/a b")).starts_with("prefix=/a\\ b\n"));
     }
 
     #[test]

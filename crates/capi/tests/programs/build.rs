@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 
-/// A program that was built, once for all tests of this process that run it.
+/// A program that was built, once for all tests that run it.
 pub(crate) struct Program {
     path: PathBuf,
 }
@@ -35,7 +35,11 @@ impl Program {
     fn build(compiler: &str, options: &[&str], source: &str, packages: &[&str]) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source.replace('/', "-"));
         let of_all = Arc::clone(BUILT.lock().unwrap().entry(path.clone()).or_default());
-        of_all.get_or_init(|| Self::build_at(&path, compiler, options, source, packages));
+        of_all.get_or_init(|| {
+            if !is_current(&path) {
+                Self::build_at(&path, compiler, options, source, packages);
+            }
+        });
         Self { path }
     }
 
@@ -97,6 +101,16 @@ impl Program {
         assert_eq!(output.status.code(), Some(FOUND), "{}", text(&output.stderr));
         text(&output.stderr)
     }
+}
+
+/// Returns `true` if a program was built, by a test in another process, from the library and the
+/// sources as they are now.
+fn is_current(program: &Path) -> bool {
+    let changed = |file: &Path| fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
+    let folders = ["include", "tests/c"].map(|folder| fs::read_dir(home().join(folder)).unwrap());
+    let sources = folders.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let newest = sources.chain([library("a")]).map(|file| changed(&file)).max();
+    changed(program).is_some_and(|made| newest.flatten().is_some_and(|newest| newest < made))
 }
 
 /// A text in C or C++ that stands for itself.

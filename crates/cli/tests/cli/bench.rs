@@ -366,7 +366,8 @@ fn the_longest_key_and_the_most_locks_are_possible() {
     let mut lasts = 1;
     // The first of them may end when the time for measuring is over.
     while ran.status == Some(69) && ran.stderr.contains("nothing was measured") && lasts <= 16 {
-        let longer = [&patient[..], &["--duration", &format!("{lasts}s")]].concat();
+        let duration = format!("{lasts}s");
+        let longer = [&patient[..], &["--duration", &duration]].concat();
         ran = world.run(&[&["bench"][..], &longer].concat());
         lasts *= 2;
     }

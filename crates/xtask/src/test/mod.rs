@@ -86,6 +86,7 @@ pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
     // The TTLs of other libraries' locks are short, so that nothing runs alongside.
     steps.take("interop", || interop(&built, if extent.all { &INSTALLED } else { &INTEROP }));
     if extent.all {
+        steps.take("models", || crate::models(true));
         steps.take("chaos", || crate::chaos(&[]));
     }
     println!("\n{steps}\n\n{report}");
@@ -96,10 +97,13 @@ pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
 fn run_everything(steps: &mut Steps, extent: &Extent, searches: &Searches) -> (Programs, Report) {
     let built = steps.build(&WORKSPACE);
     let mut report = Report::default();
+    if built.all.is_empty() {
+        return (built, report);
+    }
     let mut doctests = None;
     steps.take("tests", || {
         let runner = Runner::new(&built, extent.cores())?;
-        let tests = runner.order(built.tests()?, extent, &mut report);
+        let tests = runner.order(built.tests()?, &mut report);
         let (alone, together) = tests.into_iter().partition(|test| test.weight == Weight::Alone);
         thread::scope(|scope| {
             let documentation = scope.spawn(|| timed("doctests", doctest()));
@@ -140,7 +144,7 @@ fn run_round(
 ) -> Result<Report, Failure> {
     let mut report = Report::default();
     let runner = Runner::new(built, extent.cores())?;
-    let tests = runner.order(built.tests()?, extent, &mut report);
+    let tests = runner.order(built.tests()?, &mut report);
     let (alone, together) = tests.into_iter().partition(|test| test.weight == Weight::Alone);
     report.add(built, runner.queue(freezer).run(together));
     report.add(built, runner.queue(freezer).run_alone(&alone));
@@ -185,10 +189,11 @@ impl<'a> Runner<'a> {
     }
 
     /// The tests that are asked for, the longest first, so that none of them is left for the end.
-    fn order(&self, tests: Vec<Test>, extent: &Extent, report: &mut Report) -> Vec<Test> {
+    fn order(&self, tests: Vec<Test>, report: &mut Report) -> Vec<Test> {
         let known = self.known_durations();
+        // An ignored test is a part of another one, or takes minutes and is run by a step of its own.
         let (mut wanted, skipped): (Vec<_>, Vec<_>) =
-            tests.into_iter().partition(|test| !test.ignored || extent.all && self.is_long(test));
+            tests.into_iter().partition(|test| !test.ignored);
         skipped.iter().for_each(|test| report.skip(&self.programs.all[test.program].name));
         let duration = |test: &Test| {
             let name = self.programs.name_of(test);
@@ -196,11 +201,6 @@ impl<'a> Runner<'a> {
         };
         wanted.sort_by_cached_key(|test| Reverse(duration(test)));
         wanted
-    }
-
-    /// Whether an ignored test is a long one: others are parts of tests.
-    fn is_long(&self, test: &Test) -> bool {
-        self.programs.all[test.program].name.starts_with("redbolt-models")
     }
 
     /// How long each test took in an earlier run.

@@ -157,9 +157,6 @@ impl Programs {
         if let Some(name) = &test.name {
             // The whole output goes to a file, also that of a test that is killed.
             command.args(["--exact", name, "--nocapture", "--color", "never"]);
-            if test.ignored {
-                command.arg("--ignored");
-            }
         }
         command
     }
