@@ -258,10 +258,10 @@ fn the_loss_of_a_majority_is_reported_in_time() {
         let mut driver = driver_of(timed.bend(default(proxies.iter().map(Proxy::address))));
         let id = held_by(&mut driver, kept(b"job"));
         keeps_by(&timed, &mut driver, id, 3);
-        for at in 1..3 {
+        for (proxy, node) in proxies.iter().zip(&mut timed.nodes).skip(1) {
             match stopped {
-                true => proxies[at].set(Mode::Stall),
-                false => timed.nodes[at].stop(Memory::Lost),
+                true => proxy.set(Mode::Stall),
+                false => node.stop(Memory::Lost),
             }
         }
         let told = outcome_by(&timed, &mut driver, id);

@@ -20,7 +20,11 @@ use std::{
 /// # Panics
 ///
 /// With the panic of the attempt that failed, or if all attempts are inconclusive.
-pub fn on_a_real_clock(ttl: Duration, mut attempt: impl FnMut()) {
+pub fn on_a_real_clock(ttl: Duration, attempt: impl FnMut()) {
+    repeat_if_stalled(ttl, attempt, |line| println!("{line}"));
+}
+
+fn repeat_if_stalled(ttl: Duration, mut attempt: impl FnMut(), report: impl Fn(String)) {
     for number in 1..=ATTEMPTS {
         let watch = Watch::start();
         let outcome = catch_unwind(AssertUnwindSafe(&mut attempt));
@@ -28,10 +32,10 @@ pub fn on_a_real_clock(ttl: Duration, mut attempt: impl FnMut()) {
         match outcome {
             Ok(()) => return,
             Err(panic) if gap <= ttl / 3 => resume_unwind(panic),
-            Err(_) => println!(
+            Err(_) => report(format!(
                 "inconclusive: attempt {number} of {ATTEMPTS}, the machine stalled for {gap:?}, \
                  the TTL is {ttl:?}"
-            ),
+            )),
         }
     }
     panic!("the machine stalled in each of {ATTEMPTS} attempts");
@@ -51,12 +55,15 @@ impl Watch {
         let ends = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             let (mut seen, mut longest) = (Instant::now(), Duration::ZERO);
-            while !ends.load(Ordering::Relaxed) {
+            loop {
+                let is_over = ends.load(Ordering::Relaxed);
                 thread::sleep(TICK);
                 longest = longest.max(seen.elapsed());
                 seen = Instant::now();
+                if is_over {
+                    return longest;
+                }
             }
-            longest
         });
         Self { is_over, thread }
     }
@@ -78,10 +85,11 @@ mod tests {
     fn a_failure_without_a_stall_is_not_repeated() {
         let mut attempts = 0;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            on_a_real_clock(Duration::from_secs(600), || {
+            let fails = || {
                 attempts += 1;
                 panic!("on purpose");
-            });
+            };
+            repeat_if_stalled(Duration::from_secs(600), fails, |_| {});
         }));
         assert!(outcome.is_err());
         assert_eq!(attempts, 1);
@@ -92,10 +100,11 @@ mod tests {
         // Each gap is longer than a third of no time at all.
         let mut attempts = 0;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            on_a_real_clock(Duration::ZERO, || {
+            let fails = || {
                 attempts += 1;
                 panic!("on purpose");
-            });
+            };
+            repeat_if_stalled(Duration::ZERO, fails, |_| {});
         }));
         assert!(outcome.is_err());
         assert_eq!(attempts, ATTEMPTS);
@@ -104,10 +113,11 @@ mod tests {
     #[test]
     fn a_success_ends_the_attempts() {
         let mut attempts = 0;
-        on_a_real_clock(Duration::ZERO, || {
+        let fails_once = || {
             attempts += 1;
             assert!(attempts > 1, "on purpose, once");
-        });
+        };
+        repeat_if_stalled(Duration::ZERO, fails_once, |line| assert!(line.contains("attempt 1")));
         assert_eq!(attempts, 2);
     }
 }

@@ -54,6 +54,8 @@ static void child(struct handles *ours) {
 static uint64_t granted(redbolt_driver *driver) {
     uint64_t lock = 0;
     redbolt_request *request = redbolt_request_new("driver");
+    // A busy machine can refuse one attempt.
+    redbolt_request_set_wait_ms(request, UINT64_MAX);
     OK(redbolt_driver_acquire(driver, request, NULL, &lock, &error));
     redbolt_request_free(request);
     while (!redbolt_driver_is_valid(driver, lock)) {

@@ -51,7 +51,8 @@ fn until_it_runs(world: &World) {
 
 /// Waits until locks have been taken and released many times.
 fn until_pairs_are_done(world: &World) {
-    eventually("locks are taken again and again", || world.nodes[0].calls("set") > 200);
+    let before = world.nodes[0].calls("set");
+    eventually("locks are taken again and again", || world.nodes[0].calls("set") > before + 200);
 }
 
 #[test]
@@ -364,7 +365,7 @@ fn the_longest_key_and_the_most_locks_are_possible() {
     let patient = ["-c", "4096", "--json", "--response-timeout", "20s"];
     let mut ran = bench(&world, &patient);
     let mut lasts = 1;
-    // The first of them may end when the time for measuring is over.
+    // On a busy machine the first lock may be released after the measured time.
     while ran.status == Some(69) && ran.stderr.contains("nothing was measured") && lasts <= 16 {
         let duration = format!("{lasts}s");
         let longer = [&patient[..], &["--duration", &duration]].concat();

@@ -274,7 +274,7 @@ fn a_signal_to_the_whole_group_is_passed_on_once() {
     world.process("pid");
     killpg(Pid::from_raw(running.pid()), Signal::SIGTERM).unwrap();
     world.written("got");
-    // Whatever redbolt passes on has been passed on when it ends.
+    // redbolt has passed on all signals when it ends.
     std::fs::write(world.path("go"), "").unwrap();
     running.end().expect(0);
     let got = std::fs::read_to_string(world.path("got")).unwrap();

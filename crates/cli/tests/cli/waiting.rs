@@ -90,8 +90,9 @@ fn a_wait_without_a_limit_outlasts_nodes_that_refuse_from_the_start() {
     world.nodes.iter_mut().for_each(Server::kill);
     let waiter = world.start(&["lock", "--ttl", "2s", "job", "-c", "echo ran > ran"]);
     eventually("the message appears", || waiter.said().contains("connection refused"));
-    let before = wakes(waiter.pid());
-    eventually("it has tried again and again", || wakes(waiter.pid()) > before + 20);
+    let waits = waiter.inner();
+    let before = wakes(waits);
+    eventually("it has tried again and again", || wakes(waits) > before + 20);
     assert_eq!(waiter.said().matches("waiting for nodes to come back").count(), 1);
     // The waiter also waits for the end of their quarantines.
     world.nodes.iter_mut().for_each(Server::restart);

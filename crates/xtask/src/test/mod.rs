@@ -35,7 +35,7 @@ use crate::{
     step::{self, Failure, cargo},
 };
 
-/// What `cargo xtask test` runs.
+/// The options of `cargo xtask test`.
 #[derive(Default)]
 pub(crate) struct Extent {
     /// Also the long searches.
@@ -191,7 +191,7 @@ impl<'a> Runner<'a> {
     /// The tests that are asked for, the longest first, so that none of them is left for the end.
     fn order(&self, tests: Vec<Test>, report: &mut Report) -> Vec<Test> {
         let known = self.known_durations();
-        // An ignored test is a part of another one, or takes minutes and is run by a step of its own.
+        // An ignored test is a part of another one, or takes minutes and is run by a separate step.
         let (mut wanted, skipped): (Vec<_>, Vec<_>) =
             tests.into_iter().partition(|test| !test.ignored);
         skipped.iter().for_each(|test| report.skip(&self.programs.all[test.program].name));
@@ -269,8 +269,8 @@ fn plain() -> Command {
     command
 }
 
-/// The documentation, without that of the benchmarks: rustdoc needs the drivers that they bring along
-/// once more, which takes minutes.
+/// The documentation, without that of the benchmarks: rustdoc would compile all their drivers again,
+/// which takes minutes.
 fn docs(all: bool) -> Command {
     let mut command = cargo("doc");
     command.args(["--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");

@@ -34,7 +34,22 @@ pub(crate) fn guess(name: &str) -> Duration {
 }
 
 /// Tests that take many seconds, by the beginning of their full names.
-const LONG: [(&str, u64); 0] = [];
+const LONG: [(&str, u64); 14] = [
+    ("redbolt-capi::programs secured::c_and_cpp", 100),
+    ("redbolt::it wire::split_and_coalesced", 90),
+    ("redbolt-benches::smoke", 80),
+    ("redbolt net::tls::tests::bytes_pass", 60),
+    ("redbolt::it push::no_", 45),
+    ("redbolt-benches weight", 30),
+    ("redbolt-capi::programs", 25),
+    ("redbolt-chaos", 25),
+    ("redbolt-cli::cli chaos", 20),
+    ("redbolt-cli::cli init", 20),
+    ("redbolt-node::differential", 20),
+    ("redbolt-models", 15),
+    ("redbolt-sim", 15),
+    ("redbolt::examples", 10),
+];
 
 /// How many waiting tests share a core.
 pub(crate) const UNITS_OF_A_CORE: usize = 8;

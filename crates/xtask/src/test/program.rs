@@ -50,7 +50,7 @@ pub(crate) struct Programs {
 
 /// Builds the tests that each selection names to cargo, and lints them in the same pass: a second
 /// pass over the workspace would take as long again. A warning does not end the build; the lints
-/// are a result of their own.
+/// are reported separately.
 pub(crate) fn build(selections: &[&[&str]]) -> Result<(Programs, Result<(), Failure>), Failure> {
     let mut programs = Programs::default();
     for selection in selections {

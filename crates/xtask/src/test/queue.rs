@@ -1,4 +1,4 @@
-//! Runs tests as processes of their own, several at a time.
+//! Runs each test as a separate process, several at a time.
 //!
 //! Invariants: a test that counts or measures runs while no other test runs, and every test ends
 //! within its limit.
@@ -41,13 +41,13 @@ pub(crate) struct Queue<'a> {
     /// The directory of the tests' outputs.
     pub(crate) logs: &'a Path,
     pub(crate) limit: Duration,
-    /// What freezes tests, under stress.
+    /// Freezes tests, under stress.
     pub(crate) freezer: Option<Freezer>,
     /// Called with the full name of each test that has ended.
     pub(crate) report: &'a (dyn Fn(&str, &Outcome) + Sync),
 }
 
-/// What has not started, and what runs.
+/// The tests that have not started, and the room for them.
 struct State {
     /// The tests that have not started, the next one last.
     waits: Vec<Test>,
@@ -175,7 +175,7 @@ impl State {
         let test = fits.then(|| self.waits.pop()).flatten()?;
         self.units -= test.weight.units();
         if self.waits.is_empty() {
-            // Nothing is left that waits: computing tests get all cores.
+            // All waiting tests have started: computing tests get all cores.
             self.slots += cores - beside_waits;
         }
         Some(test)
@@ -200,7 +200,7 @@ fn has_ended(child: &Child) -> bool {
     !matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(None))
 }
 
-/// What Linux has counted for a process that is not reaped yet; zero elsewhere.
+/// The processor time of an ended process that is not reaped yet; zero on other systems than Linux.
 fn processor_time(pid: u32) -> Duration {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! The outcomes of all tests, and the summary at the end, where a reader looks first.
+//! The outcomes of all tests, and the summary at the end of a run.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 

@@ -27,7 +27,7 @@ pub(crate) struct Search {
     pub(crate) planted: bool,
 }
 
-/// The runs, in a thread of their own.
+/// The runs, one after the other, in a thread.
 pub(crate) struct Searches {
     thread: JoinHandle<Vec<Finished>>,
     state: Arc<State>,

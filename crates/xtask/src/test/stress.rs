@@ -24,7 +24,7 @@ use crate::{
     step::{Failure, root},
 };
 
-/// What a call repeats, and how often.
+/// The tests that are repeated, and how often.
 pub(crate) struct Stress {
     pub(crate) rounds: u32,
     pub(crate) only: Vec<String>,
@@ -281,7 +281,7 @@ const FIRST_FREEZE_MS: std::ops::Range<u64> = 20..6_000;
 const FREEZE_MS: std::ops::RangeInclusive<u64> = 1_000..=3_000;
 const BETWEEN_FREEZES_MS: std::ops::Range<u64> = 4_000..20_000;
 const SPIN_MS: std::ops::RangeInclusive<u64> = 1..=400;
-/// Of a core's time 57 % are left to nobody else.
+/// A spinner takes 57 % of a core.
 const REST: f64 = 0.75;
 
 #[cfg(test)]
