@@ -37,7 +37,7 @@ pub(crate) fn install(prefix: &Path) -> Result<(), Failure> {
 /// Installs the libraries that the tests have built, in a folder that is removed afterwards.
 pub(crate) fn try_install() -> Result<(), Failure> {
     let prefix = target().join("test-capi");
-    install_from(&target().join("debug"), &prefix)?;
+    install_from(&target().join("debug/deps"), &prefix)?;
     fs::remove_dir_all(&prefix).map_err(|error| of_file(&prefix, &error))
 }
 
