@@ -1,9 +1,10 @@
 //! One step: a command, and its failure.
 
 use std::{
-    env, fmt, io,
+    env, fmt,
+    io::{self, Read},
     path::{Path, PathBuf},
-    process::{Command, ExitStatus},
+    process::{Command, ExitStatus, Stdio},
 };
 
 /// What went wrong, in one line for the end of the output.
@@ -48,6 +49,41 @@ pub(crate) fn run(step: &str, command: &mut Command) -> Result<(), Failure> {
         Ok(status) => Err(Failure::of(step, &shown(command), status)),
         Err(error) => Err(Failure::not_run(&shown(command), &error)),
     }
+}
+
+/// Runs a command to its end and returns its output, both streams in one. `watch` is called with the
+/// process id while it can be signalled, and with `None` before it is reaped.
+pub(crate) fn capture(
+    step: &str,
+    command: &mut Command,
+    watch: impl Fn(Option<u32>),
+) -> (String, Result<(), Failure>) {
+    let shown = shown(command);
+    let mut output = Vec::new();
+    let outcome = match capture_into(&mut output, command, watch) {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Failure::of(step, &shown, status)),
+        Err(error) => Err(Failure::not_run(&shown, &error)),
+    };
+    (String::from_utf8_lossy(&output).into_owned(), outcome)
+}
+
+fn capture_into(
+    output: &mut Vec<u8>,
+    command: &mut Command,
+    watch: impl Fn(Option<u32>),
+) -> io::Result<ExitStatus> {
+    let (mut pipe, writer) = io::pipe()?;
+    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    let spawned = command.spawn();
+    // The command holds the pipe's other end, which would keep the output open.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = spawned?;
+    watch(Some(child.id()));
+    let read = pipe.read_to_end(output);
+    watch(None);
+    let status = child.wait()?;
+    read.map(|_| status)
 }
 
 /// The same command at the lowest priority.

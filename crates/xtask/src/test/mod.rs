@@ -12,7 +12,7 @@ use std::{
     cmp::Reverse,
     collections::HashMap,
     fs,
-    io::{self, Read, Write},
+    io::{self, Write},
     num::NonZero,
     path::PathBuf,
     process::Command,
@@ -106,7 +106,7 @@ fn run_everything(steps: &mut Steps, extent: &Extent, searches: &Searches) -> (P
         let tests = runner.order(built.tests()?, &mut report);
         let (alone, together) = tests.into_iter().partition(|test| test.weight == Weight::Alone);
         thread::scope(|scope| {
-            let documentation = scope.spawn(|| timed("doctests", doctest()));
+            let documentation = scope.spawn(|| Finished::of("doctests", &mut doctest(), |_| {}));
             report.add(&built, runner.queue(None).run(together));
             doctests = documentation.join().ok();
         });
@@ -297,37 +297,21 @@ fn doctest() -> Command {
     command
 }
 
-/// Runs a command to its end and keeps its output.
-fn timed(name: &'static str, mut command: Command) -> Finished {
-    let start = Instant::now();
-    let mut output = Vec::new();
-    let outcome = listen(name, &mut command, &mut output);
-    let output = String::from_utf8_lossy(&output).into_owned();
-    Finished { name, output, outcome, took: start.elapsed() }
-}
-
-fn listen(step: &str, command: &mut Command, output: &mut Vec<u8>) -> Result<(), Failure> {
-    let shown = step::shown(command);
-    let failure = |error| Failure::not_run(&shown, &error);
-    let (mut pipe, writer) = io::pipe().map_err(failure)?;
-    let mut child = {
-        command.stdout(writer.try_clone().map_err(failure)?).stderr(writer);
-        let child = command.spawn().map_err(failure)?;
-        // The command holds the pipe's other end, which would keep the output open.
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
-        child
-    };
-    pipe.read_to_end(output).map_err(failure)?;
-    let status = child.wait().map_err(failure)?;
-    if status.success() { Ok(()) } else { Err(Failure::of(step, &shown, status)) }
-}
-
 /// A step that ran alongside others. Its output is printed after theirs.
 struct Finished {
     name: &'static str,
     output: String,
     outcome: Result<(), Failure>,
     took: Duration,
+}
+
+impl Finished {
+    /// Runs a command to its end.
+    fn of(name: &'static str, command: &mut Command, watch: impl Fn(Option<u32>)) -> Self {
+        let start = Instant::now();
+        let (output, outcome) = step::capture(name, command, watch);
+        Self { name, output, outcome, took: start.elapsed() }
+    }
 }
 
 /// The steps so far, how long each took, and the failures.

@@ -2,12 +2,10 @@
 //! simulator uses the processor time that they leave.
 
 use std::{
-    io::Read,
     path::PathBuf,
-    process::{Command, Stdio},
+    process::Command,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
 };
 
 use rustix::process::Signal;
@@ -16,7 +14,7 @@ use super::{Finished, stress::signal};
 use crate::{
     package::target,
     plant,
-    step::{self, Failure, cargo},
+    step::{self, cargo},
 };
 
 /// One run of the simulator.
@@ -88,7 +86,7 @@ impl State {
         for planted in [false, true] {
             if searches.iter().any(|search| search.planted == planted) {
                 let name = if planted { "mutants built" } else { "simulator built" };
-                finished.push(self.timed(name, &mut build(planted)));
+                finished.push(self.timed(name, &build(planted)));
             }
         }
         self.stage().is_built = true;
@@ -97,51 +95,21 @@ impl State {
             for Search { name, arguments, planted } in searches {
                 let mut run = Command::new(program(*planted));
                 run.args(*arguments);
-                finished.push(self.timed(name, &mut run));
+                finished.push(self.timed(name, &run));
             }
         }
         finished
     }
 
-    fn timed(&self, name: &'static str, command: &mut Command) -> Finished {
-        let start = Instant::now();
-        let (output, outcome) = match self.output_of(command) {
-            Ok(output) => (output, Ok(())),
-            Err((output, failure)) => (output, Err(failure)),
-        };
-        Finished { name, output, outcome, took: start.elapsed() }
-    }
-
-    /// Runs a command to its end.
-    fn output_of(&self, command: &mut Command) -> Result<String, (String, Failure)> {
+    fn timed(&self, name: &'static str, command: &Command) -> Finished {
         let mut command = step::in_the_background(command);
-        let shown = step::shown(&command);
-        let failed = |error| (String::new(), Failure::not_run(&shown, &error));
-        let (mut pipe, writer) = std::io::pipe().map_err(failed)?;
-        command.stdin(Stdio::null());
-        command.stdout(writer.try_clone().map_err(failed)?).stderr(writer);
-        let mut child = {
+        Finished::of(name, &mut command, |process| {
             let mut stage = self.stage();
-            let child = command.spawn().map_err(failed)?;
-            stage.running = Some(child.id());
+            stage.running = process;
             if stage.is_stopped {
-                signal(&[child.id()], Signal::STOP);
+                signal(process.as_slice(), Signal::STOP);
             }
-            child
-        };
-        // The command holds the pipe's other end, which would keep the output open.
-        drop(command);
-        let mut output = Vec::new();
-        let read = pipe.read_to_end(&mut output);
-        // It is not signalled any more once it may have been reaped.
-        self.stage().running = None;
-        let status = child.wait().and_then(|status| read.map(|_| status)).map_err(failed)?;
-        let output = String::from_utf8_lossy(&output).into_owned();
-        if status.success() {
-            Ok(output)
-        } else {
-            Err((output, Failure::of("sim", &shown, status)))
-        }
+        })
     }
 }
 
@@ -161,20 +129,15 @@ fn program(planted: bool) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn a_search_that_fails_is_reported_with_its_output() {
-        let state = State::default();
         let mut shell = Command::new("sh");
-        let Err((output, failure)) = state.output_of(shell.args(["-c", "echo VIOLATION; exit 3"]))
-        else {
-            panic!("it failed")
-        };
-        assert_eq!(output, "VIOLATION\n");
-        assert!(failure.to_string().contains("exit status: 3"), "{failure}");
+        let search = State::default().timed("sim", shell.args(["-c", "echo VIOLATION; exit 3"]));
+        assert_eq!(search.output, "VIOLATION\n");
+        let failure = search.outcome.unwrap_err().to_string();
+        assert!(failure.contains("exit status: 3"), "{failure}");
     }
 
     #[test]
@@ -183,17 +146,14 @@ mod tests {
         state.stage().is_built = true;
         let shared = Arc::clone(&state);
         let thread = thread::spawn(move || {
-            let (output, outcome) = match shared.output_of(&mut Command::new("true")) {
-                Ok(output) => (output, Ok(())),
-                Err((output, failure)) => (output, Err(failure)),
-            };
-            vec![Finished { name: "true", output, outcome, took: Duration::ZERO }]
+            let mut shell = Command::new("sh");
+            vec![shared.timed("sim", shell.args(["-c", "echo done"]))]
         });
         let searches = Searches { thread, state };
         searches.stop();
-        thread::sleep(Duration::from_millis(20));
-        let is_stopped = searches.state.stage().is_stopped;
         searches.resume();
-        assert!(is_stopped && searches.join().iter().all(|search| search.outcome.is_ok()));
+        let finished = searches.join();
+        assert!(finished[0].outcome.is_ok());
+        assert_eq!(finished[0].output, "done\n");
     }
 }
