@@ -318,6 +318,7 @@ impl Core {
         if vote == Vote::Deny {
             self.key_gone(node, claim, now);
         }
+        let vote = self.counted_extension(node, vote);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing {
             let quorum = active.votes.quorum();
@@ -340,6 +341,21 @@ impl Core {
         }
         active.votes.cast(node, vote);
         self.settle_extension(id, now);
+    }
+
+    /// Returns the vote that a node's answer to an extension is.
+    ///
+    /// A master that sentinels have just named has the keys of the one before it, which votes on for
+    /// clients whose sentinels have not named the new one yet. It extends the key, but until its
+    /// quarantine has outlasted those (`sentinel_word::WORD_LASTS`), that does not count.
+    fn counted_extension(&self, node: NodeId, vote: Vote) -> Vote {
+        let has_sentinels = self.config.node(node).has_sentinels;
+        match vote {
+            Vote::Grant if has_sentinels && !self.node(node).link.is_ready() => {
+                Vote::Fail(Cause::Quarantined)
+            }
+            vote => vote,
+        }
     }
 
     /// A node no longer has the key of a lock: what was counted on it ends. The lease of one that is held is
