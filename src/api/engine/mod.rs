@@ -694,8 +694,13 @@ mod tests {
         for acquire in &mut asked {
             assert!(Pin::new(acquire).poll(&mut context).is_pending());
         }
+        // The node reads the first request when all of them are there, or it could answer each in a
+        // separate write, and a busy machine would read each in a separate turn.
+        server.pause();
         go.send(()).unwrap();
         soon(waits).unwrap().unwrap();
+        soon(engine.look(|_| ())).unwrap();
+        server.resume();
         assert!(asked.into_iter().all(|acquire| soon(acquire).is_ok()));
         let wakes = counter.0.load(Ordering::Relaxed);
         // The node answers them in one write, but may be told of them in two.
