@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Search {
     pub(crate) name: &'static str,
     pub(crate) arguments: &'static [&'static str],
-    /// Whether it needs the build with planted bugs.
+    /// Whether it uses the build in which bugs can be planted.
     pub(crate) planted: bool,
 }
 
@@ -85,7 +85,7 @@ impl State {
         let mut finished = Vec::new();
         for planted in [false, true] {
             if searches.iter().any(|search| search.planted == planted) {
-                let name = if planted { "mutants built" } else { "simulator built" };
+                let name = if planted { "plantable sim" } else { "simulator built" };
                 finished.push(self.timed(name, &build(planted)));
             }
         }
