@@ -3,6 +3,8 @@
 //! A session has nodes of its own and one client, which acquires and releases without a pause while
 //! the nodes die. Contenders take turns in rounds of one session each. Not here: printing.
 
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +24,7 @@ pub struct Plan {
     pub rounds: usize,
     /// How long the nodes live in a session.
     pub healthy: Duration,
-    /// How long a session lasts after their death.
+    /// How long a session lasts after their death; longer if fewer than [`FIRST`] pairs have ended.
     pub dead: Duration,
 }
 
@@ -152,13 +154,21 @@ fn session(
     }
     let mut victims = Victims::new(death, servers.drain(..(n - 1) / 2).collect());
     let begun = Instant::now();
-    let killer = thread::Builder::new().name("killer".to_owned()).spawn(move || {
-        thread::sleep(plan.healthy);
-        let died = Instant::now();
-        // The nodes stay dead while other contenders measure.
-        victims.die().map(|()| (died, victims))
+    let death_at = Arc::new(OnceLock::new());
+    let (first_ended, has_begun) = mpsc::channel();
+    let killer = thread::Builder::new().name("killer".to_owned()).spawn({
+        let death_at = Arc::clone(&death_at);
+        move || {
+            thread::sleep(plan.healthy);
+            // On a busy machine the first pair takes longer. A contender that is stuck never ends it.
+            let _ = has_begun.recv_timeout(STALLED);
+            let died = *death_at.get_or_init(Instant::now);
+            // The nodes stay dead while other contenders measure.
+            victims.die().map(|()| (died, victims))
+        }
     })?;
-    let (all, failure) = pairs(&mut *contender, begun + plan.healthy + plan.dead);
+    let until = begun + plan.healthy + plan.dead;
+    let (all, failure) = pairs(&mut *contender, until, &death_at, &first_ended);
     let (died, victims) = killer.join().map_err(|_| anyhow!("a node would not die"))??;
     // The nodes end last, so that a client finds them unchanged when it disconnects.
     drop(contender);
@@ -170,22 +180,40 @@ fn session(
     }
 }
 
-/// Runs pairs until then, or until one has taken so long that the client is stuck. Also returns the
-/// first failure.
-fn pairs(contender: &mut dyn Contender, until: Instant) -> (Vec<Pair>, Option<String>) {
+/// Runs pairs until then and, for [`PATIENCE`] at most, until more than [`FIRST`] have ended after
+/// the death; or until one has taken so long that the client is stuck. Also returns the first
+/// failure.
+fn pairs(
+    contender: &mut dyn Contender,
+    until: Instant,
+    death_at: &OnceLock<Instant>,
+    first_ended: &Sender<()>,
+) -> (Vec<Pair>, Option<String>) {
     let (mut all, mut failure) = (Vec::with_capacity(ROOM), None);
     loop {
         let start = Instant::now();
         let outcome = contender.pair();
         let end = Instant::now();
         all.push(Pair { start, end, well: outcome.is_ok() });
+        if all.len() == 1 {
+            // The nodes may be dying already.
+            let _ = first_ended.send(());
+        }
         if let (Err(error), None) = (outcome, &failure) {
             failure = Some(format!("{error:#}"));
         }
-        if end > until || end - start > STALLED {
+        let is_over = end > until + PATIENCE || (end > until && has_enough(&all, death_at.get()));
+        if is_over || end - start > STALLED {
             return (all, failure);
         }
     }
+}
+
+/// Whether more than [`FIRST`] pairs ended after the death.
+fn has_enough(pairs: &[Pair], died: Option<&Instant>) -> bool {
+    let Some(died) = died else { return false };
+    let after = pairs.iter().rev().take_while(|pair| pair.end >= *died);
+    after.count() as u64 > FIRST
 }
 
 /// How many pairs after the death are examined one by one.
@@ -198,6 +226,9 @@ const ROOM: usize = 1 << 17;
 
 /// A contender that takes longer for a pair has no further session.
 const STALLED: Duration = Duration::from_secs(1);
+
+/// How much longer a session lasts if few pairs have ended.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Longer than any pair.
 const TTL: Duration = Duration::from_secs(10);
