@@ -433,6 +433,45 @@ fn whoever_stops_in_the_middle_of_a_look_is_forgotten() {
     assert_eq!((news(&world, id), news(&world, next)), (0, 1));
 }
 
+/// Each read brings the answers to a look, and behind them bytes that end the connection: the node votes in the
+/// verdict, and is lost again, before the driver polls.
+#[test]
+fn an_observer_is_told_of_no_change_that_is_undone_in_the_same_read() {
+    let mut world = with(1, |settings| settings.wake = WakeStrategy::Timer);
+    let id = observe(&mut world);
+    world.run(ms(100));
+    let before = news(&world, id);
+    let mut reads = 0;
+    world.answer(0, move |args| {
+        let is_counter = args[0] == b"GETRANGE" && args[1].starts_with(b"redbolt:fence:");
+        reads += usize::from(is_counter);
+        (is_counter && reads % 2 == 0).then(|| b"$0\r\n\r\n?".to_vec())
+    });
+    let node = world.node(0);
+    let connections = |world: &mut World| world.core().metrics().node(node).connections;
+    let opened = connections(&mut world);
+    world.cut(0, 0, Written::Vanishes);
+    world.run(secs(5));
+    assert!(connections(&mut world) > opened + 1, "it looks again, each time");
+    assert_eq!(verdict(&mut world, id), LeaderVerdict::Unknown);
+    assert_eq!(news(&world, id) - before, 1, "the quorum was lost once, and never found again");
+}
+
+/// Its driver has not polled since.
+#[test]
+fn an_observer_that_has_stopped_is_told_nothing() {
+    let mut world = world(1);
+    let id = settled(&mut world);
+    let before = news(&world, id);
+    let (now, link) = (world.now(), world.link(0));
+    world.core().disconnected(link, Cause::ConnectionReset, now);
+    world.core().unobserve(id);
+    while let Some(event) = world.core().poll_event() {
+        assert_ne!(event, Event::Observed(id));
+    }
+    assert_eq!(news(&world, id), before);
+}
+
 #[test]
 fn names_that_nobody_can_campaign_for_are_refused() {
     let mut world = World::new(1).warm();

@@ -314,8 +314,11 @@ impl Core {
     /// The next outcome.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.events.pop_front() {
-            return Some(event);
+        while let Some(event) = self.events.pop_front() {
+            match event {
+                Event::Observed(id) if !self.poll_observer(id) => {}
+                event => return Some(event),
+            }
         }
         let node = self.changed.iter().next()?;
         self.changed.remove(node);

@@ -41,8 +41,10 @@ struct Observer {
     resource: Vec<u8>,
     /// By node.
     sights: Vec<Sight>,
-    /// What was told last.
+    /// The verdict that was announced last.
     announced: Option<LeaderVerdict>,
+    /// The verdict at the last poll of its event.
+    polled: Option<LeaderVerdict>,
     /// When the last round began.
     looked_at: Timestamp,
     /// When the next one begins.
@@ -187,7 +189,7 @@ impl Core {
         Some(LeaderView { verdict: observer.announced.clone()?, nodes })
     }
 
-    /// Stops observing. An unknown id is ignored.
+    /// Stops observing, and no event about it follows. An unknown id is ignored.
     pub fn unobserve(&mut self, id: ObserverId) {
         let Some(observer) = self.observers.find_mut(id) else { return };
         let resource = std::mem::take(observer).resource;
@@ -198,6 +200,20 @@ impl Core {
             }
         }
         self.observers.slots.free(id.key());
+    }
+
+    /// Returns whether the verdict has changed since the last poll for it, and notes this poll.
+    ///
+    /// A verdict that changed and changed back between two polls has left two events in the queue, and
+    /// [`unobserve`](Self::unobserve) does not remove those of its observer.
+    #[cold]
+    pub(super) fn poll_observer(&mut self, id: ObserverId) -> bool {
+        let Some(observer) = self.observers.find_mut(id) else { return false };
+        let is_news = observer.polled != observer.announced;
+        if is_news {
+            observer.polled.clone_from(&observer.announced);
+        }
+        is_news
     }
 }
 
@@ -410,3 +426,26 @@ const APART: Duration = Duration::from_millis(5);
 
 /// The place of the last digit that a counter can have, and one more.
 const DIGITS: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use redbolt_testkit::Random;
+
+    use super::*;
+    use crate::proto::config::{Config, NodeSettings, Settings};
+
+    #[test]
+    fn observers_that_stop_leave_nothing_behind() {
+        let settings = Settings::new(vec![NodeSettings::default()]);
+        let config = Arc::new(Config::new(settings).unwrap());
+        let mut core = Core::new(config, Random::new(0).entropy());
+        let [first, second] =
+            [(); 2].map(|()| core.observe(b"lead", ClockReading::default()).unwrap());
+        core.unobserve(first);
+        assert_eq!(core.observers.of(b"lead").collect::<Vec<_>>(), [second]);
+        core.unobserve(second);
+        assert!(core.observers.by_resource.is_empty());
+    }
+}
