@@ -3,7 +3,7 @@
 use redbolt::proto::{LockId, LockRequest};
 use redbolt_node::Memory;
 
-use crate::world::{World, ms, secs};
+use crate::world::{World, Written, bulk, error, ms, secs};
 
 const BEFORE: &str = "0123456789012345678901234567890123456789";
 const AFTER: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
@@ -143,4 +143,47 @@ fn a_late_permit_waits_for_one_as_well() {
     world.run(ms(1));
     assert!(world.core().slot(id).is_some());
     assert_eq!(world.ran(0), ["ask", "info"]);
+}
+
+/// The proof that was asked for on the connection before will never come.
+#[test]
+fn a_late_answer_on_a_new_connection_waits_for_a_proof_on_that() {
+    let mut world = telling();
+    world.run(ms(20));
+    world.pause(0);
+    let lost = world.lock(b"lost", secs(20));
+    world.cut(0, 0, Written::Vanishes);
+    world.resume(0);
+    world.run(secs(1));
+    assert!(!world.is_granted(lost));
+    let id = asked_late(&mut world, 20);
+    world.resume(0);
+    world.run(ms(1));
+    assert!(world.is_granted(id));
+    assert_eq!(world.ran(0), ["ask", "check", "info"]);
+}
+
+/// It is promoted between two grants, and has stopped to take writes before. All is so fast that neither grant would wait
+/// for a proof, but the first ask carries one.
+#[test]
+fn what_a_quarantined_node_grants_behind_another_history_does_not_count() {
+    let mut world = telling().forgetful();
+    world.servers[0].delay = 400_000;
+    // Until it is known how far the node is.
+    for at in 0..30 {
+        world.run(ms(20));
+        held(&mut world, format!("job{at}").as_bytes());
+    }
+    world.answer(0, |args| match args {
+        [b"SET", b"refused", ..] => error("NOREPLICAS Not enough good replicas to write."),
+        [b"INFO", b"replication"] => bulk(&format!("role:master\r\nmaster_replid:{AFTER}\r\n")),
+        _ => None,
+    });
+    world.log.clear();
+    let refused = world.lock(b"refused", secs(20));
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(5));
+    assert_eq!(world.ran(0)[..5], ["ask", "check", "info", "ask", "check"]);
+    assert!(!world.is_granted(refused));
+    assert!(!world.is_granted(id));
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use redbolt::proto::script::LEAVE_LINE;
 use redbolt::proto::{
-    Event, KeyState, LockId, LockRequest, LockState, RefusalReason, RequestError, Wait,
+    Event, KeyState, LockId, LockRequest, LockState, LossCause, RefusalReason, RequestError, Wait,
 };
+use redbolt_testkit::Command;
 
-use crate::world::{World, ms, secs};
+use crate::world::{World, Written, error, ms, secs};
 
 const ENDS: &[u8] = b"redbolt:until:job";
 
@@ -112,7 +113,7 @@ fn a_holder_that_dies_is_in_the_way_for_no_longer_than_its_own_ttl() {
     assert!(world.is_granted(dies) && world.clients[1].is_granted(stays));
     let begun = world.boot;
     for node in 0..3 {
-        world.cut(0, node, crate::world::Written::Runs);
+        world.cut(0, node, Written::Runs);
     }
     let waits = wait_for_permit(&mut world, 2, 2);
     world.run_until(secs(9), |world| world.clients[2].is_granted(waits));
@@ -205,6 +206,113 @@ fn a_node_that_gives_another_permit_late_is_healed_too() {
     world.servers[2].observe(&[&undo[..], &[&token[..]]].concat(), now);
     world.run(secs(2));
     assert_eq!(world.core().votes(id).grants().len(), 3, "and again when the other has gone");
+}
+
+/// Makes a node give this slot to each ask, out of the first three, and answer a request of another kind as `other` says.
+fn gives(world: &mut World, node: usize, slot: u16, other: fn(&str) -> Option<Vec<u8>>) {
+    world.answer(node, move |args| match Command::new(args).name().trim_end_matches(" sha") {
+        "ask" => Some(format!("+OK {slot} 0 7\r\n").into_bytes()),
+        kind => other(kind),
+    });
+}
+
+/// The answer to an extension by a node that has lost the permit, and a slot that is taken for a while.
+fn has_lost_it(kind: &str) -> Option<Vec<u8>> {
+    match kind {
+        "extend" => Some(b":0\r\n".to_vec()),
+        "move" => Some(b":5000\r\n".to_vec()),
+        _ => None,
+    }
+}
+
+/// The first to answer gave another slot than the other two. One of these loses the permit, and all others are silent.
+#[test]
+fn a_permit_does_not_rest_on_a_node_that_gave_another_one() {
+    let mut world = World::with(3, 1, |_| {}).warm().forgetful();
+    gives(&mut world, 0, 1, has_lost_it);
+    gives(&mut world, 1, 0, has_lost_it);
+    gives(&mut world, 2, 0, |_| None);
+    let id = permit(&mut world, 0, 3);
+    assert_eq!(slot(&world, 0, id), 0);
+    let counted = world.core().votes(id).grants();
+    assert_eq!(counted.iter().map(|node| node.index()).collect::<Vec<_>>(), [1, 2]);
+    world.pause(0);
+    world.pause(2);
+    world.extend(id, secs(10));
+    world.run(ms(10));
+    assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Lost(id, LossCause::Gone)]);
+}
+
+/// Each node gave another slot. One has moved to that of another, and the third has not answered.
+#[test]
+fn a_permit_does_not_rest_on_a_node_that_has_not_moved_yet() {
+    let mut world = World::with(3, 1, |_| {}).warm().forgetful();
+    for node in 0..3 {
+        gives(&mut world, node, node as u16, |_| None);
+    }
+    world.delay(ms(1));
+    let id = permit(&mut world, 0, 3);
+    world.run(ms(2));
+    let moves =
+        |world: &World| world.log.iter().filter(|ran| ran.kind().starts_with("move")).count();
+    assert_eq!(moves(&world), 0, "they are on their way");
+    let moved: Vec<_> = (0..3)
+        .filter(|&node| world.clients[0].core.votes(id).of(world.node(node)).is_none())
+        .collect();
+    let [silent, moves] = moved[..] else { panic!("{moved:?}") };
+    let stays = 3 - silent - moves;
+    world.pause(silent);
+    world.answer(moves, move |args| match Command::new(args).name().trim_end_matches(" sha") {
+        "move" => Some(format!("+OK {stays}\r\n").into_bytes()),
+        kind => has_lost_it(kind),
+    });
+    world.run(ms(3));
+    assert_eq!(usize::from(slot(&world, 0, id)), stays);
+    world.pause(stays);
+    world.extend(id, secs(10));
+    world.run(ms(5));
+    assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Lost(id, LossCause::Gone)]);
+}
+
+#[test]
+fn a_node_that_gives_a_permit_which_there_is_not_has_denied() {
+    let mut world = World::with(3, 1, |_| {}).warm();
+    for node in 0..3 {
+        gives(&mut world, node, 5, |_| None);
+    }
+    let id = permit(&mut world, 0, 2);
+    assert!(is_contended(&world, 0, id));
+    assert!((0..3).all(|node| world.ran(node).iter().any(|kind| kind.starts_with("undo"))));
+}
+
+/// The node is being healed when its connection dies, and the ask in it runs behind the undo of the permit.
+#[test]
+fn a_ghost_that_takes_a_permit_which_was_given_back_is_undone() {
+    let mut world = World::with(3, 1, |_| {}).warm();
+    let now = world.server_now();
+    let text = redbolt::proto::script::ACQUIRE_PERMIT.as_bytes();
+    let token = b"0123456789abcdef0123456789abcdef00";
+    let ask: [&[u8]; 11] =
+        [b"EVAL", text, b"2", b"job", ENDS, token, b"20", b"1", b"1", b"0", b"1"];
+    world.servers[2].observe(&ask, now);
+    world.delay(ms(1));
+    let id = permit(&mut world, 0, 1);
+    world.run(ms(2));
+    assert!(world.is_granted(id), "by the two others");
+    world.answer(2, |args| match args {
+        [b"CLIENT", b"KILL", ..] => error("NOPERM no"),
+        _ => None,
+    });
+    world.cut(0, 2, Written::LeavesGhost);
+    world.run(ms(100));
+    world.release(id);
+    world.run(ms(100));
+    assert_eq!(world.pttl(2, b"job"), -2, "the undo has come first");
+    world.free_ghosts();
+    assert!(world.pttl(2, b"job") > 0, "and the ghost behind it");
+    world.run(secs(6));
+    assert_eq!(world.pttl(2, b"job"), -2, "half of the TTL is over");
+    assert_eq!(world.kept(0), (0, 0));
 }
 
 #[test]

@@ -367,12 +367,18 @@ impl World {
 
     /// The locks and claims that a client's core still knows.
     pub(crate) fn kept(&self, client: usize) -> (usize, usize) {
+        (self.counted(client, "locks: "), self.counted(client, "claims: "))
+    }
+
+    /// The tickets before its own to which a client's locks in line listen.
+    pub(crate) fn listeners(&self, client: usize) -> usize {
+        self.counted(client, "listeners: ")
+    }
+
+    fn counted(&self, client: usize, name: &str) -> usize {
         let text = format!("{:?}", self.clients[client].core);
-        let count = |name: &str| {
-            let rest = &text[text.find(name).unwrap() + name.len()..];
-            rest[..rest.find([',', ' ']).unwrap()].parse().unwrap()
-        };
-        (count("locks: "), count("claims: "))
+        let rest = &text[text.find(name).unwrap() + name.len()..];
+        rest[..rest.find([',', ' ']).unwrap()].parse().unwrap()
     }
 
     pub(crate) fn value(&mut self, node: usize, key: &[u8]) -> Vec<u8> {
