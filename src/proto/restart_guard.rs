@@ -62,7 +62,8 @@ pub enum RestartTrust {
     #[default]
     Strict,
     /// The operator's word that the server syncs every write to its disk (`appendfsync always`): a
-    /// guard of any earlier run will do.
+    /// guard of any earlier run will do. Behind sentinels as [`Strict`](Self::Strict): a replica that is
+    /// promoted may lack writes that its master has synced.
     Durable,
     /// The user may not run `INFO`, so that the run is unknown and any will do. A server that comes
     /// back with stale data goes unseen, and so does what else `INFO` tells: a replica, cluster mode, a

@@ -29,6 +29,7 @@ mod push;
 mod random;
 mod restart_guard;
 mod scripts;
+mod sentinels;
 mod wait_queue;
 mod waiting;
 mod world;

@@ -42,6 +42,8 @@ pub struct Fencing<const N: usize, const A: usize> {
     pub without_token: u8,
     /// What a grant to one that shares does to the counter.
     pub odd: Odd,
+    /// A write-back may be confirmed by a replica of a node, which has been promoted while the node votes on.
+    pub replica_confirms: bool,
     /// Leaves out what can only make less happen: see [`Model::thin`].
     pub lean: bool,
 }
@@ -110,6 +112,7 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
         shared: 0,
         without_token: 0,
         odd: Odd::KeptIfYoung,
+        replica_confirms: false,
         lean: true,
     };
 }
@@ -185,6 +188,7 @@ pub enum Step {
     Proposes { by: usize, token: u8 },
     SentLater { by: usize, node: usize },
     WriteBackRuns { by: usize, node: usize, done: bool },
+    RunsOnReplica { by: usize, node: usize },
     Confirmed { by: usize, node: usize },
     Commits { by: usize, token: u8 },
     Expires { node: usize },
@@ -210,6 +214,9 @@ impl fmt::Display for Step {
             Self::WriteBackRuns { by, node, done } => {
                 let done = if done { "runs" } else { "is refused" };
                 write!(f, "the write-back of {} {done} on n{node}", name(by))
+            }
+            Self::RunsOnReplica { by, node } => {
+                write!(f, "the write-back of {} runs on a replica of n{node}", name(by))
             }
             Self::Confirmed { by, node } => {
                 write!(f, "{} hears that n{node} wrote back", name(by))
@@ -526,6 +533,10 @@ impl<const N: usize, const A: usize> Fencing<N, A> {
             }
             Mail::WriteBack => {
                 let token = state.attempts[by].token;
+                if self.replica_confirms {
+                    let next = state.with_mail(by, node, Mail::Confirmed);
+                    found(Step::RunsOnReplica { by, node }, next);
+                }
                 if let Some(counter) = self.written_back(present.has(by), counter, token) {
                     let answer = if self.lean { Mail::Confirmed } else { Mail::WrittenBack };
                     let mut next = state.with_mail(by, node, answer);

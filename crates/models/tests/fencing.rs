@@ -168,6 +168,12 @@ fn broken_by_late_grants_below_the_token() {
     broken("fencing, all late grants count", SAME, |rules| rules.late = Late::Any);
 }
 
+/// The node itself grants on, with a counter as low as before. Once its replica votes, it does not.
+#[test]
+fn broken_by_a_promoted_replica_that_confirms_before_it_votes() {
+    broken("fencing, a promoted replica confirms", SAME, |rules| rules.replica_confirms = true);
+}
+
 /// Readers could not tell their own tokens from those of who holds a resource alone.
 #[test]
 fn broken_by_counters_that_go_up_by_one() {

@@ -187,10 +187,16 @@ impl Core {
         if self.node(node).link.is_leaving() {
             return None;
         }
+        // The master before it grants to clients whose sentinels have not named the new one yet, and its
+        // counter is as low as before.
+        let is_promoted = self.config.node(node).has_sentinels && !self.node(node).link.is_ready();
         let active = self.locks.active_mut(id)?;
         match answer {
             Count::NoScript => self.send_write_back(node, id, now),
             Count::Of(_) if is_gone => active.votes.cast(node, Vote::Deny),
+            Count::Of(_) if is_promoted => {
+                active.votes.cast(node, Vote::Fail(Cause::Quarantined));
+            }
             Count::Of(_) => active.fencing.confirmed(node),
             Count::Fail(cause) => active.votes.cast(node, Vote::Fail(cause)),
         }

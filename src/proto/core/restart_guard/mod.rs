@@ -429,13 +429,19 @@ impl Core {
     fn expected(&self, id: NodeId) -> Expected {
         let settings = &self.config.settings;
         let node = self.config.node(id);
+        // A replica that sentinels promote has its master's restart guard, and may lack its last writes
+        // however these are synced.
+        let restart_trust = match node.restart_trust {
+            RestartTrust::Durable if node.has_sentinels => RestartTrust::Strict,
+            restart_trust => restart_trust,
+        };
         Expected {
             run_id: self.node(id).server.run_id(),
             replication_id: self.node(id).server.replication_id(),
             max_ttl_ms: ttl_ms(settings.max_ttl),
             nodes: self.nodes.len() as u64,
             database: node.database.into(),
-            restart_trust: node.restart_trust,
+            restart_trust,
         }
     }
 
