@@ -200,6 +200,8 @@ mod planted {
         StampOfClientsClock,
         /// A stamp is sent before a quorum has told one (design, line).
         StampSentEarly,
+        /// An extension counts on a replica that was just promoted (a first version of this library).
+        PromotedCountsAtOnce,
         /// A permit is undone by its slot, and not by its token (design, semaphore).
         UndoBySlot,
         /// A reader that becomes a writer ignores all readers (models, read/write).

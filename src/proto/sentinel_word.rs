@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::lease::Drift;
 use super::time::Timestamp;
 
 /// How old the question may be that a sentinel's word for a master answers. A lock that such a master grants is over before the
@@ -29,6 +30,12 @@ pub fn counts(vouched_at: Option<Timestamp>, now: Timestamp) -> bool {
     vouched_at.is_some_and(|at| now.since(at) <= WORD_LASTS)
 }
 
+/// Whether a key is kept for longer than any word for its master counts, if it is kept for this long after most sentinels
+/// have named another master.
+pub(super) fn is_outlived(kept: Duration, drift: Drift) -> bool {
+    kept > WORD_LASTS + drift.of(WORD_LASTS)
+}
+
 /// Whether sentinels are asked again: half of that time is over.
 #[must_use]
 pub fn needs_word(vouched_at: Option<Timestamp>, now: Timestamp) -> bool {
@@ -50,6 +57,15 @@ mod tests {
             assert_eq!((needs_word(word, now), counts(word, now)), (is_asked_for, is_believed));
         }
         assert!(needs_word(None, at(7)) && !counts(None, at(7)));
+    }
+
+    /// The clock of the client that counts a word may be slower than ours.
+    #[test]
+    fn a_word_is_outlived_after_its_time_and_the_drift_of_clocks() {
+        let drift = Drift { parts_per_million: 10_000 };
+        let least = WORD_LASTS + Duration::from_millis(50 + 2);
+        assert!(!is_outlived(least, drift));
+        assert!(is_outlived(least + Duration::from_nanos(1), drift));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use redbolt::{Client, ConfigBuilder, LockRequest, Wait};
 use redbolt_test_servers::{Act, Impostor, Mode, Proxy, Reply, Sentinels, Server};
 
 use crate::support::{
-    LIMIT, PATIENCE, client_of, driver_of, eventually, exists, info, long, patient, patiently,
-    process_until, refusal, vouch_for, warm_client,
+    LIMIT, LONG, PATIENCE, client_of, driver_of, eventually, exists, info, long, patient,
+    patiently, process_until, pttl, refusal, vouch_for, warm_client,
 };
 
 /// A master, its replica, and those who watch them.
@@ -207,6 +207,22 @@ fn a_promoted_replica_is_quarantined() {
     });
     assert!(told.contains("its run id changed"), "{told}");
     assert!(lock.is_valid());
+}
+
+/// The replica has the key, and the old master keeps it for longer than it may grant to others.
+#[test]
+fn a_lock_on_one_node_survives_a_failover_to_a_replica_that_has_its_key() {
+    let watched = Watched::steady();
+    vouch_for(&[&watched.master], 1);
+    let client = warm_client(watched.builder());
+    let ttl = LONG * 2 / 3;
+    let mut lock = client.acquire(LockRequest::new(b"job").ttl(ttl)).unwrap();
+    eventually("the key is copied", || exists(&watched.replica, "job"));
+    watched.sentinels.fail_over("jobs");
+    watched.sentinels.wait_for_another("jobs", &watched.master);
+    let is_longer = || pttl(&watched.replica, "job") > ttl.as_millis() as i64;
+    eventually("the new master extends it", || lock.extend(LONG).is_ok() && is_longer());
+    assert!(lock.remaining() > ttl, "it counts before the new master votes");
 }
 
 /// The control: the same without the restart guard.

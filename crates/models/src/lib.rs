@@ -15,6 +15,7 @@ pub mod fencing;
 pub mod ghosts;
 pub mod line;
 pub mod permit_line;
+pub mod promotion;
 pub mod read_write;
 pub mod restart_guard;
 pub mod search;

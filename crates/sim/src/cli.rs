@@ -12,7 +12,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::waiting::{Crowd, HEAD};
 use crate::{
-    Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, hung, hunt, mutants, shrink, told,
+    Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, cut_off, hung, hunt, mutants,
+    shrink, told,
 };
 
 /// Deterministic simulation of many clients and nodes on the shipping core.
@@ -64,6 +65,9 @@ struct Arguments {
     /// Measure the crowds beside hanging nodes and told by a library, with this seed
     #[arg(long)]
     crowd: Option<u64>,
+    /// Run this many schedules of each kind of failover behind sentinels, with a client that is cut off
+    #[arg(long)]
+    cut_off: Option<u64>,
     /// Plant bugs in the core, one at a time, and check that each is found
     #[arg(long)]
     mutants: bool,
@@ -83,7 +87,7 @@ pub fn main() -> ExitCode {
         arguments.seed = fresh();
         println!("random seeds, to repeat with --seed {}", arguments.seed);
     }
-    if arguments.replay.is_none() {
+    if arguments.replay.is_none() && arguments.cut_off.is_none() {
         // A panic is a violation, and reported as one.
         std::panic::set_hook(Box::new(|_| {}));
     }
@@ -99,6 +103,8 @@ pub fn main() -> ExitCode {
         compare(arguments.seed)
     } else if let Some(seed) = arguments.crowd {
         crowds_are_well(seed)
+    } else if let Some(seeds) = arguments.cut_off {
+        cut_off::is_well(arguments.seed, seeds)
     } else if let Some(seed) = arguments.replay {
         let class = arguments.class.unwrap_or(Class::Safe);
         replay(class, seed, &arguments.drop, arguments.story)
@@ -189,15 +195,18 @@ fn hunt_one(name: &str, arguments: &Arguments) -> bool {
     found.is_some() || drags(name, arguments.seed)
 }
 
-/// Runs the crowds, for bugs that no single schedule can show.
+/// Runs the crowds and failovers, for bugs that no single schedule can show. Whether they do.
 fn drags(name: &str, seed: u64) -> bool {
     println!();
-    let is_found = !crowds_are_well(seed);
+    let is_found = !crowds_are_well(seed) || !cut_off::is_well(seed, FAILOVERS);
     if !is_found {
-        println!("FAILED: {name} survives the crowd as well");
+        println!("FAILED: {name} survives the crowd and {FAILOVERS} failovers as well");
     }
     is_found
 }
+
+/// The number of schedules of each kind of failover in which such a bug must show.
+const FAILOVERS: u64 = 500;
 
 /// Runs one schedule and prints its elements.
 fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {

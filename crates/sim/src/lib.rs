@@ -15,7 +15,6 @@ mod actor;
 pub mod cli;
 mod coverage;
 mod credit;
-#[cfg(test)]
 mod cut_off;
 #[cfg(test)]
 mod doctored;

@@ -76,7 +76,7 @@ mod planted {
     use redbolt::proto::Mutant;
 
     use super::{Extent, Report};
-    use crate::{Class, Lab, Violation, hung, told};
+    use crate::{Class, Lab, Violation, cut_off, hung, told};
 
     /// Plants the bug of this name on this thread, for good.
     ///
@@ -108,6 +108,8 @@ mod planted {
         /// A crowd beside hanging nodes, and one that its library tells of releases, drawn from this seed: slowness is no
         /// violation in a single schedule.
         Crowd(u64),
+        /// The failovers of this seed, with a client that is cut off.
+        CutOff(u64),
     }
 
     struct Kill {
@@ -194,7 +196,11 @@ mod planted {
         let found = (0..extent.limit).find_map(|at| {
             let (class, seed) = schedule(Some(mutant), extent.first, at);
             let crowd = (at == SURVIVED).then_some(Trial::Crowd(extent.first));
-            crowd.into_iter().chain([Trial::Schedule(class, seed)]).find_map(|trial| {
+            let trial = match mutant {
+                Mutant::PromotedCountsAtOnce => Trial::CutOff(seed),
+                _ => Trial::Schedule(class, seed),
+            };
+            crowd.into_iter().chain([trial]).find_map(|trial| {
                 let by = trial.run(&mut lab)?;
                 Some(Kill { schedules: at + 1, trial, by, is_hollow: false })
             })
@@ -342,6 +348,7 @@ mod planted {
         fn run(self, lab: &mut Lab) -> Option<Violation> {
             match self {
                 Self::Schedule(class, seed) => lab.run(class, seed).violation,
+                Self::CutOff(seed) => cut_off::violation(seed),
                 Self::Crowd(seed) => {
                     let hung = hung::Pair::QUICK.measure(seed).violation();
                     hung.or_else(|| told::violation(&told::measure(seed)))
@@ -355,6 +362,7 @@ mod planted {
             match self {
                 Self::Schedule(class, seed) => write!(f, "{class} {seed}"),
                 Self::Crowd(seed) => write!(f, "--crowd {seed}"),
+                Self::CutOff(seed) => write!(f, "--cut-off 1 --seed {seed}"),
             }
         }
     }

@@ -7,6 +7,7 @@
 //! Not here: which nodes count, which the claim knows; and what they are asked, see the folder's `mod.rs`.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use crate::proto::lease::Lease;
 use crate::proto::names::{NodeId, NodeSet};
@@ -49,6 +50,12 @@ impl Backing {
         }
     }
 
+    /// For how long after this moment a node is known to keep the key.
+    pub(super) fn kept_after(&self, node: NodeId, moment: ClockReading) -> Duration {
+        let known = self.0.iter().find(|(of, _)| *of == node);
+        known.map_or(Duration::ZERO, |(_, lease)| lease.remaining(moment))
+    }
+
     /// A node's key is gone, and nothing brings it back.
     pub(super) fn gone(&mut self, node: NodeId) {
         self.0.retain(|&(of, _)| of != node);
@@ -72,8 +79,6 @@ impl Backing {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::proto::Timestamp;
     use crate::proto::lease::Drift;

@@ -23,6 +23,7 @@ use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::request::{AutoExtend, RequestError, check_ttl};
+use crate::proto::sentinel_word;
 use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 
@@ -318,7 +319,10 @@ impl Core {
         if vote == Vote::Deny {
             self.key_gone(node, claim, now);
         }
-        let vote = self.counted_extension(node, vote);
+        let vote = match vote {
+            Vote::Grant if !self.counts_extension(node, id) => Vote::Fail(Cause::Quarantined),
+            vote => vote,
+        };
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing {
             let quorum = active.votes.quorum();
@@ -343,19 +347,23 @@ impl Core {
         self.settle_extension(id, now);
     }
 
-    /// Returns the vote that a node's answer to an extension is.
+    /// Whether the answer of a node that extended a lock counts.
     ///
-    /// A master that sentinels have just named has the keys of the one before it, which votes on for
-    /// clients whose sentinels have not named the new one yet. It extends the key, but until its
-    /// quarantine has outlasted those (`sentinel_word::WORD_LASTS`), that does not count.
-    fn counted_extension(&self, node: NodeId, vote: Vote) -> Vote {
-        let has_sentinels = self.config.node(node).has_sentinels;
-        match vote {
-            Vote::Grant if has_sentinels && !self.node(node).link.is_ready() => {
-                Vote::Fail(Cause::Quarantined)
-            }
-            vote => vote,
+    /// A master that sentinels have just named has the keys of the one before it. That one votes on for
+    /// clients to whom most sentinels named it before most named the new one to us, for a word's time
+    /// (`crates/models/src/promotion.rs`). Until the new master votes, an extension counts only if the old
+    /// master keeps the key for longer than that, so that it denies them.
+    fn counts_extension(&self, node: NodeId, id: LockId) -> bool {
+        if mutant!(PromotedCountsAtOnce) {
+            return true;
         }
+        let link = &self.node(node).link;
+        if link.is_ready() || !self.config.node(node).has_sentinels {
+            return true;
+        }
+        let active = self.locks.active(id);
+        let kept = active.map(|active| active.hold.backing.kept_after(node, link.connected_at()));
+        kept.is_some_and(|kept| sentinel_word::is_outlived(kept, self.config.drift))
     }
 
     /// A node no longer has the key of a lock: what was counted on it ends. The lease of one that is held is

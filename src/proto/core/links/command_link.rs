@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::proto::time::Timestamp;
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 
 /// A link, and what came of it so far.
@@ -20,6 +20,8 @@ pub(crate) struct CommandLink {
     cause: Cause,
     /// From when an ask may open the link ahead of its backoff.
     probe_at: Timestamp,
+    /// When the present connection stood, or the last one.
+    connected_at: ClockReading,
 }
 
 /// How far a link is.
@@ -49,6 +51,7 @@ impl CommandLink {
             was_tried: false,
             cause: Cause::default(),
             probe_at: Timestamp::default(),
+            connected_at: ClockReading::default(),
         }
     }
 
@@ -59,8 +62,9 @@ impl CommandLink {
     }
 
     /// The socket is connected, and the handshake under way.
-    pub(super) fn connected(&mut self, until: Timestamp, fused: bool) {
+    pub(super) fn connected(&mut self, until: Timestamp, fused: bool, now: ClockReading) {
         self.state = Link::Handshake { until, fused };
+        self.connected_at = now;
     }
 
     /// The node votes.
@@ -112,6 +116,11 @@ impl CommandLink {
     /// Why the node is no voter.
     pub(crate) fn cause(&self) -> Cause {
         self.cause
+    }
+
+    /// When the present connection stood, or the last one.
+    pub(crate) fn connected_at(&self) -> ClockReading {
+        self.connected_at
     }
 
     /// Whether a link was ever tried to the end, so that the cause says something.
@@ -229,7 +238,7 @@ mod tests {
         assert!(!link.may_return() && !link.is_settled());
         assert!(link.has_not_failed() && !link.was_tried());
         link.opening(at(0), at(100));
-        link.connected(at(100), true);
+        link.connected(at(100), true, ClockReading::default());
         assert!(link.takes_asks() && link.opens() && !link.is_settled());
         link.ready();
         assert!(link.lost(Cause::ConnectionReset, at(50)) && link.may_return());
@@ -246,7 +255,7 @@ mod tests {
     fn what_a_node_was_left_for_stays_its_cause() {
         let mut link = CommandLink::new();
         link.opening(at(0), at(100));
-        link.connected(at(100), false);
+        link.connected(at(100), false, ClockReading::default());
         assert!(!link.takes_asks() && !link.takes_undos());
         link.leaving(Cause::Evicting, at(300));
         assert!(link.takes_undos() && !link.takes_extensions());

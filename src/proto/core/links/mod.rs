@@ -106,7 +106,7 @@ impl Core {
         let node = &mut self.nodes[id.index()];
         node.hears(now.boot);
         node.handshake_begins(now);
-        node.link.connected(until, fused);
+        node.link.connected(until, fused, now);
         for step in Step::needed(settings, &self.config.settings) {
             node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
                 step.encode(out, settings, &self.config.settings);

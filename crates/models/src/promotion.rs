@@ -1,0 +1,311 @@
+//! A replica that was promoted has the key of a lock: when the extension of its holder counts there.
+//!
+//! Three sentinels name the old master, and each names the new one from some moment on. A holder takes and extends its lock on
+//! the old master, until most sentinels have named the new one to it. Then it extends its lock there, as a replica has the key.
+//! A rival is still connected to the old master, where the holder's key expires. The answers of the old master count for the rival
+//! while most sentinels have given their word for that master in answer to a question that is not too old.
+//!
+//! Why it holds: the two majorities have a sentinel in common. The rival's question is older than the holder's move, so
+//! that the rival is granted nothing by the old master once a word's time has passed since the move. The key on the old master
+//! keeps it out before.
+//!
+//! *Lean*: the new master always has the holder's key, however late the replica was, and it has no other rivals, see
+//! [`sentinel_word`](crate::sentinel_word). The holder's word for the old master is never too old. Not here: several nodes, of
+//! which a rival needs more than this one; the drift of clocks; what the restart guard is.
+
+use std::fmt;
+
+use redbolt::proto::{Timestamp, sentinel_word};
+
+use crate::search::Model;
+use crate::sentinel_word::SENTINELS;
+
+/// The rules, in ticks.
+#[derive(Clone, Copy, Debug)]
+pub struct Promotion {
+    /// How old the question may be that a word answers; `None`: any age counts.
+    pub limit: Option<u8>,
+    /// For how long a lock is valid from when it was asked for.
+    pub ttl: u8,
+    /// For how long the new master does not vote, from the holder's move.
+    pub quarantine: u8,
+    /// How many sentinels must have given their word to the rival.
+    pub needed: usize,
+    /// Which extensions count on the new master.
+    pub counts: Counts,
+    /// An extension that does not count is still taken for one by which the new master keeps the key.
+    pub uncounted_is_known: bool,
+}
+
+/// Which extensions count on a master that was promoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// All of them, as on a node without sentinels.
+    All,
+    /// Those on a node that votes.
+    OnceItVotes,
+    /// Also those of a lock that the old master keeps for more than so many ticks after this.
+    KeptAfter(Since, u8),
+}
+
+/// From when it matters for how long the old master keeps the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// From when the holder is connected to the new master: the rule.
+    Connected,
+    /// From when it asked the sentinels.
+    Asked,
+}
+
+impl Promotion {
+    /// The rules as they are meant.
+    pub const RULES: Self = Self {
+        limit: Some(1),
+        ttl: 3,
+        quarantine: 4,
+        needed: MOST,
+        counts: Counts::KeptAfter(Since::Connected, 1),
+        uncounted_is_known: false,
+    };
+
+    /// An age from which on it does not matter any more.
+    fn oldest(&self) -> u8 {
+        self.limit.unwrap_or(0) + 1
+    }
+
+    /// By the library's own rule of when most sentinels had been asked.
+    fn is_vouched_for(&self, state: &State) -> bool {
+        let words = state.seats.iter().filter_map(|seat| seat.word);
+        let asked_at = words.map(|age| Timestamp(u64::from(NOW - age)));
+        let vouched_at = match self.needed {
+            MOST => sentinel_word::vouched_at(SENTINELS, asked_at),
+            _ => asked_at.max(),
+        };
+        let age = vouched_at.map(|Timestamp(at)| u64::from(NOW) - at);
+        age.is_some_and(|age| self.limit.is_none_or(|limit| age <= limit.into()))
+    }
+
+    /// Whether the old master keeps a key for long enough which the holder knows to be there for `known` more ticks.
+    fn outlives_words(&self, known: u8, asked: Option<u8>) -> bool {
+        match self.counts {
+            Counts::KeptAfter(Since::Connected, than) => known > than,
+            Counts::KeptAfter(Since::Asked, than) => known > 0 && known + asked.unwrap_or(0) > than,
+            Counts::All | Counts::OnceItVotes => false,
+        }
+    }
+
+    fn asks_first(&self) -> bool {
+        matches!(self.counts, Counts::KeptAfter(Since::Asked, _))
+    }
+}
+
+const MOST: usize = 2;
+
+/// A moment that is later than any question's age.
+const NOW: u8 = u8::MAX;
+
+/// The sentinels, the old master's key, the holder and the rival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct State {
+    seats: [Seat; SENTINELS],
+    /// The key on the old master, with the ticks until it expires.
+    key: Key,
+    /// Ticks for which the holder's lock is valid. The rival's is as long as the key is its own.
+    held_for: u8,
+    /// Ticks for which the holder takes its node to keep its key.
+    known: u8,
+    /// Ticks since the holder asked the sentinels where the master is.
+    asked: Option<u8>,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    Free,
+    Holders(u8),
+    Rivals(u8),
+}
+
+/// Where the holder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Place {
+    Old,
+    New {
+        /// Ticks until it votes.
+        quarantine: u8,
+        /// The old master keeps the key for long enough.
+        outlives_words: bool,
+    },
+}
+
+/// A sentinel, and its word to the rival.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Seat {
+    names_the_new: bool,
+    /// It has told the holder.
+    told_holder: bool,
+    /// An answer to the rival that names the old master is in flight: ticks since the question.
+    answer: Option<u8>,
+    /// The age of its word for the old master.
+    word: Option<u8>,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "`Display` says what each is")]
+pub enum Step {
+    Tick,
+    Switches(usize),
+    Answers(usize),
+    Heard(usize),
+    Asks,
+    Tells(usize),
+    Taken,
+    Moves,
+    Reconnects,
+    Extended,
+    NotCounted,
+    TakenAgain,
+    RivalTaken,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Tick => f.write_str("a tick passes"),
+            Self::Switches(at) => write!(f, "sentinel {} names the new master from now on", at + 1),
+            Self::Answers(at) => write!(f, "sentinel {} is asked by the rival", at + 1),
+            Self::Heard(at) => write!(f, "the rival receives the answer of sentinel {}", at + 1),
+            Self::Asks => f.write_str("the holder asks the sentinels"),
+            Self::Tells(at) => write!(f, "sentinel {} names the new master to the holder", at + 1),
+            Self::Taken => f.write_str("the holder takes or extends the lock on the old master"),
+            Self::Moves => f.write_str("the holder is connected to the new master"),
+            Self::Reconnects => f.write_str("the holder is connected to the new master again"),
+            Self::Extended => f.write_str("the holder extends its lock on the new master"),
+            Self::NotCounted => f.write_str("an extension on the new master does not count"),
+            Self::TakenAgain => f.write_str("the holder takes the lock on the new master"),
+            Self::RivalTaken => f.write_str("the rival takes the lock on the old master"),
+        }
+    }
+}
+
+impl Model for Promotion {
+    type State = State;
+    type Step = Step;
+
+    fn begins(&self) -> Vec<State> {
+        vec![State {
+            seats: [Seat::default(); SENTINELS],
+            key: Key::Free,
+            held_for: 0,
+            known: 0,
+            asked: None,
+            place: Place::Old,
+        }]
+    }
+
+    fn steps(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+        found(Step::Tick, self.after_a_tick(state));
+        for at in 0..SENTINELS {
+            self.steps_of(at, state, found);
+        }
+        match state.place {
+            Place::Old => self.steps_on_the_old(state, found),
+            Place::New { .. } => self.steps_on_the_new(state, found),
+        }
+        if !matches!(state.key, Key::Holders(_)) && self.is_vouched_for(state) {
+            found(Step::RivalTaken, State { key: Key::Rivals(self.ttl), ..*state });
+        }
+    }
+
+    fn wrong(&self, state: &State) -> Option<&'static str> {
+        let is_rivals = matches!(state.key, Key::Rivals(_));
+        (state.held_for > 0 && is_rivals).then_some("two hold the lock")
+    }
+
+    /// Sentinels are alike.
+    fn canonical(&self, state: &State) -> State {
+        let mut seats = state.seats;
+        seats.sort_unstable();
+        State { seats, ..*state }
+    }
+}
+
+impl Promotion {
+    fn steps_of(&self, at: usize, state: &State, found: &mut impl FnMut(Step, State)) {
+        let seat = state.seats[at];
+        let mut with = |step, seat| {
+            let mut seats = state.seats;
+            seats[at] = seat;
+            found(step, State { seats, ..*state });
+        };
+        match seat.names_the_new {
+            true if self.asks_first() && state.asked.is_none() => {}
+            true => with(Step::Tells(at), Seat { told_holder: true, ..seat }),
+            false => {
+                with(Step::Switches(at), Seat { names_the_new: true, ..seat });
+                with(Step::Answers(at), Seat { answer: Some(0), ..seat });
+            }
+        }
+        if let Some(age) = seat.answer {
+            with(Step::Heard(at), Seat { answer: None, word: Some(age), ..seat });
+        }
+    }
+
+    fn steps_on_the_old(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+        let (ttl, known) = (self.ttl, state.known);
+        if !matches!(state.key, Key::Rivals(_)) {
+            let key = Key::Holders(ttl);
+            found(Step::Taken, State { key, held_for: ttl, known: ttl, ..*state });
+        }
+        if self.asks_first() && state.asked.is_none() {
+            found(Step::Asks, State { asked: Some(0), ..*state });
+        }
+        if state.seats.iter().filter(|seat| seat.told_holder).count() >= MOST {
+            let outlives_words = self.outlives_words(known, state.asked);
+            let place = Place::New { quarantine: self.quarantine, outlives_words };
+            found(Step::Moves, State { place, ..*state });
+        }
+    }
+
+    fn steps_on_the_new(&self, state: &State, found: &mut impl FnMut(Step, State)) {
+        let Place::New { quarantine, outlives_words } = state.place else { return };
+        if matches!(self.counts, Counts::KeptAfter(Since::Connected, _)) {
+            let place =
+                Place::New { quarantine, outlives_words: self.outlives_words(state.known, None) };
+            found(Step::Reconnects, State { place, ..*state });
+        }
+        if quarantine == 0 {
+            found(Step::TakenAgain, State { held_for: self.ttl, known: self.ttl, ..*state });
+        }
+        let counts = quarantine == 0 || outlives_words || self.counts == Counts::All;
+        if state.held_for > 0 && counts {
+            found(Step::Extended, State { held_for: self.ttl, known: self.ttl, ..*state });
+        } else if state.held_for > 0 && self.uncounted_is_known {
+            found(Step::NotCounted, State { known: self.ttl, ..*state });
+        }
+    }
+
+    fn after_a_tick(&self, state: &State) -> State {
+        let older = |age: Option<u8>| age.map(|age| self.oldest().min(age + 1));
+        let seats = state.seats.map(|seat| Seat {
+            answer: older(seat.answer),
+            word: older(seat.word),
+            ..seat
+        });
+        let key = match state.key {
+            Key::Holders(left) if left > 1 => Key::Holders(left - 1),
+            Key::Rivals(left) if left > 1 => Key::Rivals(left - 1),
+            _ => Key::Free,
+        };
+        let place = match state.place {
+            Place::Old => Place::Old,
+            Place::New { quarantine, outlives_words } => {
+                Place::New { quarantine: quarantine.saturating_sub(1), outlives_words }
+            }
+        };
+        let held_for = state.held_for.saturating_sub(1);
+        let known = state.known.saturating_sub(1);
+        State { seats, key, held_for, known, asked: older(state.asked), place }
+    }
+}
