@@ -6,13 +6,13 @@
 //! sentinels know, and `rediss+sentinel://…` one that is reached over TLS, as they are; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
 
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::sentinel::Sentinels;
-use crate::proto::{Credentials, NodeSettings, Secret};
+use crate::proto::{Credentials, NodeSettings, Secret, is_printable};
 
 /// Where a node listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -107,10 +107,27 @@ impl fmt::Display for Address {
                 write!(f, "[{ip}]:{port}")
             }
             Self::Ip(ip, port) | Self::TlsIp(ip, port) => write!(f, "{ip}:{port}"),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Unix(path) => unix(f, &path.display().to_string()),
             Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
     }
+}
+
+/// A path as it is, or percent-encoded where a terminal would act on it.
+fn unix(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
+    if path.chars().all(is_printable) {
+        return write!(f, "unix:{path}");
+    }
+    f.write_str("unix://")?;
+    for char in path.chars() {
+        match is_printable(char) && !matches!(char, '%' | '?') {
+            true => f.write_char(char)?,
+            false => {
+                char.encode_utf8(&mut [0; 4]).bytes().try_for_each(|it| write!(f, "%{it:02x}"))?
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Why an address could not be read.
@@ -470,6 +487,8 @@ mod tests {
             "valkey://h:1/0",
             "unix:///run/redis.sock",
             "unix:///run/a%20b%25%3F%40",
+            "unix:///run/%1b%5b2J%0a%25%3f%c2%9b",
+            "unix:/run/%3f\x1b",
             "unix:////run//r.sock",
             "unix:/run/100%?@://",
             "redis+sentinel://10.0.0.1+s-2.example:26380+[::1]:7/jobs.1",
@@ -478,6 +497,11 @@ mod tests {
             assert_eq!(address.to_string().parse(), Ok(address), "{text}");
         }
         assert_eq!("unix:/a%20b".parse(), Ok(Address::Unix("/a%20b".into())));
+    }
+
+    #[test]
+    fn the_path_of_a_socket_does_not_erase_the_screen() {
+        assert_eq!(shown("unix:///run/%1b%5b2J%0a?db=0"), "unix:///run/%1b[2J%0a");
     }
 
     #[test]

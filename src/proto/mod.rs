@@ -85,6 +85,7 @@ pub mod metrics;
 mod mutants;
 mod names;
 mod permits;
+mod printable;
 mod profile;
 mod request;
 pub mod restart_guard;
@@ -115,6 +116,7 @@ pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 pub use self::mutants::{Mutant, plant};
 pub use self::names::{LinkId, LockId, MAX_NODES, NodeId, NodeSet, ObserverId, ViewId};
 pub use self::permits::MAX_PERMITS;
+pub(crate) use self::printable::{is_printable, printable};
 pub use self::profile::Profile;
 pub(crate) use self::request::check_lock_name;
 pub use self::request::{

@@ -13,13 +13,13 @@ use redbolt::{
     log::{Level, Log, Note},
 };
 use redbolt_node::model::ClockReading;
-use redbolt_test_servers::{Reply, Server};
+use redbolt_test_servers::{Act, Impostor, Reply, Server};
 use redbolt_testkit::Peer;
 
 use crate::engine::engine_of;
 use crate::support::{
-    LIMIT, builder, client_of, driver_of, eventually, held_by, long, outcome, patiently,
-    process_until, refusal, servers, vouch_for, vouched,
+    LIMIT, builder, client_of, driver_of, eventually, held_by, long, outcome, patient, patiently,
+    process_until, refusal, server, servers, vouch_for, vouched,
 };
 
 /// Keeps all notes.
@@ -155,7 +155,7 @@ fn nodes_that_do_not_vote() {
 #[test]
 fn a_clock_that_is_wrong() {
     let address = node_with_a_clock_ahead(Duration::from_secs(600));
-    let (heard, config) = Heard::with(crate::support::patient([address]).new_nodes());
+    let (heard, config) = Heard::with(patient([address]).new_nodes());
     let client = client_of(config);
     assert!(client.acquire(patiently(b"job").fenced()).unwrap().fencing_token().is_some());
     let told = heard.of("node 1 ").into_iter().find(|line| line.text.contains("clock"));
@@ -202,10 +202,7 @@ fn no_note_has_a_password_or_a_token_in_it() {
         .map(|password| Server::with(&["--requirepass", password]))
         .collect();
     let addresses = servers.iter().map(|s| format!("redis://:{PASSWORD}@{}", s.address()));
-    let config = crate::support::patient(addresses)
-        .label(b"web-1")
-        .new_nodes()
-        .restart_guard(RestartGuard::Off);
+    let config = patient(addresses).label(b"web-1").new_nodes().restart_guard(RestartGuard::Off);
     let (heard, config) = Heard::with(config);
     let client = client_of(config);
     let mut lock = client.acquire(patiently(b"job")).unwrap();
@@ -233,10 +230,8 @@ fn no_note_has_a_password_or_a_token_in_it() {
     assert!(report.to_string().contains("unknown command"), "{report}");
     drop(client);
     all.extend(heard.lines());
-    let (heard, config) = Heard::with(crate::support::patient([format!(
-        "redis://ann-oracle:{PASSWORD}@{}",
-        echo.address()
-    )]));
+    let (heard, config) =
+        Heard::with(patient([format!("redis://ann-oracle:{PASSWORD}@{}", echo.address())]));
     let _ = refusal(client_of(config).acquire(long(b"job")));
     all.extend(heard.lines());
 
@@ -316,4 +311,29 @@ fn a_node_that_cannot_notify_waiters_is_logged() {
 fn a_config_with_a_log_is_still_shown() {
     let (_, config) = Heard::with(redbolt::Config::builder().node("127.0.0.1:1").unwrap());
     assert!(format!("{:?}", config.build().unwrap()).contains("Logger(..)"));
+}
+
+/// It names the master, and at once another whose name would erase the screen of a reader of the log.
+#[test]
+fn a_master_that_a_sentinel_names_does_not_erase_the_screen() {
+    let server = server();
+    let news = "jobs 127.0.0.1 1 a\x1b[2J\u{9b}\u{202e}z 2";
+    let place = format!(
+        "*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{}",
+        server.port().to_string().len(),
+        server.port()
+    );
+    let told = format!("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{news}", news.len());
+    let sentinel = Impostor::start(Act::Always(format!("{place}\r\n{told}")));
+    let address = format!("redis+sentinel://{}/jobs", sentinel.address());
+    let (heard, builder) = Heard::with(patient([address]));
+    let client = client_of(builder);
+    eventually("it names another", || {
+        let report = client.warm_up(LIMIT / 100).to_string();
+        assert!(!report.contains(['\x1b', '\u{9b}', '\u{202e}']), "{report:?}");
+        report.contains("name another master: a\\u{1b}[2J")
+    });
+    for line in heard.lines() {
+        assert!(!line.text.contains(['\x1b', '\u{9b}', '\u{202e}']), "{line:?}");
+    }
 }

@@ -12,7 +12,7 @@ use crate::args::InitArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
-use crate::say::print;
+use crate::say::report as print_report;
 
 /// Sets the nodes up.
 pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<u8, Failure> {
     let within = settings.connect_timeout + 2 * settings.response_timeout;
     let report = set_up(&config, within).map_err(|error| failure(args, error))?;
     let text = format!("{}{}\n", lines(&report), done(&config, &report));
-    print(&text)?;
+    print_report(&text)?;
     Ok(exit::SUCCESS)
 }
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::ObserveArgs;
 use crate::exit::{self, Failure};
+use crate::say::{json_line, printable};
 use crate::{name, nodes};
 
 /// Prints who leads, until nobody reads it or only an operator can help; with `--once` once.
@@ -45,10 +46,10 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<u8, Failure> {
 /// Prints a line; whether anybody reads on.
 fn tell(args: &ObserveArgs, seen: &Observation) -> io::Result<bool> {
     let line = match args.json {
-        true => as_json(&args.key, seen).to_string(),
-        false => format!("{}: {seen}", name::show(&args.key)),
+        true => json_line(&as_json(&args.key, seen)),
+        false => printable(&format!("{}: {seen}", name::show(&args.key))) + "\n",
     };
-    match io::stdout().write_all(format!("{line}\n").as_bytes()) {
+    match io::stdout().write_all(line.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         outcome => outcome.map(|()| true),
     }

@@ -2,9 +2,14 @@
 //!
 //! A module of its own because `eprintln!` panics if standard error is closed, and a message must not kill a
 //! supervisor.
+//!
+//! A node, a sentinel or another client may have chosen a part of the text. So every character that a terminal acts on is
+//! escaped, except for the ends of lines.
 
 use std::fmt;
 use std::io::{self, Write};
+
+use serde_json::Value;
 
 /// Writes one message to standard error.
 pub(crate) fn say(message: impl fmt::Display) {
@@ -14,13 +19,72 @@ pub(crate) fn say(message: impl fmt::Display) {
 
 /// A message with `redbolt: ` before each of its lines.
 pub(crate) fn lines(message: impl fmt::Display) -> String {
-    message.to_string().trim_end().lines().map(|line| format!("redbolt: {line}\n")).collect()
+    let message = message.to_string();
+    let line = |line| format!("redbolt: {}\n", printable(line));
+    message.trim_end().lines().map(line).collect()
 }
 
-/// Writes a report to standard output. A reader that closes the pipe early has read enough.
+/// Escapes each character that a terminal acts on, as in Rust (`\u{1b}`).
+pub(crate) fn printable(text: &str) -> String {
+    let escaped = |char: char| match is_printable(char) {
+        true => char.to_string(),
+        false => char.escape_debug().to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
+/// Returns the value as JSON, on one line: characters that a terminal acts on are escaped as JSON does (`\u009b`).
+pub(crate) fn json_line(value: &Value) -> String {
+    let text = value.to_string();
+    let mut shown = String::with_capacity(text.len() + 1);
+    for char in text.chars() {
+        match is_printable(char) {
+            true => shown.push(char),
+            // Only strings have such characters.
+            false => {
+                let units = char.encode_utf16(&mut [0; 2]).to_vec();
+                shown.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
+            }
+        }
+    }
+    shown + "\n"
+}
+
+fn is_printable(char: char) -> bool {
+    matches!(char, '"' | '\'' | '\\') || char.escape_debug().len() == 1
+}
+
+/// Writes a report to standard output, line by line.
+pub(crate) fn report(text: &str) -> io::Result<()> {
+    let lines = text.lines().map(|line| printable(line) + "\n");
+    print(&lines.collect::<String>())
+}
+
+/// Writes to standard output as it is. A reader that closes the pipe early has read enough.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVIL: &str = "a\x1b[2J\r\t\u{9b}\u{202e}\u{e0001}\"\\\u{fc}";
+
+    #[test]
+    fn a_message_has_only_the_ends_of_its_own_lines() {
+        let shown = r#"a\u{1b}[2J\r\t\u{9b}\u{202e}\u{e0001}"\"#;
+        assert_eq!(lines(format!("{EVIL}\nb\n")), format!("redbolt: {shown}\u{fc}\nredbolt: b\n"));
+    }
+
+    #[test]
+    fn json_is_escaped_as_json() {
+        let text = json_line(&EVIL.into());
+        let shown = r#""a\u001b[2J\r\t\u009b\u202e\udb40\udc01\"\\"#;
+        assert_eq!(text, format!("{shown}\u{fc}\"\n"));
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), EVIL);
     }
 }

@@ -18,7 +18,7 @@ use crate::exit::{self, Failure};
 use crate::foreign;
 use crate::name;
 use crate::nodes;
-use crate::say::{print as print_out, say};
+use crate::say::{report as print_report, say};
 use crate::waiters;
 
 /// Deletes the lock if `--force` is given.
@@ -106,7 +106,7 @@ fn what_became(report: &ForceUnlockReport) -> String {
 fn print(nodes: &[NodeInspection], waiting: Option<&Line>, last: &str) {
     let lines: String = nodes.iter().map(|node| line(node) + "\n").collect();
     let waiting = waiters::as_text(waiting, nodes);
-    if let Err(error) = print_out(&format!("{lines}{waiting}{last}\n")) {
+    if let Err(error) = print_report(&format!("{lines}{waiting}{last}\n")) {
         say(format_args!("warning: standard output: {error}"));
     }
 }

@@ -27,8 +27,7 @@ use self::line::Line;
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::tls::Connector;
-use crate::proto::without_arguments;
-use crate::proto::{Credentials, Settings, Timestamp};
+use crate::proto::{Credentials, Settings, Timestamp, is_printable, printable, without_arguments};
 use crate::resp::{BytesMut, Frame, FrameDecoder, Limits, command};
 
 pub(super) use ears::{Ears, Told};
@@ -94,6 +93,10 @@ pub(crate) fn locate(
 ) -> io::Result<Address> {
     let question = Question::new(sentinels.clone(), access, settings, Timestamp::default());
     let Master { place, .. } = question.ask(|_| {})?;
+    if !place.0.chars().all(is_printable) {
+        // An address is shown as it is.
+        return Err(io::Error::other(format!("its sentinels name {}", shown(&place))));
+    }
     #[cfg(feature = "tls")]
     if sentinels.tls {
         return Ok(over_tls(&place));
@@ -279,15 +282,17 @@ impl fmt::Display for Ballot<'_> {
         for (by, told) in &self.told {
             let sentinel = shown(&self.sentinels.places[*by]);
             match told {
-                Ok(place) => write!(f, "; {sentinel} says {}", shown(place).escape_debug())?,
-                Err(words) => write!(f, "; {sentinel}: {}", words.escape_debug())?,
+                Ok(place) => write!(f, "; {sentinel} says {}", shown(place))?,
+                Err(words) => write!(f, "; {sentinel}: {}", printable(words))?,
             }
         }
         Ok(())
     }
 }
 
+/// A place as people read it. Sentinels name hosts of any characters.
 pub(super) fn shown((host, port): &Place) -> String {
+    let host = printable(host);
     match host.contains(':') {
         true => format!("[{host}]:{port}"),
         false => format!("{host}:{port}"),

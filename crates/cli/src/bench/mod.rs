@@ -32,7 +32,7 @@ use self::progress::Progress;
 use self::report::Report;
 use crate::args::{BenchArgs, Nodes};
 use crate::exit::{self, Failure};
-use crate::say::{print, say};
+use crate::say::{json_line, print, say};
 use crate::signals::Signals;
 use crate::{init, nodes};
 
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
     drop(progress);
     let (figures, unconfirmed) = (figures?, !load.let_go()?);
     let report = Report { args, figures: &figures, load: &load };
-    let text = if args.json { format!("{}\n", report.as_json()) } else { report.as_text() };
+    let text = if args.json { json_line(&report.as_json()) } else { report.as_text() };
     print(&text)?;
     if unconfirmed {
         say(UNCONFIRMED);

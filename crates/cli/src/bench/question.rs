@@ -12,6 +12,8 @@ use redbolt::Config;
 use redbolt::net::Address;
 use redbolt::resp::{Decoder, Limits, Token, command};
 
+use crate::say::printable;
+
 /// A reply that is one token.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
@@ -153,7 +155,7 @@ fn converse(
 fn reply(token: Token<'_>) -> Reply {
     match token {
         Token::Bulk(bytes) => Reply::Bulk(bytes.to_vec()),
-        Token::Error(text) => Reply::Error(String::from_utf8_lossy(text).into_owned()),
+        Token::Error(text) => Reply::Error(printable(&String::from_utf8_lossy(text))),
         Token::Int(number) => Reply::Int(number),
         _ => Reply::Other,
     }
@@ -205,6 +207,12 @@ mod tests {
             assert_eq!(words(address), [&b"AUTH"[..], b"pw"]);
         }
         assert_eq!(words("redis://:own@host"), [&b"AUTH"[..], b"own"]);
+    }
+
+    #[test]
+    fn an_error_of_a_node_does_not_erase_the_screen() {
+        let error = reply(Token::Error(b"ERR a\x1b[2J\xc2\x9bb"));
+        assert_eq!(error, Reply::Error(r"ERR a\u{1b}[2J\u{9b}b".to_owned()));
     }
 
     #[test]

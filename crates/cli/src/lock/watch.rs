@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::speak::raw;
 use crate::duration::show;
 use crate::foreign;
+use crate::say::printable;
 use redbolt::inspect::InspectionVerdict;
 
 /// The line, or nothing if standard error is not a terminal.
@@ -51,7 +52,7 @@ impl Watch {
         let waited = now.saturating_sub(self.since).as_secs();
         let line = format!("redbolt: waiting {waited} s, {}", in_words(seen, quarantine));
         // A line that wraps could not be erased.
-        let line: String = line.chars().take(WIDTH).collect();
+        let line: String = printable(&line).chars().take(WIDTH).collect();
         raw(&format!("{CLEAR}{line}"));
         self.is_shown = true;
     }

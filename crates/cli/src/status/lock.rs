@@ -21,7 +21,7 @@ use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::foreign::{self, remaining};
 use crate::name;
-use crate::say::print;
+use crate::say::{json_line, print, report};
 use crate::waiters;
 
 /// Prints who holds the lock of this name. The exit status says whether there was a verdict.
@@ -29,12 +29,12 @@ pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Resu
     let config = client.config();
     let restart_guards = contact(client, config.settings().connect_timeout);
     let seen = client.inspect(key.as_bytes()).map_err(Failure::usage)?;
-    let text = if args.json {
-        format!("{}\n", as_json(key, &config, &seen, &restart_guards))
+    if args.json {
+        print(&json_line(&as_json(key, &config, &seen, &restart_guards)))?;
     } else {
-        as_text(&name::show(key), &config, &seen, &restart_guards, args.format.profile)
-    };
-    print(&text)?;
+        let key = name::show(key);
+        report(&as_text(&key, &config, &seen, &restart_guards, args.format.profile))?;
+    }
     Ok(match seen.verdict {
         InspectionVerdict::Undecided => exit::NO_QUORUM,
         _ => exit::SUCCESS,

@@ -16,7 +16,7 @@ use crate::contact::contact_push;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::nodes;
-use crate::say::print;
+use crate::say::{json_line, print, report as print_report};
 
 /// Prints the nodes. The exit status says whether enough of them vote.
 pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failure> {
@@ -24,12 +24,11 @@ pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failu
     let report = contact_push(client, settings.connect_timeout);
     let seen = client.inspect(&settings.restart_guard_key).map_err(Failure::usage)?;
     let quorum = client.config().quorum();
-    let text = if args.json {
-        format!("{}\n", as_json(quorum, &report, &seen))
+    if args.json {
+        print(&json_line(&as_json(quorum, &report, &seen)))?;
     } else {
-        as_text(quorum, &report, &seen) + &hint(&report, args)
-    };
-    print(&text)?;
+        print_report(&(as_text(quorum, &report, &seen) + &hint(&report, args)))?;
+    }
     Ok(if report.has_quorum() { exit::SUCCESS } else { exit::NO_QUORUM })
 }
 

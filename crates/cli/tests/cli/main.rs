@@ -10,6 +10,7 @@ mod at_least;
 mod bench;
 mod chaos;
 mod counter;
+mod escapes;
 mod fencing;
 mod forbidden;
 mod harness;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::contents;
+use crate::proto::config::check_label;
 use crate::proto::line::TicketName;
 use crate::proto::request::LockMode;
 
@@ -33,7 +34,7 @@ pub struct Waiter {
     /// The first 4 bytes of a SHA-1 of the ticket's name: equal on all nodes, and no help to whoever would like to take the
     /// ticket away.
     pub fingerprint: u32,
-    /// The label of the lock that it wants, if it has one.
+    /// The label of its lock; printable. `None` without one, or if no client can have such a label.
     pub label: Option<String>,
     /// Its place: whoever has a smaller one stands before it. As a rule when it began to wait, by its own clock, in µs since
     /// 1970.
@@ -95,7 +96,8 @@ impl Waiter {
         let stamp = words.next()?.parse().ok()?;
         let (name, rest) = words.next()?.split_once(':')?;
         let (grace, label) = match rest.split_once(':') {
-            Some((grace, label)) => (grace, Some(label.to_owned())),
+            // A client with write access to the node can make tickets with any label.
+            Some((grace, label)) => (grace, Some(label).filter(|label| is_label(label))),
             None => (rest, None),
         };
         // Its name is the same on all nodes but for the node's number.
@@ -107,8 +109,14 @@ impl Waiter {
             _ => None,
         };
         let grace = Duration::from_millis(grace.parse().ok()?);
+        let label = label.map(str::to_owned);
         Some(Self { mode, fingerprint, label, stamp, age, remaining, grace })
     }
+}
+
+/// Whether a client can have this label.
+fn is_label(text: &str) -> bool {
+    !text.is_empty() && check_label(text.as_bytes()).is_ok()
 }
 
 impl fmt::Display for Waiter {
@@ -152,6 +160,19 @@ mod tests {
         assert_ne!(first.fingerprint, second.fingerprint);
         assert_eq!(line, of("01"), "on another node");
         assert!(!format!("{line:?} {first}").contains("0123"));
+    }
+
+    /// A client with write access to the node can make tickets with any label. A holder's is validated as well.
+    #[test]
+    fn a_label_that_no_client_can_have_is_not_shown() {
+        let name = "0123456789abcdef".repeat(2);
+        let long = "x".repeat(200);
+        for label in ["a\x1b[2J", "\u{9b}31m", "a\x7f", "a\u{202e}b", "\u{fc}", "", &long] {
+            let text = format!("1 open -1\nx{name}00:35:{label} 17 900 5800");
+            let line = Line::read(text.as_bytes()).unwrap();
+            assert_eq!(line.waiters[0].label, None, "{label:?}");
+            assert!(line.waiters[0].to_string().starts_with("exclusive #"), "{label:?}");
+        }
     }
 
     #[test]

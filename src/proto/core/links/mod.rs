@@ -19,6 +19,7 @@ use super::Core;
 use crate::proto::event::LinkOp;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LinkId, NodeId};
+use crate::proto::printable::printable;
 use crate::proto::restart_guard::RunId;
 use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
 use crate::proto::vote::Cause;
@@ -52,12 +53,13 @@ impl Core {
         }
     }
 
-    /// Keeps words about a cause that the driver knows more of.
+    /// Keeps words about a cause that the driver knows more of. Characters that a terminal acts on are
+    /// escaped: the words may quote the system, a certificate or a sentinel.
     pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
         if link.is_push() {
             return;
         }
-        self.node_mut(link.node()).explain(cause, words);
+        self.node_mut(link.node()).explain(cause, printable(&words));
     }
 
     /// Whether an answer is due on this link, so that a read may bring it although no readiness was reported.
