@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use super::busy;
 use super::label;
 use super::log::{Log, Logger};
-use crate::net::{self, Address, AddressError, Clock, SentinelAccess};
+use crate::net::{self, Address, AddressError, Clock, HostResolver, SentinelAccess};
 #[cfg(feature = "tls")]
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
@@ -40,6 +41,7 @@ pub struct Config {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    hosts: HostResolver,
     sentinels: SentinelAccess,
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
@@ -54,6 +56,7 @@ impl Config {
             log: Logger::default(),
             busy_poll: Duration::ZERO,
             clock: Clock::default(),
+            hosts: HostResolver::default(),
             users_alone: Vec::new(),
             password: None,
             sentinel_user: None,
@@ -98,15 +101,16 @@ impl Config {
     }
 
     /// Where the node at `address` is now, which is one of [`addresses`](Self::addresses): the same, or the place of the master that
-    /// its [sentinels](crate::manual::sentinels) name. They are asked, which blocks for a time that the timeouts bound, but for
-    /// look-ups of names. For a tool that asks a node something else; locks ask by themselves.
+    /// its [sentinels](crate::manual::sentinels) name. They are asked, which blocks for a time that the timeouts bound. For a tool that asks a node something else; locks ask by themselves.
     ///
     /// # Errors
     ///
     /// Not more than half of the sentinels have named the same master.
     pub fn locate(&self, address: &Address) -> io::Result<Address> {
         match address {
-            Address::Sentinels(known) => net::locate(known, &self.sentinels, self.settings()),
+            Address::Sentinels(known) => {
+                net::locate(known, &self.sentinels, &self.hosts, self.settings())
+            }
             other => Ok(other.clone()),
         }
     }
@@ -144,6 +148,11 @@ impl Config {
         &self.clock
     }
 
+    /// How names of hosts become addresses.
+    pub(super) fn hosts(&self) -> &HostResolver {
+        &self.hosts
+    }
+
     pub(super) fn log(&self) -> &Logger {
         &self.log
     }
@@ -177,6 +186,7 @@ pub struct ConfigBuilder {
     log: Logger,
     busy_poll: Duration,
     clock: Clock,
+    hosts: HostResolver,
     /// Nodes whose address has a user without a password, and what is wrong if there is none.
     users_alone: Vec<(usize, AddressError)>,
     password: Option<Password>,
@@ -511,6 +521,16 @@ impl ConfigBuilder {
         self
     }
 
+    /// For tests, which cannot make the resolver of a machine hang: what finds the addresses of a host name and a port.
+    #[doc(hidden)]
+    pub fn resolve_hosts_by(
+        mut self,
+        resolve: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        self.hosts = HostResolver::by(resolve);
+        self
+    }
+
     /// Checks it all.
     ///
     /// # Errors
@@ -537,7 +557,7 @@ impl ConfigBuilder {
             #[cfg(feature = "tls")]
             tls: sentinel_tls,
         };
-        let Self { addresses, log, busy_poll, clock, .. } = self;
+        let Self { addresses, log, busy_poll, clock, hosts, .. } = self;
         if busy_poll > busy::LONGEST {
             return Err(ConfigError::BusyPoll { span: busy_poll });
         }
@@ -547,6 +567,7 @@ impl ConfigBuilder {
             log,
             busy_poll,
             clock,
+            hosts,
             sentinels,
             #[cfg(feature = "tls")]
             tls,

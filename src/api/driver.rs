@@ -132,8 +132,9 @@ impl Driver {
         let heard = clock.boot();
         let sockets = Sockets::new(core, clock, config.addresses(), registry, first_token)?;
         let sockets = sockets.with_sentinels(config.sentinels().clone());
+        let sockets = sockets.with_hosts(config.hosts().clone());
         #[cfg(feature = "tls")]
-        let sockets = sockets.with_tls(config.tls().cloned());
+        let sockets = sockets.with_tls(config.tls().cloned())?;
         let notes = Notes::new(&config);
         let mut driver = Self { config, sockets, own, heard, is_gathering: false, notes };
         driver.sockets.drive();

@@ -6,6 +6,7 @@
 mod address;
 mod cause;
 mod clock;
+mod hosts;
 mod resolve;
 mod sentinel;
 mod socket;
@@ -18,6 +19,7 @@ pub use address::{Address, AddressError};
 pub(crate) use clock::Alarm;
 pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
+pub(crate) use hosts::HostResolver;
 pub use sentinel::Sentinels;
 pub(crate) use sentinel::{SentinelAccess, locate};
 pub(crate) use sockets::Sockets;

@@ -1,12 +1,12 @@
-//! Name look-ups that never stall a lock.
+//! Finding addresses and reading the files of TLS before a connection, without stalling a lock.
 //!
-//! The system's resolver blocks, sometimes for half a minute. So each look-up runs in a short-lived thread of its
-//! own, named `redbolt-resolve`, at most one for each link at a time. Its answer wakes the loop through a socket
+//! The system's resolver blocks, sometimes for half a minute, and a file system can hang. So each runs in a short-lived
+//! thread, named `redbolt-resolve`, at most one for each link at a time. Its answer wakes the loop through a socket
 //! pair: a `Poll` has at most one `Waker`, and that is the host's. IP addresses are not looked up. If no node has a
-//! name, there is no resolver. Sentinels are asked in the same way.
+//! name or needs files, there is no resolver. Sentinels are asked in the same way.
 
 use std::io::{self, Read};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,8 +15,12 @@ use std::thread;
 use mio::{Interest, Registry};
 use socket2::SockRef;
 
-use super::sentinel::{Master, Place, Question, Told};
+use super::hosts::LookUps;
+use super::sentinel::{Place, Question, Told};
 use super::socket::send;
+#[cfg(feature = "tls")]
+use super::tls::{Certificates, Connector};
+use crate::proto::Cause;
 
 /// What a thread of its own has found out.
 pub(super) enum Answer {
@@ -28,9 +32,45 @@ pub(super) enum Answer {
 /// The answer to a look-up.
 pub(super) struct Found {
     pub(super) link: usize,
-    pub(super) addresses: io::Result<Vec<SocketAddr>>,
+    pub(super) way: Result<Way, (Cause, io::Error)>,
+}
+
+/// How a link gets to its node.
+#[derive(Default)]
+pub(super) struct Way {
+    pub(super) addresses: Vec<SocketAddr>,
     /// The place of the master that sentinels have named.
     pub(super) master: Option<Place>,
+    /// The contents of the files of TLS, if the link has it.
+    #[cfg(feature = "tls")]
+    pub(super) certificates: Option<Certificates>,
+}
+
+/// With what a way is found.
+pub(super) struct Means {
+    pub(super) look_ups: Arc<LookUps>,
+    /// Whose files are read, if TLS is spoken there.
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Connector>,
+}
+
+impl Means {
+    /// The way to these addresses. Reads the files, which blocks.
+    fn way(
+        &self,
+        addresses: Vec<SocketAddr>,
+        master: Option<Place>,
+    ) -> Result<Way, (Cause, io::Error)> {
+        Ok(Way {
+            addresses,
+            master,
+            #[cfg(feature = "tls")]
+            certificates: match self.tls.as_ref().map(Connector::read) {
+                Some(read) => Some(read.map_err(|error| (Cause::Io, io::Error::other(error)))?),
+                None => None,
+            },
+        })
+    }
 }
 
 pub(super) struct Resolver {
@@ -66,35 +106,43 @@ impl Resolver {
     }
 
     /// Begins a look-up.
-    pub(super) fn look_up(&self, link: usize, host: &str, port: u16) -> io::Result<()> {
-        let host = host.to_owned();
-        self.begin(move |_| {
-            let addresses = (host.as_str(), port).to_socket_addrs().map(Iterator::collect);
-            Found { link, addresses, master: None }
+    pub(super) fn look_up(&self, link: usize, place: Place, means: Means) -> io::Result<()> {
+        self.begin(link, move |_| {
+            let addresses = means.look_ups.resolver().resolve(&place);
+            means.way(addresses.map_err(|error| (Cause::NameLookup, error))?, None)
         })
     }
 
     /// Begins to ask sentinels. Those that answer are listened to from then on, if that is wanted.
-    pub(super) fn ask(&self, link: usize, question: Question, listen: bool) -> io::Result<()> {
-        self.begin(move |post| {
+    pub(super) fn ask(
+        &self,
+        link: usize,
+        question: Question,
+        means: Means,
+        listen: bool,
+    ) -> io::Result<()> {
+        self.begin(link, move |post| {
             let post = post.clone();
             let keep = move |told| {
                 if listen {
                     post.send(Answer::Told(link, told))
                 }
             };
-            match question.ask(keep) {
-                Ok(Master { place, addresses }) => {
-                    Found { link, addresses: Ok(addresses), master: Some(place) }
-                }
-                Err(error) => Found { link, addresses: Err(error), master: None },
-            }
+            let master = question.ask(keep).map_err(|error| (Cause::NameLookup, error))?;
+            means.way(master.addresses, Some(master.place))
         })
     }
 
-    fn begin(&self, find: impl FnOnce(&Post) -> Found + Send + 'static) -> io::Result<()> {
+    fn begin(
+        &self,
+        link: usize,
+        find: impl FnOnce(&Post) -> Result<Way, (Cause, io::Error)> + Send + 'static,
+    ) -> io::Result<()> {
         let post = self.post.clone();
-        let look_up = move || post.send(Answer::Found(find(&post)));
+        let look_up = move || {
+            let way = find(&post);
+            post.send(Answer::Found(Found { link, way }));
+        };
         thread::Builder::new().name("redbolt-resolve".to_owned()).spawn(look_up).map(drop)
     }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::Registry;
@@ -13,11 +14,12 @@ use mio::event::Event;
 use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
-use super::resolve::{Answer, Found, Resolver};
-use super::sentinel::{self, Ears, Place, Question, SentinelAccess, Sentinels};
+use super::hosts::{HostResolver, LookUps};
+use super::resolve::{Answer, Found, Means, Resolver, Way};
+use super::sentinel::{self, Asking, Ears, Place, Question, SentinelAccess, Sentinels};
 use super::socket::Socket;
 #[cfg(feature = "tls")]
-use super::tls::Connector;
+use super::tls::{Certificates, Connector};
 use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp, sentinel_word};
 
 /// All sockets of one core.
@@ -30,6 +32,7 @@ pub(crate) struct Sockets {
     /// The `mio::Token` of the first link; the others follow, then the resolver's, then those of the sentinels.
     first_token: usize,
     resolver: Option<Resolver>,
+    look_ups: Arc<LookUps>,
     ears: Ears,
     /// When it was last looked whether all sentinels are listened to.
     listened_at: Timestamp,
@@ -59,6 +62,11 @@ struct LinkSocket {
     others: Vec<SocketAddr>,
     /// Where sentinels have said that the master is, when they were asked for this connection.
     master: Option<Place>,
+    /// The sentinels that were asked where it is and have not answered yet.
+    asking: Asking,
+    /// The contents of the files of TLS, read for this connection.
+    #[cfg(feature = "tls")]
+    certificates: Option<Certificates>,
     /// What has come is left unread until sentinels have given their word again.
     unread: bool,
 }
@@ -86,7 +94,9 @@ impl Sockets {
         let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
         let ears = Ears::new(addresses, bell.0 + 1);
         let dead_peer_timeout = core.config().settings().dead_peer_timeout;
-        let sockets = [addresses, addresses].concat().into_iter().map(LinkSocket::new).collect();
+        let look_ups = Arc::default();
+        let sockets = [addresses, addresses].concat().into_iter();
+        let sockets = sockets.map(|address| LinkSocket::new(address, &look_ups)).collect();
         let (origin, heard) = (Origin::here(), false);
         Ok(Self {
             core,
@@ -95,6 +105,7 @@ impl Sockets {
             registry,
             first_token,
             resolver,
+            look_ups,
             ears,
             listened_at: Timestamp::default(),
             dead_peer_timeout,
@@ -117,10 +128,23 @@ impl Sockets {
         Self { sentinels, ..self }
     }
 
+    /// How names of hosts become addresses.
+    pub(crate) fn with_hosts(mut self, hosts: HostResolver) -> Self {
+        self.look_ups = Arc::new(LookUps::new(hosts));
+        for link_socket in &mut self.sockets {
+            link_socket.asking = Asking::new(&self.look_ups);
+        }
+        self
+    }
+
     /// With what sessions are begun where an address asks for TLS.
     #[cfg(feature = "tls")]
-    pub(crate) fn with_tls(self, tls: Option<Connector>) -> Self {
-        Self { tls, ..self }
+    pub(crate) fn with_tls(mut self, tls: Option<Connector>) -> io::Result<Self> {
+        if tls.as_ref().is_some_and(Connector::has_files) && self.resolver.is_none() {
+            let bell = mio::Token(self.first_token + self.sockets.len());
+            self.resolver = Some(Resolver::new(&self.registry, bell)?);
+        }
+        Ok(Self { tls, ..self })
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -317,8 +341,11 @@ impl Sockets {
     }
 
     fn open(&mut self, at: usize) {
-        let link_socket = &mut self.sockets[at];
-        match &link_socket.address {
+        match &self.sockets[at].address {
+            Address::TlsIp(ip, port) if self.has_files() => {
+                let place = (ip.to_string(), *port);
+                self.look_up(at, place);
+            }
             Address::Ip(ip, port) | Address::TlsIp(ip, port) => {
                 let place = SocketAddr::new(*ip, *port);
                 self.dial(at, place);
@@ -328,28 +355,54 @@ impl Sockets {
                 self.connect(at, socket);
             }
             Address::Name(host, port) | Address::TlsName(host, port) => {
-                link_socket.state = State::Resolving;
-                if link_socket.looking {
-                    return;
-                }
-                if !link_socket.others.is_empty() {
-                    // An earlier look-up was answered after the link had given it up.
-                    self.connect_next(at);
-                    return;
-                }
-                link_socket.looking = true;
-                let resolver =
-                    self.resolver.as_ref().expect("a resolver is made where there are names");
-                if let Err(error) = resolver.look_up(at, host, *port) {
-                    link_socket.looking = false;
-                    self.failed(at, &error);
-                }
+                let place = (host.clone(), *port);
+                self.look_up(at, place);
             }
             Address::Sentinels(sentinels) => {
                 let sentinels = sentinels.clone();
                 self.ask_sentinels(at, sentinels);
             }
         }
+    }
+
+    /// Finds out what a connection needs, unless that is known or goes on already.
+    fn look_up(&mut self, at: usize, place: Place) {
+        let link_socket = &mut self.sockets[at];
+        link_socket.state = State::Resolving;
+        if link_socket.looking {
+            return;
+        }
+        if !link_socket.others.is_empty() {
+            // An earlier look-up was answered after the link had given it up.
+            self.connect_next(at);
+            return;
+        }
+        link_socket.looking = true;
+        let means = self.means(at);
+        let resolver =
+            self.resolver.as_ref().expect("a resolver is made where there are names or files");
+        if let Err(error) = resolver.look_up(at, place, means) {
+            self.sockets[at].looking = false;
+            self.failed(at, &error);
+        }
+    }
+
+    fn means(&self, at: usize) -> Means {
+        #[cfg(not(feature = "tls"))]
+        let _ = at;
+        Means {
+            look_ups: Arc::clone(&self.look_ups),
+            #[cfg(feature = "tls")]
+            tls: self.tls.clone().filter(|_| self.sockets[at].address.is_tls()),
+        }
+    }
+
+    /// Whether TLS has files. They are not read on this thread: with a file system that hangs no lock would be extended.
+    fn has_files(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.as_ref().is_some_and(Connector::has_files);
+        #[cfg(not(feature = "tls"))]
+        false
     }
 
     /// Asks where the master is now: what was said before this connection may be out of date. For the command link, which is
@@ -369,11 +422,13 @@ impl Sockets {
 
     fn begin_to_ask(&mut self, at: usize, sentinels: Sentinels) -> io::Result<()> {
         let settings = self.core.config().settings();
-        let question = Question::new(sentinels, &self.sentinels, settings, self.clock.boot());
+        let asking = self.sockets[at].asking.clone();
+        let asked_at = self.clock.boot();
+        let question = Question::new(sentinels, &self.sentinels, asking, settings, asked_at);
         let listen = at < self.core.config().node_count();
         let resolver =
             self.resolver.as_ref().expect("a resolver is made where there are sentinels");
-        resolver.ask(at, question, listen)?;
+        resolver.ask(at, question, self.means(at), listen)?;
         self.sockets[at].looking = true;
         Ok(())
     }
@@ -480,21 +535,32 @@ impl Sockets {
 
     #[cfg(feature = "tls")]
     fn over_tls(&mut self, at: usize, socket: Socket) -> io::Result<Socket> {
-        let tls = self.tls.as_mut().expect("a connector is made where addresses ask for TLS");
+        let tls = self.tls.as_ref().expect("a connector is made where addresses ask for TLS");
         let link_socket = &self.sockets[at];
-        let session = match &link_socket.master {
-            Some(place) => tls.session(&sentinel::over_tls(place)),
-            None => tls.session(&link_socket.address),
+        let certificates = match &link_socket.certificates {
+            Some(certificates) => Ok(certificates.clone()),
+            // There is no file, or a thread would have read it.
+            None => tls.read(),
         };
-        let session = session.map_err(io::Error::other)?;
-        Ok(socket.over_tls(session))
+        let session = certificates.and_then(|certificates| match &link_socket.master {
+            Some(place) => certificates.session(&sentinel::over_tls(place)),
+            None => certificates.session(&link_socket.address),
+        });
+        Ok(socket.over_tls(session.map_err(io::Error::other)?))
     }
 
     /// Says what a connection was waiting for that was given up.
     #[cfg(feature = "tls")]
     fn explain_handshake(&mut self, at: usize) {
-        let State::Connecting(socket) = &self.sockets[at].state else { return };
-        if let Some(words) = socket.unfinished() {
+        let link_socket = &self.sockets[at];
+        let words = match &link_socket.state {
+            State::Connecting(socket) => socket.unfinished(),
+            State::Resolving if link_socket.address.is_tls() && self.has_files() => {
+                Some(STILL_READ)
+            }
+            _ => None,
+        };
+        if let Some(words) = words {
             self.explain(at, Cause::ConnectTimeout, words.to_owned());
         }
     }
@@ -528,7 +594,7 @@ impl Sockets {
     fn answers_found(&mut self) {
         while let Some(answer) = self.resolver.as_mut().and_then(Resolver::answer) {
             match answer {
-                Answer::Found(found) => self.name_found(&found),
+                Answer::Found(found) => self.way_found(found),
                 Answer::Told(node, told) => {
                     self.ears.listen(node, told, &self.registry);
                     self.told(node);
@@ -537,30 +603,32 @@ impl Sockets {
         }
     }
 
-    fn name_found(&mut self, found: &Found) {
-        let link_socket = &mut self.sockets[found.link];
+    fn way_found(&mut self, Found { link: at, way }: Found) {
+        let link_socket = &mut self.sockets[at];
         link_socket.looking = false;
         let awaited = matches!(link_socket.state, State::Resolving);
         if !awaited && matches!(link_socket.address, Address::Sentinels(_)) {
             return;
         }
-        link_socket.master.clone_from(&found.master);
-        match found.addresses.as_deref() {
-            Ok(addresses @ [_, ..]) => {
-                link_socket.others = addresses.iter().rev().copied().collect();
-                link_socket.others.rotate_right(link_socket.turns % addresses.len());
-                link_socket.turns = link_socket.turns.wrapping_add(1);
+        link_socket.master = None;
+        match way {
+            Ok(way) if way.addresses.is_empty() => {
                 if awaited {
-                    self.connect_next(found.link);
-                    // They may have changed their minds since.
-                    self.follow(found.link);
+                    self.disconnected(at, Cause::NameLookup);
                 }
             }
-            _ if !awaited => {}
-            Ok([]) => self.disconnected(found.link, Cause::NameLookup),
-            Err(error) => {
-                self.explain(found.link, Cause::NameLookup, error.to_string());
-                self.disconnected(found.link, Cause::NameLookup);
+            Ok(way) => {
+                link_socket.take(way);
+                if awaited {
+                    self.connect_next(at);
+                    // They may have changed their minds since.
+                    self.follow(at);
+                }
+            }
+            Err(_) if !awaited => {}
+            Err((cause, error)) => {
+                self.explain(at, cause, error.to_string());
+                self.disconnected(at, cause);
             }
         }
     }
@@ -728,7 +796,7 @@ impl Sockets {
 }
 
 impl LinkSocket {
-    fn new(address: Address) -> Self {
+    fn new(address: Address, look_ups: &Arc<LookUps>) -> Self {
         let state = State::Closed;
         Self {
             link: None,
@@ -739,7 +807,24 @@ impl LinkSocket {
             turns: 0,
             others: Vec::new(),
             master: None,
+            asking: Asking::new(look_ups),
+            #[cfg(feature = "tls")]
+            certificates: None,
             unread: false,
+        }
+    }
+
+    /// Takes what was found out for the next connection. Each begins with another address of the name.
+    fn take(&mut self, way: Way) {
+        self.others = way.addresses;
+        self.others.reverse();
+        let first = self.turns % self.others.len().max(1);
+        self.others.rotate_right(first);
+        self.turns = self.turns.wrapping_add(1);
+        self.master = way.master;
+        #[cfg(feature = "tls")]
+        {
+            self.certificates = way.certificates;
         }
     }
 }
@@ -753,5 +838,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 /// A timer that is noticed so much later may have come while the thread did not run. Looks that end in time read nothing in
 /// vain.
 const STALL: Duration = Duration::from_millis(2);
+
+#[cfg(feature = "tls")]
+const STILL_READ: &str = "the files of TLS are still being read, or a name is being looked up";
 
 const NO_WORD: &str = "most of its sentinels have not named it for 5 s";

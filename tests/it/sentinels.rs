@@ -3,7 +3,9 @@
 //! Nobody holds a lock twice although the replica that is promoted has not got the last locks, and without the restart guard
 //! somebody does. A sentinel that is down, late or lies changes nothing as long as the others are the majority.
 
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -437,6 +439,35 @@ fn a_minority_of_sentinels_that_is_down_late_or_lies_changes_nothing() {
         assert!(exists(&watched.master, "job") && !exists(&stray, "job"));
         lock.release();
     }
+}
+
+/// A resolver cannot be interrupted: it is not waited for, and not asked again before it has answered.
+#[test]
+fn a_sentinel_whose_name_is_not_resolved_keeps_no_node_away() {
+    let mut watched = Watched::steady();
+    vouch_for(&[&watched.master], 1);
+    watched.sentinels.all_mut()[0].kill();
+    let [down, other, _] = watched.sentinels.all() else { panic!("three") };
+    let address = among(["hangs.example".to_owned(), down.address(), other.address()]);
+    let (_never, hangs) = channel::<()>();
+    let (hangs, look_ups) = (Mutex::new(hangs), Arc::new(AtomicU64::new(0)));
+    let count = Arc::clone(&look_ups);
+    let builder = patient([address]).response_timeout(LIMIT / 50).resolve_hosts_by(move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let _ = hangs.lock().unwrap().recv();
+        Err(ErrorKind::TimedOut.into())
+    });
+    let client = client_of(builder);
+    let asked = || info(other, "stats", "total_connections_received").parse::<u64>().unwrap();
+    let before = asked();
+    eventually("it is asked again and again", || {
+        let told = refusal(client.acquire(briefly())).to_string();
+        asked() >= before + 4
+            && told.contains("hangs.example:26379: its name is still being looked up")
+    });
+    watched.sentinels.all_mut()[0].restart();
+    client.acquire(patiently(b"job")).unwrap().release();
+    assert_eq!(look_ups.load(Ordering::Relaxed), 1);
 }
 
 /// Each of these names the node, and what the sentinels have said.

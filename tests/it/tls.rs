@@ -5,16 +5,24 @@
 use std::collections::HashSet;
 use std::env;
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConfigBuilder, Event, RefusalReport, ReleaseOutcome, report};
+use redbolt::log::{Log, Note};
+use redbolt::{
+    AutoExtend, Client, Config, ConfigBuilder, Event, LockRequest, RefusalReport, ReleaseOutcome,
+    Wait, report,
+};
 use redbolt_test_servers::{Act, Authority, Identity, Impostor, Mode, Proxy, Reply, Server};
 
+use crate::engine::engine_of;
 use crate::support::{
-    LIMIT, PATIENCE, client_of, driver_of, eventually, long, patient, patiently, process_until,
-    refusal, servers, vouch_for, vouched,
+    LIMIT, PATIENCE, client_of, driver_of, eventually, held_on, long, patient, patiently,
+    process_until, refusal, servers, vouch_for, vouched,
 };
 
 /// A server that is a voter for whoever comes in.
@@ -432,6 +440,58 @@ fn certificates_are_read_again_before_each_connection() {
     });
     put(&authority, &authority.client());
     eventually("it is there again", || client.acquire(long(b"job")).is_ok());
+}
+
+/// Opening a pipe without a writer waits without end, as opening a file on a dead file server does.
+#[test]
+fn a_file_system_that_hangs_stops_no_extension() {
+    let servers = redbolt_test_servers::servers_over_tls(3);
+    vouch_for(&servers, 3);
+    let pem = fs::read(servers[0].authority().ca()).unwrap();
+    let ca = servers[0].authority().ca().with_file_name("ca-of-a-file-server");
+    fs::write(&ca, &pem).unwrap();
+    let heard = Arc::new(Extensions::default());
+    let builder = patient(servers.iter().map(Server::tls_address)).tls_ca(&ca);
+    let quick = Duration::from_millis(1);
+    let builder = builder.reconnect_backoff(quick, 20 * quick);
+    let engine = engine_of(builder.log(Arc::clone(&heard) as _));
+    let request = LockRequest::new("job").ttl(Duration::from_secs(3)).wait(Wait::UpTo(LIMIT));
+    let guard = engine.acquire(request.auto_extend(AutoExtend::until_released())).wait().unwrap();
+    eventually("all nodes have it", || held_on(&servers, "job") == 3);
+    fs::remove_file(&ca).unwrap();
+    assert!(Command::new("mkfifo").arg(&ca).status().unwrap().success());
+    servers[0].cmd("CLIENT KILL TYPE normal");
+    let before = heard.count.load(Ordering::Relaxed);
+    eventually("it is extended on", || heard.count.load(Ordering::Relaxed) >= before + 3);
+    assert!(guard.is_valid());
+    // It can be opened for writing only while it is being read.
+    let options = || fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&ca);
+    let mut writer = None;
+    eventually("it is being read", || {
+        writer = options().ok();
+        writer.is_some()
+    });
+    writer.take().unwrap().write_all(&pem).unwrap();
+    eventually("the node is back", || heard.reconnects.load(Ordering::Relaxed) > 0);
+    assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
+}
+
+#[derive(Default)]
+struct Extensions {
+    count: AtomicUsize,
+    reconnects: AtomicUsize,
+}
+
+impl Log for Extensions {
+    fn note(&self, note: &Note<'_>) {
+        match note {
+            Note::Extended { .. } => self.count.fetch_add(1, Ordering::Relaxed),
+            Note::NodeReady { reconnects: 1.., .. } => {
+                self.reconnects.fetch_add(1, Ordering::Relaxed)
+            }
+            _ => 0,
+        };
+    }
 }
 
 #[test]

@@ -4,10 +4,12 @@
 //! none. It becomes a socket of the loop when the sentinel has answered. Not here: what is said on it.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Place;
+use crate::net::hosts::LookUps;
 use crate::net::socket::Socket;
 #[cfg(feature = "tls")]
 use crate::net::tls::Session;
@@ -19,10 +21,15 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Connects to the first address of the place that answers. All that is done on it may take so long.
-    pub(super) fn open((host, port): &Place, patience: Duration) -> io::Result<Self> {
-        let places: Vec<_> = (host.as_str(), *port).to_socket_addrs()?.collect();
+    /// Connects to the first address of the place that answers. `patience` bounds the look-up of its name and all that is done
+    /// on the connection, together.
+    pub(super) fn open(
+        place: &Place,
+        look_ups: &Arc<LookUps>,
+        patience: Duration,
+    ) -> io::Result<Self> {
         let until = Instant::now() + patience;
+        let places = look_ups.find(place, until)?;
         let mut last = io::ErrorKind::NotFound.into();
         for (at, place) in (0..).zip(&places) {
             // One that does not answer leaves time for the others.

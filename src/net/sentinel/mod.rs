@@ -16,17 +16,19 @@ mod line;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::ears::{Ear, Word};
 use self::line::Line;
 use super::address::Address;
+use super::hosts::{HostResolver, LookUps};
 #[cfg(feature = "tls")]
-use super::tls::Connector;
+use super::tls::{Certificates, Connector};
 use crate::proto::{Credentials, Settings, Timestamp, is_printable, printable, without_arguments};
 use crate::resp::{BytesMut, Frame, FrameDecoder, Limits, command};
 
@@ -89,9 +91,11 @@ pub(super) fn over_tls((host, port): &Place) -> Address {
 pub(crate) fn locate(
     sentinels: &Sentinels,
     access: &SentinelAccess,
+    hosts: &HostResolver,
     settings: &Settings,
 ) -> io::Result<Address> {
-    let question = Question::new(sentinels.clone(), access, settings, Timestamp::default());
+    let asking = Asking::new(&Arc::new(LookUps::new(hosts.clone())));
+    let question = Question::new(sentinels.clone(), access, asking, settings, Timestamp::default());
     let Master { place, .. } = question.ask(|_| {})?;
     if !place.0.chars().all(is_printable) {
         // An address is shown as it is.
@@ -105,15 +109,52 @@ pub(crate) fn locate(
     Ok(host.parse().map_or_else(|_| Address::Name(host, port), |ip| Address::Ip(ip, port)))
 }
 
+/// The sentinels that are being asked for one link, by all its questions.
+#[derive(Clone)]
+pub(super) struct Asking {
+    look_ups: Arc<LookUps>,
+    /// A bit for each sentinel that has a thread which has not ended.
+    busy: Arc<AtomicU32>,
+}
+
+impl Asking {
+    pub(super) fn new(look_ups: &Arc<LookUps>) -> Self {
+        Self { look_ups: Arc::clone(look_ups), busy: Arc::default() }
+    }
+
+    /// Marks a sentinel as busy; `None` if it has not answered an earlier question yet.
+    fn begin(&self, by: usize) -> Option<Busy> {
+        let bit = 1 << by;
+        let is_busy = self.busy.fetch_or(bit, Ordering::AcqRel) & bit != 0;
+        (!is_busy).then(|| Busy { all: Arc::clone(&self.busy), bit })
+    }
+}
+
+/// A sentinel is being asked until this is dropped.
+struct Busy {
+    all: Arc<AtomicU32>,
+    bit: u32,
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.all.fetch_and(!self.bit, Ordering::AcqRel);
+    }
+}
+
 /// What every sentinel is asked.
 pub(super) struct Question {
     pub(super) sentinels: Sentinels,
+    asking: Asking,
     /// Those of the sentinels, which are not the nodes'.
     pub(super) credentials: Option<Credentials>,
     /// With what TLS is spoken, if it is.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Connector>,
-    /// How long one may take to connect, to shake hands and to answer, all in all.
+    /// The contents of its files when the question was begun.
+    #[cfg(feature = "tls")]
+    certificates: Option<Certificates>,
+    /// How long one may take to be looked up, to connect, to shake hands and to answer, all in all.
     pub(super) patience: Duration,
     /// The silence after which a connection that is listened to is given up.
     pub(super) dead_peer_timeout: Duration,
@@ -131,13 +172,17 @@ impl Question {
     pub(super) fn new(
         sentinels: Sentinels,
         access: &SentinelAccess,
+        asking: Asking,
         settings: &Settings,
         asked_at: Timestamp,
     ) -> Self {
         Self {
             #[cfg(feature = "tls")]
             tls: access.tls_for(&sentinels),
+            #[cfg(feature = "tls")]
+            certificates: None,
             sentinels,
+            asking,
             credentials: access.credentials.clone(),
             // To connect, to shake hands, and to answer.
             patience: settings.response_timeout.saturating_mul(3).min(settings.connect_timeout),
@@ -148,12 +193,25 @@ impl Question {
 
     /// Asks all sentinels at once, and waits until enough agree or none is left. `keep` is given each that has answered, before
     /// its answer counts.
-    pub(super) fn ask(self, keep: impl Fn(Told) + Clone + Send + 'static) -> io::Result<Master> {
+    pub(super) fn ask(
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut))] mut self,
+        keep: impl Fn(Told) + Clone + Send + 'static,
+    ) -> io::Result<Master> {
+        // Once, and here: a file system that hangs stops this thread and no more of them.
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.tls {
+            self.certificates = Some(tls.read().map_err(io::Error::other)?);
+        }
         let this = Arc::new(self);
         let (sender, answers) = channel();
         for by in 0..this.sentinels.places.len() {
             let (this, sender, keep) = (Arc::clone(&this), sender.clone(), keep.clone());
+            let Some(busy) = this.asking.begin(by) else {
+                let _ = sender.send((by, Err(io::Error::other(STILL_ASKED))));
+                continue;
+            };
             let ask = move || {
+                let _busy = busy;
                 let answer = this.ask_one(by).map(|(place, ear)| {
                     let word = Word { place: place.clone(), asked_at: this.asked_at };
                     keep(Told { by, word, ear });
@@ -168,7 +226,8 @@ impl Question {
         let mut ballot = Ballot::new(&this.sentinels);
         while let Ok((by, answer)) = answers.recv() {
             if let Some(place) = ballot.told(by, answer.map_err(|error| error.to_string())) {
-                let addresses = (place.0.as_str(), place.1).to_socket_addrs()?.collect();
+                let until = Instant::now() + this.patience;
+                let addresses = this.asking.look_ups.find(&place, until)?;
                 return Ok(Master { place, addresses });
             }
         }
@@ -207,10 +266,10 @@ impl Question {
     }
 
     fn open(&self, place: &Place) -> io::Result<Line> {
-        let line = Line::open(place, self.patience)?;
+        let line = Line::open(place, &self.asking.look_ups, self.patience)?;
         #[cfg(feature = "tls")]
-        if let Some(tls) = &self.tls {
-            let session = tls.session(&over_tls(place)).map_err(io::Error::other)?;
+        if let Some(certificates) = &self.certificates {
+            let session = certificates.session(&over_tls(place)).map_err(io::Error::other)?;
             return line.over_tls(session);
         }
         Ok(line)
@@ -305,6 +364,8 @@ const LIMITS: Limits =
 
 const LATE: &str = "no answer in time";
 
+const STILL_ASKED: &str = "it has not answered an earlier question yet";
+
 const UNKNOWN: &str = "it does not know that master";
 
 #[cfg(test)]
@@ -328,9 +389,12 @@ mod tests {
     fn question(sentinels: Sentinels, credentials: Option<Credentials>) -> Question {
         Question {
             sentinels,
+            asking: Asking::new(&Arc::default()),
             credentials,
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "tls")]
+            certificates: None,
             patience: Duration::from_secs(10),
             dead_peer_timeout: Duration::from_secs(10),
             asked_at: Timestamp(0),
@@ -409,6 +473,24 @@ mod tests {
             let _ = client.write_all(answer.as_bytes());
         });
         ("127.0.0.1".to_owned(), port)
+    }
+
+    /// Most have agreed before it has said anything, and it is not asked a second time meanwhile.
+    #[test]
+    fn a_sentinel_that_hangs_is_asked_once() {
+        let answer = "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n7001\r\n";
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = ("127.0.0.1".to_owned(), silent.local_addr().unwrap().port());
+        let asking = Asking::new(&Arc::default());
+        let ask = |others: [&str; 2]| {
+            let places = others.map(sentinel).into_iter().chain([silent.clone()]).collect();
+            let question = question(Sentinels { places, ..sentinels() }, None);
+            Question { asking: asking.clone(), ..question }.ask(|_| {})
+        };
+        assert!(ask([answer; 2]).is_ok());
+        assert!(ask([answer; 2]).is_ok());
+        let told = ask([answer, "-ERR no\r\n"]).err().unwrap().to_string();
+        assert!(told.contains(&format!("{}: {STILL_ASKED}", shown(&silent))), "{told}");
     }
 
     /// Its bytes are all as they should be.

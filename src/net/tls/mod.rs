@@ -15,6 +15,7 @@ use rustls::pki_types::ServerName;
 
 pub(super) use fault::Fault;
 pub use stream::TlsStream;
+pub(super) use trust::Certificates;
 pub use trust::TlsError;
 pub(crate) use trust::{Connector, SentinelTls, TlsSettings};
 

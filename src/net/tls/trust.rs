@@ -1,7 +1,8 @@
 //! Whom we believe over TLS, and who we are there.
 //!
 //! Files are read when a configuration is built, so that what is wrong with them is told at once, and again before each
-//! connection: certificates are replaced while programs run. As long as they say the same, all connections of a
+//! connection: certificates are replaced while programs run. Reading can hang with its file system, so it is never done on the
+//! thread of the loop; a session is begun with what was read. As long as they say the same, all connections of a
 //! configuration to one place share a memory of sessions, so that a reconnect resumes; other certificates begin with an empty
 //! one, for what an old CA has vouched for is not believed on. Each place has its own: nodes of one name would take each other's
 //! tickets, which they cannot read. The system's roots are read once. Nothing here is shown by `Debug` but paths.
@@ -153,22 +154,42 @@ impl Connector {
         Ok(Self { settings: Arc::new(settings), current: Arc::new(Mutex::new(current)) })
     }
 
-    /// Begins a session with whoever is there, with the files as they are now.
+    /// Begins a session with the server there, with the files as they are now. Blocks while they are read.
     pub(in crate::net) fn session(&self, address: &Address) -> Result<Session, TlsError> {
-        let name = self.settings.name_of(address)?;
-        let session = Session::new(self.current()?.of(address), name);
-        session.map_err(|error| TlsError::new(error.to_string()))
+        self.read()?.session(address)
     }
 
-    /// What the files say now.
-    fn current(&self) -> Result<Arc<Current>, TlsError> {
+    /// Whether there are files to read, which can block without end.
+    pub(in crate::net) fn has_files(&self) -> bool {
+        let TlsSettings { ca, certificate, key, .. } = &*self.settings;
+        ca.is_some() || certificate.is_some() || key.is_some()
+    }
+
+    /// The contents of the files now. Blocks while they are read.
+    pub(in crate::net) fn read(&self) -> Result<Certificates, TlsError> {
         let files = Files::read(&self.settings)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if files != current.files {
             let roots = Arc::clone(&current.roots);
             *current = Arc::new(Current::new(&self.settings, files, roots)?);
         }
-        Ok(Arc::clone(&current))
+        Ok(Certificates { settings: Arc::clone(&self.settings), current: Arc::clone(&current) })
+    }
+}
+
+/// The contents of the files when they were read.
+#[derive(Clone)]
+pub(in crate::net) struct Certificates {
+    settings: Arc<TlsSettings>,
+    current: Arc<Current>,
+}
+
+impl Certificates {
+    /// Begins a session with the server there. Reads nothing.
+    pub(in crate::net) fn session(&self, address: &Address) -> Result<Session, TlsError> {
+        let name = self.settings.name_of(address)?;
+        let session = Session::new(self.current.of(address), name);
+        session.map_err(|error| TlsError::new(error.to_string()))
     }
 }
 

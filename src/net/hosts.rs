@@ -1,0 +1,239 @@
+//! Addresses of host names, of which at most one look-up per place is outstanding.
+//!
+//! The system's resolver blocks, sometimes for half a minute, and cannot be interrupted. Invariant: a caller waits until its own
+//! deadline and no longer, and never begins a second look-up of a place whose first one goes on, however often it asks.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::sentinel::Place;
+
+/// The system's resolver, or what a test has instead.
+#[derive(Clone, Default)]
+pub(crate) struct HostResolver(Option<Arc<Resolve>>);
+
+type Resolve = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+impl HostResolver {
+    /// One that a test has made.
+    pub(crate) fn by(
+        resolve: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Some(Arc::new(resolve)))
+    }
+
+    /// Blocks for as long as the system takes.
+    pub(super) fn resolve(&self, place: &Place) -> io::Result<Vec<SocketAddr>> {
+        let (host, port) = place;
+        match (known(place), &self.0) {
+            (Some(address), _) => Ok(vec![address]),
+            (None, Some(resolve)) => resolve(host, *port),
+            (None, None) => (host.as_str(), *port).to_socket_addrs().map(Iterator::collect),
+        }
+    }
+}
+
+/// The address of a place that needs no look-up.
+fn known((host, port): &Place) -> Option<SocketAddr> {
+    host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
+}
+
+impl fmt::Debug for HostResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "HostResolver(test)" } else { "HostResolver" })
+    }
+}
+
+/// The look-ups that are shared by all who ask for the same place.
+#[derive(Default)]
+pub(super) struct LookUps {
+    resolver: HostResolver,
+    pending: Mutex<HashMap<Place, Arc<LookUp>>>,
+}
+
+/// One look-up.
+#[derive(Default)]
+struct LookUp {
+    answer: Mutex<Option<(Instant, Answer)>>,
+    is_answered: Condvar,
+}
+
+type Answer = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
+
+impl LookUps {
+    pub(super) fn new(resolver: HostResolver) -> Self {
+        Self { resolver, pending: Mutex::default() }
+    }
+
+    pub(super) fn resolver(&self) -> &HostResolver {
+        &self.resolver
+    }
+
+    /// The addresses of a place, if they are known by then. A look-up that takes longer goes on, and the next call takes its
+    /// answer.
+    pub(super) fn find(
+        self: &Arc<Self>,
+        place: &Place,
+        until: Instant,
+    ) -> io::Result<Vec<SocketAddr>> {
+        if let Some(address) = known(place) {
+            return Ok(vec![address]);
+        }
+        let look_up = self.begin(place)?;
+        let Some(answer) = look_up.answer_by(until) else {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, STILL_LOOKED_UP));
+        };
+        let mut pending = lock(&self.pending);
+        if pending.get(place).is_some_and(|known| Arc::ptr_eq(known, &look_up)) {
+            pending.remove(place);
+        }
+        answer.map_err(|(kind, words)| io::Error::new(kind, words))
+    }
+
+    /// The look-up of this place that goes on or has just ended, or a new one.
+    fn begin(self: &Arc<Self>, place: &Place) -> io::Result<Arc<LookUp>> {
+        let mut pending = lock(&self.pending);
+        pending.retain(|_, known| known.is_fresh());
+        if let Some(known) = pending.get(place) {
+            return Ok(Arc::clone(known));
+        }
+        // Sentinels may name ever other masters.
+        if pending.len() >= MOST {
+            return Err(io::Error::other(STILL_LOOKED_UP));
+        }
+        let look_up = Arc::<LookUp>::default();
+        let (this, ours, of) = (Arc::clone(self), Arc::clone(&look_up), place.clone());
+        let resolve = move || {
+            let answer = this.resolver.resolve(&of);
+            ours.answered(answer.map_err(|error| (error.kind(), error.to_string())));
+        };
+        thread::Builder::new().name("redbolt-resolve".to_owned()).spawn(resolve)?;
+        pending.insert(place.clone(), Arc::clone(&look_up));
+        Ok(look_up)
+    }
+}
+
+impl LookUp {
+    fn answered(&self, answer: Answer) {
+        *lock(&self.answer) = Some((Instant::now(), answer));
+        self.is_answered.notify_all();
+    }
+
+    fn answer_by(&self, until: Instant) -> Option<Answer> {
+        let mut answer = lock(&self.answer);
+        while answer.is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            let woken = self.is_answered.wait_timeout(answer, left);
+            answer = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        answer.as_ref().map(|(_, answer)| answer.clone())
+    }
+
+    /// Whether it goes on, or has ended so lately that its answer is taken by who asks next.
+    fn is_fresh(&self) -> bool {
+        lock(&self.answer).as_ref().is_none_or(|(since, _)| since.elapsed() < FRESH)
+    }
+}
+
+/// Nothing is left half done by a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// 32 nodes with 32 sentinels each are the most that a configuration names, and each has a master.
+const MOST: usize = 2_048;
+
+/// An answer that nobody waited for is taken so much later. It is longer than the pause between two attempts.
+const FRESH: Duration = Duration::from_secs(10);
+
+const STILL_LOOKED_UP: &str = "its name is still being looked up";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    fn place(host: &str) -> Place {
+        (host.to_owned(), 7)
+    }
+
+    /// A resolver that hangs until it is told to answer, and how often it was asked.
+    fn hanging() -> (Arc<LookUps>, Sender<()>, Arc<AtomicUsize>) {
+        let (go, gone): (_, Receiver<()>) = channel();
+        let (gone, calls) = (Mutex::new(gone), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&calls);
+        let resolver = HostResolver::by(move |_, port| {
+            count.fetch_add(1, Ordering::SeqCst);
+            let _ = lock(&gone).recv();
+            Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))])
+        });
+        (Arc::new(LookUps::new(resolver)), go, calls)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_millis(10)
+    }
+
+    fn long() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn a_resolver_that_hangs_is_asked_once_and_not_waited_for() {
+        let (look_ups, go, calls) = hanging();
+        for _ in 0..5 {
+            let error = look_ups.find(&place("a"), soon()).unwrap_err();
+            assert_eq!(error.to_string(), STILL_LOOKED_UP);
+        }
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let look_ups = Arc::clone(&look_ups);
+                thread::spawn(move || look_ups.find(&place("a"), long()).unwrap())
+            })
+            .collect();
+        go.send(()).unwrap();
+        for other in others {
+            assert_eq!(other.join().unwrap(), ["10.0.0.1:7".parse().unwrap()]);
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        go.send(()).unwrap();
+        assert!(look_ups.find(&place("a"), long()).is_ok());
+        assert_eq!(calls.load(Ordering::SeqCst), 2, "what was told is not told again");
+    }
+
+    #[test]
+    fn an_answer_that_came_late_is_taken_by_the_next_call() {
+        let (look_ups, go, calls) = hanging();
+        assert!(look_ups.find(&place("a"), soon()).is_err());
+        go.send(()).unwrap();
+        assert!(look_ups.find(&place("a"), long()).is_ok());
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn an_address_is_not_looked_up() {
+        let (look_ups, _go, calls) = hanging();
+        for host in ["10.0.0.2", "::1"] {
+            let found = look_ups.find(&place(host), soon()).unwrap();
+            assert_eq!(found, [SocketAddr::new(host.parse().unwrap(), 7)]);
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn an_error_of_the_resolver_is_told() {
+        let resolver = HostResolver::by(|_, _| Err(io::Error::other("no such host")));
+        let look_ups = Arc::new(LookUps::new(resolver));
+        assert_eq!(look_ups.find(&place("a"), long()).unwrap_err().to_string(), "no such host");
+    }
+}
