@@ -474,7 +474,8 @@ impl ConfigBuilder {
     }
 
     /// Whether [sentinels](crate::manual::sentinels) are spoken with over TLS. Default as the masters that they name: over TLS
-    /// behind `rediss+sentinel://`.
+    /// behind `rediss+sentinel://`. If it is off there, [`tls_ca`](Self::tls_ca) or [`tls_server_name`](Self::tls_server_name) is
+    /// required: the name of a master is not known otherwise, and anyone on the path to a sentinel can give one.
     #[cfg(feature = "tls")]
     pub fn sentinel_tls(mut self, is_on: bool) -> Self {
         self.sentinel_tls.is_on = Some(is_on);

@@ -110,6 +110,14 @@ impl Connector {
         addresses: &[Address],
     ) -> Result<(Option<Self>, Option<Self>), TlsError> {
         let places = places_over_tls(&sentinels, addresses)?;
+        if sentinels.is_on == Some(false) && !nodes.names_its_servers() {
+            // An attacker who answers in place of a sentinel could name a host with any public certificate, and would be sent the
+            // password.
+            let is_named_by_them = |it: &Address| matches!(it, Address::Sentinels(it) if it.tls);
+            if addresses.iter().any(is_named_by_them) {
+                return Err(TlsError::new(ANY_MASTER));
+            }
+        }
         let no_nodes = !addresses.iter().any(Address::is_tls);
         let theirs = sentinels.own.clone().or(&nodes);
         let nothing = TlsSettings::default();
@@ -220,6 +228,11 @@ fn places_over_tls(
 }
 
 impl TlsSettings {
+    /// Whether more is asked of a server than any public certificate, or it was chosen that any certificate will do.
+    fn names_its_servers(&self) -> bool {
+        self.ca.is_some() || self.server_name.is_some() || self.accept_any
+    }
+
     /// With what these leave open as in others.
     fn or(self, others: &Self) -> Self {
         let (certificate, key) = match (self.certificate, self.key) {
@@ -370,6 +383,9 @@ const MOST_PLACES: usize = 2_048;
 const NO_ADDRESS: &str =
     "there are options for it, but no node has a rediss:// or valkeys:// address";
 
+const ANY_MASTER: &str = "sentinels that are asked without it could name any host as the master: name the CA file (tls_ca) or \
+    the name (tls_server_name) that masters have to prove";
+
 const NO_SENTINELS: &str = "there are options for that of sentinels, and none is spoken with over it: rediss+sentinel:// or sentinel_tls does that";
 
 /// Believes everybody who has the key of the certificate that is shown, whosever that is.
@@ -511,6 +527,32 @@ mod tests {
         ] {
             let told = both(is_on, own, address).unwrap_err().to_string();
             assert!(told.contains("options for that of sentinels"), "{told}");
+        }
+    }
+
+    /// Its certificate would be as good as the master's, and it would be sent the password.
+    #[test]
+    fn plain_sentinels_cannot_name_any_host_with_a_public_certificate() {
+        let authority = Authority::new();
+        let both = |nodes, is_on, address| {
+            let sentinels = SentinelTls { is_on, ..SentinelTls::default() };
+            for_all(nodes, sentinels, address).map(drop).map_err(|error| error.to_string())
+        };
+        let (plain, tls) = ("redis+sentinel://h/jobs", "rediss+sentinel://h/jobs");
+        let told = both(TlsSettings::default(), Some(false), tls).unwrap_err();
+        assert!(told.contains("name the CA file (tls_ca) or the name (tls_server_name)"), "{told}");
+        for nodes in [
+            TlsSettings { ca: Some(authority.ca()), ..TlsSettings::default() },
+            TlsSettings { server_name: Some("redis.example".to_owned()), ..TlsSettings::default() },
+            TlsSettings { accept_any: true, ..TlsSettings::default() },
+        ] {
+            // The system may have no certificates.
+            let told = both(nodes, Some(false), tls).err().unwrap_or_default();
+            assert!(!told.contains("tls_ca"), "{told}");
+        }
+        for (is_on, address) in [(None, tls), (Some(true), tls), (Some(false), plain)] {
+            let told = both(TlsSettings::default(), is_on, address).err().unwrap_or_default();
+            assert!(!told.contains("tls_ca"), "{told}");
         }
     }
 
