@@ -936,12 +936,12 @@ pub const UNDO: &str = concat!(
      return n"
 );
 
-/// Tells who shares KEYS\[1\]: how many, and in further lines up to 16 of them, those first who end first, each with
+/// Tells who shares KEYS\[1\]: how many, and in further lines up to ARGV\[1\] of them, those first who end first, each with
 /// the ms that are left. Where that cannot be redbolt's, it is empty.
 pub const VIEW_SHARED: &str = concat!(
     read_clock_ms!(),
     "local after = string.format('(%.0f', now) \
-     local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], after, '(+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
+     local found = redis.pcall('ZRANGEBYSCORE', KEYS[1], after, '(+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1]) \
      if found.err then return found end \
      local lines = {redis.call('ZCOUNT', KEYS[1], after, '(+inf')} \
      for i = 1, #found, 2 do \
@@ -951,8 +951,8 @@ pub const VIEW_SHARED: &str = concat!(
      return table.concat(lines, '\\n')"
 );
 
-/// Tells who has which slot of the semaphore KEYS\[1\]: how many, and in further lines up to 16 of them, those first who
-/// end first, each with the ms that are left and the slot. Another hash of few short fields tells `hash`, and in further lines
+/// Tells who has which slot of the semaphore KEYS\[1\]: how many, and in further lines up to ARGV\[1\] of them, those
+/// first who end first, each with the ms that are left and the slot. Another hash of few short fields tells `hash`, and in further lines
 /// these, each behind its value. Otherwise it is empty.
 pub const VIEW_PERMITS: &str = concat!(
     read_clock_ms!(),
@@ -960,7 +960,7 @@ pub const VIEW_PERMITS: &str = concat!(
      local mark = redis.pcall('HEXISTS', KEYS[1], 'redbolt') \
      if type(mark) == 'table' then return mark end \
      if mark == 0 then \
-     if redis.call('HLEN', KEYS[1]) > 16 then return '' end \
+     if redis.call('HLEN', KEYS[1]) > tonumber(ARGV[1]) then return '' end \
      local fields, lines = redis.call('HGETALL', KEYS[1]), {'hash'} \
      for i = 1, #fields, 2 do \
      if #fields[i] > 165 or #fields[i + 1] > 20 then return '' end \
@@ -968,58 +968,20 @@ pub const VIEW_PERMITS: &str = concat!(
      end \
      return table.concat(lines, '\\n') \
      end \
-     local found = redis.call('ZRANGEBYSCORE', KEYS[2], after, '+inf', 'WITHSCORES', 'LIMIT', 0, 16) \
+     local found = redis.call('ZRANGEBYSCORE', KEYS[2], after, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[1]) \
      local lines = {redis.call('ZCOUNT', KEYS[2], after, '+inf')} \
      for i = 1, #found, 2 do \
      local slot = redis.call('HGET', KEYS[1], found[i]) \
-     if not slot or #found[i] > 163 then return '' end \
+     if not slot or #slot > 5 or #found[i] > 163 then return '' end \
      table.insert(lines, string.format('%.0f %s %s', found[i + 1] - now, slot, found[i])) \
      end \
      return table.concat(lines, '\\n')"
 );
 
-/// Deletes KEYS\[1\] if it is what was seen, and returns 1 if it was, 0 otherwise: data of the type
-/// ARGV\[1\], and if that is `string`, one whose bytes up to the ARGV\[2\]-th, from zero, are ARGV\[3\], or a token that is
-/// ARGV\[3\] and has a mark behind it. Who shared it alone, and is ARGV\[3\], may be a member of a set since. What was marked is
-/// closed, see `line`.
-pub const FORCE_UNLOCK: &str = concat!(
-    "\
-local same, marked \
-if ARGV[1] == 'string' then \
-local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[2]) \
-if type(v) == 'table' then \
-if not string.find(v.err, 'WRONGTYPE') then return v end \
-local reader = string.match(ARGV[3] or '', '^r:(.+)') \
-same = reader and type(redis.pcall('ZSCORE', KEYS[1], reader)) == 'string' \
-marked = same and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' \
-else \
-marked = ARGV[3] and string.match(v, '^(%C+)\\n') == ARGV[3] \
-same = marked or v == ARGV[3] \
-end \
-else \
-same = redis.call('TYPE', KEYS[1]).ok == ARGV[1] \
-marked = same and (ARGV[1] == 'zset' and redis.call('ZSCORE', KEYS[1], 'line') == 'inf' \
-or ARGV[1] == 'hash' and redis.call('HEXISTS', KEYS[1], 'redbolt') + redis.call('HEXISTS', KEYS[1], 'line') == 2) \
-end \
-local found = same and redis.call('DEL', KEYS[1]) or 0 \
-if found == 1 and marked then redis.call('SET', KEYS[1], '\\nredbolt', 'PX', 8000) end \
-if found == 1 and ARGV[1] == 'hash' then ",
-    tell_redisson!(),
-    "redis.pcall('PUBLISH', 'redisson_rwlock:' .. name, '1') ",
-    "end \
-if found == 1 and ARGV[1] == 'string' then ",
-    tell_spring!(),
-    "if string.sub(KEYS[1], 1, 5) == 'lock:' then \
-local signal = 'lock-signal:' .. string.sub(KEYS[1], 6) ",
-    tell_python!("signal"),
-    "end \
-end \
-return found"
-);
-
 /// How many colons of a name are taken for the end of a registry's key, as in `tell_spring!`.
 pub(super) const SPRING_COLONS: usize = 16;
 
+mod force_unlock;
 mod line;
 pub(super) mod python;
 pub(super) mod redisson;
@@ -1028,6 +990,7 @@ mod spring;
 pub(super) mod symfony;
 mod timed;
 
+pub use self::force_unlock::{FORCE_UNLOCK, VIEW_DIGEST};
 pub use self::line::{ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE, LEAVE_LINE, VIEW_LINE};
 pub use self::python::{ACQUIRE_PYTHON, UNDO_PYTHON};
 pub use self::redisson::{

@@ -105,10 +105,10 @@ fn a_foreign_value_is_left_alone_unless_foreign_is_requested() {
 fn other_data_is_reported_by_its_type_and_left_alone() {
     let mut world = World::new(1).warm();
     let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
-    world.set(0, b"job", STRANGER, 60_000);
     for (told, kind) in
         [(&b"+zset\r\n"[..], DataKind::SortedSet), (b"-NOPERM no\r\n", DataKind::Unknown)]
     {
+        world.set(0, b"job", STRANGER, 60_000);
         world.log.clear();
         world.answer(0, move |args| match args[0] {
             b"TYPE" => Some(told.to_vec()),

@@ -10,8 +10,9 @@ use redbolt::{
 use redbolt_test_servers::Reply;
 
 use crate::support::{
-    LIMIT, builder, client, client_of, driver_of, eventually, held_by, held_on, long, once_in,
-    outcome, patient, patiently, process_until, pttl, refusal, servers, vouch_for, warm_client,
+    LIMIT, builder, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
+    once_in, outcome, patient, patiently, process_until, pttl, refusal, server, servers, vouch_for,
+    warm_client,
 };
 use crate::timed::{Timed, waits};
 
@@ -270,32 +271,57 @@ fn a_key_that_is_no_lock_is_not_force_unlocked() {
 #[test]
 fn a_force_unlock_deletes_only_the_value_that_was_seen() {
     let server = &servers(1)[0];
-    let order = |kind: &str, seen: &[u8]| {
-        server.run(&[
-            b"EVAL",
-            script::FORCE_UNLOCK.as_bytes(),
-            b"1",
-            b"k",
-            kind.as_bytes(),
-            b"3",
-            seen,
-        ])
+    let order = |kind: &str, seen: &[&[u8]]| {
+        let words = [&b"EVAL"[..], script::FORCE_UNLOCK.as_bytes(), b"2", b"k", b"u"];
+        server.run(&[&words[..], &[kind.as_bytes()], seen].concat())
     };
-    for (write, kind, seen, deleted) in [
-        ("SET k abc", "string", &b"abc"[..], 1),
-        ("SET k abcd", "string", b"abc", 0),
-        ("SET k ab", "string", b"abc", 0),
-        ("SET k abc", "hash", b"", 0),
-        ("SET k abcdefgh", "string", b"abcd", 1), // a long value is compared by its beginning
-        ("RPUSH k a", "string", b"abc", 0),       // no WRONGTYPE
-        ("RPUSH k a", "hash", b"", 0),
-        ("RPUSH k a", "list", b"", 1),
-        ("DEL none", "string", b"", 0),
-        ("DEL none", "none", b"", 0),
+    let text = "x".repeat(200);
+    for (write, kind, seen, count) in [
+        ("SET k abc", "string", &[&b"abc"[..]][..], 1),
+        ("SET k abcd", "string", &[b"abc"], 0),
+        ("SET k ab", "string", &[b"abc"], 0),
+        ("SET k abc", "hash", &[b"abc"], 0),
+        (&format!("SET k {text}"), "string", &[text.as_bytes()], 1),
+        (&format!("SET k {text}x"), "string", &[text.as_bytes()], 0),
+        ("RPUSH k a", "string", &[b"a"], 0), // no WRONGTYPE
+        ("RPUSH k a", "hash", &[b"a"], 0),
+        ("RPUSH k a", "list", &[b"a"], 0), // compared by its digest only
+        ("ZADD k 1 abc", "string", &[b"abc"], 0),
+        ("ZADD k 1 abc", "string", &[b"r:abc"], 1), // a reader that was alone
+        ("ZADD k 1 abc 2 d", "zset", &[b"abc", b"e"], 1),
+        ("ZADD k 1 abc 1 d", "zset", &[b"abc", b"d"], 2),
+        ("HSET k abc 1 d 1", "hash", &[b"abc"], 1),
+        ("HSET k mode write a:write 1 a 1", "hash", &[b"a:write"], 1),
+        ("DEL none", "string", &[b""], 0),
+        ("DEL none", "zset", &[b"abc"], 0),
+        ("DEL none", "dump", &[b""], 0),
     ] {
         server.cmd("DEL k");
         server.cmd(write);
-        assert_eq!(order(kind, seen), Reply::Int(deleted), "{write}, {kind} {seen:?}");
+        assert_eq!(order(kind, seen), Reply::Int(count), "{write}, {kind} {seen:?}");
+    }
+    assert_eq!(server.cmd("HGET k mode"), Reply::Nil);
+    server.cmd("HSET k mode write a:write 1 a 1");
+    order("hash", &[b"a:write"]);
+    assert_eq!(server.cmd("HGET k mode"), Reply::Bulk(b"read".to_vec()), "who is left reads");
+}
+
+/// More holders than a report names.
+#[test]
+fn a_force_unlock_breaks_every_holder_that_shares_the_lock() {
+    let server = server();
+    let holder = client(std::slice::from_ref(&server));
+    for request in [long(b"job").shared(), long(b"job").permits(40)] {
+        let guards: Vec<_> = (0..40).map(|_| holder.acquire(request.clone()).unwrap()).collect();
+        let report = holder.force_unlock(b"job").unwrap();
+        let (named, count) = match &report.nodes[0].state {
+            Ok(KeyState::Shared(sharers)) => (sharers.holders.len(), sharers.count),
+            Ok(KeyState::Permits(permits)) => (permits.holders.len(), permits.count),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((named, count, report.broken()), (16, 40, 1), "{report}");
+        assert!(!exists(&server, "job"), "nobody is left: {report}");
+        drop(guards);
     }
 }
 

@@ -18,6 +18,7 @@ mod exclusion;
 mod exposition;
 mod extension;
 mod fencing;
+mod force_unlock;
 mod fork;
 mod futures;
 mod inspection;

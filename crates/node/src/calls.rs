@@ -122,6 +122,12 @@ impl<'s> Calls<'s> {
         Ok(())
     }
 
+    /// DUMP: all data of a key except for its TTL. The bytes are not those of a server.
+    pub(crate) fn dump(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, CallError> {
+        self.may("dump")?;
+        Ok(self.keys.dump(key))
+    }
+
     pub(crate) fn hdel(&mut self, key: &[u8], fields: &[&[u8]]) -> Result<i64, CallError> {
         self.may("hdel")?;
         Ok(self.keys.remove_fields(key, fields)? as i64)

@@ -147,6 +147,28 @@ impl<'s> Keys<'s> {
         }
     }
 
+    /// All that a key holds, each part behind its length; different data have different bytes.
+    pub(crate) fn dump(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        let mut dump = self.kind(key).as_bytes().to_vec();
+        let mut add = |part: &[u8]| {
+            dump.extend_from_slice(format!(" {} ", part.len()).as_bytes());
+            dump.extend_from_slice(part);
+        };
+        match self.read(key)? {
+            Value::Bytes(bytes) => add(bytes),
+            Value::Fields(fields) => fields.iter().for_each(|(name, value)| {
+                add(name);
+                add(value);
+            }),
+            Value::List(entries) => entries.iter().for_each(|entry| add(entry)),
+            Value::Sharers(sharers) => sharers.iter().for_each(|(name, end)| {
+                add(name);
+                add(end.to_string().as_bytes());
+            }),
+        }
+        Some(dump)
+    }
+
     fn read(&mut self, key: &[u8]) -> Option<&Value> {
         self.live(key);
         self.note_read();

@@ -359,7 +359,8 @@ fn releases_are_told_as_by_a_real_server() {
     assert_eq!(told(&holds, &call(UNDO_REDISSON, &[SHARER])), released);
     assert_eq!(told(&holds, &call(UNDO_REDISSON, &[OTHER])), [""; 0]);
     let broken = [changed.clone(), format!("{lock} 0"), format!("{rw} 1")];
-    assert_eq!(told(&holds, &call(FORCE_UNLOCK, &["hash", "0", ""])), broken);
+    let breaks = ["EVAL", FORCE_UNLOCK, "2", "k1", "u1", "hash", SHARER];
+    assert_eq!(told(&holds, &breaks), broken);
     let writes = call(ACQUIRE_REDISSON_WRITE, &[SHARER, "500000"]);
     let heard = told(&writes, &call(UNDO_REDISSON_RW, &[SHARER]));
     assert_eq!(heard, [changed.clone(), format!("{rw} 1")]);

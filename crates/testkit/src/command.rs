@@ -13,8 +13,8 @@ use redbolt::proto::script::{
     EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
     EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
     UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
-    UPGRADE, UPGRADE_FENCED, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK, WRITE_BACK_PERMIT,
-    WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
+    UPGRADE, UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+    WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
 };
 use sha1_smol::Sha1;
 
@@ -35,6 +35,7 @@ pub enum Script {
     AcquireSharedFenced,
     ExtendShared,
     UndoShared,
+    ViewDigest,
     ViewShared,
     WriteBackShared,
     AcquirePermit,
@@ -74,7 +75,7 @@ pub enum Script {
 
 impl Script {
     /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 47] = [
         Self::Undo,
         Self::Extend,
         Self::AcquireMany,
@@ -86,6 +87,7 @@ impl Script {
         Self::AcquireSharedFenced,
         Self::ExtendShared,
         Self::UndoShared,
+        Self::ViewDigest,
         Self::ViewShared,
         Self::WriteBackShared,
         Self::AcquirePermit,
@@ -138,6 +140,7 @@ impl Script {
             Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
             Self::ExtendShared => EXTEND_SHARED,
             Self::UndoShared => UNDO_SHARED,
+            Self::ViewDigest => VIEW_DIGEST,
             Self::ViewShared => VIEW_SHARED,
             Self::WriteBackShared => WRITE_BACK_SHARED,
             Self::AcquirePermit => ACQUIRE_PERMIT,
@@ -231,7 +234,7 @@ impl Script {
             | Self::UndoSymfonyWrite
             | Self::UndoTimed => Kind::Undo,
             Self::ViewLine => Kind::Line,
-            Self::ViewPermits | Self::ViewShared => Kind::Sharers,
+            Self::ViewDigest | Self::ViewPermits | Self::ViewShared => Kind::Sharers,
             Self::WriteBack
             | Self::WriteBackPermit
             | Self::WriteBackRedisson

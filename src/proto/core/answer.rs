@@ -102,9 +102,7 @@ impl Core {
                 self.asked(id, claim, (ask, by_digest, due.since), token, now)
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
-            Pending::Delete { claim, followed } => {
-                self.delete_answered(id, (claim, followed), token, now)
-            }
+            Pending::Delete { claim, followed } => self.deleted(id, claim, followed, token, now),
             Pending::DropOthers => self.others_dropped(id, token, now),
             Pending::Enrol => self.enrolled(id, token, now),
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
@@ -122,6 +120,7 @@ impl Core {
             | Pending::Remaining { .. }
             | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
             Pending::ForceUnlock(view)
+            | Pending::ViewDigest(view)
             | Pending::ViewLine(view)
             | Pending::ViewPermits(view)
             | Pending::ViewShared(view)
@@ -246,6 +245,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::ForceUnlock(_) => self.force_unlock_answered(view, id, token),
+            Pending::ViewDigest(_) => self.view_digest(view, id, token),
             Pending::ViewLine(_) => self.view_line(view, id, token),
             Pending::ViewPermits(_) => self.view_permits(view, id, token, now),
             Pending::ViewShared(_) => self.view_shared(view, id, token, now),

@@ -380,6 +380,7 @@ impl Core {
                 }
                 Pending::Move { claim, .. } => self.move_lost(node, claim, untouched, now),
                 Pending::ForceUnlock(view)
+                | Pending::ViewDigest(view)
                 | Pending::ViewLine(view)
                 | Pending::ViewPermits(view)
                 | Pending::ViewShared(view)

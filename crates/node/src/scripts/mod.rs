@@ -4,6 +4,7 @@
 //! others the models reply with an error of their own.
 
 mod exclusive;
+mod force_unlock;
 mod line;
 mod mark;
 mod mode_change;
@@ -32,7 +33,7 @@ use redbolt::proto::{
         EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
         EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
         UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
-        UPGRADE, UPGRADE_FENCED, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+        UPGRADE, UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
         WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
     },
 };
@@ -49,7 +50,7 @@ pub(crate) fn shipped() -> &'static [Taught] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 46] = [
+const MODELS: [(&str, Script); 47] = [
     (ACQUIRE_FENCED, exclusive::acquire_fenced),
     (ACQUIRE_IN_LINE, line::acquire_in_line),
     (ACQUIRE_MANY, exclusive::acquire_many),
@@ -70,7 +71,7 @@ const MODELS: [(&str, Script); 46] = [
     (UNDO_DOWNGRADED, mode_change::undo_downgraded),
     (UPGRADE, mode_change::upgrade),
     (UPGRADE_FENCED, mode_change::upgrade_fenced),
-    (FORCE_UNLOCK, force_unlock),
+    (FORCE_UNLOCK, force_unlock::force_unlock),
     (ENROL, enrol),
     (EXTEND, exclusive::extend),
     (EXTEND_PERMIT, permits::extend_permit),
@@ -89,6 +90,7 @@ const MODELS: [(&str, Script); 46] = [
     (UNDO_SPRING, spring::undo_spring),
     (UNDO_SYMFONY_WRITE, symfony::undo_symfony_write),
     (UNDO_TIMED, timed::undo_timed),
+    (VIEW_DIGEST, force_unlock::view_digest),
     (VIEW_LINE, line::view_line),
     (VIEW_PERMITS, permits::view_permits),
     (VIEW_SHARED, shared::view_shared),
@@ -109,46 +111,6 @@ fn enrol(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answe
         return Ok(Answer::Int(1));
     }
     Ok(Answer::Int(i64::from(found == value)))
-}
-
-/// Deletes a key if it is what was read, and tells those who wait. What was marked is closed.
-fn force_unlock(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answer, Stop> {
-    let (&[name], &[kind, last, seen]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
-    let last = number(Some(&last))?;
-    let (same, marked) = match kind {
-        b"string" => match caught(calls.getrange(name, last))? {
-            Some(value) => {
-                let marked = mark::token_before_mark(value) == Some(seen);
-                (marked || value == seen, marked)
-            }
-            None => shared::has_become_a_member(calls, name, seen)?,
-        },
-        kind => {
-            let same = calls.kind(name)?.as_bytes() == kind;
-            let is_marked = match kind {
-                b"zset" if same => calls.zscore(name, mark::LINE)? == Some(mark::NEVER),
-                b"hash" if same => permits::is_marked(calls, name)?,
-                _ => false,
-            };
-            (same, is_marked)
-        }
-    };
-    let found = same && calls.del(name)?;
-    if found && marked {
-        mark::close(calls, name)?;
-    }
-    match kind {
-        b"hash" if found => {
-            redisson::tell(calls, name);
-            redisson_rw::tell(calls, name, b"1");
-        }
-        b"string" if found => {
-            spring::tell(calls, name);
-            python::tell_of(calls, name);
-        }
-        _ => {}
-    }
-    Ok(Answer::Int(found.into()))
 }
 
 /// The restart guard, if one is given, lets the node vote.

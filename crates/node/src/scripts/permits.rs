@@ -131,22 +131,23 @@ pub(super) fn write_back_permit(
 pub(super) fn view_permits(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
-    _: &[&[u8]],
+    argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let &[resource, ends] = names else { return Err(BAD_ARGUMENTS) };
+    let most = number(argv.first())?;
     let now = calls.time()?.millis();
     match calls.hexists(resource, MARK) {
         Ok(true) => {}
-        Ok(false) => return view_other(calls, resource),
+        Ok(false) => return view_other(calls, resource, most),
         Err(error) => return Err(error.answer()),
     }
     let found = calls.zrangebyscore(ends, now)?;
     let mut text = calls.zcount(ends, now)?.to_string().into_bytes();
-    for (name, end) in found.into_iter().take(MAX_VIEWED) {
+    for (name, end) in found.into_iter().take(most) {
         let Some(slot) = calls.hget(resource, &name)? else {
             return Ok(Answer::Bulk(Vec::new()));
         };
-        if name.len() > LONGEST_NAME {
+        if slot.len() > 5 || name.len() > LONGEST_NAME {
             return Ok(Answer::Bulk(Vec::new()));
         }
         text.push(b'\n');
@@ -160,8 +161,8 @@ pub(super) fn view_permits(
 }
 
 /// Tells what a hash has that is no semaphore, if it is small.
-fn view_other(calls: &mut Calls<'_>, resource: &[u8]) -> Result<Answer, Stop> {
-    if calls.hlen(resource)? > MAX_VIEWED {
+fn view_other(calls: &mut Calls<'_>, resource: &[u8], most: usize) -> Result<Answer, Stop> {
+    if calls.hlen(resource)? > most {
         return Ok(Answer::Bulk(Vec::new()));
     }
     let fields = calls.hgetall(resource)?;
@@ -209,6 +210,22 @@ impl Pair<'_> {
             self.drop_token(calls, &token)?;
         }
         Ok(())
+    }
+
+    /// Takes the slots of these holders. Returns how many of them had one.
+    pub(super) fn remove(&self, calls: &mut Calls<'_>, tokens: &[&[u8]]) -> Result<i64, Stop> {
+        let mut count = 0;
+        for token in tokens {
+            if let Some(slot) = calls.hget(self.resource, token)? {
+                count += 1;
+                calls.hdel(self.resource, &[token, &slot])?;
+            }
+            calls.zrem(self.ends, token)?;
+        }
+        if count > 0 {
+            self.live_as_long_as_the_last(calls)?;
+        }
+        Ok(count)
     }
 
     fn drop_token(&self, calls: &mut Calls<'_>, token: &[u8]) -> Result<(), CallError> {
@@ -452,6 +469,5 @@ pub(super) fn is_marked(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, 
 /// Of each semaphore.
 pub(super) const MARK: &[u8] = b"redbolt";
 const PART: u64 = 64;
-const MAX_VIEWED: usize = 16;
 /// A token, a colon, and the longest label.
 const LONGEST_NAME: usize = 163;

@@ -161,13 +161,14 @@ pub(super) fn write_back_shared(
 pub(super) fn view_shared(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
-    _argv: &[&[u8]],
+    argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let &[resource, ..] = names else { return Err(BAD_ARGUMENTS) };
+    let most = number(argv.first())?;
     let now = calls.time()?.millis();
     let shown = calls.zrangebyscore(resource, now).map_err(CallError::answer)?;
     let mut lines = calls.zcount(resource, now)?.to_string().into_bytes();
-    for (name, end) in shown.iter().take(MAX_VIEWED) {
+    for (name, end) in shown.iter().take(most) {
         if name.len() > LONGEST_NAME {
             return Ok(Answer::Bulk(Vec::new()));
         }
@@ -281,21 +282,6 @@ pub(super) fn make_members(
         calls.pexpireat(resource, end_of_all.saturating_add(OUTLIVES_MS))?;
     }
     Ok(())
-}
-
-/// Whether a string that shared alone is a member of a set since, and whether that is marked.
-pub(super) fn has_become_a_member(
-    calls: &mut Calls<'_>,
-    resource: &[u8],
-    string: &[u8],
-) -> Result<(bool, bool), Stop> {
-    let Some(token) = string.strip_prefix(READER).filter(|token| !token.is_empty()) else {
-        return Ok((false, false));
-    };
-    match calls.zscore(resource, token) {
-        Ok(Some(_)) => Ok((true, calls.zscore(resource, LINE)? == Some(NEVER))),
-        _ => Ok((false, false)),
-    }
 }
 
 /// A rehearsal: only what is forbidden ends the script.

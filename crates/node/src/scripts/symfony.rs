@@ -121,7 +121,7 @@ fn is_member(name: &[u8]) -> bool {
 }
 
 /// Beside whoever has the resource alone.
-const ALONE: &[u8] = b"__write__";
+pub(super) const ALONE: &[u8] = b"__write__";
 /// Before a token of ours.
 const MARK: &[u8] = b"s:";
 /// How long the names of others are.

@@ -161,10 +161,11 @@ impl Core {
 
     /// A server's own command was to delete the key. What it has deleted is undone. Anything else is for the script: the
     /// token may have got a mark behind it, see `script::line`, or the command is none that we may run.
-    pub(super) fn delete_answered(
+    pub(super) fn deleted(
         &mut self,
         node_id: NodeId,
-        (id, followed): (ClaimId, bool),
+        id: ClaimId,
+        followed: bool,
         answer: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {

@@ -15,7 +15,7 @@ use crate::proto::core::claims::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::line;
 use crate::proto::names::MAX_NODES;
 use crate::proto::profile::Profile;
-use crate::proto::script::token_behind_time;
+use crate::proto::script::{symfony, token_behind_time};
 
 /// A key's state on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,6 +233,12 @@ impl KeyState {
     }
 }
 
+/// Those who hold a key that several can hold, and the members or fields that they are.
+pub(super) struct Holders {
+    pub(super) state: KeyState,
+    pub(super) names: Vec<Vec<u8>>,
+}
+
 /// A token without the mark of those who wait in line, and whether there was one.
 pub(super) fn without_mark(value: &[u8]) -> (&[u8], bool) {
     let at = value.iter().position(|&byte| byte == b'\n').unwrap_or(value.len());
@@ -280,8 +286,15 @@ fn holder(digits: &[u8], label: Option<&[u8]>) -> Holder {
 }
 
 /// Who shares a sorted set, as the script [`VIEW_SHARED`](crate::proto::script::VIEW_SHARED) tells. `None` if it is none of ours.
-pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
-    let mut lines = std::str::from_utf8(lines).ok()?.lines();
+pub(super) fn of_sharers(lines: &[u8]) -> Option<Holders> {
+    let lines = std::str::from_utf8(lines).ok()?;
+    let name = |line: &str| Some(line.split_once(' ')?.1.to_owned());
+    let names = lines.lines().skip(1).filter_map(name).filter(|name| name != symfony::ALONE);
+    Some(Holders { state: sharers(lines)?, names: names.map(String::into_bytes).collect() })
+}
+
+fn sharers(lines: &str) -> Option<KeyState> {
+    let mut lines = lines.lines();
     let count = lines.next()?.parse().ok()?;
     if let Some(state) = foreign::of_set(count, lines.clone()) {
         return Some(state);
@@ -298,7 +311,8 @@ pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
         Some(Some(Holder { remaining, ..holder }))
     };
     let holders = lines.map(&mut holder).collect::<Option<Vec<_>>>()?;
-    let holders: Vec<_> = holders.into_iter().flatten().collect();
+    let mut holders: Vec<_> = holders.into_iter().flatten().collect();
+    holders.truncate(MOST_SHOWN);
     // Whoever is beside a writer is that writer, by its claim as a reader.
     if let Some(KeyState::Held(_)) = writer {
         return writer;
@@ -312,12 +326,21 @@ pub(super) fn of_sharers(lines: &[u8]) -> Option<KeyState> {
 
 /// Who has which permit of a hash, or has it in Redisson's format, as the script [`VIEW_PERMITS`](crate::proto::script::VIEW_PERMITS) tells. `None` if it is
 /// none of ours.
-pub(super) fn of_permits(lines: &[u8]) -> Option<KeyState> {
+pub(super) fn of_permits(lines: &[u8]) -> Option<Holders> {
     let mut lines = std::str::from_utf8(lines).ok()?.lines();
-    let count = match lines.next()? {
-        "hash" => return foreign::of_hash(lines),
-        count => count.parse().ok()?,
-    };
+    let first = lines.next()?;
+    let is_other = first == "hash";
+    // Behind the value of a field, or behind the ms that are left and the slot.
+    let name =
+        |line: &str| line.splitn(if is_other { 2 } else { 3 }, ' ').last().map(str::to_owned);
+    let names = lines.clone().filter_map(name).filter(|name| !is_other || name != "mode");
+    let names = names.map(String::into_bytes).collect();
+    let state = if is_other { foreign::of_hash(lines)? } else { permits(first, lines)? };
+    Some(Holders { state, names })
+}
+
+fn permits<'l>(count: &str, lines: impl Iterator<Item = &'l str>) -> Option<KeyState> {
+    let count = count.parse().ok()?;
     let holder = |line: &str| {
         let (left, rest) = line.split_once(' ')?;
         let (slot, token) = rest.split_once(' ')?;
@@ -325,7 +348,8 @@ pub(super) fn of_permits(lines: &[u8]) -> Option<KeyState> {
         let remaining = Some(Duration::from_millis(left.parse().ok()?));
         Some((slot.parse().ok()?, Holder { remaining, ..holder }))
     };
-    let holders = lines.map(holder).collect::<Option<Vec<_>>>()?;
+    let mut holders = lines.map(holder).collect::<Option<Vec<_>>>()?;
+    holders.truncate(MOST_SHOWN);
     if holders.is_empty() {
         return None;
     }
@@ -508,6 +532,9 @@ const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;
 
 /// The longest mark behind it: a line feed, and ms since 1970.
 const MARK: usize = 1 + 16;
+
+/// The most holders that are shown.
+pub(super) const MOST_SHOWN: usize = 16;
 
 /// So much of a string is looked at, from its beginning.
 pub(crate) const VIEWED: usize = LONGEST + MARK;

@@ -3,16 +3,18 @@
 //! A node is inspected first, as by anybody else, and its answer decides: a lock of ours is deleted, other data only if
 //! that was asked for. Nothing is done about the holder, even if it is of this core.
 
-use super::STRING;
-use super::contents::{self, DataKind, KeyState};
+use super::contents::{DataKind, KeyState};
+use super::{STRING, Seen};
 use crate::proto::classify::classify;
 use crate::proto::core::Core;
 use crate::proto::core::links::{Link, Mistyped, Pending};
 use crate::proto::names::{NodeId, ViewId};
+use crate::proto::permits;
 use crate::proto::profile::Profile;
 use crate::proto::request::{RequestError, check_lock_name};
 use crate::proto::script;
 use crate::proto::time::ClockReading;
+use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
 /// What an operator wants gone.
@@ -41,7 +43,7 @@ impl Force {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fate {
-    /// It was deleted.
+    /// It was deleted. Of a lock that several can hold, holders that were seen were removed.
     Deleted,
     /// It was not there any more when the node was told to delete it. Something else may be.
     Gone,
@@ -49,9 +51,25 @@ pub enum Fate {
     Kept,
 }
 
+impl Seen {
+    /// The arguments by which the script compares: the method, and the values that were seen.
+    fn to_compare(&self) -> Result<(&[u8], &[Vec<u8>]), Cause> {
+        let kind = self.kind.as_deref().map_err(|&cause| cause)?;
+        if !self.holders.is_empty() {
+            Ok((kind, &self.holders))
+        } else if kind == STRING && self.is_whole {
+            Ok((kind, std::slice::from_ref(&self.value)))
+        } else {
+            let digest = self.digest.as_ref().map_err(|&cause| cause)?;
+            Ok((DUMP, std::slice::from_ref(digest)))
+        }
+    }
+}
+
 impl Core {
     /// Breaks the lock on `resource`, whoever holds it: looks at its key on all nodes, and deletes what
-    /// was seen where that is a lock of redbolt. No other key is touched, no restart guard's and no fencing
+    /// was seen where that is a lock of redbolt. If several hold it, up to 2,048 holders that were seen lose it, and a holder that came
+    /// since keeps it. No other key is touched, no restart guard's and no fencing
     /// counter's; members of another library who wait are told, on a channel or a list. Data that is no lock of redbolt is
     /// left alone ([`Fate::Kept`]). The outcome is [`Event::Viewed`](crate::proto::Event::Viewed), and the view says what
     /// was seen on each node and what became of it.
@@ -70,7 +88,7 @@ impl Core {
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as that is
-    /// known by [its form](DataKind::is_of). Of what is no string the type is compared.
+    /// known by [its form](DataKind::is_of).
     ///
     /// # Errors
     ///
@@ -85,8 +103,8 @@ impl Core {
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
-    /// what an application keeps under this key. Of what is no string the type is compared, and of a string
-    /// that is longer than any token only the beginning.
+    /// what an application keeps under this key. Data without holders is deleted only if all of it is as it was seen, by a digest
+    /// that the node makes with `DUMP`.
     ///
     /// # Errors
     ///
@@ -129,8 +147,8 @@ impl Core {
                 _,
             ) => {}
         }
-        if let Err(cause) = viewing.seen[node.index()].kind {
-            // The script could not compare a type that is not known.
+        if let Err(cause) = viewing.seen[node.index()].to_compare() {
+            // Without it the node could not tell what was seen from what came later.
             view.state = Err(cause);
             return false;
         }
@@ -145,13 +163,19 @@ impl Core {
     /// Always by its text: it is not sent again if the node does not know a digest.
     fn send_force_unlock(&mut self, node_id: NodeId, id: ViewId, now: ClockReading) {
         let Some(viewing) = self.views.find(id.0) else { return };
-        let seen = &viewing.seen[node_id.index()];
-        let kind = seen.kind.as_deref().unwrap_or(STRING);
+        let Ok((kind, seen)) = viewing.seen[node_id.index()].to_compare() else { return };
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
         pipeline.push(Pending::ForceUnlock(id), now.boot, |out| {
-            let eval = command(out, 7).arg(b"EVAL").arg(script::FORCE_UNLOCK.as_bytes()).int(1);
-            let compared = eval.arg(&viewing.view.resource).arg(kind);
-            let _ = compared.int(contents::VIEWED as u64).arg(&seen.value);
+            // The second key only if it is needed: the user may have no rule for it.
+            let keys = if kind == HASH { 2 } else { 1 };
+            let eval = command(out, 4 + keys + seen.len());
+            let eval = eval.arg(b"EVAL").arg(script::FORCE_UNLOCK.as_bytes()).int(keys as u64);
+            let resource = &viewing.view.resource;
+            let eval = match kind {
+                HASH => eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource),
+                _ => eval.arg(resource),
+            };
+            let _ = seen.iter().fold(eval.arg(kind), |eval, name| eval.arg(name));
         });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
@@ -179,3 +203,9 @@ impl Core {
         Ok(())
     }
 }
+
+/// The answer of `TYPE` for a hash.
+const HASH: &[u8] = b"hash";
+
+/// How the script compares all that is there.
+const DUMP: &[u8] = b"dump";

@@ -88,7 +88,8 @@ fn of_readers_or_writer(mode: &str, fields: &[(&str, &str)]) -> Option<KeyState>
     let readers = names().map(held).collect::<Option<Vec<_>>>();
     match (mode, writer, readers) {
         ("write", Some(writer), _) => Some(KeyState::Held(writer)),
-        ("read", _, Some(readers)) if count > 0 => {
+        ("read", _, Some(mut readers)) if count > 0 => {
+            readers.truncate(contents::MOST_SHOWN);
             Some(KeyState::Shared(Sharers::new(readers, count, None)))
         }
         ("read" | "write", ..) => {
@@ -120,7 +121,8 @@ pub(super) fn of_set<'l>(count: usize, lines: impl Iterator<Item = &'l str>) -> 
     let is_of_symfony = |name: &str| {
         name.len() == 44 && name.strip_suffix('=').is_some_and(|it| it.bytes().all(is_base64))
     };
-    let ours = names().map(held).collect::<Option<Vec<_>>>();
+    let mut ours = names().map(held).collect::<Option<Vec<_>>>();
+    ours.iter_mut().for_each(|holders| holders.truncate(contents::MOST_SHOWN));
     match ours {
         Some(holders) if is_write => holders.into_iter().next().map(KeyState::Held),
         Some(holders) if !holders.is_empty() => {

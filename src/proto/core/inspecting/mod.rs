@@ -27,6 +27,7 @@ use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
+use self::contents::Holders;
 pub use self::contents::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
 pub(super) use self::contents::{VIEWED, of_string, of_type};
 pub use self::force_unlock::Fate;
@@ -80,6 +81,11 @@ impl NodeView {
 }
 
 impl Viewing {
+    /// How many holders a node is to name. Those that are not named are not removed.
+    fn most_holders(&self) -> u64 {
+        if self.force.is_some() { MOST_BROKEN } else { contents::MOST_SHOWN as u64 }
+    }
+
     /// How many nodes have answered all that they were asked.
     fn told(&self) -> usize {
         let done = NodeSet::first(self.view.nodes.len()).without(self.open);
@@ -94,8 +100,27 @@ pub(super) struct Seen {
     kind: Result<Vec<u8>, Cause>,
     /// The beginning of a string, without the mark of those who wait in line.
     value: Vec<u8>,
-    /// Whether there was one.
+    /// Whether that is all of it.
+    is_whole: bool,
+    /// Whether there was a mark.
     is_marked: bool,
+    /// The members or fields of the holders, if several can hold it.
+    holders: Vec<Vec<u8>>,
+    /// The digest of all that is there, or why there is none. Taken before the rest.
+    digest: Result<Vec<u8>, Cause>,
+}
+
+impl Seen {
+    fn nothing() -> Self {
+        Self {
+            kind: Ok(Vec::new()),
+            value: Vec::new(),
+            is_whole: false,
+            is_marked: false,
+            holders: Vec::new(),
+            digest: Err(Cause::NoAnswer),
+        }
+    }
 }
 
 impl Core {
@@ -112,7 +137,6 @@ impl Core {
     fn begin_view(&mut self, resource: &[u8], force: Option<Force>, now: ClockReading) -> ViewId {
         let now = self.clamp(now);
         let nobody = NodeView::unknown(Cause::NoAnswer);
-        let nothing = Seen { kind: Ok(Vec::new()), value: Vec::new(), is_marked: false };
         let nodes: Vec<_> = self.config.node_ids().collect();
         let until = now.boot + self.config.settings.connect_timeout;
         let (key, viewing) = self.views.occupy(Viewing::default);
@@ -120,7 +144,7 @@ impl Core {
             view: View { nodes: vec![nobody; nodes.len()], resource: resource.to_vec() },
             until,
             force,
-            seen: vec![nothing; nodes.len()],
+            seen: vec![Seen::nothing(); nodes.len()],
             ..Viewing::default()
         };
         for &node in &nodes {
@@ -226,6 +250,13 @@ impl Core {
         viewing.queued.remove(node_id);
         let resource = &viewing.view.resource;
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
+        // First, because what changes behind the look must not be taken for what was seen.
+        if viewing.force == Some(Force::Anything) {
+            pipeline.push(Pending::ViewDigest(id), now.boot, |out| {
+                let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_DIGEST.as_bytes());
+                let _ = eval.int(1).arg(resource);
+            });
+        }
         // Ahead of the rest, so that its answer is there when the last one comes.
         pipeline.push(Pending::ViewLine(id), now.boot, |out| {
             let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_LINE.as_bytes()).int(4);
@@ -281,6 +312,24 @@ impl Core {
         Ok(())
     }
 
+    /// The digest of all that is there, for an operator who deletes other data.
+    pub(super) fn view_digest(
+        &mut self,
+        id: ViewId,
+        node: NodeId,
+        token: Token<'_>,
+    ) -> Result<(), Mistyped> {
+        let digest = match token {
+            Token::Bulk(digest) => Ok(digest.to_vec()),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        if let Some(viewing) = self.open_view(id, node) {
+            viewing.seen[node.index()].digest = digest;
+        }
+        Ok(())
+    }
+
     /// The first answer: of what type the data is.
     pub(super) fn view_type(
         &mut self,
@@ -315,6 +364,7 @@ impl Core {
                 seen.kind = Ok(STRING.to_vec());
                 let (token, is_marked) = contents::without_mark(value);
                 (seen.value, seen.is_marked) = (token.to_vec(), is_marked);
+                seen.is_whole = value.len() <= VIEWED;
                 Ok(of_string(value))
             }
             Token::Error(text) => match classify(text).cause() {
@@ -379,8 +429,8 @@ impl Core {
             return false;
         }
         node.pipeline.push(Pending::ViewShared(id), now.boot, |out| {
-            let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_SHARED.as_bytes()).int(1);
-            let _ = eval.arg(&viewing.view.resource);
+            let eval = command(out, 5).arg(b"EVAL").arg(script::VIEW_SHARED.as_bytes()).int(1);
+            let _ = eval.arg(&viewing.view.resource).int(viewing.most_holders());
         });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
         true
@@ -397,9 +447,10 @@ impl Core {
             return false;
         }
         node.pipeline.push(Pending::ViewPermits(id), now.boot, |out| {
-            let eval = command(out, 5).arg(b"EVAL").arg(script::VIEW_PERMITS.as_bytes()).int(2);
+            let eval = command(out, 6).arg(b"EVAL").arg(script::VIEW_PERMITS.as_bytes()).int(2);
             let resource = &viewing.view.resource;
-            let _ = eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource);
+            let eval = eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource);
+            let _ = eval.int(viewing.most_holders());
         });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
         true
@@ -427,14 +478,15 @@ impl Core {
         &mut self,
         id: ViewId,
         node: NodeId,
-        found: Option<KeyState>,
+        found: Option<Holders>,
         now: ClockReading,
     ) {
         let Some(viewing) = self.open_view(id, node) else { return };
         let view = &mut viewing.view.nodes[node.index()];
         let remaining = view.state.as_ref().ok().and_then(KeyState::remaining);
         if let Some(found) = found {
-            view.state = Ok(found.lives_for(remaining));
+            view.state = Ok(found.state.lives_for(remaining));
+            viewing.seen[node.index()].holders = found.names;
         }
         self.looked(id, node, now);
     }
@@ -541,6 +593,10 @@ impl Core {
         (0..self.views.capacity()).filter_map(|at| self.views.at(at)).map(ViewId).collect()
     }
 }
+
+/// The most holders that one order breaks on a node. Their lines fit the largest reply that is read, also if each end is the
+/// largest number that a sorted set can hold.
+const MOST_BROKEN: u64 = 2_048;
 
 /// What `TYPE` says of a string, and of a sorted set.
 pub(super) const STRING: &[u8] = b"string";

@@ -91,6 +91,7 @@ pub(crate) enum Pending {
         by_digest: bool,
     },
     ViewLine(ViewId),
+    ViewDigest(ViewId),
     ViewPermits(ViewId),
     ViewShared(ViewId),
     ViewTtl(ViewId),
