@@ -169,6 +169,18 @@ impl Profile {
     }
 }
 
+/// Whether a key of this name is one that a library keeps beside its locks: python-redis-lock's list, and Redisson's counters,
+/// latches, queues of fair locks, and the keys that hold its readers.
+pub(super) fn is_beside_foreign(name: &[u8]) -> bool {
+    let is_hold = memchr::memmem::rfind(name, redisson::HOLD).is_some_and(|at| {
+        let entry = &name[at + redisson::HOLD.len()..];
+        !entry.is_empty() && entry.iter().all(u8::is_ascii_digit)
+    });
+    let begins =
+        |prefix: &&[u8]| name.strip_prefix(*prefix).is_some_and(|rest| rest.first() == Some(&b':'));
+    is_hold || name.starts_with(python::SIGNAL) || redisson::BESIDE.iter().any(begins)
+}
+
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

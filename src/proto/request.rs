@@ -9,7 +9,7 @@ use super::config::Config;
 use super::fence;
 use super::line;
 use super::permits::{self, MAX_PERMITS};
-use super::profile::Profile;
+use super::profile::{Profile, is_beside_foreign};
 use super::steps::step;
 use super::time::ttl_ms;
 
@@ -373,11 +373,11 @@ pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), Request
     }
 }
 
-/// Names of redbolt's own are no resources.
+/// Keys that are kept beside resources are not resources: a script that writes them would change the lock of another client.
 fn check_counter(key: &[u8]) -> Result<(), RequestError> {
     if key.starts_with(fence::COUNTER_PREFIX) {
         Err(RequestError::CounterKey)
-    } else if RESERVED.iter().any(|prefix| key.starts_with(prefix)) {
+    } else if RESERVED.iter().any(|prefix| key.starts_with(prefix)) || is_beside_foreign(key) {
         Err(RequestError::ReservedKey)
     } else {
         Ok(())
@@ -466,7 +466,7 @@ pub enum RequestError {
         /// What it cannot do, and why.
         what: &'static str,
     },
-    /// The name of the resource begins as those of keys that redbolt keeps beside resources.
+    /// The name of the resource is that of a key which redbolt, or a library whose format it has, keeps beside locks.
     ReservedKey,
     /// A shared lock on several resources.
     SharedKeys {
@@ -601,7 +601,8 @@ impl RequestError {
                 "this client belongs to the process before the fork: make a new one in the child"
             }
             Self::ReservedKey => {
-                "the resource has a name that redbolt keeps for itself: redbolt:until:..., redbolt:slotfence:... or redbolt:line..."
+                "the resource has the name of a key beside locks: redbolt:until:..., redbolt:slotfence:..., redbolt:line..., \
+                 lock-signal:..., redisson_lock_token:... or another of Redisson's"
             }
             Self::RestartGuardKey => "the resource has the name of the restart guard's key",
             Self::AutoExtendUnsupported => {

@@ -1064,7 +1064,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
         ACQUIRE_PERMIT_IN_LINE,
         "361324472b96ad5ec491aee273cba7c2be6806af",
     ),
-    (Script::AcquirePython, ACQUIRE_PYTHON, "9372c3fca673abc3fe61fb14e0528636daba2def"),
+    (Script::AcquirePython, ACQUIRE_PYTHON, "64773acc9dc28631e9988b5d6d28e93721b40c92"),
     (Script::AcquireRedisson, ACQUIRE_REDISSON, "e6ff21e274a73d069dbfd6c1515f0a404420d188"),
     (
         Script::AcquireRedissonFenced,
@@ -1107,7 +1107,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::Undo, UNDO, "16f873ccd6eb3ca706327d802bd0b80f1d2eca80"),
     (Script::UndoDowngraded, UNDO_DOWNGRADED, "6b99e81048cd256a3fdfdc6e58a65b461de86605"),
     (Script::UndoPermit, UNDO_PERMIT, "9781763056553befc0d7e533306cd8e8089e7e6c"),
-    (Script::UndoPython, UNDO_PYTHON, "c589ef1e44d7671d74a9a61b86d35ad8c4a453d8"),
+    (Script::UndoPython, UNDO_PYTHON, "ad3e2f8f759c6e5ca2df41b9998770991f78d4b1"),
     (Script::UndoRedisson, UNDO_REDISSON, "17cd1274828fed4c8a2a8683c4ec462479594d2d"),
     (Script::UndoRedissonRw, UNDO_REDISSON_RW, "f4c5772dfe7e873f952d82a216125dceff4fccd7"),
     (Script::UndoShared, UNDO_SHARED, "a63c6cebc539d91009a2f928753037f0d4583f89"),

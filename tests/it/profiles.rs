@@ -303,6 +303,50 @@ fn whoever_breaks_a_lock_of_that_name_touches_no_other_data() {
     drop(lock);
 }
 
+/// A lock of another client may have the name of the list.
+#[test]
+fn python_redis_lock_leaves_a_key_that_is_not_a_list() {
+    let server = server();
+    let [holder, client] = [(); 2].map(|()| client(std::slice::from_ref(&server)));
+    let other = holder.acquire(patiently(b"lock:job").profile(Profile::PythonRedisLock)).unwrap();
+    server.cmd("SET lock-signal:job token PX 30000");
+    assert!(matches!(other.release(), ReleaseOutcome::Released(_)), "its own release goes through");
+    let refused = refusal(client.acquire(long(b"lock:job").profile(Profile::PythonRedisLock)));
+    assert!(refused.to_string().contains("the key holds other data"), "{refused}");
+    assert_eq!(server.cmd("GET lock-signal:job"), bulk("token"), "another client's lock");
+    assert!(pttl(&server, "lock-signal:job") > 10_000);
+    assert!(!exists(&server, "lock:job"));
+    server.cmd("DEL lock-signal:job");
+    released(client.acquire(python("lock:job")).unwrap());
+}
+
+/// No lock can have the name of a key that a format keeps beside its locks.
+#[test]
+fn a_key_beside_a_lock_is_not_a_lock() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    for name in [
+        "lock-signal:job",
+        "redisson_lock_token:{job}",
+        "redisson_lock_token:{a}:job",
+        "redisson_unlock_latch:{job}:1",
+        "redisson_lock_queue:{job}",
+        "redisson_lock_timeout:{job}",
+        "{job}:peer:1:rwlock_timeout:1",
+    ] {
+        for profile in [Profile::Plain, Profile::Redisson] {
+            let refused = client.acquire(long(name.as_bytes()).profile(profile));
+            let is_refused =
+                matches!(refused, Err(AcquireError::Request(RequestError::ReservedKey)));
+            assert!(is_refused, "{name} {refused:?}");
+        }
+        assert_eq!(client.force_unlock(name).unwrap_err(), RequestError::ReservedKey);
+    }
+    for name in ["lock-signal", "redisson_lock", "a:rwlock_timeout:b", "job:rwlock_timeout:"] {
+        released(client.acquire(patiently(name.as_bytes())).unwrap());
+    }
+}
+
 /// A node that refuses the list would keep its members asleep.
 #[test]
 fn a_node_where_nobody_can_be_told_gives_no_lock_of_python_redis_lock_s() {

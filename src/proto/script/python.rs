@@ -10,27 +10,29 @@
 /// are guarded. The answer is `OK`, or for how many ms it is held (-1: without end).
 ///
 /// What an undo does to the list is rehearsed on it, since an entry from before the grant says nothing any more. An entry that goes
-/// again in the same script wakes nobody.
+/// again in the same script wakes nobody. `LPUSH` comes first: it fails if the key is not a list, and then the key is left as it is,
+/// because it may be another client's lock.
 pub const ACQUIRE_PYTHON: &str = concat!(
     "local guard = KEYS[3] ",
     check_restart_guard!(),
     "local t = redis.call('PTTL', KEYS[1]) \
      if t ~= -2 then return t end ",
     rehearse_undo!(),
-    "redis.call('PEXPIRE', KEYS[2], 1000) \
+    "redis.call('LPUSH', KEYS[2], 1) \
+     local may_end = redis.pcall('PEXPIRE', KEYS[2], 1000) \
      redis.call('DEL', KEYS[2]) \
-     redis.call('LPUSH', KEYS[2], 1) \
-     redis.call('DEL', KEYS[2]) \
+     if type(may_end) == 'table' then return may_end end \
      redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) \
      return redis.status_reply('OK')"
 );
 
 /// Takes the lock KEYS\[1\] from ARGV\[1\], wakes one of those who wait on the list KEYS\[2\], and returns 1; 0 if it is not its lock.
+/// A key that is not a list is left as it is.
 pub const UNDO_PYTHON: &str = concat!(
     "local i, n = 1, 0 ",
     read_value!(),
     undo_value!(),
-    "if n > 0 then \
+    "if n > 0 and type(redis.pcall('LPUSH', KEYS[2], 1)) == 'number' then \
      redis.pcall('DEL', KEYS[2]) ",
     tell_python!("KEYS[2]"),
     "end \
@@ -44,7 +46,7 @@ pub(crate) fn signal(name: &[u8]) -> Vec<u8> {
 
 /// How the names of locks begin, and those of their lists.
 pub(crate) const LOCK: &[u8] = b"lock:";
-const SIGNAL: &[u8] = b"lock-signal:";
+pub(crate) const SIGNAL: &[u8] = b"lock-signal:";
 
 #[cfg(test)]
 mod tests {

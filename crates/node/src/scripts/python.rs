@@ -2,7 +2,7 @@
 
 use super::exclusive::undo_value;
 use super::{BAD_ARGUMENTS, check_restart_guard, token_and_ttl};
-use crate::calls::{Answer, Calls, Stop};
+use crate::calls::{Answer, CallError, Calls, Stop};
 use crate::mutants::mutant;
 
 /// Sets the resource if the restart guard lets the node vote and it is free, and seeing first that its end can be told.
@@ -20,10 +20,10 @@ pub(super) fn acquire_python(
     }
     calls.get(resource)?;
     calls.del(resource)?;
-    calls.pexpire(signal, SIGNAL_MS)?;
-    calls.del(signal)?;
     calls.lpush(signal, b"1")?;
+    let may_end = calls.pexpire(signal, SIGNAL_MS);
     calls.del(signal)?;
+    may_end.map_err(CallError::answer)?;
     calls.set_for(resource, token, ttl)?;
     Ok(Answer::Status("OK"))
 }
@@ -39,7 +39,7 @@ pub(super) fn undo_python(
         calls.del(resource)?;
     }
     let count = undo_value(calls, resource, token)?;
-    if count {
+    if count && calls.lpush(signal, b"1").is_ok() {
         calls.del(signal).ok();
         tell(calls, signal);
     }
