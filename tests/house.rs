@@ -51,11 +51,17 @@ fn codec_and_core_do_not_touch_the_machine() {
 }
 
 #[test]
-fn unsafe_code_is_in_one_file_of_the_library_and_between_it_and_c() {
+fn unsafe_code_is_in_two_files_of_the_library_and_between_it_and_c() {
     check(
         &["src", "crates", "examples", "benches/src", "resp-tests/src", "fuzz/src"],
         rules::unsafe_code,
     );
+}
+
+/// Also in the library for C and C++. A program's signals are its own.
+#[test]
+fn threads_of_the_library_are_started_in_one_place() {
+    check(&["src", "crates/capi/src"], rules::threads);
 }
 
 #[test]

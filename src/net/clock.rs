@@ -1,5 +1,5 @@
 //! What the kernel says without a system call: the time, and whether this process was forked; and what it is asked to
-//! say at a time. The one file with unsafe code.
+//! say at a time. One of two files with unsafe code.
 //!
 //! `boot` is a clock that also counts while the machine sleeps: `CLOCK_BOOTTIME` on Linux, `CLOCK_MONOTONIC` on
 //! macOS. `std`'s `Instant` does not count it. Reading a clock is no system call where the kernel

@@ -8,10 +8,10 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::sentinel::Place;
+use super::threads;
 
 /// The system's resolver, or what a test has instead.
 #[derive(Clone, Default)]
@@ -112,7 +112,7 @@ impl LookUps {
             let answer = this.resolver.resolve(&of);
             ours.answered(answer.map_err(|error| (error.kind(), error.to_string())));
         };
-        thread::Builder::new().name("redbolt-resolve".to_owned()).spawn(resolve)?;
+        threads::start("redbolt-resolve", resolve)?;
         pending.insert(place.clone(), Arc::clone(&look_up));
         Ok(look_up)
     }
@@ -160,6 +160,7 @@ const STILL_LOOKED_UP: &str = "its name is still being looked up";
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread;
 
     use super::*;
 

@@ -11,6 +11,7 @@ mod resolve;
 mod sentinel;
 mod socket;
 mod sockets;
+mod threads;
 #[cfg(feature = "tls")]
 mod tls;
 
@@ -23,6 +24,7 @@ pub(crate) use hosts::HostResolver;
 pub use sentinel::Sentinels;
 pub(crate) use sentinel::{SentinelAccess, locate};
 pub(crate) use sockets::Sockets;
+pub(crate) use threads::start as start_thread;
 #[cfg(feature = "tls")]
 pub(crate) use tls::{Connector, SentinelTls, TlsSettings};
 #[cfg(feature = "tls")]

@@ -10,7 +10,6 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 
 use mio::{Interest, Registry};
 use socket2::SockRef;
@@ -18,6 +17,7 @@ use socket2::SockRef;
 use super::hosts::LookUps;
 use super::sentinel::{Place, Question, Told};
 use super::socket::send;
+use super::threads;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
 use crate::proto::Cause;
@@ -143,7 +143,7 @@ impl Resolver {
             let way = find(&post);
             post.send(Answer::Found(Found { link, way }));
         };
-        thread::Builder::new().name("redbolt-resolve".to_owned()).spawn(look_up).map(drop)
+        threads::start("redbolt-resolve", look_up).map(drop)
     }
 
     /// The next answer. Call it after the bell rang, until there is none.

@@ -71,7 +71,20 @@ fn reaches_out(path: &str) -> bool {
     MACHINE.iter().any(|module| within(module)) && !INERT.iter().any(|item| within(item))
 }
 
-/// The library has one file with unsafe code, and so has the benchmark that submits buffers to the kernel. What stands between
+/// Threads of the library that are not started by its helper, and so would take the signals of the host.
+pub(crate) fn threads(source: &Source) -> Vec<Fault> {
+    if source.file == THREADS {
+        return Vec::new();
+    }
+    let words = source.words.iter().filter(|word| word.name == "spawn" && !word.place.in_tests);
+    words
+        .map(|word| Fault::at(word.place, format!("a thread that {THREADS} does not start")))
+        .collect()
+}
+
+const THREADS: &str = "src/net/threads.rs";
+
+/// The library has two files with unsafe code, and the benchmark that submits buffers to the kernel has one. What stands between
 /// the library and C is unsafe by nature, and the lints of that crate ask for the reason at each place.
 pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
     if UNSAFE.contains(&source.file.as_str()) || source.file.starts_with("crates/capi/src/") {
@@ -81,7 +94,7 @@ pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
     words.map(|word| Fault::at(word.place, "unsafe code".to_owned())).collect()
 }
 
-const UNSAFE: [&str; 2] = ["src/net/clock.rs", "benches/src/contender/ring.rs"];
+const UNSAFE: [&str; 3] = ["src/net/clock.rs", THREADS, "benches/src/contender/ring.rs"];
 
 /// Uses of the library other than `redbolt::resp` and `redbolt::proto`.
 pub(crate) fn behind_the_protocol(source: &Source) -> Vec<Fault> {
@@ -371,10 +384,21 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_takes_signals_is_found() {
+        let text = "fn f() { std::thread::Builder::new().spawn(g); }";
+        assert!(breaks(threads, "src/net/resolve.rs", text));
+        assert!(breaks(threads, "src/api/engine/mod.rs", "fn f() { thread::spawn(g); }"));
+        assert!(!breaks(threads, "src/net/threads.rs", text));
+        let tests = format!("#[cfg(test)] mod tests {{ {text} }}");
+        assert!(!breaks(threads, "src/net/resolve.rs", &tests));
+    }
+
+    #[test]
     fn unsafe_code_is_found() {
         let text = "fn f() { unsafe { g() } }";
         assert!(breaks(unsafe_code, "src/net/socket.rs", text));
         assert!(!breaks(unsafe_code, "src/net/clock.rs", text));
+        assert!(!breaks(unsafe_code, "src/net/threads.rs", text));
         assert!(!breaks(unsafe_code, "crates/capi/src/foreign.rs", text));
         assert!(!breaks(unsafe_code, "benches/src/contender/ring.rs", text));
         assert!(breaks(unsafe_code, "benches/src/contender/redbolt_uring.rs", text));

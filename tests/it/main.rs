@@ -44,6 +44,7 @@ mod scripts;
 mod sentinels;
 mod shared;
 mod support;
+mod threads;
 mod timed;
 #[cfg(feature = "tls")]
 mod tls;

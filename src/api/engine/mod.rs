@@ -55,6 +55,7 @@ use super::metrics::MetricsReport;
 use super::own_poll::OwnPoll;
 use super::report::NodeReport;
 use super::start::StartError;
+use crate::net::start_thread;
 use crate::proto::{
     AutoExtend, DetachedLock, Force, LockRequest, MAX_LOCKS, Profile, Wait, check_lock_name,
 };
@@ -126,9 +127,7 @@ impl Engine {
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
         let shared = Arc::new(Shared::new(config, limits, Queue::new(waker)));
         let thread = Thread::new(poll, driver, Arc::clone(&shared));
-        let thread = std::thread::Builder::new()
-            .name("redbolt-engine".to_owned())
-            .spawn(move || thread.run())?;
+        let thread = start_thread("redbolt-engine", move || thread.run())?;
         Ok(Self { handle: Arc::new(Handle { shared, thread: Mutex::new(Some(thread)) }) })
     }
 

@@ -20,13 +20,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use self::ears::{Ear, Word};
 use self::line::Line;
 use super::address::Address;
 use super::hosts::{HostResolver, LookUps};
+use super::threads;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
 use crate::proto::{Credentials, Settings, Timestamp, is_printable, printable, without_arguments};
@@ -220,7 +220,7 @@ impl Question {
                 // Sending fails if the others have agreed already.
                 let _ = sender.send((by, answer));
             };
-            thread::Builder::new().name("redbolt-sentinel".to_owned()).spawn(ask)?;
+            threads::start("redbolt-sentinel", ask)?;
         }
         drop(sender);
         let mut ballot = Ballot::new(&this.sentinels);
@@ -371,6 +371,7 @@ const UNKNOWN: &str = "it does not know that master";
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::thread;
 
     use super::*;
 
