@@ -408,6 +408,14 @@ macro_rules! rehearse_undo_permit {
     };
 }
 
+/// For how many ms the holder with this end is still in the way. A score that no lock has made may be without end, which an integer
+/// cannot say.
+macro_rules! ms_until {
+    ($end:literal) => {
+        concat!("math.min(", $end, " - now, 9007199254740991) ")
+    };
+}
+
 /// Finds the first slot that is free of the one in ARGV at `$first` and each after it, in steps of that at `$step`, of `n` in a
 /// circle. They are looked at 64 at once, and which of those 64 are free is part of the answer: a hexadecimal digit for each 4.
 macro_rules! find_free_slot {
@@ -440,7 +448,9 @@ macro_rules! find_free_slot {
          part = part + 1 \
          end \
          end \
-         if not slot then return redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2] - now end "
+         if not slot then return ",
+            ms_until!("redis.call('ZRANGE', ends, 0, 0, 'WITHSCORES')[2]"),
+            "end "
         )
     };
 }
@@ -735,8 +745,9 @@ pub const ACQUIRE_PERMIT: &str = concat!(
      drop(ARGV[1]) ",
     live_as_long_as_the_last_permit!(),
     "end \
-     return (redis.call('ZSCORE', ends, taken) or now) - now \
-     end \
+     return ",
+    ms_until!("(redis.call('ZSCORE', ends, taken) or now)"),
+    "end \
      slot = ARGV[5] \
      elseif not slot then ",
     find_free_slot!(5, 6),
@@ -1058,18 +1069,18 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::AcquireFenced, ACQUIRE_FENCED, "86f9f41e394bd24c8f64789c50a4680d023d088d"),
     (Script::AcquireInLine, ACQUIRE_IN_LINE, "159fa2d3f7493f877910557e4ee0362a0ba9f960"),
     (Script::AcquireMany, ACQUIRE_MANY, "b275dfea5a3537917d4db4ed14faff83848fcf19"),
-    (Script::AcquirePermit, ACQUIRE_PERMIT, "f1315a6e2b2ed5d7cef60108cd717e6b6c40d1bf"),
+    (Script::AcquirePermit, ACQUIRE_PERMIT, "3e6636714000a40ba7a5c1328892d126ccf6535e"),
     (
         Script::AcquirePermitInLine,
         ACQUIRE_PERMIT_IN_LINE,
-        "361324472b96ad5ec491aee273cba7c2be6806af",
+        "2f7588453ba216f0c85b22c39a4ba114515978ae",
     ),
     (Script::AcquirePython, ACQUIRE_PYTHON, "64773acc9dc28631e9988b5d6d28e93721b40c92"),
     (Script::AcquireRedisson, ACQUIRE_REDISSON, "e6ff21e274a73d069dbfd6c1515f0a404420d188"),
     (
         Script::AcquireRedissonFenced,
         ACQUIRE_REDISSON_FENCED,
-        "c329d7c999798d6484289c79a843bf170a3d2b84",
+        "8bb847045a428bf667d7055164b2a4fb319e42fb",
     ),
     (
         Script::AcquireRedissonRead,

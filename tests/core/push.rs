@@ -585,6 +585,21 @@ fn nonsense_on_a_push_link_ends_it_and_nothing_else() {
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
 
+/// Any client of the server can publish on the channel of its notifications.
+#[test]
+fn a_message_of_another_client_does_not_end_a_push_link() {
+    let (mut world, id) = told();
+    let before = world.count("info");
+    for _ in 0..3 {
+        let message = b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$3\r\njob\r\n";
+        world.say_to_push(0, 0, message);
+        world.run(ms(10));
+    }
+    assert_eq!(world.count("info"), before, "no push link was opened again");
+    world.delete_everywhere(b"job");
+    assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
+}
+
 // Waiters must not wake one another for ever.
 
 /// Another client's key changes a thousand times a second.

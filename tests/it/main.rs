@@ -9,6 +9,7 @@ mod cancel;
 mod channels;
 mod clock;
 mod connections;
+mod data;
 mod detach;
 mod distance;
 mod driver;

@@ -166,6 +166,11 @@ impl Core {
         if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
             self.place_told(id, claim, told, now);
             self.in_line_answered(id, claim, told, since, now);
+        } else if in_line && told.is_none() && is_of_line(token) {
+            // Data that no lock has made is in this line, such as a stamp without end. That is not an error of the protocol:
+            // the node fails to vote on this lock, and the other locks on the connection go on.
+            let fails = Answer::Vote(Vote::Fail(Cause::WrongType));
+            self.script_answered(id, Unproven::of_ask(claim, fails), since, now);
         } else if !in_line || !self.refuses_line(id, claim, token, now) {
             return self.ask_answered(id, claim, (ask, by_digest, since), token, now);
         }
@@ -418,6 +423,11 @@ impl Core {
         matches!(self.node(id).link.state(), Link::Handshake { .. })
             && unread.first() == Some(&TLS_ALERT)
     }
+}
+
+/// Whether this is how a script of the line begins an answer, whatever stands behind it.
+fn is_of_line(answer: Token<'_>) -> bool {
+    matches!(answer, Token::Simple(line) if line.starts_with(b"WAIT ") || line.starts_with(b"OK "))
 }
 
 /// Passes on a number; an error tells nothing.

@@ -52,12 +52,14 @@ pub const ACQUIRE_REDISSON: &str = concat!(
     "return redis.status_reply('OK')"
 );
 
-/// As [`ACQUIRE_REDISSON`], and counts in KEYS\[2\], which is an error if it holds no number. The guard is KEYS\[3\]. The answer is
-/// `OK` and the counter.
+/// As [`ACQUIRE_REDISSON`], and counts in KEYS\[2\]. It is an error if that holds no number, or one that is negative or has no
+/// successor below 2^53. The guard is KEYS\[3\]. The answer is `OK` and the counter.
 pub const ACQUIRE_REDISSON_FENCED: &str = concat!(
     "local guard = KEYS[3] ",
     check_restart_guard!(),
     deny_unless_free!(),
+    "local i = 2 ",
+    read_counter!(">= 0 and v < 9007199254740991"),
     "local token = redis.call('INCR', KEYS[2]) ",
     hold!(),
     "return redis.status_reply(string.format('OK %.0f', token))"

@@ -253,7 +253,7 @@ impl Pair<'_> {
             self.live_as_long_as_the_last(calls)?;
         }
         let end = calls.zscore(self.ends, &taken)?.unwrap_or(now);
-        Err(Stop::Answered(Answer::Int(end - now)))
+        Err(Stop::Answered(Answer::Int((end - now).min(LONGEST_WAIT))))
     }
 
     /// The first slot that is free, and which others are among the 64 places where it is.
@@ -279,7 +279,7 @@ impl Pair<'_> {
             }
         }
         let first = calls.zrange(self.ends)?.and_then(|all| all.iter().next());
-        let left = first.map_or(0, |(_, end)| end - now);
+        let left = first.map_or(0, |(_, end)| (end - now).min(LONGEST_WAIT));
         Err(Stop::Answered(Answer::Int(left)))
     }
 
@@ -466,6 +466,8 @@ pub(super) fn is_marked(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, 
     Ok(is_ours && is_marked)
 }
 
+/// The longest that a holder is in the way, in ms.
+const LONGEST_WAIT: i64 = MAX_TOKEN.cast_signed();
 /// Of each semaphore.
 pub(super) const MARK: &[u8] = b"redbolt";
 const PART: u64 = 64;

@@ -1,6 +1,10 @@
 //! The scripts of Redisson's locks: a resource is a hash of its one holder, and a release is told on a channel.
 
-use super::{BAD_ARGUMENTS, begin, check_restart_guard, raise_for_ever, span, token_and_ttl};
+use redbolt::proto::fence::MAX_TOKEN;
+
+use super::{
+    BAD_ARGUMENTS, BAD_COUNTER, begin, check_restart_guard, raise_for_ever, span, token_and_ttl,
+};
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
@@ -26,6 +30,8 @@ pub(super) fn acquire_redisson_fenced(
     let &[resource, counter, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
     check_restart_guard(calls, restart_guard.first())?;
     check_free(calls, resource, token, ttl)?;
+    let is_token = |&count: &f64| (0.0..MAX_TOKEN as f64).contains(&count);
+    super::counter(calls, counter)?.filter(is_token).ok_or(BAD_COUNTER)?;
     if mutant!(CounterBeginsAnew) {
         calls.del(counter)?;
     }

@@ -130,7 +130,8 @@ impl Push {
             },
             (Reading::Said(of), Token::Bulk(_)) => (Reading::Start, Some(News::Said(of))),
             (Reading::Body, Token::NilArray | Token::NilBulk) => (Reading::Start, Some(News::All)),
-            (Reading::Body, Token::Array(0)) => (Reading::Start, None),
+            // Any client may publish there. Only the server sends arrays.
+            (Reading::Body, Token::Array(0) | Token::Bulk(_)) => (Reading::Start, None),
             (Reading::Body, Token::Array(keys)) => (Reading::Keys(keys), None),
             (Reading::Keys(1), Token::Bulk(key)) => (Reading::Start, Some(News::Key(key))),
             (Reading::Keys(keys), Token::Bulk(key)) => {
