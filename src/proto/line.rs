@@ -199,6 +199,8 @@ pub(super) struct Place {
     pub(super) predecessors: [Option<TicketName>; 2],
     /// If no holder is in the way, for how many ms whoever is first may still come. Somebody may have called it before.
     pub(super) grace_ms: u32,
+    /// If this ask has pinged the last of these: after how many ms that ticket expires unless its owner asks.
+    pub(super) pinged_ms: Option<u32>,
 }
 
 /// What the answer to an ask in line says.
@@ -233,7 +235,11 @@ impl Told {
                 let (last, last_but_one) = (words.next()?, words.next()?);
                 let grace_ms = last.split_once(':').map_or(Some(0), |(_, ms)| ms.parse().ok())?;
                 let predecessors = [ticket(last)?, ticket(last_but_one)?];
-                Self::Waits(Place { stamp, left_ms, before, predecessors, grace_ms })
+                let pinged_ms = match words.next() {
+                    Some(word) => Some(word.parse().ok()?),
+                    None => None,
+                };
+                Self::Waits(Place { stamp, left_ms, before, predecessors, grace_ms, pinged_ms })
             }
             _ => return None,
         };
@@ -291,7 +297,12 @@ mod tests {
         let permit = |text: &str| Told::read(Token::Simple(text.as_bytes()), true);
         let waits = place(&format!("WAIT 250 17 2 {name}01:35 -"));
         let predecessors = [Some(TicketName::of(name.as_bytes())), None];
-        let expected = Place { stamp: 17, left_ms: 250, before: 2, predecessors, grace_ms: 35 };
+        let (grace_ms, pinged_ms) = (35, None);
+        let expected =
+            Place { stamp: 17, left_ms: 250, before: 2, predecessors, grace_ms, pinged_ms };
+        assert_eq!(waits, Some(Told::Waits(expected)));
+        let waits = place(&format!("WAIT 250 17 2 {name}01:35 - 35"));
+        let expected = Place { pinged_ms: Some(35), ..expected };
         assert_eq!(waits, Some(Told::Waits(expected)));
         let granted = |grant| Some(Told::Granted { stamp: 17, grant });
         assert_eq!(place("OK 17"), granted(Answer::Vote(Vote::Grant)));
@@ -308,6 +319,8 @@ mod tests {
             "WAIT 1 2 3 -",
             "WAIT -2 1 0 - -",
             "WAIT 1 1 1 a -",
+            "WAIT 1 1 0 - - x",
+            "WAIT 1 1 0 - - 1 2",
             "GUARD 5",
         ] {
             assert_eq!(place(nonsense), None, "{nonsense}");

@@ -178,6 +178,14 @@ mod planted {
         FirstReaderRaises,
         /// Whoever is first has the grace of who asks to take its turn (models, turns).
         GraceOfAsker,
+        /// A call that was made before the node's clock was set back counts from the future (a first version of this library).
+        CallFromFuture,
+        /// Whoever stands behind the first two finds out at its next poll that both are dead (a first version of this library).
+        NobodyLooksFromBehind,
+        /// Only whoever is next asks again when a call is over (a first version of this library).
+        NextAsksAlone,
+        /// A writer that has died keeps readers out while others share (a first version of this library).
+        NobodyPings,
         /// A node that grants drops the ticket (design, line).
         GrantDropsTicket,
         /// A node in quarantine lets a permit be healed (design, semaphore: heal without guard).

@@ -1067,13 +1067,13 @@ pub(super) enum Script {
 /// Each script with its text, and the SHA-1 of that, in the order of their numbers.
 static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::AcquireFenced, ACQUIRE_FENCED, "86f9f41e394bd24c8f64789c50a4680d023d088d"),
-    (Script::AcquireInLine, ACQUIRE_IN_LINE, "159fa2d3f7493f877910557e4ee0362a0ba9f960"),
+    (Script::AcquireInLine, ACQUIRE_IN_LINE, "ddcdfc7eb032d026c12802d6b117c288a49827c7"),
     (Script::AcquireMany, ACQUIRE_MANY, "b275dfea5a3537917d4db4ed14faff83848fcf19"),
     (Script::AcquirePermit, ACQUIRE_PERMIT, "3e6636714000a40ba7a5c1328892d126ccf6535e"),
     (
         Script::AcquirePermitInLine,
         ACQUIRE_PERMIT_IN_LINE,
-        "2f7588453ba216f0c85b22c39a4ba114515978ae",
+        "34509395a6af54fe8fadd75bd0ad52c6da6eda60",
     ),
     (Script::AcquirePython, ACQUIRE_PYTHON, "64773acc9dc28631e9988b5d6d28e93721b40c92"),
     (Script::AcquireRedisson, ACQUIRE_REDISSON, "e6ff21e274a73d069dbfd6c1515f0a404420d188"),
@@ -1114,7 +1114,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::ExtendShared, EXTEND_SHARED, "30ce6f8e4fbb05993754507331a2fb5d418e7970"),
     (Script::ExtendSymfonyWrite, EXTEND_SYMFONY_WRITE, "3a1488cc8d6e538109c8221030eb4a91159e85f9"),
     (Script::ExtendTimed, EXTEND_TIMED, "7e4f7e06b2f6c6b9a065b7b74d79768ed3cd137c"),
-    (Script::LeaveLine, LEAVE_LINE, "78e05f62a57afc169db6ee3735240a19654f2ed5"),
+    (Script::LeaveLine, LEAVE_LINE, "33968331c10496bd749b9a73a3a36d0d057ab1a5"),
     (Script::Undo, UNDO, "16f873ccd6eb3ca706327d802bd0b80f1d2eca80"),
     (Script::UndoDowngraded, UNDO_DOWNGRADED, "6b99e81048cd256a3fdfdc6e58a65b461de86605"),
     (Script::UndoPermit, UNDO_PERMIT, "9781763056553befc0d7e533306cd8e8089e7e6c"),

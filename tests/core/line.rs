@@ -395,6 +395,113 @@ fn who_is_passed_by_the_tickets_before_it_asks_again() {
     }
 }
 
+/// Each has half a second at most, since no node notified it when it came.
+#[test]
+fn several_dead_waiters_in_a_row_cost_a_grace_each() {
+    for dead in [1, 2, 3, 5, 10] {
+        let mut world = warm(dead + 2);
+        let held = holds(&mut world, 0);
+        let ids: Vec<_> = (1..dead + 2).map(|client| waits(&mut world, client)).collect();
+        (1..=dead).for_each(|client| world.clients[client].is_stopped = true);
+        world.let_go(0, held);
+        let (last, began) = (dead + 1, world.boot);
+        world.run_until(secs(30), |world| world.clients[last].is_granted(ids[dead]));
+        let took = ms((world.boot - began) / 1_000_000);
+        let graces = ms(500) * dead as u32;
+        // Those behind the second look after 50 ms for each that stands before them.
+        let most = graces + graces / 20 + ms(50) * dead as u32 + ms(100);
+        assert!(took <= most, "{took:?} behind {dead} dead waiters");
+    }
+}
+
+/// While others share, nobody calls a writer. Whoever is kept out by it alone asks whether it is there.
+#[test]
+fn a_dead_writer_keeps_readers_out_for_a_pause_and_a_grace_while_others_share() {
+    for age in [0, 1_900, 5_000] {
+        let mut world = warm(3);
+        let request = LockRequest::new(b"job").ttl(secs(20)).shared();
+        world.acquire(0, &request, &[b"job"]);
+        world.run(ms(20));
+        waits(&mut world, 1);
+        world.clients[1].is_stopped = true;
+        world.run(ms(age));
+        let began = world.boot;
+        let reader = world.acquire(2, &request.wait(Wait::UpTo(secs(60))), &[b"job"]);
+        world.run_until(secs(10), |world| world.clients[2].is_granted(reader));
+        let took = ms((world.boot - began) / 1_000_000);
+        let most = if age > 500 { ms(600) } else { ms(2_700) };
+        assert!(took <= most, "{took:?} behind a writer that died {age} ms before");
+    }
+}
+
+#[test]
+fn a_dead_waiter_keeps_permits_out_for_a_pause_and_a_grace_while_slots_are_free() {
+    let mut world = warm(3);
+    let permit = |wait| {
+        let request = LockRequest::new(b"job").ttl(secs(20)).permits(2);
+        request.wait(wait)
+    };
+    world.acquire(0, &permit(Wait::No), &[b"job"]);
+    world.run(ms(20));
+    waits(&mut world, 1);
+    world.clients[1].is_stopped = true;
+    world.run(secs(1));
+    let began = world.boot;
+    let id = world.acquire(2, &permit(Wait::UpTo(secs(60))), &[b"job"]);
+    world.run_until(secs(10), |world| world.clients[2].is_granted(id));
+    let took = ms((world.boot - began) / 1_000_000);
+    assert!(took <= ms(600), "{took:?}");
+}
+
+/// A writer that is alive answers, and is not passed.
+#[test]
+fn readers_pass_no_writer_that_waits_for_those_who_share() {
+    let mut world = warm(5);
+    let request = LockRequest::new(b"job").ttl(secs(30)).shared();
+    let held = world.acquire(0, &request, &[b"job"]);
+    world.run(ms(20));
+    let writer = waits(&mut world, 1);
+    let readers = [2, 3, 4].map(|client| waits_to_share(&mut world, client));
+    let before = asks(&world, 1);
+    world.run(secs(20));
+    let asked = asks(&world, 1) - before;
+    assert!(asked <= 42, "{asked} asks of the writer in 20 s");
+    for (client, reader) in [2, 3, 4].into_iter().zip(readers) {
+        assert!(!world.clients[client].is_granted(reader), "it has passed the writer");
+    }
+    world.let_go(0, held);
+    world.run(ms(100));
+    assert!(world.clients[1].is_granted(writer));
+}
+
+#[test]
+fn a_first_that_is_dead_is_passed_although_the_clocks_of_the_nodes_are_set_back() {
+    let mut world = warm(3);
+    let held = holds(&mut world, 0);
+    let [_, second] = [1, 2].map(|client| waits(&mut world, client));
+    world.clients[1].is_stopped = true;
+    world.let_go(0, held);
+    world.run(ms(100));
+    (0..3).for_each(|node| world.set_clock(node, -60_000_000));
+    world.run(secs(3));
+    assert!(world.clients[2].is_granted(second), "the first has had its grace once more");
+}
+
+#[test]
+fn a_dead_writer_is_passed_by_readers_although_the_clocks_of_the_nodes_are_set_back() {
+    // The world goes by the true time.
+    let mut world = warm(3).forgetful();
+    let request = LockRequest::new(b"job").ttl(secs(20)).shared();
+    world.acquire(0, &request, &[b"job"]);
+    world.run(ms(20));
+    waits(&mut world, 1);
+    world.clients[1].is_stopped = true;
+    (0..3).for_each(|node| world.set_clock(node, -60_000_000));
+    let reader = waits_to_share(&mut world, 2);
+    world.run(secs(3));
+    assert!(world.clients[2].is_granted(reader));
+}
+
 fn looks(world: &mut World, client: usize) -> View {
     let now = world.now();
     let id = world.clients[client].core.inspect(b"job", now).unwrap();

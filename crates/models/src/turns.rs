@@ -40,6 +40,8 @@ pub struct Turns {
     pub tells_rest: bool,
     /// Only whoever is next does so; others ask at their next poll.
     pub next_alone: bool,
+    /// Whoever hears of no release looks after so many ticks for each that stands before it; 0 if it does not.
+    pub looks: u8,
     /// An ask that finds the lock held takes the head's call back.
     pub clears: bool,
     /// The second in line is woken too, and calls the head.
@@ -74,7 +76,8 @@ impl Turns {
         strangers: 0,
         grace: Grace::OfHead,
         tells_rest: true,
-        next_alone: true,
+        next_alone: false,
+        looks: 1,
         clears: true,
         second_listens: true,
         leaving_wakes: true,
@@ -243,8 +246,20 @@ impl Turns {
             next.unheard -= lost;
             // Whoever did not hear of the first that came free is late for it nevertheless.
             self.wake(&mut next, heard, state.free == 0);
+            self.look_from_behind(&mut next);
             let heard = std::array::from_fn(|by| heard >> by & 1 == 1);
             found(Step::Released { heard }, next);
+        }
+    }
+
+    /// Whoever hears of no release finds at its next look that one is free.
+    fn look_from_behind(&self, state: &mut State) {
+        let ranked: Vec<_> = state.line().enumerate().collect();
+        for (rank, by) in ranked.into_iter().filter(|&(rank, _)| !self.hears_release(rank)) {
+            let after = self.looks * rank as u8 + self.trips[by];
+            if self.looks > 0 {
+                state.waiters[by].timer = state.waiters[by].timer.min(after);
+            }
         }
     }
 

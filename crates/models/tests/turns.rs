@@ -15,6 +15,8 @@ const ROBBED: &str = "a head that was on time lost its turn";
 const TRIP: u8 = RULES.trips[0];
 const GRACE: u8 = RULES.graces[0];
 const PAUSE: u8 = RULES.pause;
+/// Until the third looks.
+const LOOK: u8 = 2 * RULES.looks;
 
 /// Clean for this long, and not for a tick less.
 #[track_caller]
@@ -34,14 +36,25 @@ fn a_dead_head_costs_a_grace() {
     idle_at_most("a death", TRIP + GRACE, Turns { deaths: 1, ..RULES });
 }
 
-/// Nobody is woken where the first two are dead. Whoever comes third has called the first at one poll, and removes it at the
-/// next; then it is next itself, and asks again as soon as the second has had its grace.
+/// Nobody is woken where the first two are dead. Whoever comes third looks, calls the first, and asks again when each has had its
+/// grace.
 #[test]
-fn two_dead_heads_cost_two_pauses_and_a_grace() {
+fn two_dead_heads_cost_a_look_and_two_graces() {
     let rules = Turns { deaths: 2, ..RULES };
-    idle_at_most("two deaths", 2 * PAUSE + GRACE, rules);
-    let all = Turns { next_alone: false, ..rules };
-    idle_at_most("two deaths, whoever calls asks again", PAUSE + 2 * GRACE, all);
+    idle_at_most("two deaths", LOOK + TRIP + 2 * GRACE, rules);
+}
+
+/// Then it has called the first at one poll, and removes it at the next; then it is next itself, and asks again as soon as the
+/// second has had its grace.
+#[test]
+fn two_dead_heads_cost_pauses_if_the_third_does_not_look_or_leaves_the_calls_to_the_second() {
+    let rules = Turns { deaths: 2, looks: 0, ..RULES };
+    idle_at_most("two deaths, nobody looks", PAUSE + 2 * GRACE, rules);
+    let next_alone = Turns { next_alone: true, ..rules };
+    idle_at_most("two deaths, only who is next asks again", 2 * PAUSE + GRACE, next_alone);
+    let next_alone = Turns { next_alone: true, deaths: 2, ..RULES };
+    let late = Turns { most_idle: LOOK + TRIP + 2 * GRACE, pause: 20, ..next_alone };
+    wrong("turns, two deaths, the third looks once", &late, IDLE);
 }
 
 /// Whoever comes behind a head that somebody else has called waits for what is left of that.
@@ -93,7 +106,7 @@ fn no_permit_is_idle_for_longer_than_a_lock_would_be() {
     idle_at_most("three permits, no faults", TRIP, PERMITS);
     idle_at_most("three permits, a death", TRIP + GRACE, Turns { deaths: 1, ..PERMITS });
     let two = Turns { deaths: 2, ..PERMITS };
-    idle_at_most("three permits, two deaths", 2 * PAUSE + GRACE, two);
+    idle_at_most("three permits, two deaths", LOOK + TRIP + 2 * GRACE, two);
     idle_at_most("three permits, all unheard", PAUSE, Turns { unheard: 9, ..PERMITS });
 }
 

@@ -472,6 +472,48 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
     assert!(refused >= 100, "{refused} were refused only");
 }
 
+/// A writer that waits for those who share keeps readers out while its owner asks. A call from the future was made before the
+/// node's clock was set back.
+#[test]
+fn whoever_keeps_others_out_of_the_line_has_to_ask_in_time() {
+    let mut line = Denying::start();
+    let answer = |side: &mut Denying, words: &[&str]| {
+        String::from_utf8(side.same(words)).unwrap().trim_end().to_owned()
+    };
+    let ask = |side: &mut Denying, ticket: &str, token: &str| {
+        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", ticket, "call"];
+        answer(side, &[&keys[..], &[token, "600000", "3", "0", "1000", "50", ticket]].concat())
+    };
+    // As long as keys live that the servers are told of now.
+    let passes = |side: &mut Denying, ms: &str| {
+        side.same(&["SET", "clock", "1", "PX", ms]);
+        while side.real.ask(0, &["EXISTS", "clock"]) != b":0\r\n" {
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    assert_eq!(ask(&mut line, SHARING_TICKET_OF_A, SHARER_A), "+OK 1000");
+    assert!(ask(&mut line, TICKET_OF_B, SHARER_B).starts_with("+WAIT "));
+    let asks = |side: &mut Denying| ask(side, SHARING_TICKET_OF_B, SECOND_OF_A);
+    let is_pinged = |answer: &str| answer.split(' ').nth(6) == Some("50");
+    assert!(!is_pinged(&asks(&mut line)), "it has just asked");
+    passes(&mut line, "600");
+    assert!(is_pinged(&asks(&mut line)), "it has not asked for a while");
+    passes(&mut line, "60");
+    // Its key goes with it.
+    line.same(&["SET", TICKET_OF_B, "1"]);
+    assert!(asks(&mut line).starts_with("+OK "));
+    assert_eq!(answer(&mut line, &["EXISTS", TICKET_OF_B]), ":0");
+
+    line.same(&["FLUSHALL"]);
+    let first = format!("{TICKET_OF_A}{}:50{}", &SHARER_A[32..34], &SHARER_A[34..]);
+    assert_eq!(ask(&mut line, TICKET_OF_A, SHARER_A), "+OK 1000");
+    assert_eq!(answer(&mut line, &["EVAL", UNDO, "1", "k", SHARER_A]), ":1");
+    let called = format!("{} {first}", unix_micros() / 1_000 + 60_000);
+    line.same(&["SET", "call", &called, "PX", "600000"]);
+    let waits = ask(&mut line, TICKET_OF_B, SHARER_B);
+    assert!(waits.contains(":50 "), "it is called anew: {waits}");
+}
+
 /// Who is in line, who is not, and what is left of a line: each rule alone, with what both sides answer.
 #[test]
 fn each_rule_of_the_line_alone() {

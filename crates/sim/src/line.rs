@@ -88,12 +88,13 @@ impl World {
         if !in_line.contains(&request.script) || !takes_turns(&self.plan) {
             return None;
         }
-        let (stamps, call) = (words.get(4)?, words.get(7)?);
+        let (stamps, ends, call) = (words.get(4)?, words.get(5)?, words.get(7)?);
         let (now, server) = (self.now, &mut self.nodes[node]);
         let (since, whom) = server.called(call, now)?;
         let is_first = server.tickets(stamps, now).first() == Some(&whom);
         let in_time = server.clock(now).micros() / 1_000 <= since + grace_ms(&whom);
-        (is_first && in_time).then_some(whom)
+        // One that was pinged before the resource was free has to answer that in time as well.
+        (is_first && in_time && server.is_in_time(ends, &whom, now)).then_some(whom)
     }
 
     /// After it: that one still stands there, unless the ask was its own.

@@ -267,14 +267,15 @@ mod planted {
     /// Whether only those who wait for a lock can show it.
     fn is_of_line(mutant: Mutant) -> bool {
         use Mutant::{
-            AskLeavesFree, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree, GraceOfAsker,
-            GrantDropsTicket, HoldersUnmarked, LeavesWhenRefused, NeverLeavesLine,
-            ReleaseLeavesFree, SecondIsThird, StampOfClientsClock, StampOfEachNode,
-            StampRaisedBehindDoor,
+            AskLeavesFree, CallFromFuture, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree,
+            GraceOfAsker, GrantDropsTicket, HoldersUnmarked, LeavesWhenRefused, NeverLeavesLine,
+            NextAsksAlone, NobodyLooksFromBehind, NobodyPings, ReleaseLeavesFree, SecondIsThird,
+            StampOfClientsClock, StampOfEachNode, StampRaisedBehindDoor,
         };
         matches!(
             mutant,
             AskLeavesFree
+                | CallFromFuture
                 | CallsStay
                 | ClosedIsAnybodys
                 | ExpiryLeavesFree
@@ -283,6 +284,9 @@ mod planted {
                 | HoldersUnmarked
                 | LeavesWhenRefused
                 | NeverLeavesLine
+                | NextAsksAlone
+                | NobodyLooksFromBehind
+                | NobodyPings
                 | ReleaseLeavesFree
                 | SecondIsThird
                 | StampOfClientsClock

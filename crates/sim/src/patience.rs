@@ -4,13 +4,15 @@
 //!
 //! Apart from `actor` because nothing here acts on the world.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use redbolt::proto::{LockState, WakeStrategy};
 
 use crate::fault::{Fault, What};
 use crate::invariant::Violation;
 use crate::plan::{Class, Job, KEYS, MAX_NODES, MS, Plan};
 use crate::world::World;
-use crate::world::node::Taken;
+use crate::world::node::{Taken, grace_ms};
 use crate::world::queue::Time;
 
 /// The observed state of a resource.
@@ -31,8 +33,8 @@ pub(crate) struct Watch {
 pub(crate) struct Left {
     /// Since when it has slept.
     since: Time,
-    /// The grace of whoever stands first, and since when that is so.
-    grace: Time,
+    /// Who stands first on the nodes, as a hash, and since when that is so.
+    first: u64,
     from: Time,
 }
 
@@ -49,36 +51,53 @@ impl World {
         if self.plan.class != Class::Waiting || self.is_healed {
             return;
         }
+        let has_stops = self.has(What::PauseClient);
         for at in 0..self.jobs.len() {
             let Some(since) = self.could_have_since(at) else { continue };
             let slept = self.now - since;
-            if slept > self.plan.longest_sleep {
+            // Who stands first is watched from the beginning.
+            if slept > self.plan.longest_sleep || has_stops {
                 self.slept(at, slept);
             }
         }
     }
 
     /// A job has slept beside a free resource. Where turns are taken, whoever stands first may have stopped, and has its grace.
-    /// If it gives up within that, whoever is first then has a grace of its own from there on.
+    /// If it gives up within that, or is passed, whoever is first then has a grace of its own from there on. Beside others who share
+    /// a writer that has stopped is noticed at a poll.
     pub(crate) fn slept(&mut self, at: usize, slept: Time) {
         let (job, now) = (self.plan.jobs[at], self.now);
-        let nodes = &mut self.nodes[..self.plan.nodes];
-        let graces = nodes.iter_mut().flat_map(|node| {
-            keys_of(&job).map(|key| node.grace_of_first(KEYS[key], now)).collect::<Vec<_>>()
-        });
-        let grace = if takes_turns(&self.plan) { graces.max().unwrap_or_default() } else { 0 };
-        let (since, left) = (now - slept, &mut self.jobs[at].left);
+        let (mut grace, mut graces, mut first) = (0, 0, DefaultHasher::new());
+        for node in self.nodes[..self.plan.nodes].iter_mut().filter(|_| takes_turns(&self.plan)) {
+            for key in keys_of(&job) {
+                let line = [&b"redbolt:line:"[..], KEYS[key]].concat();
+                let tickets = node.tickets(&line, now);
+                tickets.first().hash(&mut first);
+                let mut all = tickets.iter().map(|ticket| grace_ms(ticket) * MS);
+                graces = graces.max(all.clone().sum());
+                grace = grace.max(all.next().unwrap_or_default());
+            }
+        }
+        let (since, first, left) = (now - slept, first.finish(), &mut self.jobs[at].left);
         if left.since != since {
-            *left = Left { since, grace, from: since };
-        } else if left.grace != grace {
-            *left = Left { since, grace, from: now };
+            *left = Left { since, first, from: since };
+        } else if left.first != first {
+            *left = Left { since, first, from: now };
         }
         let slept = now - left.from;
-        let longest = self.plan.longest_sleep + grace + grace / 50;
+        let pings =
+            if job.shared && self.has(What::PauseClient) { CAP + PINGED_AFTER + graces } else { 0 };
+        // A call begins anew where the clock is set back meanwhile.
+        let calls = if self.has(What::StepNode { back: true }) { 2 } else { 1 };
+        let longest = self.plan.longest_sleep + calls * (grace + grace / 50) + pings;
         if slept > longest {
             let by_us = (slept - longest) / 1_000;
             self.violated(Violation::Slept { job: at, by_us });
         }
+    }
+
+    fn has(&self, what: What) -> bool {
+        self.plan.faults.iter().any(|fault| fault.what == what)
     }
 
     /// Since when a job has waited for a resource that nobody holds.
@@ -120,10 +139,13 @@ impl World {
         }
     }
 
-    /// Whether anybody asks for a resource, or waits for it, who does not share it.
+    /// Whether anybody asks for a resource, or waits for it, who does not share it and has not stopped.
     fn is_wanted_alone(&self, key: usize) -> bool {
         let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
-        jobs.any(|(job, running)| job.keys >> key & 1 == 1 && !job.shared && running.is_acquiring())
+        jobs.any(|(job, running)| {
+            let is_alive = self.clients[usize::from(job.client)].paused_until <= self.now;
+            job.keys >> key & 1 == 1 && !job.shared && running.is_acquiring() && is_alive
+        })
     }
 
     pub(crate) fn holder_changed(&mut self, at: usize) {
@@ -220,19 +242,23 @@ pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     told + if deaf { CAP } else { 0 } + others * 600 * MS
 }
 
-/// Whether those who wait stand in line, and nothing goes wrong but that a process stops, or never reaches one of the nodes.
+/// Whether those who wait stand in line, and nothing goes wrong but that processes stop or never reach one of the nodes, or that
+/// clocks of nodes are set back.
 pub(crate) fn takes_turns(plan: &Plan) -> bool {
     plan.setup.wake == WakeStrategy::Line && plan.faults.iter().all(Fault::leaves_turns)
 }
 
-/// How long whoever stands second takes there, beside the grace of the first: a few round trips, and some of its timers. Who never
-/// reaches the node that a waiter listens to does not hold the lock there, so that its release is not heard.
+/// How long whoever stands second takes there, beside the grace of the first: a few round trips, and some of its timers. Whoever
+/// stands farther back looks the less often the more stood before it when it last asked. Who never reaches the node that a waiter listens to does not
+/// hold the lock there, so that its release is not heard.
 fn longest_turn(plan: &Plan) -> Time {
     let far = plan.clients.iter().map(|client| client.far + client.late).max().unwrap_or_default();
     let one_way = plan.net.delay + plan.net.jitter + far;
     let is_unheard = plan.faults.iter().any(Fault::never_reaches);
     let told = 16 * 2 * one_way * plan.net.pieces as Time + 100 * MS;
-    told + if is_unheard { CAP } else { 0 }
+    let stops = plan.faults.iter().any(|fault| fault.what == What::PauseClient);
+    let looks = if stops { LOOK_FROM_BEHIND * plan.jobs.len() as Time } else { 0 };
+    told + looks + if is_unheard { CAP } else { 0 }
 }
 
 pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
@@ -242,6 +268,12 @@ pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
 
 /// The longest pause of a waiter that relies on notifications.
 pub(crate) const CAP: Time = 2_000 * MS;
+
+/// A waiter looks at a resource after so long for each that stands before it.
+const LOOK_FROM_BEHIND: Time = 50 * MS;
+
+/// A waiter that has asked within this time is not pinged.
+const PINGED_AFTER: Time = 500 * MS;
 
 /// For this long one client may have a resource again and again while others wait: at first it does
 /// not know of them, and later their notifications may be muted.

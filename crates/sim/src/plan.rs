@@ -373,6 +373,7 @@ impl Plan {
         }
         self.draw_line(&mut Random::of(seed, LINE));
         self.draw_crowd(&mut Random::of(seed, CROWD));
+        self.draw_stops(&mut Random::of(seed, STOPS));
         self.draw_natives(&mut Random::of(seed, NATIVE));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
@@ -577,6 +578,14 @@ impl Plan {
         let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Line;
         if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(300) {
             guided::draw_crowd_in_line(self, draw);
+        }
+    }
+
+    /// A crowd in line of which several stop.
+    fn draw_stops(&mut self, draw: &mut Random) {
+        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Line;
+        if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(200) {
+            guided::draw_stops_in_line(self, draw);
         }
     }
 
@@ -883,6 +892,7 @@ const KEPT_FROM_BEFORE: [u64; 8] = [
 const KEPT_ALONE: u64 = 12_141_802_701_960;
 const LINE: u64 = 0x6c;
 const CROWD: u64 = 0x63;
+const STOPS: u64 = 0x74;
 const MIXED: u64 = 0x6b;
 const NATIVE: u64 = 0x6e;
 

@@ -42,13 +42,29 @@ macro_rules! begin_in_line {
     };
 }
 
-/// Tickets whose time is over go. What is over in one of the two sets is over.
+/// Removes the ticket `$of` with its own key, which notifies the two waiters behind it.
+macro_rules! remove_ticket {
+    ($of:literal) => {
+        concat!(
+            "redis.call('ZREM', KEYS[2], ",
+            $of,
+            ") redis.call('ZREM', KEYS[3], ",
+            $of,
+            ") redis.call('DEL', string.sub(KEYS[4], 1, -34) .. string.sub(",
+            $of,
+            ", 1, 33)) "
+        )
+    };
+}
+
+/// Removes expired tickets. A ticket that has expired in one of the two sets has expired.
 macro_rules! drop_dead_tickets {
     () => {
-        "for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 64)) do \
-         redis.call('ZREM', KEYS[2], dead) \
-         redis.call('ZREM', KEYS[3], dead) \
-         end "
+        concat!(
+            "for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, 64)) do ",
+            remove_ticket!("dead"),
+            "end "
+        )
     };
 }
 
@@ -187,11 +203,16 @@ macro_rules! look_for_room {
 /// Whoever is first and finds nobody in its way is called, and has the `rest` of its grace. Who was called for longer than that
 /// loses its place.
 /// Whoever asks while it is called takes its turn, and who finds the lock held ends the call. For how long the `$called` and
-/// the `$head` find somebody in their way are expressions.
+/// the `$head` find somebody in their way are expressions. A call from the future was made before the node's clock was set
+/// back, and begins anew.
+///
+/// If holders are in the way of the first, but not of the asker, which is the expression `$mine`, the last ticket before the
+/// asker is the only obstacle. It is `pinged`, unless it has asked within the last 500 ms: it expires after its grace unless it
+/// asks again.
 macro_rules! call_the_first {
-    ($look:ident, $called:literal, $head:literal) => {
+    ($look:ident, $called:literal, $head:literal, $mine:literal) => {
         concat!(
-            "local before, last, last_but_one, rest = 0, '-', '-', nil \
+            "local before, last, last_but_one, rest, pinged = 0, '-', '-', nil, nil \
              local called, whom = string.match(others and redis.call('GET', KEYS[5]) or '', '^(%d+) (.+)$') \
              if called and (",
             $called,
@@ -202,11 +223,24 @@ macro_rules! call_the_first {
              for _ = 1, others and 64 or 0 do ",
             $look!(),
             "local head = before > 0 and redis.call('ZRANGE', KEYS[2], 0, 0)[1] \
-             if not head or ",
+             if not head then break end \
+             if ",
             $head,
-            " ~= 0 then break end \
+            " ~= 0 then \
+             if ",
+            $mine,
+            " then \
+             local grace = tonumber(string.match(last, '^%-?%d+', 37) or 0) \
+             local left = (redis.call('ZSCORE', KEYS[3], last) or now + 9000) - now \
+             if left > 6000 or left <= 5500 and left > grace then \
+             redis.call('ZADD', KEYS[3], string.format('%.0f', now + grace), last) \
+             pinged = grace \
+             end \
+             end \
+             break \
+             end \
              local grace = tonumber(string.match(head, '^%-?%d+', 37) or 0) \
-             if whom ~= head then \
+             if whom ~= head or now - called < 0 then \
              redis.call('SET', KEYS[5], string.format('%.0f ', now) .. head, 'PX', 8000) \
              rest = grace \
              break \
@@ -215,9 +249,9 @@ macro_rules! call_the_first {
              rest = grace - (now - called) \
              break \
              end \
-             redis.call('ZREM', KEYS[2], head) \
-             redis.call('ZREM', KEYS[3], head) \
-             end "
+             ",
+            remove_ticket!("head"),
+            "end "
         )
     };
 }
@@ -244,7 +278,8 @@ macro_rules! mark_the_way {
 }
 
 /// Whoever stands behind others, or finds somebody in its way, waits. Of who stands before it the label is not told; with the last
-/// of them is the rest of a call, if one is on, in place of its own grace.
+/// of them is the rest of a call, if one is on, in place of its own grace. The owner of a `pinged` ticket is notified: it
+/// listens to the resource, whose TTL is set to what it is.
 macro_rules! wait_unless_first {
     () => {
         concat!(
@@ -253,8 +288,9 @@ macro_rules! wait_unless_first {
             "local function known(name) return string.match(name, '^[^:]*:?%-?%d*') end \
              last = known(last) \
              if rest then last = string.match(last, '^[^:]*') .. string.format(':%.0f', rest) end \
+             if pinged then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', now + alone + 8000)) end \
              return redis.status_reply(string.format('WAIT %.0f %s %.0f %s %s', \
-             left, stamp, before, last, known(last_but_one))) \
+             left, stamp, before, last, known(last_but_one)) .. (pinged and string.format(' %.0f', pinged) or '')) \
              end "
         )
     };
@@ -284,7 +320,7 @@ macro_rules! raise_counter_in_line {
 /// with the status line `OK`, the ticket's stamp and, if it is fenced, the counter. Otherwise the answer is `WAIT`, for
 /// how many ms the holders are in the way (0 for not at all, -1 for without end), the stamp, how many stand before it,
 /// and the last two of these or `-`. Behind the name of the last is its grace, or if nobody is in the way for how many ms whoever
-/// is first may still come.
+/// is first may still come. If the last was pinged, its grace follows once more, as a word of its own.
 ///
 /// The ticket's name, up to the node's digits, is the last of ARGV, and ARGV\[6\] its grace. It is put at the stamp
 /// ARGV\[4\], and if that is 0 and it has none, behind all others, at the proposal ARGV\[5\] or later, in µs. KEYS are the
@@ -302,7 +338,7 @@ pub const ACQUIRE_IN_LINE: &str = concat!(
     unless_its_turn_has_come!(),
     stand_in_line!(),
     look_at_the_way!(),
-    call_the_first!(look_who_stands_before, "alone", "alone"),
+    call_the_first!(look_who_stands_before, "alone", "alone", "shares and beside == 0"),
     "local left = alone \
      if shares and before == 0 then left = beside end ",
     wait_unless_first!(),
@@ -364,7 +400,8 @@ pub const ACQUIRE_PERMIT_IN_LINE: &str = concat!(
     call_the_first!(
         look_for_room,
         "(string.sub(whom, 1, 1) == 'p' and open or alone)",
-        "(string.sub(head, 1, 1) == 'p' and open or alone)"
+        "(string.sub(head, 1, 1) == 'p' and open or alone)",
+        "open == 0 and string.sub(last, 1, 1) ~= 'p'"
     ),
     wait_unless_first!(),
     "end \

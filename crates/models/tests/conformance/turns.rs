@@ -342,6 +342,19 @@ impl Waiter {
         node.kinds().iter().any(|kind| kind.starts_with("ask"))
     }
 
+    /// How often it looks at the resource within this span if nothing happens.
+    fn looks_for(&mut self, span: Duration) -> usize {
+        let until = self.now.boot + span;
+        let mut looks = 0;
+        while self.now.boot < until {
+            self.now.boot = self.now.boot + Duration::from_millis(1);
+            self.now.wall = self.now.wall + Duration::from_millis(1);
+            self.core.timeout(self.now);
+            looks += self.is_looked(&[]).len();
+        }
+        looks
+    }
+
     /// When it asks again if nothing happens.
     fn asks_after(&mut self) -> Duration {
         let begun = self.now.boot;
@@ -353,7 +366,7 @@ impl Waiter {
             self.now.boot = self.now.boot + Duration::from_millis(1);
             self.now.wall = self.now.wall + Duration::from_millis(1);
             self.core.timeout(self.now);
-            self.answer_all(None);
+            self.is_looked(&[]);
         }
         panic!("{:?} never asks again", self.id);
     }
@@ -432,7 +445,8 @@ fn the_core_asks_when_it_is_its_turn() {
     assert!(third.asks_after() <= soon, "it asks who stands before it now");
 }
 
-/// The model's timers: the longest pause where the lock is held, and what is left of a call for whoever is next, and for it alone.
+/// The model's timers: the longest pause where the lock is held, and what is left of a call, for whoever is next, and a little
+/// later for those behind it.
 #[test]
 fn the_core_asks_again_when_the_model_does() {
     let model = Turns::RULES;
@@ -441,17 +455,27 @@ fn the_core_asks_again_when_the_model_does() {
         let held = Waiter::new(before, HELD).asks_after();
         assert!((least..=most).contains(&held), "{held:?} where it is held, {before} before it");
     }
-    assert!(model.next_alone);
+    assert!(!model.next_alone);
     for before in 1..4 {
         for rest in [3, 90, 400] {
             let told = format!("0 {rest}");
             let after = Waiter::new(before, &told).asks_after();
-            let rest = Duration::from_millis(rest);
-            match before {
-                1 => assert!((rest..rest + rest / 40 + Duration::from_millis(4)).contains(&after)),
-                _ => assert!((least..=most).contains(&after), "{after:?}, {before} before it"),
-            }
+            let rest = Duration::from_millis(rest + 5 * (before as u64 - 1));
+            let most = rest + rest / 40 + Duration::from_millis(4);
+            assert!((rest..most).contains(&after), "{after:?}, {before} before it");
         }
+    }
+}
+
+/// The model's `looks`: whoever hears of no release finds a resource idle soon, and asks.
+#[test]
+fn the_core_looks_from_behind_when_the_model_does() {
+    let model = Turns::RULES;
+    for before in 0..4 {
+        let mut waiter = Waiter::new(before, HELD);
+        let looks = waiter.looks_for(Duration::from_millis(1_000));
+        let expected = if model.hears_release(before) { 0 } else { 1_000 / (50 * before) };
+        assert_eq!(looks, expected, "{before} before it");
     }
 }
 

@@ -124,8 +124,13 @@ fn wait_in_line(
     }
     let line = format!("WAIT {left} {stamp} {}", before.count);
     let nearest = before.nearest();
+    let pinged = before.pinged.map(|grace| grace.to_string());
+    if pinged.is_some() {
+        calls.pexpireat(ask.resource, time.millis() + way.alone + OUTLIVES_MS)?;
+    }
     let words = [line.as_bytes(), &nearest, before.last(1)];
-    Err(Stop::Answered(Answer::StatusLine(words.join(&b' '))))
+    let words = words.into_iter().chain(pinged.as_ref().map(|grace| grace.as_bytes()));
+    Err(Stop::Answered(Answer::StatusLine(words.collect::<Vec<_>>().join(&b' '))))
 }
 
 /// Takes a ticket out of the line. Where nobody is left in it, the resource is as if there had been none.
@@ -142,7 +147,7 @@ pub(super) fn leave_line(
     if calls.zcard(stamps)? > 0 {
         calls.zrem(ends, name)?;
         calls.del(ticket)?;
-        drop_dead_tickets(calls, stamps, ends, now)?;
+        drop_dead_tickets(calls, [stamps, ends, ticket], now)?;
         if calls.zcard(stamps)? > 0 {
             return Ok(found);
         }
@@ -350,17 +355,25 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Tickets whose time is over go.
-fn drop_dead_tickets(
-    calls: &mut Calls<'_>,
-    stamps: &[u8],
-    ends: &[u8],
-    now: i64,
-) -> Result<(), Stop> {
-    for dead in calls.zrangebyscore_until(ends, now)?.into_iter().take(MOST_AT_ONCE) {
-        calls.zrem(stamps, &dead)?;
-        calls.zrem(ends, &dead)?;
+/// Removes expired tickets. Of `keys` the last is the asker's ticket.
+fn drop_dead_tickets(calls: &mut Calls<'_>, keys: [&[u8]; 3], now: i64) -> Result<(), Stop> {
+    for dead in calls.zrangebyscore_until(keys[1], now)?.into_iter().take(MOST_AT_ONCE) {
+        remove_ticket(calls, keys, &dead)?;
     }
+    Ok(())
+}
+
+/// Removes a ticket with its own key, which notifies the two waiters behind it.
+fn remove_ticket(
+    calls: &mut Calls<'_>,
+    [stamps, ends, ticket]: [&[u8]; 3],
+    of: &[u8],
+) -> Result<(), Stop> {
+    calls.zrem(stamps, of)?;
+    calls.zrem(ends, of)?;
+    let prefix = &ticket[..ticket.len().saturating_sub(NAME_DIGITS)];
+    let name = &of[..of.len().min(NAME_DIGITS)];
+    calls.del(&[prefix, name].concat())?;
     Ok(())
 }
 
@@ -373,7 +386,7 @@ fn stand_in_line(
     let live = time.millis() + TICKET_MS;
     let others = calls.pexpireat(ask.stamps, live)?;
     if others {
-        drop_dead_tickets(calls, ask.stamps, ask.ends, time.millis())?;
+        drop_dead_tickets(calls, [ask.stamps, ask.ends, ask.ticket], time.millis())?;
     }
     let stands_at = match (ask.stamp, others) {
         (0, true) => calls.zscore(ask.stamps, &ask.me)?.unwrap_or(0),
@@ -564,6 +577,8 @@ struct Before {
     has_other: bool,
     /// For how many ms the first of all may still come, if it is called.
     rest: Option<i64>,
+    /// For how many ms the nearest may still ask, if this ask has pinged it.
+    pinged: Option<i64>,
 }
 
 impl Before {
@@ -610,7 +625,7 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
         _ => (others.len(), others),
     };
     let nearest = who.iter().rev().take(2).map(|name| name.to_vec()).collect();
-    Ok(Before { count, nearest, has_other, rest: None })
+    Ok(Before { count, nearest, has_other, ..Before::default() })
 }
 
 /// Calls the first in line if nobody is in its way, and takes its place away if it does not come.
@@ -645,9 +660,22 @@ fn call_the_first(
             break;
         }
         if is_blocked(&head) {
+            let is_only_obstacle = match ask.mode {
+                b's' => way.beside == 0,
+                b'p' => way.open == 0 && before.has_other,
+                _ => false,
+            };
+            if is_only_obstacle {
+                before.pinged = ping(calls, ask, &before, now)?;
+            }
             break;
         }
-        let since = called.as_ref().filter(|(_, whom)| *whom == head).map(|(since, _)| *since);
+        // A call from the future was made before the node's clock was set back.
+        let is_valid = |(since, whom): &&(i64, Vec<u8>)| *whom == head && *since <= now;
+        let mut since = called.as_ref().filter(is_valid).map(|(since, _)| *since);
+        if mutant!(CallFromFuture) {
+            since = called.as_ref().filter(|(_, whom)| *whom == head).map(|(since, _)| *since);
+        }
         let mut grace = grace_of(&head);
         if mutant!(GraceOfAsker) {
             grace = grace_of(&ask.me);
@@ -662,10 +690,30 @@ fn call_the_first(
             before.rest = Some(grace - (now - since));
             break;
         }
-        calls.zrem(ask.stamps, &head)?;
-        calls.zrem(ask.ends, &head)?;
+        remove_ticket(calls, [ask.stamps, ask.ends, ask.ticket], &head)?;
     }
     Ok(before)
+}
+
+/// Lets the nearest ticket before the asker expire after its grace unless its owner asks, or has asked within the last
+/// 500 ms. Its grace, if this ask has done that.
+fn ping(
+    calls: &mut Calls<'_>,
+    ask: &Ask<'_>,
+    before: &Before,
+    now: i64,
+) -> Result<Option<i64>, Stop> {
+    let Some(nearest) = before.nearest.first() else { return Ok(None) };
+    if mutant!(NobodyPings) {
+        return Ok(None);
+    }
+    let grace = grace_of(nearest);
+    let left = calls.zscore(ask.ends, nearest)?.map_or(i64::MAX, |ends| ends - now);
+    let is_due = left > TICKET_MS || left <= TICKET_MS - PINGED_AFTER_MS && left > grace;
+    if is_due {
+        calls.zadd(ask.ends, now + grace, nearest)?;
+    }
+    Ok(is_due.then_some(grace))
 }
 
 /// When who was called.
@@ -789,6 +837,10 @@ const MOST_LOOKED_AT: usize = 80;
 const LONGEST_TICKET: usize = 200;
 /// So long is a ticket's name before its grace: the mode, 34 digits and a colon.
 const TICKET_DIGITS: usize = 36;
+/// So much of it is in the name of its own key: the mode and 32 digits.
+const NAME_DIGITS: usize = 33;
+/// A ticket whose owner has asked within this time is not pinged.
+const PINGED_AFTER_MS: i64 = 500;
 /// Of a key that is not there.
 const NO_KEY: i64 = -2;
 /// So many words has an ask, its token first, without and with a fencing counter.
@@ -963,6 +1015,43 @@ mod tests {
         assert_eq!(bench.at(3).ask("xb"), waits(0), "it has 3 ms");
         assert_eq!(bench.at(4).ask("xb"), "OK 8");
         assert_eq!(bench.ask("xa"), format!("WAIT 10 9 1 {} -", member("xb")), "behind all others");
+    }
+
+    #[test]
+    fn a_call_or_an_ask_from_the_future_was_before_the_clock_was_set_back() {
+        let mut bench = Bench::new();
+        bench.at(60_000).ask("xa");
+        bench.undo("a");
+        let waits = |rest: u32| format!("WAIT 0 8 1 x{}00:{rest} -", "a".repeat(32));
+        assert_eq!(bench.ask("xb"), waits(3), "it is called");
+        assert_eq!(bench.at(10).ask("xb"), waits(3), "it is called anew");
+        assert_eq!(bench.at(14).ask("xb"), "OK 8");
+
+        let mut bench = Bench::new();
+        bench.at(60_000).ask("sa");
+        bench.ask("xb");
+        let rest = bench.at(10).ask("sc");
+        assert!(rest.ends_with(&format!(" 9 1 {} - 3", member("xb"))), "it is pinged: {rest}");
+        assert_eq!(bench.at(13).ask("sc"), "OK 9");
+    }
+
+    #[test]
+    fn who_waits_for_those_who_share_has_to_ask_within_its_grace_when_it_is_pinged() {
+        let mut bench = Bench::new();
+        bench.ask("sa");
+        bench.ask("xb");
+        let share = |bench: &mut Bench| {
+            let argv = [&token("a"), "9000", "3"];
+            bench.run(shared::extend_shared, &NAMES[..1], &argv[..2]);
+            bench.ask("sc")
+        };
+        assert!(!share(bench.at(5)).ends_with(" - 3"), "it has asked");
+        assert!(share(bench.at(500)).ends_with(" - 3"), "it is pinged");
+        assert!(!share(bench.at(501)).ends_with(" - 3"), "it is pinged once");
+        bench.at(502).ask("xb");
+        assert!(share(bench.at(504)).starts_with("WAIT "), "it has answered");
+        assert!(share(bench.at(1_002)).ends_with(" - 3"), "it is pinged again");
+        assert_eq!(share(bench.at(1_005)), "OK 9", "it has not answered");
     }
 
     #[test]

@@ -404,6 +404,58 @@ pub(crate) fn draw_crowd_in_line(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe);
 }
 
+/// A crowd in line of which any number stops, mostly one behind the other, while a job holds the lock. The nodes' clocks may be set
+/// back.
+pub(crate) fn draw_stops_in_line(plan: &mut Plan, draw: &mut Random) {
+    calm(plan);
+    plan.setup.start = Start::Ready;
+    plan.faults.clear();
+    let (probe, first) = (plan.jobs.pop(), plan.jobs[0]);
+    let count = draw.between(4, 9);
+    while plan.clients.len() < count as usize {
+        plan.clients.push(plan.clients[0]);
+    }
+    plan.clients.iter_mut().for_each(|client| client.far = 0);
+    let (sharing, held) = (draw.pick(&[0, 0, 300, 600]), draw.between(300, 3_000) * MS);
+    plan.jobs.clear();
+    for at in 0..count {
+        let (is_holder, come) = (at == 0, 40 * MS + draw.below(300 * MS));
+        plan.jobs.push(Job {
+            at: if is_holder { 20 * MS } else { come },
+            client: at as u8,
+            keys: 1,
+            ttl_ms: 20_000 + at,
+            kind: Kind::Hold,
+            patience: 7_000 * MS,
+            work: if is_holder { held } else { draw.between(1, 100) * MS },
+            shared: draw.chance(sharing),
+            changes: [0; 2],
+            hand_on: None,
+            ..first
+        });
+    }
+    plan.jobs[1..].sort_by_key(|job| job.at);
+    let stopped = draw.between(1, count - 2) as usize;
+    let from = draw.between(1, count - stopped as u64) as usize;
+    let stopped: Vec<_> = plan.jobs[from..from + stopped].iter().map(|job| job.client).collect();
+    for client in stopped {
+        let stop = fault(What::PauseClient, When::Time, client);
+        let at = draw.between(100 * MS, 20 * MS + held);
+        plan.faults.push(Fault { at, span: 9_000 * MS, ..stop });
+    }
+    plan.jobs.extend(probe);
+    if draw.chance(300) {
+        // A restart guard would put the node into quarantine.
+        plan.setup.restart_guard = false;
+        plan.jobs.iter_mut().for_each(|job| job.fenced = false);
+        let step = fault(What::StepNode { back: true }, When::Time, 0);
+        for node in 0..plan.nodes as u8 {
+            let (at, amount) = (draw.between(100, 4_000) * MS, draw.between(1, 60) * 1_000_000);
+            plan.faults.push(Fault { at, node, amount, ..step });
+        }
+    }
+}
+
 /// One process stops for longer than anybody's grace, with one job and no more.
 fn stop_one(plan: &mut Plan, draw: &mut Random) {
     let client = plan.jobs[1].client;

@@ -25,9 +25,11 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Whether all others take their turns as if there were no fault: a process stops, or never reaches a node.
+    /// Whether all others take their turns as if there were no fault: a process stops, or never reaches a node, or the clock of
+    /// a node is set back.
     pub(crate) fn leaves_turns(&self) -> bool {
-        self.what == What::PauseClient || self.never_reaches()
+        let is_harmless = matches!(self.what, What::PauseClient | What::StepNode { back: true });
+        is_harmless || self.never_reaches()
     }
 
     /// Whether it keeps a client from a node from the beginning.

@@ -10,7 +10,7 @@ use redbolt_testkit::GUARD;
 
 use super::queue::Time;
 use crate::fault::Loss;
-use crate::plan::{KEYS, MS, Setup, Start};
+use crate::plan::{KEYS, Setup, Start};
 
 pub(crate) struct Node {
     pub(crate) store: Store,
@@ -285,12 +285,6 @@ impl Node {
         self.store.string(database, key, self.clock(now)) == Some(b"\nredbolt")
     }
 
-    /// How long whoever stands first has to take its turn; nothing if nobody does.
-    pub(crate) fn grace_of_first(&mut self, key: &[u8], now: Time) -> Time {
-        let line = [&b"redbolt:line:"[..], key].concat();
-        self.tickets(&line, now).first().map_or(0, |ticket| grace_ms(ticket)) * MS
-    }
-
     /// The tickets of a line, in order.
     pub(crate) fn tickets(&mut self, line: &[u8], now: Time) -> Vec<Vec<u8>> {
         let reply = self.observe(&[b"ZRANGE", line, b"0", b"-1", b"WITHSCORES"], now);
@@ -303,6 +297,13 @@ impl Node {
         let value = bulks(reply).next()?;
         let at = value.iter().position(|&byte| byte == b' ')?;
         Some((decimal(&value[..at])?, value[at + 1..].to_vec()))
+    }
+
+    /// Whether a ticket has not expired, by the node's clock.
+    pub(crate) fn is_in_time(&mut self, ends: &[u8], ticket: &[u8], now: Time) -> bool {
+        let clock = self.clock(now).micros() / 1_000;
+        let reply = self.observe(&[b"ZSCORE", ends, ticket], now);
+        bulks(reply).next().and_then(decimal).is_some_and(|ends| ends > clock)
     }
 
     /// Whether anybody has a ticket.

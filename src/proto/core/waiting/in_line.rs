@@ -57,6 +57,11 @@ pub(crate) struct Standing {
     /// How long it is silent before it makes sure that its lead does not hang, and when that is over.
     silence: Duration,
     silent_until: Timestamp,
+    /// When it looks at the resource from behind the first two, and whether the look before found it free.
+    look_at: Timestamp,
+    was_free: bool,
+    /// When a ticket before it has expired that it has pinged, unless its owner has asked.
+    pinged_until: Timestamp,
 }
 
 /// What a lock in line reads at its lead.
@@ -64,6 +69,8 @@ pub(crate) struct Standing {
 pub(crate) enum Looked {
     /// What lies at the resource.
     Resource,
+    /// The same, from behind the first two: the node need not report changes.
+    FromBehind,
     /// For how long it will.
     Life,
     /// The same where several have it, each until a time of its own.
@@ -93,6 +100,34 @@ impl Standing {
     /// Whether somebody holds the resource at its lead, as far as it knows.
     fn is_held(&self) -> bool {
         self.place.is_some_and(|place| place.left_ms != 0)
+    }
+
+    /// When those before it can no longer come, if they were called or pinged: it asks again then, and the nearest of all who do
+    /// so asks first. Otherwise nobody might call the next one, since all between may be dead.
+    fn others_may_come_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let place = self.place?;
+        if mutant!(NextAsksAlone) && place.before != 1 {
+            return None;
+        }
+        if place.left_ms == 0 && place.before > 0 {
+            let nearer = AFTER_NEARER.saturating_mul(place.before - 1);
+            return Some(now + (with_margin(place.grace_ms) + nearer).min(CAP_NOTIFIED));
+        }
+        (now < self.pinged_until).then_some(self.pinged_until)
+    }
+
+    /// When it looks at the resource although it stands behind two others. A release wakes the first two, who may both be dead. The
+    /// interval grows with its place, so that all together look as often as a few.
+    fn looks_from_behind_at(&self, now: Timestamp) -> Timestamp {
+        if mutant!(NobodyLooksFromBehind) {
+            return Timestamp::NEVER;
+        }
+        match self.place {
+            Some(Place { before: before @ 2.., left_ms, .. }) if left_ms != 0 => {
+                now + LOOK_FROM_BEHIND.saturating_mul(before)
+            }
+            _ => Timestamp::NEVER,
+        }
     }
 
     /// Whether it has to ask again before it can wait: a quorum has told of its place, but not alike; or the lead has told
@@ -156,6 +191,9 @@ impl Core {
             woken_in_vain_at: None,
             silence: FIRST_SILENCE,
             silent_until: Timestamp::NEVER,
+            look_at: Timestamp::NEVER,
+            was_free: false,
+            pinged_until: Timestamp::default(),
         }));
         self.metrics.lined_up += 1;
     }
@@ -233,6 +271,10 @@ impl Core {
             Told::Waits(place) => {
                 line.agreement.hears(node, place.stamp);
                 line.places.push((node, place));
+                if let Some(grace_ms) = place.pinged_ms {
+                    let until = now.boot + with_margin(grace_ms).min(CAP_NOTIFIED);
+                    line.pinged_until = line.pinged_until.max(until);
+                }
                 if place.left_ms == 0 {
                     // Nobody holds it there, and whoever is first has been called.
                     let grace = Duration::from_millis(place.grace_ms.into()).min(CAP_NOTIFIED);
@@ -307,6 +349,7 @@ impl Core {
         let needed = active.votes.quorum().saturating_sub(active.votes.grants().len());
         active.waiting.pause.refused(false, needed);
         line.silent_until = now.boot + line.silence;
+        (line.look_at, line.was_free) = (line.looks_from_behind_at(now.boot), false);
         let until = if hurries { now.boot } else { self.pause_for_turn(id, now) };
         self.pause_until(id, until);
         if hurries {
@@ -324,12 +367,9 @@ impl Core {
         for &key in &active.waiting.queues {
             self.queues.contended(key, leads, now.boot);
         }
-        let place = active.line.as_ref().and_then(|line| line.place);
-        if let Some(Place { left_ms: 0, before: 1, grace_ms, .. }) = place {
-            let grace = Duration::from_millis(grace_ms.into());
-            let rest = grace + grace / CLOCKS_APART + TO_SPARE;
-            // A node whose clock was set back says more than any grace.
-            return now.boot + rest.min(CAP_NOTIFIED);
+        let line = active.line.as_ref();
+        if let Some(until) = line.and_then(|line| line.others_may_come_until(now.boot)) {
+            return until;
         }
         let took = active.round.took(now.boot);
         let (floor, bound) = match will_be_notified {
@@ -344,8 +384,9 @@ impl Core {
     /// The lead sends notifications from now on, so that the pause can be long.
     pub(super) fn lengthen_pause_in_line(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let is_held = active.line.as_ref().is_some_and(|line| line.is_held());
-        if lock.phase == Phase::Pausing && is_held {
+        let line = active.line.as_ref();
+        let may_be_long = line.is_some_and(|line| line.is_held() && line.pinged_until <= now.boot);
+        if lock.phase == Phase::Pausing && may_be_long {
             active.waiting.pause.waits_for_word(now.boot, active.waiting.deadline);
             let until = active.waiting.pause.until();
             self.pause_until(id, until);
@@ -357,8 +398,9 @@ impl Core {
         let until = until.min(active.waiting.deadline);
         active.waiting.pause.lasts_until(until);
         let is_first = active.line.as_ref().is_some_and(|line| line.is_first());
-        let silent_until = active.line.as_ref().map_or(until, |line| line.silent_until);
-        self.arm_lock(id, until.min(silent_until));
+        let line = active.line.as_ref();
+        let due = line.map_or(until, |line| line.silent_until.min(line.look_at));
+        self.arm_lock(id, until.min(due));
         if is_first {
             self.shorten_pause(id);
         }
@@ -400,10 +442,49 @@ impl Core {
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
 
+    /// Looks at the resource from behind the first two, if that is due.
+    fn look_from_behind(&mut self, id: LockId, now: ClockReading) {
+        let least = self.round_trip * 2;
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        let lead = active.waiting.pause.leads().iter().next();
+        let is_due = now.boot >= line.look_at;
+        if is_due {
+            let next = line.looks_from_behind_at(now.boot);
+            line.look_at = if next == Timestamp::NEVER { next } else { next.max(now.boot + least) };
+        }
+        let look_at = line.look_at;
+        self.arm_lock(id, look_at);
+        if let Some(lead) = lead.filter(|lead| is_due && self.node(*lead).push.notifies()) {
+            self.ask_node(id, lead, Looked::FromBehind, now);
+        }
+    }
+
+    /// The resource is free, or is not, as seen from behind the first two. Seen to be free twice in a row, it has been left idle.
+    fn seen_from_behind(&mut self, id: LockId, is_free: bool, now: ClockReading) {
+        let leave = (self.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT);
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        if line.place.is_none_or(|place| place.before < 2) {
+            return;
+        }
+        let was_free = std::mem::replace(&mut line.was_free, is_free);
+        match (was_free, is_free) {
+            (true, true) => self.pause_until(id, now.boot),
+            (false, true) => {
+                line.look_at = line.look_at.min(now.boot + leave);
+                let look_at = line.look_at;
+                self.arm_lock(id, look_at);
+            }
+            (_, false) => {}
+        }
+    }
+
     /// A lead that hangs reports nothing, and nobody knows that who asks nothing. So a lock that has been silent asks all
     /// nodes for a sign of life, each time after twice as long: a hanging lead makes its wait as long again at the most.
     /// The lead, if they were asked now.
     pub(super) fn break_silence(&mut self, id: LockId, now: ClockReading) -> Option<NodeId> {
+        self.look_from_behind(id, now);
         let active = self.locks.active_mut(id)?;
         let line = active.line.as_mut()?;
         let lead = active.waiting.pause.leads().iter().next()?;
@@ -431,19 +512,7 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (is_gone, number) = match (what, token) {
-            // Whoever shares the resource has it, or has one of its permits.
-            (_, Token::Error(_)) => (false, None),
-            (Looked::Resource, Token::Bulk(value)) => (value.is_empty() || value == CLOSED, None),
-            (Looked::Last | Looked::LastButOne, Token::Bulk(stamp)) => {
-                (self.is_behind(id, what, stamp), None)
-            }
-            (
-                Looked::Alive | Looked::Life | Looked::LifeOfMany | Looked::Slots,
-                Token::Int(number),
-            ) => (false, Some(number)),
-            _ => return Err(Mistyped),
-        };
+        let (is_gone, number) = self.read_look(id, what, token)?;
         let has_many = is_of_another_type(token);
         let is_this_round = self.locks.find(id).is_some_and(|lock| lock.round() == round);
         if is_this_round && (what == Looked::Alive || self.listens_to(id, node)) {
@@ -451,6 +520,10 @@ impl Core {
                 Looked::Resource if has_many && self.waits_for_slot(id) => {
                     self.ask_node(id, node, Looked::Slots, now);
                 }
+                Looked::FromBehind if has_many && self.waits_for_slot(id) => {
+                    self.ask_node(id, node, Looked::Slots, now);
+                }
+                Looked::FromBehind => self.seen_from_behind(id, is_gone, now),
                 Looked::Resource if has_many => self.many_seen(id, node, now),
                 Looked::Resource => self.one_seen(id, node, is_gone, now),
                 Looked::Slots => self.slots_seen(id, node, number.unwrap_or(i64::MAX), now),
@@ -463,6 +536,30 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Whether what was looked at is free or has gone, or the number that was asked for.
+    fn read_look(
+        &self,
+        id: LockId,
+        what: Looked,
+        token: Token<'_>,
+    ) -> Result<(bool, Option<i64>), Mistyped> {
+        Ok(match (what, token) {
+            // Whoever shares the resource has it, or has one of its permits.
+            (_, Token::Error(_)) => (false, None),
+            (Looked::Resource | Looked::FromBehind, Token::Bulk(value)) => {
+                (value.is_empty() || value == CLOSED, None)
+            }
+            (Looked::Last | Looked::LastButOne, Token::Bulk(stamp)) => {
+                (self.is_behind(id, what, stamp), None)
+            }
+            (
+                Looked::Alive | Looked::Life | Looked::LifeOfMany | Looked::Slots,
+                Token::Int(number),
+            ) => (false, Some(number)),
+            _ => return Err(Mistyped),
+        })
     }
 
     /// Whether the ticket that stood before this lock's has gone, or was put behind it.
@@ -521,7 +618,7 @@ impl Core {
     }
 
     /// Asks a number of a node, of which it need not report changes: for how long the holder may have the resource that came
-    /// before this lock, and of whom it has not heard; or how many fields a semaphore has.
+    /// before this lock, and of whom it has not heard; how many fields a semaphore has; or what lies at the resource.
     fn ask_node(&mut self, id: LockId, to: NodeId, what: Looked, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let node = &mut self.nodes[to.index()];
@@ -529,10 +626,15 @@ impl Core {
         if !is_open || node.pipeline.len() >= MAX_PIPELINE {
             return;
         }
-        let name: &[u8] = if what == Looked::Slots { b"HLEN" } else { b"PTTL" };
+        let key = active.keys.first();
         let pending = Pending::Look { lock: id, round: lock.round(), what };
-        node.pipeline.push(pending, now.boot, |out| {
-            let _ = command(out, 2).arg(name).arg(active.keys.first());
+        node.pipeline.push(pending, now.boot, |out| match what {
+            Looked::FromBehind => {
+                let look = command(out, 4).arg(b"GETRANGE").arg(key);
+                let _ = look.int(0).int(LONGEST_READ);
+            }
+            Looked::Slots => drop(command(out, 2).arg(b"HLEN").arg(key)),
+            _ => drop(command(out, 2).arg(b"PTTL").arg(key)),
         });
     }
 
@@ -718,6 +820,12 @@ impl Core {
     }
 }
 
+/// How long a waiter counts a grace of which a node has told.
+fn with_margin(grace_ms: u32) -> Duration {
+    let grace = Duration::from_millis(grace_ms.into());
+    grace + grace / CLOCKS_APART + TO_SPARE
+}
+
 fn is_of_another_type(token: Token<'_>) -> bool {
     matches!(token, Token::Error(text) if classify(text).cause() == Cause::WrongType)
 }
@@ -733,6 +841,12 @@ const LONGEST_GRACE: Duration = Duration::from_millis(500);
 /// Whoever is first takes the resource in so many round trips, as a rule.
 const LEFT_ROUND_TRIPS: u32 = 4;
 const SHORTEST_LEFT: Duration = Duration::from_millis(1);
+
+/// A lock behind the first two looks at the resource after so long for each that stands before it.
+const LOOK_FROM_BEHIND: Duration = Duration::from_millis(50);
+
+/// Whoever finds the first called asks again so much later for each that stands between.
+const AFTER_NEARER: Duration = Duration::from_millis(5);
 
 /// Somebody has the resource, nobody knows for how long.
 const HELD: i64 = -1;
