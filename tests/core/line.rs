@@ -127,6 +127,96 @@ fn who_gives_up_leaves_the_line_and_its_mark() {
     assert!(world.value(0, b"job").is_empty(), "nothing is closed");
 }
 
+/// The name of the ticket with which a client asked last.
+fn ticket(world: &World) -> Vec<u8> {
+    let is_key = |word: &&Vec<u8>| word.starts_with(b"redbolt:line-wait:");
+    let asks = world.log.iter().rev().filter(|ran| ran.is_ask());
+    asks.flat_map(|ran| &ran.words).find(is_key).cloned().expect("an ask in line")
+}
+
+/// The node has confirmed that the ticket is gone, and then runs an ask out of a dead connection.
+#[test]
+fn a_ghost_that_puts_a_ticket_back_is_undone() {
+    let mut world = warm(2);
+    holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    let ticket = ticket(&world);
+    world.answer(2, |args| match args {
+        [b"CLIENT", b"KILL", ..] => error("NOPERM no"),
+        _ => None,
+    });
+    let node = world.node(2);
+    let asks = move |world: &World| world.clients[1].core.metrics().node(node).asks;
+    let before = asks(&world);
+    world.pause(2);
+    world.run_until(secs(3), |world| asks(world) > before);
+    world.flow();
+    world.cut(1, 2, Written::LeavesGhost);
+    world.resume(2);
+    world.run(ms(100));
+    world.let_go(1, id);
+    world.run(ms(100));
+    assert_eq!(world.pttl(2, &ticket), -2, "it has left");
+    world.free_ghosts();
+    assert!(world.pttl(2, &ticket) > 10_000, "and is back");
+    world.run(secs(7));
+    assert_eq!(world.pttl(2, &ticket), -2);
+    world.run(secs(7));
+    assert_eq!(world.kept(1), (0, 0), "locks and claims");
+}
+
+/// Its ticket would cost the waiters behind it a grace.
+#[test]
+fn a_waiter_that_gave_up_leaves_the_line_of_a_node_that_is_back_after_three_seconds() {
+    let mut world = warm(2);
+    holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    world.servers[2].accept = Accept::No;
+    world.cut(1, 2, Written::Runs);
+    world.let_go(1, id);
+    world.run(secs(3));
+    assert_eq!([0, 1, 2].map(|node| tickets(&mut world, node)), [0, 0, 1]);
+    world.servers[2].accept = Accept::Yes;
+    world.run(secs(2));
+    assert_eq!(tickets(&mut world, 2), 0);
+}
+
+/// The extension ends the node's tracking of the key, and the node does not notify the connection that sent it. The lock
+/// is released by another process.
+#[test]
+fn a_waiter_is_woken_although_its_own_process_has_extended_the_lock_meanwhile() {
+    for pause in [5_000, 5_300, 5_700, 6_100, 6_600] {
+        let mut world = warm(2);
+        let held = holds(&mut world, 0);
+        let id = waits(&mut world, 0);
+        world.run(ms(pause));
+        world.extend(held, secs(20));
+        world.run(ms(1));
+        let detached = world.detach(0, held).unwrap();
+        let attached = world.attach(1, &detached);
+        world.let_go(1, attached);
+        let waited = world.time_until(secs(9), |world| world.is_granted(id));
+        assert!(waited < ms(100), "{waited:?} after {pause} ms");
+    }
+}
+
+#[test]
+fn a_waiter_listens_to_the_two_tickets_before_its_own_until_it_leaves() {
+    let mut world = warm(5);
+    holds(&mut world, 0);
+    let ids: Vec<_> = (1..5).map(|client| waits(&mut world, client)).collect();
+    let listen = |world: &World| [1, 2, 3, 4].map(|client| world.listeners(client));
+    assert_eq!(listen(&world), [0, 1, 2, 2]);
+    // The two tickets before the last one leave, and the first one is before it then.
+    world.let_go(2, ids[1]);
+    world.let_go(3, ids[2]);
+    world.run(secs(4));
+    assert_eq!(listen(&world), [0, 0, 0, 1]);
+    world.let_go(4, ids[3]);
+    world.run(ms(20));
+    assert_eq!(listen(&world), [0; 4]);
+}
+
 #[test]
 fn a_node_that_forbids_the_line_is_asked_without_it() {
     let mut world = warm(2);
@@ -571,94 +661,4 @@ fn what_a_core_counts_of_its_locks_in_line() {
     assert!((ms(190)..ms(230)).contains(&metrics.wait_in_line.sum()));
     let metrics = world.clients[0].core.metrics();
     assert_eq!(metrics.lined_up, 0, "whoever does not wait stands in no line");
-}
-
-/// The name of the ticket with which a client asked last.
-fn ticket(world: &World) -> Vec<u8> {
-    let is_key = |word: &&Vec<u8>| word.starts_with(b"redbolt:line-wait:");
-    let asks = world.log.iter().rev().filter(|ran| ran.is_ask());
-    asks.flat_map(|ran| &ran.words).find(is_key).cloned().expect("an ask in line")
-}
-
-/// The node has confirmed that the ticket is gone, and then runs an ask out of a dead connection.
-#[test]
-fn a_ghost_that_puts_a_ticket_back_is_undone() {
-    let mut world = warm(2);
-    holds(&mut world, 0);
-    let id = waits(&mut world, 1);
-    let ticket = ticket(&world);
-    world.answer(2, |args| match args {
-        [b"CLIENT", b"KILL", ..] => error("NOPERM no"),
-        _ => None,
-    });
-    let node = world.node(2);
-    let asks = move |world: &World| world.clients[1].core.metrics().node(node).asks;
-    let before = asks(&world);
-    world.pause(2);
-    world.run_until(secs(3), |world| asks(world) > before);
-    world.flow();
-    world.cut(1, 2, Written::LeavesGhost);
-    world.resume(2);
-    world.run(ms(100));
-    world.let_go(1, id);
-    world.run(ms(100));
-    assert_eq!(world.pttl(2, &ticket), -2, "it has left");
-    world.free_ghosts();
-    assert!(world.pttl(2, &ticket) > 10_000, "and is back");
-    world.run(secs(7));
-    assert_eq!(world.pttl(2, &ticket), -2);
-    world.run(secs(7));
-    assert_eq!(world.kept(1), (0, 0), "locks and claims");
-}
-
-/// Its ticket would cost the waiters behind it a grace.
-#[test]
-fn a_waiter_that_gave_up_leaves_the_line_of_a_node_that_is_back_after_three_seconds() {
-    let mut world = warm(2);
-    holds(&mut world, 0);
-    let id = waits(&mut world, 1);
-    world.servers[2].accept = Accept::No;
-    world.cut(1, 2, Written::Runs);
-    world.let_go(1, id);
-    world.run(secs(3));
-    assert_eq!([0, 1, 2].map(|node| tickets(&mut world, node)), [0, 0, 1]);
-    world.servers[2].accept = Accept::Yes;
-    world.run(secs(2));
-    assert_eq!(tickets(&mut world, 2), 0);
-}
-
-/// The extension ends the node's tracking of the key, and the node does not notify the connection that sent it. The lock
-/// is released by another process.
-#[test]
-fn a_waiter_is_woken_although_its_own_process_has_extended_the_lock_meanwhile() {
-    for pause in [5_000, 5_300, 5_700, 6_100, 6_600] {
-        let mut world = warm(2);
-        let held = holds(&mut world, 0);
-        let id = waits(&mut world, 0);
-        world.run(ms(pause));
-        world.extend(held, secs(20));
-        world.run(ms(1));
-        let detached = world.detach(0, held).unwrap();
-        let attached = world.attach(1, &detached);
-        world.let_go(1, attached);
-        let waited = world.time_until(secs(9), |world| world.is_granted(id));
-        assert!(waited < ms(100), "{waited:?} after {pause} ms");
-    }
-}
-
-#[test]
-fn a_waiter_listens_to_the_two_tickets_before_its_own_until_it_leaves() {
-    let mut world = warm(5);
-    holds(&mut world, 0);
-    let ids: Vec<_> = (1..5).map(|client| waits(&mut world, client)).collect();
-    let listen = |world: &World| [1, 2, 3, 4].map(|client| world.listeners(client));
-    assert_eq!(listen(&world), [0, 1, 2, 2]);
-    // The two tickets before the last one leave, and the first one is before it then.
-    world.let_go(2, ids[1]);
-    world.let_go(3, ids[2]);
-    world.run(secs(4));
-    assert_eq!(listen(&world), [0, 0, 0, 1]);
-    world.let_go(4, ids[3]);
-    world.run(ms(20));
-    assert_eq!(listen(&world), [0; 4]);
 }

@@ -23,6 +23,8 @@ pub(super) struct World {
     ledger: Ledger,
     /// Inspections without a result.
     views: Vec<ViewId>,
+    /// How many inspections there were.
+    inspected: usize,
     /// Those who observe, each with what it was told last.
     observers: Vec<(ObserverId, Option<LeaderVerdict>)>,
     boot: u64,
@@ -48,6 +50,7 @@ impl World {
             stands_in_line,
             ledger,
             views: Vec::new(),
+            inspected: 0,
             observers: Vec::new(),
             boot: BOOT,
             wall: WALL,
@@ -164,6 +167,10 @@ impl World {
     }
 
     pub(super) fn inspect(&mut self, resource: &[u8]) {
+        if self.inspected >= MOST_INSPECTIONS {
+            return;
+        }
+        self.inspected += 1;
         let (before, now) = (self.ledger.now, self.now());
         match self.core.inspect(resource, now) {
             Ok(view) => self.views.push(view),
@@ -636,6 +643,10 @@ pub(super) const PERMITS: u16 = 3;
 const MOST_LOCKS: usize = 6;
 
 const MOST_OBSERVERS: usize = 3;
+
+/// Few enough that less than 64 KiB wait to be sent to a node, of which the core takes an ask back. Of more it sends
+/// both attempts where one call makes two, and `Wire::sync`, which reads node by node, would see the first one late.
+const MOST_INSPECTIONS: usize = 8;
 
 /// The most timeouts in a row at the same moment.
 const MOST_TICKS: usize = 3;
