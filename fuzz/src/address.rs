@@ -24,6 +24,9 @@ pub fn body(input: &[u8]) {
 fn arbitrary(text: &str) {
     match Address::parse(text) {
         Ok((address, settings)) => {
+            let shown = address.to_string();
+            assert!(!shown.contains(char::is_control), "{shown:?}");
+            assert_eq!(shown.parse(), Ok(address.clone()));
             assert_eq!(Address::parse(&written(&address)).map(|(same, _)| same), Ok(address));
             if let Some(credentials) = settings.credentials {
                 assert_eq!(format!("{:?}", credentials.password), "Secret(..)");
