@@ -423,7 +423,7 @@ impl Sockets {
     fn begin_to_ask(&mut self, at: usize, sentinels: Sentinels) -> io::Result<()> {
         let settings = self.core.config().settings();
         let asking = self.sockets[at].asking.clone();
-        let asked_at = self.clock.boot();
+        let asked_at = self.clock.now();
         let question = Question::new(sentinels, &self.sentinels, asking, settings, asked_at);
         let listen = at < self.core.config().node_count();
         let resolver =
@@ -491,7 +491,7 @@ impl Sockets {
         if at >= self.core.config().node_count() {
             return true;
         }
-        let now = self.clock.boot();
+        let now = self.clock.now();
         let word = self.ears.vouched_at(at, place);
         if sentinel_word::needs_word(word, now) && !self.ears.ask(at, now, &self.registry) {
             self.listen_again(ASK_AGAIN);
@@ -690,6 +690,7 @@ impl Sockets {
                     self.disconnected(at, Cause::ConnectionClosed);
                     return true;
                 }
+                Ok(_) if !self.is_still_vouched_for(at) => return true,
                 Ok(bytes) => {
                     self.core.received(link, bytes, self.clock.now());
                     self.heard = true;
@@ -707,6 +708,17 @@ impl Sockets {
                 }
             }
         }
+    }
+
+    /// Whether the bytes that were just read count; if not, their connection is closed. This thread may have been stopped
+    /// since it looked at the word of sentinels, and the answer be younger than that look.
+    fn is_still_vouched_for(&mut self, at: usize) -> bool {
+        if self.ears.len() == 0 || self.is_vouched_for(at) {
+            return true;
+        }
+        self.explain(at, Cause::NoAnswer, NO_WORD.to_owned());
+        self.disconnected(at, Cause::NoAnswer);
+        false
     }
 
     /// Writes once what waits, if there is room. Returns whether the connection has failed at that.

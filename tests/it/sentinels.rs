@@ -357,6 +357,52 @@ fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
     third.resume();
 }
 
+/// Its process is stopped behind a look at the word of sentinels and before it reads the answer, which may be as young as the
+/// end of the stop. The old master may have granted another client's lock by then.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_that_is_read_when_the_word_of_sentinels_is_too_old_does_not_count() {
+    let watched = Watched::steady();
+    vouch_for(&[&watched.master], 1);
+    let (port, stops) = (watched.master.port(), Arc::new(AtomicBool::new(false)));
+    let (is_armed, had_bytes) = (Arc::clone(&stops), AtomicBool::new(false));
+    let has_stopped = AtomicBool::new(false);
+    let client = warm_client(watched.builder().bend_clock(move |now| {
+        let has_bytes = is_armed.load(Ordering::Relaxed) && unread_from(port) > 0;
+        let was_read = had_bytes.fetch_or(has_bytes, Ordering::Relaxed) && !has_bytes;
+        let has_stopped = has_stopped.fetch_or(was_read, Ordering::Relaxed) || was_read;
+        let ahead = if has_stopped { 6_000_000_000 } else { 0 };
+        let [boot, wall] = [now.boot, now.wall].map(|time| Timestamp(time.0 + ahead));
+        ClockReading { boot, wall }
+    }));
+    client.acquire(patiently(b"job")).unwrap().release();
+    let [_, second, third] = watched.sentinels.all() else { panic!("three") };
+    second.pause();
+    third.pause();
+    stops.store(true, Ordering::Relaxed);
+    let told = refusal(client.acquire(long(b"job"))).to_string();
+    assert!(told.contains("most of its sentinels have not named it for 5 s"), "{told}");
+    second.resume();
+    third.resume();
+}
+
+/// The bytes that this process has not read yet from connections to this port.
+#[cfg(target_os = "linux")]
+fn unread_from(port: u16) -> u64 {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let ours: Vec<_> = links.map(|link| link.to_string_lossy().into_owned()).collect();
+    let table = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+    let unread = table.lines().skip(1).filter_map(|line| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        let is_there = columns[2].ends_with(&format!(":{port:04X}"));
+        let is_ours = ours.contains(&format!("socket:[{}]", columns[9]));
+        let (_, received) = columns[4].split_once(':')?;
+        (is_there && is_ours).then(|| u64::from_str_radix(received, 16).ok())?
+    });
+    unread.sum()
+}
+
 /// One client is cut off from all sentinels together with the old master, which stays one. Its TTL is shorter than `max_ttl` by
 /// more than the five seconds.
 #[test]

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use redbolt::proto::{Timestamp, sentinel_word};
+use redbolt::proto::{ClockReading, Timestamp, sentinel_word};
 
 use crate::search::Model;
 
@@ -55,12 +55,15 @@ impl SentinelWord {
     /// By the library's own rule of when most sentinels had been asked, where so many are needed.
     fn is_vouched_for(&self, state: &State) -> bool {
         let words = state.seats.iter().filter_map(|seat| seat.word);
-        let asked_at = words.map(|age| Timestamp(u64::from(NOW - age)));
+        let asked_at = words.map(|age| {
+            let at = Timestamp(u64::from(NOW - age));
+            ClockReading { boot: at, wall: at }
+        });
         let vouched_at = match self.needed {
             MOST => sentinel_word::vouched_at(SENTINELS, asked_at),
-            _ => asked_at.max(),
+            _ => asked_at.max_by_key(|asked_at| asked_at.boot),
         };
-        let age = vouched_at.map(|Timestamp(at)| u64::from(NOW) - at);
+        let age = vouched_at.map(|at| u64::from(NOW) - at.boot.0);
         age.is_some_and(|age| self.limit.is_none_or(|limit| age <= limit.into()))
     }
 }

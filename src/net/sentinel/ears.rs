@@ -14,7 +14,7 @@ use mio::Registry;
 use super::{CHANNEL, Place, place_in, place_of, question};
 use crate::net::address::Address;
 use crate::net::socket::Socket;
-use crate::proto::{Timestamp, sentinel_word};
+use crate::proto::{ClockReading, sentinel_word};
 use crate::resp::{BytesMut, Frame, FrameDecoder, command};
 
 /// A sentinel that has said where the master is, and from now on says when that changes.
@@ -30,7 +30,7 @@ pub(in crate::net) struct Told {
 pub(super) struct Word {
     pub(super) place: Place,
     /// When it was asked. What it has told of its own accord is no younger.
-    pub(super) asked_at: Timestamp,
+    pub(super) asked_at: ClockReading,
 }
 
 /// A connection on which a sentinel tells of changes.
@@ -39,7 +39,7 @@ pub(super) struct Ear {
     decoder: FrameDecoder,
     buffer: BytesMut,
     /// When it was asked again; `None` if no answer is due.
-    asked_at: Option<Timestamp>,
+    asked_at: Option<ClockReading>,
 }
 
 impl Ear {
@@ -49,7 +49,7 @@ impl Ear {
 
     /// Asks again, unless an answer is due. A connection on which something is told of takes no questions, so it is told of nothing
     /// meanwhile.
-    fn ask(&mut self, master: &str, now: Timestamp) -> io::Result<()> {
+    fn ask(&mut self, master: &str, now: ClockReading) -> io::Result<()> {
         if self.asked_at.is_some() {
             return Ok(());
         }
@@ -151,7 +151,12 @@ impl Ears {
     }
 
     /// Asks those of a node again that are listened to, on the same connections. Whether that is most of its sentinels.
-    pub(in crate::net) fn ask(&mut self, node: usize, now: Timestamp, registry: &Registry) -> bool {
+    pub(in crate::net) fn ask(
+        &mut self,
+        node: usize,
+        now: ClockReading,
+        registry: &Registry,
+    ) -> bool {
         let (mut all, mut asked) = (0, 0);
         for (_, seat) in self.of_mut(node) {
             all += 1;
@@ -165,7 +170,7 @@ impl Ears {
     }
 
     /// When more than half of a node's sentinels had all been asked that have named this place; `None` if fewer have.
-    pub(in crate::net) fn vouched_at(&self, node: usize, place: &Place) -> Option<Timestamp> {
+    pub(in crate::net) fn vouched_at(&self, node: usize, place: &Place) -> Option<ClockReading> {
         let seats = self.seats.iter().filter(|seat| seat.node == node);
         let words = seats.clone().filter_map(|seat| seat.said.as_ref());
         let named = words.filter(|word| word.place == *place).map(|word| word.asked_at);
@@ -230,6 +235,7 @@ const READS: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::Timestamp;
 
     const NODES: [&str; 3] =
         ["redis+sentinel://a+b+c/jobs", "redis://d", "redis+sentinel://a+b/other"];
@@ -244,7 +250,7 @@ mod tests {
         let [old, new] = ["old", "new"].map(|host| (host.to_owned(), 6_379));
         assert_eq!((ears.len(), ears.is_listening(), ears.named(0)), (5, false, None));
         let said = |ears: &mut Ears, node, by, place: &Place| {
-            let word = Word { place: place.clone(), asked_at: Timestamp(0) };
+            let word = Word { place: place.clone(), asked_at: ClockReading::default() };
             ears.of_mut(node).nth(by).unwrap().1.said = Some(word);
             ears.named(node)
         };
@@ -264,21 +270,19 @@ mod tests {
     fn a_place_is_vouched_for_since_the_oldest_question_of_a_majority() {
         let mut ears = ears();
         let [old, new] = ["old", "new"].map(|host| (host.to_owned(), 6_379));
+        let at = |at| ClockReading { boot: Timestamp(at), wall: Timestamp(at) };
         let mut said = |by, place: &Place, asked_at| {
-            let word = Word { place: place.clone(), asked_at: Timestamp(asked_at) };
+            let word = Word { place: place.clone(), asked_at: at(asked_at) };
             ears.of_mut(0).nth(by).unwrap().1.said = Some(word);
             ears.vouched_at(0, &old)
         };
         assert_eq!(said(1, &old, 5), None);
-        assert_eq!(said(0, &old, 3), Some(Timestamp(3)));
-        assert_eq!(said(2, &old, 7), Some(Timestamp(5)));
-        assert_eq!(said(0, &old, 9), Some(Timestamp(7)));
-        assert_eq!(said(2, &new, 9), Some(Timestamp(5)));
+        assert_eq!(said(0, &old, 3), Some(at(3)));
+        assert_eq!(said(2, &old, 7), Some(at(5)));
+        assert_eq!(said(0, &old, 9), Some(at(7)));
+        assert_eq!(said(2, &new, 9), Some(at(5)));
         assert_eq!(said(0, &new, 9), None);
-        assert_eq!(
-            (ears.vouched_at(0, &new), ears.vouched_at(2, &old)),
-            (Some(Timestamp(9)), None)
-        );
+        assert_eq!((ears.vouched_at(0, &new), ears.vouched_at(2, &old)), (Some(at(9)), None));
     }
 
     #[test]

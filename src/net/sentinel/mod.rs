@@ -29,7 +29,9 @@ use super::hosts::{HostResolver, LookUps};
 use super::threads;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
-use crate::proto::{Credentials, Settings, Timestamp, is_printable, printable, without_arguments};
+use crate::proto::{
+    ClockReading, Credentials, Settings, is_printable, printable, without_arguments,
+};
 use crate::resp::{BytesMut, Frame, FrameDecoder, Limits, command};
 
 pub(super) use ears::{Ears, Told};
@@ -95,7 +97,8 @@ pub(crate) fn locate(
     settings: &Settings,
 ) -> io::Result<Address> {
     let asking = Asking::new(&Arc::new(LookUps::new(hosts.clone())));
-    let question = Question::new(sentinels.clone(), access, asking, settings, Timestamp::default());
+    let question =
+        Question::new(sentinels.clone(), access, asking, settings, ClockReading::default());
     let Master { place, .. } = question.ask(|_| {})?;
     if !place.0.chars().all(is_printable) {
         // An address is shown as it is.
@@ -158,7 +161,7 @@ pub(super) struct Question {
     pub(super) patience: Duration,
     /// The silence after which a connection that is listened to is given up.
     pub(super) dead_peer_timeout: Duration,
-    pub(super) asked_at: Timestamp,
+    pub(super) asked_at: ClockReading,
 }
 
 /// Where a master is.
@@ -174,7 +177,7 @@ impl Question {
         access: &SentinelAccess,
         asking: Asking,
         settings: &Settings,
-        asked_at: Timestamp,
+        asked_at: ClockReading,
     ) -> Self {
         Self {
             #[cfg(feature = "tls")]
@@ -398,7 +401,7 @@ mod tests {
             certificates: None,
             patience: Duration::from_secs(10),
             dead_peer_timeout: Duration::from_secs(10),
-            asked_at: Timestamp(0),
+            asked_at: ClockReading::default(),
         }
     }
 
