@@ -214,12 +214,13 @@ impl Question {
                 continue;
             };
             let ask = move || {
-                let _busy = busy;
                 let answer = this.ask_one(by).map(|(place, ear)| {
                     let word = Word { place: place.clone(), asked_at: this.asked_at };
                     keep(Told { by, word, ear });
                     place
                 });
+                // Before the answer, which may be the last that is waited for: the next question asks it again.
+                drop(busy);
                 // Sending fails if the others have agreed already.
                 let _ = sender.send((by, answer));
             };
