@@ -169,7 +169,7 @@ impl Profile {
     }
 }
 
-/// Whether a key of this name is one that a library keeps beside its locks: python-redis-lock's list, and Redisson's counters,
+/// Whether a key of this name is one that a library keeps with its locks: python-redis-lock's list, and Redisson's counters,
 /// latches, queues of fair locks, and the keys that hold its readers.
 pub(super) fn is_beside_foreign(name: &[u8]) -> bool {
     let is_hold = memchr::memmem::rfind(name, redisson::HOLD).is_some_and(|at| {

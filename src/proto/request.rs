@@ -373,7 +373,7 @@ pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), Request
     }
 }
 
-/// Keys that are kept beside resources are not resources: a script that writes them would change the lock of another client.
+/// Keys that are kept with resources are not resources: a script that writes them would change the lock of another client.
 fn check_counter(key: &[u8]) -> Result<(), RequestError> {
     if key.starts_with(fence::COUNTER_PREFIX) {
         Err(RequestError::CounterKey)
@@ -466,7 +466,7 @@ pub enum RequestError {
         /// What it cannot do, and why.
         what: &'static str,
     },
-    /// The name of the resource is that of a key which redbolt, or a library whose format it has, keeps beside locks.
+    /// The name of the resource is that of a key which redbolt, or a library whose format it has, keeps with its locks.
     ReservedKey,
     /// A shared lock on several resources.
     SharedKeys {

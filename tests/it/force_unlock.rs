@@ -136,7 +136,7 @@ fn force_unlock_leaves_data_that_was_replaced_meanwhile() {
         });
         assert_eq!(server.cmd("EXISTS job"), Reply::Int(1), "{next}: {report}");
         assert_eq!((report.broken(), report.gone()), (0, 1), "{report}");
-        // What is as it was seen is deleted.
+        // Data that has not changed is deleted.
         assert_eq!(breaks_anything(&client(std::slice::from_ref(&server))).broken(), 1);
         assert_eq!(server.cmd("EXISTS job"), Reply::Int(0), "{next}");
     }

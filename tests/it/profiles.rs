@@ -320,7 +320,7 @@ fn python_redis_lock_leaves_a_key_that_is_not_a_list() {
     released(client.acquire(python("lock:job")).unwrap());
 }
 
-/// No lock can have the name of a key that a format keeps beside its locks.
+/// No lock can have the name of a key that a format keeps with its locks.
 #[test]
 fn a_key_beside_a_lock_is_not_a_lock() {
     let server = server();

@@ -717,7 +717,7 @@ fn without_a_line_no_key_outlives_its_holders() {
     assert_eq!(line.same(&leave), b":1\r\n");
     assert!(left(&mut line, "k") <= 600_000, "it ends with its holder");
 
-    // A holder whose time is over while its key lives on, by its mark.
+    // A holder that has ended, and whose key lives on because of its mark.
     line.same(&["FLUSHALL"]);
     line.same(&["SET", "k", SHARER_B, "PX", "600000"]);
     line.same(&ask);

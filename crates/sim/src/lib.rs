@@ -19,6 +19,8 @@ mod cut_off;
 #[cfg(test)]
 mod doctored;
 mod fault;
+#[cfg(test)]
+mod force_unlock;
 mod history;
 mod hung;
 mod invariant;

@@ -425,7 +425,7 @@ impl Core {
     }
 }
 
-/// Whether this is how a script of the line begins an answer, whatever stands behind it.
+/// Whether an answer begins as those of the line's scripts do.
 fn is_of_line(answer: Token<'_>) -> bool {
     matches!(answer, Token::Simple(line) if line.starts_with(b"WAIT ") || line.starts_with(b"OK "))
 }

@@ -21,8 +21,8 @@ macro_rules! return_if_failed {
     };
 }
 
-/// Removes the members of a sorted set that were seen. Beside a writer of Symfony's, which was among them, is `__write__`: no
-/// other holder has it then.
+/// Removes the members of a sorted set that were seen. A writer of Symfony's has `__write__` as well: if it
+/// was among them, no other holder has that.
 macro_rules! remove_members {
     () => {
         concat!(
@@ -81,7 +81,7 @@ macro_rules! remove_holders_of_redisson {
 ///
 /// If ARGV\[1\] is `string`, a string was seen, and ARGV\[2\] is all of it but for a mark; a reader who shared it alone may be a
 /// member of a set by now. If it is `zset` or `hash`, the other ARGV are the members or fields of the holders that were seen. If it
-/// is `dump`, ARGV\[2\] is what [`VIEW_DIGEST`] has returned. Whatever was marked, and has no holders left, is closed, see
+/// is `dump`, ARGV\[2\] is what [`VIEW_DIGEST`] has returned. A key that was marked, and has no holders left, is closed, see
 /// `line`.
 pub const FORCE_UNLOCK: &str = concat!(
     "local n, ends, kind = 0, KEYS[2], ARGV[1] \

@@ -108,11 +108,11 @@ pub(crate) const RW_CHANNEL: &[u8] = b"redisson_rwlock";
 /// How the name of a lock's counter begins.
 pub(crate) const COUNTER: &[u8] = b"redisson_lock_token";
 
-/// How the names begin of all keys that Redisson keeps beside its locks, up to a colon.
+/// The prefixes of all keys that Redisson keeps with its locks, up to a colon.
 pub(crate) const BESIDE: [&[u8]; 4] =
     [COUNTER, b"redisson_unlock_latch", b"redisson_lock_queue", b"redisson_lock_timeout"];
 
-/// What is in the name of a reader's hold key, before the number of its entry.
+/// The part of the name of a reader's hold key that stands before the number of its entry.
 pub(crate) const HOLD: &[u8] = b":rwlock_timeout:";
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use sha1_smol::Sha1;
 use super::{BAD_ARGUMENTS, mark, permits, python, redisson, redisson_rw, shared, spring, symfony};
 use crate::calls::{Answer, Calls, Stop, caught};
 
-/// Removes what was seen, and notifies waiters. What was marked, and has no holders left, is closed.
+/// Removes what was seen, and notifies waiters. A key that was marked, and has no holders left, is closed.
 pub(super) fn force_unlock(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
