@@ -288,6 +288,8 @@ fn a_force_unlock_deletes_only_the_value_that_was_seen() {
         ("RPUSH k a", "list", &[b"a"], 0), // compared by its digest only
         ("ZADD k 1 abc", "string", &[b"abc"], 0),
         ("ZADD k 1 abc", "string", &[b"r:abc"], 1), // a reader that was alone
+        ("ZADD k 1 w:abc 2 d", "string", &[b"abc"], 1), // a writer that becomes a reader
+        ("ZADD k 1 w:abc 2 d", "string", &[b"r:w"], 0),
         ("ZADD k 1 abc 2 d", "zset", &[b"abc", b"e"], 1),
         ("ZADD k 1 abc 1 d", "zset", &[b"abc", b"d"], 2),
         ("HSET k abc 1 d 1", "hash", &[b"abc"], 1),

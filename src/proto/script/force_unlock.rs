@@ -80,7 +80,7 @@ macro_rules! remove_holders_of_redisson {
 /// KEYS\[2\] is the sorted set of a semaphore's holders.
 ///
 /// If ARGV\[1\] is `string`, a string was seen, and ARGV\[2\] is all of it but for a mark; a reader who shared it alone may be a
-/// member of a set by now. If it is `zset` or `hash`, the other ARGV are the members or fields of the holders that were seen. If it
+/// member of a set by now, and so may a writer that becomes a reader. If it is `zset` or `hash`, the other ARGV are the members or fields of the holders that were seen. If it
 /// is `dump`, ARGV\[2\] is what [`VIEW_DIGEST`] has returned. A key that was marked, and has no holders left, is closed, see
 /// `line`.
 pub const FORCE_UNLOCK: &str = concat!(
@@ -98,7 +98,7 @@ pub const FORCE_UNLOCK: &str = concat!(
      else \
      if not string.find(v.err, '^WRONGTYPE') then return v end \
      kind = 'zset' \
-     ARGV[2] = string.match(ARGV[2], '^r:(.+)') \
+     ARGV[2] = string.match(ARGV[2], '^r:(.+)') or 'w:' .. ARGV[2] \
      end \
      end \
      if kind == 'zset' and ARGV[1] ~= 'dump' then ",

@@ -2,6 +2,7 @@
 
 use sha1_smol::Sha1;
 
+use super::shared::{READER, WRITER};
 use super::{BAD_ARGUMENTS, mark, permits, python, redisson, redisson_rw, shared, spring, symfony};
 use crate::calls::{Answer, Calls, Stop, caught};
 
@@ -24,10 +25,11 @@ pub(super) fn force_unlock(
             let &[seen] = words else { return Err(BAD_ARGUMENTS) };
             match remove_string(calls, name, seen)? {
                 Some(count) => (count, "string"),
-                // A reader that shared it alone is a member of a set by now.
+                // A reader that shared it alone is a member of a set by now, or a writer that becomes a reader.
                 None => {
                     let reader = seen.strip_prefix(READER).filter(|token| !token.is_empty());
-                    (remove_members(calls, name, reader.as_slice())?, "zset")
+                    let member = reader.map_or_else(|| [WRITER, seen].concat(), <[u8]>::to_vec);
+                    (remove_members(calls, name, &[&member])?, "zset")
                 }
             }
         }
@@ -119,7 +121,5 @@ fn remove_holders_of_redisson(
     Ok(count)
 }
 
-/// Before a reader that shares alone.
-const READER: &[u8] = b"r:";
 /// The longest mark.
 const MARK: usize = 17;
