@@ -178,6 +178,10 @@ mod planted {
         FirstReaderRaises,
         /// Whoever is first has the grace of who asks to take its turn (models, turns).
         GraceOfAsker,
+        /// A waiter has 500 ms at the most to take its turn, however far away it is (a first version of this library).
+        GraceHasCap,
+        /// A ticket keeps the grace that its owner's first round trip needed (a first version of this library).
+        GraceIsFixed,
         /// A call that was made before the node's clock was set back counts from the future (a first version of this library).
         CallFromFuture,
         /// Whoever stands behind the first two finds out at its next poll that both are dead (a first version of this library).

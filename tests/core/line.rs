@@ -504,6 +504,40 @@ fn several_dead_waiters_in_a_row_cost_a_grace_each() {
     }
 }
 
+/// The graces of those who stand in line at a node, in ms.
+fn graces(world: &mut World, node: usize) -> Vec<u64> {
+    let now = world.server_now();
+    let line = [&b"ZRANGE"[..], b"redbolt:line:job", b"0", b"-1", b"WITHSCORES"];
+    let reply = String::from_utf8_lossy(&world.servers[node].observe(&line, now)).into_owned();
+    let tickets = reply.lines().filter(|line| line.starts_with('x'));
+    tickets.map(|ticket| ticket.split(':').nth(1).unwrap().parse().unwrap()).collect()
+}
+
+/// At first it has half a second, since no node notifies it.
+#[test]
+fn a_ticket_has_the_grace_that_its_owner_needs_now() {
+    let mut world = World::with(3, 2, |settings| {
+        in_line(settings);
+        settings.response_timeout = secs(2);
+    });
+    world = world.warm();
+    holds(&mut world, 0);
+    let id = waits(&mut world, 1);
+    assert_eq!(graces(&mut world, 0), [500]);
+    world.run(secs(4));
+    assert_eq!(graces(&mut world, 0), [25], "it is notified, and near");
+    for (one_way, least) in [(75, 600), (150, 1_200), (300, 2_400)] {
+        world.delay(ms(one_way));
+        world.run(secs(5));
+        let graces = graces(&mut world, 0);
+        // Two while it changes.
+        let grace = graces.iter().copied().max().unwrap_or(0);
+        assert!(graces.len() <= 2, "{graces:?}");
+        assert!((least..3_500).contains(&grace), "{grace} ms, {one_way} ms away");
+        assert!(world.clients[1].core.has_door(id));
+    }
+}
+
 /// While others share, nobody calls a writer. Whoever is kept out by it alone asks whether it is there.
 #[test]
 fn a_dead_writer_keeps_readers_out_for_a_pause_and_a_grace_while_others_share() {

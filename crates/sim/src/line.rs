@@ -24,7 +24,9 @@ use crate::world::node::{Node, grace_ms};
 use crate::world::queue::Time;
 
 /// What a waiter has sent of its stamp, and which nodes have told it one.
+#[derive(Clone)]
 pub(crate) struct Ticket {
+    job: usize,
     name: Vec<u8>,
     /// A bit for each node, by the client's number.
     told: u8,
@@ -58,7 +60,7 @@ impl World {
         let (names, argv) = words[3..].split_at(keys.min(words.len() - 3));
         let (Some(&resource), Some(&stamp)) = (names.first(), argv.get(3)) else { return };
         let (call, ticket) = (names.get(4).copied(), argv.last().copied().unwrap_or_default());
-        let has_bad_stamp = self.sends_stamp(at, link, number(stamp), ticket);
+        let has_bad_stamp = self.sends_stamp((at, link), number(stamp), job, ticket);
         let mut said = reply.split(|&byte| byte == b' ').skip(1);
         let (left, before) = (said.next().unwrap_or_default(), said.nth(1).unwrap_or_default());
         let is_held = waits && left != b"0" && before != b"0" && !ticket.starts_with(b"p");
@@ -117,15 +119,18 @@ impl World {
 
     fn sends_stamp(
         &mut self,
-        wire: usize,
-        link: usize,
+        (wire, link): (usize, usize),
         stamp: u64,
+        job: usize,
         name: &[u8],
     ) -> Option<&'static str> {
         let is_calm = self.judges_the_line();
         let known = self.tickets.iter().position(|ticket| ticket.name == name);
         let known = known.unwrap_or_else(|| {
-            self.tickets.push(Ticket { name: name.to_vec(), told: 0, sent: Vec::new(), silent: 0 });
+            // Another one of the same waiter, with another grace, goes on where the one before it stands.
+            let former = self.tickets.iter().rev().find(|ticket| ticket.job == job).cloned();
+            let new = Ticket { job, name: Vec::new(), told: 0, sent: Vec::new(), silent: 0 };
+            self.tickets.push(Ticket { name: name.to_vec(), ..former.unwrap_or(new) });
             self.tickets.len() - 1
         });
         let ticket = &mut self.tickets[known];

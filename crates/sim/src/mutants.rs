@@ -268,9 +268,10 @@ mod planted {
     fn is_of_line(mutant: Mutant) -> bool {
         use Mutant::{
             AskLeavesFree, CallFromFuture, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree,
-            GraceOfAsker, GrantDropsTicket, HoldersUnmarked, LeavesWhenRefused, NeverLeavesLine,
-            NextAsksAlone, NobodyLooksFromBehind, NobodyPings, ReleaseLeavesFree, SecondIsThird,
-            StampOfClientsClock, StampOfEachNode, StampRaisedBehindDoor,
+            GraceHasCap, GraceIsFixed, GraceOfAsker, GrantDropsTicket, HoldersUnmarked,
+            LeavesWhenRefused, NeverLeavesLine, NextAsksAlone, NobodyLooksFromBehind, NobodyPings,
+            ReleaseLeavesFree, SecondIsThird, StampOfClientsClock, StampOfEachNode,
+            StampRaisedBehindDoor,
         };
         matches!(
             mutant,
@@ -279,6 +280,8 @@ mod planted {
                 | CallsStay
                 | ClosedIsAnybodys
                 | ExpiryLeavesFree
+                | GraceHasCap
+                | GraceIsFixed
                 | GraceOfAsker
                 | GrantDropsTicket
                 | HoldersUnmarked

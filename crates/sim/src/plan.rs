@@ -130,6 +130,8 @@ pub(crate) struct Setup {
     pub(crate) labelled: bool,
     /// The wake strategy.
     pub(crate) wake: WakeStrategy,
+    /// How long an answer is waited for.
+    pub(crate) answer_ms: u64,
     /// The commands for compare-and-delete that each server has.
     pub(crate) natives: [Natives; MAX_NODES],
 }
@@ -267,6 +269,7 @@ impl Setup {
             proven: false,
             labelled: false,
             wake: WakeStrategy::Lead,
+            answer_ms: ANSWER_MS,
             natives: [NATIVES[0]; MAX_NODES],
         }
     }
@@ -374,6 +377,7 @@ impl Plan {
         self.draw_line(&mut Random::of(seed, LINE));
         self.draw_crowd(&mut Random::of(seed, CROWD));
         self.draw_stops(&mut Random::of(seed, STOPS));
+        self.draw_far(&mut Random::of(seed, FAR));
         self.draw_natives(&mut Random::of(seed, NATIVE));
         self.longest_sleep = crate::patience::longest_sleep(self);
         let faults = self.faults.iter().map(|fault| fault.at + fault.span);
@@ -589,6 +593,14 @@ impl Plan {
         }
     }
 
+    /// Those who take turns next to others that are far away.
+    fn draw_far(&mut self, draw: &mut Random) {
+        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Line;
+        if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(60) {
+            guided::draw_far_in_line(self, draw);
+        }
+    }
+
     /// Draws the jobs, and the time within which they act.
     fn draw_jobs(&mut self, draw: &mut Random, count: usize) -> Time {
         let ttl_ms = match draw.below(8) {
@@ -645,6 +657,7 @@ impl Plan {
             proven: draw.chance(100),
             labelled: draw.chance(250),
             wake: draw.pick(&WAKES),
+            answer_ms: ANSWER_MS,
             natives: [NATIVES[0]; MAX_NODES],
         };
         if restart_guard && self.class.is_safe() {
@@ -893,6 +906,7 @@ const KEPT_ALONE: u64 = 12_141_802_701_960;
 const LINE: u64 = 0x6c;
 const CROWD: u64 = 0x63;
 const STOPS: u64 = 0x74;
+const FAR: u64 = 0x76;
 const MIXED: u64 = 0x6b;
 const NATIVE: u64 = 0x6e;
 
@@ -940,6 +954,9 @@ const WAKES: [WakeStrategy; 8] = [
 ];
 
 const SIZES: [usize; 16] = [3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 5, 5, 5, 5, 1, 1];
+
+/// Short, so that faults outlast it.
+const ANSWER_MS: u64 = 50;
 
 /// No schedule runs longer than this before it is healed.
 const MAX_SPAN: Time = 8_000 * MS;

@@ -8,7 +8,7 @@ use super::errors::PREFIXES;
 use super::swarm;
 use super::{Fault, Loss, What, When};
 use crate::coverage::Phase;
-use crate::plan::{Job, Kind, MS, Plan, Start};
+use crate::plan::{ClientPlan, Job, Kind, MS, Plan, Start, US};
 use crate::world::queue::Time;
 
 /// Adds one aimed fault to many schedules.
@@ -402,6 +402,43 @@ pub(crate) fn draw_crowd_in_line(plan: &mut Plan, draw: &mut Random) {
         }
     }
     plan.jobs.extend(probe);
+}
+
+/// Processes near the nodes that take turns again and again, and others that are far away and want a turn as well.
+pub(crate) fn draw_far_in_line(plan: &mut Plan, draw: &mut Random) {
+    calm(plan);
+    plan.setup.start = Start::Ready;
+    plan.setup.answer_ms = 1_000;
+    plan.faults.clear();
+    (plan.net.delay, plan.net.jitter) = (draw.pick(&[20 * US, 200 * US, MS]), 0);
+    let (probe, first) = (plan.jobs.pop(), plan.jobs[0]);
+    let (near, far) = (draw.pick(&[1, 2, 2, 3]), draw.pick(&[1, 1, 2]));
+    let template = ClientPlan { far: 0, ..plan.clients[0] };
+    plan.clients.clear();
+    plan.jobs.clear();
+    for client in 0..near + far {
+        let is_far = client >= near;
+        let distance = if is_far { draw.pick(&[25, 75, 150, 300]) * MS } else { 0 };
+        plan.clients.push(ClientPlan { far: distance, ..template });
+        let (turns, work) = if is_far { (3, 1) } else { (80, draw.between(5, 30)) };
+        for turn in 0..turns {
+            let (is_first, ttl_ms) = (turn == 0, 20_000 + plan.jobs.len() as u64);
+            plan.jobs.push(Job {
+                at: 20 * MS + draw.below(2_000 * MS) * u64::from(is_far),
+                client,
+                keys: 1,
+                ttl_ms,
+                kind: if is_first { Kind::Hold } else { Kind::Again },
+                patience: 7_000 * MS,
+                work: work * MS,
+                shared: false,
+                changes: [0; 2],
+                hand_on: None,
+                ..first
+            });
+        }
+    }
+    plan.jobs.extend(probe.map(|probe| Job { client: 0, ..probe }));
 }
 
 /// A crowd in line of which any number stops, mostly one behind the other, while a job holds the lock. The nodes' clocks may be set

@@ -163,9 +163,9 @@ const BOOT: Time = 1_000_000_000_000;
 /// The configuration for a setup. Its timeouts are short, so that faults outlast them.
 pub(crate) fn config(nodes: usize, setup: &Setup) -> Config {
     let mut settings = settings(nodes, setup);
-    settings.response_timeout = Duration::from_millis(50);
-    settings.connect_timeout = Duration::from_millis(500);
-    settings.dead_peer_timeout = Duration::from_secs(2);
+    settings.response_timeout = Duration::from_millis(setup.answer_ms);
+    settings.connect_timeout = Duration::from_millis(10 * setup.answer_ms);
+    settings.dead_peer_timeout = Duration::from_millis(40 * setup.answer_ms);
     Config::new(settings).expect("plans draw what is possible")
 }
 

@@ -31,8 +31,12 @@ use crate::resp::{Token, command};
 #[derive(Debug)]
 pub(crate) struct Standing {
     ticket: ClaimId,
+    /// The ticket before it, at the same place with another grace, which goes when the nodes know this one.
+    former: Option<ClaimId>,
     agreement: Agreement,
-    grace_ms: u64,
+    grace: Duration,
+    /// The grace that the present round trip needs.
+    needed_grace: Duration,
     joined_at: Timestamp,
     /// What the nodes have told in the present attempt.
     places: Vec<(NodeId, Place)>,
@@ -130,6 +134,16 @@ impl Standing {
         }
     }
 
+    /// Whether its owner needs more time to take its turn than the ticket says, or much less. A ticket keeps its grace, so it needs
+    /// another one, which its door allows at the same place.
+    fn has_outgrown_its_ticket(&self) -> bool {
+        if mutant!(GraceIsFixed) {
+            return false;
+        }
+        let fits = self.needed_grace <= self.grace && self.grace < self.needed_grace * 2;
+        !fits && self.former.is_none() && self.agreement.has_door()
+    }
+
     /// Whether it has to ask again before it can wait: a quorum has told of its place, but not alike; or the lead has told
     /// of a release that others of the nodes had not heard of.
     fn hurries(&mut self, is_split: bool) -> bool {
@@ -157,7 +171,8 @@ impl Active {
 /// Standing in line.
 impl Core {
     /// The lock asks in line from now on.
-    fn join_line(&mut self, id: LockId) {
+    fn join_line(&mut self, id: LockId, took: Duration) {
+        let grace = self.needed_grace(took);
         if !self.may_stand_in_line(id) {
             return;
         }
@@ -165,20 +180,15 @@ impl Core {
         if active.line.is_some() {
             return;
         }
-        let took = self.round_trip.max(active.round.took(self.boot).min(LONGEST_GRACE));
-        let is_notified = self.nodes.iter().any(|node| node.push.notifies());
-        let grace = match is_notified {
-            true => (took * GRACE_ROUND_TRIPS).clamp(SHORTEST_GRACE, LONGEST_GRACE),
-            false => LONGEST_GRACE,
-        };
-        let grace_ms = grace.as_millis() as u64;
         let (ticket, claim) = self.claims.occupy();
-        let named = (grace_ms, &self.config.settings.label[..]);
+        let named = (grace.as_millis() as u64, &self.config.settings.label[..]);
         claim.begin_ticket(id, &active.keys, lock.mode(), named, self.entropy.bytes());
         active.line = Some(Box::new(Standing {
             ticket,
+            former: None,
             agreement: Agreement::new(self.config.quorum()),
-            grace_ms,
+            grace,
+            needed_grace: grace,
             joined_at: self.boot,
             places: Vec::new(),
             place: None,
@@ -227,7 +237,9 @@ impl Core {
         if !self.queues.is_contended(key, now.boot) {
             return self.attempt(id, None, now);
         }
-        self.join_line(id);
+        let is_unknown = self.round_trip.is_zero();
+        let took = if is_unknown { LONGEST_GRACE_NEAR / GRACE_ROUND_TRIPS } else { Duration::ZERO };
+        self.join_line(id, took);
         let hand_off = (self.round_trip * HAND_OFF_ROUND_TRIPS).max(SHORTEST_HAND_OFF);
         let until = self.queues.released_at(key).map_or(now.boot, |released| released + hand_off);
         if until <= now.boot {
@@ -246,7 +258,16 @@ impl Core {
         let Some(line) = &mut active.line else { return };
         line.places.clear();
         let stamp = line.agreement.asks();
-        let (ticket, grace_ms) = (line.ticket, line.grace_ms);
+        // An ask that follows a notification may be the turn, which two tickets would delay.
+        if line.has_outgrown_its_ticket() && !active.waiting.pause.is_woken() {
+            // Both stand at the same place until the nodes have answered, so that nobody passes in between.
+            line.grace = (line.needed_grace + line.needed_grace / 4).min(LONGEST_GRACE);
+            let (ticket, claim) = self.claims.occupy();
+            let named = (line.grace.as_millis() as u64, &self.config.settings.label[..]);
+            claim.begin_ticket(id, &active.keys, lock.mode(), named, self.entropy.bytes());
+            line.former = Some(std::mem::replace(&mut line.ticket, ticket));
+        }
+        let (ticket, grace_ms) = (line.ticket, line.grace.as_millis() as u64);
         let Some(name) = self.claims.find(ticket).map(Claim::ticket_name) else { return };
         if let Some(claim) = self.claims.find_mut(lock.claim()) {
             let proposal = now.wall.0 / 1000;
@@ -292,10 +313,13 @@ impl Core {
         for name in line.stands_at(None).into_iter().flatten() {
             self.listeners.remove(&name);
         }
+        if let Some(former) = line.former {
+            self.drop_ticket(former, now);
+        }
         if mutant!(NeverLeavesLine) {
             return self.part_from_lock(line.ticket, now);
         }
-        self.abandon(line.ticket, now);
+        self.drop_ticket(line.ticket, now);
     }
 }
 
@@ -327,12 +351,15 @@ impl Core {
         if !self.may_have_lines() {
             self.leave_line(id, now);
         }
-        let is_new = self.locks.active(id).is_some_and(|active| active.line.is_none());
-        self.join_line(id);
-        let suspected = self.suspected;
+        let Some(active) = self.locks.active(id) else { return false };
+        let (is_new, took) = (active.line.is_none(), active.round.took(now.boot));
+        self.join_line(id, took);
+        let has_another = self.leave_former_place(id, now);
+        let (suspected, needed_grace) = (self.suspected, self.needed_grace(took));
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return false };
         let Some(line) = &mut active.line else { return false };
         lock.phase = Phase::Pausing;
+        line.needed_grace = needed_grace;
         active.attempt.was_led();
         let was_woken = active.waiting.pause.take_woken();
         let is_split = (was_woken || line.hurried > 0) && !active.votes.grants().is_empty();
@@ -345,7 +372,7 @@ impl Core {
         }
         line.rests_until = None;
         active.waiting.pause.listen_to(lead.map(|(node, _)| node.into()).unwrap_or_default());
-        let hurries = is_new || line.hurries(is_split);
+        let hurries = is_new || has_another || line.hurries(is_split);
         let needed = active.votes.quorum().saturating_sub(active.votes.grants().len());
         active.waiting.pause.refused(false, needed);
         line.silent_until = now.boot + line.silence;
@@ -356,6 +383,25 @@ impl Core {
             self.scheduled.push_back(id);
         }
         true
+    }
+
+    /// The nodes know the new ticket, and the one before it goes. Whether there was one: it may be the only one before the new one.
+    fn leave_former_place(&mut self, id: LockId, now: ClockReading) -> bool {
+        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
+        let former = line.and_then(|line| line.former.take());
+        former.is_some_and(|former| self.drop_ticket(former, now))
+    }
+
+    /// A ticket goes.
+    fn drop_ticket(&mut self, ticket: ClaimId, now: ClockReading) -> bool {
+        self.abandon(ticket, now);
+        true
+    }
+
+    /// The grace that an owner needs now, whose last ask took so long.
+    fn needed_grace(&self, took: Duration) -> Duration {
+        let is_notified = self.nodes.iter().any(|node| node.push.notifies());
+        grace_for(self.round_trip.max(took), is_notified)
     }
 
     /// When a lock that stands in line asks again, if nobody tells it that its turn has come.
@@ -820,6 +866,18 @@ impl Core {
     }
 }
 
+/// Within what time an owner takes its turn whose round trip this is. Close to a node that is some round trips and a margin for its
+/// processor. Far away the notification, a look or two and the ask take up to three round trips.
+fn grace_for(round_trip: Duration, is_notified: bool) -> Duration {
+    if mutant!(GraceHasCap) {
+        let near = (round_trip * GRACE_ROUND_TRIPS).clamp(SHORTEST_GRACE, LONGEST_GRACE_NEAR);
+        return if is_notified { near } else { LONGEST_GRACE_NEAR };
+    }
+    let near = (round_trip * GRACE_ROUND_TRIPS).clamp(SHORTEST_GRACE, LONGEST_GRACE_NEAR);
+    let near = if is_notified { near } else { LONGEST_GRACE_NEAR };
+    near.max(round_trip * GRACE_ROUND_TRIPS_FAR).min(LONGEST_GRACE)
+}
+
 /// How long a waiter counts a grace of which a node has told.
 fn with_margin(grace_ms: u32) -> Duration {
     let grace = Duration::from_millis(grace_ms.into());
@@ -836,7 +894,11 @@ const LONGEST_READ: u64 = 19;
 /// A ticket's owner takes its turn within so many of its round trips, and within these times.
 const GRACE_ROUND_TRIPS: u32 = 8;
 const SHORTEST_GRACE: Duration = Duration::from_millis(20);
-const LONGEST_GRACE: Duration = Duration::from_millis(500);
+const LONGEST_GRACE_NEAR: Duration = Duration::from_millis(500);
+
+/// And within so many where they are long, up to the time for which a ticket lives without an ask.
+const GRACE_ROUND_TRIPS_FAR: u32 = 4;
+const LONGEST_GRACE: Duration = Duration::from_secs(6);
 
 /// Whoever is first takes the resource in so many round trips, as a rule.
 const LEFT_ROUND_TRIPS: u32 = 4;
@@ -874,5 +936,5 @@ const MOST_SEEN_FREE: u32 = 8;
 /// A lock in line is silent for so long at first.
 const FIRST_SILENCE: Duration = Duration::from_millis(50);
 
-/// Vain asks that are further apart are not of one holder that extends.
-const RESTED: Duration = Duration::from_millis(500);
+/// Vain asks that are further apart are not of one holder that extends. Less than the time after which a waiter is pinged.
+const RESTED: Duration = Duration::from_millis(450);
