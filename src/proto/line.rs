@@ -199,8 +199,15 @@ pub(super) struct Place {
     pub(super) predecessors: [Option<TicketName>; 2],
     /// If no holder is in the way, for how many ms whoever is first may still come. Somebody may have called it before.
     pub(super) grace_ms: u32,
-    /// If this ask has pinged the last of these: after how many ms that ticket expires unless its owner asks.
-    pub(super) pinged_ms: Option<u32>,
+    /// See [`pinged_ms`](Self::pinged_ms).
+    pinged_ms: Option<u32>,
+}
+
+impl Place {
+    /// Returns after how many ms the last ticket before this one expires unless its owner asks, if this ask has pinged it.
+    pub(super) fn pinged_ms(&self) -> Option<u32> {
+        self.pinged_ms
+    }
 }
 
 /// What the answer to an ask in line says.

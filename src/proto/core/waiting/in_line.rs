@@ -292,7 +292,7 @@ impl Core {
             Told::Waits(place) => {
                 line.agreement.hears(node, place.stamp);
                 line.places.push((node, place));
-                if let Some(grace_ms) = place.pinged_ms {
+                if let Some(grace_ms) = place.pinged_ms() {
                     let until = now.boot + with_margin(grace_ms).min(CAP_NOTIFIED);
                     line.pinged_until = line.pinged_until.max(until);
                 }
