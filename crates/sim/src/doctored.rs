@@ -17,7 +17,8 @@ fn plan() -> Plan {
     plan.setup =
         crate::plan::Setup { restart_guard: true, ..crate::plan::Setup::unguarded(12_000) };
     plan.clients.truncate(1);
-    plan.clients[0] = crate::plan::ClientPlan { ppm: 0, wall_ahead: 0, late: 0, far: 0 };
+    plan.clients[0] =
+        crate::plan::ClientPlan { ppm: 0, wall_ahead: 0, late: 0, far: 0, far_from: 0 };
     let other = plan.clients[0];
     plan.clients.push(other);
     plan.node_clocks = [(0, 0); MAX_NODES];

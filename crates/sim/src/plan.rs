@@ -179,6 +179,8 @@ pub(crate) struct ClientPlan {
     pub(crate) late: Time,
     /// How much longer each of its messages is under way than those of others.
     pub(crate) far: Time,
+    /// From when on.
+    pub(crate) far_from: Time,
 }
 
 /// One acquisition, and what its holder does.
@@ -854,7 +856,13 @@ fn client(draw: &mut Random, budget: i64) -> ClientPlan {
     // Some clocks are so far apart that one proposes fencing tokens which another has already
     // passed.
     let apart = draw.pick(&[100_000, 3_000_000]);
-    ClientPlan { ppm, wall_ahead: draw.below(2 * apart) as i64 - apart as i64, late, far: 0 }
+    ClientPlan {
+        ppm,
+        wall_ahead: draw.below(2 * apart) as i64 - apart as i64,
+        late,
+        far: 0,
+        far_from: 0,
+    }
 }
 
 /// The most permits of a resource.

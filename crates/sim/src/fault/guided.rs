@@ -413,24 +413,28 @@ pub(crate) fn draw_far_in_line(plan: &mut Plan, draw: &mut Random) {
     (plan.net.delay, plan.net.jitter) = (draw.pick(&[20 * US, 200 * US, MS]), 0);
     let (probe, first) = (plan.jobs.pop(), plan.jobs[0]);
     let (near, far) = (draw.pick(&[1, 2, 2, 3]), draw.pick(&[1, 1, 2]));
-    let template = ClientPlan { far: 0, ..plan.clients[0] };
+    let template = ClientPlan { far: 0, far_from: 0, ..plan.clients[0] };
+    // Whoever waits may get farther away, and notices it at its next poll.
+    let moves = draw.chance(300);
     plan.clients.clear();
     plan.jobs.clear();
     for client in 0..near + far {
         let is_far = client >= near;
         let distance = if is_far { draw.pick(&[25, 75, 150, 300]) * MS } else { 0 };
-        plan.clients.push(ClientPlan { far: distance, ..template });
+        let far_from = if is_far && moves { draw.between(600, 1_200) * MS } else { 0 };
+        plan.clients.push(ClientPlan { far: distance, far_from, ..template });
         let (turns, work) = if is_far { (3, 1) } else { (80, draw.between(5, 30)) };
+        let comes_by = if moves { 400 * MS } else { 2_000 * MS };
         for turn in 0..turns {
             let (is_first, ttl_ms) = (turn == 0, 20_000 + plan.jobs.len() as u64);
             plan.jobs.push(Job {
-                at: 20 * MS + draw.below(2_000 * MS) * u64::from(is_far),
+                at: 20 * MS + draw.below(comes_by) * u64::from(is_far),
                 client,
                 keys: 1,
                 ttl_ms,
                 kind: if is_first { Kind::Hold } else { Kind::Again },
                 patience: 7_000 * MS,
-                work: work * MS,
+                work: if is_first && moves && client == 0 { 5_000 * MS } else { work * MS },
                 shared: false,
                 changes: [0; 2],
                 hand_on: None,

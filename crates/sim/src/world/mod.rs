@@ -38,7 +38,7 @@ use crate::invariant::Violation;
 use crate::line::Ticket;
 use crate::member::Holdings;
 use crate::patience::Watch;
-use crate::plan::{KEYS, LANES, MAX_NODES, MS, Plan, Setup, Start};
+use crate::plan::{ClientPlan, KEYS, LANES, MAX_NODES, MS, Plan, Setup, Start};
 use crate::register::Register;
 
 /// The world of one schedule, and the memory for many.
@@ -676,7 +676,8 @@ impl World {
 
     /// How much farther away from the nodes a client is than others. An operator's is not.
     fn far(&self, client: usize) -> Time {
-        self.plan.clients.get(client).map_or(0, |client| client.far)
+        let is_far = |client: &&ClientPlan| self.now >= client.far_from;
+        self.plan.clients.get(client).filter(is_far).map_or(0, |client| client.far)
     }
 
     /// Sends the newly written bytes.

@@ -134,6 +134,11 @@ impl Standing {
         }
     }
 
+    /// Whether its next ask, which is not to wait for a poll, gives it another ticket with more time.
+    fn needs_more_time(&self) -> bool {
+        self.needed_grace > self.grace && self.has_outgrown_its_ticket()
+    }
+
     /// Whether its owner needs more time to take its turn than the ticket says, or much less. A ticket keeps its grace, so it needs
     /// another one, which its door allows at the same place.
     fn has_outgrown_its_ticket(&self) -> bool {
@@ -359,7 +364,8 @@ impl Core {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return false };
         let Some(line) = &mut active.line else { return false };
         lock.phase = Phase::Pausing;
-        line.needed_grace = needed_grace;
+        (line.needed_grace, line.rests_until) = (needed_grace, None);
+        let has_to_ask = is_new || has_another || line.needs_more_time();
         active.attempt.was_led();
         let was_woken = active.waiting.pause.take_woken();
         let is_split = (was_woken || line.hurried > 0) && !active.votes.grants().is_empty();
@@ -370,9 +376,8 @@ impl Core {
         for name in line.stands_at(lead.map(|(_, place)| place)).into_iter().flatten() {
             self.listeners.remove(&name);
         }
-        line.rests_until = None;
         active.waiting.pause.listen_to(lead.map(|(node, _)| node.into()).unwrap_or_default());
-        let hurries = is_new || has_another || line.hurries(is_split);
+        let hurries = has_to_ask || line.hurries(is_split);
         let needed = active.votes.quorum().saturating_sub(active.votes.grants().len());
         active.waiting.pause.refused(false, needed);
         line.silent_until = now.boot + line.silence;
