@@ -202,6 +202,13 @@ mod tests {
                 thread::spawn(move || look_ups.find(&place("a"), long()).unwrap())
             })
             .collect();
+        // Those who ask behind the answer begin another look-up.
+        let callers = || Arc::strong_count(&lock(&look_ups.pending)[&place("a")]) - 2;
+        let until = long();
+        while callers() < others.len() {
+            assert!(Instant::now() < until, "both wait for the same look-up");
+            thread::yield_now();
+        }
         go.send(()).unwrap();
         for other in others {
             assert_eq!(other.join().unwrap(), ["10.0.0.1:7".parse().unwrap()]);

@@ -19,7 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use self::ears::{Ear, Word};
@@ -208,23 +208,7 @@ impl Question {
         let this = Arc::new(self);
         let (sender, answers) = channel();
         for by in 0..this.sentinels.places.len() {
-            let (this, sender, keep) = (Arc::clone(&this), sender.clone(), keep.clone());
-            let Some(busy) = this.asking.begin(by) else {
-                let _ = sender.send((by, Err(io::Error::other(STILL_ASKED))));
-                continue;
-            };
-            let ask = move || {
-                let answer = this.ask_one(by).map(|(place, ear)| {
-                    let word = Word { place: place.clone(), asked_at: this.asked_at };
-                    keep(Told { by, word, ear });
-                    place
-                });
-                // Before the answer, which may be the last that is waited for: the next question asks it again.
-                drop(busy);
-                // Sending fails if the others have agreed already.
-                let _ = sender.send((by, answer));
-            };
-            threads::start("redbolt-sentinel", ask)?;
+            this.begin(by, sender.clone(), keep.clone())?;
         }
         drop(sender);
         let mut ballot = Ballot::new(&this.sentinels);
@@ -236,6 +220,32 @@ impl Question {
             }
         }
         Err(io::Error::other(ballot.to_string()))
+    }
+
+    /// Asks a sentinel in a thread, unless it has not answered an earlier question yet.
+    fn begin(
+        self: &Arc<Self>,
+        by: usize,
+        sender: Sender<(usize, io::Result<Place>)>,
+        keep: impl Fn(Told) + Send + 'static,
+    ) -> io::Result<()> {
+        let Some(busy) = self.asking.begin(by) else {
+            let _ = sender.send((by, Err(io::Error::other(STILL_ASKED))));
+            return Ok(());
+        };
+        let this = Arc::clone(self);
+        let ask = move || {
+            let answer = this.ask_one(by).map(|(place, ear)| {
+                let word = Word { place: place.clone(), asked_at: this.asked_at };
+                keep(Told { by, word, ear });
+                place
+            });
+            // Before the answer, which may be the last that is waited for: the next question asks it again.
+            drop(busy);
+            // Sending fails if the others have agreed already.
+            let _ = sender.send((by, answer));
+        };
+        threads::start("redbolt-sentinel", ask).map(drop)
     }
 
     fn ask_one(&self, by: usize) -> io::Result<(Place, Box<Ear>)> {
