@@ -319,12 +319,12 @@ impl Core {
             self.listeners.remove(&name);
         }
         if let Some(former) = line.former {
-            self.drop_ticket(former, now);
+            self.abandon(former, now);
         }
         if mutant!(NeverLeavesLine) {
             return self.part_from_lock(line.ticket, now);
         }
-        self.drop_ticket(line.ticket, now);
+        self.abandon(line.ticket, now);
     }
 }
 
@@ -393,13 +393,8 @@ impl Core {
     /// The nodes know the new ticket, and the one before it goes. Whether there was one: it may be the only one before the new one.
     fn leave_former_place(&mut self, id: LockId, now: ClockReading) -> bool {
         let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
-        let former = line.and_then(|line| line.former.take());
-        former.is_some_and(|former| self.drop_ticket(former, now))
-    }
-
-    /// A ticket goes.
-    fn drop_ticket(&mut self, ticket: ClaimId, now: ClockReading) -> bool {
-        self.abandon(ticket, now);
+        let Some(former) = line.and_then(|line| line.former.take()) else { return false };
+        self.abandon(former, now);
         true
     }
 
