@@ -316,7 +316,7 @@ impl Core {
     pub fn poll_event(&mut self) -> Option<Event> {
         while let Some(event) = self.events.pop_front() {
             match event {
-                Event::Observed(id) if !self.poll_observer(id) => {}
+                Event::Observed(id) if !self.observers.polled(id) => {}
                 event => return Some(event),
             }
         }

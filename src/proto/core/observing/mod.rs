@@ -87,6 +87,20 @@ impl Observers {
         self.slots.len() == 0
     }
 
+    /// Returns whether the verdict has changed since the last poll for it, and notes this poll.
+    ///
+    /// A verdict that changed and changed back between two polls has left two events in the queue, and
+    /// [`unobserve`](Core::unobserve) does not remove those of its observer.
+    #[cold]
+    pub(super) fn polled(&mut self, id: ObserverId) -> bool {
+        let Some(observer) = self.find_mut(id) else { return false };
+        let is_news = observer.polled != observer.announced;
+        if is_news {
+            observer.polled.clone_from(&observer.announced);
+        }
+        is_news
+    }
+
     /// Those who observe the resource with this key or this fencing counter.
     pub(super) fn of(&self, key: &[u8]) -> impl Iterator<Item = ObserverId> {
         let resource = key.strip_prefix(COUNTER_PREFIX).unwrap_or(key);
@@ -200,20 +214,6 @@ impl Core {
             }
         }
         self.observers.slots.free(id.key());
-    }
-
-    /// Returns whether the verdict has changed since the last poll for it, and notes this poll.
-    ///
-    /// A verdict that changed and changed back between two polls has left two events in the queue, and
-    /// [`unobserve`](Self::unobserve) does not remove those of its observer.
-    #[cold]
-    pub(super) fn poll_observer(&mut self, id: ObserverId) -> bool {
-        let Some(observer) = self.observers.find_mut(id) else { return false };
-        let is_news = observer.polled != observer.announced;
-        if is_news {
-            observer.polled.clone_from(&observer.announced);
-        }
-        is_news
     }
 }
 

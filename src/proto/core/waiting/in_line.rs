@@ -318,13 +318,10 @@ impl Core {
         for name in line.stands_at(None).into_iter().flatten() {
             self.listeners.remove(&name);
         }
-        if let Some(former) = line.former {
-            self.abandon(former, now);
-        }
         if mutant!(NeverLeavesLine) {
             return self.part_from_lock(line.ticket, now);
         }
-        self.abandon(line.ticket, now);
+        self.abandon_all(line.former.into_iter().chain([line.ticket]), now);
     }
 }
 
@@ -393,9 +390,22 @@ impl Core {
     /// The nodes know the new ticket, and the one before it goes. Whether there was one: it may be the only one before the new one.
     fn leave_former_place(&mut self, id: LockId, now: ClockReading) -> bool {
         let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
-        let Some(former) = line.and_then(|line| line.former.take()) else { return false };
-        self.abandon(former, now);
-        true
+        let former = line.and_then(|line| line.former.take());
+        self.abandon_all(former, now)
+    }
+
+    /// These tickets leave the line. Whether there are any.
+    fn abandon_all(
+        &mut self,
+        tickets: impl IntoIterator<Item = ClaimId>,
+        now: ClockReading,
+    ) -> bool {
+        let mut were_any = false;
+        for ticket in tickets {
+            self.abandon(ticket, now);
+            were_any = true;
+        }
+        were_any
     }
 
     /// The grace that an owner needs now, whose last ask took so long.
