@@ -443,8 +443,8 @@ impl Ledger {
     pub(super) fn leaves(&mut self, key: &[u8], name: &[u8], grace: u64) -> (usize, usize) {
         let at = place(&[key]);
         self.check_ticket(at, name);
-        let lock = &mut self.locks[at];
-        (at, lock.line.leaves(name, grace, lock.tokens.len(), self.line_failed))
+        let (quorum, lock) = (self.quorum, &mut self.locks[at]);
+        (at, lock.line.leaves(name, grace, lock.tokens.len(), quorum, self.line_failed))
     }
 
     pub(super) fn leave_answered(

@@ -59,16 +59,23 @@ impl Line {
     /// A lock asks in line. `may_rejoin`: a node has failed to let somebody stand there, so that the lock may have left before.
     pub(super) fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize, may_rejoin: bool) {
         if self.tickets.last().is_none_or(|newest| newest.name != of.name) {
-            self.begins(attempt, of.name, of.grace, may_rejoin);
+            self.begins(attempt, of.name, of.grace, quorum, may_rejoin);
         }
         let Some(newest) = self.tickets.last_mut() else { return };
         newest.asks(attempt, of, quorum);
     }
 
-    fn begins(&mut self, attempt: usize, name: &[u8], grace: u64, may_rejoin: bool) {
+    /// A lock has a ticket for each time it joins, and behind its door another one whenever its owner needs another grace.
+    fn begins(&mut self, attempt: usize, name: &[u8], grace: u64, quorum: usize, may_rejoin: bool) {
         assert!(self.tickets.iter().all(|old| old.name != name), "a ticket is back");
-        assert!(may_rejoin || self.tickets.is_empty(), "a second ticket of one lock");
-        self.tickets.push(Ticket::new(attempt, name, grace));
+        let former = self.tickets.last().filter(|newest| newest.may_be_replaced(grace, quorum));
+        let is_first = self.tickets.is_empty();
+        assert!(is_first || may_rejoin || former.is_some(), "a second ticket of one lock");
+        let ticket = former.map_or_else(
+            || Ticket::new(attempt, name, grace),
+            |former| former.replaced_by(name, grace),
+        );
+        self.tickets.push(ticket);
     }
 
     /// The lock leaves with a ticket, of which nothing was seen if its asks were taken back at once. Which one that is.
@@ -77,11 +84,12 @@ impl Line {
         name: &[u8],
         grace: u64,
         attempt: usize,
+        quorum: usize,
         may_rejoin: bool,
     ) -> usize {
         let known = self.tickets.iter().rposition(|ticket| ticket.name == name);
         let at = known.unwrap_or_else(|| {
-            self.begins(attempt, name, grace, may_rejoin);
+            self.begins(attempt, name, grace, quorum, may_rejoin);
             self.tickets.len() - 1
         });
         self.tickets[at].leaves(grace);
@@ -102,8 +110,7 @@ impl Line {
         assert!(may_leave || !newest.is_left, "it has left the line, and waits");
         assert!(may_leave || !self.is_passed_over, "a lock in line asks alone");
         if core.has_door(id) && newest.door.is_none() {
-            let is_known = newest.said.iter().any(|&(_, stamp)| newest.alike(stamp) >= quorum);
-            assert!(is_known, "a door that no quorum knows");
+            assert!(newest.is_known_to(quorum), "a door that no quorum knows");
             newest.door = Some((newest.attempts.1, 0));
         }
     }
@@ -129,11 +136,23 @@ impl Ticket {
         }
     }
 
+    /// Whether its owner may take another ticket with this grace, at the same place.
+    fn may_be_replaced(&self, grace: u64, quorum: usize) -> bool {
+        !self.is_left && self.grace != grace && self.is_known_to(quorum)
+    }
+
+    /// The ticket that takes its place.
+    fn replaced_by(&self, name: &[u8], grace: u64) -> Self {
+        let (stamp, attempts, door) = (self.stamp, self.attempts, self.door);
+        let said = self.said.clone();
+        Self { stamp, attempts, door, said, ..Self::new(attempts.1, name, grace) }
+    }
+
     /// T is one that nodes have said, once a quorum has said any; it never gets less, and is the same behind the door.
     fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize) {
         assert!(!self.is_left, "an ask with a ticket that has left");
         assert_eq!(self.grace, of.grace, "the grace of a ticket");
-        assert!((20..=500).contains(&of.grace), "a grace of {} ms", of.grace);
+        assert!((20..=6_000).contains(&of.grace), "a grace of {} ms", of.grace);
         if of.stamp != self.stamp {
             assert!(of.stamp > self.stamp, "{} was sent, and then {}", self.stamp, of.stamp);
             assert!(attempt > self.attempts.1, "two stamps in one attempt");
@@ -150,6 +169,11 @@ impl Ticket {
         }
         self.stamp = of.stamp;
         self.attempts.1 = attempt;
+    }
+
+    /// Whether a quorum has said one stamp.
+    fn is_known_to(&self, quorum: usize) -> bool {
+        self.said.iter().any(|&(_, stamp)| self.alike(stamp) >= quorum)
     }
 
     /// How many nodes have ever said this stamp.
