@@ -286,7 +286,7 @@ fn labels_are_escaped_and_show_no_password() {
     let shown = format!("{} {report:?}", report.to_prometheus());
     assert!(!shown.contains("s3same") && !shown.contains("ann"), "{shown}");
     let scrape = scrape(&report);
-    let awkward = [("node", "1"), ("address", "unix:/nowhere/a\"b\\c\nd")];
+    let awkward = [("node", "1"), ("address", "unix:///nowhere/a\"b\\c%0ad")];
     assert_eq!(value(&scrape, "redbolt_node_asks_total", &awkward), 0.0);
     let plain = [("node", "2"), ("address", "127.0.0.1:1")];
     assert_eq!(value(&scrape, "redbolt_node_asks_total", &plain), 0.0);
