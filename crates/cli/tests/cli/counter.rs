@@ -19,7 +19,7 @@ fn eight_shells_count_to_four_hundred() {
             let count = "n=$(cat c); sleep 0.001; echo $((n+1)) > c";
             let program = env!("CARGO_BIN_EXE_redbolt");
             let script = format!(
-                "for i in $(seq {ROUNDS}); do {program} lock job -- sh -c '{count}' || exit 1; done"
+                "for i in $(seq {ROUNDS}); do '{program}' lock job -- sh -c '{count}' || exit 1; done"
             );
             shell.args(["-c", &script]);
             shell.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));

@@ -181,7 +181,7 @@ fn earlier_children_of_the_shell_are_left_alone() {
     let program = env!("CARGO_BIN_EXE_redbolt");
     let line = "echo $$ > pid; exec sleep 600";
     let script =
-        format!("sleep 600 & echo $! > before; exec {program} lock --ttl 6s job -c '{line}'");
+        format!("sleep 600 & echo $! > before; exec '{program}' lock --ttl 6s job -c '{line}'");
     command.args(["-c", &script]);
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
     let running = Running::start(command);

@@ -286,7 +286,7 @@ fn children_that_were_there_before_outlive_a_killed_inner_process() {
     let world = World::of(1);
     let program = env!("CARGO_BIN_EXE_redbolt");
     let line = "echo $$ > pid; exec sleep 600";
-    let script = format!("sleep 600 & echo $! > before; exec {program} lock job -c '{line}'");
+    let script = format!("sleep 600 & echo $! > before; exec '{program}' lock job -c '{line}'");
     let mut command = world.command("sh");
     command.args(["-c", &script]);
     let running = Running::start(command);

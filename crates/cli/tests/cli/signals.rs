@@ -50,7 +50,7 @@ fn the_command_inherits_blocked_and_ignored_signals() {
 
     let mut command = redbolt_test_servers::program("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");
-    command.args(["-c", &format!("trap '' HUP INT; {program} lock job -- {masks}")]);
+    command.args(["-c", &format!("trap '' HUP INT; '{program}' lock job -- {masks}")]);
     command.env("REDBOLT_NODES", world.addresses());
     let ran = crate::harness::run(command).expect(0);
     let ignored = ran.stdout.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

@@ -126,7 +126,7 @@ fn a_shell_stops_and_continues_the_job() {
     // Text that is typed before the job has the terminal again might go to the shell.
     let line =
         "echo rea\"\"dy; until [ -e go ]; do sleep 0.05; done; echo ag\"\"ain; read x; echo got $x";
-    shell.types(&format!("{REDBOLT} lock job -c '{line}'\n"));
+    shell.types(&format!("'{REDBOLT}' lock job -c '{line}'\n"));
     shell.until_shown("ready");
     shell.types(CTRL_Z);
     shell.until_shown("Stopped");
@@ -144,7 +144,7 @@ fn a_shell_stops_and_continues_the_job() {
 fn a_job_stopped_past_its_lease_is_killed_when_it_continues() {
     let world = World::of(1);
     let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
-    shell.types(&format!("{REDBOLT} lock --ttl 6s job -c 'echo rea\"\"dy; sleep 600'\n"));
+    shell.types(&format!("'{REDBOLT}' lock --ttl 6s job -c 'echo rea\"\"dy; sleep 600'\n"));
     shell.until_shown("ready");
     shell.types(CTRL_Z);
     shell.until_shown("Stopped");
