@@ -206,8 +206,6 @@ mod planted {
         ReleaseLeavesFree,
         /// A reader's release deletes the key of all who share (design, read/write).
         ReleaseOfAllReaders,
-        /// Whoever is second in line does not listen to the resource (models, turns: the second is not woken).
-        SecondIsThird,
         /// The clocks of clients are the stamps of tickets (design, line).
         StampOfClientsClock,
         /// A stamp is sent before a quorum has told one (design, line).

@@ -270,8 +270,7 @@ mod planted {
             AskLeavesFree, CallFromFuture, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree,
             GraceHasCap, GraceIsFixed, GraceOfAsker, GrantDropsTicket, HoldersUnmarked,
             LeavesWhenRefused, NeverLeavesLine, NextAsksAlone, NobodyLooksFromBehind, NobodyPings,
-            ReleaseLeavesFree, SecondIsThird, StampOfClientsClock, StampOfEachNode,
-            StampRaisedBehindDoor,
+            ReleaseLeavesFree, StampOfClientsClock, StampOfEachNode, StampRaisedBehindDoor,
         };
         matches!(
             mutant,
@@ -291,7 +290,6 @@ mod planted {
                 | NobodyLooksFromBehind
                 | NobodyPings
                 | ReleaseLeavesFree
-                | SecondIsThird
                 | StampOfClientsClock
                 | StampOfEachNode
                 | StampRaisedBehindDoor

@@ -105,7 +105,7 @@ fn wait_in_line(
     if let Some((keys, order)) = &ask.slots {
         look_at_the_slots(calls, keys, order.permits, &mut way, time.millis())?;
     }
-    let mut before = match others {
+    let before = match others {
         true => call_the_first(calls, ask, &way, time.millis())?,
         false => Before::default(),
     };
@@ -119,9 +119,6 @@ fn wait_in_line(
         return Ok((stamp, way.state));
     }
     mark_the_way(calls, ask.resource, &way, time.millis())?;
-    if mutant!(SecondIsThird) && before.count == 1 {
-        before.count = 2;
-    }
     let line = format!("WAIT {left} {stamp} {}", before.count);
     let nearest = before.nearest();
     let pinged = before.pinged.map(|grace| grace.to_string());
