@@ -10,7 +10,7 @@ use redbolt::proto::{
 
 use redbolt_testkit::{Command, Kind};
 
-use crate::world::{Ran, World, error, ms, secs};
+use crate::world::{Accept, Ran, World, Written, error, ms, secs};
 
 /// A key as `ZRANGE` shows it: its members, by when they end, or the string that it is. Empty if there is none.
 fn members(world: &mut World, node: usize) -> Vec<String> {
@@ -203,6 +203,34 @@ fn a_writers_claim_is_let_go_of_when_a_quorum_lets_others_share_and_not_before()
     world.resume(2);
     world.flow();
     assert!(can_take(&mut world, LockMode::Shared));
+}
+
+/// The second node is reached while the downgrade waits for the others. Its connection ends before anything could be undone
+/// there.
+#[test]
+fn a_node_that_is_reached_after_a_downgrade_lets_other_readers_in() {
+    let request = LockRequest::new("job");
+    for request in [request.clone(), request.clone().fenced(), request.shared()] {
+        let mut world = World::with(3, 2, |_| {});
+        world.servers[1].delay = ms(30).as_nanos() as u64;
+        let id = take(&mut world, 0, &request);
+        assert!(world.clients[0].is_granted(id), "by the other two");
+        if request.mode() == LockMode::Shared {
+            upgrade(&mut world, 0, id);
+            assert_eq!(last(&world, 0, id), Event::Upgraded(id));
+        }
+        world.pause(0);
+        world.pause(2);
+        downgrade(&mut world, 0, id);
+        world.run(ms(300));
+        world.cut(0, 1, Written::Vanishes);
+        world.servers[1].accept = Accept::No;
+        world.servers[1].delay = 0;
+        world.resume(2);
+        assert_eq!(last(&world, 0, id), Event::Downgraded(id));
+        assert_eq!(members(&mut world, 1).len(), 1, "{:?}", members(&mut world, 1));
+        assert!(can_take(&mut world, LockMode::Shared), "beside the reader");
+    }
 }
 
 /// Others wait for the TTL then, or for the next extension.

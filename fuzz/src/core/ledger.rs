@@ -173,6 +173,8 @@ impl Ledger {
         );
         let asks = matches!(lock.phase, Phase::Asking | Phase::Held | Phase::Extending);
         assert!(asks, "a request for a lock that is {:?}", lock.phase);
+        let is_downgraded = lock.change.as_ref().is_some_and(|it| !it.is_upgrade);
+        assert!(!is_downgraded, "a reader asks for its resource alone");
         (at, lock.tokens.len() - 1)
     }
 

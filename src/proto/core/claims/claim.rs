@@ -210,6 +210,9 @@ impl Claim {
     /// It was an exclusive holder's, who shares from now on. Its nodes are about to be asked for that.
     pub(crate) fn downgrade(&mut self) {
         self.kind = &DOWNGRADED;
+        // A node that is reached later is only asked to share. An ask for the resource alone would exclude
+        // other readers there on behalf of a reader.
+        self.unqueue_all();
     }
 
     /// Whether it is one of a holder who shares, by a claim that excludes.
