@@ -101,6 +101,8 @@ struct Change {
     granted: u32,
     denied: u32,
     counters: Vec<(usize, u64)>,
+    /// The grants and denials of the claim before the newest one, until its refusal is reported.
+    refused: Option<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,7 +281,11 @@ impl Ledger {
                 assert!(!lock.tokens.iter().any(|old| old == token), "a token was reused");
                 let is_first = change.claim.is_none() || !is_upgrade;
                 assert!(is_first, "an upgrade is tried once");
+                // One read can bring the refusal of a downgrade and the extension behind which the next claim asks.
+                // The requests of that claim are read before the event of the refusal.
+                let refused = change.claim.map(|_| (change.granted, change.denied));
                 *change = Change::new(is_upgrade);
+                change.refused = refused;
                 change.claim = Some(lock.claims.len());
                 (change.asked, change.ttl) = (now, Duration::from_millis(ttl));
                 change.proposed = proposed;
@@ -357,11 +363,13 @@ impl Ledger {
         let lock = self.told(id);
         let Some(change) = &mut lock.change else { panic!("a change without a call") };
         assert_eq!(change.is_upgrade, is_upgrade, "what was asked for");
-        let (granted, denied) = (change.granted, change.denied);
+        let before = change.refused.take();
+        let (granted, denied) = before.unwrap_or((change.granted, change.denied));
         assert_eq!(mask(refusal.votes.grants()) & !granted, 0, "a grant that no node gave");
         assert_eq!(mask(refusal.votes.denies()) & !denied, 0, "a denial that no node gave");
         match is_upgrade {
             true => lock.change = None,
+            false if before.is_some() => {}
             false => *change = Change::new(false),
         }
     }
@@ -378,6 +386,7 @@ impl Change {
             granted: 0,
             denied: 0,
             counters: Vec::new(),
+            refused: None,
         }
     }
 }
@@ -865,6 +874,8 @@ impl Ledger {
             if lock.phase == Phase::Asking {
                 lock.line.check(lock.id, core, *line_failed);
             }
+            let is_untold = lock.change.as_ref().is_some_and(|it| it.refused.is_some());
+            assert!(!is_untold, "a second claim asks before the first one was refused");
             lock.phase != Phase::Ended
         });
     }
