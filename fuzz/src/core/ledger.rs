@@ -140,6 +140,12 @@ impl Ledger {
         let now = self.now.boot;
         let lock = &mut self.locks[at];
         assert_eq!(ttl, lock.ttl.as_millis() as u64, "the TTL of an ask");
+        if lock.kept.as_deref() == Some(token) {
+            // A node that is reached late is asked for the claim as a reader as well, which a writer does not rely on.
+            let is_held = matches!(lock.phase, Phase::Held | Phase::Extending);
+            assert!(is_held, "a request for a lock that is {:?}", lock.phase);
+            return (at, lock.attempt_of(token));
+        }
         // One call can make two attempts, the first of which is not taken back from a large outbox. All of a node's
         // requests are read before those of the next one.
         let newest = lock.tokens.len().saturating_sub(1);
