@@ -716,8 +716,14 @@ impl Wire {
     pub(super) fn answer(&mut self, answered: Answered, ledger: &mut Ledger) -> Option<Answer> {
         let request = self.oldest()?;
         let place = answered.place(request);
-        let token = place.map_or(answered.token, |(_, said)| said);
+        let is_damaged = place.is_none() && answered.is_damaged(request);
+        let token = match place {
+            Some((_, said)) => said,
+            None if is_damaged => Received::Simple,
+            None => answered.token,
+        };
         if place.is_none()
+            && !is_damaged
             && !token.can_answer(request, self.half.is_some(), self.restart_guard.is_some())
         {
             return Some(Answer::Fatal);
@@ -910,6 +916,8 @@ pub(super) struct Answered {
     pub(super) token: Received,
     /// To an ask for a lock, and to one for a permit.
     places: [Option<(u64, Received)>; 2],
+    /// It begins as the answers of the line's scripts do.
+    is_of_line: bool,
 }
 
 impl Answered {
@@ -919,7 +927,13 @@ impl Answered {
             _ => None,
         };
         let place = |of_permit| line.and_then(|line| place_in(line, of_permit));
-        Self { token: Received::new(token), places: [place(false), place(true)] }
+        let is_of_line = matches!(token, Token::Simple(line) if line.starts_with(b"OK ") || line.starts_with(b"WAIT "));
+        Self { token: Received::new(token), places: [place(false), place(true)], is_of_line }
+    }
+
+    /// Whether data that no lock has made is in the line of this ask: the node does not vote, and the link stays open.
+    fn is_damaged(self, to: Request) -> bool {
+        self.is_of_line && matches!(to, Request::Ask { kind: Kind::InLine { .. }, .. })
     }
 
     /// Where the ticket stands, if this answers an ask in line.
