@@ -601,7 +601,8 @@ impl Wire {
                 let (lock, attempt) = ledger.undoes(keys, self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
             }
-            (Script::ViewShared, [_], []) | (Script::ViewPermits, [_, _], []) => {
+            (Script::ViewShared, [_], [most]) | (Script::ViewPermits, [_, _], [most]) => {
+                assert!(integer(most) > 0, "how many holders are told of");
                 Request::ViewHolders
             }
             (Script::ViewLine, [_, stamps, ends, call], [_]) => {
