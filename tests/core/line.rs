@@ -538,6 +538,39 @@ fn a_ticket_has_the_grace_that_its_owner_needs_now() {
     }
 }
 
+/// Its last ask took so long that the next one carries another ticket, which reaches no node.
+#[test]
+fn a_waiter_whose_connections_end_keeps_its_place() {
+    let mut world = World::with(3, 3, |settings| {
+        in_line(settings);
+        settings.response_timeout = secs(2);
+    });
+    world = world.warm();
+    holds(&mut world, 0);
+    let first = waits(&mut world, 1);
+    waits(&mut world, 2);
+    let attempts = |world: &World| world.clients[1].core.metrics().attempts;
+    let before = attempts(&world);
+    (0..3).for_each(|node| world.pause(node));
+    world.run_until(secs(3), |world| attempts(world) > before);
+    world.run(ms(300));
+    for node in 0..3 {
+        world.servers[node].accept = Accept::No;
+        world.cut(1, node, Written::Vanishes);
+    }
+    assert!(attempts(&world) > before + 1 && world.clients[1].core.has_door(first));
+    for node in 0..3 {
+        world.servers[node].accept = Accept::Yes;
+        world.resume(node);
+    }
+    for _ in 0..1_000 {
+        world.run(ms(1));
+        assert!((0..3).all(|node| tickets(&mut world, node) >= 2), "one for each waiter");
+    }
+    world.run(secs(2));
+    assert!((0..3).all(|node| tickets(&mut world, node) == 2), "the former one has left");
+}
+
 /// While others share, nobody calls a writer. Whoever is kept out by it alone asks whether it is there.
 #[test]
 fn a_dead_writer_keeps_readers_out_for_a_pause_and_a_grace_while_others_share() {

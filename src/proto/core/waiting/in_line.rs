@@ -389,8 +389,14 @@ impl Core {
 
     /// The nodes know the new ticket, and the one before it goes. Whether there was one: it may be the only one before the new one.
     fn leave_former_place(&mut self, id: LockId, now: ClockReading) -> bool {
-        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
-        let former = line.and_then(|line| line.former.take());
+        let Some(active) = self.locks.active_mut(id) else { return false };
+        let votes = &active.votes;
+        let answered = votes.grants().or(votes.denies()).len();
+        // As long as a quorum of nodes may be without the new ticket, others could pass there.
+        if answered + votes.quorum() <= votes.node_count() {
+            return false;
+        }
+        let former = active.line.as_mut().and_then(|line| line.former.take());
         self.abandon_all(former, now)
     }
 
