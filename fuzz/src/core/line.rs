@@ -88,8 +88,11 @@ impl Line {
         may_rejoin: bool,
     ) -> usize {
         let known = self.tickets.iter().rposition(|ticket| ticket.name == name);
+        // The ticket that it replaced may have left in the same call.
+        let replaces = |newest: &Ticket| newest.grace != grace && newest.is_known_to(quorum);
+        let may_begin = may_rejoin || self.tickets.last().is_some_and(replaces);
         let at = known.unwrap_or_else(|| {
-            self.begins(attempt, name, grace, quorum, may_rejoin);
+            self.begins(attempt, name, grace, quorum, may_begin);
             self.tickets.len() - 1
         });
         self.tickets[at].leaves(grace);
