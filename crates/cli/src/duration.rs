@@ -19,7 +19,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "" => return Err(format!("a duration needs a unit; {EXAMPLES}")),
         _ => return Err(format!("{unit:?} is not a unit of time; {EXAMPLES}")),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("too long; {EXAMPLES}"))
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if duration <= LONGEST => Ok(duration),
+        _ => Err(format!("too long: at most 876000h; {EXAMPLES}")),
+    }
 }
 
 /// Shows a duration with a precision that suits its size: `85 us`, `1.24 ms`, `8.3 s`.
@@ -40,6 +43,10 @@ pub(crate) fn exact(duration: Duration) -> String {
         _ => format!("{}ms", duration.as_millis()),
     }
 }
+
+/// A century. Sums and small multiples of such durations do not overflow, neither as a [`Duration`] nor added to a clock,
+/// nor as nanoseconds in 64 bits.
+const LONGEST: Duration = Duration::from_secs(876_000 * 60 * 60);
 
 const EXAMPLES: &str = "write it like 500ms, 10s, 2m or 1h";
 
@@ -72,6 +79,8 @@ mod tests {
             assert!(parse(text).is_err(), "{text:?}");
         }
         assert!(parse(&format!("{}s", "9".repeat(40))).is_err());
+        assert!(parse("876001h").unwrap_err().contains("at most 876000h"));
+        assert_eq!(parse("876000h"), Ok(LONGEST));
     }
 
     #[test]

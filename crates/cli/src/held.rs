@@ -8,9 +8,10 @@ use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
+use redbolt::proto::Settings;
 use redbolt::{
-    Client, DetachedLock, ExtendError, LockGuard, LossCause, ReleaseOutcome, RequestError, net,
-    report::Confirmed,
+    Client, Config, DetachedLock, ExtendError, LockGuard, LossCause, ReleaseOutcome, RequestError,
+    net, report::Confirmed,
 };
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
@@ -24,7 +25,8 @@ use crate::token_file::{self, Draft};
 /// Extends the lock by another TTL.
 pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
-    let Some((held, alone)) = token_file::read(path, patience(&args.nodes))? else {
+    let config = config(&args.nodes)?;
+    let Some((held, alone)) = token_file::read(path, patience(config.settings()))? else {
         return Ok(overtaken(path));
     };
     if held.is_released {
@@ -32,7 +34,7 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     }
     let detached = held.detached;
     let draft = Draft::of_known(path, &alone)?;
-    let client = client(&args.nodes)?;
+    let client = Client::new(config)?;
     let mut lock = attach(&client, &detached)?;
     connect(&client, &lock);
     let outcome = lock.extend(args.ttl.unwrap_or_else(|| detached.ttl()));
@@ -73,11 +75,12 @@ fn lock_leaves(lock: LockGuard<'_>) -> Option<DetachedLock> {
 /// Releases the lock.
 pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let path = &args.token_file;
-    let Some((held, alone)) = token_file::read(path, patience(&args.nodes))? else {
+    let config = config(&args.nodes)?;
+    let Some((held, alone)) = token_file::read(path, patience(config.settings()))? else {
         return Err(Failure::usage(format_args!("{}: no such file", path.display())));
     };
     let (detached, is_released) = (held.detached, held.is_released);
-    let client = client(&args.nodes)?;
+    let client = Client::new(config)?;
     let mut lock = attach(&client, &detached)?;
     connect(&client, &lock);
     let looked = if is_released { Ok(()) } else { look(&client, &mut lock, &detached) };
@@ -150,14 +153,13 @@ fn tidy(path: &Path, detached: &DetachedLock) {
 
 /// Longer than another `redbolt` needs for the lock, whatever state the nodes are in: to connect and to extend, or
 /// to check and to release, and a moment for the disk.
-fn patience(nodes: &Nodes) -> Duration {
-    let (response_timeout, connect_timeout) = nodes::timeouts(nodes);
-    connect_timeout + 2 * response_timeout + Duration::from_secs(2)
+fn patience(settings: &Settings) -> Duration {
+    settings.connect_timeout + 2 * settings.response_timeout + Duration::from_secs(2)
 }
 
-fn client(nodes: &Nodes) -> Result<Client, Failure> {
-    let builder = nodes::builder(nodes)?.read_only();
-    Ok(Client::new(nodes::build(builder, nodes)?)?)
+/// Built before the token file is read, since a timeout that is out of range must not bound the wait for that file.
+fn config(nodes: &Nodes) -> Result<Config, Failure> {
+    nodes::build(nodes::builder(nodes)?.read_only(), nodes)
 }
 
 /// Connects for at most a quarter of what is left of the lock: the rest is for what follows.

@@ -156,7 +156,7 @@ fn secured(mut builder: ConfigBuilder, tls: &TlsArgs) -> ConfigBuilder {
 }
 
 /// How long an answer may take, and how long a connection.
-pub(crate) fn timeouts(nodes: &Nodes) -> (Duration, Duration) {
+fn timeouts(nodes: &Nodes) -> (Duration, Duration) {
     let Settings { response_timeout, connect_timeout, .. } = Settings::default();
     let answer = nodes.response_timeout.unwrap_or(response_timeout);
     (answer, nodes.connect_timeout.unwrap_or(connect_timeout))

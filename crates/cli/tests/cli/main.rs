@@ -17,6 +17,7 @@ mod harness;
 mod held;
 mod in_line;
 mod init;
+mod input;
 mod lead;
 mod look;
 mod loss;

@@ -1,0 +1,145 @@
+//! Extreme values and malformed files: they are refused in words, and never end `redbolt` with a panic.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::harness::{Ran, World, run};
+
+/// The exit status of a Rust program that panics.
+const PANICKED: i32 = 101;
+
+#[track_caller]
+fn assert_refused_in_words(ran: &Ran, input: &str) {
+    let has_panicked = ran.status == Some(PANICKED) || ran.stderr.contains("panicked");
+    assert!(!has_panicked && ran.status.is_some(), "{input:?}: {ran:?}");
+}
+
+/// More than any clock can count: in seconds, in nanoseconds, or once the unit has multiplied it.
+const ENDLESS: [&str; 6] = [
+    "10000000000000000000s",
+    "18000000000000000000s",
+    "5000000000000000000s",
+    "9223372036854775808s",
+    "5124095576030431h",
+    "876001h",
+];
+
+#[test]
+fn a_variable_with_an_endless_time_is_named_and_refused() {
+    let world = World::of(1);
+    world.run(&["acquire", "--ttl", "20s", "--token-file", "token", "held"]).expect(0);
+    let commands: [&[&str]; 8] = [
+        &["extend", "--token-file", "token"],
+        &["release", "--token-file", "token"],
+        &["lock", "job", "--", "true"],
+        &["acquire", "--token-file", "other", "job"],
+        &["observe", "--once", "job"],
+        &["status", "job"],
+        &["unlock", "job"],
+        &["init"],
+    ];
+    for variable in ["RESPONSE_TIMEOUT", "CONNECT_TIMEOUT", "MAX_TTL"] {
+        let variable = format!("REDBOLT_{variable}");
+        for value in ENDLESS {
+            for words in commands {
+                let mut command = world.redbolt(words);
+                command.env(&variable, value);
+                let ran = run(command).expect(64).expect_says(&variable);
+                assert_refused_in_words(&ran, value);
+            }
+        }
+    }
+    world.run(&["release", "--token-file", "token"]).expect(0);
+}
+
+#[test]
+fn an_option_with_an_endless_time_is_refused() {
+    let world = World::of(1);
+    world.run(&["acquire", "--ttl", "20s", "--token-file", "token", "held"]).expect(0);
+    let commands: [(&[&str], &[&str]); 6] = [
+        (&["extend", "--token-file", "token"], &["--ttl", "--response-timeout"]),
+        (&["release", "--token-file", "token"], &["--connect-timeout"]),
+        (&["lead", "--once", "held", "-c", "true"], &["--wait", "--ttl", "--kill-after"]),
+        (&["acquire", "--token-file", "other", "held"], &["--wait", "--ttl"]),
+        (&["bench"], &["--duration", "--warm-up", "--ttl", "--busy-poll"]),
+        (
+            &["lock", "held", "-c", "true"],
+            &["--wait", "--ttl", "--kill-after", "--at-least", "--max-ttl"],
+        ),
+    ];
+    for (words, options) in commands {
+        for option in options {
+            for value in ENDLESS {
+                let typed = format!("{option}={value}");
+                let words = [&words[..1], &[&typed], &words[1..]].concat();
+                assert_refused_in_words(&world.run(&words).expect(64), &typed);
+            }
+        }
+    }
+    // The longest wait ends with the lock.
+    world.run(&["release", "--token-file", "token"]).expect(0);
+    world.run(&["lock", "--wait", "876000h", "held", "-c", "true"]).expect(0);
+}
+
+#[test]
+fn a_token_file_with_other_numbers_does_not_panic() {
+    let world = World::of(1);
+    let path = world.path("token");
+    let numbers = ["0", "1", "4294967296", "9223372036854775807", "18446744073709551615"];
+    let extreme = numbers.into_iter().chain(["18446744073709551616", "-1", "", "\u{fc}"]);
+    let extreme: Vec<_> = extreme.collect();
+    world.run(&["acquire", "--fencing", "--ttl", "30s", "--token-file", "token", "job"]).expect(0);
+    let text = fs::read_to_string(&path).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    for (at, line) in lines.iter().enumerate() {
+        let Some((name, value)) = line.split_once(' ') else { continue };
+        if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        for number in &extreme {
+            let mut changed = lines.clone();
+            let line = format!("{name} {number}");
+            changed[at] = &line;
+            for command in ["extend", "release"] {
+                fs::write(&path, changed.join("\n") + "\n").unwrap();
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+                assert_refused_in_words(&world.run(&[command, "--token-file", "token"]), &line);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_nodes_file_with_any_bytes_does_not_panic() {
+    let world = World::of(1);
+    let path = world.path("nodes");
+    let lines: [&[u8]; 16] = [
+        b"\xff\xfe",
+        b"\xef\xbb\xbf127.0.0.1",
+        b"127.0.0.1:99999999999999999999",
+        b"redis://127.0.0.1/99999999999999999999",
+        b"redis://%",
+        b"redis://%f@h",
+        b"redis://:%zz@h",
+        b"redis+sentinel://+++/m",
+        b"redis+sentinel://h:1+h:1/m/18446744073709551616",
+        b"unix:",
+        b"unix://",
+        b"unix:///a?db=18446744073709551616",
+        b"[::1]:",
+        b"[",
+        b"://@:?#",
+        b"\0",
+    ];
+    for line in lines {
+        fs::write(&path, line).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        for words in [
+            &["status", "--nodes-file", "nodes", "job"][..],
+            &["lock", "--nodes-file", "nodes", "job", "-c", "true"],
+        ] {
+            let ran = world.run(words).expect(64);
+            assert_refused_in_words(&ran, &line.escape_ascii().to_string());
+        }
+    }
+}
