@@ -13,6 +13,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes, SentinelArgs};
+use crate::environment;
 use crate::exit::Failure;
 
 /// An address as it was written, and where.
@@ -63,8 +64,8 @@ fn find(nodes: &Nodes) -> Result<Vec<Given>, Failure> {
             .flat_map(|list| of_list(list, &Origin::Option))
             .collect());
     }
-    let listed = env::var_os(NODES_VARIABLE).filter(|list| !list.is_empty());
-    let file = env::var_os(NODES_FILE_VARIABLE).filter(|path| !path.is_empty());
+    let listed = environment::value(NODES_VARIABLE);
+    let file = environment::value(NODES_FILE_VARIABLE);
     match (listed, file) {
         (Some(_), Some(_)) => Err(Failure::usage(BOTH)),
         (None, Some(path)) => of_file(Path::new(&path)),

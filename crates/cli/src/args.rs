@@ -4,8 +4,7 @@
 //! here: node addresses. The library reads them, and its errors never repeat a password.
 
 use std::cell::OnceCell;
-use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use redbolt::config::{RestartGuard, RestartTrust};
 use redbolt::proto::MAX_RESOURCE;
 
 use crate::addresses::Given;
-use crate::{duration, exit};
+use crate::{duration, environment, exit};
 
 /// Distributed locks on independent Redis or Valkey nodes, for the shell.
 #[derive(Debug, Parser)]
@@ -733,8 +732,8 @@ pub(crate) struct InnerArgs {
 impl InnerArgs {
     /// What the user typed.
     pub(crate) fn cli(&self) -> Result<Cli, clap::Error> {
-        Cli::try_parse_from(
-            [OsStr::new("redbolt")].into_iter().chain(self.words.iter().map(OsString::as_os_str)),
+        environment::parse(
+            [OsString::from("redbolt")].into_iter().chain(self.words.iter().cloned()),
         )
     }
 }
@@ -753,7 +752,8 @@ pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) ->
     };
     let variable =
         VARIABLES.iter().find(|(name, _)| *name == option).map(|(_, variable)| *variable);
-    let said = variable.and_then(|variable| env::var(variable).ok()).unwrap_or_default();
+    let said = variable.and_then(environment::value).and_then(|said| said.into_string().ok());
+    let said = said.unwrap_or_default();
     if let Some(variable) = variable
         && !typed(words).iter().take_while(|&word| word != "--").any(is_typed)
         && (said == *value || said.split(',').any(|part| part == value))

@@ -13,6 +13,7 @@ mod bench;
 mod contact;
 mod demo;
 mod duration;
+mod environment;
 mod exit;
 mod foreign;
 mod held;
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
         // What follows is read by the inner process, and to read it twice takes time.
         #[cfg(target_os = "linux")]
         Some(word) if word == "lock" => Ok(lock::outer::run()),
-        _ => Cli::try_parse().map(|cli| run(&cli.command.with_keys())),
+        _ => environment::parse(env::args_os()).map(|cli| run(&cli.command.with_keys())),
     };
     match outcome {
         Ok(Ok(status)) => status.into(),

@@ -3,7 +3,6 @@
 //! The library reads the addresses. Its errors name the wrong part of an address, never the password. Not here:
 //! where the addresses come from, see [`addresses`].
 
-use std::env;
 use std::path::PathBuf;
 use std::process;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use redbolt::{Config, ConfigBuilder, ConfigError};
 use crate::addresses;
 use crate::args::{self, Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
 use crate::duration;
+use crate::environment;
 use crate::exit::Failure;
 
 /// A configuration of these nodes, with what all subcommands share.
@@ -99,7 +99,8 @@ fn origin(
     variable: &'static str,
     says: impl Fn(&str) -> bool,
 ) -> &'static str {
-    if env::var(variable).is_ok_and(|value| says(&value)) { variable } else { option }
+    let said = environment::value(variable).and_then(|value| value.into_string().ok());
+    if said.is_some_and(|value| says(&value)) { variable } else { option }
 }
 
 fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {

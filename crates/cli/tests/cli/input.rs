@@ -143,3 +143,52 @@ fn a_nodes_file_with_any_bytes_does_not_panic() {
         }
     }
 }
+
+/// As docker compose (`X=${X}`), Helm and systemd make them.
+#[test]
+fn a_variable_that_is_empty_is_not_set() {
+    let world = World::of(1);
+    for name in VARIABLES {
+        let variable = format!("REDBOLT_{name}");
+        for words in [&["lock", "job", "-c", "true"][..], &["status", "job"], &["init"]] {
+            let mut command = world.redbolt(words);
+            command.env(&variable, "");
+            // These nodes are not new.
+            let status = if words == ["init"] { 64 } else { 0 };
+            let ran = run(command).expect(status);
+            let is_refused = ran.stderr.contains(&variable) || ran.stderr.contains("a value is");
+            assert!(!is_refused, "{variable}: {ran:?}");
+        }
+    }
+    // All of them, as from one template.
+    let mut command = world.redbolt(&["lock", "job", "-c", "true"]);
+    command.envs(VARIABLES.map(|name| (format!("REDBOLT_{name}"), "")));
+    run(command).expect(0);
+    // An option that is empty is a mistake, and not the variable's.
+    let mut command = world.redbolt(&["lock", "--tls-ca", "", "job", "-c", "true"]);
+    command.env("REDBOLT_TLS_CA", "");
+    let ran = run(command).expect(64).expect_says("--tls-ca");
+    assert!(!ran.stderr.contains("REDBOLT_TLS_CA"), "{ran:?}");
+}
+
+/// All but that of the nodes, without which there are none.
+const VARIABLES: [&str; 18] = [
+    "NODES_FILE",
+    "PASSWORD_FILE",
+    "MAX_TTL",
+    "RESTART_GUARD_KEY",
+    "RESTART_TRUST",
+    "RESPONSE_TIMEOUT",
+    "CONNECT_TIMEOUT",
+    "SENTINEL_USER",
+    "SENTINEL_PASSWORD_FILE",
+    "SENTINEL_TLS",
+    "SENTINEL_TLS_CA",
+    "SENTINEL_TLS_CERT",
+    "SENTINEL_TLS_KEY",
+    "SENTINEL_TLS_SERVER_NAME",
+    "TLS_CA",
+    "TLS_CERT",
+    "TLS_KEY",
+    "TLS_SERVER_NAME",
+];

@@ -121,10 +121,11 @@ fn a_wrong_environment_variable_is_named() {
         command.env("REDBOLT_NODES", "127.0.0.1:1").env(variable, value);
         run(command).expect(64)
     };
+    let long = "x".repeat(257);
     for (variable, value, reason) in [
         ("REDBOLT_MAX_TTL", "10", "needs a unit"),
         ("REDBOLT_MAX_TTL", "0s", "out of range"),
-        ("REDBOLT_RESTART_GUARD_KEY", "", "0 bytes"),
+        ("REDBOLT_RESTART_GUARD_KEY", long.as_str(), "257 bytes"),
         ("REDBOLT_RESPONSE_TIMEOUT", "10", "needs a unit"),
         ("REDBOLT_CONNECT_TIMEOUT", "10", "needs a unit"),
         ("REDBOLT_RESTART_TRUST", "strict,blind", "'blind'"),
