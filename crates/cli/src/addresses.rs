@@ -5,12 +5,13 @@
 //! address means, which the library reads.
 
 use std::cell::OnceCell;
-use std::env;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use redbolt::net::Address;
 
 use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes, SentinelArgs};
 use crate::environment;
@@ -176,9 +177,31 @@ fn check_access(path: &Path, file: &Metadata) -> Result<(), String> {
     ))
 }
 
-/// Whether addresses in the environment contain a password.
+/// Whether the addresses in the environment may contain a password.
 pub(crate) fn environment_is_secret() -> bool {
-    env::var_os(NODES_VARIABLE).is_some_and(|list| list.as_encoded_bytes().contains(&b'@'))
+    let Some(list) = environment::value(NODES_VARIABLE) else { return false };
+    match list.to_str() {
+        Some(list) => may_have_password(list),
+        None => list.as_encoded_bytes().contains(&b'@'),
+    }
+}
+
+/// Whether a password may be in a list of addresses: if one of them has it, or if the list has an `@` and one of them
+/// cannot be read. A comma in a password makes two of one address, and neither can be read.
+fn may_have_password(list: &str) -> bool {
+    let is_public = |given: Given| has_no_password(&given.text);
+    list.contains('@') && !of_list(list, &Origin::Variable).all(is_public)
+}
+
+/// Whether this is an address, and has no password. A user alone is not a secret.
+fn has_no_password(address: &str) -> bool {
+    let credentials = |address: &str| Address::parse(address).map(|(_, node)| node.credentials);
+    if let Ok(None) = credentials(address) {
+        return true;
+    }
+    let Some((scheme, rest)) = address.split_once("://") else { return false };
+    let Some((user, place)) = rest.rsplit_once('@') else { return false };
+    !user.contains(':') && matches!(credentials(&format!("{scheme}://{place}")), Ok(None))
 }
 
 /// The options that name these nodes to another `redbolt`, without a password. Empty if the environment names
@@ -191,7 +214,7 @@ pub(crate) fn options(nodes: &Nodes) -> String {
         return String::new();
     }
     let given = nodes.given.get().map(Vec::as_slice).unwrap_or_default();
-    if given.iter().any(|given| given.text.contains('@')) {
+    if !given.iter().all(|given| has_no_password(&given.text)) {
         return " --node ...".to_owned();
     }
     given.iter().map(|given| format!(" --node {}", given.text)).collect()
@@ -224,5 +247,34 @@ mod tests {
         let texts: Vec<_> =
             of_list(" a, ,b:1 ,", &Origin::Option).map(|given| given.text).collect();
         assert_eq!(texts, ["a", "b:1"]);
+    }
+    #[test]
+    fn a_list_has_a_password_unless_every_address_is_known_to_have_none() {
+        let public = [
+            "10.0.0.1,[::1]:7000",
+            "redis://ann@10.0.0.1, valkey://bob%40home@h:7000/3",
+            "redis+sentinel://ann@h1+h2/jobs,",
+            "unix:///run/redis@jobs.sock?db=3,unix:/run/redis@a:b.sock",
+        ];
+        for list in public {
+            assert!(!may_have_password(list), "{list}");
+        }
+        let secret = [
+            "redis://ann:pw@10.0.0.1",
+            "10.0.0.1,redis://:pw@10.0.0.2",
+            "redis+sentinel://:pw@h1+h2/jobs",
+            // A comma in the password.
+            "redis://:p,w@h",
+            "redis://ann:12,34@h",
+            // Not addresses, and yet may have a password.
+            "ann:pw@h",
+            "pw@h",
+            "http://ann:pw@h",
+            "redis://ann:p@w@h:x",
+            "unix://ann:pw@/run/redis.sock",
+        ];
+        for list in secret {
+            assert!(may_have_password(list), "{list}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Errors before any command is sent, and help for newcomers.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use redbolt_test_servers::Server;
 
@@ -223,6 +223,38 @@ fn the_command_does_not_inherit_a_password() {
     let seen = fs::read_to_string(&seen).unwrap();
     assert!(seen.contains("REDBOLT_KEY=job") && !seen.contains("hunter2"), "{seen}");
     assert!(!seen.contains("REDBOLT_NODES="), "{seen}");
+}
+
+/// The user is not a secret, and the path of a Unix socket may have an `@` in it.
+#[test]
+fn a_nested_redbolt_has_the_nodes_unless_they_have_a_password() {
+    let world = World::of(1);
+    let node = &world.nodes[0];
+    node.cmd("ACL SETUSER ann on >hunter2 ~* &* +@all");
+    let password = world.path("password");
+    fs::write(&password, "hunter2\n").unwrap();
+    fs::set_permissions(&password, fs::Permissions::from_mode(0o600)).unwrap();
+    let nested = |nodes: String, password: Option<&str>| {
+        // The program's path may have a blank in it.
+        let line = "printf %s \"$REDBOLT_NODES\" > seen; exec \"$0\" status job";
+        let program = env!("CARGO_BIN_EXE_redbolt");
+        let mut command = world.redbolt(&["lock", "job", "--", "/bin/sh", "-c", line, program]);
+        command.env("REDBOLT_NODES", &nodes);
+        command.envs(password.map(|path| ("REDBOLT_PASSWORD_FILE", path)));
+        (run(command), fs::read_to_string(world.path("seen")).unwrap() == nodes)
+    };
+    let address = node.address();
+    let (ran, is_seen) = nested(format!("redis://ann@{address}"), Some("password"));
+    assert!(is_seen && ran.stdout.contains("held by "), "a user alone: {ran:?}");
+    ran.expect(0);
+    let socket = world.path("redis@jobs.sock");
+    symlink(node.socket(), &socket).unwrap();
+    let (ran, is_seen) = nested(format!("unix://{}", socket.display()), None);
+    assert!(is_seen && ran.stdout.contains("held by "), "a path with an @: {ran:?}");
+    ran.expect(0);
+    let (ran, is_seen) = nested(format!("redis://ann:hunter2@{address}"), None);
+    assert!(!is_seen && !ran.stdout.contains("hunter2"), "{ran:?}");
+    ran.expect(64).expect_says("no nodes given");
 }
 
 #[test]
