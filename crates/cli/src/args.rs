@@ -964,9 +964,9 @@ Examples:
   redbolt lead --label 10.0.0.7:8080 leader:shop -c './serve.sh --term \"$REDBOLT_TERM\"'";
 
 const OBSERVE_HELP: &str = "\
-Prints who leads, and a line for each change, until it is stopped. It takes no part and writes
-nothing to the nodes. It is told of changes by a majority of the nodes, within milliseconds; where
-they cannot or may not tell, it looks every other second.
+Prints who leads, and a line for each change, until it is stopped or standard output has no reader.
+It takes no part and writes nothing to the nodes. It is told of changes by a majority of the nodes,
+within milliseconds; where they cannot or may not tell, it looks every other second.
 
 What it prints is a hint: it may be over when it is read. Whoever acts on it must bear that. Writes
 that only a leader may make carry its term, and the store refuses smaller terms.

@@ -17,9 +17,11 @@ use redbolt_node::{Memory, Node};
 
 use crate::duration::show;
 use crate::exit::{self, Failure};
+use crate::say::end_with_reader;
 
 /// Tells the story.
 pub(crate) fn run() -> Result<u8, Failure> {
+    end_with_reader()?;
     let mut nodes = (0..NODES).map(|_| Node::start()).collect::<io::Result<Vec<_>>>()?;
     tell(format_args!("{NODES} nodes from memory, in this process, on loopback sockets:"));
     tell(format_args!("{}", addresses(&nodes)));
@@ -165,7 +167,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 }
 
 fn tell(line: fmt::Arguments<'_>) {
-    // A reader who has seen enough may close the pipe.
+    // A reader that has read enough may close the pipe. That ends this process.
     let _ = writeln!(io::stdout(), "{line}");
 }
 

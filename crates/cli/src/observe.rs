@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::ObserveArgs;
 use crate::exit::{self, Failure};
-use crate::say::{json_line, printable};
+use crate::say::{end_with_reader, json_line, printable};
 use crate::{name, nodes};
 
 /// Prints who leads, until nobody reads it or only an operator can help; with `--once` once.
@@ -24,6 +24,10 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<u8, Failure> {
     let builder = nodes::builder(&args.nodes)?.read_only().restart_guard(RestartGuard::Off);
     let client = Client::new(nodes::build(builder, &args.nodes)?)?;
     let mut observer = client.observe(args.key.as_bytes()).map_err(Failure::usage)?;
+    if !args.once {
+        // A lead may not change for days, so the next line would notice too late.
+        end_with_reader()?;
+    }
     loop {
         let within = if args.once { settled_within(&client.config()) } else { LONG };
         let Some(seen) = observer.next(within) else {

@@ -8,8 +8,15 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process;
+use std::thread;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::Value;
+
+use crate::exit;
 
 /// Writes one message to standard error.
 pub(crate) fn say(message: impl fmt::Display) {
@@ -66,6 +73,26 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome,
     }
+}
+
+/// Ends this process with 0 as soon as standard output has no reader any more. It is for commands that print now and
+/// then, and that have nothing to undo.
+pub(crate) fn end_with_reader() -> io::Result<()> {
+    let wait = || {
+        let stdout = io::stdout();
+        // The kernel reports errors and hang-ups even if no event is requested.
+        let mut set = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+        loop {
+            match poll(&mut set, PollTimeout::NONE) {
+                Ok(1..) => process::exit(exit::SUCCESS.into()),
+                Ok(_) | Err(Errno::EINTR) => {}
+                // The next line that is printed fails instead.
+                Err(_) => return,
+            }
+        }
+    };
+    thread::Builder::new().name("redbolt-stdout".to_owned()).spawn(wait)?;
+    Ok(())
 }
 
 #[cfg(test)]

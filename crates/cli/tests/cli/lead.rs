@@ -2,6 +2,7 @@
 //! it.
 
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
 use nix::sys::signal::Signal;
@@ -228,6 +229,18 @@ fn an_observer_that_nobody_reads_ends() {
     // It tries to say that nobody leads.
     eventually("it ends", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// As `redbolt observe boss | head -1`, while nothing changes.
+#[test]
+fn an_observer_ends_when_its_reader_has_read_enough() {
+    let world = World::of(1);
+    let mut command = world.redbolt(&["observe", "boss"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    eventually("it ends", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{line}");
 }
 
 #[test]
