@@ -267,8 +267,11 @@ impl Ledger {
         let lock = &mut self.locks[at];
         let asks = matches!(lock.phase, Phase::Held | Phase::Extending);
         let newest = lock.claims.iter().rposition(|claim| claim == token);
-        // A quorum may be faster than a link: the others are asked by a claim that is in force by now.
-        if let Some(number) = newest.filter(|_| lock.tokens.last().is_some_and(|it| it == token)) {
+        // A quorum may be faster than a link: the others are asked by a claim that is in force by now, or that a writer has
+        // kept since.
+        let is_granted =
+            lock.tokens.last().is_some_and(|it| it == token) || lock.kept.as_deref() == Some(token);
+        if let Some(number) = newest.filter(|_| is_granted) {
             assert!(asks, "a second claim of a lock that is {:?}", lock.phase);
             return (at, number);
         }
