@@ -525,7 +525,7 @@ fn a_ticket_has_the_grace_that_its_owner_needs_now() {
     let id = waits(&mut world, 1);
     assert_eq!(graces(&mut world, 0), [500]);
     world.run(secs(4));
-    assert_eq!(graces(&mut world, 0), [25], "it is notified, and near");
+    assert_eq!(graces(&mut world, 0), [500], "it is notified, and keeps what it has");
     for (one_way, least) in [(75, 600), (150, 1_200), (300, 2_400)] {
         world.delay(ms(one_way));
         world.run(secs(5));

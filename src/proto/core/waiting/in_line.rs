@@ -134,19 +134,14 @@ impl Standing {
         }
     }
 
-    /// Whether its next ask, which is not to wait for a poll, gives it another ticket with more time.
+    /// Whether its owner needs more time to take its turn than the ticket says. A ticket keeps its grace, so it needs another one,
+    /// which its door allows at the same place. A grace that is longer than needed stays: a shorter one would let others pass an
+    /// owner that has not heard yet that a second node is free.
     fn needs_more_time(&self) -> bool {
-        self.needed_grace > self.grace && self.has_outgrown_its_ticket()
-    }
-
-    /// Whether its owner needs more time to take its turn than the ticket says, or much less. A ticket keeps its grace, so it needs
-    /// another one, which its door allows at the same place.
-    fn has_outgrown_its_ticket(&self) -> bool {
         if mutant!(GraceIsFixed) {
             return false;
         }
-        let fits = self.needed_grace <= self.grace && self.grace < self.needed_grace * 2;
-        !fits && self.former.is_none() && self.agreement.has_door()
+        self.needed_grace > self.grace && self.former.is_none() && self.agreement.has_door()
     }
 
     /// Whether it has to ask again before it can wait: a quorum has told of its place, but not alike; or the lead has told
@@ -264,7 +259,7 @@ impl Core {
         line.places.clear();
         let stamp = line.agreement.asks();
         // An ask that follows a notification may be the turn, which two tickets would delay.
-        if line.has_outgrown_its_ticket() && !active.waiting.pause.is_woken() {
+        if line.needs_more_time() && !active.waiting.pause.is_woken() {
             // Both stand at the same place until the nodes have answered, so that nobody passes in between.
             line.grace = (line.needed_grace + line.needed_grace / 4).min(LONGEST_GRACE);
             let (ticket, claim) = self.claims.occupy();
