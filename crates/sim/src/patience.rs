@@ -33,8 +33,9 @@ pub(crate) struct Watch {
 pub(crate) struct Left {
     /// Since when it has slept.
     since: Time,
-    /// Who stands first on the nodes, as a hash, and since when that is so.
+    /// A hash of the first ticket on each node.
     first: u64,
+    /// Since when these tickets are the first.
     from: Time,
 }
 
@@ -55,16 +56,16 @@ impl World {
         for at in 0..self.jobs.len() {
             let Some(since) = self.could_have_since(at) else { continue };
             let slept = self.now - since;
-            // Who stands first is watched from the beginning.
+            // The grace of a waiter that has stopped counts from when its ticket became the first.
             if slept > self.plan.longest_sleep || has_stops {
                 self.slept(at, slept);
             }
         }
     }
 
-    /// A job has slept beside a free resource. Where turns are taken, whoever stands first may have stopped, and has its grace.
-    /// If it gives up within that, or is passed, whoever is first then has a grace of its own from there on. Beside others who share
-    /// a writer that has stopped is noticed at a poll.
+    /// A job has slept although its resource is free. If jobs take turns, the first may have stopped, and the others wait for its
+    /// grace. When it gives up or is passed, the next one is the first, with another grace. While others share the resource, a
+    /// writer that has stopped is noticed at the next poll.
     pub(crate) fn slept(&mut self, at: usize, slept: Time) {
         let (job, now) = (self.plan.jobs[at], self.now);
         let (mut grace, mut graces, mut first) = (0, 0, DefaultHasher::new());
@@ -87,7 +88,7 @@ impl World {
         let slept = now - left.from;
         let pings =
             if job.shared && self.has(What::PauseClient) { CAP + PINGED_AFTER + graces } else { 0 };
-        // A call begins anew where the clock is set back meanwhile.
+        // A node whose clock is set back forgets the time of a call, and the grace counts again.
         let calls = if self.has(What::StepNode { back: true }) { 2 } else { 1 };
         let longest = self.plan.longest_sleep + calls * (grace + grace / 50) + pings;
         if slept > longest {
@@ -248,9 +249,10 @@ pub(crate) fn takes_turns(plan: &Plan) -> bool {
     plan.setup.wake == WakeStrategy::Line && plan.faults.iter().all(Fault::leaves_turns)
 }
 
-/// How long whoever stands second takes there, beside the grace of the first: a few round trips, and some of its timers. Whoever
-/// stands farther back looks the less often the more stood before it when it last asked. Who never reaches the node that a waiter listens to does not
-/// hold the lock there, so that its release is not heard.
+/// How long the second waiter takes to get a free resource, in addition to the grace of the first: a few round trips, and some
+/// of its timers. A waiter further back looks less often, in proportion to the number of tickets before its own when it last asked.
+/// A holder that never reaches the node that a waiter listens to does not hold the lock there, so the waiter does not hear
+/// of the release.
 fn longest_turn(plan: &Plan) -> Time {
     let far = plan.clients.iter().map(|client| client.far + client.late).max().unwrap_or_default();
     let one_way = plan.net.delay + plan.net.jitter + far;

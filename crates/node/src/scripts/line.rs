@@ -832,9 +832,9 @@ const MOST_AT_ONCE: usize = 64;
 const MOST_LOOKED_AT: usize = 80;
 /// In bytes.
 const LONGEST_TICKET: usize = 200;
-/// So long is a ticket's name before its grace: the mode, 34 digits and a colon.
+/// The length of a ticket's name before its grace: the mode, 34 digits and a colon.
 const TICKET_DIGITS: usize = 36;
-/// So much of it is in the name of its own key: the mode and 32 digits.
+/// The length of the part that the name of the ticket's key has: the mode and 32 digits.
 const NAME_DIGITS: usize = 33;
 /// A ticket whose owner has asked within this time is not pinged.
 const PINGED_AFTER_MS: i64 = 500;

@@ -414,7 +414,7 @@ pub(crate) fn draw_far_in_line(plan: &mut Plan, draw: &mut Random) {
     let (probe, first) = (plan.jobs.pop(), plan.jobs[0]);
     let (near, far) = (draw.pick(&[1, 2, 2, 3]), draw.pick(&[1, 1, 2]));
     let template = ClientPlan { far: 0, far_from: 0, ..plan.clients[0] };
-    // Whoever waits may get farther away, and notices it at its next poll.
+    // The round trip of a waiter may grow, which the waiter notices at its next poll.
     let moves = draw.chance(300);
     plan.clients.clear();
     plan.jobs.clear();
