@@ -546,6 +546,23 @@ fn nothing_of_an_upgraded_lock_is_extended_once_it_is_lost() {
     assert_eq!(world.kept(0), (0, 0));
 }
 
+/// The second node is connected after the loss. The reader's claim on it would keep writers out for a whole TTL.
+#[test]
+fn a_node_that_is_reached_after_an_upgraded_lock_is_lost_is_not_asked_for_it() {
+    let mut world = World::with(3, 1, |_| {});
+    world.servers[1].delay = ms(30).as_nanos() as u64;
+    let id = read(&mut world, 0);
+    upgrade(&mut world, 0, id);
+    assert_eq!(last(&world, 0, id), Event::Upgraded(id));
+    world.wall_ahead += secs(3_600).as_nanos() as i64;
+    let now = world.now();
+    assert!(world.core().extend(id, secs(10), now).is_err());
+    world.flow();
+    assert_eq!(last(&world, 0, id), Event::Lost(id, LossCause::Expired));
+    world.run(ms(300));
+    assert_eq!(members(&mut world, 1), Vec::<String>::new());
+}
+
 #[test]
 fn an_upgrade_is_not_held_for_longer_than_a_lock_may_be() {
     let mut world = World::with(3, 1, |settings| settings.max_hold = Some(secs(15))).warm();

@@ -346,10 +346,13 @@ impl Core {
         let Some(companion) = self.locks.mode_change(id).kept_reader() else {
             return self.drop_companion(id, now);
         };
-        if let Some(lock) = self.locks.find_mut(companion) {
-            lock.phase = Phase::Lost(cause);
-            self.lost_due(companion, now);
+        let Some(lock) = self.locks.find_mut(companion) else { return };
+        lock.phase = Phase::Lost(cause);
+        // A node that is reached later must not get a key of a lock that is lost.
+        if let Some(claim) = self.claims.find_mut(lock.claim()) {
+            claim.unqueue_all();
         }
+        self.lost_due(companion, now);
     }
 
     /// The caller's lock and its companion change places, each with its claim.
