@@ -1067,13 +1067,13 @@ pub(super) enum Script {
 /// Each script with its text, and the SHA-1 of that, in the order of their numbers.
 static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::AcquireFenced, ACQUIRE_FENCED, "86f9f41e394bd24c8f64789c50a4680d023d088d"),
-    (Script::AcquireInLine, ACQUIRE_IN_LINE, "ddcdfc7eb032d026c12802d6b117c288a49827c7"),
+    (Script::AcquireInLine, ACQUIRE_IN_LINE, "bfccad8c3ce46120d353934e3f565fdcb77bcd1f"),
     (Script::AcquireMany, ACQUIRE_MANY, "b275dfea5a3537917d4db4ed14faff83848fcf19"),
     (Script::AcquirePermit, ACQUIRE_PERMIT, "3e6636714000a40ba7a5c1328892d126ccf6535e"),
     (
         Script::AcquirePermitInLine,
         ACQUIRE_PERMIT_IN_LINE,
-        "34509395a6af54fe8fadd75bd0ad52c6da6eda60",
+        "7b1797c2a9e5bab3c6d26b7116b9c3bb103a1b24",
     ),
     (Script::AcquirePython, ACQUIRE_PYTHON, "64773acc9dc28631e9988b5d6d28e93721b40c92"),
     (Script::AcquireRedisson, ACQUIRE_REDISSON, "e6ff21e274a73d069dbfd6c1515f0a404420d188"),

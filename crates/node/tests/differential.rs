@@ -610,6 +610,73 @@ fn each_rule_of_the_line_alone() {
     }
 }
 
+/// A request costs a node the same behind 128 tickets and behind thousands.
+#[test]
+fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_ahead() {
+    let mut line = Denying::start();
+    let mut answer = |words: &[&str]| {
+        let reply = String::from_utf8(line.same(words)).unwrap();
+        reply.trim_end().to_owned()
+    };
+    let ask = |ticket: &str| {
+        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", ticket, "call"];
+        let words = [SHARER_A, "600000", "3", "0", "1000", "60000", ticket];
+        [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let ask_for_permit = |ticket: &str| {
+        let keys =
+            ["EVAL", ACQUIRE_PERMIT_IN_LINE, "6", "k", "line", "until", ticket, "call", "held"];
+        let words = [SHARER_A, "600000", "3", "0", "1000", "60000", "300", "1", "7", ticket];
+        [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut say = |words: Vec<String>| {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        answer(&words)
+    };
+    let place = |waits: String| {
+        let place = waits.split(' ').skip(3).map(str::to_owned).collect::<Vec<_>>();
+        place.join(" ")
+    };
+    let member = |ticket: &str| format!("{ticket}{}:60000", &SHARER_A[32..34]);
+    let name = |mode: char, at: usize| format!("{mode}{at:032}");
+    let leave = |ticket: &str, member: &str| {
+        let keys = ["EVAL", LEAVE_LINE, "5", "k", "line", "until", ticket, "call", member];
+        keys.map(str::to_owned).to_vec()
+    };
+
+    // Readers behind a writer that holds the lock. Only the last one has more than 128 before it.
+    say(vec!["SET".into(), "k".into(), SHARER_B.into(), "PX".into(), "600000".into()]);
+    for at in 0..129 {
+        assert_eq!(place(say(ask(&name('s', at)))), "0 - -", "reader {at}");
+    }
+    let last = name('s', 129);
+    let nearest_unseen = member(&name('s', 1));
+    assert_eq!(place(say(ask(&last))), format!("2 {nearest_unseen} -"));
+    // A writer among the 128 is in its way, as before.
+    let writer = name('x', 500);
+    assert_eq!(place(say(ask(&writer))).split(' ').next(), Some("130"));
+    let behind = name('s', 130);
+    let nearest_unseen = member(&name('s', 3));
+    let waits = format!("5 {} {nearest_unseen}", member(&writer));
+    assert_eq!(place(say(ask(&behind))), waits);
+    // The last reader comes in with the others once the one that it waits for has left.
+    assert_eq!(say(leave(&name('s', 1), &member(&name('s', 1)))), ":1");
+    assert_eq!(place(say(ask(&last))), "0 - -");
+
+    // Permits behind a writer that 300 free slots do not help.
+    say(vec!["FLUSHALL".into()]);
+    say(vec!["SET".into(), "k".into(), SHARER_B.into(), "PX".into(), "600000".into()]);
+    assert_eq!(place(say(ask(&writer))), "0 - -");
+    for at in 0..130 {
+        let waits = place(say(ask_for_permit(&name('p', at))));
+        let expected = match at {
+            0..128 => format!("1 {} -", member(&writer)),
+            _ => format!("{} {} -", at - 126, member(&name('p', at - 128))),
+        };
+        assert_eq!(waits, expected, "the request {at} for a permit");
+    }
+}
+
 /// Only a real server can be given such data.
 #[test]
 fn data_of_others_is_in_the_way_of_a_line_and_stays() {

@@ -167,36 +167,48 @@ macro_rules! look_at_the_way {
     };
 }
 
-/// How many stand `before` the ticket, of those whose locks the one that is wanted cannot be beside, and the last two of them.
-macro_rules! look_who_stands_before {
-    () => {
-        "before, last, last_but_one = 0, '-', '-' \
-         local rank = redis.call('ZRANK', KEYS[2], me) \
-         local from = shares and 0 or math.max(rank - 2, 0) \
-         if rank > 0 then \
-         for _, other in ipairs(redis.call('ZRANGE', KEYS[2], from, rank - 1)) do \
-         if not shares or string.sub(other, 1, 1) ~= 's' then \
-         before, last, last_but_one = before + 1, other, last \
-         end \
-         end \
-         if not shares then before = rank end \
-         end "
+/// Reads the `$back` tickets before `me`, or all if there are fewer, as `all`. Counts as `before` those that the lock cannot be held
+/// alongside, which is the expression `$excludes` of the ticket's `mode`, with the nearest two as `last` and `last_but_one`.
+///
+/// The request of a reader or for a permit must not cost a node time in proportion to its place, so tickets farther ahead are
+/// not read. They count as in the way: the waiter is told to wait for the farthest ticket that was read.
+macro_rules! look_back {
+    ($back:literal, $excludes:literal) => {
+        concat!(
+            "before, last, last_but_one = 0, '-', '-' \
+             local rank = redis.call('ZRANK', KEYS[2], me) \
+             local from = math.max(rank - ",
+            $back,
+            ", 0) \
+             local all = rank > 0 and redis.call('ZRANGE', KEYS[2], from, rank - 1) or {} \
+             for i, other in ipairs(all) do \
+             local mode = string.sub(other, 1, 1) \
+             if from > 0 and i == 1 or ",
+            $excludes,
+            " then before, last, last_but_one = before + 1, other, last end \
+             end \
+             if before > 0 then before = before + from end "
+        )
     };
 }
 
-/// The same for a permit, which cannot be beside locks of another mode, and beside as many permits as there is `room` for.
+/// Tickets in the way of a reader are those of other modes, and in the way of a writer all.
+macro_rules! look_who_stands_before {
+    () => {
+        look_back!("(shares and 128 or 2)", "not shares or mode ~= 's'")
+    };
+}
+
+/// Tickets in the way of a permit are those of other modes, and otherwise as many permits as there is no `room` for.
 macro_rules! look_for_room {
     () => {
-        "before, last, last_but_one = 0, '-', '-' \
-         local rank = redis.call('ZRANK', KEYS[2], me) \
-         local all = rank > 0 and redis.call('ZRANGE', KEYS[2], 0, rank - 1) or {} \
-         for _, other in ipairs(all) do \
-         if string.sub(other, 1, 1) ~= 'p' then before, last, last_but_one = before + 1, other, last end \
-         end \
-         left = before > 0 and alone or open \
-         if before == 0 and rank >= room then \
-         before, last, last_but_one = rank - room + 1, all[rank], all[rank - 1] or '-' \
-         end "
+        concat!(
+            look_back!("128", "mode ~= 'p'"),
+            "left = before > 0 and alone or open \
+             if before == 0 and rank >= room then \
+             before, last, last_but_one = rank - room + 1, all[rank], all[rank - 1] or '-' \
+             end "
+        )
     };
 }
 

@@ -603,9 +603,14 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
         return Ok(Before::default());
     }
     let members = calls.zrange(ask.stamps)?.into_iter().flat_map(|members| members.iter());
-    let all: Vec<_> = members.take(rank).map(|(name, _)| name).collect();
-    let excludes = |name: &&&[u8]| ask.mode == b'x' || name.first() != Some(&ask.mode);
-    let others: Vec<_> = all.iter().filter(excludes).copied().collect();
+    let from = rank.saturating_sub(if ask.mode == b'x' { 2 } else { FARTHEST_LOOK_BACK });
+    let all: Vec<_> = members.map(|(name, _)| name).take(rank).skip(from).collect();
+    // The farthest ticket that is read stands for those before it, which are not.
+    let excludes = |&(at, name): &(usize, &[u8])| {
+        from > 0 && at == 0 || ask.mode == b'x' || name.first() != Some(&ask.mode)
+    };
+    let others = all.iter().copied().enumerate().filter(excludes).map(|(_, name)| name);
+    let others: Vec<_> = others.collect();
     let has_other = !others.is_empty();
     if mutant!(PermitPassesPermits) && ask.mode == b'p' && !has_other {
         return Ok(Before::default());
@@ -619,7 +624,8 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
     }
     let (count, who) = match ask.mode {
         b'p' if !has_other && rank >= room => (rank - room + 1, all),
-        _ => (others.len(), others),
+        _ if has_other => (from + others.len(), others),
+        _ => (0, others),
     };
     let nearest = who.iter().rev().take(2).map(|name| name.to_vec()).collect();
     Ok(Before { count, nearest, has_other, ..Before::default() })
@@ -830,6 +836,8 @@ const FARTHEST_AHEAD_US: i64 = 5_000_000;
 const MOST_AT_ONCE: usize = 64;
 /// So many are looked at for those who are shown.
 const MOST_LOOKED_AT: usize = 80;
+/// The number of tickets before its own that a reader or a waiter for a permit has read.
+const FARTHEST_LOOK_BACK: usize = 128;
 /// In bytes.
 const LONGEST_TICKET: usize = 200;
 /// The length of a ticket's name before its grace: the mode, 34 digits and a colon.
