@@ -186,6 +186,8 @@ mod planted {
         CallFromFuture,
         /// Whoever stands behind the first two finds out at its next poll that both are dead (a first version of this library).
         NobodyLooksFromBehind,
+        /// The waiters behind a dead one do not notice that a dead holder's lease has ended (a first version of this library).
+        HolderEndsUnnoticed,
         /// Only whoever is next asks again when a call is over (a first version of this library).
         NextAsksAlone,
         /// A writer that has died keeps readers out while others share (a first version of this library).

@@ -504,6 +504,31 @@ fn several_dead_waiters_in_a_row_cost_a_grace_each() {
     }
 }
 
+/// The holder and the first waiters may be processes of one host. No node reports that the holder's lease has ended.
+#[test]
+fn dead_waiters_cost_a_grace_each_also_behind_a_holder_that_has_died_with_them() {
+    for (dead, permits) in [(1, false), (1, true), (2, false), (2, true)] {
+        let mut world = warm(dead + 2);
+        let job = LockRequest::new(b"job");
+        let job = if permits { job.permits(1) } else { job };
+        let (began, ttl) = (world.boot, ms(1_300));
+        world.acquire(0, &job.clone().ttl(ttl), &[b"job"]);
+        world.run(ms(20));
+        let mut wait = |client| {
+            let id = world.acquire(client, &job.clone().wait(Wait::UpTo(secs(60))), &[b"job"]);
+            world.run(ms(200));
+            id
+        };
+        let ids: Vec<_> = (1..dead + 2).map(&mut wait).collect();
+        (0..=dead).for_each(|client| world.clients[client].is_stopped = true);
+        world.run_until(secs(30), |world| world.clients[dead + 1].is_granted(ids[dead]));
+        let took = ms((world.boot - began) / 1_000_000) - ttl;
+        let graces = ms(500) * dead as u32;
+        let most = graces + graces / 20 + ms(50) * dead as u32 + ms(100);
+        assert!(took <= most, "{took:?} behind {dead} dead waiters, permits: {permits}");
+    }
+}
+
 /// The graces of those who stand in line at a node, in ms.
 fn graces(world: &mut World, node: usize) -> Vec<u64> {
     let now = world.server_now();

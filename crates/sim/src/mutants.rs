@@ -268,9 +268,10 @@ mod planted {
     fn is_of_line(mutant: Mutant) -> bool {
         use Mutant::{
             AskLeavesFree, CallFromFuture, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree,
-            GraceHasCap, GraceIsFixed, GraceOfAsker, GrantDropsTicket, HoldersUnmarked,
-            LeavesWhenRefused, NeverLeavesLine, NextAsksAlone, NobodyLooksFromBehind, NobodyPings,
-            ReleaseLeavesFree, StampOfClientsClock, StampOfEachNode, StampRaisedBehindDoor,
+            GraceHasCap, GraceIsFixed, GraceOfAsker, GrantDropsTicket, HolderEndsUnnoticed,
+            HoldersUnmarked, LeavesWhenRefused, NeverLeavesLine, NextAsksAlone,
+            NobodyLooksFromBehind, NobodyPings, ReleaseLeavesFree, StampOfClientsClock,
+            StampOfEachNode, StampRaisedBehindDoor,
         };
         matches!(
             mutant,
@@ -283,6 +284,7 @@ mod planted {
                 | GraceIsFixed
                 | GraceOfAsker
                 | GrantDropsTicket
+                | HolderEndsUnnoticed
                 | HoldersUnmarked
                 | LeavesWhenRefused
                 | NeverLeavesLine

@@ -589,9 +589,11 @@ impl Plan {
 
     /// A crowd in line of which several stop.
     fn draw_stops(&mut self, draw: &mut Random) {
-        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Line;
-        if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(200) {
-            guided::draw_stops_in_line(self, draw);
+        let may = self.setup.wake == WakeStrategy::Line && !KEPT_FROM_BEFORE.contains(&self.seed);
+        match self.class {
+            Class::Waiting if may && draw.chance(200) => guided::draw_stops_in_line(self, draw),
+            Class::Permits if may && draw.chance(500) => guided::stop_more(self, draw),
+            _ => {}
         }
     }
 

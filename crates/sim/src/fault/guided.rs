@@ -494,6 +494,9 @@ pub(crate) fn draw_stops_in_line(plan: &mut Plan, draw: &mut Random) {
             let (at, amount) = (draw.between(100, 4_000) * MS, draw.between(1, 60) * 1_000_000);
             plan.faults.push(Fault { at, node, amount, ..step });
         }
+    } else if draw.chance(400) {
+        // The holder has died as well, and its lease ends while others share, wait or have died.
+        (plan.jobs[0].kind, plan.jobs[0].ttl_ms) = (Kind::Forget, draw.between(300, 3_000));
     }
 }
 
@@ -506,15 +509,31 @@ fn stop_one(plan: &mut Plan, draw: &mut Random) {
             job.client = another;
         }
     }
-    plan.faults.push(Fault {
-        at: draw.between(50, 600) * MS,
-        when: When::Time,
-        what: What::PauseClient,
-        client,
-        node: 0,
-        span: draw.between(1_000, 3_000) * MS,
-        amount: 0,
-    });
+    stop(plan, draw, client);
+}
+
+fn stop(plan: &mut Plan, draw: &mut Random, client: u8) {
+    let at = draw.between(50, 600) * MS;
+    let span = draw.between(1_000, 3_000) * MS;
+    plan.faults.push(Fault { at, span, ..fault(What::PauseClient, When::Time, client) });
+}
+
+/// Stops up to three further waiters where one stops and nothing else goes wrong. Each is the only waiter of its process.
+pub(crate) fn stop_more(plan: &mut Plan, draw: &mut Random) {
+    if !matches!(plan.faults[..], [Fault { what: What::PauseClient, when: When::Time, .. }]) {
+        return;
+    }
+    for at in 2..=1 + draw.between(1, 3) as usize {
+        let follows = |at: usize| plan.jobs.get(at).is_none_or(|job| job.kind == Kind::Again);
+        let is_last = at + 2 > plan.jobs.len();
+        if is_last || follows(at) || follows(at + 1) {
+            continue;
+        }
+        let client = plan.clients.len() as u8;
+        plan.clients.push(plan.clients[0]);
+        plan.jobs[at].client = client;
+        stop(plan, draw, client);
+    }
 }
 
 /// A network and clients on which a wait depends on nothing but who holds the lock.

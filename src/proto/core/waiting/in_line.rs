@@ -64,6 +64,8 @@ pub(crate) struct Standing {
     /// When it looks at the resource from behind the first two, and whether the look before found it free.
     look_at: Timestamp,
     was_free: bool,
+    /// When it asks again if the holder has ended without a release.
+    ask_behind_holder_at: Timestamp,
     /// When a ticket before it has expired that it has pinged, unless its owner has asked.
     pinged_until: Timestamp,
 }
@@ -132,6 +134,29 @@ impl Standing {
             }
             _ => Timestamp::NEVER,
         }
+    }
+
+    /// When it asks again because the holder that its lead has named has ended, and those before it have had `leave` to come. A node
+    /// reports a release but not the end of a marked holder, and the first in line, who waits for that, may be dead as well.
+    fn asks_behind_holder_at(&self, now: Timestamp, leave: Duration) -> Timestamp {
+        if mutant!(HolderEndsUnnoticed) {
+            return Timestamp::NEVER;
+        }
+        match self.place {
+            Some(Place { before: before @ 1.., left_ms: left @ 1.., .. }) => {
+                // The first asks within the jitter after that, and the nearest to it before the others.
+                let leave = EXPIRY_JITTER.1 + leave + LOOK_FROM_BEHIND.saturating_mul(before - 1);
+                now + Duration::from_millis(left.unsigned_abs()) + leave
+            }
+            _ => Timestamp::NEVER,
+        }
+    }
+
+    /// A pause begins: sets when it looks, and when it asks although no node has notified it.
+    fn schedule_looks(&mut self, now: Timestamp, leave: Duration) {
+        self.silent_until = now + self.silence;
+        (self.look_at, self.was_free) = (self.looks_from_behind_at(now), false);
+        self.ask_behind_holder_at = self.asks_behind_holder_at(now, leave);
     }
 
     /// Whether its owner needs more time to take its turn than the ticket says. A ticket keeps its grace, so it needs another one,
@@ -203,6 +228,7 @@ impl Core {
             silent_until: Timestamp::NEVER,
             look_at: Timestamp::NEVER,
             was_free: false,
+            ask_behind_holder_at: Timestamp::NEVER,
             pinged_until: Timestamp::default(),
         }));
         self.metrics.lined_up += 1;
@@ -353,6 +379,7 @@ impl Core {
         self.join_line(id, took);
         let has_another = self.leave_former_place(id, now);
         let (suspected, needed_grace) = (self.suspected, self.needed_grace(took));
+        let leave = self.time_to_take_turn();
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return false };
         let Some(line) = &mut active.line else { return false };
         lock.phase = Phase::Pausing;
@@ -372,8 +399,7 @@ impl Core {
         let hurries = has_to_ask || line.hurries(is_split);
         let needed = active.votes.quorum().saturating_sub(active.votes.grants().len());
         active.waiting.pause.refused(false, needed);
-        line.silent_until = now.boot + line.silence;
-        (line.look_at, line.was_free) = (line.looks_from_behind_at(now.boot), false);
+        line.schedule_looks(now.boot, leave);
         let until = if hurries { now.boot } else { self.pause_for_turn(id, now) };
         self.pause_until(id, until);
         if hurries {
@@ -415,6 +441,11 @@ impl Core {
         grace_for(self.round_trip.max(took), is_notified)
     }
 
+    /// The time that the first in line is left to take a resource that is free.
+    fn time_to_take_turn(&self) -> Duration {
+        (self.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT)
+    }
+
     /// When a lock that stands in line asks again, if nobody tells it that its turn has come.
     fn pause_for_turn(&mut self, id: LockId, now: ClockReading) -> Timestamp {
         let will_be_notified = self.will_be_notified(id);
@@ -452,12 +483,13 @@ impl Core {
 
     fn pause_until(&mut self, id: LockId, until: Timestamp) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        let until = until.min(active.waiting.deadline);
-        active.waiting.pause.lasts_until(until);
-        let is_first = active.line.as_ref().is_some_and(|line| line.is_first());
         let line = active.line.as_ref();
-        let due = line.map_or(until, |line| line.silent_until.min(line.look_at));
-        self.arm_lock(id, until.min(due));
+        let is_first = line.is_some_and(|line| line.is_first());
+        let behind_holder = line.filter(|_| !is_first).map(|line| line.ask_behind_holder_at);
+        let looks_at = line.map(|line| line.silent_until.min(line.look_at));
+        let until = behind_holder.into_iter().fold(until, Ord::min).min(active.waiting.deadline);
+        active.waiting.pause.lasts_until(until);
+        self.arm_lock(id, looks_at.into_iter().fold(until, Ord::min));
         if is_first {
             self.shorten_pause(id);
         }
@@ -519,7 +551,7 @@ impl Core {
 
     /// The resource is free, or is not, as seen from behind the first two. Seen to be free twice in a row, it has been left idle.
     fn seen_from_behind(&mut self, id: LockId, is_free: bool, now: ClockReading) {
-        let leave = (self.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT);
+        let leave = self.time_to_take_turn();
         let Some(active) = self.locks.active_mut(id) else { return };
         let Some(line) = &mut active.line else { return };
         if line.place.is_none_or(|place| place.before < 2) {
@@ -652,7 +684,7 @@ impl Core {
             let paused_until = active.waiting.pause.until();
             let until = line.rests_until.unwrap_or(paused_until);
             line.rests_until = Some(until);
-            let leave = (self.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT);
+            let leave = self.time_to_take_turn();
             self.pause_until(id, until.min(now.boot + leave));
         } else if line.seen_free < MOST_SEEN_FREE {
             line.seen_free += 1;
