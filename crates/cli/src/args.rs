@@ -997,8 +997,10 @@ covers the script (up to --max-ttl, 30s unless all users of the nodes set anothe
 
 FILE must not exist, or be empty, or belong to a lock that is over; the file of a lock that is
 still held is refused. It gets mode 0600. Whoever can read it can release the lock, so it is
-refused later if others can read it. The lock can be extended and released on this machine only,
-and only until the machine is restarted: then the lock is lost.
+refused later if others can read it. A file system where others can read every file is refused
+before the lock is taken. If FILE cannot be written and read back, the lock is released and the
+error says so. The lock can be extended and released on this machine only, and only until the
+machine is restarted: then the lock is lost.
 
 With --shared others who use it too can take the lock beside this one, and with --permits N so many
 of them. On standard output --permits prints the number of the permit, from 0 on, and --fencing the

@@ -2,16 +2,17 @@
 //!
 //! Whoever reads the file has the lock, so it is treated as `ssh` treats a key: it must be ours, and only we may
 //! read it. It is opened once, never through a symbolic link, and all checks are made on what was opened. It appears
-//! whole or not at all: it is written under another name and then moved. It is not synced, since a restart of the
+//! whole or not at all: it is written under another name, read back, and then moved. It is not synced, since a restart of the
 //! machine makes it void. A new file replaces only an empty one, such as `mktemp` makes, or that of a lock that is
-//! over. If two processes write the same file, one fails.
+//! over. If two processes write the same file, one fails. A file system where others can read every file is refused
+//! before the lock is taken.
 //!
 //! A process that reads the file in order to write it locks it until then. Not here: taking, extending and
 //! releasing.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -157,10 +158,13 @@ fn keep_others_out(
 
 /// Whether this is still the file of that name.
 fn is_at(path: &Path, file: &File) -> bool {
-    match (fs::symlink_metadata(path), file.metadata()) {
-        (Ok(there), Ok(here)) => (there.dev(), there.ino()) == (here.dev(), here.ino()),
-        _ => false,
-    }
+    file.metadata().is_ok_and(|file| is_file_at(path, &file))
+}
+
+/// Whether the file of that name is this one.
+fn is_file_at(path: &Path, file: &fs::Metadata) -> bool {
+    let is_it = |there: fs::Metadata| (there.dev(), there.ino()) == (file.dev(), file.ino());
+    fs::symlink_metadata(path).is_ok_and(is_it)
 }
 
 /// Refuses a file that others can read, or that another user created.
@@ -178,13 +182,41 @@ fn check_access(path: &Path, metadata: &fs::Metadata) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses a file system that gives a file to others although it was created for us alone, as those without modes do
+/// (vfat, exfat, CIFS, drvfs).
+fn check_file_system(path: &Path, created: &fs::Metadata) -> Result<(), Failure> {
+    let (path, mode) = (path.display(), created.permissions().mode() & 0o777);
+    let wrong = if created.uid() != nix::unistd::geteuid().as_raw() {
+        "gives every file to another user".to_owned()
+    } else if mode & 0o077 != 0 {
+        format!("gives every file the mode {mode:04o}")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(format_args!(
+        "{path}: its file system {wrong}, so that others could release the lock\nname a file on \
+         another file system, such as /dev/shm or /tmp"
+    )))
+}
+
 /// A temporary file for a record that is still to come. It is removed unless it is moved to its final name.
 #[derive(Debug)]
 pub(crate) struct Draft {
     file: File,
-    beside: PathBuf,
+    beside: Beside,
     path: PathBuf,
     place: Place,
+}
+
+/// The temporary name. Whatever has it is removed in the end.
+#[derive(Debug)]
+struct Beside(PathBuf);
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // After a rename there is none.
+        let _ = fs::remove_file(&self.0);
+    }
 }
 
 /// What the final name of a record has now.
@@ -220,17 +252,20 @@ impl Draft {
     }
 
     fn begin(path: &Path, place: Place) -> Result<Self, Failure> {
-        let Some(name) = path.file_name() else {
+        let ends_in_slash = path.as_os_str().as_bytes().ends_with(b"/");
+        if path.file_name().is_none() || ends_in_slash {
             return Err(Failure::usage(format_args!("{}: not the name of a file", path.display())));
-        };
-        let mut beside = OsString::from(".");
-        beside.push(name);
-        // Not one that an earlier process of this number may have left.
-        beside.push(format!(".{}.{}", process::id(), net::now().wall.0));
-        let beside = path.with_file_name(beside);
+        }
+        // A short name, because the final one may be as long as a name can be. Not one that an earlier process of this
+        // number may have left.
+        let name = format!(".redbolt.{}.{}", process::id(), net::now().wall.0);
+        let beside = path.with_file_name(name);
         let file = create(&beside)
             .map_err(|error| Failure::system(format_args!("{}: {error}", path.display())))?;
-        Ok(Self { file, beside, path: path.to_owned(), place })
+        let draft = Self { file, beside: Beside(beside), path: path.to_owned(), place };
+        let metadata = draft.file.metadata().map_err(|error| unreadable(path, &error))?;
+        check_file_system(path, &metadata)?;
+        Ok(draft)
     }
 
     /// Writes the record and moves it to its final name.
@@ -243,33 +278,62 @@ impl Draft {
         self.put(&(detached.to_text() + RELEASED))
     }
 
-    fn put(mut self, text: &str) -> io::Result<()> {
-        self.file.write_all(text.as_bytes())?;
-        match self.place {
-            Place::Free => put_new(&self.beside, &self.path, |from, to| fs::hard_link(from, to)),
-            Place::Vacant => put_into_vacant(&self.beside, &self.path),
-            Place::Ours => fs::rename(&self.beside, &self.path),
+    fn put(self, text: &str) -> io::Result<()> {
+        let Self { mut file, beside: Beside(ref beside), ref path, place } = self;
+        file.write_all(text.as_bytes())?;
+        let draft = file.metadata()?;
+        close(file)?;
+        // The record that it replaces must not be lost to an empty file.
+        read_back(beside, text)?;
+        match place {
+            Place::Free => put_new(beside, path, |from, to| fs::hard_link(from, to)),
+            Place::Vacant => put_into_vacant(beside, path),
+            Place::Ours => fs::rename(beside, path),
+        }?;
+        let kept = read_back(path, text);
+        if kept.is_err() && is_file_at(path, &draft) {
+            fs::remove_file(path)?;
         }
+        kept
     }
 }
 
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // After a rename there is none.
-        let _ = fs::remove_file(&self.beside);
+/// Closes a file. A file system over a network may say only now that it has no room for what was written.
+fn close(file: File) -> io::Result<()> {
+    match nix::unistd::close(file) {
+        Ok(()) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Fails unless the file has this text.
+fn read_back(path: &Path, text: &str) -> io::Result<()> {
+    let mut there = Vec::new();
+    let file = open(path).map_err(|failure| io::Error::other(failure.to_string()))?;
+    file.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?
+        .take(LONGEST)
+        .read_to_end(&mut there)?;
+    match there == text.as_bytes() {
+        true => Ok(()),
+        false => Err(io::Error::other("what was written cannot be read back")),
     }
 }
 
 /// Unlike a rename, `link` fails if another process was faster. Without links, creating an empty file serves: only
-/// one process can.
+/// one process can. Whatever else is wrong, creating that file finds out.
 fn put_new(
     from: &Path,
     to: &Path,
     link: impl FnOnce(&Path, &Path) -> io::Result<()>,
 ) -> io::Result<()> {
     match link(from, to) {
-        Err(error) if are_links_missing(&error) => {}
-        linked => return linked,
+        Ok(()) => return Ok(()),
+        // A file system over a network may ask twice, and hear of its own link.
+        Err(_) if fs::symlink_metadata(from).is_ok_and(|from| is_file_at(to, &from)) => {
+            return Ok(());
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => {}
     }
     drop(create(to)?);
     let put = put_into_vacant(from, to);
@@ -277,11 +341,6 @@ fn put_new(
         fs::remove_file(to)?;
     }
     put
-}
-
-fn are_links_missing(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().map(Errno::from_raw);
-    errno.is_some_and(|errno| [Errno::EPERM, Errno::EOPNOTSUPP, Errno::ENOTSUP].contains(&errno))
 }
 
 /// Replaces a file unless it has got a lock that is still held.

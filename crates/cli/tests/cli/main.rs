@@ -32,6 +32,7 @@ mod signals;
 mod statuses;
 mod terminal;
 mod tls;
+mod token_files;
 mod unlock;
 mod usage;
 mod waiting;
