@@ -1,7 +1,7 @@
 //! Where the addresses of the nodes come from: options, a file, or the environment.
 //!
 //! Options override the environment. Each address keeps the place where it was found, so that an error can name
-//! it. Addresses can contain passwords, so a file of them is refused if others can read it. Not here: what an
+//! it. Addresses can contain passwords: a file of such addresses is refused if others can read it. Not here: what an
 //! address means, which the library reads.
 
 use std::cell::OnceCell;
@@ -87,12 +87,17 @@ fn of_list<'a>(list: &'a str, origin: &'a Origin) -> impl Iterator<Item = Given>
 
 fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     let refuse = |reason: &dyn fmt::Display| refusal(path, reason);
-    let file = secret_file(path)?;
-    let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| refuse(&error))?;
-    if text.len() as u64 > LONGEST {
+    let (file, metadata) = open(path)?;
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| refuse(&error))?;
+    let is_secret = may_be_secret(&String::from_utf8_lossy(&bytes));
+    let access =
+        if is_secret { secret_access(path, &metadata) } else { public_access(path, &metadata) };
+    access.map_err(|reason| refuse(&reason))?;
+    if bytes.len() as u64 > LONGEST {
         return Err(refuse(&format_args!("longer than {} KiB", LONGEST >> 10)));
     }
+    let text = String::from_utf8(bytes).map_err(|_| refuse(&"it is not UTF-8"))?;
     let given = lines(path, &text);
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
 }
@@ -132,12 +137,20 @@ fn password_in(path: &Path) -> Result<Vec<u8>, Failure> {
     if password.is_empty() { Err(refusal(path, &"it is empty")) } else { Ok(password) }
 }
 
-/// A file that only we can read.
+/// A file that others cannot read.
 fn secret_file(path: &Path) -> Result<File, Failure> {
+    let (file, metadata) = open(path)?;
+    secret_access(path, &metadata).map_err(|reason| refusal(path, &reason))?;
+    Ok(file)
+}
+
+fn open(path: &Path) -> Result<(File, Metadata), Failure> {
     let file = File::open(path).map_err(|error| refusal(path, &error))?;
     let metadata = file.metadata().map_err(|error| refusal(path, &error))?;
-    check_access(path, &metadata).map_err(|reason| refusal(path, &reason))?;
-    Ok(file)
+    match metadata.is_file() || metadata.file_type().is_fifo() {
+        true => Ok((file, metadata)),
+        false => Err(refusal(path, &"neither a file nor a pipe")),
+    }
 }
 
 fn refusal(path: &Path, reason: &dyn fmt::Display) -> Failure {
@@ -156,23 +169,42 @@ fn lines(path: &Path, text: &str) -> Vec<Given> {
         .collect()
 }
 
-/// It must be ours and readable by us only; or root's, and then its group may read it too.
-fn check_access(path: &Path, file: &Metadata) -> Result<(), String> {
-    if !file.is_file() && !file.file_type().is_fifo() {
-        return Err("neither a file nor a pipe".to_owned());
-    }
+/// Whether a password may be in a file of addresses, or in one of its comments.
+fn may_be_secret(text: &str) -> bool {
+    let is_secret = |line: &str| match line.strip_prefix('#') {
+        None => line.contains('@') && !has_no_password(line),
+        Some(words) => words
+            .split_whitespace()
+            .any(|word| word.contains("://") && word.contains('@') && !has_no_password(word)),
+    };
+    text.lines().map(str::trim).any(is_secret)
+}
+
+/// Its owner must be this user or root. Its group may read it, and others have no access.
+fn secret_access(path: &Path, file: &Metadata) -> Result<(), String> {
     let mode = file.permissions().mode() & 0o777;
-    let is_root_s = file.uid() == 0;
-    if file.uid() != nix::unistd::geteuid().as_raw() && !is_root_s {
-        return Err("it belongs to another user".to_owned());
+    if ![nix::unistd::geteuid().as_raw(), 0].contains(&file.uid()) {
+        return Err("it belongs to another user, and may have passwords in it".to_owned());
     }
-    let allowed = if is_root_s { 0o740 } else { 0o700 };
-    if mode & !allowed == 0 {
+    if mode & !0o740 == 0 {
         return Ok(());
     }
     Err(format!(
         "its mode is {mode:04o}, and others must not be able to read or write it, for it may have \
-         passwords in it\nif nobody has read them: chmod 600 {}",
+         passwords in it\nif nobody has read them: chmod 600 {} (in Kubernetes: defaultMode: 0440)",
+        path.display()
+    ))
+}
+
+/// All may read addresses without passwords. Whoever can write them decides where locks are taken.
+fn public_access(path: &Path, file: &Metadata) -> Result<(), String> {
+    let mode = file.permissions().mode() & 0o777;
+    if mode & 0o002 == 0 || file.file_type().is_fifo() {
+        return Ok(());
+    }
+    Err(format!(
+        "its mode is {mode:04o}, and others must not be able to write it\nchmod o-w {}, or name the \
+         nodes in {NODES_VARIABLE}",
         path.display()
     ))
 }
@@ -240,6 +272,28 @@ mod tests {
         let texts: Vec<_> = given.iter().map(|given| given.text.as_str()).collect();
         assert_eq!(texts, ["10.0.0.1", "redis://:pa#ss,w@10.0.0.2"]);
         assert_eq!(given[1].wrong("no").to_string(), "nodes line 4: no");
+    }
+
+    #[test]
+    fn a_file_is_secret_if_a_password_may_be_in_it() {
+        for public in [
+            "",
+            "10.0.0.1\n10.0.0.2\n",
+            "# ask ops@example.org\nredis://ann@10.0.0.1\r\n",
+            "# was redis://ann@10.0.0.9\n  unix:///run/redis@jobs.sock",
+            "not an address\n:::\n",
+        ] {
+            assert!(!may_be_secret(public), "{public:?}");
+        }
+        for secret in [
+            "10.0.0.1\nredis://:pw@10.0.0.2\n",
+            "10.0.0.1\n# redis://ann:old@10.0.0.2\n",
+            "  #redis://:old@10.0.0.2",
+            "\u{feff}redis://ann:p,w@h",
+            "ann:pw@h",
+        ] {
+            assert!(may_be_secret(secret), "{secret:?}");
+        }
     }
 
     #[test]

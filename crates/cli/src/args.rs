@@ -146,7 +146,8 @@ pub(crate) struct SentinelArgs {
     #[arg(long, value_name = "NAME", env = SENTINEL_USER_VARIABLE, hide_env_values = true)]
     pub(crate) sentinel_user: Option<String>,
 
-    /// A file with the sentinels' password, which is not the nodes'. It is refused when others can read it
+    /// A file with the sentinels' password, which is not the nodes'. It is refused if others than its owner and group
+    /// can read it
     #[arg(long, value_name = "FILE", env = SENTINEL_PASSWORD_FILE_VARIABLE, hide_env_values = true)]
     pub(crate) sentinel_password_file: Option<PathBuf>,
 
@@ -852,11 +853,11 @@ rediss://, unix:///path, or redis+sentinel://host[:port]+host.../master[/db] for
 
 const NODES_FILE_HELP: &str = "\
 A file with one node on each line, instead of --node. A line that begins with # is a comment. A file \
-that others can read is refused, since it may contain passwords [env: REDBOLT_NODES_FILE]";
+with passwords is refused if others than its owner and group can read it [env: REDBOLT_NODES_FILE]";
 
 const PASSWORD_FILE_HELP: &str = "\
 A file with the password for each node whose address has none: that of the user in it, or of the default user. It is \
-refused when others can read it";
+refused if others than its owner and group can read it";
 
 const FIRST_STEPS: &str = "\
 First steps:

@@ -161,7 +161,7 @@ fn an_argument_is_not_blamed_on_an_equal_environment_variable() {
 }
 
 #[test]
-fn nodes_come_from_a_file_that_others_cannot_read() {
+fn nodes_come_from_a_file_that_others_cannot_write() {
     let world = World::of(3);
     let file = world.path("nodes");
     let nodes: Vec<_> = world.nodes.iter().map(Server::address).collect();
@@ -177,15 +177,21 @@ fn nodes_come_from_a_file_that_others_cannot_read() {
         command.env_remove("REDBOLT_NODES").env("REDBOLT_NODES_FILE", &file);
         run(command)
     };
-    for open in [0o604, 0o644, 0o602] {
+    for shared in [0o444, 0o644, 0o664, 0o604, 0o440] {
+        mode(shared);
+        option().expect(0);
+        variable(&[]).expect(0);
+    }
+    for open in [0o602, 0o666, 0o777] {
         mode(open);
-        option().expect(64).expect_says("others must not be able to read").expect_says("chmod 600");
+        option()
+            .expect(64)
+            .expect_says("others must not be able to write")
+            .expect_says("chmod o-w");
         variable(&[]).expect(64);
         variable(&["--node", "127.0.0.1:1"]).expect(69);
     }
     mode(0o600);
-    option().expect(0);
-    variable(&[]).expect(0);
     let addresses = fs::read_to_string(&file).unwrap();
     fs::write(&file, addresses + "\nredis://:hunter2@redis-4:637O\n").unwrap();
     let said = option()
@@ -200,6 +206,59 @@ fn nodes_come_from_a_file_that_others_cannot_read() {
     option().expect(64).expect_says("nodes: longer than 256 KiB");
     fs::remove_file(&file).unwrap();
     option().expect(64).expect_says("nodes: No such file");
+}
+
+/// As a Secret of Kubernetes with `defaultMode: 0440` is mounted: root owns it, and the group of the pod may read it.
+#[test]
+fn a_file_with_passwords_is_for_its_owner_and_group_alone() {
+    let world = World::of(1);
+    world.nodes[0].cmd("ACL SETUSER ann on >hunter2 ~* &* +@all");
+    let address = world.nodes[0].address();
+    let (nodes, password) = (world.path("nodes"), world.path("password"));
+    fs::write(&nodes, format!("redis://ann:hunter2@{address}\n")).unwrap();
+    fs::write(&password, "hunter2\n").unwrap();
+    let run_with = |mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(&nodes, mode.clone()).unwrap();
+        fs::set_permissions(&password, mode).unwrap();
+        let user = format!("redis://ann@{address}");
+        let lock = ["lock", "-n", "job", "true"];
+        let mut from_nodes = world.redbolt(&lock);
+        from_nodes.env_remove("REDBOLT_NODES").env("REDBOLT_NODES_FILE", &nodes);
+        let mut from_password = world.redbolt(&lock);
+        from_password.env("REDBOLT_NODES", user).env("REDBOLT_PASSWORD_FILE", &password);
+        [run(from_nodes), run(from_password)]
+    };
+    for accepted in [0o400, 0o440, 0o600, 0o640] {
+        run_with(accepted).into_iter().for_each(|ran| drop(ran.expect(0)));
+    }
+    for refused in [0o404, 0o444, 0o644, 0o660, 0o620] {
+        for ran in run_with(refused) {
+            let ran = ran.expect(64).expect_says("chmod 600").expect_says("defaultMode: 0440");
+            assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+        }
+    }
+    // A commented line may have a password as well.
+    fs::write(&nodes, format!("{address}\n# redis://ann:hunter2@10.0.0.9\n")).unwrap();
+    run_with(0o644)[0].status.filter(|&status| status == 64).unwrap();
+}
+
+#[test]
+fn a_file_with_passwords_of_another_user_is_refused_and_one_without_is_read() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let world = World::of(1);
+    let file = world.path("nodes");
+    let run_with = |text: String| {
+        fs::write(&file, text).unwrap();
+        std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        world.run(&["lock", "-n", "--nodes-file", "nodes", "job", "true"])
+    };
+    let address = world.nodes[0].address();
+    run_with(address.clone()).expect(0);
+    run_with(format!("redis://ann:hunter2@{address}")).expect(64).expect_says("another user");
 }
 
 /// Other processes of this user could see it, and everything that the command runs.
