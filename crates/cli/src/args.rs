@@ -16,7 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use redbolt::Profile;
 use redbolt::config::{RestartGuard, RestartTrust};
-use redbolt::proto::MAX_RESOURCE;
+use redbolt::proto::{MAX_LABEL, MAX_RESOURCE};
 
 use crate::addresses::Given;
 use crate::{duration, environment, exit};
@@ -327,6 +327,11 @@ pub(crate) struct RequestArgs {
     #[arg(long, short = 'E', value_name = "N", default_value_t = exit::CONFLICT)]
     pub(crate) conflict_exit_code: u8,
 
+    /// Under which name others see the holder, such as the address or the pod of a service: at most 128
+    /// printable ASCII characters [default: the host's name and redbolt's process id]
+    #[arg(long, value_name = "NAME", env = LABEL_VARIABLE, hide_env_values = true, value_parser = label)]
+    pub(crate) label: Option<String>,
+
     /// Whether a node must prove that it remembers every lock
     #[arg(long, value_name = "WORD", default_value = "on")]
     pub(crate) restart_guard: RestartGuardWord,
@@ -391,26 +396,14 @@ pub(crate) struct LockArgs {
 
     /// Set if the lock is a leader's
     #[arg(skip)]
-    pub(crate) lead: Option<Lead>,
+    pub(crate) leads: bool,
 
     // Last, or its heading would stand over the rest.
     #[command(flatten)]
     pub(crate) nodes: Nodes,
 }
 
-/// What a leader's lock has besides.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lead {
-    /// Under which others see the leader
-    pub(crate) label: Option<String>,
-}
-
 impl LockArgs {
-    /// The label of the holder, if it is not that of its process.
-    pub(crate) fn label(&self) -> Option<&str> {
-        self.lead.as_ref()?.label.as_deref()
-    }
-
     /// The words to execute: CMD, or a shell with the line of `-c`.
     pub(crate) fn words(&self) -> Vec<OsString> {
         match &self.shell_line {
@@ -440,11 +433,6 @@ pub(crate) struct LeadArgs {
     /// least four round trips
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
     pub(crate) ttl: Duration,
-
-    /// Under which name others see the leader, such as the address at which it is reached: at most 128
-    /// printable ASCII characters [default: the host's name and redbolt's process id]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) label: Option<String>,
 
     #[command(flatten)]
     pub(crate) request: RequestArgs,
@@ -489,7 +477,7 @@ impl From<LeadArgs> for LockArgs {
             shell_line: args.shell_line,
             key: args.key,
             command: args.command,
-            lead: Some(Lead { label: args.label }),
+            leads: true,
             nodes: args.nodes,
         }
     }
@@ -775,7 +763,8 @@ fn typed(words: &[OsString]) -> &[OsString] {
 }
 
 /// Options that can come from the environment, and their variables.
-const VARIABLES: [(&str, &str); 17] = [
+const VARIABLES: [(&str, &str); 18] = [
+    ("--label", LABEL_VARIABLE),
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
     ("--restart-trust", RESTART_TRUST_VARIABLE),
@@ -797,6 +786,15 @@ const VARIABLES: [(&str, &str); 17] = [
 
 fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
     if key.is_empty() { Err("the name of a lock cannot be empty") } else { Ok(key) }
+}
+
+/// A label, as the library accepts it.
+fn label(text: &str) -> Result<String, String> {
+    let is_printable = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    match is_printable && text.len() <= MAX_LABEL {
+        true => Ok(text.to_owned()),
+        false => Err(format!("it must have at most {MAX_LABEL} printable ASCII characters")),
+    }
 }
 
 fn measured_for(text: &str) -> Result<Duration, String> {
@@ -830,6 +828,7 @@ pub(crate) const INNER: &str = "__inner";
 pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
 pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
 pub(crate) const PASSWORD_FILE_VARIABLE: &str = "REDBOLT_PASSWORD_FILE";
+pub(crate) const LABEL_VARIABLE: &str = "REDBOLT_LABEL";
 pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
 pub(crate) const RESTART_GUARD_KEY_VARIABLE: &str = "REDBOLT_RESTART_GUARD_KEY";
 pub(crate) const RESTART_TRUST_VARIABLE: &str = "REDBOLT_RESTART_TRUST";

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
         quiet: args.request.quiet,
     };
     // The holder is the calling script, which goes on when this process has ended.
-    let config = super::config(&args.request, &args.nodes, parent_id(), None)?;
+    let config = super::config(&args.request, &args.nodes, parent_id())?;
     let poller = Poller::new(Requests::of(Signals::block()?))?;
     // From here on no signal can end this process with the lock taken.
     let draft = Draft::of_new(&args.token_file)?;

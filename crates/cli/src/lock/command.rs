@@ -68,7 +68,7 @@ impl Command {
         if addresses::environment_is_secret() {
             command.env_remove(NODES_VARIABLE);
         }
-        let its = if args.lead.is_some() { TERM } else { FENCING_TOKEN };
+        let its = if args.leads { TERM } else { FENCING_TOKEN };
         let of_lock = [
             (its, lease.fencing_token().map(|token| token.to_string())),
             (SLOT, lease.slot().map(|slot| slot.to_string())),

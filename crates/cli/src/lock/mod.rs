@@ -61,7 +61,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let kill_after = args.grace().map_err(Failure::usage)?;
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
     // To others the holder is the process that the caller started, not this one.
-    let config = config(&args.request, &args.nodes, inner.outer, args.label())?;
+    let config = config(&args.request, &args.nodes, inner.outer)?;
     let poller =
         Poller::new(Requests::with_outer(Signals::keep_blocked(&inner.unblock)?, requests))?;
     let wanted = Wanted {
@@ -144,15 +144,10 @@ fn is_left_to_its_ttl(ended: &Ended, has_least: bool) -> bool {
     }
 }
 
-/// A configuration for taking locks whose holder is the process `holder`, under a label of its own or none.
-fn config(
-    request: &RequestArgs,
-    nodes: &Nodes,
-    holder: u32,
-    label: Option<&str>,
-) -> Result<Config, Failure> {
+/// A configuration for taking locks whose holder is the process `holder`, unless it has a label of its own.
+fn config(request: &RequestArgs, nodes: &Nodes, holder: u32) -> Result<Config, Failure> {
     let builder = nodes::builder_for(nodes, holder)?.restart_guard(request.restart_guard.into());
-    let builder = if let Some(label) = label { builder.label(label) } else { builder };
+    let builder = if let Some(label) = &request.label { builder.label(label) } else { builder };
     let builder = if request.new_nodes { builder.new_nodes() } else { builder };
     nodes::build(builder, nodes)
 }

@@ -199,7 +199,7 @@ pub(crate) fn redbolt(words: &[&str]) -> Command {
     command.args(words);
     let settings = ["NODES", "NODES_FILE", "MAX_TTL", "RESTART_GUARD_KEY", "TRUST"];
     let timeouts = ["RESPONSE_TIMEOUT", "CONNECT_TIMEOUT"];
-    for name in settings.into_iter().chain(timeouts).chain(["FENCING_TOKEN", "TERM"]) {
+    for name in settings.into_iter().chain(timeouts).chain(["FENCING_TOKEN", "TERM", "LABEL"]) {
         command.env_remove(format!("REDBOLT_{name}"));
     }
     command.env(RESPONSE_TIMEOUT.0, RESPONSE_TIMEOUT.1).stdin(Stdio::null());

@@ -172,7 +172,8 @@ fn a_variable_that_is_empty_is_not_set() {
 }
 
 /// All but that of the nodes, without which there are none.
-const VARIABLES: [&str; 18] = [
+const VARIABLES: [&str; 19] = [
+    "LABEL",
     "NODES_FILE",
     "PASSWORD_FILE",
     "MAX_TTL",

@@ -261,6 +261,51 @@ fn a_file_with_passwords_of_another_user_is_refused_and_one_without_is_read() {
     run_with(format!("redis://ann:hunter2@{address}")).expect(64).expect_says("another user");
 }
 
+/// In a container the host and the process id say little: `4f1c2e0d9a7b:1`.
+#[test]
+fn a_lock_shows_the_label_that_its_holder_gives() {
+    let world = World::of(1);
+    let seen = |options: &[&str], variable: Option<&str>| {
+        let program = env!("CARGO_BIN_EXE_redbolt");
+        let words = [&["lock"], options, &["job", "--", program, "status", "job"]].concat();
+        let mut command = world.redbolt(&words);
+        command.envs(variable.map(|label| ("REDBOLT_LABEL", label)));
+        run(command).expect(0).stdout
+    };
+    assert!(seen(&["--label", "web/eu 7"], None).contains("job: held by web/eu 7 on 1"));
+    assert!(seen(&[], Some("pod-3")).contains("job: held by pod-3 on 1"));
+    assert!(seen(&["--label", "web-1"], Some("pod-3")).contains("job: held by web-1 on 1"));
+    assert!(seen(&[], Some("")).contains("job: held by "), "that of the process");
+
+    let mut acquire = world.redbolt(&["acquire", "--token-file", "token", "kept"]);
+    acquire.env("REDBOLT_LABEL", "pod-4");
+    run(acquire).expect(0);
+    let who = world.run(&["lock", "-n", "kept", "true"]).expect(75);
+    who.expect_says("kept is held by pod-4");
+    let words = ["acquire", "--label", "pod-5", "--token-file", "other", "other"];
+    world.run(&words).expect(0);
+    assert!(world.run(&["status", "other"]).expect(0).stdout.contains("held by pod-5 on"));
+}
+
+#[test]
+fn a_wrong_label_is_refused_with_the_place_where_it_was_given() {
+    let world = World::of(1);
+    let long = "x".repeat(129);
+    for words in [
+        &["lock", "job", "true"][..],
+        &["lead", "job", "true"],
+        &["acquire", "--token-file", "token", "job"],
+    ] {
+        for label in ["two\nlines", "\u{e4}", &long] {
+            let option = [&words[..1], &["--label", label], &words[1..]].concat();
+            world.run(&option).expect(64).expect_says("'--label ");
+            let mut command = world.redbolt(words);
+            command.env("REDBOLT_LABEL", label);
+            run(command).expect(64).expect_says("REDBOLT_LABEL in the environment");
+        }
+    }
+}
+
 /// Other processes of this user could see it, and everything that the command runs.
 #[test]
 fn the_command_does_not_inherit_a_password() {
