@@ -588,12 +588,39 @@ pub(crate) struct UnlockArgs {
     pub(crate) nodes: Nodes,
 }
 
+/// One of the words behind `status --wait`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VotersOrTime {
+    /// All nodes must vote
+    All,
+    /// A quorum of them must
+    Quorum,
+    /// Within this time
+    Time(Duration),
+}
+
+fn voters_or_time(word: &str) -> Result<VotersOrTime, String> {
+    match word {
+        "all" => Ok(VotersOrTime::All),
+        "quorum" => Ok(VotersOrTime::Quorum),
+        _ => match duration::parse(word) {
+            Ok(time) => Ok(VotersOrTime::Time(time)),
+            Err(error) => Err(format!("it is neither `all` nor `quorum`, and {error}")),
+        },
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Wait until all nodes vote, or a quorum of them, for at most TIME [default: without limit]. A node that was
+    /// restarted gets its restart guard, so that its quarantine begins
+    #[arg(long, value_names = ["all|quorum", "TIME"], num_args = 1..=2, conflicts_with = "key", value_parser = voters_or_time)]
+    pub(crate) wait: Vec<VotersOrTime>,
 
     /// Whether to read the nodes' restart guards as well
     #[arg(long, value_name = "WORD", default_value = "on")]
@@ -1055,16 +1082,23 @@ Exit status: 0 when a quorum of the nodes no longer has that lock, 69 when too f
 without --force, for a key that is not a lock of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
-It takes no lock and writes nothing. Each node's line says who holds the lock there, how many wait
-in line for it, whether its restart guard lets it vote, and how long its answer took. Those who wait
-are listed in their order, with how long each has waited. A name is shown on one line, with escapes
-such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they are not UTF-8.
+It takes no lock, and writes nothing without --wait. Each node's line says who holds the lock there,
+how many wait in line for it, whether its restart guard lets it vote, and how long its answer took.
+Those who wait are listed in their order, with how long each has waited. A name is shown on one
+line, with escapes such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they
+are not UTF-8.
 
 A lock of another library is named by its form, with the profile that takes part in its locks. With
 --profile, whatever has another form than the profile's is said to be none of its.
 
 Without KEY, each node's line says whether it votes and why not, whether it notifies waiters of a
 release (which needs a second connection), and how long its answer took.
+
+With --wait it waits until all nodes vote, or a quorum of them. A node that was restarted is
+quarantined for --max-ttl from the first connection of a client that takes locks; --wait counts as
+one, and writes the restart guards that are missing or of an earlier run. It names the nodes that
+it waits for on standard error. It exits with 69 when TIME has passed, or if only an operator can
+help. For a rolling restart: restart a node, run `redbolt status --wait all 2m`, and so on.
 
 Exit status: 0 when a quorum of the nodes agrees that the lock is held, that it is free, or that
 the key is not a lock of redbolt; without KEY, when a quorum votes. 69 otherwise, 64 for wrong

@@ -1,9 +1,11 @@
 //! `redbolt status`: who holds a lock ([`lock`]), or the state of the nodes ([`mod@nodes`]).
 //!
-//! It takes no lock and writes nothing to the nodes, not even a restart guard. This file has what both reports share.
+//! It takes no lock and writes nothing to the nodes, not even a restart guard, unless it waits for them ([`wait`]). This file has
+//! what both reports share.
 
 mod lock;
 mod nodes;
+mod wait;
 
 use redbolt::proto::restart_guard::Found;
 use redbolt::{Client, report::RestartGuardState};
@@ -14,12 +16,15 @@ use crate::exit::Failure;
 
 /// Prints the status. The exit status says whether it is a good one.
 pub(crate) fn run(args: &StatusArgs) -> Result<u8, Failure> {
-    let builder = crate::nodes::builder(&args.nodes)?.read_only();
+    let wait = wait::Wanted::of(&args.wait)?;
+    let builder = crate::nodes::builder(&args.nodes)?;
+    let builder = if wait.is_none() { builder.read_only() } else { builder };
     let builder = builder.restart_guard(args.restart_guard.into());
     let client = Client::new(crate::nodes::build(builder, &args.nodes)?)?;
-    match &args.key {
-        Some(key) => lock::show_lock(&client, args, key),
-        None => nodes::show_nodes(&client, args),
+    match (&args.key, wait) {
+        (Some(key), _) => lock::show_lock(&client, args, key),
+        (None, Some(wanted)) => wait::run(&client, args, &wanted),
+        (None, None) => nodes::show_nodes(&client, args),
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! The round trip is measured by reading the restart guard's key, which every user of locks may read.
 
+use std::iter;
+use std::time::Duration;
+
 use redbolt::{
     Client,
     config::Address,
-    inspect::Inspection,
     report::{NodeReport, NodeState, NodeStatus, PushState, RestartGuardState},
 };
 use serde_json::{Value, json};
@@ -20,31 +22,55 @@ use crate::say::{json_line, print, report as print_report};
 
 /// Prints the nodes. The exit status says whether enough of them vote.
 pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failure> {
-    let settings = client.config().settings().clone();
-    let report = contact_push(client, settings.connect_timeout);
-    let seen = client.inspect(&settings.restart_guard_key).map_err(Failure::usage)?;
-    let quorum = client.config().quorum();
-    if args.json {
-        print(&json_line(&as_json(quorum, &report, &seen)))?;
-    } else {
-        print_report(&(as_text(quorum, &report, &seen) + &hint(&report, args)))?;
-    }
+    let report = look(client);
+    tell(args, &report, &round_trips(client)?)?;
     Ok(if report.has_quorum() { exit::SUCCESS } else { exit::NO_QUORUM })
 }
 
-fn as_text(quorum: usize, report: &NodeReport, seen: &Inspection) -> String {
-    let row = |(node, seen): (&NodeStatus, &redbolt::inspect::NodeInspection)| {
-        let round_trip = seen.round_trip.map(show).unwrap_or_default();
+/// Finds out which nodes vote, and which notify waiters.
+pub(super) fn look(client: &Client) -> NodeReport {
+    contact_push(client, client.config().settings().connect_timeout)
+}
+
+/// Finds out how long each node takes to answer.
+pub(super) fn round_trips(client: &Client) -> Result<Vec<Option<Duration>>, Failure> {
+    let config = client.config();
+    let seen = client.inspect(&config.settings().restart_guard_key).map_err(Failure::usage)?;
+    Ok(seen.nodes.iter().map(|node| node.round_trip).collect())
+}
+
+/// Prints what was found out of the nodes. Round trips may be missing at the end.
+pub(super) fn tell(
+    args: &StatusArgs,
+    report: &NodeReport,
+    round_trips: &[Option<Duration>],
+) -> Result<(), Failure> {
+    let round_trips = round_trips.iter().copied().chain(iter::repeat(None));
+    let rows: Vec<_> = report.nodes.iter().zip(round_trips).collect();
+    if args.json {
+        print(&json_line(&as_json(report, &rows)))?;
+    } else {
+        print_report(&(as_text(report, &rows) + &hint(report, args)))?;
+    }
+    Ok(())
+}
+
+/// A node, and how long its answer took.
+type Row<'a> = (&'a NodeStatus, Option<Duration>);
+
+fn as_text(report: &NodeReport, rows: &[Row<'_>]) -> String {
+    let row = |&(node, round_trip): &Row<'_>| {
+        let round_trip = round_trip.map(show).unwrap_or_default();
         [node.address.to_string(), state_in_words(node), push_in_words(node.push), round_trip]
     };
-    let rows: Vec<_> = report.nodes.iter().zip(&seen.nodes).map(row).collect();
-    let (ready, nodes) = (report.ready(), report.nodes.len());
+    let table = table(&rows.iter().map(row).collect::<Vec<_>>());
+    let (ready, nodes, quorum) = (report.ready(), report.nodes.len(), report.quorum());
     let what = match report.has_quorum() {
         true => "locks can be taken",
         false => "no lock can be taken now",
     };
     let cut_off: String = report.nodes.iter().filter_map(votes_if_cut_off).collect();
-    format!("{}{what}: {ready} of {nodes} nodes vote, {quorum} must\n{cut_off}", table(&rows))
+    format!("{table}{what}: {ready} of {nodes} nodes vote, {quorum} must\n{cut_off}")
 }
 
 /// A master that another one may take the place of, and that would not see by itself that it is cut off.
@@ -95,8 +121,8 @@ fn hint(report: &NodeReport, args: &StatusArgs) -> String {
     }
 }
 
-fn as_json(quorum: usize, report: &NodeReport, seen: &Inspection) -> Value {
-    let nodes = report.nodes.iter().zip(&seen.nodes).map(|(node, seen)| {
+fn as_json(report: &NodeReport, rows: &[Row<'_>]) -> Value {
+    let nodes = rows.iter().map(|(node, round_trip)| {
         let is_ready = node.state == NodeState::Ready;
         let (push, push_reason) = match node.push {
             PushState::Active => (Some(true), None),
@@ -114,11 +140,11 @@ fn as_json(quorum: usize, report: &NodeReport, seen: &Inspection) -> Value {
                 "connected": replicas.connected,
                 "in_time": replicas.in_time,
             })),
-            "round_trip_us": seen.round_trip.map(|span| whole(span.as_micros())),
+            "round_trip_us": round_trip.map(|span| whole(span.as_micros())),
         })
     });
     json!({
-        "quorum": quorum,
+        "quorum": report.quorum(),
         "voting": report.ready(),
         "new": report.is_new(),
         "nodes": nodes.collect::<Vec<_>>(),

@@ -29,6 +29,7 @@ mod restart_guard;
 mod sentinels;
 mod shared;
 mod signals;
+mod status_wait;
 mod statuses;
 mod terminal;
 mod tls;

@@ -10,6 +10,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::harness::{Ran, World, redbolt, run};
 
@@ -52,6 +53,16 @@ fn blocks(page: &str, text: &str) -> Vec<Block> {
     blocks
 }
 
+/// The only block of this kind on a page that contains these words.
+pub(crate) fn block(page: &str, kind: &str, words: &str) -> String {
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let blocks = blocks(page, &text).into_iter();
+    let mut found = blocks.filter(|block| block.kind == kind && block.text.contains(words));
+    let block = found.next().unwrap_or_else(|| panic!("{page} has no {kind} with {words:?}"));
+    assert!(found.next().is_none(), "{page} has more than one {kind} with {words:?}");
+    block.text
+}
+
 /// The environment of a block: servers, and everything that its commands call.
 fn world_of(block: &Block) -> World {
     let sets_up = block.text.contains("redbolt init") && !block.text.contains("init --change");
@@ -62,10 +73,12 @@ fn world_of(block: &Block) -> World {
     }
     fs::create_dir(world.path("bin")).unwrap();
     executable(&world.path("bin/cargo"), CARGO);
+    // What it would do on the host of a node.
+    executable(&world.path("bin/ssh"), "exit 0");
     world
 }
 
-fn executable(path: &Path, line: &str) {
+pub(crate) fn executable(path: &Path, line: &str) {
     fs::write(path, format!("#!/bin/sh\n{line}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -78,7 +91,7 @@ case "$*" in
 esac"#;
 
 /// The text with the test's servers in it.
-fn at_home(world: &World, text: &str) -> String {
+pub(crate) fn at_home(world: &World, text: &str) -> String {
     let mut text = text.to_owned();
     for (number, node) in (1..).zip(&world.nodes) {
         let address = node.address();
@@ -95,6 +108,11 @@ fn at_home(world: &World, text: &str) -> String {
 }
 
 fn shell(world: &World, options: &str, script: &str) -> Ran {
+    run(shell_command(world, options, script))
+}
+
+/// A shell that runs a script beside the test's programs.
+pub(crate) fn shell_command(world: &World, options: &str, script: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_redbolt")).parent().unwrap();
     let path =
         [&world.path("bin"), program].map(|path| path.to_str().unwrap().to_owned()).join(":");
@@ -103,7 +121,7 @@ fn shell(world: &World, options: &str, script: &str) -> Ran {
     shell.env("PATH", format!("{path}:{}", std::env::var("PATH").unwrap()));
     // A machine that is busy with other tests answers late, and the manual is not about that.
     shell.envs([("REDBOLT_RESPONSE_TIMEOUT", "10s"), ("REDBOLT_CONNECT_TIMEOUT", "15s")]);
-    run(shell)
+    shell
 }
 
 /// The fault of a script, if any.
