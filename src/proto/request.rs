@@ -10,6 +10,7 @@ use super::fence;
 use super::line;
 use super::permits::{self, MAX_PERMITS};
 use super::profile::{Profile, is_beside_foreign};
+use super::script::timed;
 use super::steps::step;
 use super::time::ttl_ms;
 
@@ -385,7 +386,8 @@ fn check_counter(key: &[u8]) -> Result<(), RequestError> {
 }
 
 /// How the names begin of what is kept beside a resource.
-const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, line::PREFIX];
+const RESERVED: [&[u8]; 4] =
+    [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, line::PREFIX, timed::LEASE_PREFIX];
 
 /// A TTL is judged by the whole milliseconds that the nodes will get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {

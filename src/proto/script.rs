@@ -999,7 +999,7 @@ pub(super) mod redisson;
 mod redisson_rw;
 mod spring;
 pub(super) mod symfony;
-mod timed;
+pub(super) mod timed;
 
 pub use self::force_unlock::{FORCE_UNLOCK, VIEW_DIGEST};
 pub use self::line::{ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE, LEAVE_LINE, VIEW_LINE};
@@ -1104,7 +1104,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
         ACQUIRE_SYMFONY_WRITE,
         "ff458bb66b69acd4fdbc8ba45db4ebc9a2661f32",
     ),
-    (Script::AcquireTimed, ACQUIRE_TIMED, "2c788b2cf926873917bd3ebcb23bd8d3788013d8"),
+    (Script::AcquireTimed, ACQUIRE_TIMED, "17c11a5f66044f67b0d5b8b9509234bbf1a18301"),
     (Script::Downgrade, DOWNGRADE, "59f3730bdfac2c830ec13e79ec84449e2982396e"),
     (Script::Extend, EXTEND, "07792a2d562f8e8b85444344f856ed0cab1c9863"),
     (Script::ExtendDowngraded, EXTEND_DOWNGRADED, "b2530b8577fce58830c6acbc555ed2507ca038f1"),
@@ -1113,7 +1113,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::ExtendRedissonRw, EXTEND_REDISSON_RW, "281436ad395971538b1e536bd3db5f6e6312de20"),
     (Script::ExtendShared, EXTEND_SHARED, "30ce6f8e4fbb05993754507331a2fb5d418e7970"),
     (Script::ExtendSymfonyWrite, EXTEND_SYMFONY_WRITE, "3a1488cc8d6e538109c8221030eb4a91159e85f9"),
-    (Script::ExtendTimed, EXTEND_TIMED, "7e4f7e06b2f6c6b9a065b7b74d79768ed3cd137c"),
+    (Script::ExtendTimed, EXTEND_TIMED, "9dfbeb363fc9632ca469b24f714d8ad20dba9433"),
     (Script::LeaveLine, LEAVE_LINE, "33968331c10496bd749b9a73a3a36d0d057ab1a5"),
     (Script::Undo, UNDO, "16f873ccd6eb3ca706327d802bd0b80f1d2eca80"),
     (Script::UndoDowngraded, UNDO_DOWNGRADED, "6b99e81048cd256a3fdfdc6e58a65b461de86605"),
@@ -1124,7 +1124,7 @@ static SCRIPTS: [(Script, &str, &str); 41] = [
     (Script::UndoShared, UNDO_SHARED, "a63c6cebc539d91009a2f928753037f0d4583f89"),
     (Script::UndoSpring, UNDO_SPRING, "1d42caa99544707bb380afc8b080bbd19fc75b51"),
     (Script::UndoSymfonyWrite, UNDO_SYMFONY_WRITE, "2fa62c34eef4e23863327c1997b1ef99dda1232b"),
-    (Script::UndoTimed, UNDO_TIMED, "b0fe3a64c121c6e487238a1744b57ff87795962d"),
+    (Script::UndoTimed, UNDO_TIMED, "0f54cbea4f74a5747ea0d5bad59131ab8aefc8bd"),
     (Script::Upgrade, UPGRADE, "d0fbdde662a7e5d180afa48b28587a0594b4efdb"),
     (Script::UpgradeFenced, UPGRADE_FENCED, "55e2de54f71d6755cea32c49c97c8c76a3ec1e24"),
     (Script::WriteBack, WRITE_BACK, "435b59118f749cc9a46164cdc6f76cb01f53ee50"),
@@ -1143,8 +1143,8 @@ impl Script {
         SCRIPTS[self as usize].2
     }
 
-    /// With what the keys begin that stand behind the resources in its KEYS: those of a semaphore, and the fencing counters
-    /// that it reads or raises. One that gives a permit does so where a counter is proposed.
+    /// With what the keys begin that stand behind the resources in its KEYS: those of a semaphore, the lease of a lock whose
+    /// value is a time, and the fencing counters that it reads or raises. One that gives a permit does so where a counter is proposed.
     pub(super) fn prefixes_behind(self, proposes: bool) -> &'static [&'static [u8]] {
         match self {
             Self::AcquireFenced
@@ -1156,6 +1156,7 @@ impl Script {
             Self::AcquirePermit | Self::AcquirePermitInLine if proposes => {
                 &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX]
             }
+            Self::AcquireTimed | Self::ExtendTimed | Self::UndoTimed => &[timed::LEASE_PREFIX],
             Self::WriteBackPermit => &[permits::ENDS_PREFIX, permits::COUNTERS_PREFIX],
             Self::AcquirePermit
             | Self::AcquirePermitInLine

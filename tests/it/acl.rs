@@ -90,13 +90,14 @@ fn the_manual_s_acl_is_enough_for_every_kind_of_lock() {
 
 /// Those whose releases are told in keys, or to nobody.
 #[test]
-fn the_manual_s_acl_is_enough_for_locks_of_python_redis_lock_and_of_symfony() {
+fn the_manual_s_acl_is_enough_for_locks_of_python_redis_lock_of_symfony_and_of_setnx() {
     for (name, server) in servers() {
         assert_eq!(server.cmd("ACL SETUSER worker ~lock:*"), Reply::Status("OK".into()), "{name}");
         let client = client_of(as_user(&server, 0).new_nodes());
         let symfony = || patiently(b"jobs:a").profile(Profile::Symfony);
         let python = patiently(b"lock:a").profile(Profile::PythonRedisLock);
-        for request in [python, symfony(), symfony().shared()] {
+        let setnx = patiently(b"jobs:a").profile(Profile::Setnx);
+        for request in [python, symfony(), symfony().shared(), setnx] {
             let mut lock = client.acquire(request).unwrap();
             lock.extend(LIMIT).unwrap();
             for key in [&b"lock:a"[..], b"jobs:a"] {

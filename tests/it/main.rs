@@ -29,6 +29,7 @@ mod line;
 mod locks;
 mod log;
 mod metrics;
+mod mixed_fleet;
 mod mode_change;
 mod muffler;
 mod native;

@@ -327,6 +327,7 @@ fn a_key_beside_a_lock_is_not_a_lock() {
     let client = client(std::slice::from_ref(&server));
     for name in [
         "lock-signal:job",
+        "redbolt:lease:job",
         "redisson_lock_token:{job}",
         "redisson_lock_token:{a}:job",
         "redisson_unlock_latch:{job}:1",
@@ -821,13 +822,101 @@ fn a_timed_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
     }
 }
 
+/// As the recipe of SETNX has its members do inside their own lease.
+#[test]
+fn a_timed_lock_that_a_losing_member_overwrote_is_free_after_its_release() {
+    let servers = servers(3);
+    let client = client(&servers);
+    for (profile, theirs) in TIMED.into_iter().flat_map(|it| [(it, ""), (it, ".25")]) {
+        let lock = client.acquire(patiently(b"job").profile(profile)).unwrap();
+        for server in &servers {
+            let theirs = format!("{}{theirs}", second(server) + 600);
+            server.cmd(&format!("GETSET job {theirs}"));
+        }
+        released(lock);
+        eventually("it is free", || held_on(&servers, "job") == 0);
+        eventually("its lease is over", || held_on(&servers, LEASED[1]) == 0);
+    }
+}
+
+/// The undo comes late, or twice, or what is there is no member's time.
+#[test]
+fn an_undo_of_a_timed_lock_deletes_a_member_s_time_inside_its_own_lease_alone() {
+    let server = Server::start();
+    let (mine, other) = ("a".repeat(34), "b".repeat(34));
+    let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED, &LEASED, &[token, ttl]);
+    let undo = |token: &str| eval(&server, UNDO_TIMED, &LEASED, &[token]);
+    let (granted, theirs) = (Reply::Status("OK".into()), (second(&server) + 600).to_string());
+    let overwrite = |value: &str| server.run(&[b"SET", b"job", value.as_bytes()]);
+    // After the end of the lease, another member has the lock.
+    assert_eq!(ask(&mine, "20"), granted);
+    eventually("its lease is over", || !exists(&server, "job") && !exists(&server, LEASED[1]));
+    overwrite(&theirs);
+    assert_eq!((undo(&mine), server.cmd("GET job")), (Reply::Int(0), bulk(&theirs)));
+    // The first of two undos ends the lease.
+    server.cmd("DEL job");
+    assert_eq!((ask(&mine, "60000"), undo(&mine)), (granted.clone(), Reply::Int(1)));
+    overwrite(&theirs);
+    assert_eq!((undo(&mine), server.cmd("GET job")), (Reply::Int(0), bulk(&theirs)));
+    // Of an earlier attempt.
+    server.cmd("DEL job");
+    assert_eq!(ask(&mine, "60000"), granted);
+    overwrite(&theirs);
+    assert_eq!((undo(&other), server.cmd("GET job")), (Reply::Int(0), bulk(&theirs)));
+    assert_eq!((undo(&mine), exists(&server, "job")), (Reply::Int(1), false));
+    // Of another redbolt, also where something has taken its TTL away, and of other members and programs.
+    for value in [&format!("{theirs}.{}", "01".repeat(34)), "1", "", "somebody", "5000000000"] {
+        assert_eq!(ask(&mine, "60000"), granted, "{value}");
+        overwrite(value);
+        assert_eq!((undo(&mine), server.cmd("GET job")), (Reply::Int(0), bulk(value)));
+        server.cmd("DEL job");
+    }
+    assert_eq!(ask(&mine, "60000"), granted);
+    server.cmd(&format!("SET job {theirs} PX 600000"));
+    assert_eq!(undo(&mine), Reply::Int(0), "what has a TTL ends by itself");
+}
+
+/// A member whose time is shorter than the lease of the holder that it has overwritten lets no other redbolt in.
+#[test]
+fn a_timed_lock_that_was_overwritten_is_not_taken_over_by_another_redbolt_inside_its_lease() {
+    let server = Server::start();
+    let (mine, other) = ("a".repeat(34), "b".repeat(34));
+    let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED, &LEASED, &[token, ttl]);
+    assert_eq!(ask(&mine, "60000"), Reply::Status("OK".into()));
+    server.cmd("SET job 1100000000");
+    let Reply::Int(left) = ask(&other, "60000") else { panic!("it was granted") };
+    assert!((1..=60_000).contains(&left), "{left}");
+    assert_eq!(eval(&server, UNDO_TIMED, &LEASED, &[&mine]), Reply::Int(1));
+    assert_eq!(ask(&other, "60000"), Reply::Status("OK".into()));
+}
+
+/// Its holder may release it later.
+#[test]
+fn a_timed_lock_that_an_operator_broke_is_not_released_again() {
+    let server = server();
+    let client = client(std::slice::from_ref(&server));
+    for profile in TIMED {
+        let lock = client.acquire(patiently(b"job").profile(profile)).unwrap();
+        assert!(client.force_unlock(b"job").is_ok());
+        let theirs = (second(&server) + 600).to_string();
+        server.cmd(&format!("SET job {theirs}"));
+        drop(lock);
+        client.warm_up(Duration::from_secs(1));
+        assert_eq!(server.cmd("GET job"), bulk(&theirs));
+        server.cmd("DEL job");
+    }
+}
+
+/// A resource, and the key that lasts as long as the lease of its holder.
+const LEASED: [&str; 2] = ["job", "redbolt:lease:job"];
+
 #[test]
 fn nobody_else_can_undo_or_extend_a_timed_lock() {
     let server = Server::start();
     let (mine, other) = ("a".repeat(34), "b".repeat(34));
-    let ask = |token: &str| eval(&server, ACQUIRE_TIMED, &["job"], &[token, "60000"]);
-    let undo = |token: &str| eval(&server, UNDO_TIMED, &["job"], &[token]);
-    let extend = |token: &str| eval(&server, EXTEND_TIMED, &["job"], &[token, "90000"]);
+    let ask = |token: &str| eval(&server, ACQUIRE_TIMED, &LEASED, &[token, "60000"]);
+    let undo = |token: &str| eval(&server, UNDO_TIMED, &LEASED, &[token]);
+    let extend = |token: &str| eval(&server, EXTEND_TIMED, &LEASED, &[token, "90000"]);
     assert_eq!(ask(&mine), Reply::Status("OK".into()));
     assert!(matches!(ask(&mine), Reply::Int(1..)) && matches!(ask(&other), Reply::Int(1..)));
     assert_eq!((undo(&other), extend(&other)), (Reply::Int(0), Reply::Int(0)));

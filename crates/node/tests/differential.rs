@@ -1655,17 +1655,19 @@ fn timed_call() -> impl Strategy<Value = Vec<Word>> {
         || prop_oneof![12 => select(vec!["r1", "r1", "r2"]), 1 => Just("u1")].prop_map(text);
     let guard = || prop::option::weighted(0.2, Just(text("guard")));
     let ttl = || prop_oneof![3 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
-    let acquire = (name(), resource(), guard(), sharer(), ttl()).prop_map(
-        |(name, resource, guard, token, ttl)| {
-            let keys = [vec![resource], guard.into_iter().collect()].concat();
+    let names = || {
+        let names = prop_oneof![12 => select(vec!["r1", "r1", "r2"]), 1 => Just("u1")];
+        names.prop_map(|name| vec![text(name), text(&format!("redbolt:lease:{name}"))])
+    };
+    let acquire =
+        (name(), names(), guard(), sharer(), ttl()).prop_map(|(name, names, guard, token, ttl)| {
+            let keys = [names, guard.into_iter().collect()].concat();
             call(name, ACQUIRE_TIMED, keys, vec![token, ttl])
-        },
-    );
-    let extend = (name(), resource(), sharer(), ttl()).prop_map(|(name, resource, token, ttl)| {
-        call(name, EXTEND_TIMED, vec![resource], vec![token, ttl])
-    });
-    let undo = (name(), resource(), sharer())
-        .prop_map(|(name, resource, token)| call(name, UNDO_TIMED, vec![resource], vec![token]));
+        });
+    let extend = (name(), names(), sharer(), ttl())
+        .prop_map(|(name, names, token, ttl)| call(name, EXTEND_TIMED, names, vec![token, ttl]));
+    let undo = (name(), names(), sharer())
+        .prop_map(|(name, names, token)| call(name, UNDO_TIMED, names, vec![token]));
     let odd = ["", "1", "4200000001", "999999999", "1000000000.5", "1.2.3", " 1100000000", "x1"];
     let time = prop_oneof![
         3 => select(vec![-5_000, -5, 400_000, 800_000]).prop_map(Word::Second),
@@ -1675,7 +1677,12 @@ fn timed_call() -> impl Strategy<Value = Vec<Word>> {
         let set = vec![text("SET"), resource, time];
         [set, if is_new { vec![text("NX")] } else { vec![] }].concat()
     });
-    prop_oneof![5 => acquire, 3 => extend, 3 => undo, 2 => of_member]
+    let of_lease = select(vec![
+        line("PTTL redbolt:lease:r1"),
+        line("DEL redbolt:lease:r1"),
+        line("SET redbolt:lease:r1 somebody"),
+    ]);
+    prop_oneof![10 => acquire, 6 => extend, 6 => undo, 5 => of_member, 1 => of_lease]
 }
 
 /// Of readers and writers as Redisson has them, and of those who touch the keys that readers have.

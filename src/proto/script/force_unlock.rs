@@ -81,7 +81,7 @@ macro_rules! remove_holders_of_redisson {
 ///
 /// If ARGV\[1\] is `string`, a string was seen, and ARGV\[2\] is all of it but for a mark; a reader who shared it alone may be a
 /// member of a set by now, and so may a writer that becomes a reader. If it is `zset` or `hash`, the other ARGV are the members or fields of the holders that were seen. If it
-/// is `dump`, ARGV\[2\] is what [`VIEW_DIGEST`] has returned. A key that was marked, and has no holders left, is closed, see
+/// is `dump`, ARGV\[2\] is what [`VIEW_DIGEST`] has returned. The lease of a lock whose value is a time ends with it, see `timed`. A key that was marked, and has no holders left, is closed, see
 /// `line`.
 pub const FORCE_UNLOCK: &str = concat!(
     "local n, ends, kind = 0, KEYS[2], ARGV[1] \
@@ -114,7 +114,8 @@ pub const FORCE_UNLOCK: &str = concat!(
      if n > 0 and kind == 'hash' then ",
     tell_redisson!(),
     "redis.pcall('PUBLISH', 'redisson_rwlock:' .. name, '1') \
-     elseif n > 0 and kind == 'string' then ",
+     elseif n > 0 and kind == 'string' then \
+     redis.pcall('DEL', 'redbolt:lease:' .. KEYS[1]) ",
     tell_spring!(),
     "if string.sub(KEYS[1], 1, 5) == 'lock:' then \
      local signal = 'lock-signal:' .. string.sub(KEYS[1], 6) ",

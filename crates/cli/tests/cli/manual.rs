@@ -252,15 +252,18 @@ fn is_of_option(c: char) -> bool {
 }
 
 /// Options of `cargo xtask` and of other programs.
-const OF_OTHERS: [&str; 10] = [
+const OF_OTHERS: [&str; 13] = [
     "--beside",
     "--contender",
     "--counts",
     "--example",
+    "--nocapture",
     "--nodes",
     "--path",
     "--placement",
     "--quick",
+    "--release",
+    "--test",
     "--waiting",
     "--write",
 ];

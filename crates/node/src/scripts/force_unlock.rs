@@ -50,6 +50,7 @@ pub(super) fn force_unlock(
             redisson_rw::tell(calls, name, b"1");
         }
         "string" if count > 0 => {
+            calls.del(&[LEASE, name].concat()).ok();
             spring::tell(calls, name);
             python::tell_of(calls, name);
         }
@@ -120,6 +121,9 @@ fn remove_holders_of_redisson(
     }
     Ok(count)
 }
+
+/// What the lease of a lock begins with whose value is a time.
+const LEASE: &[u8] = b"redbolt:lease:";
 
 /// The longest mark.
 const MARK: usize = 17;

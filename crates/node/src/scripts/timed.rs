@@ -1,6 +1,7 @@
-//! The scripts of locks whose value is a time: a resource is a string, a second since 1970 and the digits of its holder.
+//! The scripts of locks whose value is a time: a resource is a string, a second since 1970 and the digits of its holder. Beside it
+//! is a key that lasts as long as the holder's lease.
 
-use super::{BAD_ARGUMENTS, begin, lua_number, token_and_ttl};
+use super::{BAD_ARGUMENTS, check_restart_guard, lua_number, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
@@ -10,7 +11,9 @@ pub(super) fn acquire_timed(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (resource, token, ttl) = begin(calls, names, argv)?;
+    let (token, ttl) = token_and_ttl(argv)?;
+    let &[resource, lease, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
+    check_restart_guard(calls, restart_guard.first())?;
     let now = now_ms(calls)?;
     let ends = caught(calls.get(resource))?.flatten().and_then(second);
     let left = match (calls.pttl(resource)?, ends) {
@@ -18,8 +21,10 @@ pub(super) fn acquire_timed(
         (-2, _) => 0,
         (left, _) => return Ok(Answer::Int(left)),
     };
+    let is_there = calls.pttl(resource)? != -2;
+    let left = if is_there && left <= 0 { calls.pttl(lease)? } else { left };
     if mutant!(LoserOverwrites) && left > 0 {
-        set_with_time(calls, resource, token, ttl, now)?;
+        set_with_time(calls, (resource, lease), token, ttl, now)?;
     }
     if mutant!(NeverTakenOver) && calls.pttl(resource)? == -1 {
         return Ok(Answer::Int(-1));
@@ -28,7 +33,8 @@ pub(super) fn acquire_timed(
         return Ok(Answer::Int(left));
     }
     calls.del(resource)?;
-    set_with_time(calls, resource, token, ttl, now)?;
+    calls.del(lease)?;
+    set_with_time(calls, (resource, lease), token, ttl, now)?;
     Ok(Answer::Status("OK"))
 }
 
@@ -38,9 +44,10 @@ pub(super) fn extend_timed(
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let &[resource] = names else { return Err(BAD_ARGUMENTS) };
+    let &[resource, lease] = names else { return Err(BAD_ARGUMENTS) };
     let (token, ttl) = token_and_ttl(argv)?;
     if !is_own(calls, resource, token)? {
+        end_lease(calls, lease, token)?;
         return Ok(Answer::Int(0));
     }
     if calls.pttl(resource)? < ttl {
@@ -49,23 +56,39 @@ pub(super) fn extend_timed(
         if mutant!(SecondNotExtended) {
             return Ok(Answer::Int(1));
         }
-        set_with_time(calls, resource, token, ttl, now)?;
+        set_with_time(calls, (resource, lease), token, ttl, now)?;
     }
     Ok(Answer::Int(1))
 }
 
-/// Deletes it if it is the holder's.
+/// Deletes it if it is the holder's. Within its lease the time of a member that has overwritten it is.
 pub(super) fn undo_timed(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
-    let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
+    let (&[resource, lease], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     if mutant!(SecondOfAnyHolder) {
         return Ok(Answer::Int(calls.del(resource)?.into()));
     }
     let is_own = is_own(calls, resource, token)?;
-    Ok(Answer::Int((is_own && calls.del(resource)?).into()))
+    let has_lease = end_lease(calls, lease, token)?;
+    let is_of_member = has_lease && is_second_of_member(calls, resource)?;
+    Ok(Answer::Int(((is_own || is_of_member) && calls.del(resource)?).into()))
+}
+
+/// Ends the holder's lease. Whether it lasted until now.
+fn end_lease(calls: &mut Calls<'_>, lease: &[u8], token: &[u8]) -> Result<bool, Stop> {
+    let value = caught(calls.get(lease))?.flatten();
+    let has_lease = value.is_some_and(|value| value == own_digits(token));
+    Ok(has_lease && calls.del(lease)?)
+}
+
+/// Whether a value without a TTL is a second, and shorter than one of ours.
+fn is_second_of_member(calls: &mut Calls<'_>, name: &[u8]) -> Result<bool, Stop> {
+    let value = caught(calls.get(name))?.flatten();
+    let is_second = value.is_some_and(|value| value.len() < 60 && second(value).is_some());
+    Ok(is_second && calls.pttl(name)? == -1)
 }
 
 fn now_ms(calls: &Calls<'_>) -> Result<i64, Stop> {
@@ -74,7 +97,7 @@ fn now_ms(calls: &Calls<'_>) -> Result<i64, Stop> {
 
 fn set_with_time(
     calls: &mut Calls<'_>,
-    name: &[u8],
+    (name, lease): (&[u8], &[u8]),
     token: &[u8],
     ttl: i64,
     now: i64,
@@ -84,7 +107,8 @@ fn set_with_time(
         ends -= 1;
     }
     let value = [ends.to_string().as_bytes(), b".", &own_digits(token)].concat();
-    Ok(calls.set_for(name, &value, ttl)?)
+    calls.set_for(name, &value, ttl)?;
+    Ok(calls.set_for(lease, &own_digits(token), ttl)?)
 }
 
 fn is_own(calls: &mut Calls<'_>, name: &[u8], token: &[u8]) -> Result<bool, Stop> {

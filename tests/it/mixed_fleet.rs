@@ -1,0 +1,147 @@
+//! A fleet of the old recipe of SETNX, with and without redbolt in it, in which all want one lock all the time.
+//!
+//! `cargo test --release -p redbolt --test it -- mixed_fleet --nocapture` prints the sections per second of each fleet.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use redbolt::{LockRequest, Profile, ReleaseOutcome, Wait};
+use redbolt_test_servers::{Connection, Reply, Server};
+
+use crate::support::{client, server};
+
+/// What all of a fleet share.
+#[derive(Default)]
+struct Fleet {
+    is_inside: AtomicBool,
+    overlaps: AtomicUsize,
+    sections: AtomicUsize,
+    of_redbolt: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Fleet {
+    /// Works under the lock for a moment, as a member of the fleet.
+    fn section(&self) {
+        self.overlaps.fetch_add(self.is_inside.swap(true, SeqCst).into(), SeqCst);
+        thread::sleep(SECTION);
+        self.is_inside.store(false, SeqCst);
+        self.sections.fetch_add(1, SeqCst);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_over.load(SeqCst)
+    }
+}
+
+fn now() -> f64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs_f64()
+}
+
+fn second_in(reply: &Reply) -> f64 {
+    match reply {
+        Reply::Bulk(value) => String::from_utf8_lossy(value).parse().unwrap_or(0.0),
+        _ => 0.0,
+    }
+}
+
+/// The recipe: the end of the lease that was taken, if it was.
+fn ask(connection: &mut Connection) -> Option<f64> {
+    let ends = || now() + LEASE.as_secs_f64() + 1.0;
+    let end = ends();
+    let value = format!("{end:.6}");
+    if connection.run(&[b"SETNX", KEY, value.as_bytes()]) == Reply::Int(1) {
+        return Some(end);
+    }
+    if second_in(&connection.run(&[b"GET", KEY])) >= now() {
+        return None;
+    }
+    // It is over, or gone: others may be as fast.
+    let end = ends();
+    let value = format!("{end:.6}");
+    let before = connection.run(&[b"GETSET", KEY, value.as_bytes()]);
+    (second_in(&before) < now()).then_some(end)
+}
+
+fn follow_recipe(fleet: &Fleet, server: &Server) {
+    let mut connection = server.connect();
+    while fleet.goes_on() {
+        match ask(&mut connection) {
+            None => thread::sleep(POLL),
+            Some(end) => {
+                fleet.section();
+                // Inside its lease it deletes without a look.
+                if now() < end {
+                    connection.run(&[b"DEL", KEY]);
+                }
+            }
+        }
+    }
+}
+
+fn use_redbolt(fleet: &Fleet, server: &Server) {
+    let client = client(std::slice::from_ref(server));
+    let ask = LockRequest::new(KEY).profile(Profile::Setnx).ttl(TTL).wait(Wait::Forever);
+    while fleet.goes_on() {
+        let lock = client.acquire(ask.clone()).unwrap();
+        fleet.section();
+        fleet.of_redbolt.fetch_add(1, SeqCst);
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    }
+}
+
+/// Lets a fleet run until it has done so many sections, and shows how many it did per second.
+fn run(members: usize, redbolts: usize, sections: usize) -> Fleet {
+    let (server, fleet) = (server(), Fleet::default());
+    let since = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..members {
+            scope.spawn(|| follow_recipe(&fleet, &server));
+        }
+        for _ in 0..redbolts {
+            scope.spawn(|| use_redbolt(&fleet, &server));
+        }
+        while fleet.sections.load(SeqCst) < sections && since.elapsed() < LIMIT {
+            thread::sleep(POLL);
+        }
+        fleet.is_over.store(true, SeqCst);
+    });
+    let (done, took) = (fleet.sections.load(SeqCst), since.elapsed().as_secs_f64());
+    let of_redbolt = fleet.of_redbolt.load(SeqCst);
+    println!(
+        "{members} members and {redbolts} of redbolt: {:.0} sections of 5 ms per second, {of_redbolt} of {done} by redbolt",
+        done as f64 / took
+    );
+    assert!(done >= sections, "{done} of {sections} sections in {took:.1} s");
+    assert_eq!(fleet.overlaps.load(SeqCst), 0, "two were inside at once");
+    fleet
+}
+
+/// A member that loses overwrites what redbolt has set. A release that left it there would let all wait for ten minutes.
+#[test]
+fn a_mixed_fleet_of_the_recipe_of_setnx_does_not_wait_for_a_ttl() {
+    run(6, 0, SECTIONS);
+    let mixed = run(4, 2, SECTIONS);
+    assert!(mixed.of_redbolt.load(SeqCst) > 0);
+    let few = run(2, 4, SECTIONS);
+    assert!(few.of_redbolt.load(SeqCst) > 0);
+}
+
+const KEY: &[u8] = b"job";
+
+/// Of members: whoever waited for the end of one would not be done in time.
+const LEASE: Duration = Duration::from_secs(600);
+
+/// Of redbolt.
+const TTL: Duration = Duration::from_secs(20);
+
+const SECTION: Duration = Duration::from_millis(5);
+
+/// How long a member waits until it asks again.
+const POLL: Duration = Duration::from_millis(5);
+
+const SECTIONS: usize = 500;
+
+/// Far more than a busy machine needs.
+const LIMIT: Duration = Duration::from_secs(60);
