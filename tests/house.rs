@@ -397,8 +397,8 @@ fn root() -> &'static Path {
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
 /// The kinds of code blocks: Rust for the doctests, C for the tests of `redbolt-capi`, commands for
 /// those of `redbolt-cli`, and `toml` for the line that is checked here.
-const KINDS: [&str; 10] =
-    ["rust", "rust,no_run", "c", "cpp", "sh", "console", "crontab", "ini", "toml", "text"];
+const KINDS: [&str; 11] =
+    ["rust", "rust,no_run", "c", "cpp", "sh", "console", "crontab", "ini", "toml", "yaml", "text"];
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;

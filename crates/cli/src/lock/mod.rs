@@ -192,7 +192,10 @@ fn wait(
         Outcome::Granted => return Ok(Waited::Granted),
         Outcome::Interrupted(signal) => exit::killed_by(signal as i32),
         Outcome::Contended(who) => {
-            say(format_args!("{} is held by {who}", name::show(key)));
+            // Whoever calls it a success wants no mail from cron about it.
+            if !request.quiet || request.conflict_exit_code != exit::SUCCESS {
+                say(format_args!("{} is held by {who}", name::show(key)));
+            }
             request.conflict_exit_code
         }
         Outcome::NoQuorum(reason) => {

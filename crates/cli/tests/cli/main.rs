@@ -25,6 +25,7 @@ mod manual;
 mod pair;
 mod permits;
 mod profiles;
+mod recipes;
 mod restart_guard;
 mod sentinels;
 mod shared;

@@ -2,13 +2,14 @@
 //!
 //! A block marked ```` ```sh ```` is a script and has to succeed. In one marked ```` ```console
 //! ```` each command is followed by its output, in which figures may differ. Lines of ````
-//! ```crontab ```` and the `ExecStart=` of ```` ```ini ```` are run as well. Each block gets three
-//! servers in place of 10.0.0.1 to 10.0.0.3, and scripts that do nothing in place of the user's.
+//! ```crontab ```` and the service of ```` ```ini ```` are run as well, with the environment that cron and
+//! systemd give. Each block gets three servers in place of 10.0.0.1 to 10.0.0.3, folders of its own in place of `/usr/local/bin`,
+//! `/opt/shop` and `/etc/redbolt`, and scripts that do nothing in place of the user's.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -68,14 +69,24 @@ fn world_of(block: &Block) -> World {
     let sets_up = block.text.contains("redbolt init") && !block.text.contains("init --change");
     let world = if sets_up { World::fresh(3) } else { World::of(3) };
     let words = block.text.split(|c: char| c.is_whitespace() || "';&".contains(c));
-    for script in words.filter(|word| word.starts_with("./") && word.ends_with(".sh")) {
-        executable(&world.path(script), "exit 0");
+    for script in words.filter(|word| word.ends_with(".sh")) {
+        let name = script.strip_prefix("./").or_else(|| script.strip_prefix("/opt/shop/"));
+        name.into_iter().for_each(|name| executable(&world.path(name), "exit 0"));
     }
-    fs::create_dir(world.path("bin")).unwrap();
+    provide_programs(&world);
     executable(&world.path("bin/cargo"), CARGO);
     // What it would do on the host of a node.
     executable(&world.path("bin/ssh"), "exit 0");
     world
+}
+
+/// The folders of the manual: `/usr/local/bin` with `redbolt`, and `/etc/redbolt` with the nodes.
+pub(crate) fn provide_programs(world: &World) {
+    fs::create_dir(world.path("bin")).unwrap();
+    symlink(env!("CARGO_BIN_EXE_redbolt"), world.path("bin/redbolt")).unwrap();
+    let nodes = world.addresses().replace(',', "\n");
+    fs::create_dir(world.path("etc")).unwrap();
+    fs::write(world.path("etc/nodes"), nodes).unwrap();
 }
 
 pub(crate) fn executable(path: &Path, line: &str) {
@@ -98,6 +109,9 @@ pub(crate) fn at_home(world: &World, text: &str) -> String {
         text = text.replace(&format!("10.0.0.{number}:6379"), &address);
         text = text.replace(&format!("10.0.0.{number}"), &address);
     }
+    let home = world.path("").to_str().unwrap().trim_end_matches('/').to_owned();
+    text = text.replace("/usr/local/bin", &format!("{home}/bin"));
+    text = text.replace("/opt/shop", &home).replace("/etc/redbolt", &format!("{home}/etc"));
     if text.contains("7001") {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         text = text.replace("7001", &port.to_string());
@@ -181,8 +195,8 @@ fn commands_of_the_manual_do_what_it_says() {
             let fault = || match block.kind.as_str() {
                 "sh" => script_fails(&block, &block.text),
                 "console" => console_differs(&block),
-                "crontab" => script_fails(&block, &without_times(&block.text)),
-                "ini" => script_fails(&block, &started(&block.text)),
+                "crontab" => crontab_fails(&block),
+                "ini" => unit_fails(&block),
                 _ => None,
             };
             count += usize::from(KINDS.contains(&&*block.kind));
@@ -194,16 +208,55 @@ fn commands_of_the_manual_do_what_it_says() {
     assert!(faults.is_empty(), "{} of {count} blocks:\n{}", faults.len(), faults.join("\n"));
 }
 
-/// The commands of a crontab, without the five time fields.
-fn without_times(crontab: &str) -> String {
-    let commands = crontab.lines().map(|line| line.split_whitespace().skip(5).collect::<Vec<_>>());
-    commands.map(|words| words.join(" ") + "\n").collect()
+/// The fault of a crontab, if any: each command gets the few variables that cron sets, and those of the crontab.
+fn crontab_fails(block: &Block) -> Option<String> {
+    let world = world_of(block);
+    let mut variables = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+    for line in at_home(&world, &block.text).lines() {
+        match line.split_once('=').filter(|(name, _)| !name.contains(' ')) {
+            Some((name, value)) => variables.push((name.to_owned(), value.to_owned())),
+            None => {
+                let words: Vec<_> = line.split_whitespace().skip(5).collect();
+                let ran = run_with(&world, &variables, &["/bin/sh", "-c", &words.join(" ")]);
+                if ran.status != Some(0) || !ran.stderr.is_empty() {
+                    return Some(format!("{}: {ran:?}\n{line}", block.place));
+                }
+            }
+        }
+    }
+    None
 }
 
-/// The command of a systemd unit.
-fn started(unit: &str) -> String {
-    unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a service").to_owned()
+/// The fault of a unit of systemd, if any, and what systemd itself has to say of it.
+fn unit_fails(block: &Block) -> Option<String> {
+    let world = world_of(block);
+    let unit = at_home(&world, &block.text);
+    let values = |name: &'static str| {
+        unit.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix('='))
+    };
+    let mut variables = vec![("PATH".to_owned(), SYSTEMD_PATH.to_owned())];
+    let pairs = values("Environment").map(|pair| pair.split_once('=').expect("NAME=VALUE"));
+    variables.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let start = values("ExecStart").next().expect("a service").replace("%H", "web-1");
+    let ran = run_with(&world, &variables, &start.split(' ').collect::<Vec<_>>());
+    let file = world.path("recipe.service");
+    fs::write(&file, &unit).unwrap();
+    let verdict = Command::new("systemd-analyze").arg("verify").arg(&file).output();
+    let is_sound = verdict.as_ref().is_ok_and(|it| it.status.success() && it.stderr.is_empty());
+    let is_verified = is_sound || verdict.is_err();
+    (ran.status != Some(0) || !ran.stderr.is_empty() || !is_verified)
+        .then(|| format!("{}: {ran:?}, {verdict:?}\n{unit}", block.place))
 }
+
+/// Runs a program with these variables and no others, but for the patience of a busy machine.
+fn run_with(world: &World, variables: &[(String, String)], words: &[&str]) -> Ran {
+    let mut command = world.command(words[0]);
+    command.args(&words[1..]).env_clear().envs(variables.iter().cloned());
+    command.envs([("REDBOLT_RESPONSE_TIMEOUT", "10s"), ("REDBOLT_CONNECT_TIMEOUT", "15s")]);
+    run(command)
+}
+
+const SYSTEMD_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin";
 
 /// The blocks that have commands.
 const KINDS: [&str; 4] = ["sh", "console", "crontab", "ini"];
