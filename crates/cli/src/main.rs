@@ -7,6 +7,8 @@
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`lock` is for Linux"))]
 
 mod addresses;
+#[cfg(test)]
+mod any_input;
 mod args;
 #[cfg(target_os = "linux")]
 mod bench;

@@ -3,6 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
 use crate::harness::{Ran, World, run};
 
 /// The exit status of a Rust program that panics.
@@ -193,3 +197,33 @@ const VARIABLES: [&str; 19] = [
     "TLS_KEY",
     "TLS_SERVER_NAME",
 ];
+
+/// The value of each variable is any text.
+#[test]
+fn a_variable_with_any_value_does_not_panic() {
+    let world = World::of(1);
+    let mut runner = TestRunner::deterministic();
+    let numbers = "[0-9]{1,24}(\\.[0-9]{0,3})?(us|ms|s|m|h|)";
+    let text = "(redis|rediss|unix|redis\\+sentinel)://[a-z0-9:@/%,+?#\\[\\].-]{0,20}";
+    let value = prop_oneof![numbers, text, "[^\\x00]{0,20}"];
+    let commands: [&[&str]; 5] = [
+        &["lock", "-n", "job", "true"],
+        &["lead", "-n", "--once", "job", "true"],
+        &["acquire", "-n", "--token-file", "token", "other"],
+        &["status", "job"],
+        &["observe", "--once", "job"],
+    ];
+    for (at, words) in (0..20).flat_map(|_| commands).enumerate() {
+        let mut command = world.redbolt(words);
+        let name = VARIABLES.into_iter().chain(["NODES"]).nth(at % (VARIABLES.len() + 1)).unwrap();
+        let value = value.new_tree(&mut runner).unwrap().current();
+        // A node that is nowhere is not waited for.
+        command.env("REDBOLT_CONNECT_TIMEOUT", "100ms").env("REDBOLT_RESPONSE_TIMEOUT", "100ms");
+        if name == "NODES_FILE" || name == "NODES" {
+            command.env_remove("REDBOLT_NODES");
+        }
+        command.env(format!("REDBOLT_{name}"), &value);
+        assert_refused_in_words(&run(command), &format!("{name}={value}"));
+        let _ = fs::remove_file(world.path("token"));
+    }
+}
