@@ -1,6 +1,6 @@
 //! A fleet of the old recipe of SETNX, with and without redbolt in it, in which all want one lock all the time.
 //!
-//! `cargo test --release -p redbolt --test it -- mixed_fleet --nocapture` prints the sections per second of each fleet.
+//! `cargo test -p redbolt --test it -- mixed_fleet --nocapture` prints the sections per second of each fleet.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
