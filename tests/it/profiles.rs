@@ -801,8 +801,11 @@ fn a_waiter_goes_by_the_time_in_a_value_without_a_ttl() {
         for server in &servers {
             server.cmd(&format!("SET job {}", second(server) + 2));
         }
-        released(client.acquire(patiently(b"job").profile(profile)).unwrap());
-        eventually("nothing is left", || held_on(&servers, "job") == 0);
+        // The time of one node may be over later than those of a quorum, and is there for the next lock to take over.
+        eventually("nothing is left", || {
+            released(client.acquire(patiently(b"job").profile(profile)).unwrap());
+            held_on(&servers, "job") == 0
+        });
     }
 }
 
