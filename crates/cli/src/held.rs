@@ -10,8 +10,11 @@ use std::time::Duration;
 
 use redbolt::proto::Settings;
 use redbolt::{
-    Client, Config, DetachedLock, ExtendError, LockGuard, LossCause, ReleaseOutcome, RequestError,
-    net, report::Confirmed,
+    Client, Config, DetachedLock, ExtendError, LockGuard, LossCause, Profile, ReleaseOutcome,
+    RequestError,
+    inspect::{DataKind, InspectionVerdict},
+    net,
+    report::Confirmed,
 };
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
@@ -117,8 +120,20 @@ fn look(
     lock: &mut LockGuard<'_>,
     detached: &DetachedLock,
 ) -> Result<(), ExtendError> {
+    if is_overwritten(client, detached) {
+        return Ok(());
+    }
     let response_timeout = client.config().settings().response_timeout;
     lock.extend((ROUNDS * response_timeout).max(A_MOMENT).min(detached.ttl()))
+}
+
+/// Whether a quorum has the time of a member that has lost, in a fleet where losers overwrite. An extension takes that for a loss,
+/// and a release deletes it inside the lock's own lease, as members do.
+fn is_overwritten(client: &Client, detached: &DetachedLock) -> bool {
+    let losers_overwrite = matches!(detached.profile(), Profile::RedisObjects | Profile::Setnx);
+    let Some(key) = detached.keys().next().filter(|_| losers_overwrite) else { return false };
+    let verdict = client.inspect(key).map(|seen| seen.verdict);
+    matches!(verdict, Ok(InspectionVerdict::Foreign(data)) if matches!(data.kind, DataKind::Time { .. }))
 }
 
 /// Notes in the file that a release was begun, so that it can be tried again.

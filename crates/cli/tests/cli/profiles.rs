@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use redbolt_test_servers::Reply;
+
 use crate::harness::{World, eventually};
 
 #[test]
@@ -162,4 +164,26 @@ fn a_prefix_stands_before_the_name_in_all_commands() {
     assert!(seen.contains("job-lock:default:data: held by "), "{seen}");
     with(&["unlock", "--force"], &["data"]).expect(0);
     assert_eq!(world.held_on("job-lock:default:data"), 0);
+}
+
+/// A member of the recipe writes its time before it sees that it has lost. Nobody is to wait for that.
+#[test]
+fn a_release_of_a_lock_that_a_losing_member_overwrote_leaves_nothing() {
+    let world = World::of(1);
+    let (node, token_file) = (&world.nodes[0], ["--token-file", "held"]);
+    for profile in ["setnx", "redis-objects"] {
+        let acquire =
+            [&["acquire", "--profile", profile, "--ttl", "25s"], &token_file[..], &["job"]];
+        world.run(&acquire.concat()).expect(0);
+        node.cmd("GETSET job 4100000000");
+        world.run(&[&["release"], &token_file[..]].concat()).expect(0);
+        eventually("nothing is left", || world.held_on("job") == 0);
+        // An extension has to be of its own value.
+        world.run(&acquire.concat()).expect(0);
+        node.cmd("GETSET job 4100000000");
+        world.run(&[&["extend"], &token_file[..]].concat()).expect(70);
+        assert_eq!(node.cmd("GET job"), Reply::Bulk(b"4100000000".to_vec()));
+        world.delete("job");
+        world.run(&[&["release"], &token_file[..]].concat()).expect(70);
+    }
 }
