@@ -708,9 +708,9 @@ pub(crate) struct ShimArgs {
     #[arg(long)]
     pub(crate) parent: i32,
 
-    /// Numbers of the signals to unblock
+    /// The signals that the caller has blocked: bit 0 is signal 1
     #[arg(long)]
-    pub(crate) unblock: Vec<i32>,
+    pub(crate) blocked: u64,
 
     /// The parent's descriptor to write to when the command cannot be run
     #[arg(long)]
@@ -728,9 +728,9 @@ pub(crate) struct InnerArgs {
     #[arg(long)]
     pub(crate) outer: u32,
 
-    /// Numbers of the signals that redbolt has blocked
+    /// The signals that the caller has blocked: bit 0 is signal 1
     #[arg(long)]
-    pub(crate) unblock: Vec<i32>,
+    pub(crate) blocked: u64,
 
     /// The descriptor to read its signals from
     #[arg(long)]
@@ -903,9 +903,10 @@ redbolt lock [OPTIONS] KEY -- CMD [ARG]...
 
 const LOCK_HELP: &str = "\
 The command never outlives the lock: if the lock is lost or cannot be extended, the command and all
-its descendants get SIGTERM, then SIGKILL. SIGINT, SIGTERM and SIGHUP are passed on to the command.
-redbolt releases the lock when the command has ended. It does not wait for what the command leaves
-running in the background.
+its descendants get SIGTERM, then SIGKILL. Signals to redbolt are passed on to the command, unless
+it has them already: redbolt itself ends when the command does. It then releases the lock, and dies
+of the signal that killed the command. It does not wait for what the command leaves running in the
+background.
 
 When the lock is known to be lost, SIGTERM comes at once, and SIGKILL after --kill-after. A lock
 that cannot be extended ends with its TTL, of which 1 % and 2 ms are not relied on. SIGKILL comes
@@ -970,10 +971,10 @@ with `redbolt lock`, the command never outlives the lead: if the lead is lost or
 the command and all its descendants get SIGTERM, then SIGKILL, and redbolt campaigns again. So it
 runs the command once for each time that it is elected. With --once it exits with 70 instead.
 
-When the command ends by itself, redbolt resigns and exits with the command's status. SIGINT,
-SIGTERM and SIGHUP are passed on to the command; after SIGINT or SIGTERM redbolt does not campaign
-again. `kill -9` of redbolt changes nothing: see `redbolt help lock`, which says as well when
-exactly the command gets its signals, and what a wait reports.
+When the command ends by itself, redbolt resigns and exits with the command's status. Signals are
+passed on to the command; after SIGINT, SIGTERM or SIGQUIT, unless it is ignored, redbolt does not
+campaign again. `kill -9` of redbolt changes nothing: see `redbolt help lock`, which says as well
+when exactly the command gets its signals, and what a wait reports.
 
 The command gets REDBOLT_KEY, REDBOLT_TTL_MS and REDBOLT_TERM in its environment. The term is a
 number that is larger for each later leader. The store that the command writes to should remember

@@ -106,9 +106,9 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Acquire(args) => lock::acquire::run(args),
         #[cfg(not(target_os = "linux"))]
         Command::Acquire(_) => Err(Failure::usage("redbolt acquire needs Linux, for signalfd")),
-        Command::Extend(args) => held::extend(args),
-        Command::Release(args) => held::release(args),
-        Command::Unlock(args) => unlock::run(args),
+        Command::Extend(args) => shield().and_then(|()| held::extend(args)),
+        Command::Release(args) => shield().and_then(|()| held::release(args)),
+        Command::Unlock(args) => shield().and_then(|()| unlock::run(args)),
         Command::Status(args) => status::run(args),
         Command::Init(args) => init::run(args),
         #[cfg(target_os = "linux")]
@@ -125,6 +125,13 @@ fn run(command: &Command) -> Result<u8, Failure> {
             Ok(exit::SUCCESS)
         }
     }
+}
+
+/// No signal that is not meant to end a short command ends it half-way.
+fn shield() -> Result<(), Failure> {
+    #[cfg(target_os = "linux")]
+    signals::shield()?;
+    Ok(())
 }
 
 /// Help and version are successes. Everything else that stops the parser is a usage error.

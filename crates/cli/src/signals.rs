@@ -1,76 +1,84 @@
-//! The signals that redbolt handles while it waits for a lock, while a command runs and while it measures.
+//! The signals of redbolt's own processes.
 //!
-//! They are blocked and read from a signalfd, so they arrive in the same poll as the nodes' replies. No handler is
-//! installed, so the command inherits every disposition that the caller chose (`nohup` ignores SIGHUP). The shim
-//! restores the mask for the command.
+//! Every signal that can be blocked is blocked, and read from a signalfd in the same poll as the nodes' replies. So
+//! only SIGKILL and SIGSTOP end or stop a process that holds a lock. (The C library keeps signals 32 and 33 for itself,
+//! and blocks them for no program.) No handler is installed, so the command inherits every disposition that the caller
+//! chose (`nohup` ignores SIGHUP). The shim restores the caller's mask for the command.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::libc;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::prctl::set_dumpable;
+use nix::sys::signal::{SigSet, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
+pub(crate) use rustix::process::Signal;
+use rustix::process::kill_process;
+use rustix_libc_wrappers::process::SignalExt;
+
+use crate::exit;
 
 /// The blocked signals, as a stream.
 #[derive(Debug)]
 pub(crate) struct Signals {
     requests: SignalFd,
     children: SignalFd,
-    blocked_before: SigSet,
+    callers: Mask,
 }
 
-/// A signal that asks redbolt to end, and who sent it.
+/// A set of signals, as the kernel shows it: bit 0 is signal 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mask(pub(crate) u64);
+
+/// A signal that has arrived, and its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) signal: Signal,
     pub(crate) from: Sender,
 }
 
-/// Who sent a signal.
+/// The sender of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
-    /// The terminal (Ctrl-C, hang-up), to every process of the foreground group.
-    Terminal,
+    /// The kernel: a key of the terminal, the end of the terminal, or a timer.
+    Kernel,
     /// A process.
     Process(Pid),
 }
 
 impl Signals {
-    /// Blocks the signals of this thread, and of the threads that it starts later.
+    /// Blocks the signals of this thread, and of the threads and processes that it starts later.
     pub(crate) fn block() -> io::Result<Self> {
-        let blocked: SigSet = BLOCKED.into_iter().chain(REQUESTS).collect();
-        let blocked_before = blocked.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Self::keep_blocked(Mask::of_this_process("SigBlk:"))
+    }
+
+    /// As [`block`](Self::block), in a process that inherited them blocked. `callers` is the mask before that.
+    pub(crate) fn keep_blocked(callers: Mask) -> io::Result<Self> {
+        let mut requests = SigSet::all();
+        requests.thread_block()?;
+        requests.remove(Named::SIGCHLD);
         let stream = |signals: SigSet| {
             SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         };
-        let requests = stream(REQUESTS.into_iter().collect())?;
-        let children = stream(Signal::SIGCHLD.into())?;
-        Ok(Self { requests, children, blocked_before })
+        let children = stream(Named::SIGCHLD.into())?;
+        Ok(Self { requests: stream(requests)?, children, callers })
     }
 
-    /// As [`block`](Self::block), in a process that inherited them blocked. `to_unblock` are those that the parent blocked.
-    pub(crate) fn keep_blocked(to_unblock: &[i32]) -> io::Result<Self> {
-        let mut signals = Self::block()?;
-        for signal in to_unblock.iter().filter_map(|&number| Signal::try_from(number).ok()) {
-            signals.blocked_before.remove(signal);
-        }
-        Ok(signals)
-    }
-
-    /// The numbers of the signals that a command must unblock.
-    pub(crate) fn to_unblock(&self) -> Vec<i32> {
-        let blocked = BLOCKED.into_iter().chain(REQUESTS);
-        blocked.filter(|&s| !self.blocked_before.contains(s)).map(|s| s as i32).collect()
+    /// The signals that the caller of redbolt had blocked.
+    pub(crate) fn callers(&self) -> Mask {
+        self.callers
     }
 
     /// The next request that has arrived.
     pub(crate) fn next(&self) -> Option<Request> {
         while let Ok(Some(info)) = self.requests.read_signal() {
             let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-            if let Ok(signal) = Signal::try_from(number) {
-                return Some(Request { signal, from: sender(info.ssi_code, info.ssi_pid) });
+            let Some(signal) = Signal::from_raw(number) else { continue };
+            let request = Request { signal, from: sender(info.ssi_code, info.ssi_pid) };
+            if !request.is_private(getpid()) {
+                return Some(request);
             }
         }
         None
@@ -93,41 +101,196 @@ impl AsFd for Signals {
     }
 }
 
-fn sender(code: i32, pid: u32) -> Sender {
-    match i32::try_from(pid) {
-        Ok(pid) if code != libc::SI_KERNEL => Sender::Process(Pid::from_raw(pid)),
-        _ => Sender::Terminal,
+impl Request {
+    /// Whether it asks redbolt to end while no command runs.
+    pub(crate) fn is_interruption(self) -> bool {
+        match self.signal {
+            Signal::INT | Signal::TERM | Signal::HUP | Signal::QUIT => true,
+            // Of a timer that the caller has set before it became redbolt.
+            Signal::ALARM => self.from == Sender::Kernel,
+            _ => false,
+        }
+    }
+
+    /// Whether it stops a program that does not handle it, as Ctrl-Z does.
+    pub(crate) fn is_stop(self) -> bool {
+        [Signal::TSTP, Signal::TTIN, Signal::TTOU].contains(&self.signal)
+    }
+
+    /// Whether it is about the process `us` and no other: a write of its own to a full file or a closed pipe, or its
+    /// own limit of processor time.
+    fn is_private(self, us: Pid) -> bool {
+        self.from == Sender::Process(us)
+            || (self.from == Sender::Kernel && self.signal == Signal::XCPU)
     }
 }
 
-/// Whether the caller has this signal ignored. It is read from `/proc`, since `sigaction` would need unsafe code.
-pub(crate) fn is_ignored(signal: Signal) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & (1 << (signal as u32 - 1)) != 0
+impl Mask {
+    /// A mask of this process by its name in `/proc`: to query it otherwise would need unsafe code.
+    fn of_this_process(name: &str) -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix(name));
+        Self(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    }
+
+    fn contains(self, number: i32) -> bool {
+        self.0 >> (number - 1) & 1 == 1
+    }
+
+    /// Unblocks all signals that are not in this mask. Real-time signals can only be unblocked together, so that a
+    /// caller that blocks some of them counts as one that blocks none.
+    pub(crate) fn unblock_others(self) -> io::Result<()> {
+        let mut others = match self.0 & REAL_TIME == REAL_TIME {
+            true => SigSet::empty(),
+            false => SigSet::all(),
+        };
+        for signal in Named::iterator() {
+            match self.contains(signal as i32) {
+                true => others.remove(signal),
+                false => others.add(signal),
+            }
+        }
+        Ok(others.thread_unblock()?)
+    }
 }
 
-/// SIGQUIT is among them because the terminal sends it too, and redbolt must outlive the command.
-const REQUESTS: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+/// Does to this process what the signal does by default, if the caller does not ignore it. After a stop, this returns
+/// when the process has been continued.
+pub(crate) fn undergo(signal: Signal) -> io::Result<()> {
+    let set = set_of(signal);
+    set.thread_unblock()?;
+    kill_process(rustix::process::getpid(), signal)?;
+    Ok(set.thread_block()?)
+}
 
-/// Writing to the terminal from the background must not stop the process that extends the lease.
-const BLOCKED: [Signal; 2] = [Signal::SIGCHLD, Signal::SIGTTOU];
+/// Ends this process by the signal of this number, so that a calling shell sees how the command has ended. Returns the exit
+/// status that says the same, if the process does not die of it: the caller may ignore it.
+pub(crate) fn die_of(number: i32) -> u8 {
+    let _ = io::stdout().flush();
+    // The command has left a core of its own.
+    let _ = set_dumpable(false);
+    if let Some(signal) = Signal::from_raw(number) {
+        // The first one may meet the handler of Rust's runtime for faults, which then removes itself.
+        let _ = undergo(signal).and_then(|()| undergo(signal));
+    }
+    exit::killed_by(number)
+}
+
+/// Blocks the signals for which a short command has no use, so that no write and no timer ends it half-way. Those that a
+/// user sends to end it or to stop it stay as they are.
+pub(crate) fn shield() -> io::Result<()> {
+    let mut set = SigSet::all();
+    OF_A_USER.into_iter().for_each(|signal| set.remove(signal));
+    Ok(set.thread_block()?)
+}
+
+/// The name of a signal, such as `SIGINT`.
+pub(crate) fn name_of(signal: Signal) -> &'static str {
+    Named::try_from(signal.as_raw()).map_or("a real-time signal", Named::as_str)
+}
+
+/// Whether the caller has this signal ignored.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    Mask::of_this_process("SigIgn:").contains(signal.as_raw())
+}
+
+/// The set of this signal; of all real-time signals for one of them.
+fn set_of(signal: Signal) -> SigSet {
+    if let Ok(signal) = Named::try_from(signal.as_raw()) {
+        return signal.into();
+    }
+    let mut set = SigSet::all();
+    Named::iterator().for_each(|signal| set.remove(signal));
+    set
+}
+
+fn sender(code: i32, pid: u32) -> Sender {
+    let is_process = [libc::SI_USER, libc::SI_QUEUE, libc::SI_TKILL].contains(&code);
+    match i32::try_from(pid) {
+        Ok(pid) if is_process => Sender::Process(Pid::from_raw(pid)),
+        _ => Sender::Kernel,
+    }
+}
+
+const OF_A_USER: [Named; 8] = [
+    Named::SIGINT,
+    Named::SIGTERM,
+    Named::SIGHUP,
+    Named::SIGQUIT,
+    Named::SIGTSTP,
+    Named::SIGTTIN,
+    Named::SIGTTOU,
+    Named::SIGCHLD,
+];
+
+/// The real-time signals that every C library leaves to programs: 35 to 64.
+const REAL_TIME: u64 = !0 << 34;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const fn from_kernel(signal: Signal) -> Request {
+        Request { signal, from: Sender::Kernel }
+    }
+
+    fn from(pid: i32, signal: Signal) -> Request {
+        Request { signal, from: Sender::Process(Pid::from_raw(pid)) }
+    }
+
     #[test]
-    fn the_terminal_is_told_from_a_process() {
-        assert_eq!(sender(libc::SI_KERNEL, 0), Sender::Terminal);
-        assert_eq!(sender(0, 42), Sender::Process(Pid::from_raw(42)));
+    fn the_kernel_is_told_from_a_process() {
+        assert_eq!(sender(libc::SI_KERNEL, 0), Sender::Kernel);
+        assert_eq!(sender(libc::SI_TIMER, 1), Sender::Kernel);
+        for code in [libc::SI_USER, libc::SI_QUEUE, libc::SI_TKILL] {
+            assert_eq!(sender(code, 42), Sender::Process(Pid::from_raw(42)));
+        }
+    }
+
+    #[test]
+    fn a_signal_about_this_process_alone_is_no_request() {
+        let us = Pid::from_raw(7);
+        assert!(from(7, Signal::XFSZ).is_private(us) && from(7, Signal::PIPE).is_private(us));
+        assert!(from_kernel(Signal::XCPU).is_private(us));
+        assert!(!from(8, Signal::XFSZ).is_private(us) && !from(8, Signal::XCPU).is_private(us));
+        assert!(!from_kernel(Signal::ALARM).is_private(us));
+    }
+
+    #[test]
+    fn only_a_signal_that_asks_for_the_end_interrupts_a_wait() {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+            assert!(from(8, signal).is_interruption() && from_kernel(signal).is_interruption());
+        }
+        for signal in [Signal::USR1, Signal::WINCH, Signal::CONT, Signal::ALARM, Signal::TSTP] {
+            assert!(!from(8, signal).is_interruption());
+        }
+        assert!(from_kernel(Signal::ALARM).is_interruption());
     }
 
     #[test]
     fn an_ignored_signal_is_known() {
         // The runtime of Rust programs ignores SIGPIPE.
-        assert!(is_ignored(Signal::SIGPIPE));
-        assert!(!is_ignored(Signal::SIGTERM));
+        assert!(is_ignored(Signal::PIPE));
+        assert!(!is_ignored(Signal::TERM));
+    }
+
+    #[test]
+    fn all_that_the_caller_did_not_block_is_unblocked_again() {
+        let after = |callers: u64| {
+            std::thread::spawn(move || {
+                SigSet::all().thread_block().unwrap();
+                Mask(callers).unblock_others().unwrap();
+                let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+                let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+                u64::from_str_radix(mask.trim(), 16).unwrap()
+            })
+            .join()
+            .unwrap()
+        };
+        let term = 1 << (Signal::TERM.as_raw() - 1);
+        assert_eq!(after(0), 0);
+        assert_eq!(after(term), term);
+        assert_eq!(after(REAL_TIME | term) & (REAL_TIME | term), REAL_TIME | term);
+        assert_eq!(after(1 << 40), 0);
     }
 }

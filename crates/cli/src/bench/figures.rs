@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use nix::sys::signal::Signal;
 use redbolt::proto::NodeSet;
 use redbolt::{LossCause, RefusalReason, metrics::MetricsReport};
+
+use crate::signals::Signal;
 
 /// The figures of one run.
 pub(super) struct Figures {

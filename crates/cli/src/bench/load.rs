@@ -8,7 +8,6 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
-use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use redbolt::{
     Config, Driver,
@@ -21,7 +20,7 @@ use super::lanes::Lanes;
 use super::progress::Progress;
 use crate::args::BenchArgs;
 use crate::exit::Failure;
-use crate::signals::{Signals, is_ignored};
+use crate::signals::{Signal, Signals, is_ignored, undergo};
 
 /// A driver, and the signals that stop it.
 pub(super) struct Load {
@@ -199,7 +198,15 @@ impl Load {
         }
         self.listens_at = now + LISTEN_EVERY;
         let requests = std::iter::from_fn(|| self.signals.next());
-        requests.map(|request| request.signal).find(|&signal| !is_ignored(signal))
+        for request in requests {
+            if request.is_stop() {
+                // A process can always send itself a signal.
+                let _ = undergo(request.signal);
+            } else if request.is_interruption() && !is_ignored(request.signal) {
+                return Some(request.signal);
+            }
+        }
+        None
     }
 }
 

@@ -18,7 +18,6 @@ mod progress;
 mod question;
 mod report;
 
-use nix::sys::signal::Signal;
 use redbolt::proto::restart_guard::Found;
 use redbolt::{
     Config,
@@ -33,7 +32,7 @@ use self::report::Report;
 use crate::args::{BenchArgs, Nodes};
 use crate::exit::{self, Failure};
 use crate::say::{json_line, print, say};
-use crate::signals::Signals;
+use crate::signals::{Signal, Signals, die_of};
 use crate::{init, nodes};
 
 /// Measures the nodes of `args`. Returns the exit status.
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8, Failure> {
     let mut load = Load::new(config, Signals::block()?)?;
     let ready = match load.connect()? {
         Ok(report) => report,
-        Err(signal) => return Ok(exit::killed_by(signal as i32)),
+        Err(signal) => return Ok(die_of(signal.as_raw())),
     };
     check_quorum(&args.nodes, &load, &ready)?;
     if signs.is_empty() {
@@ -130,7 +129,7 @@ fn tell_absent(ready: &NodeReport) {
 
 fn status(figures: &Figures) -> Result<u8, Failure> {
     match figures.interrupted {
-        Some(signal) => Ok(exit::killed_by(signal as i32)),
+        Some(signal) => Ok(die_of(signal.as_raw())),
         None if figures.pair.is_empty() => Err(Failure::no_quorum(NOTHING)),
         None => Ok(exit::SUCCESS),
     }

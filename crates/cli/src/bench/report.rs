@@ -17,6 +17,7 @@ use super::figures::Figures;
 use super::load::Load;
 use crate::args::{BenchArgs, RestartGuardWord};
 use crate::duration::{exact, show};
+use crate::signals::name_of;
 
 /// The figures, and what was measured.
 pub(super) struct Report<'a> {
@@ -198,7 +199,7 @@ impl Report<'_> {
             "warm_up_ms": millis(args.warm_up),
             "duration_ms": millis(args.duration),
             "measured_ms": millis(figures.elapsed),
-            "interrupted_by": figures.interrupted.map(|signal| signal.as_str()),
+            "interrupted_by": figures.interrupted.map(name_of),
             "pairs": figures.pair.len(),
             "pairs_per_second": figures.rate(),
             "client_cpu_us_per_pair": figures.cpu_us(),

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::process::parent_id;
 
 use super::Waited;
+use super::child::End;
 use super::lease::{Lease, Wanted};
 use super::poller::Poller;
 use super::requests::Requests;
@@ -18,6 +19,11 @@ use crate::token_file::{self, Draft};
 
 /// Takes the lock of `args`. Returns the exit status.
 pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
+    // Nothing is left to do here that an end by a signal would omit.
+    take(args).map(End::imitate)
+}
+
+fn take(args: &AcquireArgs) -> Result<End, Failure> {
     let wanted = Wanted {
         key: &args.key,
         ttl: args.ttl,
@@ -33,9 +39,9 @@ pub(crate) fn run(args: &AcquireArgs) -> Result<u8, Failure> {
     let draft = Draft::of_new(&args.token_file)?;
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
     let outcome = match super::wait(&mut lease, &args.request, &args.key, &poller) {
-        Ok(Waited::Granted) => leave(&mut lease, &poller, args, draft),
-        Ok(Waited::RanOut) => Ok(exit::LOST),
-        Ok(Waited::Ended(status)) => Ok(status),
+        Ok(Waited::Granted) => leave(&mut lease, &poller, args, draft).map(End::Exited),
+        Ok(Waited::RanOut) => Ok(End::Exited(exit::LOST)),
+        Ok(Waited::Ended(end)) => Ok(end),
         Err(failure) => Err(failure),
     };
     // Sends nothing if the lock was detached.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use redbolt::proto::{ClockReading, Timestamp};
 
+use super::child::End;
 use super::pair::{Held, Notice};
 
 /// What is to be done now.
@@ -30,8 +31,8 @@ pub(super) enum Backstop {
     Idle,
     /// A command runs under a lease.
     Watching(Held),
-    /// It has ended. The status with which redbolt will exit, and whether the lock was lost.
-    Done { status: u8, lost: bool },
+    /// It has ended. How redbolt will end, and whether the lock was lost.
+    Done { end: End, lost: bool },
     /// It was asked to stop.
     Stopping { held: Held, kill_at: Timestamp },
     /// It was killed.
@@ -44,7 +45,7 @@ impl Backstop {
         match (&self, notice) {
             (Self::Stopping { .. } | Self::Killed, _) => {}
             (_, Notice::Held(held)) => *self = Self::Watching(held),
-            (_, Notice::Done { status, lost }) => *self = Self::Done { status, lost },
+            (_, Notice::Done { end, lost }) => *self = Self::Done { end, lost },
         }
     }
 
@@ -101,7 +102,7 @@ mod tests {
             assert_eq!(backstop.due_in(at(since, 1000 + since)), Some(Duration::from_secs(9)));
             assert_eq!(backstop.act(at(since + 8, 1008 + since)), None);
         }
-        backstop.told(Notice::Done { status: 3, lost: false });
+        backstop.told(Notice::Done { end: End::Exited(3), lost: false });
         assert_eq!(backstop.act(at(100, 2000)), None);
         assert_eq!(backstop.due_in(at(100, 2000)), None);
         assert_eq!(backstop.bereft(at(100, 2000)), None);

@@ -7,10 +7,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{self, ExitStatus};
 
 use nix::errno::Errno;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
+use rustix::process::kill_process;
 
 use crate::exit;
+use crate::signals::{Signal, die_of};
 
 /// The child that matters.
 #[derive(Debug)]
@@ -40,6 +42,14 @@ impl End {
             Self::Unknown => exit::SYSTEM,
         }
     }
+
+    /// Ends this process in the same way. Returns the exit status that says the same, if it has not ended.
+    pub(super) fn imitate(self) -> u8 {
+        match self {
+            Self::Killed(signal) => die_of(signal),
+            Self::Exited(_) | Self::Unknown => self.status(),
+        }
+    }
 }
 
 impl From<ExitStatus> for End {
@@ -62,6 +72,28 @@ impl Child {
     /// Its process id.
     pub(super) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Its process id, which belongs to no other process until it is reaped; `None` after that.
+    pub(super) fn unreaped(&self) -> Option<Pid> {
+        self.end.is_none().then_some(self.pid)
+    }
+
+    /// Sends it a signal, unless it has ended.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(pid) =
+            self.unreaped().and_then(|pid| rustix::process::Pid::from_raw(pid.as_raw()))
+        {
+            // It fails if the process runs as another user. Nothing is to be done then.
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// Whether it is stopped, as by Ctrl-Z.
+    pub(super) fn is_stopped(&self) -> bool {
+        let look = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let is_stopped = |pid| matches!(waitid(Id::Pid(pid), look), Ok(WaitStatus::Stopped(..)));
+        self.unreaped().is_some_and(is_stopped)
     }
 
     /// How it has ended; `None` while it runs.

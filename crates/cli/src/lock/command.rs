@@ -8,11 +8,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{getpgid, getpgrp};
 
 use super::child::{Child, End};
 use super::lease::Lease;
+use super::requests::Arrival;
 use crate::addresses;
 use crate::args::{LockArgs, NODES_VARIABLE, SHIM};
 use crate::signals::Signals;
@@ -54,7 +54,7 @@ impl Command {
             .arg0("redbolt")
             .arg(SHIM)
             .args(["--parent", &process::id().to_string()])
-            .args(signals.to_unblock().iter().map(|signal| format!("--unblock={signal}")))
+            .args(["--blocked", &signals.callers().0.to_string()])
             .args(
                 complaint
                     .writer
@@ -90,13 +90,18 @@ impl Command {
     }
 
     /// The process that was started.
-    pub(super) fn pid(&self) -> Pid {
-        self.child.pid()
+    pub(super) fn child(&self) -> &Child {
+        &self.child
     }
 
-    /// The exit status to pass on, once the command has ended.
-    pub(super) fn status(&self) -> Option<u8> {
-        self.child.end().map(End::status)
+    /// The same, to reap or to kill it.
+    pub(super) fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// How the command has ended, once it has.
+    pub(super) fn end(&self) -> Option<End> {
+        self.child.end()
     }
 
     /// Reaps every child that has ended: the command, and orphans that it left to us. Returns whether any child is
@@ -105,12 +110,18 @@ impl Command {
         self.child.reap()
     }
 
-    /// Passes a signal on, unless the command has ended.
-    pub(super) fn signal(&self, signal: Signal) {
-        if self.child.end().is_none() {
-            // It fails if the command is just ending, or runs as another user. Nothing is to be done then.
-            let _ = kill(self.pid(), signal);
+    /// Passes a signal on, unless the command has it already or has ended.
+    pub(super) fn pass_on(&self, arrival: Arrival) {
+        let pid = self.child.pid();
+        let is_in_group = || getpgid(Some(pid)) == Ok(getpgrp());
+        if !arrival.has_reached(pid, is_in_group) {
+            self.child.signal(arrival.request.signal);
         }
+    }
+
+    /// Whether it is stopped, as by Ctrl-Z.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.child.is_stopped()
     }
 }
 

@@ -3,9 +3,9 @@
 //! The command stays in redbolt's own process group. In a group of its own it would be a background job, which
 //! cannot read from the terminal. If redbolt gave it the terminal, `redbolt lock … | less` would hang, Ctrl-C would
 //! not reach the calling script, and redbolt would have to imitate Ctrl-Z, `fg` and `bg`. In one group the terminal
-//! behaves as without redbolt: Ctrl-C, Ctrl-\ and Ctrl-Z reach both, once, because redbolt ignores what comes from
-//! the terminal and passes on only what was sent to it alone. A redbolt that was stopped finds on waking that its
-//! lease is over.
+//! behaves as without redbolt: Ctrl-C, Ctrl-\ and Ctrl-Z reach both, once, because redbolt passes on only what has not
+//! reached the command ([`requests`](super::requests)). A shell sees the outer process stop; the inner one goes on, and
+//! ends a stopped command before its lease ends.
 //!
 //! The price: a signal to the whole group would also hit the calling script, the other end of a pipe and redbolt
 //! itself, before it could release the lock or say why. So the family is found by descent. redbolt is the
@@ -14,9 +14,6 @@
 //!
 //! `redbolt lock` is two processes ([`pair`](super::pair)), in the same group and both subreapers. While the inner
 //! one lives, orphans become its children; when it dies, all that it leaves becomes the outer one's.
-//!
-//! One limit remains: a signal that somebody sends to the whole group (`kill %1`) reaches the command twice,
-//! directly and from redbolt, which cannot distinguish it from one that was sent to redbolt alone.
 
 use std::collections::HashMap;
 use std::fs;
@@ -26,11 +23,13 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
-use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpid};
+use rustix::process::kill_process;
 
+use super::child::Child;
 use super::speak::say;
+use crate::signals::Signal;
 
 /// The processes that descend from this one, without those that were there before the command.
 #[derive(Debug)]
@@ -49,36 +48,44 @@ impl Family {
         Ok(Self { strangers })
     }
 
-    /// Everybody, parents before their children.
-    pub(super) fn members(&self) -> Vec<i32> {
+    /// All processes that are known or can be found: `child` itself, then the children of this process, then all
+    /// descendants in the table of processes, which may hide those that run with other rights (`hidepid`).
+    fn members(&self, child: &Child) -> Vec<i32> {
         let mut processes = processes();
         processes.retain(|process| !self.strangers.contains(&process.pid));
-        descendants(getpid().as_raw(), &processes)
+        let mut found: Vec<_> = child.unreaped().map(Pid::as_raw).into_iter().collect();
+        for pid in listed_children().into_iter().chain(descendants(getpid().as_raw(), &processes)) {
+            if !found.contains(&pid) && !self.strangers.contains(&pid) {
+                found.push(pid);
+            }
+        }
+        found
     }
 
     /// Whether no process is left, given whether we have children. Orphans become our children, so without children
     /// no process is left. `/proc` alone would not do: while it is read, a parent can end and its child be missed.
-    pub(super) fn is_gone(&self, has_children: bool) -> bool {
-        !has_children || (!self.strangers.is_empty() && finds_nobody(|| self.members()))
+    pub(super) fn is_gone(&self, child: &Child, has_children: bool) -> bool {
+        !has_children || (!self.strangers.is_empty() && finds_nobody(|| self.members(child)))
     }
 
-    /// Sends `signal` to everybody.
-    pub(super) fn signal(&self, signal: Signal) {
-        send(&self.members(), signal);
+    /// Sends `signal` to `child` and to all others.
+    pub(super) fn signal(&self, child: &Child, signal: Signal) {
+        send(&self.members(child), signal);
     }
 
-    /// Kills all of them, and reports those that go on.
+    /// Kills `child` and all others, and reports those that go on.
     ///
     /// Orphans become our children as their parents die, and a process that forks meanwhile is found in the next
-    /// round. `reap` is called in each round, and returns whether we have children.
-    pub(super) fn kill(&self, mut reap: impl FnMut() -> bool) -> Kill {
+    /// round.
+    pub(super) fn kill(&self, child: &mut Child) -> Kill {
         let mut kill = Kill::Needless;
         for _ in 0..KILL_ROUNDS {
-            if self.is_gone(reap()) {
+            let has_children = child.reap();
+            if self.is_gone(child, has_children) {
                 return kill;
             }
-            let members = self.members();
-            let out_of_reach = send(&members, Signal::SIGKILL);
+            let members = self.members(child);
+            let out_of_reach = send(&members, Signal::KILL);
             if out_of_reach > 0 && out_of_reach == members.len() {
                 say(format_args!("{out_of_reach} processes belong to another user; they go on"));
                 return Kill::Failed;
@@ -97,8 +104,8 @@ fn finds_nobody(mut look: impl FnMut() -> Vec<i32>) -> bool {
 
 /// Sends `signal` to these processes. Returns how many it could not reach, because they run as another user.
 fn send(pids: &[i32], signal: Signal) -> usize {
-    let refused = |&&pid: &&i32| kill(Pid::from_raw(pid), signal) == Err(Errno::EPERM);
-    pids.iter().filter(refused).count()
+    let pids = pids.iter().copied().filter_map(rustix::process::Pid::from_raw);
+    pids.filter(|&pid| kill_process(pid, signal) == Err(rustix::io::Errno::PERM)).count()
 }
 
 /// What came of killing a family.
@@ -121,8 +128,21 @@ const KILL_PAUSE: Duration = Duration::from_millis(2);
 /// The processes whose parent is this one.
 fn children() -> Vec<i32> {
     let us = getpid().as_raw();
-    let ours = processes().into_iter().filter(|process| process.parent == us);
-    ours.map(|process| process.pid).collect()
+    let in_table = processes().into_iter().filter(|process| process.parent == us);
+    in_table.map(|process| process.pid).chain(listed_children()).collect()
+}
+
+/// The processes whose parent is this one. The kernel lists also those that the table of processes hides, unless it was
+/// built without these lists.
+fn listed_children() -> Vec<i32> {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| parse_pids(&list)).collect()
+}
+
+fn parse_pids(list: &str) -> Vec<i32> {
+    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// All descendants of `ancestor`, parents before their children.
@@ -200,6 +220,18 @@ mod tests {
     fn a_circle_of_pids_that_changed_meanwhile_ends() {
         let processes = [Process { pid: 2, parent: 1 }, Process { pid: 1, parent: 2 }];
         assert_eq!(descendants(1, &processes), [2]);
+    }
+
+    /// As with `hidepid` and a command that runs with other rights.
+    #[test]
+    fn children_are_found_without_the_table_of_processes() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(listed_children().contains(&pid));
+        child.kill().unwrap();
+        let family = Family { strangers: Vec::new() };
+        let child = Child::of(child).unwrap();
+        assert_eq!(family.members(&child).first(), Some(&pid));
     }
 
     #[test]

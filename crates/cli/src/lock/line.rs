@@ -7,7 +7,6 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use redbolt::inspect::InspectionVerdict;
 use redbolt::proto::Verdict;
 
@@ -17,7 +16,7 @@ use super::poller::{self, Poller, now};
 use super::speak::say;
 use super::watch::Watch;
 use crate::foreign;
-use crate::signals::is_ignored;
+use crate::signals::Signal;
 
 /// How the wait ended.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ impl<'a> Line<'a> {
             if let Some(outcome) = self.hear()? {
                 break outcome;
             }
-            if let Some(signal) = self.interruption() {
+            if let Some(signal) = self.interruption()? {
                 break Outcome::Interrupted(signal);
             }
             if let Some(outcome) = self.lose_patience()? {
@@ -95,14 +94,12 @@ impl<'a> Line<'a> {
         Ok(None)
     }
 
-    /// A signal that ends the wait. A signal that the caller ignores does not, as with `nohup`. The death of the outer
-    /// process counts as a signal too: it stands for the one that killed it.
-    fn interruption(&self) -> Option<Signal> {
+    /// A signal that ends the wait. The death of the outer process counts as a signal too: it stands for the one that
+    /// killed it.
+    fn interruption(&self) -> io::Result<Option<Signal>> {
         let requests = &self.poller.requests;
-        let heard = std::iter::from_fn(|| requests.next())
-            .map(|request| request.signal)
-            .find(|&signal| !is_ignored(signal));
-        heard.or_else(|| requests.is_alone().then_some(Signal::SIGKILL))
+        let signal = requests.interruption()?;
+        Ok(signal.or_else(|| requests.is_alone().then_some(Signal::KILL)))
     }
 
     fn lose_patience(&mut self) -> io::Result<Option<Outcome>> {

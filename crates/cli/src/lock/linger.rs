@@ -16,7 +16,6 @@ use super::lease::{Lease, News};
 use super::poller::{Poller, now};
 use super::speak::say;
 use crate::duration::show;
-use crate::signals::is_ignored;
 
 /// What is to become of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +97,7 @@ fn sleep(lease: &mut Lease, poller: &Poller, span: Duration) -> io::Result<bool>
         lease.process();
         while lease.news().is_some() {}
         let requests = &poller.requests;
-        let mut heard = std::iter::from_fn(|| requests.next()).map(|request| request.signal);
-        if heard.any(|signal| !is_ignored(signal)) || requests.is_alone() {
+        if requests.interruption()?.is_some() || requests.is_alone() {
             return Ok(true);
         }
         let left = until.saturating_sub(now()?);

@@ -40,6 +40,7 @@ use std::ffi::OsStr;
 
 use redbolt::{Config, LockMode, Wait};
 
+use self::child::End;
 use self::lease::{Lease, Wanted};
 use self::line::{Line, Outcome};
 use self::linger::{Rest, linger};
@@ -52,7 +53,7 @@ use self::supervise::{Ended, Supervisor};
 use self::watchdog::Terms;
 use crate::args::{InnerArgs, LockArgs, Nodes, RequestArgs};
 use crate::exit::{self, Failure};
-use crate::signals::Signals;
+use crate::signals::{Mask, Signals};
 use crate::{name, nodes};
 
 /// Runs the command of `args` under its lock, in the inner process. Returns the exit status.
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     // To others the holder is the process that the caller started, not this one.
     let config = config(&args.request, &args.nodes, inner.outer)?;
     let poller =
-        Poller::new(Requests::with_outer(Signals::keep_blocked(&inner.unblock)?, requests))?;
+        Poller::new(Requests::with_outer(Signals::keep_blocked(Mask(inner.blocked))?, requests))?;
     let wanted = Wanted {
         key: &args.key,
         ttl: args.ttl,
@@ -77,12 +78,12 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let confirmed = lease.let_go(&poller)?;
     match ended? {
         Ended::Lost { .. } | Ended::Abandoned { .. } => Ok(exit::LOST),
-        Ended::Kept { status } | Ended::NotBegun { status } => Ok(status),
-        Ended::Itself { status } | Ended::NotRun { status } => {
+        Ended::Kept { end } | Ended::NotBegun { end } => Ok(end.status()),
+        Ended::Itself { end } | Ended::NotRun { end } => {
             if !confirmed {
                 say(UNCONFIRMED);
             }
-            Ok(status)
+            Ok(end.status())
         }
     }
 }
@@ -97,7 +98,10 @@ fn wait_and_run(
     match wait(lease, &args.request, &args.key, poller)? {
         Waited::Granted => {}
         Waited::RanOut => return Ok(not_begun(notices)),
-        Waited::Ended(status) => return Ok(Ended::NotBegun { status }),
+        Waited::Ended(end) => {
+            notices.send(Notice::Done { end, lost: false });
+            return Ok(Ended::NotBegun { end });
+        }
     }
     // The grant may have come late, or this process may have been stopped after it.
     if supervise::usable(lease, terms).is_zero() {
@@ -107,17 +111,17 @@ fn wait_and_run(
     let since = now()?;
     let ended = Supervisor::start(lease, poller, args, terms, notices).and_then(Supervisor::run);
     // From here on, what the command left in the background is not touched.
-    let status = ended.as_ref().map_or(exit::SYSTEM, Ended::status);
+    let end = ended.as_ref().map_or(End::Exited(exit::SYSTEM), Ended::end);
     let lost = matches!(ended, Ok(Ended::Lost { all_ended: true }));
-    notices.send(Notice::Done { status, lost });
+    notices.send(Notice::Done { end, lost });
     let ended = ended?;
     match (args.at_least, &ended) {
-        (Some(at_least), &Ended::Itself { status })
+        (Some(at_least), &Ended::Itself { end })
             if linger(lease, poller, since.saturating_add(at_least))? == Rest::Kept =>
         {
             lease.hear_answers(poller)?;
             lease.detach();
-            Ok(Ended::Kept { status })
+            Ok(Ended::Kept { end })
         }
         (at_least, _) => {
             if is_left_to_its_ttl(&ended, at_least.is_some()) {
@@ -130,8 +134,9 @@ fn wait_and_run(
 
 /// The lock was over before its command was begun.
 fn not_begun(notices: &NoticeSender) -> Ended {
-    notices.send(Notice::Done { status: exit::LOST, lost: true });
-    Ended::NotBegun { status: exit::LOST }
+    let end = End::Exited(exit::LOST);
+    notices.send(Notice::Done { end, lost: true });
+    Ended::NotBegun { end }
 }
 
 /// Whether the lock must not be released: a process still runs under it, or it is to outlast redbolt.
@@ -166,8 +171,8 @@ enum Waited {
     Granted,
     /// It was granted, but is over already. That was said.
     RanOut,
-    /// It was not granted. The status says why.
-    Ended(u8),
+    /// It was not granted. How redbolt ends says why.
+    Ended(End),
 }
 
 /// Waits until the lock is granted.
@@ -190,7 +195,7 @@ fn wait(
             return Ok(Waited::RanOut);
         }
         Outcome::Granted => return Ok(Waited::Granted),
-        Outcome::Interrupted(signal) => exit::killed_by(signal as i32),
+        Outcome::Interrupted(signal) => return Ok(Waited::Ended(End::Killed(signal.as_raw()))),
         Outcome::Contended(who) => {
             // Whoever calls it a success wants no mail from cron about it.
             if !request.quiet || request.conflict_exit_code != exit::SUCCESS {
@@ -203,7 +208,7 @@ fn wait(
             exit::NO_QUORUM
         }
     };
-    Ok(Waited::Ended(status))
+    Ok(Waited::Ended(End::Exited(status)))
 }
 
 const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \
@@ -219,7 +224,7 @@ mod tests {
             assert!(is_left_to_its_ttl(&Ended::Lost { all_ended: false }, has_least));
             assert!(is_left_to_its_ttl(&Ended::Abandoned { all_ended: false }, has_least));
             assert!(!is_left_to_its_ttl(&Ended::Lost { all_ended: true }, has_least));
-            assert!(!is_left_to_its_ttl(&Ended::Itself { status: 0 }, has_least));
+            assert!(!is_left_to_its_ttl(&Ended::Itself { end: End::Exited(0) }, has_least));
         }
         assert!(is_left_to_its_ttl(&Ended::Abandoned { all_ended: true }, true));
         assert!(!is_left_to_its_ttl(&Ended::Abandoned { all_ended: true }, false));

@@ -14,7 +14,6 @@ use std::os::unix::process::CommandExt;
 use std::process;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use redbolt::net;
 
 use super::backstop::{Action, Backstop};
@@ -27,11 +26,11 @@ use super::speak::say;
 use crate::args::INNER;
 use crate::duration::show;
 use crate::exit::{self, Failure};
-use crate::signals::{Request, Signals, is_ignored};
+use crate::signals::{Request, Signal, Signals, is_ignored, undergo};
 
 /// Runs `redbolt lock` with the arguments of this process. Returns the exit status.
 pub(crate) fn run() -> Result<u8, Failure> {
-    Ok(Outer::start()?.watch()?)
+    Ok(Outer::start()?.watch()?.imitate())
 }
 
 /// Runs `redbolt lead` with the arguments of this process: as a lock, and when that is lost once more with an inner process
@@ -39,13 +38,13 @@ pub(crate) fn run() -> Result<u8, Failure> {
 pub(crate) fn lead(once: bool) -> Result<u8, Failure> {
     let mut outer = Outer::start()?;
     loop {
-        let status = outer.watch()?;
+        let end = outer.watch()?;
         if once || !outer.has_lost() || outer.ending.is_some() {
-            return Ok(status);
+            return Ok(end.imitate());
         }
         say("campaigning again");
         if let Some(signal) = outer.pause()? {
-            return Ok(exit::killed_by(signal as i32));
+            return Ok(End::Killed(signal.as_raw()).imitate());
         }
         outer.begin_again()?;
     }
@@ -57,7 +56,7 @@ fn start(signals: &Signals) -> io::Result<(Child, RequestSender, NoticeReceiver)
         .arg0("redbolt")
         .arg(INNER)
         .args(["--outer", &process::id().to_string()])
-        .args(signals.to_unblock().iter().map(|signal| format!("--unblock={signal}")))
+        .args(["--blocked", &signals.callers().0.to_string()])
         .args(inherited.options())
         .arg(OsStr::new("--"))
         .args(env::args_os().skip(1))
@@ -82,11 +81,11 @@ struct Outer {
 
 impl Outer {
     fn start() -> Result<Self, Failure> {
-        if is_ignored(Signal::SIGCHLD) {
+        let signals = Signals::block()?;
+        if is_ignored(Signal::CHILD) {
             return Err(Failure::system(NO_SIGCHLD));
         }
         let family = Family::found()?;
-        let signals = Signals::block()?;
         let (inner, requests, notices) = start(&signals)?;
         let poller = Poller::new(Requests::of(signals))?;
         Ok(Self {
@@ -122,33 +121,40 @@ impl Outer {
     /// A lead that is lost at once, again and again, is not worth all of a processor. A request to end ends it.
     fn pause(&mut self) -> io::Result<Option<Signal>> {
         self.poller.wait(&[], Some(PAUSE))?;
-        while let Some(request) = self.poller.requests.next() {
-            self.note(request);
-        }
+        self.pass_on_signals()?;
         Ok(self.ending)
     }
 
-    /// SIGHUP asks some commands to read their settings again.
-    fn note(&mut self, request: Request) {
-        if request.signal != Signal::SIGHUP {
-            self.ending = Some(request.signal);
+    fn pass_on_signals(&mut self) -> io::Result<()> {
+        while let Some(arrival) = self.poller.requests.next() {
+            let request = arrival.request;
+            if asks_for_the_end(request) && !is_ignored(request.signal) {
+                self.ending = Some(request.signal);
+            }
+            match request.signal {
+                // A waiting inner process may be stopped itself. It passes the signal on.
+                Signal::CONT => self.inner.signal(request.signal),
+                _ => self.requests.send(request),
+            }
+            if request.is_stop() {
+                // A shell waits for this process to stop.
+                undergo(request.signal)?;
+            }
         }
+        Ok(())
     }
 
-    fn watch(&mut self) -> io::Result<u8> {
+    fn watch(&mut self) -> io::Result<End> {
         loop {
             self.poller.requests.signals.hear_children();
-            while let Some(request) = self.poller.requests.next() {
-                self.note(request);
-                self.requests.send(request);
-            }
+            self.pass_on_signals()?;
             // The clock is read first: after a stop here, the notices are newer than the time.
             let now = net::now();
             let has_children = self.inner.reap();
             self.hear();
             if let Some(end) = self.inner.end() {
-                if let Some(status) = self.status(end, has_children) {
-                    return Ok(status);
+                if let Some(end) = self.final_end(end, has_children) {
+                    return Ok(end);
                 }
                 if let Some(action) = self.backstop.bereft(now) {
                     self.perform(action);
@@ -172,25 +178,29 @@ impl Outer {
         }
     }
 
-    /// The exit status, once nothing is left to do after the end of the inner process.
-    fn status(&self, end: End, has_children: bool) -> Option<u8> {
+    /// How redbolt ends, once nothing is left to do after the end `inner` of the inner process.
+    fn final_end(&self, inner: End, has_children: bool) -> Option<End> {
         match self.backstop {
             Backstop::Idle => {
-                if let End::Killed(_) = end {
-                    say(Bereft { end });
+                if let End::Killed(_) = inner {
+                    say(Bereft { end: inner });
                 }
-                Some(end.status())
+                Some(End::Exited(inner.status()))
             }
-            Backstop::Done { status, .. } => match end {
-                End::Exited(status) => Some(status),
+            Backstop::Done { end, .. } => match inner {
+                End::Exited(status) if status == end.status() => Some(end),
+                End::Exited(_) => Some(inner),
                 End::Killed(_) | End::Unknown => {
-                    say(format_args!("{}\n{}", Bereft { end }, super::UNCONFIRMED));
-                    Some(status)
+                    say(format_args!("{}\n{}", Bereft { end: inner }, super::UNCONFIRMED));
+                    Some(end)
                 }
             },
             Backstop::Watching(_) => None,
-            Backstop::Stopping { .. } => self.family.is_gone(has_children).then_some(exit::LOST),
-            Backstop::Killed => Some(exit::LOST),
+            Backstop::Stopping { .. } => {
+                let is_gone = self.family.is_gone(&self.inner, has_children);
+                is_gone.then_some(End::Exited(exit::LOST))
+            }
+            Backstop::Killed => Some(End::Exited(exit::LOST)),
         }
     }
 
@@ -199,7 +209,7 @@ impl Outer {
         let bereft = self.inner.end().map(|end| Bereft { end });
         match action {
             Action::Terminate => {
-                self.family.signal(Signal::SIGTERM);
+                self.family.signal(&self.inner, Signal::TERM);
                 bereft.into_iter().for_each(say);
                 if let Backstop::Stopping { held, .. } = &self.backstop {
                     let grace = show(held.grace);
@@ -207,7 +217,7 @@ impl Outer {
                 }
             }
             Action::Kill => {
-                let kill = self.family.kill(|| self.inner.reap());
+                let kill = self.family.kill(&mut self.inner);
                 self.killed = Some(kill);
                 if bereft.is_none() {
                     say("the lock ran out while redbolt's inner process did not run");
@@ -225,6 +235,11 @@ impl Outer {
         let heard: Vec<_> = notices.into_iter().chain([children]).collect();
         self.poller.wait(&heard, self.backstop.due_in(net::now()))
     }
+}
+
+/// Whether redbolt is to end for good, and not only its command: SIGHUP asks some commands to read their settings again.
+fn asks_for_the_end(request: Request) -> bool {
+    request.is_interruption() && request.signal != Signal::HUP
 }
 
 /// Between the loss of a lead and the next campaign.

@@ -25,12 +25,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
-use nix::sys::signal::Signal;
 use nix::unistd::{Pid, close, pipe2};
 use redbolt::proto::{ClockReading, Timestamp};
+use rustix_libc_wrappers::process::SignalExt;
 
+use super::child::End;
 use crate::args::InnerArgs;
-use crate::signals::{Request, Sender};
+use crate::signals::{Request, Sender, Signal};
 
 /// Until when a command may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +54,9 @@ impl Held {
 pub(super) enum Notice {
     /// A command runs, or is about to.
     Held(Held),
-    /// It has ended, was stopped, or was not begun. The status with which redbolt will exit, and whether that is because
-    /// the lock was lost, and nothing goes on under it.
-    Done { status: u8, lost: bool },
+    /// It has ended, was stopped, or was not begun. How redbolt will end, and whether that is because the lock was lost,
+    /// and nothing goes on under it.
+    Done { end: End, lost: bool },
 }
 
 impl Notice {
@@ -65,7 +66,10 @@ impl Notice {
                 let grace = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
                 [HELD, until.boot.0, until.wall.0, grace]
             }
-            Self::Done { status, lost } => [DONE, status.into(), lost.into(), 0],
+            Self::Done { end: End::Killed(signal), lost } => {
+                [KILLED, signal.unsigned_abs().into(), lost.into(), 0]
+            }
+            Self::Done { end, lost } => [DONE, end.status().into(), lost.into(), 0],
         };
         let mut bytes = [0; NOTICE];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
@@ -82,7 +86,11 @@ impl Notice {
                 until: ClockReading { boot: Timestamp(first), wall: Timestamp(second) },
                 grace: Duration::from_nanos(third),
             }),
-            _ => Self::Done { status: first.to_le_bytes()[0], lost: second != 0 },
+            KILLED => {
+                let signal = i32::try_from(first).unwrap_or(0);
+                Self::Done { end: End::Killed(signal), lost: second != 0 }
+            }
+            _ => Self::Done { end: End::Exited(first.to_le_bytes()[0]), lost: second != 0 },
         }
     }
 }
@@ -162,10 +170,10 @@ impl RequestSender {
     /// Passes a signal on.
     pub(super) fn send(&self, request: Request) {
         let sender = match request.from {
-            Sender::Terminal => TERMINAL,
+            Sender::Kernel => KERNEL,
             Sender::Process(pid) => pid.as_raw(),
         };
-        let words = [request.signal as i32, sender].map(i32::to_le_bytes);
+        let words = [request.signal.as_raw(), sender].map(i32::to_le_bytes);
         // A process that is gone needs no signal, and one that has thousands unread does not miss one.
         let _ = (&self.0).write(words.as_flattened());
     }
@@ -182,9 +190,9 @@ impl RequestReceiver {
             };
             let (words, _) = bytes.as_chunks();
             let [signal, sender] = [0, 1].map(|at| i32::from_le_bytes(words[at]));
-            let Ok(signal) = Signal::try_from(signal) else { continue };
+            let Some(signal) = Signal::from_raw(signal) else { continue };
             let from = match sender {
-                TERMINAL => Sender::Terminal,
+                KERNEL => Sender::Kernel,
                 pid => Sender::Process(Pid::from_raw(pid)),
             };
             return Heard::Message(Request { signal, from });
@@ -245,12 +253,13 @@ fn next<const LENGTH: usize>(mut pipe: &File) -> Heard<[u8; LENGTH]> {
 const NOTICE: usize = 32;
 const REQUEST: usize = 8;
 
-/// Stands for the terminal as the sender. Zero is a process in another PID namespace, such as one that stops a
+/// Stands for the kernel as the sender. Zero is a process in another PID namespace, such as one that stops a
 /// container.
-const TERMINAL: i32 = -1;
+const KERNEL: i32 = -1;
 
 const HELD: u64 = 1;
 const DONE: u64 = 2;
+const KILLED: u64 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -283,16 +292,20 @@ mod tests {
         assert_eq!(notices.hear(), Heard::Nothing);
         for notice in [
             held(5),
-            Notice::Done { status: 143, lost: false },
-            Notice::Done { status: 70, lost: true },
+            Notice::Done { end: End::Exited(143), lost: false },
+            Notice::Done { end: End::Killed(40), lost: false },
+            Notice::Done { end: End::Exited(70), lost: true },
         ] {
             told.send(notice);
             assert_eq!(notices.hear(), Heard::Message(notice));
         }
-        for from in [Sender::Terminal, process(42), process(0)] {
-            let request = Request { signal: Signal::SIGHUP, from };
-            requests.send(request);
-            assert_eq!(orders.hear(), Heard::Message(request));
+        let real_time = Signal::rt(3).unwrap();
+        for from in [Sender::Kernel, process(42), process(0)] {
+            for signal in [Signal::HUP, real_time] {
+                let request = Request { signal, from };
+                requests.send(request);
+                assert_eq!(orders.hear(), Heard::Message(request));
+            }
         }
         assert_eq!(orders.hear(), Heard::Nothing);
         drop((requests, told));

@@ -39,14 +39,18 @@ impl Poller {
         Ok(Self { requests, timer: TimerFd::new(ClockId::CLOCK_BOOTTIME, flags)?, steps })
     }
 
-    /// Sleeps until a request has arrived, one of `fds` is readable, `within` has passed, or the wall clock was set.
+    /// Sleeps until a request has arrived or may be taken, one of `fds` is readable, `within` has passed, or the wall clock was set.
     pub(super) fn wait(&self, fds: &[BorrowedFd<'_>], within: Option<Duration>) -> io::Result<()> {
         let fds: Vec<_> = fds.iter().copied().chain(self.requests.fds()).collect();
+        let within = within.into_iter().chain(self.requests.due_in()).min();
         self.wait_muted(&fds, within)
     }
 
     /// Whether there is a request that nobody has taken yet.
     pub(super) fn has_request(&self) -> io::Result<bool> {
+        if self.requests.due_in().is_some() {
+            return Ok(true);
+        }
         let readable = |fd| PollFd::new(fd, PollFlags::POLLIN);
         match poll(&mut self.requests.fds().map(readable).collect::<Vec<_>>(), PollTimeout::ZERO) {
             Ok(ready) => Ok(ready > 0),

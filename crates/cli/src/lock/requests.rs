@@ -1,15 +1,22 @@
 //! Signals as requests: those that arrive here and, in the inner process, those that the outer one passes on.
 //!
-//! A signal to the whole process group reaches both processes, so the inner one gets it twice. It counts once.
+//! A signal that both processes have received from the same sender was sent to the whole process group, and so to the
+//! command as well, if that belongs to the group. One that only one of them has received must be passed on. This is
+//! known when the second one arrives, or when it has not arrived in time. A process that was delayed for longer counts
+//! as one that did not receive the signal: the command then gets it twice, which is better than never.
 
 use std::cell::{Cell, RefCell};
+use std::io;
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use nix::unistd::Pid;
+use redbolt::net;
 use redbolt::proto::Timestamp;
 
 use super::pair::{Heard, RequestReceiver};
-use crate::signals::{Request, Signals};
+use crate::signals::{Request, Sender, Signal, Signals, is_ignored, undergo};
 
 /// The signals, as one stream.
 #[derive(Debug)]
@@ -17,13 +24,28 @@ pub(super) struct Requests {
     pub(super) signals: Signals,
     outer: Option<RequestReceiver>,
     alone: Cell<bool>,
-    echoes: RefCell<Echoes>,
+    twins: RefCell<Twins>,
+}
+
+/// A signal, and where else it has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) request: Request,
+    /// Whether it was sent to redbolt's process group while the command was there.
+    to_group: bool,
+}
+
+impl Arrival {
+    /// Whether the command has received the signal as well.
+    pub(super) fn has_reached(self, command: Pid, is_in_group: impl FnOnce() -> bool) -> bool {
+        self.request.from == Sender::Process(command) || (self.to_group && is_in_group())
+    }
 }
 
 impl Requests {
     /// For a process without an outer one.
     pub(super) fn of(signals: Signals) -> Self {
-        Self { signals, outer: None, alone: Cell::new(false), echoes: RefCell::default() }
+        Self { signals, outer: None, alone: Cell::new(false), twins: RefCell::default() }
     }
 
     /// For an inner process.
@@ -32,17 +54,44 @@ impl Requests {
     }
 
     /// The next one that has arrived.
-    pub(super) fn next(&self) -> Option<Request> {
-        let own = std::iter::from_fn(|| self.signals.next()).map(|request| (request, Way::Own));
-        let outer = std::iter::from_fn(|| self.hear()).map(|request| (request, Way::Outer));
-        own.chain(outer)
-            .find(|&(request, way)| self.is_new(request, way))
-            .map(|(request, _)| request)
+    pub(super) fn next(&self) -> Option<Arrival> {
+        if self.outer.is_none() {
+            return self.signals.next().map(Arrival::to_one);
+        }
+        let mut twins = self.twins.borrow_mut();
+        let now = net::now().boot;
+        self.take(&mut twins, now);
+        twins.next(now, self.is_alone())
+    }
+
+    /// A signal that asks for the end while no command runs. One that the caller ignores does not, as with `nohup`. One that
+    /// stops programs stops this process.
+    pub(super) fn interruption(&self) -> io::Result<Option<Signal>> {
+        while let Some(Arrival { request, .. }) = self.next() {
+            if request.is_stop() {
+                undergo(request.signal)?;
+            } else if request.is_interruption() && !is_ignored(request.signal) {
+                return Ok(Some(request.signal));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A command was started just now. The signals that have arrived before did not reach it.
+    pub(super) fn command_is_started(&self) {
+        let mut twins = self.twins.borrow_mut();
+        self.take(&mut twins, net::now().boot);
+        twins.command_is_started(net::now().boot);
     }
 
     /// Whether the outer process is known to be gone.
     pub(super) fn is_alone(&self) -> bool {
         self.alone.get()
+    }
+
+    /// How long until [`next`](Self::next) may return one that has arrived already.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        self.twins.borrow().due_in(net::now().boot)
     }
 
     /// What to poll.
@@ -52,9 +101,9 @@ impl Requests {
         [self.signals.as_fd()].into_iter().chain(outer.map(AsFd::as_fd))
     }
 
-    fn is_new(&self, request: Request, way: Way) -> bool {
-        let mut echoes = self.echoes.borrow_mut();
-        self.outer.is_none() || echoes.is_new(request, way, redbolt::net::now().boot)
+    fn take(&self, twins: &mut Twins, now: Timestamp) {
+        iter::from_fn(|| self.signals.next()).for_each(|own| twins.add(own, Way::Own, now));
+        iter::from_fn(|| self.hear()).for_each(|other| twins.add(other, Way::Outer, now));
     }
 
     fn hear(&self) -> Option<Request> {
@@ -69,9 +118,27 @@ impl Requests {
     }
 }
 
-/// Signals that have arrived one way and may still arrive the other way.
+impl Arrival {
+    fn to_one(request: Request) -> Self {
+        Self { request, to_group: false }
+    }
+}
+
+/// Signals that have arrived at one process or both, in the order of their arrival.
 #[derive(Debug, Default)]
-struct Echoes(Vec<(Request, Way, Timestamp)>);
+struct Twins {
+    arrived: Vec<Arrived>,
+    /// When the command was started.
+    command_since: Timestamp,
+}
+
+#[derive(Debug)]
+struct Arrived {
+    request: Request,
+    way: Way,
+    since: Timestamp,
+    is_paired: bool,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -79,64 +146,137 @@ enum Way {
     Outer,
 }
 
-impl Echoes {
-    fn is_new(&mut self, request: Request, way: Way, now: Timestamp) -> bool {
-        self.0.retain(|&(.., since)| now.since(since) < ECHO_WITHIN);
-        let is_twin = |&(other, by, _): &(Request, Way, Timestamp)| other == request && by != way;
-        match self.0.iter().position(is_twin) {
-            Some(twin) => {
-                self.0.remove(twin);
-                false
-            }
-            None => {
-                self.0.push((request, way, now));
-                true
+impl Twins {
+    fn add(&mut self, request: Request, way: Way, now: Timestamp) {
+        // As in the kernel: a signal that continues a process removes those that would stop it, and the other way round.
+        if request.signal == Signal::CONT {
+            self.arrived.retain(|arrived| !arrived.request.is_stop());
+        } else if request.is_stop() {
+            self.arrived.retain(|arrived| arrived.request.signal != Signal::CONT);
+        }
+        let is_twin =
+            |other: &&mut Arrived| !other.is_paired && other.request == request && other.way != way;
+        match self.arrived.iter_mut().find(is_twin) {
+            Some(twin) => twin.is_paired = true,
+            None => self.arrived.push(Arrived { request, way, since: now, is_paired: false }),
+        }
+    }
+
+    /// The first one of which all is known, and of one that `is_alone` all is.
+    fn next(&mut self, now: Timestamp, is_alone: bool) -> Option<Arrival> {
+        let is_known = |arrived: &Arrived| {
+            arrived.is_paired || is_alone || now.since(arrived.since) >= TWIN_WITHIN
+        };
+        loop {
+            let at = self.arrived.iter().position(is_known)?;
+            let Arrived { request, since, is_paired, .. } = self.arrived.remove(at);
+            let is_early = since < self.command_since;
+            if !is_early || request.is_interruption() || request.is_stop() {
+                return Some(Arrival { request, to_group: is_paired && !is_early });
             }
         }
     }
+
+    fn due_in(&self, now: Timestamp) -> Option<Duration> {
+        let first = self.arrived.iter().find(|arrived| !arrived.is_paired)?;
+        Some(TWIN_WITHIN.saturating_sub(now.since(first.since)))
+    }
+
+    /// A signal that arrived before this did not reach the command. It counts if it would have ended or stopped the wait.
+    fn command_is_started(&mut self, now: Timestamp) {
+        self.command_since = now;
+    }
 }
 
-/// Far longer than the outer process takes to pass a signal on, unless it was stopped.
-const ECHO_WITHIN: Duration = Duration::from_secs(1);
+/// Far longer than the outer process takes to pass a signal on, and hardly noticed by a user.
+const TWIN_WITHIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use nix::sys::signal::Signal;
-    use nix::unistd::Pid;
-
     use super::*;
-    use crate::signals::Sender;
 
     const TERM: Request =
-        Request { signal: Signal::SIGTERM, from: Sender::Process(Pid::from_raw(42)) };
+        Request { signal: Signal::TERM, from: Sender::Process(Pid::from_raw(42)) };
+    const INT: Request = Request { signal: Signal::INT, from: Sender::Kernel };
 
     fn ms(millis: u64) -> Timestamp {
         Timestamp(millis * 1_000_000)
     }
 
+    fn arrival(request: Request, to_group: bool) -> Option<Arrival> {
+        Some(Arrival { request, to_group })
+    }
+
     #[test]
-    fn a_signal_to_both_processes_counts_once() {
+    fn a_signal_to_both_processes_was_sent_to_the_group() {
         for (first, second) in [(Way::Own, Way::Outer), (Way::Outer, Way::Own)] {
-            let mut echoes = Echoes::default();
-            assert!(echoes.is_new(TERM, first, ms(0)));
-            assert!(!echoes.is_new(TERM, second, ms(3)));
-            assert!(echoes.is_new(TERM, second, ms(4)), "an echo is heard once");
+            let mut twins = Twins::default();
+            twins.add(TERM, first, ms(1));
+            assert_eq!(
+                (twins.next(ms(2), false), twins.due_in(ms(2))),
+                (None, Some(ms(99).since(ms(0))))
+            );
+            twins.add(TERM, second, ms(3));
+            assert_eq!(twins.next(ms(3), false), arrival(TERM, true));
+            assert_eq!((twins.next(ms(900), false), twins.due_in(ms(900))), (None, None));
         }
     }
 
     #[test]
-    fn signals_to_one_process_all_count() {
-        let mut echoes = Echoes::default();
-        assert!((0..5).all(|at| echoes.is_new(TERM, Way::Own, ms(at))));
-        let (int, stranger) = (Signal::SIGINT, Sender::Process(Pid::from_raw(43)));
-        assert!(echoes.is_new(Request { signal: int, ..TERM }, Way::Outer, ms(5)));
-        assert!(echoes.is_new(Request { from: stranger, ..TERM }, Way::Outer, ms(5)));
+    fn a_signal_to_one_process_is_known_as_such_after_a_while() {
+        let mut twins = Twins::default();
+        twins.add(TERM, Way::Own, ms(1));
+        twins.add(TERM, Way::Own, ms(2));
+        twins.add(Request { from: Sender::Kernel, ..TERM }, Way::Outer, ms(3));
+        twins.add(Request { signal: Signal::HUP, ..TERM }, Way::Outer, ms(3));
+        assert_eq!(twins.next(ms(100), false), None);
+        assert_eq!(twins.next(ms(101), false), arrival(TERM, false));
+        assert_eq!(twins.next(ms(101), false), None);
+        assert_eq!(twins.next(ms(102), false), arrival(TERM, false));
+        // The other one is late: it counts as another signal.
+        twins.add(TERM, Way::Outer, ms(103));
+        assert_eq!(twins.next(ms(150), true).map(|one| one.to_group), Some(false), "at once");
     }
 
     #[test]
-    fn what_comes_much_later_is_another_signal() {
-        let mut echoes = Echoes::default();
-        assert!(echoes.is_new(TERM, Way::Own, ms(0)));
-        assert!(echoes.is_new(TERM, Way::Outer, ms(1_000)));
+    fn a_process_that_was_continued_is_not_stopped_late() {
+        let [stop, cont] = [Signal::TSTP, Signal::CONT].map(|signal| Request { signal, ..TERM });
+        let mut twins = Twins::default();
+        twins.add(TERM, Way::Own, ms(1));
+        twins.add(stop, Way::Own, ms(1));
+        twins.add(cont, Way::Own, ms(2));
+        assert_eq!(twins.next(ms(900), false), arrival(TERM, false));
+        assert_eq!(twins.next(ms(900), false), arrival(cont, false));
+        assert_eq!(twins.next(ms(900), false), None);
+        twins.add(cont, Way::Own, ms(901));
+        twins.add(stop, Way::Own, ms(902));
+        assert_eq!(twins.next(ms(1900), false), arrival(stop, false));
+        assert_eq!(twins.next(ms(1900), false), None);
+    }
+
+    #[test]
+    fn a_signal_before_the_command_has_not_reached_it() {
+        let mut twins = Twins::default();
+        twins.add(INT, Way::Own, ms(1));
+        let usr = Request { signal: Signal::USR1, ..INT };
+        twins.add(usr, Way::Own, ms(1));
+        twins.command_is_started(ms(2));
+        twins.add(usr, Way::Outer, ms(3));
+        twins.add(INT, Way::Outer, ms(3));
+        assert_eq!(twins.next(ms(3), false), arrival(INT, false));
+        twins.add(INT, Way::Own, ms(4));
+        twins.add(INT, Way::Outer, ms(4));
+        assert_eq!(twins.next(ms(4), false), arrival(INT, true));
+    }
+
+    #[test]
+    fn a_command_has_what_its_group_has_and_what_it_has_sent() {
+        let command = Pid::from_raw(42);
+        let has = |request, to_group, in_group: bool| {
+            Arrival { request, to_group }.has_reached(command, || in_group)
+        };
+        assert!(has(INT, true, true));
+        assert!(!has(INT, true, false) && !has(INT, false, true));
+        assert!(has(TERM, false, false), "it is the sender");
     }
 }

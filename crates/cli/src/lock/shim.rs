@@ -6,7 +6,7 @@
 //! 1. request SIGTERM at the parent's death (Linux sends it when the *thread* that forked ends; redbolt forks from its
 //!    main thread);
 //! 2. check that the parent still exists, since it may have died before that request;
-//! 3. unblock the signals that redbolt reads from a descriptor.
+//! 3. restore the caller's mask: redbolt blocks all signals.
 //!
 //! If the command cannot be executed, the shim says why and exits with 126 or 127, as a shell would, and redbolt passes
 //! the status on. Commands can exit with these numbers too, so the shim also reports through a pipe that nothing was
@@ -18,12 +18,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getppid};
 
 use super::speak::say;
 use crate::args::ShimArgs;
 use crate::exit;
+use crate::signals::{Mask, Signals};
 
 /// Becomes the command; returns only if that fails.
 pub(crate) fn exec(args: &ShimArgs) -> u8 {
@@ -34,6 +35,8 @@ pub(crate) fn exec(args: &ShimArgs) -> u8 {
         return exit::SYSTEM;
     }
     let error = Command::new(program).args(rest).exec();
+    // Standard error may be a file that has reached its limit.
+    let _ = Signals::block();
     say(format_args!("cannot run {}: {error}", program.display()));
     complain(args);
     match error.kind() {
@@ -54,7 +57,5 @@ fn prepare(args: &ShimArgs) -> io::Result<()> {
     if getppid() != Pid::from_raw(args.parent) {
         return Err(io::Error::other("redbolt is gone"));
     }
-    let ours = args.unblock.iter().filter_map(|&number| Signal::try_from(number).ok());
-    ours.collect::<SigSet>().thread_unblock()?;
-    Ok(())
+    Mask(args.blocked).unblock_others()
 }

@@ -13,39 +13,40 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
 use redbolt::net;
 use redbolt::proto::ClockReading;
 
+use super::child::End;
 use super::command::Command;
 use super::family::{Family, Kill};
 use super::lease::{Lease, News};
 use super::pair::{Held, Notice, NoticeSender};
 use super::poller::{Poller, now};
+use super::requests::Arrival;
 use super::speak::say;
 use super::watchdog::{Action, Loss, Terms, Watchdog};
 use crate::args::LockArgs;
 use crate::duration::show;
 use crate::exit;
-use crate::signals::Sender;
+use crate::signals::{Signal, is_ignored};
 
 /// How it ended.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The command ended by itself, under the lock.
     Itself {
-        /// The exit status to pass on.
-        status: u8,
+        /// How it ended.
+        end: End,
     },
     /// It did, and the nodes keep the lock for a while.
     Kept {
-        /// The exit status to pass on.
-        status: u8,
+        /// How it ended.
+        end: End,
     },
     /// The command could not be run; nothing has happened under the lock.
     NotRun {
-        /// The exit status to pass on.
-        status: u8,
+        /// How the attempt ended.
+        end: End,
     },
     /// The lock ended first.
     Lost {
@@ -59,20 +60,20 @@ pub(super) enum Ended {
     },
     /// There was no lock to run it under.
     NotBegun {
-        /// The exit status that says why.
-        status: u8,
+        /// How redbolt ends therefore.
+        end: End,
     },
 }
 
 impl Ended {
-    /// The exit status.
-    pub(super) fn status(&self) -> u8 {
+    /// How redbolt ends.
+    pub(super) fn end(&self) -> End {
         match *self {
-            Self::Itself { status }
-            | Self::Kept { status }
-            | Self::NotRun { status }
-            | Self::NotBegun { status } => status,
-            Self::Lost { .. } | Self::Abandoned { .. } => exit::LOST,
+            Self::Itself { end }
+            | Self::Kept { end }
+            | Self::NotRun { end }
+            | Self::NotBegun { end } => end,
+            Self::Lost { .. } | Self::Abandoned { .. } => End::Exited(exit::LOST),
         }
     }
 }
@@ -89,6 +90,8 @@ pub(super) struct Supervisor<'a> {
     notices: &'a NoticeSender,
     told: bool,
     killed: Option<Kill>,
+    /// Whether a signal has arrived that stops programs, and none since that continues them.
+    stop_came: bool,
 }
 
 impl<'a> Supervisor<'a> {
@@ -104,8 +107,20 @@ impl<'a> Supervisor<'a> {
         let watchdog = Watchdog::new(terms, now()?, lease.remaining());
         notices.send(held(lease, terms));
         let command = Command::start(args, lease, &poller.requests.signals)?;
-        let (told, killed) = (false, None);
-        Ok(Self { lease, poller, command, family, watchdog, terms, notices, told, killed })
+        poller.requests.command_is_started();
+        let (told, killed, stop_came) = (false, None, false);
+        Ok(Self {
+            lease,
+            poller,
+            command,
+            family,
+            watchdog,
+            terms,
+            notices,
+            told,
+            killed,
+            stop_came,
+        })
     }
 
     /// Waits for the end of the command, or brings it about when the lease ends.
@@ -120,6 +135,7 @@ impl<'a> Supervisor<'a> {
 
     fn watch(&mut self) -> io::Result<Ended> {
         loop {
+            self.watchdog.suspend(self.stop_came && self.command.is_stopped());
             while let Some(action) = self.watchdog.act(now()?, self.remaining()) {
                 self.perform(action);
             }
@@ -145,7 +161,7 @@ impl<'a> Supervisor<'a> {
                 }
             }
             Action::Terminate => {
-                self.family.signal(Signal::SIGTERM);
+                self.family.signal(self.command.child(), Signal::TERM);
                 let grace = show(self.terms.kill_after);
                 self.explain(format_args!("SIGTERM, and SIGKILL within {grace}"));
             }
@@ -185,7 +201,8 @@ impl<'a> Supervisor<'a> {
     fn ended(&mut self) -> Option<Ended> {
         let has_children = self.command.reap();
         if let Some(loss) = self.watchdog.loss() {
-            let is_over = self.killed.is_some() || self.family.is_gone(has_children);
+            let is_over =
+                self.killed.is_some() || self.family.is_gone(self.command.child(), has_children);
             let all_ended = self.killed != Some(Kill::Failed);
             if !is_over {
                 return None;
@@ -195,28 +212,21 @@ impl<'a> Supervisor<'a> {
                 _ => Ended::Lost { all_ended },
             });
         }
-        let status = self.command.status()?;
+        let end = self.command.end()?;
         if self.lease.remaining().is_zero() {
             say("the command has ended, but the lock was over before that was seen");
             return Some(Ended::Lost { all_ended: true });
         }
         Some(match self.command.was_run() {
-            true => Ended::Itself { status },
-            false => Ended::NotRun { status },
+            true => Ended::Itself { end },
+            false => Ended::NotRun { end },
         })
     }
 
-    /// Signals from the terminal have reached the command already, and so have those that the command sends to its own
-    /// process group.
     fn pass_on_signals(&mut self) -> io::Result<()> {
-        while let Some(request) = self.poller.requests.next() {
-            let has_it = match request.from {
-                Sender::Terminal => true,
-                Sender::Process(pid) => pid == self.command.pid(),
-            };
-            if !has_it {
-                self.command.signal(request.signal);
-            }
+        while let Some(arrival) = self.poller.requests.next() {
+            self.note(arrival);
+            self.command.pass_on(arrival);
         }
         if self.poller.requests.is_alone()
             && let Some(action) = self.watchdog.abandoned(now()?)
@@ -224,6 +234,16 @@ impl<'a> Supervisor<'a> {
             self.perform(action);
         }
         Ok(())
+    }
+
+    /// This process goes on when the job is stopped: it must end the command in time. The outer one is stopped in its place.
+    fn note(&mut self, arrival: Arrival) {
+        let signal = arrival.request.signal;
+        if arrival.request.is_stop() && !is_ignored(signal) {
+            self.stop_came = true;
+        } else if signal == Signal::CONT {
+            self.stop_came = false;
+        }
     }
 
     fn sleep(&self) -> io::Result<()> {
@@ -239,7 +259,7 @@ impl<'a> Supervisor<'a> {
     }
 
     fn kill_family(&mut self) -> Kill {
-        let kill = self.family.kill(|| self.command.reap());
+        let kill = self.family.kill(self.command.child_mut());
         self.killed = Some(kill);
         kill
     }
@@ -257,6 +277,7 @@ impl<'a> Supervisor<'a> {
             Some(Loss::UsedUp) => "the TTL is used up (--no-extend)".to_owned(),
             Some(Loss::Overslept) => "the lock ran out while redbolt did not run".to_owned(),
             Some(Loss::Abandoned) => "redbolt's outer process was killed".to_owned(),
+            Some(Loss::Suspended) => "the lock ran out while the command was stopped".to_owned(),
             None => return,
         };
         say(format_args!("{reason}\nstopping the command: {measure}"));

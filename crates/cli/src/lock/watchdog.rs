@@ -9,6 +9,7 @@
 //! | known lost (taken, or gone)        | at once                          | `kill_after` later     |
 //! | no extension succeeds              | when `remaining` ≤ `kill_after`  | when `remaining` is 0  |
 //! | already over (suspended meanwhile) | none                             | at once                |
+//! | the command is stopped (Ctrl-Z)    | when `remaining` ≤ `kill_after`  | when `remaining` is 0  |
 //! | the outer process was killed       | at once                          | `kill_after` later, or |
 //! |                                    |                                  | when `remaining` is 0  |
 
@@ -46,6 +47,8 @@ pub(super) enum Loss {
     Overslept,
     /// The outer process was killed.
     Abandoned,
+    /// The command was stopped, as by Ctrl-Z, and so the lease was not extended.
+    Suspended,
 }
 
 /// Keeps a lease, and says when the command must stop.
@@ -54,6 +57,7 @@ pub(super) struct Watchdog {
     terms: Terms,
     state: State,
     refusal: Option<String>,
+    is_suspended: bool,
 }
 
 #[derive(Debug)]
@@ -69,7 +73,7 @@ impl Watchdog {
         let used = terms.ttl.saturating_sub(remaining);
         let extend_at = now + (terms.ttl / EXTEND_PART).saturating_sub(used);
         let state = State::Extending { extend_at, asked_at: None };
-        Self { terms, state, refusal: None }
+        Self { terms, state, refusal: None, is_suspended: false }
     }
 
     /// The extension succeeded.
@@ -82,6 +86,11 @@ impl Watchdog {
     pub(super) fn not_extended(&mut self, reason: String) {
         self.refusal = Some(reason);
         self.answered(RETRY_PART);
+    }
+
+    /// Whether the command is stopped, as by Ctrl-Z: a lease is not extended for a command that may never go on.
+    pub(super) fn suspend(&mut self, is_suspended: bool) {
+        self.is_suspended = is_suspended;
     }
 
     /// The lease got shorter: extend it now, unless an extension is in flight.
@@ -109,8 +118,8 @@ impl Watchdog {
     pub(super) fn act(&mut self, now: Duration, remaining: Duration) -> Option<Action> {
         match &mut self.state {
             State::Extending { .. } if remaining.is_zero() => {
-                let grace = !self.terms.kill_after.is_zero();
-                let loss = if grace { Loss::Overslept } else { self.shortage() };
+                let is_late = !self.terms.kill_after.is_zero() && !self.is_suspended;
+                let loss = if is_late { Loss::Overslept } else { self.shortage() };
                 Some(self.kill(loss))
             }
             State::Extending { .. } if remaining <= self.terms.kill_after => {
@@ -118,7 +127,8 @@ impl Watchdog {
                 Some(self.terminate(loss, now + remaining))
             }
             State::Extending { extend_at, asked_at } => {
-                let due = self.terms.extend && asked_at.is_none() && now >= *extend_at;
+                let may_extend = self.terms.extend && !self.is_suspended;
+                let due = may_extend && asked_at.is_none() && now >= *extend_at;
                 due.then(|| {
                     *asked_at = Some(now);
                     Action::Extend
@@ -138,8 +148,9 @@ impl Watchdog {
         match &self.state {
             State::Extending { extend_at, asked_at } => {
                 let stop = remaining.saturating_sub(self.terms.kill_after);
-                let extend = (self.terms.extend && asked_at.is_none())
-                    .then(|| extend_at.saturating_sub(now));
+                let may_extend = self.terms.extend && !self.is_suspended;
+                let extend =
+                    (may_extend && asked_at.is_none()).then(|| extend_at.saturating_sub(now));
                 Some(extend.map_or(stop, |extend| extend.min(stop)))
             }
             State::Terminated { loss: Loss::Known(_), kill_at } => {
@@ -167,7 +178,11 @@ impl Watchdog {
     }
 
     fn shortage(&mut self) -> Loss {
-        if self.terms.extend { Loss::NotExtended(self.refusal.take()) } else { Loss::UsedUp }
+        match self.terms.extend {
+            true if self.is_suspended => Loss::Suspended,
+            true => Loss::NotExtended(self.refusal.take()),
+            false => Loss::UsedUp,
+        }
     }
 
     fn terminate(&mut self, loss: Loss, kill_at: Duration) -> Action {
@@ -320,6 +335,20 @@ mod tests {
         let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
         assert_eq!(watchdog.act(s(7), s(2)), Some(Action::Terminate));
         assert_eq!(watchdog.act(s(8), s(0)), Some(Action::Kill), "a clock that jumped counts");
+    }
+
+    #[test]
+    fn a_lease_is_not_extended_while_the_command_is_stopped() {
+        let mut watchdog = Watchdog::new(TERMS, s(0), s(9));
+        watchdog.suspend(true);
+        assert_eq!((watchdog.act(s(4), s(5)), watchdog.idle(s(4), s(5))), (None, Some(s(3))));
+        watchdog.suspend(false);
+        assert_eq!(watchdog.act(s(5), s(4)), Some(Action::Extend), "at once when it goes on");
+        watchdog.extended();
+        watchdog.suspend(true);
+        assert_eq!(watchdog.act(s(12), s(2)), Some(Action::Terminate));
+        assert_eq!(watchdog.act(s(14), s(0)), Some(Action::Kill));
+        assert_eq!(watchdog.loss(), Some(&Loss::Suspended));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -169,6 +170,22 @@ impl World {
         self.nodes.iter().filter(|node| node.run(&[b"GET", key.as_bytes()]) != Reply::Nil).count()
     }
 
+    /// Waits until the key's time to live grows on this node, twice.
+    #[track_caller]
+    pub(crate) fn until_extended(&self, node: usize, key: &str) {
+        let left = || match self.nodes[node].cmd(&format!("PTTL {key}")) {
+            Reply::Int(left) => left,
+            other => panic!("no time to live: {other:?}"),
+        };
+        let (mut before, mut extensions) = (left(), 0);
+        eventually("the lock is extended", || {
+            let now = left();
+            extensions += usize::from(now > before);
+            before = now;
+            extensions == 2
+        });
+    }
+
     /// Gives the key to another owner, on every node and without a TTL.
     pub(crate) fn take(&self, key: &str) {
         (0..self.nodes.len()).for_each(|node| self.take_on(node, key));
@@ -230,7 +247,10 @@ pub(crate) fn run(command: Command) -> Ran {
 
 #[derive(Debug)]
 pub(crate) struct Ran {
+    /// As a shell shows it: 128 + n for a program that signal n has killed.
     pub(crate) status: Option<i32>,
+    /// The signal that has killed it.
+    pub(crate) signal: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) took: Duration,
@@ -314,11 +334,11 @@ impl Running {
         let stdout = drain(self.child.stdout.take().unwrap());
         within(limit, "the program ends", || self.child.try_wait().unwrap().is_some());
         let took = self.since.elapsed();
-        let status = self.child.wait().unwrap().code();
+        let end = self.child.wait().unwrap();
         let stdout = stdout.join().unwrap();
         drop(self.unread.take());
         self.told.take().into_iter().for_each(|told| told.join().unwrap());
-        Ran { status, stdout, stderr: self.said(), took }
+        Ran { status: status(end), signal: end.signal(), stdout, stderr: self.said(), took }
     }
 }
 
@@ -327,6 +347,11 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The status that a shell shows.
+pub(crate) fn status(end: ExitStatus) -> Option<i32> {
+    end.code().or_else(|| end.signal().map(|signal| 128 + signal))
 }
 
 /// Both ends of a full pipe, on which a blocking write waits.
@@ -380,6 +405,12 @@ pub(crate) fn wakes(pid: i32) -> u64 {
 /// Returns `true` if the process ignores SIGHUP.
 pub(crate) fn ignores_hangup(pid: i32) -> bool {
     u64::from_str_radix(&status_of(pid, "SigIgn:"), 16).is_ok_and(|ignored| ignored & 1 == 1)
+}
+
+/// Returns `true` if the process blocks the signal.
+pub(crate) fn blocks(pid: i32, signal: Signal) -> bool {
+    let blocked = u64::from_str_radix(&status_of(pid, "SigBlk:"), 16).unwrap_or_default();
+    blocked >> (signal as i32 - 1) & 1 == 1
 }
 
 /// A field of the kernel's status of a process.

@@ -71,7 +71,7 @@ fn unread_messages_do_not_save_the_command_of_a_killed_inner_process() {
 
 #[test]
 fn unread_messages_do_not_save_the_command_of_a_killed_redbolt() {
-    kill_unheard(Running::pid, None);
+    kill_unheard(Running::pid, Some(137));
 }
 
 #[track_caller]

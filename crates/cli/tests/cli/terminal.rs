@@ -1,43 +1,64 @@
 //! On a terminal: the command controls it, as it would without redbolt.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use nix::pty::openpty;
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 
-use crate::harness::{World, eventually};
+use crate::harness::{World, eventually, lives, status};
 
 /// A program in a session of its own, on a terminal that the test controls.
 struct Session {
     program: Child,
-    keyboard: File,
+    /// The test's side of the terminal.
+    keyboard: Option<File>,
     screen: Arc<Mutex<String>>,
-    watcher: thread::JoinHandle<()>,
+    watcher: Option<thread::JoinHandle<()>>,
 }
 
 impl Session {
     /// `setsid --ctty` sets the controlling terminal, which would take unsafe code here.
     fn start(world: &World, words: &[&str]) -> Self {
-        let pty = openpty(None, None).unwrap();
-        let side = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut session = Self::start_unwatched(world, words);
+        let terminal = session.keyboard.as_ref().unwrap().try_clone().unwrap();
+        session.watcher = Some(watch(terminal, Arc::clone(&session.screen)));
+        session
+    }
+
+    /// A session whose screen is not read.
+    fn start_unwatched(world: &World, words: &[&str]) -> Self {
+        // No program may inherit this side, or the terminal would outlive it.
+        let keyboard = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(OFlag::O_NOCTTY.bits());
+        let screen = options.open(ptsname_r(&keyboard).unwrap()).unwrap();
+        let side = || Stdio::from(screen.try_clone().unwrap());
         let mut command = redbolt_test_servers::program("setsid");
         command.args(["--ctty", "--wait"]).args(words);
         command.env("REDBOLT_NODES", world.addresses()).env("PS1", "$ ");
         command.current_dir(world.path("")).stdin(side()).stdout(side()).stderr(side());
         let program = command.spawn().unwrap();
         // The command has copies of the terminal's descriptor; the screen ends when all are closed.
-        drop(command);
-        let keyboard = File::from(pty.master);
-        let screen = Arc::new(Mutex::new(String::new()));
-        let watcher = watch(keyboard.try_clone().unwrap(), Arc::clone(&screen));
-        Self { program, keyboard, screen, watcher }
+        drop((command, screen));
+        let keyboard = Some(File::from(OwnedFd::from(keyboard)));
+        Self { program, keyboard, screen: Arc::default(), watcher: None }
     }
 
     fn types(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).unwrap();
+        self.keyboard.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Closes the terminal of a session whose screen is not read.
+    fn close(&mut self) {
+        self.keyboard = None;
     }
 
     fn shows(&self) -> String {
@@ -55,8 +76,10 @@ impl Session {
     #[track_caller]
     fn end(mut self) -> (Option<i32>, String) {
         eventually("the program ends", || self.program.try_wait().unwrap().is_some());
-        eventually("all was read from the terminal", || self.watcher.is_finished());
-        (self.program.wait().unwrap().code(), self.shows())
+        eventually("all was read from the terminal", || {
+            self.watcher.as_ref().is_none_or(|watcher| watcher.is_finished())
+        });
+        (status(self.program.wait().unwrap()), self.shows())
     }
 }
 
@@ -199,4 +222,66 @@ fn bench_shows_its_progress_and_removes_it() {
     let (progress, told) = shown.split_once("1 node, quorum 1").unwrap();
     assert!(progress.contains(" per second") && progress.ends_with("\u{1b}[2K"), "{shown:?}");
     assert!(told.contains("ended early") && told.contains("\u{1b}[36m"), "{shown:?}");
+}
+
+/// As with `ssh -t host redbolt lock …` when the window is closed: the kernel sends SIGHUP to the session's leader only.
+#[test]
+fn a_terminal_that_is_closed_ends_the_command() {
+    for words in [&["lock"][..], &["lead"]] {
+        let world = World::of(1);
+        let line = "echo $$ > pid; exec sleep 600";
+        let words = [&[REDBOLT], words, &["--ttl", "6s", "job", "-c", line]].concat();
+        let mut session = Session::start_unwatched(&world, &words);
+        let pid = world.process("pid");
+        session.close();
+        eventually("the command has ended", || !lives(pid));
+        eventually("the key is gone", || world.held_on("job") == 0);
+    }
+}
+
+#[test]
+fn ctrl_c_reaches_a_command_in_another_session() {
+    let world = World::of(1);
+    let line = "trap 'echo int; exit 3' INT; echo ready; while :; do sleep 0.05; done";
+    let mut session =
+        Session::start(&world, &[REDBOLT, "lock", "job", "--", "setsid", "sh", "-c", line]);
+    session.until_shown("ready");
+    session.types(CTRL_C);
+    let (status, shown) = session.end();
+    assert_eq!(status, Some(3), "{shown}");
+}
+
+/// A shell goes on with the next turn if the program has exited, whatever the status, and ends if it has died of SIGINT.
+#[test]
+fn ctrl_c_ends_a_loop_of_a_shell() {
+    for words in ["lock job -c 'echo rea\"\"dy; exec sleep 600'", "lock held -- true"] {
+        let world = World::of(1);
+        world.take("held");
+        let script =
+            format!("for i in 1 2; do echo turn $i; '{REDBOLT}' {words}; done; echo after");
+        let mut session = Session::start(&world, &["bash", "-c", &script]);
+        session.until_shown(if words.contains("held") { "waiting" } else { "ready" });
+        session.types(CTRL_C);
+        let (_, shown) = session.end();
+        assert!(!shown.contains("turn 2") && !shown.contains("after"), "{shown}");
+    }
+}
+
+/// As some programs do with a terminal of their own. redbolt is stopped, and the lock is kept for as long as the command runs.
+#[test]
+fn a_command_that_ctrl_z_does_not_stop_keeps_its_lock() {
+    let world = World::of(1);
+    let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
+    let line = "trap \"\" TSTP; echo $$ > pid; until [ -e go ]; do sleep 0.05; done; exit 4";
+    shell.types(&format!("'{REDBOLT}' lock --ttl 3s job -c '{line}'\n"));
+    let pid = world.process("pid");
+    shell.types(CTRL_Z);
+    shell.until_shown("Stopped");
+    world.until_extended(0, "job");
+    assert!(lives(pid));
+    fs::write(world.path("go"), "").unwrap();
+    shell.types("fg\n");
+    shell.types("echo status=$?\nexit\n");
+    shell.until_shown("status=4");
+    shell.end();
 }
