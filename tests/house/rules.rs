@@ -84,7 +84,7 @@ pub(crate) fn threads(source: &Source) -> Vec<Fault> {
 
 const THREADS: &str = "src/net/threads.rs";
 
-/// The library has two files with unsafe code, and the benchmark that submits buffers to the kernel has one. What stands between
+/// The library has two files with unsafe code, the command line one, and the benchmark that submits buffers to the kernel one. What stands between
 /// the library and C is unsafe by nature, and the lints of that crate ask for the reason at each place.
 pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
     if UNSAFE.contains(&source.file.as_str()) || source.file.starts_with("crates/capi/src/") {
@@ -94,7 +94,8 @@ pub(crate) fn unsafe_code(source: &Source) -> Vec<Fault> {
     words.map(|word| Fault::at(word.place, "unsafe code".to_owned())).collect()
 }
 
-const UNSAFE: [&str; 3] = ["src/net/clock.rs", THREADS, "benches/src/contender/ring.rs"];
+const UNSAFE: [&str; 4] =
+    ["src/net/clock.rs", THREADS, "crates/cli/src/birth.rs", "benches/src/contender/ring.rs"];
 
 /// Uses of the library other than `redbolt::resp` and `redbolt::proto`.
 pub(crate) fn behind_the_protocol(source: &Source) -> Vec<Fault> {
@@ -399,6 +400,8 @@ mod tests {
         assert!(breaks(unsafe_code, "src/net/socket.rs", text));
         assert!(!breaks(unsafe_code, "src/net/clock.rs", text));
         assert!(!breaks(unsafe_code, "src/net/threads.rs", text));
+        assert!(!breaks(unsafe_code, "crates/cli/src/birth.rs", text));
+        assert!(breaks(unsafe_code, "crates/cli/src/signals.rs", text));
         assert!(!breaks(unsafe_code, "crates/capi/src/foreign.rs", text));
         assert!(!breaks(unsafe_code, "benches/src/contender/ring.rs", text));
         assert!(breaks(unsafe_code, "benches/src/contender/redbolt_uring.rs", text));

@@ -712,6 +712,10 @@ pub(crate) struct ShimArgs {
     #[arg(long)]
     pub(crate) blocked: u64,
 
+    /// Whether the caller ignores SIGPIPE
+    #[arg(long)]
+    pub(crate) ignore_pipe: bool,
+
     /// The parent's descriptor to write to when the command cannot be run
     #[arg(long)]
     pub(crate) complain: i32,
@@ -731,6 +735,10 @@ pub(crate) struct InnerArgs {
     /// The signals that the caller has blocked: bit 0 is signal 1
     #[arg(long)]
     pub(crate) blocked: u64,
+
+    /// Whether the caller ignores SIGPIPE
+    #[arg(long)]
+    pub(crate) ignore_pipe: bool,
 
     /// The descriptor to read its signals from
     #[arg(long)]

@@ -3,7 +3,7 @@
 //! Each subcommand is a module of its own, and this file dispatches to them. [`exit`] has the meaning of every exit
 //! status. Not in this crate: how a lock is taken, which is the library's part.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "`lock` is for Linux"))]
 
 mod addresses;
@@ -12,6 +12,8 @@ mod any_input;
 mod args;
 #[cfg(target_os = "linux")]
 mod bench;
+#[cfg(target_os = "linux")]
+mod birth;
 mod contact;
 mod demo;
 mod duration;

@@ -18,14 +18,31 @@ pub(crate) use rustix::process::Signal;
 use rustix::process::kill_process;
 use rustix_libc_wrappers::process::SignalExt;
 
-use crate::exit;
+use crate::{birth, exit};
 
 /// The blocked signals, as a stream.
 #[derive(Debug)]
 pub(crate) struct Signals {
     requests: SignalFd,
     children: SignalFd,
-    callers: Mask,
+    callers: Callers,
+}
+
+/// What redbolt's caller has set, and redbolt has changed for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Callers {
+    /// The signals that it has blocked.
+    pub(crate) blocked: Mask,
+    /// Whether it has SIGPIPE ignored.
+    pub(crate) ignores_pipe: bool,
+}
+
+impl Callers {
+    /// As options of the program that has to restore it.
+    pub(crate) fn options(self) -> impl Iterator<Item = String> {
+        let blocked = Some(format!("--blocked={}", self.blocked.0));
+        blocked.into_iter().chain(self.ignores_pipe.then(|| "--ignore-pipe".to_owned()))
+    }
 }
 
 /// A set of signals, as the kernel shows it: bit 0 is signal 1.
@@ -51,11 +68,12 @@ pub(crate) enum Sender {
 impl Signals {
     /// Blocks the signals of this thread, and of the threads and processes that it starts later.
     pub(crate) fn block() -> io::Result<Self> {
-        Self::keep_blocked(Mask::of_this_process("SigBlk:"))
+        let blocked = Mask::of_this_process("SigBlk:");
+        Self::keep_blocked(Callers { blocked, ignores_pipe: birth::ignored_pipe() })
     }
 
-    /// As [`block`](Self::block), in a process that inherited them blocked. `callers` is the mask before that.
-    pub(crate) fn keep_blocked(callers: Mask) -> io::Result<Self> {
+    /// As [`block`](Self::block), in a process that inherited them blocked. `callers` is from before that.
+    pub(crate) fn keep_blocked(callers: Callers) -> io::Result<Self> {
         let mut requests = SigSet::all();
         requests.thread_block()?;
         requests.remove(Named::SIGCHLD);
@@ -66,8 +84,8 @@ impl Signals {
         Ok(Self { requests: stream(requests)?, children, callers })
     }
 
-    /// The signals that the caller of redbolt had blocked.
-    pub(crate) fn callers(&self) -> Mask {
+    /// What the caller of redbolt has set.
+    pub(crate) fn callers(&self) -> Callers {
         self.callers
     }
 

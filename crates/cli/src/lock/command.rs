@@ -54,7 +54,7 @@ impl Command {
             .arg0("redbolt")
             .arg(SHIM)
             .args(["--parent", &process::id().to_string()])
-            .args(["--blocked", &signals.callers().0.to_string()])
+            .args(signals.callers().options())
             .args(
                 complaint
                     .writer

@@ -53,7 +53,7 @@ use self::supervise::{Ended, Supervisor};
 use self::watchdog::Terms;
 use crate::args::{InnerArgs, LockArgs, Nodes, RequestArgs};
 use crate::exit::{self, Failure};
-use crate::signals::{Mask, Signals};
+use crate::signals::{Callers, Mask, Signals};
 use crate::{name, nodes};
 
 /// Runs the command of `args` under its lock, in the inner process. Returns the exit status.
@@ -63,8 +63,8 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     let terms = Terms { ttl: args.ttl, kill_after, extend: !args.no_extend };
     // To others the holder is the process that the caller started, not this one.
     let config = config(&args.request, &args.nodes, inner.outer)?;
-    let poller =
-        Poller::new(Requests::with_outer(Signals::keep_blocked(Mask(inner.blocked))?, requests))?;
+    let callers = Callers { blocked: Mask(inner.blocked), ignores_pipe: inner.ignore_pipe };
+    let poller = Poller::new(Requests::with_outer(Signals::keep_blocked(callers)?, requests))?;
     let wanted = Wanted {
         key: &args.key,
         ttl: args.ttl,

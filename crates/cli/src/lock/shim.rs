@@ -6,20 +6,22 @@
 //! 1. request SIGTERM at the parent's death (Linux sends it when the *thread* that forked ends; redbolt forks from its
 //!    main thread);
 //! 2. check that the parent still exists, since it may have died before that request;
-//! 3. restore the caller's mask: redbolt blocks all signals.
+//! 3. restore what the caller has set: redbolt blocks all signals, and the runtime of Rust programs ignores SIGPIPE.
 //!
 //! If the command cannot be executed, the shim says why and exits with 126 or 127, as a shell would, and redbolt passes
 //! the status on. Commands can exit with these numbers too, so the shim also reports through a pipe that nothing was
 //! run.
 
+use std::ffi::{CString, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, execvp, getppid};
 
 use super::speak::say;
 use crate::args::ShimArgs;
@@ -34,7 +36,11 @@ pub(crate) fn exec(args: &ShimArgs) -> u8 {
         complain(args);
         return exit::SYSTEM;
     }
-    let error = Command::new(program).args(rest).exec();
+    let error = match args.ignore_pipe {
+        true => exec_as_we_are(&args.command),
+        // This makes SIGPIPE what it is by default.
+        false => Command::new(program).args(rest).exec(),
+    };
     // Standard error may be a file that has reached its limit.
     let _ = Signals::block();
     say(format_args!("cannot run {}: {error}", program.display()));
@@ -42,6 +48,16 @@ pub(crate) fn exec(args: &ShimArgs) -> u8 {
     match error.kind() {
         io::ErrorKind::NotFound => exit::NOT_FOUND,
         _ => exit::NOT_EXECUTABLE,
+    }
+}
+
+/// Becomes the command, which ignores SIGPIPE as this process does.
+fn exec_as_we_are(words: &[OsString]) -> io::Error {
+    let words: Result<Vec<_>, _> = words.iter().map(|word| CString::new(word.as_bytes())).collect();
+    match words.map(|words| execvp(&words[0], &words)) {
+        Ok(Err(error)) => error.into(),
+        Ok(Ok(never)) => match never {},
+        Err(error) => error.into(),
     }
 }
 

@@ -279,6 +279,8 @@ fn the_command_finds_masks_dispositions_and_limits_as_the_caller_left_them() {
     let found = "grep -E '^Sig(Blk|Ign)' /proc/self/status; ulimit -a; umask";
     let setups = [
         ("true", ""),
+        ("trap '' PIPE", ""),
+        ("trap '' HUP PIPE USR1 40", ""),
         ("trap '' HUP USR1 40", ""),
         ("ulimit -c 0 -n 64 -f 100", ""),
         ("true", "env --block-signal"),
