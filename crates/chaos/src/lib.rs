@@ -36,7 +36,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 pub use auto_extension::{AutoExtension, AutoExtensionResult};
-pub use commands::{Commands, CommandsResult};
+pub use commands::{Commands, CommandsResult, SignalStorm, SignalStormResult};
 pub use fencing::{Fencing, FencingResult};
 pub use ghosts::{Ghosts, GhostsResult};
 pub use leaders::{Leaders, LeadersResult};

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Parser, Subcommand, ValueEnum};
 use redbolt_chaos::{
     AutoExtension, Commands, Failure, Fencing, Ghosts, Leaders, Line, Part, Pauses, Prize,
-    Restarts, Role, Stage, Storm, serve,
+    Restarts, Role, SignalStorm, Stage, Storm, serve,
 };
 
 /// Checks redbolt's promises on real servers. Without a program: all of them, at full size, and
@@ -133,6 +133,20 @@ enum Program {
         #[arg(long)]
         redbolt: Option<PathBuf>,
     },
+    /// Send every signal to `redbolt lock`, `lead` and `acquire`, to their groups and to their commands
+    Signals {
+        #[arg(long, default_value_t = 600)]
+        seconds: u64,
+        /// How many callers compete for the lock
+        #[arg(long, default_value_t = 4)]
+        lanes: usize,
+        /// Kill both processes of redbolt at once: the run has to find commands that go on
+        #[arg(long)]
+        both: bool,
+        /// The program `redbolt` [default: the one beside this program]
+        #[arg(long)]
+        redbolt: Option<PathBuf>,
+    },
     /// Run as a worker process
     #[command(hide = true)]
     Worker {
@@ -239,6 +253,12 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Commands { redbolt, lasts, lanes, both }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
+        Program::Signals { seconds, lanes, both, redbolt } => {
+            let redbolt = redbolt.unwrap_or_else(|| stage.program.with_file_name("redbolt"));
+            let lasts = Duration::from_secs(seconds);
+            let result = SignalStorm { redbolt, lasts, lanes, both }.run(stage)?;
+            Ok(tell(&result, result.holds(), stage))
+        }
         Program::Worker { .. } => Err("only a program starts a worker".into()),
     }
 }
@@ -268,6 +288,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "leaders --forget",
         "commands --seconds 120",
         "commands --both --seconds 20",
+        "signals",
+        "signals --both --seconds 20",
     ];
     let mut all = true;
     for line in lines {

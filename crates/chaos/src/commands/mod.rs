@@ -6,6 +6,7 @@
 //! check has to find overlaps. The kernel detects overlaps ([`section.sh`](self)), not a clock.
 
 mod processes;
+mod signals;
 mod stalls;
 mod strike;
 
@@ -25,6 +26,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use self::processes::{in_folder, send};
+pub use self::signals::{SignalStorm, SignalStormResult};
 use self::stalls::Watch;
 use self::strike::Strikes;
 use crate::nodes::{self, LIMIT};

@@ -17,7 +17,8 @@ leave() {
 }
 
 family=
-if [ "$3" = stubborn ]; then trap '' TERM; else trap 'leave 143' TERM; fi
+# $SIGNALS are more that must not end this shell alone.
+if [ "$3" = stubborn ]; then trap '' TERM $SIGNALS; else trap 'leave 143' TERM $SIGNALS; fi
 exec 2> /dev/null 8>> command 9>> family
 read -r now _ < /proc/uptime
 flock -n 8 9>&- || echo "$now: $1 meets the command of $(cat holder)" >> overlaps

@@ -1,9 +1,9 @@
-//! A bounded share of `cargo xtask chaos commands`, and of its control.
+//! A bounded share of `cargo xtask chaos commands` and of `signals`, and of their controls.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use redbolt_chaos::{Commands, CommandsResult, Stage};
+use redbolt_chaos::{Commands, CommandsResult, SignalStorm, SignalStormResult, Stage};
 
 fn commands(seconds: u64, both: bool, seed: u64) -> CommandsResult {
     let redbolt = PathBuf::from(env!("CARGO_BIN_EXE_redbolt"));
@@ -11,6 +11,26 @@ fn commands(seconds: u64, both: bool, seed: u64) -> CommandsResult {
     let result = commands.run(&Stage { program: PathBuf::new(), seed }).unwrap();
     println!("{result}");
     result
+}
+
+fn signals(seconds: u64, both: bool, seed: u64) -> SignalStormResult {
+    let redbolt = PathBuf::from(env!("CARGO_BIN_EXE_redbolt"));
+    let signals = SignalStorm { redbolt, lasts: Duration::from_secs(seconds), lanes: 4, both };
+    let result = signals.run(&Stage { program: PathBuf::new(), seed }).unwrap();
+    println!("{result}");
+    result
+}
+
+#[test]
+fn no_signal_makes_sections_overlap_or_leaves_a_lock_behind() {
+    let holds = |seed| signals(6, false, seed).holds();
+    // As below: one overlap is no proof, a second one is.
+    assert!(holds(1) || holds(2) && holds(3));
+}
+
+#[test]
+fn when_both_processes_are_killed_the_check_of_signals_finds_overlaps() {
+    assert!((1..=5).any(|seed| signals(6, true, seed).holds()));
 }
 
 #[test]
