@@ -8,10 +8,11 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::process;
 
 use nix::libc;
 use nix::sys::prctl::set_dumpable;
-use nix::sys::signal::{SigSet, Signal as Named};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Named};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{Pid, getpid};
 pub(crate) use rustix::process::Signal;
@@ -26,6 +27,8 @@ pub(crate) struct Signals {
     requests: SignalFd,
     children: SignalFd,
     callers: Callers,
+    /// The mask that this process was started with.
+    before: SigSet,
 }
 
 /// What redbolt's caller has set, and redbolt has changed for itself.
@@ -75,18 +78,33 @@ impl Signals {
     /// As [`block`](Self::block), in a process that inherited them blocked. `callers` is from before that.
     pub(crate) fn keep_blocked(callers: Callers) -> io::Result<Self> {
         let mut requests = SigSet::all();
-        requests.thread_block()?;
+        let before = requests.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         requests.remove(Named::SIGCHLD);
         let stream = |signals: SigSet| {
             SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
         };
         let children = stream(Named::SIGCHLD.into())?;
-        Ok(Self { requests: stream(requests)?, children, callers })
+        Ok(Self { requests: stream(requests)?, children, callers, before })
     }
 
     /// What the caller of redbolt has set.
     pub(crate) fn callers(&self) -> Callers {
         self.callers
+    }
+
+    /// Starts a program of redbolt's own, which has to restore what the caller has set. It inherits all signals blocked, unless the
+    /// caller has blocked only some of the real-time signals: such a set can be inherited, but not made without unsafe code. For
+    /// these callers alone, the others of them could end this process meanwhile.
+    pub(crate) fn spawn(&self, command: &mut process::Command) -> io::Result<process::Child> {
+        if !self.callers.blocked.has_some_real_time() {
+            return command.spawn();
+        }
+        let mut inherited = self.before;
+        inherited.extend(Named::iterator());
+        inherited.thread_set_mask()?;
+        let child = command.spawn();
+        SigSet::all().thread_block()?;
+        child
     }
 
     /// The next request that has arrived.
@@ -155,12 +173,20 @@ impl Mask {
         self.0 >> (number - 1) & 1 == 1
     }
 
-    /// Unblocks all signals that are not in this mask. Real-time signals can only be unblocked together, so that a
-    /// caller that blocks some of them counts as one that blocks none.
+    fn has_some_real_time(self) -> bool {
+        // Not every C library leaves the first one to programs.
+        self.real_time() != 0 && self.real_time() | 1 != ALL_REAL_TIME
+    }
+
+    fn real_time(self) -> u64 {
+        self.0 >> (FIRST_REAL_TIME - 1)
+    }
+
+    /// Unblocks all signals that are not in this mask. Of real-time signals that the mask has in part, it has been inherited.
     pub(crate) fn unblock_others(self) -> io::Result<()> {
-        let mut others = match self.0 & REAL_TIME == REAL_TIME {
-            true => SigSet::empty(),
-            false => SigSet::all(),
+        let mut others = match self.real_time() {
+            0 => SigSet::all(),
+            _ => SigSet::empty(),
         };
         for signal in Named::iterator() {
             match self.contains(signal as i32) {
@@ -241,8 +267,8 @@ const OF_A_USER: [Named; 8] = [
     Named::SIGCHLD,
 ];
 
-/// The real-time signals that every C library leaves to programs: 35 to 64.
-const REAL_TIME: u64 = !0 << 34;
+const FIRST_REAL_TIME: u32 = 34;
+const ALL_REAL_TIME: u64 = u64::MAX >> (FIRST_REAL_TIME - 1);
 
 #[cfg(test)]
 mod tests {
@@ -308,7 +334,12 @@ mod tests {
         let term = 1 << (Signal::TERM.as_raw() - 1);
         assert_eq!(after(0), 0);
         assert_eq!(after(term), term);
-        assert_eq!(after(REAL_TIME | term) & (REAL_TIME | term), REAL_TIME | term);
-        assert_eq!(after(1 << 40), 0);
+        let all = ALL_REAL_TIME << (FIRST_REAL_TIME - 1) | term;
+        assert_eq!(after(all) & all, all);
+        for (mask, has_some) in
+            [(0, false), (term, false), (all, false), (1 << 33, true), (1 << 63, true)]
+        {
+            assert_eq!(Mask(mask).has_some_real_time(), has_some, "{mask:x}");
+        }
     }
 }

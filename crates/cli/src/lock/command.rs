@@ -80,7 +80,7 @@ impl Command {
                 None => command.env_remove(name),
             };
         }
-        let child = command.spawn()?;
+        let child = signals.spawn(&mut command)?;
         Ok(Self { child: Child::of(child)?, complaint })
     }
 

@@ -52,16 +52,16 @@ pub(crate) fn lead(once: bool) -> Result<u8, Failure> {
 
 fn start(signals: &Signals) -> io::Result<(Child, RequestSender, NoticeReceiver)> {
     let (requests, notices, inherited) = pair::pipes()?;
-    let inner = process::Command::new("/proc/self/exe")
+    let mut inner = process::Command::new("/proc/self/exe");
+    inner
         .arg0("redbolt")
         .arg(INNER)
         .args(["--outer", &process::id().to_string()])
         .args(signals.callers().options())
         .args(inherited.options())
         .arg(OsStr::new("--"))
-        .args(env::args_os().skip(1))
-        .spawn()?;
-    Ok((Child::of(inner)?, requests, notices))
+        .args(env::args_os().skip(1));
+    Ok((Child::of(signals.spawn(&mut inner)?)?, requests, notices))
 }
 
 #[derive(Debug)]

@@ -284,6 +284,7 @@ fn the_command_finds_masks_dispositions_and_limits_as_the_caller_left_them() {
         ("trap '' HUP USR1 40", ""),
         ("ulimit -c 0 -n 64 -f 100", ""),
         ("true", "env --block-signal"),
+        ("true", "env --block-signal=USR1,37"),
     ];
     for (setup, under) in setups {
         let found_by = |words: &str| {
