@@ -153,6 +153,11 @@ impl Request {
         [Signal::TSTP, Signal::TTIN, Signal::TTOU].contains(&self.signal)
     }
 
+    /// Whether it has no name. Such signals are queued, and several do not become one.
+    pub(crate) fn is_real_time(self) -> bool {
+        Named::try_from(self.signal.as_raw()).is_err()
+    }
+
     /// Whether it is about the process `us` and no other: a write of its own to a full file or a closed pipe, or its
     /// own limit of processor time.
     fn is_private(self, us: Pid) -> bool {

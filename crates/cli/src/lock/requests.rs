@@ -132,12 +132,14 @@ struct Twins {
     command_since: Timestamp,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Arrived {
     request: Request,
     way: Way,
     since: Timestamp,
     is_paired: bool,
+    /// It stays here for a while to find more of the same.
+    is_returned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,22 +156,31 @@ impl Twins {
         } else if request.is_stop() {
             self.arrived.retain(|arrived| arrived.request.signal != Signal::CONT);
         }
-        let is_twin =
-            |other: &&mut Arrived| !other.is_paired && other.request == request && other.way != way;
-        match self.arrived.iter_mut().find(is_twin) {
+        self.arrived.retain(|arrived| !arrived.is_returned || !arrived.is_old(now));
+        // `timeout` sends a signal to its child and then to the group. A process receives these two as one or as two, as
+        // it happens. Real-time signals are never merged.
+        let is_merged = |other: &Arrived| other.is_paired && !request.is_real_time();
+        let is_twin = |other: &Arrived| !other.is_paired && other.way != way;
+        let mut same = self.arrived.iter_mut().filter(|other| other.request == request);
+        match same.find(|other| is_merged(other) || is_twin(other)) {
             Some(twin) => twin.is_paired = true,
-            None => self.arrived.push(Arrived { request, way, since: now, is_paired: false }),
+            None => self.arrived.push(Arrived::alone(request, way, now)),
         }
     }
 
     /// The first one of which all is known, and of one that `is_alone` all is.
     fn next(&mut self, now: Timestamp, is_alone: bool) -> Option<Arrival> {
         let is_known = |arrived: &Arrived| {
-            arrived.is_paired || is_alone || now.since(arrived.since) >= TWIN_WITHIN
+            !arrived.is_returned && (arrived.is_paired || is_alone || arrived.is_old(now))
         };
         loop {
             let at = self.arrived.iter().position(is_known)?;
-            let Arrived { request, since, is_paired, .. } = self.arrived.remove(at);
+            let Arrived { request, since, is_paired, .. } = self.arrived[at];
+            if is_paired {
+                self.arrived[at].is_returned = true;
+            } else {
+                self.arrived.remove(at);
+            }
             let is_early = since < self.command_since;
             if !is_early || request.is_interruption() || request.is_stop() {
                 return Some(Arrival { request, to_group: is_paired && !is_early });
@@ -188,11 +199,23 @@ impl Twins {
     }
 }
 
+impl Arrived {
+    fn alone(request: Request, way: Way, since: Timestamp) -> Self {
+        Self { request, way, since, is_paired: false, is_returned: false }
+    }
+
+    fn is_old(&self, now: Timestamp) -> bool {
+        now.since(self.since) >= TWIN_WITHIN
+    }
+}
+
 /// Far longer than the outer process takes to pass a signal on, and hardly noticed by a user.
 const TWIN_WITHIN: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use rustix_libc_wrappers::process::SignalExt;
+
     use super::*;
 
     const TERM: Request =
@@ -238,6 +261,26 @@ mod tests {
         assert_eq!(twins.next(ms(150), true).map(|one| one.to_group), Some(false), "at once");
     }
 
+    /// As by `timeout`, which sends it to its child and to the group.
+    #[test]
+    fn a_signal_to_the_group_and_to_one_process_counts_once() {
+        let mut twins = Twins::default();
+        for (way, at) in [(Way::Own, 1), (Way::Outer, 1), (Way::Outer, 2)] {
+            twins.add(TERM, way, ms(at));
+        }
+        assert_eq!(twins.next(ms(3), false), arrival(TERM, true));
+        twins.add(TERM, Way::Outer, ms(50));
+        assert_eq!((twins.next(ms(90), false), twins.due_in(ms(90))), (None, None));
+        twins.add(TERM, Way::Outer, ms(101));
+        assert_eq!(twins.next(ms(900), false), arrival(TERM, false), "another one");
+        let real_time = Request { signal: Signal::rt(3).unwrap(), ..TERM };
+        for way in [Way::Own, Way::Outer, Way::Outer] {
+            twins.add(real_time, way, ms(1000));
+        }
+        assert_eq!(twins.next(ms(1900), false), arrival(real_time, true));
+        assert_eq!(twins.next(ms(1900), false), arrival(real_time, false), "it was sent twice");
+    }
+
     #[test]
     fn a_process_that_was_continued_is_not_stopped_late() {
         let [stop, cont] = [Signal::TSTP, Signal::CONT].map(|signal| Request { signal, ..TERM });
@@ -264,9 +307,9 @@ mod tests {
         twins.add(usr, Way::Outer, ms(3));
         twins.add(INT, Way::Outer, ms(3));
         assert_eq!(twins.next(ms(3), false), arrival(INT, false));
-        twins.add(INT, Way::Own, ms(4));
-        twins.add(INT, Way::Outer, ms(4));
-        assert_eq!(twins.next(ms(4), false), arrival(INT, true));
+        twins.add(INT, Way::Own, ms(200));
+        twins.add(INT, Way::Outer, ms(200));
+        assert_eq!(twins.next(ms(200), false), arrival(INT, true));
     }
 
     #[test]

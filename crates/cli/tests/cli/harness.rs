@@ -421,7 +421,7 @@ fn status_of(pid: i32, field: &str) -> String {
 }
 
 /// The processes with this parent.
-fn children(parent: i32) -> Vec<i32> {
+pub(crate) fn children(parent: i32) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|&pid| parent_of(pid) == Some(parent)).collect()

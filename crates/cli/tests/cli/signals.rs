@@ -5,7 +5,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{Running, World, blocks, eventually, lives, run, send};
+use crate::harness::{Running, World, blocks, children, eventually, lives, run, send};
 
 const REDBOLT: &str = env!("CARGO_BIN_EXE_redbolt");
 
@@ -90,6 +90,29 @@ fn a_signal_to_the_whole_group_reaches_the_command_once() {
         got == "term\nusr\n"
     });
     // A process that a busy machine delays is taken for one that got the signal alone: twice is better than never.
+    assert!(once);
+}
+
+/// It sends the signal to its child and then to the group, with SIGCONT behind each.
+#[test]
+fn a_timeout_reaches_the_command_once() {
+    let world = World::of(1);
+    let line = "trap 'echo term >> got' TERM; trap 'exit 3' USR1; echo $$ > pid; \
+        while :; do sleep 0.02; done";
+    let once = (0..3).any(|_| {
+        let mut command = world.command("timeout");
+        command.args(["1000", REDBOLT, "lock", "job", "-c", line]);
+        let running = Running::start(command);
+        world.process("pid");
+        running.signal(Signal::SIGTERM);
+        eventually("the command got it", || world.path("got").exists());
+        // It comes behind all that are still passed on.
+        kill(10, &children(running.pid())[0].to_string());
+        running.end().expect(3);
+        let got = fs::read_to_string(world.path("got")).unwrap();
+        ["got", "pid"].iter().for_each(|file| fs::remove_file(world.path(file)).unwrap());
+        got == "term\n"
+    });
     assert!(once);
 }
 
