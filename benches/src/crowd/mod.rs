@@ -4,6 +4,7 @@
 //! The processes are workers ([`worker`]): the program starts itself this many times. All connect,
 //! and all begin at the same moment. Not here: printing, and the floor, which is a hand-off.
 
+pub mod queue;
 pub mod span;
 pub mod turns;
 pub mod worker;

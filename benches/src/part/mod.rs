@@ -11,6 +11,7 @@ mod hung;
 mod inflight;
 mod kinds;
 mod pair;
+mod queue;
 mod scale;
 #[cfg(feature = "tls")]
 mod tls;
@@ -40,6 +41,7 @@ pub const PARTS: &[Part] = &[
     Part { name: "handoff", about: "from a release to the next holder", run: handoff::run },
     Part { name: "waiting", about: "processes that take turns, by strategy", run: waiting::run },
     Part { name: "crowd", about: "many processes that want one lock", run: crowd::run },
+    Part { name: "queue", about: "behind dead waiters, and far from the nodes", run: queue::run },
     Part { name: "dead", about: "acquire + release while f nodes are dead", run: dead::run },
     Part { name: "hung", about: "many processes while f nodes hang", run: hung::run },
     Part { name: "inflight", about: "many locks at a time by one client", run: inflight::run },
