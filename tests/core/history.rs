@@ -1,6 +1,6 @@
 //! The proof that a node was no replica meanwhile: when a grant waits for it, and what it finds.
 
-use redbolt::proto::{LockId, LockRequest};
+use redbolt::proto::{Cause, LockId, LockRequest, NodeState, RestartGuardState, Vote};
 use redbolt_node::Memory;
 
 use crate::world::{World, Written, bulk, error, ms, secs};
@@ -186,4 +186,89 @@ fn what_a_quarantined_node_grants_behind_another_history_does_not_count() {
     assert_eq!(world.ran(0)[..5], ["ask", "check", "info", "ask", "check"]);
     assert!(!world.is_granted(refused));
     assert!(!world.is_granted(id));
+}
+
+const BUSY: &str = "BUSY Redis is busy running a script.";
+
+/// Replies with this error to the commands that begin with these words.
+fn fail_with(world: &mut World, command: &'static [&'static str], text: &'static str) {
+    world.answer(0, move |args| {
+        let is_meant = args.len() >= command.len()
+            && command.iter().zip(args).all(|(word, arg)| word.as_bytes() == *arg);
+        is_meant.then(|| error(text)).flatten()
+    });
+}
+
+/// The node still votes, and grants the next lock at once.
+fn votes_when_it_answers_again(world: &mut World) {
+    let node = world.node(0);
+    assert_eq!(world.state(0), NodeState::Ready);
+    assert_eq!(world.core().restart_guard_state(node), RestartGuardState::Votes);
+    world.servers[0].answer = None;
+    world.run(ms(300));
+    held(world, b"next");
+}
+
+#[test]
+fn a_server_that_is_busy_with_a_script_is_not_quarantined() {
+    let mut world = telling();
+    world.run(ms(20));
+    fail_with(&mut world, &[], BUSY);
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(5));
+    assert_eq!(world.ran(0), ["ask", "check", "info", "undo sha"], "it is not looked at again");
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::Busy)));
+    votes_when_it_answers_again(&mut world);
+}
+
+/// The script begins between the ask and the question.
+#[test]
+fn a_grant_without_a_proof_does_not_count_and_is_undone() {
+    for late in [0, 20] {
+        let mut world = telling();
+        world.run(ms(20));
+        fail_with(&mut world, &["INFO"], BUSY);
+        let id = match late {
+            0 => world.lock(b"job", secs(20)),
+            _ => {
+                world.pause(0);
+                let id = world.lock(b"job", secs(20));
+                world.run(ms(late));
+                world.resume(0);
+                id
+            }
+        };
+        world.run(ms(5));
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::Busy)));
+        assert_eq!(world.holders(b"job"), [false]);
+        votes_when_it_answers_again(&mut world);
+    }
+}
+
+/// The script begins between the ask and the look at the restart guard's TTL.
+#[test]
+fn a_grant_whose_restart_guard_is_not_read_does_not_count_and_is_undone() {
+    let mut world = telling();
+    world.run(ms(20));
+    fail_with(&mut world, &["PTTL"], BUSY);
+    let id = world.lock(b"job", secs(20));
+    world.run(ms(5));
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::Busy)));
+    assert_eq!(world.holders(b"job"), [false]);
+    votes_when_it_answers_again(&mut world);
+}
+
+/// Only an operator can give it back.
+#[test]
+fn a_permission_that_is_taken_away_is_the_reason_that_is_reported() {
+    for command in [&["INFO"], &["PTTL"]] {
+        let mut world = telling();
+        world.run(ms(20));
+        fail_with(&mut world, command, "NOPERM this user has no permissions to run it");
+        let id = world.lock(b"job", secs(20));
+        world.run(ms(5));
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::NoPermission)), "{command:?}");
+        assert_eq!(world.state(0), NodeState::Down(Cause::NoPermission), "{command:?}");
+        assert_eq!(world.holders(b"job"), [false], "{command:?}");
+    }
 }

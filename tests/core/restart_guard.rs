@@ -468,16 +468,17 @@ fn a_waiting_acquisition_gets_the_lock_when_the_quarantines_end() {
 
 #[test]
 fn a_grant_whose_check_fails_is_undone() {
-    for (words, state) in [
-        ("NOPERM this user has no permissions to run 'pttl'", Cause::NoPermission),
-        ("LOADING wait", Cause::Loading),
+    let down = NodeState::Down(Cause::NoPermission);
+    for (words, cause, state) in [
+        ("NOPERM this user has no permissions to run 'pttl'", Cause::NoPermission, down),
+        ("LOADING wait", Cause::Loading, NodeState::Ready),
     ] {
         let mut world = World::new(1).warm();
         world.answer(0, move |args| (args == [b"PTTL", GUARD]).then(|| error(words)).flatten());
         let id = world.lock(b"job", secs(10));
-        assert_eq!(world.vote(id, 0), QUARANTINED, "{words}");
+        assert_eq!(world.vote(id, 0), Some(Vote::Fail(cause)), "{words}");
         assert_eq!(world.holders(b"job"), [false], "{words}");
-        assert_eq!(world.state(0), NodeState::Down(state), "the following read of the guard fails");
+        assert_eq!(world.state(0), state, "{words}");
         assert_eq!(world.kept(0), (0, 0));
     }
 }
@@ -491,7 +492,7 @@ fn a_check_that_fails_once_costs_one_vote() {
         (args == [b"PTTL", GUARD] && !failed.replace(true)).then(|| error("BUSY script")).flatten()
     });
     let id = world.lock(b"job", secs(10));
-    assert_eq!(world.vote(id, 0), QUARANTINED);
+    assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::Busy)));
     assert_eq!(world.holders(b"job"), [false]);
     let id = world.lock(b"job", secs(10));
     assert!(world.is_granted(id));

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Due, Link, Mistyped, Pending, Step};
-use crate::proto::core::restart_guard::Unproven;
+use crate::proto::core::restart_guard::{Proof, Unproven};
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
@@ -225,14 +225,18 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (grants, is_same) = self.history_told(id, token, now)?;
+        let (grants, proof) = self.history_told(id, token, now)?;
+        let cause = match proof {
+            Proof::Same => None,
+            Proof::Other => Some(self.node(id).link.cause()),
+            Proof::Undecided(cause) => {
+                Some(self.unread(id, grants.iter().map(|grant| grant.claim()), cause, now))
+            }
+        };
         for &grant in &grants {
-            match is_same {
-                true => self.grant_proven(id, grant, now),
-                false => {
-                    let vote = Vote::Fail(self.node(id).link.cause());
-                    self.count_vote(id, grant.claim(), vote, now);
-                }
+            match cause {
+                None => self.grant_proven(id, grant, now),
+                Some(cause) => self.count_vote(id, grant.claim(), Vote::Fail(cause), now),
             }
         }
         self.node_mut(id).restart_guard.give_back(grants);

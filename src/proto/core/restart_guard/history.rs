@@ -9,6 +9,7 @@
 //! round trip. Not here: what a value that speaks of other data means, see `proto::restart_guard`.
 
 use super::watch::Unproven;
+use crate::proto::classify::classify;
 use crate::proto::core::Core;
 use crate::proto::core::links::{Mistyped, Pending, Step, is_same_master};
 use crate::proto::lock_kind::Command;
@@ -16,7 +17,19 @@ use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::restart_guard::{Found, RestartGuard, RestartTrust};
 use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Cause;
 use crate::resp::Token;
+
+/// What an answer to the question for the replication id proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::proto::core) enum Proof {
+    /// The node has the data that it had.
+    Same,
+    /// The node may have other data.
+    Other,
+    /// The node replied with an error.
+    Undecided(Cause),
+}
 
 impl Core {
     /// Sends an ask, as [`send`](Self::send) does, and the proof behind it that the node has the data that it had: if one is
@@ -114,31 +127,32 @@ impl Core {
         true
     }
 
-    /// The node has told its replication id: the grants that waited for that, and whether it is what it was. If not, it may
-    /// have forgotten what it granted: they are given back, and it is looked at.
+    /// Takes the node's answer to the question for its replication id. Returns the grants that waited for it, and what it
+    /// proves. If the data are others, the node may have forgotten what it granted: the grants are undone, and it is looked at.
     pub(in crate::proto::core) fn history_told(
         &mut self,
         id: NodeId,
         answer: Token<'_>,
         now: ClockReading,
-    ) -> Result<(Vec<Unproven>, bool), Mistyped> {
-        let is_same = match answer {
-            Token::Bulk(info) => is_same_master(info, self.node(id).server.replication_id()),
-            // Whatever forbids it is found by the look that follows.
-            Token::Error(_) => false,
+    ) -> Result<(Vec<Unproven>, Proof), Mistyped> {
+        let proof = match answer {
+            Token::Bulk(info) if is_same_master(info, self.node(id).server.replication_id()) => {
+                Proof::Same
+            }
+            Token::Bulk(_) => Proof::Other,
+            // A server that is busy has not changed its data.
+            Token::Error(text) => Proof::Undecided(classify(text).cause()),
             _ => return Err(Mistyped),
         };
-        let grants = self.node_mut(id).restart_guard.proof_is_answered(is_same);
-        if !is_same {
+        let grants = self.node_mut(id).restart_guard.proof_is_answered(proof == Proof::Same);
+        if proof == Proof::Other {
             self.history_is_another(id, &grants, now);
         }
-        Ok((grants, is_same))
+        Ok((grants, proof))
     }
 
     fn history_is_another(&mut self, id: NodeId, grants: &[Unproven], now: ClockReading) {
-        if !self.node(id).link.is_leaving() {
-            grants.iter().for_each(|grant| self.give_back(id, grant.claim(), now));
-        }
+        self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
         // Also on a link that is quarantined already: what was asked behind this must not count either.
         self.node_mut(id).restart_guard.is_in_question();
         if self.node(id).link.is_ready() {

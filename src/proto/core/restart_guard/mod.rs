@@ -15,6 +15,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Core;
+use crate::proto::classify::classify;
 use crate::proto::core::links::{Ability, Handshake, Link, Mistyped, Pending, Step};
 use crate::proto::lock_kind::{Count, count};
 use crate::proto::mutants::mutant;
@@ -27,6 +28,7 @@ use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Token, command};
 
+pub(super) use self::history::Proof;
 pub(super) use self::watch::{Unproven, Watch};
 
 impl Core {
@@ -306,6 +308,11 @@ impl Core {
             Link::Quarantined { .. } => self.node(id).link.cause(),
             _ => Cause::Quarantined,
         };
+        self.look_for(id, cause, now);
+    }
+
+    /// As [`look_again`](Self::look_again), of a node that does not vote meanwhile for this reason.
+    fn look_for(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         self.keep_out(id, cause, Timestamp::NEVER, now);
         let settings = self.config.node(id);
         let node = &mut self.nodes[id.index()];
@@ -373,14 +380,56 @@ impl Core {
     ) -> Result<Vote, Mistyped> {
         let pttl = match answer {
             Token::Int(pttl) => pttl,
-            // Whatever forbids it is found by the look that follows.
-            Token::Error(_) => UNREADABLE,
+            Token::Error(text) => {
+                let cause = classify(text).cause();
+                return Ok(self.vote_without_ttl(id, claim, vote, cause, now));
+            }
             _ => return Err(Mistyped),
         };
         if self.node(id).restart_guard.is_ours() {
             self.clock_seen(id, asked_at, pttl, now);
         }
         Ok(self.guarded_vote(id, claim, vote, pttl, now))
+    }
+
+    /// The vote of a node that replied to the question for the TTL with an error. That is no news of its restart guard.
+    fn vote_without_ttl(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        vote: Vote,
+        cause: Cause,
+        now: ClockReading,
+    ) -> Vote {
+        if mutant!(RestartGuardIgnored) {
+            return vote;
+        }
+        let grant = match vote {
+            Vote::Fail(_) => return vote,
+            Vote::Grant => Some(claim),
+            Vote::Deny => None,
+        };
+        Vote::Fail(self.unread(id, grant, cause, now))
+    }
+
+    /// Takes an error in place of what would let these grants count: they are undone. An error that only an operator can fix
+    /// is looked at once more; another one passes, and the next grant asks again. Returns why the grants do not count.
+    pub(super) fn unread(
+        &mut self,
+        id: NodeId,
+        grants: impl IntoIterator<Item = ClaimId>,
+        cause: Cause,
+        now: ClockReading,
+    ) -> Cause {
+        self.undo_grants(id, grants, now);
+        if !self.node(id).link.is_ready() {
+            return self.node(id).link.cause();
+        }
+        if cause.is_configuration() {
+            self.node_mut(id).restart_guard.is_in_question();
+            self.look_for(id, cause, now);
+        }
+        cause
     }
 
     /// A vote stands if this connection has read the value that is ours, and the TTL behind the ask
@@ -400,14 +449,11 @@ impl Core {
         let is_doubted = self.is_doubted(id, now);
         let stands =
             self.node(id).restart_guard.is_ours() && standing == Standing::Votes && !is_doubted;
-        // An error for both commands is one to everything, and no news of the restart guard.
-        let is_fail = matches!(vote, Vote::Fail(_));
-        if stands || (is_fail && pttl == UNREADABLE) {
+        if stands {
             return vote;
         }
-        // On a link that is being left its undo is behind it already.
-        if vote == Vote::Grant && !self.node(id).link.is_leaving() {
-            self.give_back(id, claim, now);
+        if vote == Vote::Grant {
+            self.undo_grants(id, [claim], now);
         }
         if self.node(id).link.is_ready() {
             let left = match standing {
@@ -419,13 +465,24 @@ impl Core {
             self.look_again(id, now);
         }
         // The node's own words for why it does not vote say more.
-        if is_fail { vote } else { Vote::Fail(self.node(id).link.cause()) }
+        if matches!(vote, Vote::Fail(_)) { vote } else { Vote::Fail(self.node(id).link.cause()) }
     }
 
-    /// Undoes a grant that does not count, whatever becomes of the lock.
-    fn give_back(&mut self, node: NodeId, id: ClaimId, now: ClockReading) {
-        self.owe(node, id);
-        self.send_undo(node, id, now);
+    /// Undoes grants that do not count, whatever becomes of their locks. On a link that is being left the undo is behind them
+    /// already.
+    fn undo_grants(
+        &mut self,
+        node: NodeId,
+        grants: impl IntoIterator<Item = ClaimId>,
+        now: ClockReading,
+    ) {
+        if self.node(node).link.is_leaving() {
+            return;
+        }
+        for id in grants {
+            self.owe(node, id);
+            self.send_undo(node, id, now);
+        }
     }
 
     fn expected(&self, id: NodeId) -> Expected {
@@ -528,6 +585,3 @@ impl fmt::Display for RestartGuardState {
 
 /// A node in quarantine, or one that takes no writes, is looked at so often.
 const LOOKS_APART: Duration = Duration::from_secs(1);
-
-/// A PTTL that no server gives, and that lets nobody vote.
-const UNREADABLE: i64 = i64::MIN;
