@@ -324,7 +324,8 @@ impl ConfigBuilder {
         self
     }
 
-    /// How long opening a connection may take. See [`Settings::connect_timeout`].
+    /// How long opening a connection may take. See [`Settings::connect_timeout`]. All addresses of a host name share this time:
+    /// they are tried side by side, up to 100 ms apart, and the first that answers is taken.
     pub fn connect_timeout(mut self, span: Duration) -> Self {
         self.settings.connect_timeout = span;
         self

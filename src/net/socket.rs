@@ -182,6 +182,12 @@ impl Socket {
         false
     }
 
+    /// Closes it, with a farewell where that is the custom.
+    pub(super) fn end(mut self, registry: &Registry) {
+        self.close();
+        self.deregister(registry);
+    }
+
     /// Says farewell where that is the custom.
     pub(super) fn close(&mut self) {
         #[cfg(feature = "tls")]

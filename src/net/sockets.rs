@@ -37,6 +37,8 @@ pub(crate) struct Sockets {
     /// When it was last looked whether all sentinels are listened to.
     listened_at: Timestamp,
     dead_peer_timeout: Duration,
+    /// When the next address of a name is tried beside those that are being connected.
+    race_at: Timestamp,
     sentinels: SentinelAccess,
     /// There is one if an address asks for TLS.
     #[cfg(feature = "tls")]
@@ -58,8 +60,12 @@ struct LinkSocket {
     looking: bool,
     /// Look-ups answered: each begins with another address of the name.
     turns: usize,
-    /// Addresses of the name to try if this connection fails, the next one last.
+    /// Addresses of the name that have not been tried for this connection, the next one last.
     others: Vec<SocketAddr>,
+    /// When the next of them is tried, if none has answered by then.
+    race_at: Timestamp,
+    /// The pause between two of them.
+    stagger: Duration,
     /// Where sentinels have said that the master is, when they were asked for this connection.
     master: Option<Place>,
     /// The sentinels that were asked where it is and have not answered yet.
@@ -73,7 +79,8 @@ struct LinkSocket {
 
 enum State {
     Closed,
-    Connecting(Socket),
+    /// The addresses of a name that have been tried and have not answered. The first that does is taken.
+    Connecting(Vec<Socket>),
     Open(Socket),
     Resolving,
 }
@@ -109,6 +116,7 @@ impl Sockets {
             ears,
             listened_at: Timestamp::default(),
             dead_peer_timeout,
+            race_at: Timestamp::NEVER,
             sentinels: SentinelAccess::default(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -236,6 +244,9 @@ impl Sockets {
         if !self.is_ours() {
             return;
         }
+        if self.race_at < Timestamp::NEVER {
+            self.dial_late();
+        }
         // The core has been given the time with everything that was read.
         let heard = std::mem::take(&mut self.heard);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
@@ -288,7 +299,8 @@ impl Sockets {
 
     /// How long the loop may sleep; `None`: until something is ready.
     pub(crate) fn deadline(&self, boot: Timestamp) -> Option<Duration> {
-        self.core.poll_timeout().map(|due| due.since(boot))
+        let due = self.core.poll_timeout().unwrap_or(Timestamp::NEVER).min(self.race_at);
+        (due < Timestamp::NEVER).then(|| due.since(boot))
     }
 
     /// Ends every connection: the poller has failed, so nothing can be received.
@@ -516,12 +528,27 @@ impl Sockets {
         self.disconnected(at, Cause::Io);
     }
 
-    /// Connects to the next address of a name; `false` if there is none.
+    /// Connects to the next address of a name, beside those that have not answered yet; `false` if there is none.
     fn connect_next(&mut self, at: usize) -> bool {
         let Some(place) = self.sockets[at].others.pop() else { return false };
-        self.drop_socket(at);
         self.dial(at, place);
         true
+    }
+
+    /// Tries the next address where the last one has not answered in time: its packets may vanish (RFC 8305).
+    fn dial_late(&mut self) {
+        let now = self.clock.now().boot;
+        if now < self.race_at {
+            return;
+        }
+        for at in 0..self.sockets.len() {
+            if self.sockets[at].race_at <= now {
+                self.sockets[at].race_at = Timestamp::NEVER;
+                self.connect_next(at);
+            }
+        }
+        let times = self.sockets.iter().map(|link_socket| link_socket.race_at);
+        self.race_at = times.min().unwrap_or(Timestamp::NEVER);
     }
 
     fn dial(&mut self, at: usize, place: SocketAddr) {
@@ -554,7 +581,7 @@ impl Sockets {
     fn explain_handshake(&mut self, at: usize) {
         let link_socket = &self.sockets[at];
         let words = match &link_socket.state {
-            State::Connecting(socket) => socket.unfinished(),
+            State::Connecting(sockets) => sockets.iter().find_map(Socket::unfinished),
             State::Resolving if link_socket.address.is_tls() && self.has_files() => {
                 Some(STILL_READ)
             }
@@ -578,15 +605,31 @@ impl Sockets {
             Ok(socket)
         });
         match registered {
-            Ok(socket) => self.sockets[at].state = State::Connecting(socket),
+            Ok(socket) => self.begin_connecting(at, socket),
             Err(error) => self.connect_failed(at, &error),
         }
     }
 
+    fn begin_connecting(&mut self, at: usize, socket: Socket) {
+        let link_socket = &mut self.sockets[at];
+        match &mut link_socket.state {
+            State::Connecting(sockets) => sockets.push(socket),
+            state => *state = State::Connecting(vec![socket]),
+        }
+        if link_socket.others.is_empty() {
+            link_socket.race_at = Timestamp::NEVER;
+            return;
+        }
+        link_socket.race_at = self.clock.now().boot + link_socket.stagger;
+        self.race_at = self.race_at.min(link_socket.race_at);
+    }
+
     /// Tries the next address of a name before the link fails: `localhost` often means `::1` first, and many servers
-    /// listen on `127.0.0.1` only.
+    /// listen on `127.0.0.1` only. The link fails with the last address that does.
     fn connect_failed(&mut self, at: usize, error: &io::Error) {
-        if !self.connect_next(at) {
+        let others_go_on =
+            matches!(&self.sockets[at].state, State::Connecting(sockets) if !sockets.is_empty());
+        if !self.connect_next(at) && !others_go_on {
             self.failed(at, error);
         }
     }
@@ -618,7 +661,7 @@ impl Sockets {
                 }
             }
             Ok(way) => {
-                link_socket.take(way);
+                link_socket.take(way, self.core.config().settings().connect_timeout);
                 if awaited {
                     self.connect_next(at);
                     // They may have changed their minds since.
@@ -634,26 +677,36 @@ impl Sockets {
     }
 
     fn finish_connecting(&mut self, at: usize) {
-        let State::Connecting(socket) = &mut self.sockets[at].state else { return };
-        match socket.is_connected() {
-            Ok(false) => {}
-            Ok(true) => {
-                let link_socket = &mut self.sockets[at];
-                if let State::Connecting(socket) =
-                    std::mem::replace(&mut link_socket.state, State::Closed)
-                {
-                    link_socket.state = State::Open(socket);
+        let State::Connecting(sockets) = &mut self.sockets[at].state else { return };
+        let mut place = 0;
+        while place < sockets.len() {
+            match sockets[place].is_connected() {
+                Ok(false) => place += 1,
+                Ok(true) => {
+                    let socket = sockets.swap_remove(place);
+                    return self.connected(at, socket);
                 }
-                link_socket.others.clear();
-                self.set_blocked(at, false);
-                if let Some(link) = self.sockets[at].link {
-                    self.core.connected(link, self.clock.now());
+                Err(error) => {
+                    sockets.remove(place).end(&self.registry);
+                    self.connect_failed(at, &error);
+                    return self.finish_connecting(at);
                 }
-                self.write(at);
-                self.read(at, true);
             }
-            Err(error) => self.connect_failed(at, &error),
         }
+    }
+
+    /// An address has answered. The other ones are given up.
+    fn connected(&mut self, at: usize, socket: Socket) {
+        self.drop_socket(at);
+        let link_socket = &mut self.sockets[at];
+        link_socket.state = State::Open(socket);
+        link_socket.others.clear();
+        self.set_blocked(at, false);
+        if let Some(link) = self.sockets[at].link {
+            self.core.connected(link, self.clock.now());
+        }
+        self.write(at);
+        self.read(at, true);
     }
 
     /// Reads, unless what has come does not count now. Returns whether there was anything.
@@ -798,11 +851,13 @@ impl Sockets {
     fn drop_socket(&mut self, at: usize) {
         let link_socket = &mut self.sockets[at];
         link_socket.blocked = false;
-        if let State::Connecting(mut socket) | State::Open(mut socket) =
-            std::mem::replace(&mut link_socket.state, State::Closed)
-        {
-            socket.close();
-            socket.deregister(&self.registry);
+        link_socket.race_at = Timestamp::NEVER;
+        match std::mem::replace(&mut link_socket.state, State::Closed) {
+            State::Open(socket) => socket.end(&self.registry),
+            State::Connecting(sockets) => {
+                sockets.into_iter().for_each(|socket| socket.end(&self.registry));
+            }
+            State::Closed | State::Resolving => {}
         }
     }
 }
@@ -818,6 +873,8 @@ impl LinkSocket {
             looking: false,
             turns: 0,
             others: Vec::new(),
+            race_at: Timestamp::NEVER,
+            stagger: Duration::ZERO,
             master: None,
             asking: Asking::new(look_ups),
             #[cfg(feature = "tls")]
@@ -826,9 +883,11 @@ impl LinkSocket {
         }
     }
 
-    /// Takes what was found out for the next connection. Each begins with another address of the name.
-    fn take(&mut self, way: Way) {
+    /// Takes what was found out for the next connection. Each begins with another address of the name, and all of them are
+    /// tried before its time ends.
+    fn take(&mut self, way: Way, connect_timeout: Duration) {
         self.others = way.addresses;
+        self.stagger = STAGGER.min(connect_timeout / (self.others.len() as u32 + 1));
         self.others.reverse();
         let first = self.turns % self.others.len().max(1);
         self.others.rotate_right(first);
@@ -840,6 +899,10 @@ impl LinkSocket {
         }
     }
 }
+
+/// The pause between two addresses of a name: the least that RFC 8305 recommends, and shorter than the time after which a
+/// node of which nothing is known is suspected.
+const STAGGER: Duration = Duration::from_millis(100);
 
 /// The pause between two looks at whether all sentinels are listened to.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);

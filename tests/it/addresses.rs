@@ -1,7 +1,7 @@
 //! The forms of a node's address, and host names that do not resolve.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use redbolt::{
@@ -9,6 +9,7 @@ use redbolt::{
     report::{Cause, NodeState, Vote},
 };
 use redbolt_test_servers::{Reply, Server};
+use socket2::{Domain, Socket, Type};
 
 use crate::support::{
     client_of, default, exists, held_on, long, patient, patiently, refusal, servers, vouch_for,
@@ -144,6 +145,68 @@ fn version_6_of_the_internet_protocol() {
     let report = client.warm_up(Duration::from_secs(5));
     let twins = report.nodes.iter().filter(|node| node.state == NodeState::Down(Cause::SameServer));
     assert_eq!(twins.count(), 1, "{report}");
+}
+
+/// A place whose packets vanish: it listens, and its backlog is full.
+fn black_hole() -> (SocketAddr, Vec<Socket>) {
+    let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let listener = socket();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let fill = || {
+        let client = socket();
+        client.set_nonblocking(true).unwrap();
+        // The kernel goes on with it.
+        let _ = client.connect(&address);
+        client
+    };
+    let clients: Vec<_> = (0..8).map(|_| fill()).collect();
+    (address.as_socket().unwrap(), clients.into_iter().chain([listener]).collect())
+}
+
+/// A client of one node, whose name has these addresses.
+fn client_of_name(addresses: Vec<SocketAddr>, connect_timeout: Duration) -> Client {
+    let builder = patient(["two.example"]).connect_timeout(connect_timeout);
+    client_of(builder.resolve_hosts_by(move |_, _| Ok(addresses.clone())))
+}
+
+#[test]
+fn a_name_whose_first_address_is_a_black_hole_is_reached_in_one_attempt() {
+    let servers = servers(1);
+    vouch_for(&servers, 1);
+    let (hole, _full) = black_hole();
+    let there = servers[0].address().parse().unwrap();
+    let connect_timeout = Duration::from_secs(30);
+    for addresses in [vec![hole, there], vec![hole, hole, there], vec![there, hole]] {
+        let client = client_of_name(addresses, connect_timeout);
+        let began = Instant::now();
+        let lock = client.acquire(long(b"job").wait(Wait::No)).unwrap();
+        assert!(began.elapsed() < connect_timeout / 2, "{:?}", began.elapsed());
+        assert!(matches!(lock.release(), ReleaseOutcome::Released(c) if c.nodes == 1));
+    }
+}
+
+/// The first one is refused while the second one is being tried.
+#[test]
+fn an_address_that_is_refused_does_not_end_the_attempt_of_another_one() {
+    let servers = servers(1);
+    vouch_for(&servers, 1);
+    let (hole, _full) = black_hole();
+    let refused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let there = servers[0].address().parse().unwrap();
+    for addresses in [vec![hole, refused, there], vec![refused, hole, refused, there]] {
+        let client = client_of_name(addresses, Duration::from_secs(30));
+        drop(client.acquire(long(b"job").wait(Wait::No)).unwrap());
+    }
+}
+
+#[test]
+fn a_name_all_of_whose_addresses_are_black_holes_fails_in_time() {
+    let (hole, _full) = black_hole();
+    let client = client_of_name(vec![hole, hole, hole], Duration::from_millis(400));
+    let report = refusal(client.acquire(long(b"job").wait(Wait::No)));
+    assert_eq!(report.node_votes()[0].vote, Some(Vote::Fail(Cause::ConnectTimeout)), "{report}");
 }
 
 #[test]
