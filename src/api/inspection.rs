@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::config::Config;
-use super::report::explain;
+use super::report::{explain, unanswered};
 use crate::net::Address;
 use crate::proto::{
     Cause, Core, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Sharers, View, Waiter,
@@ -263,8 +263,7 @@ fn nodes(
 ) -> Vec<NodeInspection> {
     let nodes = config.node_ids().zip(view.nodes).map(|(node, view)| {
         let explain = |cause| match cause {
-            // It was not waited for as long as an answer may take.
-            Cause::NoAnswer => "no answer".to_owned(),
+            Cause::NoAnswer => unanswered(config, core, node),
             cause => explain(config, cause, core.detail(node, cause).as_deref()),
         };
         let mut words = match &view.state {

@@ -11,8 +11,8 @@ use super::config::Config;
 use crate::net::Address;
 use crate::proto::restart_guard::Found;
 use crate::proto::{
-    Cause, Core, NodeId, NodeState, PushState, Refusal, RefusalReason, Replicas, RestartGuardState,
-    Vote,
+    Cause, Core, HANGS, NodeId, NodeState, PushState, Refusal, RefusalReason, Replicas,
+    RestartGuardState, Silence, Vote,
 };
 
 /// Why a lock was not granted or not extended, with every node's vote.
@@ -180,18 +180,21 @@ pub struct NodeStatus {
     pub no_channel: Option<Cause>,
     /// Its replicas when its connection was opened, if it told.
     pub replicas: Option<Replicas>,
+    is_silent: bool,
     words: String,
 }
 
 impl NodeStatus {
     pub(super) fn new(config: &Config, core: &Core, node: NodeId) -> Self {
-        let state = core.node_state(node);
+        let (state, silence) = (core.node_state(node), core.silence(node));
         let why = |cause| explain(config, cause, core.detail(node, cause).as_deref());
         let words = match state {
-            NodeState::Connecting => core.failed_before(node).map_or_else(
-                || "still connecting".to_owned(),
-                |cause| format!("connecting again after: {}", why(cause)),
-            ),
+            NodeState::Connecting => match (silence, core.failed_before(node)) {
+                (Some(Silence::Unanswered), _) => HANGS.to_owned(),
+                (_, Some(cause)) => format!("connecting again after: {}", why(cause)),
+                (Some(Silence::Unreached), None) => UNREACHED.to_owned(),
+                (None, None) => "still connecting".to_owned(),
+            },
             NodeState::Down(cause) => why(cause),
             NodeState::Ready => "ready".to_owned(),
             NodeState::Suspected => HANGS.to_owned(),
@@ -203,7 +206,26 @@ impl NodeStatus {
         let no_channel = core.no_channel(node);
         let replicas = core.replicas(node);
         let number = node.index() + 1;
-        Self { number, address, state, restart_guard, push, no_line, no_channel, replicas, words }
+        let is_silent = state == NodeState::Suspected || silence.is_some();
+        Self {
+            number,
+            address,
+            state,
+            restart_guard,
+            push,
+            no_line,
+            no_channel,
+            replicas,
+            is_silent,
+            words,
+        }
+    }
+
+    /// Whether the node has not answered although it has had the time for it: it is [suspected](NodeState::Suspected), or the first
+    /// connection to it, or its handshake, takes longer than to any place on Earth. It may answer yet.
+    #[must_use]
+    pub fn seems_to_hang(&self) -> bool {
+        self.is_silent
     }
 }
 
@@ -298,7 +320,16 @@ impl fmt::Display for NodeStatus {
     }
 }
 
-const HANGS: &str = "no answer, it seems to hang";
+const UNREACHED: &str = "no connection so far: the host is down, or packets to it are dropped";
+
+/// Why a node has not answered a question that was not waited for as long as an answer may take.
+pub(super) fn unanswered(config: &Config, core: &Core, node: NodeId) -> String {
+    match (core.node_state(node), core.silence(node)) {
+        (NodeState::Ready, _) => "no answer".to_owned(),
+        (NodeState::Connecting, None) => "no answer, still connecting".to_owned(),
+        _ => NodeStatus::new(config, core, node).words,
+    }
+}
 
 /// A cause in words, with the numbers and details that belong to it.
 pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> String {

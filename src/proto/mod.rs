@@ -100,12 +100,12 @@ pub(crate) use self::classify::without_arguments;
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
-pub(crate) use self::core::Force;
 pub use self::core::{
     Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, Kept, KeyState, Leader,
     LeaderVerdict, LeaderView, Line, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits,
     PushState, Replicas, RestartGuardState, Sharers, View, Waiter,
 };
+pub(crate) use self::core::{Force, HANGS, Silence};
 pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
 };

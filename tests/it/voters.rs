@@ -291,7 +291,8 @@ fn garbage() {
 #[test]
 fn silence() {
     let impostor = Impostor::start(Act::Silent);
-    let words = format!("connected, but no answer to the handshake in {PATIENCE:?}");
+    let silent = "no answer, it seems to hang: connected, but no reply to the handshake in";
+    let words = format!("{silent} {PATIENCE:?}");
     check(&impostor.address(), &words);
 }
 

@@ -30,12 +30,22 @@ pub(crate) fn contact(client: &Client, within: Duration) -> NodeReport {
     }
 }
 
-/// As [`contact`], and finds out which nodes notify waiters.
-pub(crate) fn contact_push(client: &Client, within: Duration) -> NodeReport {
-    let since = Instant::now();
-    contact(client, within);
-    // It opens a second connection, which takes as long as the first.
-    client.warm_up_push(others_within(since.elapsed()).min(within))
+/// Finds out which nodes notify waiters, of nodes that have been asked already, which took at most `round_trip`. A node that
+/// has not answered is not waited for again.
+pub(crate) fn contact_push(client: &Client, round_trip: Duration) -> NodeReport {
+    let before = client.node_report();
+    if before.ready() == 0 {
+        return before;
+    }
+    // It opens a second connection.
+    let mut report = client.warm_up_push(others_within(round_trip.saturating_mul(4)));
+    // A node that failed is being connected to again: why it failed says more.
+    for (node, before) in report.nodes.iter_mut().zip(before.nodes) {
+        if node.state == NodeState::Connecting {
+            *node = before;
+        }
+    }
+    report
 }
 
 /// Whether a node has answered: its restart guard was read, or it votes without one.

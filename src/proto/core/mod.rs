@@ -76,6 +76,7 @@ pub use self::inspecting::{
     DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, NodeView, Permits, Sharers, View, Waiter,
 };
 pub use self::links::Replicas;
+pub(crate) use self::links::{HANGS, Silence};
 pub use self::observing::{Leader, LeaderVerdict, LeaderView, NodeSight};
 pub use self::push::PushState;
 pub use self::records::{DetachedLock, DetachedLockError};

@@ -14,13 +14,17 @@ use redbolt::{
     Config, DetachedLock, Driver, Event, FencingToken, LockId, LockMode, LockRequest, LossCause,
     Profile, RefusalReason, RefusalReport, RequestError, Wait,
     inspect::InspectionVerdict,
-    report::{Cause, LockState, NodeState, NodeStatus, NodeVote, Refusal, RestartGuardState, Vote},
+    report::{
+        Cause, LockState, NodeReport, NodeState, NodeStatus, NodeVote, Refusal, RestartGuardState,
+        Vote,
+    },
 };
 
 use super::minority::Minority;
 use super::poller::{Poller, now};
 use super::speak::say;
 use crate::args::Nodes;
+use crate::duration::show;
 use crate::nodes;
 
 /// What is asked for.
@@ -261,9 +265,14 @@ impl Lease {
     /// Why there is no quorum: a sentence, and one line for each node.
     ///
     /// A verdict may come before every node has answered. A reader wants all of them, so nodes that are still
-    /// connecting get a moment, unless it is granted meanwhile or a signal arrives.
-    pub(super) fn silence(&mut self, poller: &Poller) -> io::Result<String> {
-        let until = now()? + MOMENT;
+    /// connecting get a moment, unless it is granted meanwhile or a signal arrives. The moment ends with the `limit` that the user
+    /// has set: then what is known is reported.
+    pub(super) fn silence(
+        &mut self,
+        poller: &Poller,
+        limit: Option<Duration>,
+    ) -> io::Result<String> {
+        let until = (now()? + MOMENT).min(limit.unwrap_or(Duration::MAX));
         while self.remaining().is_zero() && self.is_connecting() {
             let left = until.saturating_sub(now()?);
             if left.is_zero() || poller.has_request()? {
@@ -278,7 +287,7 @@ impl Lease {
 
     fn is_connecting(&self) -> bool {
         let nodes = self.driver.node_report().nodes;
-        nodes.iter().any(|node| node.state == NodeState::Connecting)
+        nodes.iter().any(is_connecting)
     }
 
     fn explain(&mut self) -> String {
@@ -288,7 +297,9 @@ impl Lease {
             Some(RefusalReason::Expired) => {
                 "the nodes took so long that nothing was left of the TTL".into()
             }
-            _ if self.verdict() == Verdict::Undecided && states.has_quorum() => UNHEARD.to_owned(),
+            _ if self.verdict() == Verdict::Undecided && may_have_quorum(&states) => {
+                UNHEARD.to_owned()
+            }
             _ => format!("too few nodes can vote, {} needed", self.driver.config().quorum()),
         };
         let line = |(at, state): (usize, &NodeStatus)| {
@@ -352,9 +363,12 @@ impl Lease {
     /// Releases the lock, or stops asking for it. Returns whether a quorum confirmed the release of a lock that was
     /// held.
     pub(super) fn let_go(mut self, poller: &Poller) -> io::Result<bool> {
+        let (begun, left_at_first) = (now()?, self.remaining());
+        let was_held = !left_at_first.is_zero();
         let answers = self.driver.config().settings().response_timeout;
-        let patience = if self.remaining().is_zero() { LINGER } else { answers };
-        let mut until = now()? + patience;
+        // A server that is paused drops the release if its connection ends before.
+        let most = begun + left_at_first.min(LONGEST_RELEASE.max(answers));
+        let mut until = begun + if was_held { answers } else { LINGER };
         if let Some(id) = self.id.take() {
             self.driver.release(id);
         }
@@ -367,14 +381,74 @@ impl Lease {
                 }
             }
             let left = until.saturating_sub(now()?);
-            if left.is_zero() || !self.driver.has_pending_releases() {
-                return Ok(confirmed);
+            if !self.driver.has_pending_releases() {
+                // Every node has confirmed it, if late, unless the keys have expired.
+                confirmed |= was_held && now()? < begun + left_at_first;
+                break;
+            }
+            if left.is_zero() {
+                if confirmed || until >= most || !self.may_confirm() || poller.has_request()? {
+                    break;
+                }
+                if !self.quiet {
+                    let most = show(most.saturating_sub(until));
+                    say(format_args!("waiting up to {most} for the nodes to confirm the release"));
+                }
+                until = most;
+                continue;
             }
             let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
-            poller.wait_muted(&[self.as_fd()], Some(within))?;
+            if until == most {
+                poller.wait(&[self.as_fd()], Some(within))?;
+                if poller.has_request()? {
+                    break;
+                }
+            } else {
+                poller.wait_muted(&[self.as_fd()], Some(within))?;
+            }
             self.process();
         }
+        if was_held {
+            self.tell_of_hanging_minority(poller)?;
+        }
+        Ok(confirmed)
     }
+
+    /// Whether enough nodes are connected for the release to be confirmed.
+    fn may_confirm(&self) -> bool {
+        let report = self.driver.node_report();
+        let is_there = |node: &&NodeStatus| !matches!(node.state, NodeState::Down(_));
+        report.nodes.iter().filter(is_there).count() >= report.quorum()
+    }
+
+    /// Warns of nodes that hang, after a command that was too short to notice them. A node that has not answered gets the time
+    /// that it would have had.
+    fn tell_of_hanging_minority(&mut self, poller: &Poller) -> io::Result<()> {
+        let until = now()? + LAST_LOOK;
+        while !self.minority.is_told() && self.is_connecting() {
+            let left = until.saturating_sub(now()?);
+            if left.is_zero() || poller.has_request()? {
+                break;
+            }
+            poller.wait(&[self.as_fd()], Some(left.min(LINGER)))?;
+            self.driver.process();
+        }
+        if let Some(words) = self.minority.last_look(|| self.driver.node_report()) {
+            say(words);
+        }
+        Ok(())
+    }
+}
+
+/// It has not had the time to answer.
+fn is_connecting(node: &NodeStatus) -> bool {
+    node.state == NodeState::Connecting && !node.seems_to_hang()
+}
+
+/// Nodes that have not had the time to answer may be voters.
+fn may_have_quorum(report: &NodeReport) -> bool {
+    let may_vote = |node: &&NodeStatus| node.state == NodeState::Ready || is_connecting(node);
+    report.nodes.iter().filter(may_vote).count() >= report.quorum()
 }
 
 fn has_other_limits(node: &NodeStatus) -> bool {
@@ -387,7 +461,7 @@ impl AsFd for Lease {
     }
 }
 
-/// Of nodes that can vote.
+/// Of nodes that can vote, or may be able to.
 const UNHEARD: &str = "the time was over before enough nodes had voted";
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
@@ -404,6 +478,12 @@ const LOOK_WITHIN: Duration = Duration::from_secs(3);
 
 /// The bounds of the wait for late answers before a lock is detached. A node that hangs gives none.
 const HEAR_WITHIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
+
+/// How long nodes that are connected may take to confirm a release, if the TTL lasts as long.
+const LONGEST_RELEASE: Duration = Duration::from_secs(10);
+
+/// Enough to tell a node that hangs from one that is far away.
+const LAST_LOOK: Duration = Duration::from_millis(300);
 
 /// How long the other nodes may take to confirm. The release has been sent, but an answer that meets a closed socket
 /// resets the connection, and then what was sent may be lost.

@@ -39,6 +39,10 @@ pub(super) struct Line<'a> {
     patience: Patience,
     watch: Watch,
     joined: Duration,
+    /// Who was seen to hold the lock.
+    seen: Option<InspectionVerdict>,
+    /// The look for the report at the end of the wait has begun.
+    has_looked: bool,
 }
 
 impl<'a> Line<'a> {
@@ -50,7 +54,7 @@ impl<'a> Line<'a> {
     ) -> io::Result<Self> {
         let joined = now()?;
         let watch = Watch::new(joined, lease.is_quiet());
-        Ok(Self { lease, poller, patience, watch, joined })
+        Ok(Self { lease, poller, patience, watch, joined, seen: None, has_looked: false })
     }
 
     /// Waits to the end of the wait.
@@ -78,10 +82,13 @@ impl<'a> Line<'a> {
                 News::Granted => return Ok(Some(Outcome::Granted)),
                 News::Refused { contended: true } => return Ok(Some(self.contended()?)),
                 News::Refused { contended: false } => {
-                    return Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?)));
+                    return Ok(Some(Outcome::NoQuorum(self.silence()?)));
                 }
                 News::Seen(seen) => {
-                    self.watch.show(&seen, self.lease.quarantine(), now()?);
+                    if self.watch.is_on() {
+                        self.watch.show(&seen, self.lease.quarantine(), now()?);
+                    }
+                    self.seen = Some(seen);
                 }
                 News::Expired
                 | News::Extended
@@ -115,32 +122,32 @@ impl<'a> Line<'a> {
                 self.tell(&format!("waiting {left} s for the quarantine to end"))
             }
             Advice::Contended => Ok(Some(self.contended()?)),
-            Advice::NoQuorum => Ok(Some(Outcome::NoQuorum(self.lease.silence(self.poller)?))),
+            Advice::NoQuorum => Ok(Some(Outcome::NoQuorum(self.silence()?))),
         }
+    }
+
+    fn silence(&mut self) -> io::Result<String> {
+        self.lease.silence(self.poller, self.patience.limit())
     }
 
     /// Finds out who holds the lock, for the message that it is taken. A lock that is granted meanwhile is kept.
     fn contended(&mut self) -> io::Result<Outcome> {
         let now = now()?;
-        let until = now + self.lease.patience_after(now.saturating_sub(self.joined));
-        self.lease.look();
+        let until = match self.patience.limit() {
+            Some(_) => now + OVERTIME,
+            None => now + self.lease.patience_after(now.saturating_sub(self.joined)),
+        };
+        if let Some(seen) = self.seen.as_ref().filter(|_| self.has_looked) {
+            return Ok(Outcome::Contended(holder(seen)));
+        }
+        if !std::mem::replace(&mut self.has_looked, true) {
+            self.lease.look();
+        }
         loop {
             while let Some(news) = self.lease.news() {
                 match news {
                     News::Granted => return Ok(Outcome::Granted),
-                    News::Seen(InspectionVerdict::Held(holder)) => {
-                        return Ok(Outcome::Contended(holder.to_string()));
-                    }
-                    News::Seen(InspectionVerdict::Permits(permits)) => {
-                        return Ok(Outcome::Contended(permits.to_string()));
-                    }
-                    News::Seen(InspectionVerdict::Shared(sharers)) => {
-                        return Ok(Outcome::Contended(sharers.to_string()));
-                    }
-                    News::Seen(InspectionVerdict::Foreign(data)) => {
-                        return Ok(Outcome::Contended(foreign::holder(&data)));
-                    }
-                    News::Seen(_) => return Ok(Outcome::Contended(SOMEBODY.to_owned())),
+                    News::Seen(seen) => return Ok(Outcome::Contended(holder(&seen))),
                     _ => {}
                 }
             }
@@ -159,7 +166,7 @@ impl<'a> Line<'a> {
         if self.lease.is_quiet() {
             return Ok(None);
         }
-        let silence = self.lease.silence(self.poller)?;
+        let silence = self.silence()?;
         if let Some(outcome) = self.hear()? {
             return Ok(Some(outcome));
         }
@@ -176,10 +183,31 @@ impl<'a> Line<'a> {
         if self.watch.is_due(now) {
             self.lease.look();
         }
-        let deadlines = [self.lease.deadline(), self.patience.due_in(now), self.watch.due_in(now)];
-        self.poller.wait(&[self.lease.as_fd()], deadlines.into_iter().flatten().min())
+        let last_look = self.patience.look_at().filter(|_| !self.has_looked);
+        if last_look.is_some_and(|at| at <= now) {
+            (self.has_looked, self.seen) = (true, None);
+            self.lease.look();
+        }
+        let last_look = last_look.filter(|at| *at > now).map(|at| at - now);
+        let own = [self.lease.deadline(), last_look];
+        let deadlines = [self.patience.due_in(now), self.watch.due_in(now)].into_iter().chain(own);
+        self.poller.wait(&[self.lease.as_fd()], deadlines.flatten().min())
     }
 }
+
+/// Who holds the lock, or what else is there.
+fn holder(seen: &InspectionVerdict) -> String {
+    match seen {
+        InspectionVerdict::Held(holder) => holder.to_string(),
+        InspectionVerdict::Permits(permits) => permits.to_string(),
+        InspectionVerdict::Shared(sharers) => sharers.to_string(),
+        InspectionVerdict::Foreign(data) => foreign::holder(data),
+        _ => SOMEBODY.to_owned(),
+    }
+}
+
+/// How long the answer to a look may be late for the report at the end of a wait with a limit.
+const OVERTIME: Duration = Duration::from_millis(100);
 
 /// In place of a holder that is not known.
 const SOMEBODY: &str = "another";

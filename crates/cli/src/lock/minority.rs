@@ -44,14 +44,18 @@ impl Minority {
         self.told(&report, &absent)
     }
 
-    /// What to say before redbolt exits. It has waited for answers, so a node without one is absent.
+    /// Whether nothing is left to be said.
+    pub(super) fn is_told(&self) -> bool {
+        self.is_told
+    }
+
+    /// What to say before redbolt exits. A node that does not answer now is absent.
     pub(super) fn last_look(&mut self, report: impl FnOnce() -> NodeReport) -> Option<String> {
         if self.is_told {
             return None;
         }
         let report = report();
-        let silent = |node: &&NodeStatus| is_absent(node) || node.state == NodeState::Connecting;
-        let absent: Vec<_> = report.nodes.iter().filter(silent).collect();
+        let absent: Vec<_> = report.nodes.iter().filter(|node| is_absent(node)).collect();
         self.told(&report, &absent)
     }
 
@@ -65,7 +69,7 @@ impl Minority {
 }
 
 fn is_absent(node: &NodeStatus) -> bool {
-    matches!(node.state, NodeState::Down(_) | NodeState::Suspected)
+    matches!(node.state, NodeState::Down(_)) || node.seems_to_hang()
 }
 
 /// It may be back in a moment.
@@ -74,7 +78,7 @@ fn is_blink(node: &NodeStatus) -> bool {
         NodeState::Down(cause) => {
             matches!(cause, Cause::ConnectionClosed | Cause::ConnectionReset)
         }
-        state => state == NodeState::Suspected,
+        _ => node.seems_to_hang(),
     }
 }
 

@@ -116,6 +116,19 @@ impl Patience {
         Advice::Wait
     }
 
+    /// The end of the wait, if it has a limit.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
+    /// When to find out who holds the lock, for a report at the end of the wait: so early that the answer is there by then. `None`
+    /// if that is not what the report will say.
+    pub(super) fn look_at(&self) -> Option<Duration> {
+        let is_held = self.seen_a_holder && self.silent_since.is_none();
+        let limit = self.limit.filter(|_| is_held)?;
+        Some(limit - (limit.saturating_sub(self.began) / 4).min(LOOK_AHEAD))
+    }
+
     /// How long the advice holds if no verdict is noted.
     pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
         let at = [self.limit, self.to_tell()].into_iter().flatten().min()?;
@@ -127,6 +140,9 @@ impl Patience {
         self.silent_since.filter(|_| !self.told).map(|since| since + BLINK)
     }
 }
+
+/// A look takes less, unless the machine is very busy.
+const LOOK_AHEAD: Duration = Duration::from_secs(1);
 
 /// A shorter outage is not reported.
 const BLINK: Duration = Duration::from_secs(1);

@@ -28,6 +28,11 @@ impl Watch {
         Self { since: now, next, is_shown: false }
     }
 
+    /// Whether there is a terminal to show the line on.
+    pub(super) fn is_on(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// Whether it is time to look who holds the lock. If so, the next time is set.
     pub(super) fn is_due(&mut self, now: Duration) -> bool {
         let due = self.next.is_some_and(|next| next <= now);

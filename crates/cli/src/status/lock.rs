@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 
 use super::{restart_guard_as_json, table, whole};
 use crate::args::StatusArgs;
-use crate::contact::contact;
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::foreign::{self, remaining};
@@ -27,8 +26,9 @@ use crate::waiters;
 /// Prints who holds the lock of this name. The exit status says whether there was a verdict.
 pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Result<u8, Failure> {
     let config = client.config();
-    let restart_guards = contact(client, config.settings().connect_timeout);
     let seen = client.inspect(key.as_bytes()).map_err(Failure::usage)?;
+    // As the nodes were when they answered.
+    let restart_guards = client.node_report();
     if args.json {
         print(&json_line(&as_json(key, &config, &seen, &restart_guards)))?;
     } else {
@@ -51,14 +51,19 @@ fn as_text(
     let rows = seen.nodes.iter().zip(&restart_guards.nodes).map(|(node, status)| row(node, status));
     let mut text = table(&rows.collect::<Vec<_>>());
     let (quorum, nodes) = (config.quorum(), config.node_count());
-    if !restart_guards.has_quorum() {
+    let too_few = (!restart_guards.has_quorum()).then(|| {
         let ready = restart_guards.ready();
-        text +=
-            &format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must\n");
-    }
+        format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must")
+    });
+    // Nodes that do not vote may have forgotten who holds it.
+    let is_free = seen.verdict == InspectionVerdict::Free;
+    text += &too_few.as_ref().filter(|_| !is_free).map_or_else(String::new, |it| format!("{it}\n"));
     text += &waiters::as_text(seen.line.as_ref(), &seen.nodes);
     text + &match &seen.verdict {
-        InspectionVerdict::Free => format!("{key}: free\n"),
+        InspectionVerdict::Free => match too_few {
+            Some(too_few) => format!("{key}: not held as far as is known, but {too_few}\n"),
+            None => format!("{key}: free\n"),
+        },
         InspectionVerdict::Held(holder) => {
             let held =
                 count(seen, |state| matches!(state, KeyState::Held(h) if is_same(h, holder)));
@@ -98,7 +103,10 @@ fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
         }
         Ok(KeyState::Foreign(data)) => format!("{data}, {}", left(remaining(data))),
         Ok(_) => "held".to_owned(),
-        Err(_) => format!("no answer: {}", reason(node)),
+        Err(_) => match reason(node) {
+            words if words.starts_with("no answer") => words,
+            words => format!("no answer: {words}"),
+        },
     };
     let restart_guard = restart_guard_in_words(status);
     let round_trip = node.round_trip.map(show).unwrap_or_default();
@@ -142,6 +150,7 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
         "remaining_ms": seen.remaining().map(|left| whole(left.as_millis())),
         "line": waiters::as_json(seen.line.as_ref()),
         "quorum": config.quorum(),
+        "voting": restart_guards.ready(),
         "nodes": nodes.map(|(node, status)| node_as_json(node, status)).collect::<Vec<_>>(),
     })
 }

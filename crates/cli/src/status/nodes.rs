@@ -22,21 +22,19 @@ use crate::say::{json_line, print, report as print_report};
 
 /// Prints the nodes. The exit status says whether enough of them vote.
 pub(super) fn show_nodes(client: &Client, args: &StatusArgs) -> Result<u8, Failure> {
-    let report = look(client);
-    tell(args, &report, &round_trips(client)?)?;
+    let (report, round_trips) = look(client)?;
+    tell(args, &report, &round_trips)?;
     Ok(if report.has_quorum() { exit::SUCCESS } else { exit::NO_QUORUM })
 }
 
-/// Finds out which nodes vote, and which notify waiters.
-pub(super) fn look(client: &Client) -> NodeReport {
-    contact_push(client, client.config().settings().connect_timeout)
-}
-
-/// Finds out how long each node takes to answer.
-pub(super) fn round_trips(client: &Client) -> Result<Vec<Option<Duration>>, Failure> {
-    let config = client.config();
-    let seen = client.inspect(&config.settings().restart_guard_key).map_err(Failure::usage)?;
-    Ok(seen.nodes.iter().map(|node| node.round_trip).collect())
+/// Finds out how long each node takes to answer, which nodes vote, and which notify waiters.
+pub(super) fn look(client: &Client) -> Result<(NodeReport, Vec<Option<Duration>>), Failure> {
+    let settings = client.config().settings().clone();
+    // It connects to each node once, so a node that hangs is waited for once.
+    let seen = client.inspect(&settings.restart_guard_key).map_err(Failure::usage)?;
+    let round_trips: Vec<_> = seen.nodes.iter().map(|node| node.round_trip).collect();
+    let slowest = round_trips.iter().flatten().max().copied();
+    Ok((contact_push(client, slowest.unwrap_or_default()), round_trips))
 }
 
 /// Prints what was found out of the nodes. Round trips may be missing at the end.

@@ -72,10 +72,10 @@ pub(super) fn run(client: &Client, args: &StatusArgs, wanted: &Wanted) -> Result
         let left = wanted.within.map(|within| within.saturating_sub(since.elapsed()));
         let report = client.warm_up(left.map_or(TURN, |left| left.min(TURN)));
         if wanted.is_met(&report) {
-            let report = nodes::look(client);
+            let (report, round_trips) = nodes::look(client)?;
             // A node may have ended since.
             if wanted.is_met(&report) {
-                nodes::tell(args, &report, &nodes::round_trips(client)?)?;
+                nodes::tell(args, &report, &round_trips)?;
                 return Ok(exit::SUCCESS);
             }
         }

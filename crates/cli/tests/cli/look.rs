@@ -2,8 +2,10 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -293,4 +295,60 @@ fn the_demo_runs_to_its_end() {
         tokens.map(|(_, rest)| rest.split(':').next().unwrap().parse().unwrap()).collect();
     assert!(matches!(tokens[..], [hers, his] if hers < his), "{tokens:?}");
     assert!((10..=24).contains(&told.lines().count()), "{told}");
+}
+
+/// Nodes that do not vote may have forgotten who holds it.
+#[test]
+fn a_lock_is_not_called_free_when_no_lock_can_be_taken() {
+    let world = World::fresh(3);
+    let told = world.told_by_all(&["status", "job"], 0).stdout;
+    assert!(!told.contains("job: free"), "{told}");
+    let last = "job: not held as far as is known, but no lock can be taken now: 0 of 3 nodes vote, 2 must\n";
+    assert!(told.ends_with(last), "{told}");
+    world.init();
+    assert!(world.told_by_all(&["status", "job"], 0).stdout.ends_with("job: free\n"));
+}
+
+#[test]
+fn a_look_at_a_dead_node_takes_one_connect_timeout() {
+    let (address, _full) = black_hole();
+    let connect_timeout = Duration::from_secs(4);
+    for words in [&["status"][..], &["status", "job"]] {
+        let words = [words, &["--connect-timeout", "4s", "--node", &address]].concat();
+        let ran = run(redbolt(&words)).expect(69);
+        assert!(ran.took < 2 * connect_timeout, "{ran:?}");
+        assert!(ran.stdout.contains("no connection in 4s"), "{ran:?}");
+    }
+}
+
+/// A place whose packets vanish: it listens, and its backlog is full.
+fn black_hole() -> (String, Vec<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut clients = Vec::new();
+    while let Ok(client) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+        clients.push(client);
+    }
+    // It listens for as long as its connections are there to be accepted.
+    std::mem::forget(listener);
+    (address.to_string(), clients)
+}
+
+#[test]
+fn a_node_that_hangs_is_reported_in_the_same_words_by_all_commands() {
+    let world = World::of(3);
+    world.nodes[2].pause();
+    let line = |told: &str| {
+        let hangs = |line: &&str| line.contains(&world.nodes[2].address());
+        let line = told.lines().find(hangs).unwrap_or_default().to_owned();
+        assert!(line.ends_with("no answer, it seems to hang"), "{told}");
+    };
+    line(&world.run(&["status"]).expect(0).stdout);
+    line(&world.run(&["status", "job"]).expect(0).stdout);
+    line(&world.run(&["unlock", "job"]).expect(64).stdout);
+    line(&world.run(&["lock", "--try", "job", "--", "true"]).expect(0).stderr);
+    line(&world.run(&["acquire", "--try", "--token-file", "held", "job"]).expect(0).stderr);
+    let quiet = world.run(&["lock", "--try", "-q", "other", "--", "true"]).expect(0);
+    assert_eq!(quiet.stderr, "");
+    world.nodes[2].resume();
 }

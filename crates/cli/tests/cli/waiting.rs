@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use redbolt_test_servers::{Mode, Proxy, Server};
 
-use crate::harness::{World, eventually, ignores_hangup, info, lives, run, wakes};
+use crate::harness::{Running, World, eventually, ignores_hangup, info, lives, run, wakes};
 
 #[test]
 fn a_waiter_gets_the_released_lock() {
@@ -59,7 +59,7 @@ fn with_nohup_a_waiter_waits_on() {
         "trap > traps; echo ran > ran",
     ]);
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
-    let waiter = crate::harness::Running::start(command);
+    let waiter = Running::start(command);
     eventually("the waiter asks", || clients(&world) > 1);
     assert!(ignores_hangup(waiter.pid()), "it waits on because the signal is ignored");
     waiter.signal(Signal::SIGHUP);
@@ -122,7 +122,7 @@ fn a_holder_that_was_seen_is_waited_for_through_an_outage_of_any_length() {
     waiter.end().expect(0).expect_says("waiting for nodes to come back");
 }
 
-/// All nodes can vote, and the report says so.
+/// All nodes may be able to vote, and the report does not call them too few.
 #[test]
 fn a_wait_shorter_than_the_round_trip_is_reported() {
     let world = World::of(3);
@@ -159,4 +159,37 @@ fn clients(world: &World) -> usize {
     let info = info(world, "clients");
     let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
     count.unwrap().trim().parse().unwrap()
+}
+
+/// The report of the nodes does not wait for them.
+#[test]
+fn a_wait_with_a_limit_is_not_prolonged_by_its_report() {
+    let world = World::of(3);
+    world.nodes[1].pause();
+    world.nodes[2].pause();
+    for options in [&["--wait", "100ms"][..], &["-q", "--wait", "100ms"], &["--wait", "1200ms"]] {
+        let words = [&["lock"], options, &["job", "--", "true"]].concat();
+        let ran = world.run(&words).expect(69);
+        let line = format!("node 2 {}: ", world.nodes[1].address());
+        assert!(ran.stderr.contains(&line), "{ran:?}");
+        assert!(ran.took < Duration::from_secs(2), "{ran:?}");
+    }
+    world.nodes[1].resume();
+    world.nodes[2].resume();
+}
+
+/// The server drops a release whose connection has ended when the pause does.
+#[test]
+fn a_release_waits_for_servers_that_are_paused() {
+    let world = World::of(1);
+    let command = "touch begun; until [ -e go ]; do sleep 0.01; done";
+    let mut lock = world.redbolt(&["lock", "--ttl", "20s", "job", "-c", command]);
+    lock.env("REDBOLT_RESPONSE_TIMEOUT", "300ms");
+    let lock = Running::start(lock);
+    eventually("the command runs", || world.path("begun").exists());
+    world.nodes[0].cmd("CLIENT PAUSE 3000 WRITE");
+    std::fs::write(world.path("go"), "").unwrap();
+    let ran = lock.end().expect(0).expect_says("for the nodes to confirm the release");
+    assert!(!ran.stderr.contains("too few"), "{ran:?}");
+    assert_eq!(world.held_on("job"), 0);
 }

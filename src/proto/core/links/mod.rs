@@ -33,6 +33,7 @@ pub(super) use self::node::{Node, Pending};
 pub(super) use self::pipeline::{Due, Pipeline};
 pub use self::server::Replicas;
 pub(super) use self::suspect::FIRST_CONTACT;
+pub(crate) use self::suspect::{HANGS, Silence};
 
 impl Core {
     /// Opens the links of all nodes that are down, ahead of their backoff.
@@ -325,7 +326,7 @@ impl Core {
     /// What was asked behind the handshake may run yet, so its undo follows it.
     fn handshake_late(&mut self, id: NodeId, now: ClockReading) {
         let span = self.config.settings.connect_timeout;
-        let words = format!("connected, but no answer to the handshake in {span:?}");
+        let words = format!("{HANGS}: connected, but no reply to the handshake in {span:?}");
         self.node_mut(id).explain(Cause::NoAnswer, words);
         self.metrics.of(id).timeouts += 1;
         // Nobody knows where it leads.

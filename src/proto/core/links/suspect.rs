@@ -7,9 +7,19 @@
 
 use std::time::Duration;
 
+use super::command_link::Link;
 use crate::proto::core::Core;
 use crate::proto::names::NodeId;
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
+
+/// What is missing of a node that is being connected to for longer than that should take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// There is a connection, and no answer.
+    Unanswered,
+    /// There is no connection.
+    Unreached,
+}
 
 impl Core {
     /// Nobody has read the sockets for a while, so that answers which are read now say nothing of how long
@@ -55,6 +65,20 @@ impl Core {
         }
     }
 
+    /// How far a node has come that is being connected to, and that has had the time for more.
+    pub(crate) fn silence(&self, id: NodeId) -> Option<Silence> {
+        let node = self.node(id);
+        let (silence, since) = match node.link.state() {
+            Link::Opening { until } => {
+                let span = saturating_nanos(self.config.settings.connect_timeout);
+                (Silence::Unreached, Timestamp(until.0.saturating_sub(span)))
+            }
+            Link::Handshake { .. } => (Silence::Unanswered, node.heard()),
+            _ => return None,
+        };
+        (self.boot >= since + self.allowance(id).max(FIRST_CONTACT / 2)).then_some(silence)
+    }
+
     pub(in crate::proto::core) fn suspect(&mut self, id: NodeId, now: ClockReading) {
         if self.is_suspected(id) {
             return;
@@ -72,6 +96,9 @@ impl Core {
         self.changed.insert(id);
     }
 }
+
+/// Why a node has not answered that was given enough time. It is not certain: the answer may be on its way.
+pub(crate) const HANGS: &str = "no answer, it seems to hang";
 
 /// A node may take so many times as long as it usually does, and at least so long.
 const ROUND_TRIPS: u32 = 4;
