@@ -303,7 +303,10 @@ fn tells_of_metrics(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = ["redbolt_grants_total 102", "redbolt_refusals_total{reason=\"contended\"} 1"];
     says_in_order(end, &[&lines[..], &["redbolt_node_asks_total{node=\"3\",address="]].concat());
-    assert!(end.errors.contains("Debug: lock refused: held by another"), "{end:?}");
+    assert!(
+        end.errors.contains(": held by another: ") && end.errors.contains("Debug: lock refused: "),
+        "{end:?}"
+    );
 }
 
 /// Checks for lines with these beginnings, in order, with others between them.

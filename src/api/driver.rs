@@ -158,6 +158,7 @@ impl Driver {
     ) -> Result<LockId, RequestError> {
         self.check_process()?;
         let id = self.sockets.core_mut().acquire(request, now)?;
+        self.name_lock(id, request.resources());
         self.finish();
         Ok(id)
     }
@@ -392,6 +393,9 @@ impl Driver {
         let (core, now) = self.sockets.core_now();
         let mut detached = core.detach(id, now)?;
         self.finish();
+        if let Some(notes) = &mut self.notes {
+            notes.forget(id);
+        }
         detached::name(&mut detached, &self.config);
         Some(detached)
     }
@@ -415,6 +419,7 @@ impl Driver {
         let detached = detached::checked(detached, &self.config)?;
         let (core, now) = self.sockets.core_now();
         let id = core.attach(&detached, now)?;
+        self.name_lock(id, detached.keys());
         self.finish();
         Ok(id)
     }
@@ -758,6 +763,13 @@ impl Driver {
     /// Whether there is a log.
     pub(super) fn has_log(&self) -> bool {
         self.notes.is_some()
+    }
+
+    /// Keeps the name of a lock for the log, if there is one.
+    pub(super) fn name_lock<'r>(&mut self, id: LockId, resources: impl Iterator<Item = &'r [u8]>) {
+        if let Some(notes) = &mut self.notes {
+            notes.name(id, resources);
+        }
     }
 
     /// Tells the log of an outcome. What that does is the host's.

@@ -4,6 +4,7 @@
 //! the API when it hands out events, from what the core tells anyway; without a [`Log`] none is made.
 //! Not here: numbers, see `metrics`.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::config::Config;
 use super::report::{NodeStatus, RefusalReport, explain};
 use crate::proto::{
     Cause, Confirmed, Core, Event, LockId, LossCause, NodeId, NodeState, PushState, RefusalReason,
+    printable,
 };
 
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
@@ -75,16 +77,22 @@ pub enum Note<'a> {
     Extended {
         /// Which.
         lock: LockId,
+        /// Its resources, printable and separated by commas.
+        name: &'a str,
     },
     /// A lock was granted.
     Granted {
         /// Which.
         lock: LockId,
+        /// Its resources, printable and separated by commas.
+        name: &'a str,
     },
     /// A lock was lost before its holder let go.
     Lost {
         /// Which.
         lock: LockId,
+        /// Its resources, printable and separated by commas.
+        name: &'a str,
         /// How.
         cause: LossCause,
     },
@@ -116,6 +124,8 @@ pub enum Note<'a> {
     NotExtended {
         /// Which.
         lock: LockId,
+        /// Its resources, printable and separated by commas.
+        name: &'a str,
         /// Every node's vote.
         report: &'a RefusalReport,
     },
@@ -130,6 +140,8 @@ pub enum Note<'a> {
     Refused {
         /// Which.
         lock: LockId,
+        /// Its resources, printable and separated by commas.
+        name: &'a str,
         /// Every node's vote.
         report: &'a RefusalReport,
     },
@@ -137,6 +149,8 @@ pub enum Note<'a> {
     Released {
         /// Which.
         lock: LockId,
+        /// Its resources, printable and separated by commas.
+        name: &'a str,
         /// How far it got.
         confirmed: Confirmed,
     },
@@ -172,20 +186,24 @@ impl fmt::Display for Note<'_> {
             Self::ClockSkew { node, words } => {
                 write!(f, "node {} {}: {words}", node.number, node.address)
             }
-            Self::Extended { .. } => f.write_str("lock extended"),
-            Self::Granted { .. } => f.write_str("lock granted"),
-            Self::Lost { cause, .. } => write!(f, "lock lost: {cause}"),
+            Self::Extended { name, .. } => write!(f, "lock extended: {name}"),
+            Self::Granted { name, .. } => write!(f, "lock granted: {name}"),
+            Self::Lost { name, cause, .. } => write!(f, "lock lost: {name}: {cause}"),
             Self::NodeDown { node, .. }
             | Self::NodeQuarantined { node }
             | Self::NodeSuspected { node }
             | Self::NodeReady { node, reconnects: 0 } => node.fmt(f),
             Self::NodeReady { node, reconnects } => write!(f, "{node}, reconnected ({reconnects})"),
-            Self::NotExtended { report, .. } => write!(f, "lock not extended: {report}"),
+            Self::NotExtended { name, report, .. } => {
+                write!(f, "lock not extended: {name}: {report}")
+            }
             Self::PushUnavailable { node, cause } => {
                 write!(f, "node {} {}: waiters are not told: {cause}", node.number, node.address)
             }
-            Self::Refused { report, .. } => write!(f, "lock refused: {report}"),
-            Self::Released { confirmed, .. } => write!(f, "lock released, {confirmed}"),
+            Self::Refused { name, report, .. } => write!(f, "lock refused: {name}: {report}"),
+            Self::Released { name, confirmed, .. } => {
+                write!(f, "lock released: {name}, {confirmed}")
+            }
         }
     }
 }
@@ -204,6 +222,8 @@ impl fmt::Debug for Logger {
 pub(super) struct Notes {
     log: Arc<dyn Log>,
     nodes: Vec<Told>,
+    /// The names of the locks that have not ended.
+    names: HashMap<LockId, String>,
 }
 
 /// What was last told of a node. A node that is down is tried again all the time, which is no news.
@@ -219,7 +239,19 @@ impl Notes {
     /// `None` if nobody wants to hear any.
     pub(super) fn new(config: &Config) -> Option<Box<Self>> {
         let log = config.log().0.clone()?;
-        Some(Box::new(Self { log, nodes: vec![Told::default(); config.node_count()] }))
+        let nodes = vec![Told::default(); config.node_count()];
+        Some(Box::new(Self { log, nodes, names: HashMap::new() }))
+    }
+
+    /// Notes the name of a lock that begins.
+    pub(super) fn name<'r>(&mut self, lock: LockId, resources: impl Iterator<Item = &'r [u8]>) {
+        let shown = resources.map(|resource| printable(&String::from_utf8_lossy(resource)));
+        self.names.insert(lock, shown.collect::<Vec<_>>().join(", "));
+    }
+
+    /// Forgets a lock that leaves this process.
+    pub(super) fn forget(&mut self, lock: LockId) {
+        self.names.remove(&lock);
     }
 
     /// Tells of an event that is about to be handed out. What is known of the nodes comes before it: a
@@ -230,34 +262,44 @@ impl Notes {
             self.tell_of_node(config, core, node);
             self.tell_of_push(config, core, node);
         }
+        if let Some(event) = event {
+            self.tell_of_lock(config, core, event);
+        }
+    }
+
+    fn tell_of_lock(&mut self, config: &Config, core: &Core, event: Event) {
+        let named = |lock: &LockId| self.names.get(lock).map_or("", String::as_str);
         match event {
-            Some(Event::NotExtended(lock, refusal) | Event::AutoExtendFailed(lock, refusal)) => {
+            Event::NotExtended(lock, refusal) | Event::AutoExtendFailed(lock, refusal) => {
                 let report = &RefusalReport::new(config, core, refusal);
-                self.log.note(&Note::NotExtended { lock, report });
+                self.log.note(&Note::NotExtended { lock, name: named(&lock), report });
             }
-            Some(Event::Refused(lock, refusal)) => {
+            Event::Refused(lock, refusal) => {
+                // Before the note: the log may panic.
+                let name = self.names.remove(&lock).unwrap_or_default();
                 let report = &RefusalReport::new(config, core, refusal);
-                self.log.note(&Note::Refused { lock, report });
+                self.log.note(&Note::Refused { lock, name: &name, report });
             }
-            Some(Event::Extended(lock) | Event::AutoExtended(lock)) => {
-                self.log.note(&Note::Extended { lock });
+            Event::Extended(lock) | Event::AutoExtended(lock) => {
+                self.log.note(&Note::Extended { lock, name: named(&lock) });
             }
-            Some(Event::Granted(lock)) => self.log.note(&Note::Granted { lock }),
-            Some(Event::Lost(lock, cause)) => self.log.note(&Note::Lost { lock, cause }),
-            Some(Event::Released(lock, confirmed)) => {
-                self.log.note(&Note::Released { lock, confirmed });
+            Event::Granted(lock) => self.log.note(&Note::Granted { lock, name: named(&lock) }),
+            Event::Lost(lock, cause) => {
+                let name = self.names.remove(&lock).unwrap_or_default();
+                self.log.note(&Note::Lost { lock, name: &name, cause });
             }
-            Some(
-                Event::Downgraded(_)
-                | Event::DowngradeDelayed(..)
-                | Event::Node(..)
-                | Event::NotUpgraded(..)
-                | Event::Observed(_)
-                | Event::Shortened(_)
-                | Event::Upgraded(_)
-                | Event::Viewed(_),
-            )
-            | None => {}
+            Event::Released(lock, confirmed) => {
+                let name = self.names.remove(&lock).unwrap_or_default();
+                self.log.note(&Note::Released { lock, name: &name, confirmed });
+            }
+            Event::Downgraded(_)
+            | Event::DowngradeDelayed(..)
+            | Event::Node(..)
+            | Event::NotUpgraded(..)
+            | Event::Observed(_)
+            | Event::Shortened(_)
+            | Event::Upgraded(_)
+            | Event::Viewed(_) => {}
         }
     }
 

@@ -69,8 +69,12 @@ fn the_life_of_locks() {
     assert!(refusal(client.acquire(long(b"job"))).is_contended());
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
     let locks: Vec<_> = heard.of("lock").into_iter().map(|line| (line.level, line.text)).collect();
-    let beginnings =
-        ["lock granted", "lock extended", "lock refused: held by another: ", "lock released, "];
+    let beginnings = [
+        "lock granted: job",
+        "lock extended: job",
+        "lock refused: job: held",
+        "lock released: job, ",
+    ];
     assert_eq!(locks.len(), beginnings.len(), "{locks:?}");
     for ((level, text), beginning) in locks.iter().zip(beginnings) {
         assert!(text.starts_with(beginning) && *level == Level::Debug, "{level:?} {text}");
@@ -92,7 +96,10 @@ fn a_lock_that_is_lost() {
     outcome(&mut driver, id);
     let lost = heard.of("lock lost");
     assert_eq!(lost.len(), 1);
-    assert_eq!((lost[0].level, &lost[0].text[..]), (Level::Error, "lock lost: its validity ended"));
+    assert_eq!(
+        (lost[0].level, &lost[0].text[..]),
+        (Level::Error, "lock lost: job: its validity ended")
+    );
 }
 
 /// Further attempts to reconnect are not reported.
@@ -140,7 +147,7 @@ fn nodes_that_do_not_vote() {
     let _ = refusal(client.acquire(long(b"job")));
     let told = heard.of("node 1 ");
     assert!(told[0].text.contains("quarantined") && told[0].level == Level::Warning, "{told:?}");
-    let refused = heard.of("lock refused: no quorum");
+    let refused = heard.of("lock refused: job: no quorum");
     assert_eq!((refused.len(), refused[0].level), (1, Level::Warning));
 
     let other = vouched(Server::start());

@@ -220,6 +220,7 @@ impl Thread {
         }
         match self.driver.core_mut().acquire(&slot.request, now) {
             Ok(id) => {
+                self.driver.name_lock(id, slot.request.resources());
                 slot.asked(id);
                 self.slots.insert(id, slot);
             }
@@ -323,6 +324,7 @@ impl Thread {
     ) {
         match self.driver.core_mut().attach(detached, now) {
             Ok(id) => {
+                self.driver.name_lock(id, detached.keys());
                 slot.asked(id);
                 self.slots.insert(id, Arc::clone(&slot));
                 self.granted(id);
