@@ -50,6 +50,7 @@ impl Address {
         text: &str,
     ) -> Result<(Self, NodeSettings, Option<AddressError>), AddressError> {
         let wrong = |fault| AddressError { fault, shown: presentable(text) };
+        let text = without_mark(text).map_err(wrong)?;
         let (address, settings) = parse(text, HAS_TLS).map_err(wrong)?;
         let nothing = Secret::new(Vec::new());
         let is_missing = settings.credentials.as_ref().is_some_and(|it| it.password == nothing);
@@ -86,7 +87,7 @@ impl FromStr for Address {
     ///
     /// As [`parse`](Address::parse), and where a user, a password or a database came with it.
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let fault = match parse(text, HAS_TLS) {
+        let fault = match without_mark(text).and_then(|text| parse(text, HAS_TLS)) {
             Ok((address, settings)) if settings == NodeSettings::default() => return Ok(address),
             Ok(_) => Fault::NotAlone,
             Err(fault) => fault,
@@ -147,6 +148,7 @@ impl Error for AddressError {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
+    ByteOrderMark,
     Database,
     Empty,
     Host,
@@ -161,12 +163,17 @@ enum Fault {
     Sentinels,
     SlashWithoutScheme,
     Tls,
+    UnixUser,
     UserWithoutScheme,
+    Zone,
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::ByteOrderMark => {
+                "it begins with a byte order mark (BOM): save the text as UTF-8 without one"
+            }
             Self::Database => "the database is not a number",
             Self::Empty => "it is empty",
             Self::Host => "the host is missing or has characters that no host has",
@@ -191,13 +198,26 @@ impl fmt::Display for Fault {
             Self::Tls => {
                 "this redbolt was built without TLS: rediss:// and valkeys:// need its feature `tls`"
             }
+            Self::UnixUser => {
+                "a user or a password is not supported in the address of a Unix socket: name a file \
+                with the password of the default user"
+            }
             Self::UserWithoutScheme => "a user or password needs redis:// before it",
+            Self::Zone => {
+                "an IPv6 zone (% and an interface) is not supported: use an address that is not \
+                link-local, or a host name"
+            }
         })
     }
 }
 
 /// Whether this build has TLS.
 const HAS_TLS: bool = cfg!(feature = "tls");
+
+/// Text that some editors begin with an invisible character, which is part of no address.
+fn without_mark(text: &str) -> Result<&str, Fault> {
+    if text.starts_with(BYTE_ORDER_MARK) { Err(Fault::ByteOrderMark) } else { Ok(text) }
+}
 
 /// Parses an address for a build with or without TLS.
 fn parse(text: &str, has_tls: bool) -> Result<(Address, NodeSettings), Fault> {
@@ -297,7 +317,9 @@ fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
         }
     };
     let path = String::from_utf8(decoded(path)?).map_err(|_| Fault::Path)?;
-    let path = path.strip_prefix('/').ok_or(Fault::Path)?;
+    let has_user = !path.starts_with('/') && path.contains("@/");
+    let path =
+        path.strip_prefix('/').ok_or(if has_user { Fault::UnixUser } else { Fault::Path })?;
     Ok((socket(path)?, NodeSettings { database, ..NodeSettings::default() }))
 }
 
@@ -329,6 +351,9 @@ fn host_and_port(text: &str) -> Result<Address, Fault> {
 }
 
 fn host_or_default(text: &str, default_port: u16) -> Result<Address, Fault> {
+    if has_zone(text) {
+        return Err(Fault::Zone);
+    }
     if let Ok(ip) = text.parse::<Ipv6Addr>() {
         return Ok(Address::Ip(ip.into(), default_port));
     }
@@ -353,6 +378,12 @@ fn host_or_default(text: &str, default_port: u16) -> Result<Address, Fault> {
         return Err(Fault::Host);
     }
     Ok(Address::Name(host.to_owned(), port))
+}
+
+/// Whether this is an IPv6 address with an interface, with or without a port.
+fn has_zone(text: &str) -> bool {
+    let Some((ip, _)) = text.split_once('%') else { return false };
+    ip.strip_prefix('[').unwrap_or(ip).parse::<Ipv6Addr>().is_ok()
 }
 
 fn port_number(text: &str) -> Result<u16, Fault> {
@@ -390,14 +421,16 @@ fn decoded(text: &str) -> Result<Vec<u8>, Fault> {
 /// As much of an address as can be shown: neither what stands before an `@` or behind a `?`, nor what
 /// stands behind a colon unless that is a host's port.
 fn presentable(text: &str) -> String {
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     // What does not look like a scheme may be a password, or move a terminal's cursor.
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
         _ => (String::new(), text),
     };
+    let is_path = scheme == "unix://" && rest.starts_with('/');
     let (hidden, place) = match rest.rsplit_once('@') {
-        Some((_, place)) => ("(hidden)@", place),
-        None => ("", rest),
+        Some((user_info, place)) if !is_path => (user_shown(&scheme, user_info), place),
+        _ => (String::new(), rest),
     };
     let (place, options) = match place.split_once(['?', '#']) {
         Some((place, _)) => (place, "?(hidden)"),
@@ -407,7 +440,7 @@ fn presentable(text: &str) -> String {
     let shown = match host_and_port(head) {
         // A number without a host before it may be a password.
         Ok(Address::Name(..) | Address::Ip(..)) => place,
-        _ if has_mistyped_port(head) => place,
+        _ if has_mistyped_port(head) || has_zone(head) => place,
         _ if scheme == "unix://" => place,
         _ => place.split([':', ']']).next().unwrap_or_default(),
     };
@@ -417,6 +450,18 @@ fn presentable(text: &str) -> String {
         Some(_) => "(hidden)",
     };
     format!("{scheme}{hidden}{}{cut}{options}", shown.escape_debug())
+}
+
+/// Who an address is for: a user before a password is no secret, but one alone may be a password in the wrong place.
+fn user_shown(scheme: &str, user_info: &str) -> String {
+    let is_plain =
+        |user: &str| user.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._".contains(&b));
+    match user_info.split_once(':') {
+        Some((user, _)) if !scheme.is_empty() && !user.is_empty() && is_plain(user) => {
+            format!("{user}:(hidden)@")
+        }
+        _ => "(hidden)@".to_owned(),
+    }
 }
 
 fn is_scheme(text: &str) -> bool {
@@ -434,6 +479,9 @@ fn has_mistyped_port(place: &str) -> bool {
         port.bytes().all(|b| b.is_ascii_graphic()) && digits > 0 && 2 * digits >= port.len();
     is_host && is_port && port.len() <= LONGEST_PORT && host_and_port(&format!("{host}:1")).is_ok()
 }
+
+/// What some editors put before a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// In digits.
 const LONGEST_PORT: usize = 5;

@@ -16,6 +16,7 @@ use redbolt::net::Address;
 use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes, SentinelArgs};
 use crate::environment;
 use crate::exit::Failure;
+use crate::name::quote;
 
 /// An address as it was written, and where.
 #[derive(Clone, Debug)]
@@ -34,11 +35,26 @@ enum Origin {
 impl Given {
     /// A failure about this address, which says where it was written.
     pub(crate) fn wrong(&self, error: impl fmt::Display) -> Failure {
+        let error = match self.before_comment() {
+            Some(address) => format!("node address `{address}`: {COMMENT}"),
+            None => error.to_string(),
+        };
         Failure::usage(match &self.origin {
             Origin::Option => format!("--node: {error}"),
             Origin::Variable => format!("{NODES_VARIABLE}: {error}"),
             Origin::Line(path, line) => format!("{} line {line}: {error}", path.display()),
         })
+    }
+}
+
+impl Given {
+    /// The address before a comment, if there is one behind it in the line of a file.
+    fn before_comment(&self) -> Option<Address> {
+        let Origin::Line(..) = self.origin else { return None };
+        let at = self.text.match_indices('#').map(|(at, _)| at);
+        let mut blank = at.filter(|&at| self.text[..at].ends_with(char::is_whitespace));
+        let address = self.text[..blank.next()?].trim_end();
+        Some(Address::parse(address).ok()?.0)
     }
 }
 
@@ -48,10 +64,27 @@ pub(crate) fn given(nodes: &Nodes) -> Result<&[Given], Failure> {
         return Ok(given);
     }
     let found = find(nodes)?;
+    if let Some(failure) = found.windows(2).find_map(|pair| comma_in_password(&pair[0], &pair[1])) {
+        return Err(failure);
+    }
     if found.is_empty() {
         return Err(Failure::usage(NO_NODES));
     }
     Ok(nodes.given.get_or_init(|| found))
+}
+
+/// An address of a list that a comma in its password has cut in two.
+fn comma_in_password(first: &Given, second: &Given) -> Option<Failure> {
+    if let Origin::Line(..) = second.origin {
+        return None;
+    }
+    let (scheme, rest) = first.text.split_once("://")?;
+    let (_, place) = second.text.rsplit_once('@')?;
+    if rest.contains('@') || second.text.contains("://") || !rest.contains(':') {
+        return None;
+    }
+    let (place, _) = Address::parse(&format!("{scheme}://{place}")).ok()?;
+    Some(second.wrong(format_args!("node address of {place}: {COMMA}")))
 }
 
 fn find(nodes: &Nodes) -> Result<Vec<Given>, Failure> {
@@ -94,11 +127,17 @@ fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
     let access =
         if is_secret { secret_access(path, &metadata) } else { public_access(path, &metadata) };
     access.map_err(|reason| refuse(&reason))?;
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err(refuse(&"it begins with a byte order mark (BOM) of UTF-16: save it as UTF-8"));
+    }
     if bytes.len() as u64 > LONGEST {
         return Err(refuse(&format_args!("longer than {} KiB", LONGEST >> 10)));
     }
     let text = String::from_utf8(bytes).map_err(|_| refuse(&"it is not UTF-8"))?;
     let given = lines(path, &text);
+    if let Some(commented) = given.iter().find(|given| given.before_comment().is_some()) {
+        return Err(commented.wrong(""));
+    }
     if given.is_empty() { Err(refuse(&"it names no node")) } else { Ok(given) }
 }
 
@@ -133,6 +172,9 @@ fn password_in(path: &Path) -> Result<Vec<u8>, Failure> {
     // As the library reads it.
     if password.pop_if(|byte| *byte == b'\n').is_some() {
         password.pop_if(|byte| *byte == b'\r');
+    }
+    if password.starts_with("\u{feff}".as_bytes()) {
+        return Err(refusal(path, &"it begins with a byte order mark (BOM): save it without one"));
     }
     if password.is_empty() { Err(refusal(path, &"it is empty")) } else { Ok(password) }
 }
@@ -192,7 +234,7 @@ fn secret_access(path: &Path, file: &Metadata) -> Result<(), String> {
     Err(format!(
         "its mode is {mode:04o}, and others must not be able to read or write it, for it may have \
          passwords in it\nif nobody has read them: chmod 600 {} (in Kubernetes: defaultMode: 0440)",
-        path.display()
+        quote(&path.display().to_string())
     ))
 }
 
@@ -205,7 +247,7 @@ fn public_access(path: &Path, file: &Metadata) -> Result<(), String> {
     Err(format!(
         "its mode is {mode:04o}, and others must not be able to write it\nchmod o-w {}, or name the \
          nodes in {NODES_VARIABLE}",
-        path.display()
+        quote(&path.display().to_string())
     ))
 }
 
@@ -240,7 +282,7 @@ fn has_no_password(address: &str) -> bool {
 /// them.
 pub(crate) fn options(nodes: &Nodes) -> String {
     if let Some(path) = &nodes.nodes_file {
-        return format!(" --nodes-file {}", path.display());
+        return format!(" --nodes-file {}", quote(&path.display().to_string()));
     }
     if nodes.addresses.is_empty() {
         return String::new();
@@ -249,8 +291,13 @@ pub(crate) fn options(nodes: &Nodes) -> String {
     if !given.iter().all(|given| has_no_password(&given.text)) {
         return " --node ...".to_owned();
     }
-    given.iter().map(|given| format!(" --node {}", given.text)).collect()
+    given.iter().map(|given| format!(" --node {}", quote(&given.text))).collect()
 }
+
+const COMMENT: &str =
+    "a comment needs a line of its own, which begins with #; in a password, write a blank as %20";
+
+const COMMA: &str = "a comma ends an address; in a password, write it as %2C";
 
 const NO_NODES: &str = "no nodes given
 name each with --node HOST:PORT, or all in REDBOLT_NODES, separated by commas

@@ -4,7 +4,9 @@
 //! the end either: it detaches the lock again, or forgets the client and lets the system close its sockets. It
 //! writes no restart guard: that is for clients that take locks.
 
+use std::ffi::OsStr;
 use std::mem;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
 use crate::contact::contact;
 use crate::duration::show;
 use crate::exit::{self, Failure};
+use crate::name;
 use crate::nodes;
 use crate::say::say;
 use crate::token_file::{self, Draft};
@@ -46,12 +49,12 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     mem::forget(client);
     let refused = match outcome {
         Ok(()) => None,
-        Err(ExtendError::Lost(cause)) => return Ok(lost(cause)),
+        Err(ExtendError::Lost(cause)) => return Ok(lost(&detached, cause)),
         Err(ExtendError::Request(error)) => return Err(Failure::usage(error)),
         Err(ExtendError::Refused(report)) => Some(report),
         Err(error) => return Err(Failure::no_quorum(error)),
     };
-    let Some(extended) = extended else { return Ok(lost(LossCause::Expired)) };
+    let Some(extended) = extended else { return Ok(lost(&detached, LossCause::Expired)) };
     // Where the file system has no locks.
     if !token_file::has(path, &detached) {
         return Ok(overtaken(path));
@@ -63,7 +66,10 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
         say(format_args!("warning: {failure}"));
     }
     let left = show(extended.remaining(net::now()));
-    Err(Failure::no_quorum(format_args!("not extended, and held for {left} more: {report}")))
+    let name = named(&extended);
+    Err(Failure::no_quorum(format_args!(
+        "{name}: not extended, and held for {left} more: {report}"
+    )))
 }
 
 /// The lock continues without this client. If it is lost, nothing is sent about it.
@@ -96,13 +102,15 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
         }
         (Err(ExtendError::Lost(cause)), _) | (_, ReleaseOutcome::Lost(cause)) => {
             tidy(path, &detached);
-            Ok(lost(cause))
+            Ok(lost(&detached, cause))
         }
         (looked, ReleaseOutcome::Released(confirmed))
             if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) =>
         {
             tidy(path, &detached);
-            let unknown = |reason| Failure::no_quorum(format_args!("{NOT_KNOWN}\n{reason}"));
+            let name = named(&detached);
+            let unknown =
+                |reason| Failure::no_quorum(format_args!("{name}: {NOT_KNOWN}\n{reason}"));
             looked.map(|()| exit::SUCCESS).map_err(unknown)
         }
         (_, ReleaseOutcome::Released(confirmed)) => {
@@ -151,10 +159,15 @@ fn unconfirmed(
     }
     let report = client.warm_up(Duration::ZERO);
     let lines: String = report.nodes.iter().map(|node| format!("\n{node}")).collect();
+    let file = path.display().to_string();
     Failure::no_quorum(format_args!(
-        "the release is {confirmed}, {} needed; {} is kept, to try again{lines}",
+        "{}: the release is {confirmed}, {} needed{lines}\n\
+         {file} is kept, to try again: redbolt release --token-file {}\n\
+         without that the lock ends in {}",
+        named(detached),
         report.quorum(),
-        path.display()
+        name::quote(&file),
+        show(detached.remaining(net::now()))
     ))
 }
 
@@ -197,8 +210,14 @@ fn attach<'c>(client: &'c Client, detached: &DetachedLock) -> Result<LockGuard<'
     })
 }
 
-fn lost(cause: LossCause) -> u8 {
-    say(format_args!("the lock is lost: {cause}"));
+/// The name of a lock, for messages.
+fn named(detached: &DetachedLock) -> String {
+    let keys = detached.keys().map(|key| name::show(OsStr::from_bytes(key)));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
+fn lost(detached: &DetachedLock, cause: LossCause) -> u8 {
+    say(format_args!("{}: the lock is lost: {cause}", named(detached)));
     exit::LOST
 }
 

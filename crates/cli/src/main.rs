@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Some(word) if word == args::INNER => inner(),
         // What follows is read by the inner process, and to read it twice takes time.
         #[cfg(target_os = "linux")]
-        Some(word) if word == "lock" => Ok(lock::outer::run()),
+        Some(word) if word == "lock" => Ok(lock::check_proc().and_then(|()| lock::outer::run())),
         _ => environment::parse(env::args_os()).map(|cli| run(&cli.command.with_keys())),
     };
     match outcome {
@@ -92,13 +92,13 @@ fn inner() -> Result<Result<u8, Failure>, clap::Error> {
 fn run(command: &Command) -> Result<u8, Failure> {
     match command {
         #[cfg(target_os = "linux")]
-        Command::Lock(_) => lock::outer::run(),
+        Command::Lock(_) => lock::check_proc().and_then(|()| lock::outer::run()),
         #[cfg(not(target_os = "linux"))]
         Command::Lock(_) => Err(Failure::usage(
             "redbolt lock needs Linux, for signalfd and the parent-death signal",
         )),
         #[cfg(target_os = "linux")]
-        Command::Lead(args) => lock::outer::lead(args.once),
+        Command::Lead(args) => lock::check_proc().and_then(|()| lock::outer::lead(args.once)),
         #[cfg(not(target_os = "linux"))]
         Command::Lead(_) => Err(Failure::usage(
             "redbolt lead needs Linux, for signalfd and the parent-death signal",

@@ -23,6 +23,15 @@ pub(crate) fn show(name: &OsStr) -> String {
     shown
 }
 
+/// Text as one word of a shell, for a command that is to be copied.
+pub(crate) fn quote(text: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "_@%+=:,./-".contains(char);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 /// A name as text, if it is text.
 pub(crate) fn text(name: &OsStr) -> Option<&str> {
     str::from_utf8(name.as_bytes()).ok()
@@ -36,6 +45,19 @@ pub(crate) fn hex(name: &OsStr) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_that_is_shown_can_be_copied_to_a_shell() {
+        for (text, quoted) in [
+            ("redis://10.0.0.1:6379/3", "redis://10.0.0.1:6379/3"),
+            ("[::1]:6379", "'[::1]:6379'"),
+            ("my nodes", "'my nodes'"),
+            ("it's $HOME", "'it'\\''s $HOME'"),
+            ("", "''"),
+        ] {
+            assert_eq!(quote(text), quoted);
+        }
+    }
 
     #[test]
     fn a_name_stays_on_its_line_and_says_all_its_bytes() {

@@ -16,6 +16,7 @@ use crate::args::{self, Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
 use crate::duration;
 use crate::environment;
 use crate::exit::Failure;
+use crate::name::quote;
 
 /// A configuration of these nodes, with what all subcommands share.
 pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
@@ -193,7 +194,7 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     if let Some(key) = &nodes.restart_guard_key
         && restart_guard_key_origin(nodes) != args::RESTART_GUARD_KEY_VARIABLE
     {
-        words.push(format!("--restart-guard-key {key}"));
+        words.push(format!("--restart-guard-key {}", quote(key)));
     }
     words.extend(other_options(nodes));
     words.join(" ")
@@ -236,7 +237,7 @@ fn other_options(nodes: &Nodes) -> Vec<String> {
     let typed = |(option, variable, value): (&'static str, &'static str, Option<String>)| {
         let value = value?;
         let is_typed = origin(option, variable, |said| said == value) == option;
-        is_typed.then(|| format!("{option} {value}"))
+        is_typed.then(|| format!("{option} {}", quote(&value)))
     };
     let danger =
         tls.danger_accept_any_certificate.then(|| "--danger-accept-any-certificate".to_owned());

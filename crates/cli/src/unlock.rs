@@ -49,7 +49,8 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
         }))
     } else {
         Err(Failure::no_quorum(format_args!(
-            "the key is gone on {gone} of {nodes} nodes only, {quorum} needed"
+            "{}: the key is gone on {gone} of {nodes} nodes only, {quorum} needed",
+            name::show(&args.key)
         )))
     }
 }

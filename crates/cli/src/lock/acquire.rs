@@ -31,6 +31,7 @@ fn take(args: &AcquireArgs) -> Result<End, Failure> {
         fenced: args.fencing,
         profile: args.format.profile,
         quiet: args.request.quiet,
+        runs_command: false,
     };
     // The holder is the calling script, which goes on when this process has ended.
     let config = super::config(&args.request, &args.nodes, parent_id())?;
@@ -62,10 +63,10 @@ fn leave(
     let slot = lease.slot().map(|slot| format!("{slot}\n"));
     let token = lease.fencing_token().map(|token| format!("{token}\n"));
     let told = [slot, token].into_iter().flatten().collect::<String>();
-    let Some(detached) = lease.detach() else { return Ok(ran_out()) };
+    let Some(detached) = lease.detach() else { return Ok(ran_out(lease)) };
     if let Err(error) = draft.keep(&detached) {
         lease.take_back(&detached);
-        let words = format!("{}: {error}; the lock is released", path.display());
+        let words = format!("{}: {error}; {}: the lock is released", path.display(), lease.name());
         return Err(match error.kind() {
             io::ErrorKind::AlreadyExists => Failure::usage(words),
             _ => Failure::system(words),
@@ -75,7 +76,7 @@ fn leave(
     if detached.remaining(redbolt::net::now()).is_zero() {
         lease.take_back(&detached);
         token_file::remove(path, &detached)?;
-        return Ok(ran_out());
+        return Ok(ran_out(lease));
     }
     let printed = match told.as_str() {
         "" => Ok(()),
@@ -86,13 +87,14 @@ fn leave(
         lease.take_back(&detached);
         token_file::remove(path, &detached)?;
         return Err(Failure::system(format_args!(
-            "standard output: {error}; the lock is released"
+            "standard output: {error}; {}: the lock is released",
+            lease.name()
         )));
     }
     Ok(exit::SUCCESS)
 }
 
-fn ran_out() -> u8 {
-    say("the lock ran out before it was written down");
+fn ran_out(lease: &Lease) -> u8 {
+    say(format_args!("{}: the lock ran out before it was written down", lease.name()));
     exit::LOST
 }

@@ -20,12 +20,13 @@ use redbolt::{
     },
 };
 
+use super::NOT_RUN;
 use super::minority::Minority;
 use super::poller::{Poller, now};
 use super::speak::say;
 use crate::args::Nodes;
 use crate::duration::show;
-use crate::nodes;
+use crate::{name, nodes};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Wanted<'a> {
     pub(super) fenced: bool,
     pub(super) profile: Profile,
     pub(super) quiet: bool,
+    /// A command is to run under the lock.
+    pub(super) runs_command: bool,
 }
 
 /// A lock, from the first ask to its end.
@@ -53,6 +56,7 @@ pub(super) struct Lease {
     /// The last attempt that was decided, or the refusal.
     last: Option<Refusal>,
     quiet: bool,
+    runs_command: bool,
     minority: Minority,
 }
 
@@ -99,6 +103,7 @@ impl Lease {
             id: None,
             last: None,
             quiet: wanted.quiet,
+            runs_command: wanted.runs_command,
             minority: Minority::new(wanted.quiet),
         })
     }
@@ -193,6 +198,19 @@ impl Lease {
         let present = Some(self.driver.votes(id)).filter(|of| of.verdict() != Verdict::Undecided);
         if let Some(votes) = present.or_else(|| self.driver.decided_votes(id)) {
             self.last = Some(Refusal::new(RefusalReason::OutOfTime, votes));
+        }
+    }
+
+    /// The name of the lock, for messages.
+    pub(super) fn name(&self) -> String {
+        name::show(OsStr::from_bytes(&self.key))
+    }
+
+    /// A refusal, with what follows from it in its first line.
+    pub(super) fn with_consequence(&self, refusal: &str) -> String {
+        match refusal.split_once('\n') {
+            Some((head, rest)) if self.runs_command => format!("{head}; {NOT_RUN}\n{rest}"),
+            _ => refusal.to_owned(),
         }
     }
 
@@ -308,12 +326,14 @@ impl Lease {
             vote.map_or_else(|| state.to_string(), NodeVote::to_string)
         };
         let lines = states.nodes.iter().enumerate().map(line);
-        let text = lines.fold(head, |text, line| format!("{text}\n{line}"));
+        let text =
+            lines.fold(format!("{}: {head}", self.name()), |text, line| format!("{text}\n{line}"));
         if states.is_new() {
             let hint = self.init_command.take().map(|command| format!("\n{NEW}{command}"));
             text + &hint.unwrap_or_default()
         } else if states.nodes.iter().any(has_other_limits) {
-            format!("{text}\n{OTHER_LIMITS}")
+            let command = self.init_command.as_deref().unwrap_or("redbolt init");
+            format!("{text}\n{OTHER_LIMITS}{command} --change")
         } else {
             text
         }
@@ -465,7 +485,7 @@ impl AsFd for Lease {
 const UNHEARD: &str = "the time was over before enough nodes had voted";
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \
-    to change that: redbolt init --change";
+    to change that: ";
 
 /// How long a report waits for nodes that are still connecting: on a busy machine that takes a while.
 const MOMENT: Duration = Duration::from_secs(2);

@@ -43,11 +43,13 @@ pub(super) fn linger(lease: &mut Lease, poller: &Poller, until: Duration) -> io:
         }
         let left = lease.remaining();
         if left.is_zero() {
-            say(format_args!("warning: the lock is lost {} before --at-least is over", show(rest)));
+            let (name, rest) = (lease.name(), show(rest));
+            say(format_args!("warning: {name}: the lock is lost {rest} before --at-least is over"));
             return Ok(Rest::Kept);
         }
         if rest > max_ttl && !std::mem::replace(&mut told, true) && !lease.is_quiet() {
-            say(format_args!("the command has ended; keeping the lock for {} more", show(rest)));
+            let (name, rest) = (lease.name(), show(rest));
+            say(format_args!("{name}: the command has ended; keeping the lock for {rest} more"));
         }
         let pause = match is_extended {
             true => (max_ttl / 3).min(rest - max_ttl),

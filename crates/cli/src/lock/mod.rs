@@ -37,6 +37,8 @@ mod watch;
 mod watchdog;
 
 use std::ffi::OsStr;
+use std::fs;
+use std::time::Duration;
 
 use redbolt::{Config, LockMode, Wait};
 
@@ -52,9 +54,21 @@ use self::speak::say;
 use self::supervise::{Ended, Supervisor};
 use self::watchdog::Terms;
 use crate::args::{InnerArgs, LockArgs, Nodes, RequestArgs};
+use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::signals::{Callers, Mask, Signals};
 use crate::{name, nodes};
+
+/// Fails if there is no `/proc`, in which redbolt finds its own program and the processes of the command.
+pub(crate) fn check_proc() -> Result<(), Failure> {
+    match fs::symlink_metadata("/proc/self/exe") {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Failure::system(format_args!(
+            "/proc is not mounted here, and redbolt needs it to run a command: {error}\n\
+             the command was not run; to mount it: mount -t proc proc /proc"
+        ))),
+    }
+}
 
 /// Runs the command of `args` under its lock, in the inner process. Returns the exit status.
 pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
@@ -72,16 +86,18 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
         fenced: args.fencing,
         profile: args.format.profile,
         quiet: args.request.quiet,
+        runs_command: true,
     };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;
     let ended = wait_and_run(&mut lease, args, &poller, terms, &notices);
+    let left = lease.remaining();
     let confirmed = lease.let_go(&poller)?;
     match ended? {
         Ended::Lost { .. } | Ended::Abandoned { .. } => Ok(exit::LOST),
         Ended::Kept { end } | Ended::NotBegun { end } => Ok(end.status()),
         Ended::Itself { end } | Ended::NotRun { end } => {
             if !confirmed {
-                say(UNCONFIRMED);
+                say(unconfirmed(&args.key, left));
             }
             Ok(end.status())
         }
@@ -105,7 +121,7 @@ fn wait_and_run(
     }
     // The grant may have come late, or this process may have been stopped after it.
     if supervise::usable(lease, terms).is_zero() {
-        say("the lock ran out before the command could be started");
+        say(format_args!("{}: the lock ran out; {NOT_RUN}", lease.name()));
         return Ok(not_begun(notices));
     }
     let since = now()?;
@@ -191,7 +207,7 @@ fn wait(
     let status = match Line::join(lease, poller, patience)?.wait()? {
         // This process may have been stopped since the grant.
         Outcome::Granted if lease.remaining().is_zero() => {
-            say("the lock ran out before it could be used");
+            say(format_args!("{}: the lock ran out before it could be used", lease.name()));
             return Ok(Waited::RanOut);
         }
         Outcome::Granted => return Ok(Waited::Granted),
@@ -204,12 +220,24 @@ fn wait(
             request.conflict_exit_code
         }
         Outcome::NoQuorum(reason) => {
-            say(reason);
+            say(lease.with_consequence(&reason));
             exit::NO_QUORUM
         }
     };
     Ok(Waited::Ended(End::Exited(status)))
 }
+
+/// What the user can do about a release that too few nodes have confirmed.
+fn unconfirmed(key: &OsStr, left: Duration) -> String {
+    let (shown, left) = (name::show(key), show(left));
+    let key = name::text(key).map_or_else(|| "NAME".to_owned(), name::quote);
+    format!(
+        "warning: {shown}: too few nodes confirmed the release; the lock may stay taken for {left}\n\
+         to end it before: redbolt unlock --force {key}"
+    )
+}
+
+const NOT_RUN: &str = "the command was not run";
 
 const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \
     until its TTL is over";

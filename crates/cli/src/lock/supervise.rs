@@ -214,7 +214,10 @@ impl<'a> Supervisor<'a> {
         }
         let end = self.command.end()?;
         if self.lease.remaining().is_zero() {
-            say("the command has ended, but the lock was over before that was seen");
+            let name = self.lease.name();
+            say(format_args!(
+                "{name}: the command has ended, but the lock was over before that was seen"
+            ));
             return Some(Ended::Lost { all_ended: true });
         }
         Some(match self.command.was_run() {
@@ -280,7 +283,7 @@ impl<'a> Supervisor<'a> {
             Some(Loss::Suspended) => "the lock ran out while the command was stopped".to_owned(),
             None => return,
         };
-        say(format_args!("{reason}\nstopping the command: {measure}"));
+        say(format_args!("{}: {reason}\nstopping the command: {measure}", self.lease.name()));
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::harness::{Ran, World, run};
+use crate::harness::{Ran, World, redbolt, run};
 
 /// The exit status of a Rust program that panics.
 const PANICKED: i32 = 101;
@@ -226,4 +227,90 @@ fn a_variable_with_any_value_does_not_panic() {
         assert_refused_in_words(&run(command), &format!("{name}={value}"));
         let _ = fs::remove_file(world.path("token"));
     }
+}
+
+/// What is refused, and the words that name it. No secret is shown, and nothing else is hidden.
+#[test]
+fn an_address_that_is_refused_is_shown_with_the_reason() {
+    for (address, shown, reason) in [
+        ("fe80::1%eth0", "`fe80::1%eth0`", "an IPv6 zone"),
+        ("[fe80::1%eth0]:7000", "`[fe80::1%eth0]:7000`", "an IPv6 zone"),
+        ("redis://ann:hunter2@[fe80::1%25eth0]", "ann:(hidden)@[fe80::1%25eth0]`", "an IPv6 zone"),
+        ("unix://ann:hunter2@/run/redis.sock", "ann:(hidden)@/run/redis.sock`", "of a Unix socket"),
+        ("\u{feff}10.0.0.1:7000", "`10.0.0.1:7000`", "a byte order mark (BOM)"),
+        ("redis://:hun,ter2@10.0.0.1", "10.0.0.1:6379", "in a password, write it as %2C"),
+        ("redis://ann:12,34@h:7000", "h:7000", "in a password, write it as %2C"),
+        ("redis://ann:hunter2@h:70000", "`redis://ann:(hidden)@h:70000`", "the port is not"),
+    ] {
+        let ran = run(redbolt(&["status", "--node", address])).expect(64);
+        let ran = ran.expect_says("redbolt: --node: ").expect_says(shown).expect_says(reason);
+        assert!(
+            !["hunter2", "ter2", "12", "34"].iter().any(|it| ran.stderr.contains(it)),
+            "{ran:?}"
+        );
+    }
+}
+
+#[test]
+fn a_line_of_the_nodes_file_that_is_refused_is_named_with_the_reason() {
+    let world = World::on(Vec::new());
+    let path = world.path("my nodes");
+    for (line, told) in [
+        (
+            "10.0.0.1:7000 # the first",
+            "line 2: node address `10.0.0.1:7000`: a comment needs a line of",
+        ),
+        (
+            "redis://:hunter2@10.0.0.1\t# ask ops@here",
+            "line 2: node address `10.0.0.1:6379`: a comment",
+        ),
+        ("[fe80::1%eth0]:7000", "line 2: node address `[fe80::1%eth0]:7000`: an IPv6 zone"),
+        (
+            "unix://ann:hunter2@/s",
+            "line 2: node address `unix://ann:(hidden)@/s`: a user or a password",
+        ),
+    ] {
+        write_secret(&path, format!("# nodes\n{line}\n").as_bytes());
+        let ran = run(redbolt(&["status", "--nodes-file", path.to_str().unwrap()])).expect(64);
+        assert!(ran.stderr.contains(told) && !ran.stderr.contains("hunter2"), "{ran:?}");
+    }
+    for (text, told) in [
+        (
+            &b"\xef\xbb\xbf10.0.0.1\n"[..],
+            "line 1: node address `10.0.0.1`: it begins with a byte order mark",
+        ),
+        (b"\xff\xfe1\0", "a byte order mark (BOM) of UTF-16"),
+        (b"10.0.0.1\xff", "not UTF-8"),
+    ] {
+        write_secret(&path, text);
+        run(redbolt(&["status", "--nodes-file", path.to_str().unwrap()]))
+            .expect(64)
+            .expect_says(told);
+    }
+    let words = ["status", "--node", "10.0.0.1", "--password-file", path.to_str().unwrap()];
+    write_secret(&path, b"\xef\xbb\xbfhunter2\n");
+    let ran = run(redbolt(&words)).expect(64).expect_says("a byte order mark (BOM)");
+    assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
+}
+
+fn write_secret(path: &Path, text: &[u8]) {
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A command that is shown is one that a shell runs as it is.
+#[test]
+fn a_hint_can_be_copied_to_a_shell() {
+    let world = World::fresh(1);
+    let path = world.path("my nodes");
+    write_secret(&path, world.addresses().as_bytes());
+    let mut command = world.redbolt(&["lock", "--try", "--nodes-file"]);
+    command.arg(&path).args(["--restart-guard-key", "a 'b'", "job", "--", "true"]);
+    command.env_remove("REDBOLT_NODES");
+    let ran = run(command).expect(69);
+    let hint = ran.stderr.split_once("redbolt init ").unwrap().1.lines().next().unwrap();
+    let mut shell = world.command("sh");
+    let program = env!("CARGO_BIN_EXE_redbolt");
+    shell.env_remove("REDBOLT_NODES").args(["-c", &format!("{program} init {hint}")]);
+    run(shell).expect(0);
 }

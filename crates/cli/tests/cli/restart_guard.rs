@@ -32,7 +32,7 @@ fn a_newcomer_learns_why_the_first_lock_waits_and_what_to_do() {
     let refused = run(redbolt(&words)).expect(69);
     let new = "quarantined N s, it has no restart guard: it is new, or has lost its memory";
     let said = [
-        "redbolt: too few nodes can vote, 2 needed".to_owned(),
+        "redbolt: job: too few nodes can vote, 2 needed; the command was not run".to_owned(),
         format!("redbolt: node 1 {}: {new}", nodes[0]),
         format!("redbolt: node 2 {}: {new}", nodes[1]),
         format!("redbolt: node 3 {}: {new}", nodes[2]),
@@ -247,4 +247,20 @@ fn the_restart_guard_is_written_once() {
         3,
         "SETs of locks, and none of a restart guard: {sets}"
     );
+}
+
+#[test]
+fn status_shows_the_seconds_of_a_quarantine() {
+    let world = World::fresh(1);
+    world.run(&["lock", "--try", "job", "--", "true"]).expect(69);
+    let told = world.told_by_all(&["status"], 69).stdout;
+    let left = told.split_once("no voter: quarantined ").unwrap().1.split_once(" s, ").unwrap().0;
+    assert!((1..=30).contains(&left.parse::<u32>().unwrap()), "{told}");
+    let json = world.told_by_all(&["status", "--json"], 69).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let node = &json["nodes"][0];
+    let left = node["restart_guard"]["left_ms"].as_u64().unwrap();
+    assert!((1..=30_000).contains(&left), "{json}");
+    assert!(node["reason"].as_str().unwrap().starts_with("quarantined "), "{json}");
+    assert!(!node["reason"].as_str().unwrap().contains("quarantined others"), "{json}");
 }

@@ -256,3 +256,61 @@ fn a_stopped_minority_still_gets_the_release() {
     world.nodes[0].resume();
     eventually("the stopped node has heard of it too", || world.held_on("job") == 0);
 }
+
+#[test]
+fn a_refusal_names_the_lock_and_says_that_the_command_was_not_run() {
+    let mut world = World::of(1);
+    world.nodes[0].kill();
+    for options in [&["--try"][..], &["--wait", "100ms"], &["-q", "--try"]] {
+        let words = [&["lock"], options, &["nightly job", "--", "touch", "ran"]].concat();
+        let says =
+            "redbolt: nightly job: too few nodes can vote, 1 needed; the command was not run\n";
+        assert_eq!(world.run(&words).expect(69).stderr.matches(says).count(), 1);
+    }
+    let words = ["acquire", "--try", "--token-file", "held", "nightly job"];
+    let ran = world.run(&words).expect(69).expect_says("redbolt: nightly job: too few nodes");
+    assert!(!ran.stderr.contains("was not run"), "{ran:?}");
+}
+
+#[test]
+fn a_loss_and_an_unconfirmed_release_name_the_lock() {
+    let mut world = World::of(1);
+    let acquire = |world: &World| world.acquire_on_all("held", &["--ttl", "20s"], "job");
+    acquire(&world);
+    world.delete("job");
+    world.run(&["extend", "--token-file", "held"]).expect(70).expect_says("job: the lock is lost");
+    fs::remove_file(world.path("held")).unwrap();
+    acquire(&world);
+    world.nodes[0].kill();
+    let says = "job: the release is 0 of 1 confirmed, 1 needed";
+    let ran = world.run(&["release", "--token-file", "held"]).expect(69).expect_says(says);
+    let hint = "to try again: redbolt release --token-file held\n";
+    assert!(ran.stderr.contains(hint) && ran.stderr.contains("the lock ends in "), "{ran:?}");
+}
+
+#[test]
+fn a_lock_that_is_lost_under_its_command_is_named() {
+    let world = World::of(1);
+    let command = "touch begun; exec sleep 600";
+    let lock = world.start(&["lock", "--ttl", "6s", "job", "-c", command]);
+    eventually("the command runs", || world.path("begun").exists());
+    world.delete("job");
+    lock.end().expect(70).expect_says("redbolt: job: the lock is lost");
+}
+
+/// In a mount namespace of its own, for which this machine may lack the permission.
+#[test]
+fn a_missing_proc_is_named() {
+    let world = World::of(1);
+    let program = env!("CARGO_BIN_EXE_redbolt");
+    let mut shell = world.command("unshare");
+    shell.args(["--mount", "sh", "-c"]);
+    shell.arg(format!("umount -l /proc || exit 99; exec {program} lock job -- touch ran"));
+    let ran = run(shell);
+    if ran.stderr.contains("unshare") || ran.status == Some(99) {
+        eprintln!("this machine cannot unmount /proc: nothing to test");
+        return;
+    }
+    ran.expect(71).expect_says("/proc is not mounted").expect_says("the command was not run");
+    assert!(!world.path("ran").exists());
+}

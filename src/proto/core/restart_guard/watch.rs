@@ -358,7 +358,8 @@ impl Watch {
             Some(Found::OtherDatabase) => "its database was swapped",
             _ => "others saw it new, restarted or emptied",
         };
-        if setup == Setup::ReadOnly {
+        // A client that only looks begins no quarantine. It sees one that goes on.
+        if setup == Setup::ReadOnly && left <= 0.0 {
             return reason.to_owned();
         }
         if self.is_awaiting_set_up() {
