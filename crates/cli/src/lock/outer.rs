@@ -23,9 +23,11 @@ use super::pair::{self, Heard, NoticeReceiver, RequestSender};
 use super::poller::Poller;
 use super::requests::Requests;
 use super::speak::say;
-use crate::args::INNER;
+use crate::args::{Command, INNER};
 use crate::duration::show;
+use crate::environment;
 use crate::exit::{self, Failure};
+use crate::name;
 use crate::signals::{Request, Signal, Signals, is_ignored, undergo};
 
 /// Runs `redbolt lock` with the arguments of this process. Returns the exit status.
@@ -42,7 +44,7 @@ pub(crate) fn lead(once: bool) -> Result<u8, Failure> {
         if once || !outer.has_lost() || outer.ending.is_some() {
             return Ok(end.imitate());
         }
-        say("campaigning again");
+        say(format_args!("{}: campaigning again", name_of_lock()));
         if let Some(signal) = outer.pause()? {
             return Ok(End::Killed(signal.as_raw()).imitate());
         }
@@ -220,7 +222,10 @@ impl Outer {
                 let kill = self.family.kill(&mut self.inner);
                 self.killed = Some(kill);
                 if bereft.is_none() {
-                    say("the lock ran out while redbolt's inner process did not run");
+                    let name = name_of_lock();
+                    say(format_args!(
+                        "{name}: the lock ran out while redbolt's inner process did not run"
+                    ));
                 }
                 if kill != Kill::Needless {
                     say("stopping the command: SIGKILL");
@@ -242,6 +247,15 @@ fn asks_for_the_end(request: Request) -> bool {
     request.is_interruption() && request.signal != Signal::HUP
 }
 
+/// The lock's name for a message. Reading the arguments takes time, so this process does it only when it has something to report.
+fn name_of_lock() -> String {
+    match environment::parse(env::args_os()).map(|cli| cli.command.with_keys()) {
+        Ok(Command::Lock(args)) => name::show(&args.key),
+        Ok(Command::Lead(args)) => name::show(&args.key),
+        _ => "the lock".to_owned(),
+    }
+}
+
 /// Between the loss of a lead and the next campaign.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -256,7 +270,7 @@ struct Bereft {
 
 impl fmt::Display for Bereft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("redbolt's inner process ")?;
+        write!(f, "{}: redbolt's inner process ", name_of_lock())?;
         match self.end {
             End::Exited(status) => write!(f, "has failed with status {status}"),
             End::Killed(signal) => write!(f, "was killed by signal {signal}"),

@@ -48,52 +48,62 @@ fn as_text(
     restart_guards: &NodeReport,
     expected: Option<Profile>,
 ) -> String {
-    let rows = seen.nodes.iter().zip(&restart_guards.nodes).map(|(node, status)| row(node, status));
+    // Nodes that do not vote may have forgotten who holds it.
+    let free = if restart_guards.has_quorum() { "free" } else { "no key" };
+    let rows = seen.nodes.iter().zip(&restart_guards.nodes);
+    let rows = rows.map(|(node, status)| row(node, status, free));
     let mut text = table(&rows.collect::<Vec<_>>());
     let (quorum, nodes) = (config.quorum(), config.node_count());
     let too_few = (!restart_guards.has_quorum()).then(|| {
         let ready = restart_guards.ready();
         format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must")
     });
-    // Nodes that do not vote may have forgotten who holds it.
-    let is_free = seen.verdict == InspectionVerdict::Free;
-    text += &too_few.as_ref().filter(|_| !is_free).map_or_else(String::new, |it| format!("{it}\n"));
-    text += &waiters::as_text(seen.line.as_ref(), &seen.nodes);
-    text + &match &seen.verdict {
-        InspectionVerdict::Free => match too_few {
-            Some(too_few) => format!("{key}: not held as far as is known, but {too_few}\n"),
-            None => format!("{key}: free\n"),
-        },
+    let waiters = waiters::as_text(seen.line.as_ref(), &seen.nodes);
+    match (too_few, &seen.verdict) {
+        (Some(too_few), InspectionVerdict::Free) => {
+            text += &format!("{waiters}{key}: not held as far as is known, but {too_few}\n");
+        }
+        (too_few, _) => {
+            let too_few = too_few.map_or_else(String::new, |it| format!("{it}\n"));
+            text += &format!("{too_few}{waiters}{key}: {}\n", verdict(config, seen, expected));
+        }
+    }
+    text
+}
+
+fn verdict(config: &Config, seen: &Inspection, expected: Option<Profile>) -> String {
+    let (quorum, nodes) = (config.quorum(), config.node_count());
+    match &seen.verdict {
+        InspectionVerdict::Free => "free".to_owned(),
         InspectionVerdict::Held(holder) => {
             let held =
                 count(seen, |state| matches!(state, KeyState::Held(h) if is_same(h, holder)));
-            format!("{key}: held by {holder} on {held} of {nodes} nodes\n")
+            format!("held by {holder} on {held} of {nodes} nodes")
         }
         InspectionVerdict::Permits(permits) => {
             let there = count(seen, |state| matches!(state, KeyState::Permits(_)));
             let count = permits.count;
-            format!("{key}: {count} permits held, {permits}, on {there} of {nodes} nodes\n")
+            format!("{count} permits held, {permits}, on {there} of {nodes} nodes")
         }
         InspectionVerdict::Shared(sharers) => {
             let there = count(seen, |state| matches!(state, KeyState::Shared(_)));
-            format!("{key}: shared by {sharers} on {there} of {nodes} nodes\n")
+            format!("shared by {sharers} on {there} of {nodes} nodes")
         }
         InspectionVerdict::Foreign(data) => {
             let there = count(seen, |state| matches!(state, KeyState::Foreign(_)));
-            let left = left(remaining(data));
-            let whose = foreign::whose(data, expected);
-            format!("{key}: {data}, {left}, on {there} of {nodes} nodes{whose}\n")
+            let (left, whose) = (left(remaining(data)), foreign::whose(data, expected));
+            format!("{data}, {left}, on {there} of {nodes} nodes{whose}")
         }
         _ => {
             let answered = count(seen, |_| true);
-            format!("{key}: undecided, {answered} of {nodes} nodes answered, {quorum} must agree\n")
+            format!("undecided, {answered} of {nodes} nodes answered, {quorum} must agree")
         }
     }
 }
 
-fn row(node: &NodeInspection, status: &NodeStatus) -> [String; COLUMNS] {
+fn row(node: &NodeInspection, status: &NodeStatus, free: &str) -> [String; COLUMNS] {
     let state = match &node.state {
-        Ok(KeyState::Free) => "free".to_owned(),
+        Ok(KeyState::Free) => free.to_owned(),
         Ok(KeyState::Held(holder)) => format!("held by {holder}, {}", left(holder.remaining)),
         Ok(KeyState::Permits(permits)) => {
             format!("permits of {permits}, {}", left(permits.remaining))

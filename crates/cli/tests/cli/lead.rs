@@ -126,7 +126,7 @@ fn a_leader_that_loses_the_lead_stops_its_command_and_campaigns_again() {
     world.delete("boss");
     assert!(term(&world, "one", 2) > first);
     end(&world, "one");
-    running.end().expect(7).expect_says("campaigning again");
+    running.end().expect(7).expect_says("boss: campaigning again");
 }
 
 #[test]

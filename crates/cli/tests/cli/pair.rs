@@ -172,7 +172,8 @@ fn a_killed_inner_process_is_followed_by_its_whole_family_before_the_next_holder
         let running = lock(&world, "6s", line);
         send(running.inner(), Signal::SIGKILL);
         next_holder_is_alone(&world);
-        let ran = running.end().expect(70).expect_says("was killed by signal 9");
+        let ran = running.end().expect(70);
+        let ran = ran.expect_says("redbolt: job: redbolt's inner process was killed by signal 9");
         assert_eq!(ran.stderr.contains("SIGKILL\n"), line == STUBBORN, "{ran:?}");
     }
 }
@@ -248,7 +249,8 @@ fn a_waiter_reports_a_killed_inner_process() {
     world.take("job");
     let waiter = world.start(&["lock", "job", "--", "touch", "ran"]);
     send(waiter.inner(), Signal::SIGKILL);
-    waiter.end().expect(137).expect_says("was killed by signal 9");
+    let reported = "redbolt: job: redbolt's inner process was killed by signal 9";
+    waiter.end().expect(137).expect_says(reported);
 }
 
 #[test]

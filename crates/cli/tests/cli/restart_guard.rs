@@ -194,7 +194,7 @@ fn status_shows_each_restart_guard() {
         (run_id, "the restart guard of an earlier run: it was restarted"),
     ] {
         let line = ran.lines().find(|line| line.starts_with(&node.address())).unwrap();
-        assert!(line.contains(&format!("  free  {words}")), "{words:?} is missing in {line:?}");
+        assert!(line.contains(&format!("  no key  {words}")), "{words:?} is missing in {line:?}");
     }
     let left = ran.split_once("quarantined ").unwrap().1.split_once(" s").unwrap().0;
     assert!((1..=25).contains(&left.parse::<u32>().unwrap()), "{left}");
