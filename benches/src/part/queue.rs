@@ -1,4 +1,4 @@
-//! What dead waiters cost those behind them, and how long a far waiter waits next to near ones.
+//! The cost of dead waiters for those behind them, and the waits of a far waiter next to near ones.
 
 use std::path::Path;
 use std::time::Duration;

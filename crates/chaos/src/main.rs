@@ -129,7 +129,7 @@ enum Program {
         /// Kill both processes of redbolt at once: the run has to find commands that go on
         #[arg(long)]
         both: bool,
-        /// The program `redbolt` [default: the one beside this program]
+        /// The program `redbolt` [default: the one in the folder of this program]
         #[arg(long)]
         redbolt: Option<PathBuf>,
     },

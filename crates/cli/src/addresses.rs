@@ -238,7 +238,7 @@ fn secret_access(path: &Path, file: &Metadata) -> Result<(), String> {
     ))
 }
 
-/// All may read addresses without passwords. Whoever can write them decides where locks are taken.
+/// All users may read addresses without passwords. A user who can write them decides where locks are taken.
 fn public_access(path: &Path, file: &Metadata) -> Result<(), String> {
     let mode = file.permissions().mode() & 0o777;
     if mode & 0o002 == 0 || file.file_type().is_fifo() {

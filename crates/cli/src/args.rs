@@ -319,7 +319,7 @@ pub(crate) struct RequestArgs {
     pub(crate) try_once: bool,
 
     /// Print no progress on standard error; failures, a lost lock and a lock that may stay taken are still
-    /// reported. A lock that is held is no failure with -E 0
+    /// reported. With -E 0, a lock that is held is not a failure
     #[arg(long, short)]
     pub(crate) quiet: bool,
 

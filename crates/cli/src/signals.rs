@@ -31,7 +31,7 @@ pub(crate) struct Signals {
     before: SigSet,
 }
 
-/// What redbolt's caller has set, and redbolt has changed for itself.
+/// The caller's settings that redbolt has changed for itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Callers {
     /// The signals that it has blocked.
@@ -87,7 +87,7 @@ impl Signals {
         Ok(Self { requests: stream(requests)?, children, callers, before })
     }
 
-    /// What the caller of redbolt has set.
+    /// The caller's settings.
     pub(crate) fn callers(&self) -> Callers {
         self.callers
     }

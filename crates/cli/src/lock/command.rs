@@ -94,7 +94,7 @@ impl Command {
         &self.child
     }
 
-    /// The same, to reap or to kill it.
+    /// The command's process, to reap or to kill it.
     pub(super) fn child_mut(&mut self) -> &mut Child {
         &mut self.child
     }

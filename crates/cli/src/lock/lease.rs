@@ -481,7 +481,7 @@ impl AsFd for Lease {
     }
 }
 
-/// Of nodes that can vote, or may be able to.
+/// The nodes that can vote, or may be able to.
 const UNHEARD: &str = "the time was over before enough nodes had voted";
 
 const OTHER_LIMITS: &str = "all who use these nodes must name all of them, and the same --max-ttl; \

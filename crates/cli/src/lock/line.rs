@@ -39,7 +39,7 @@ pub(super) struct Line<'a> {
     patience: Patience,
     watch: Watch,
     joined: Duration,
-    /// Who was seen to hold the lock.
+    /// The holder as last seen.
     seen: Option<InspectionVerdict>,
     /// The look for the report at the end of the wait has begun.
     has_looked: bool,
@@ -195,7 +195,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Who holds the lock, or what else is there.
+/// The holder of the lock, or the data at its key.
 fn holder(seen: &InspectionVerdict) -> String {
     match seen {
         InspectionVerdict::Held(holder) => holder.to_string(),

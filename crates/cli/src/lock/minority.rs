@@ -49,7 +49,7 @@ impl Minority {
         self.is_told
     }
 
-    /// What to say before redbolt exits. A node that does not answer now is absent.
+    /// The warning before redbolt exits. A node that does not answer now is absent.
     pub(super) fn last_look(&mut self, report: impl FnOnce() -> NodeReport) -> Option<String> {
         if self.is_told {
             return None;

@@ -213,7 +213,7 @@ fn wait(
         Outcome::Granted => return Ok(Waited::Granted),
         Outcome::Interrupted(signal) => return Ok(Waited::Ended(End::Killed(signal.as_raw()))),
         Outcome::Contended(who) => {
-            // Whoever calls it a success wants no mail from cron about it.
+            // With -E 0 it is a success, about which cron must not send a mail.
             if !request.quiet || request.conflict_exit_code != exit::SUCCESS {
                 say(format_args!("{} is held by {who}", name::show(key)));
             }
@@ -227,7 +227,7 @@ fn wait(
     Ok(Waited::Ended(End::Exited(status)))
 }
 
-/// What the user can do about a release that too few nodes have confirmed.
+/// Advice about a release that too few nodes have confirmed.
 fn unconfirmed(key: &OsStr, left: Duration) -> String {
     let (shown, left) = (name::show(key), show(left));
     let key = name::text(key).map_or_else(|| "NAME".to_owned(), name::quote);

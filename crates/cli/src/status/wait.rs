@@ -18,7 +18,7 @@ use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::say::say;
 
-/// What is waited for, and how long.
+/// The nodes that must vote, and the longest wait for them.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// All nodes, and not only a quorum.
@@ -53,7 +53,7 @@ impl Wanted {
         report.ready() >= self.voters(report)
     }
 
-    /// Whether so many nodes need an operator that the others are too few.
+    /// Whether the nodes that do not need an operator are too few.
     fn is_hopeless(&self, report: &NodeReport) -> bool {
         let needs_operator = |node: &&NodeStatus| matches!(node.state, NodeState::Down(cause) if cause.is_configuration());
         let lost = report.nodes.iter().filter(needs_operator).count();

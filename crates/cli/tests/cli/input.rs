@@ -311,6 +311,6 @@ fn a_hint_can_be_copied_to_a_shell() {
     let hint = ran.stderr.split_once("redbolt init ").unwrap().1.lines().next().unwrap();
     let mut shell = world.command("sh");
     let program = env!("CARGO_BIN_EXE_redbolt");
-    shell.env_remove("REDBOLT_NODES").args(["-c", &format!("{program} init {hint}")]);
+    shell.env_remove("REDBOLT_NODES").args(["-c", &format!("'{program}' init {hint}")]);
     run(shell).expect(0);
 }

@@ -11,7 +11,8 @@ use redbolt_test_servers::on_a_real_clock;
 use crate::harness::{Running, World, eventually, lives, send};
 
 /// Writes its process id, and ignores SIGTERM.
-const STUBBORN: &str = "trap 'echo term >> term' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+const STUBBORN: &str =
+    "trap 'echo term >> term' TERM; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.05; done";
 
 /// Has a child, and one that left the process group and the session.
 const FAMILY: &str = "sleep 600 & echo $! > child; \
@@ -95,7 +96,7 @@ fn a_minority_that_fails_does_no_harm() {
 fn the_lock_is_kept_for_as_long_as_the_command_runs() {
     on_a_real_clock(TTL, || {
         let world = World::of(3);
-        let line = "echo > up; until [ -e go ]; do sleep 0.05; done";
+        let line = "echo > up; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done";
         let running = world.start(&["lock", "--ttl", "3s", "job", "-c", line]);
         eventually("the command runs", || world.path("up").exists());
         let until = Instant::now() + TTL * 4 / 3;
@@ -164,7 +165,7 @@ fn a_killed_redbolt_ends_its_command_and_releases() {
         "6s",
         "job",
         "-c",
-        "trap 'echo term > term; exit' TERM; echo $$ > pid; while :; do sleep 0.05; done",
+        "trap 'echo term > term; exit' TERM; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.05; done",
     ];
     let running = world.start(&words);
     let pid = world.process("pid");

@@ -31,7 +31,10 @@ fn all_signals() -> impl Iterator<Item = i32> {
 /// A shell that ignores all signals which it may ignore, and runs until a file is there.
 fn deaf() -> String {
     let numbers: Vec<_> = all_signals().map(|number| number.to_string()).collect();
-    format!("trap '' {}; echo $$ > pid; until [ -e go ]; do sleep 0.05; done", numbers.join(" "))
+    format!(
+        "trap '' {}; echo $$ > pid; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done",
+        numbers.join(" ")
+    )
 }
 
 #[test]
@@ -55,7 +58,8 @@ fn a_signal_to_either_process_is_passed_on_also_one_without_a_name() {
     let world = World::of(1);
     let numbers = [10, 12, 14, 18, 28, 37, 64];
     let traps = numbers.map(|number| format!("trap 'echo {number} >> got' {number};")).concat();
-    let line = format!("{traps} echo $$ > pid; until [ -e go ]; do sleep 0.02; done");
+    let line =
+        format!("{traps} echo $$ > pid; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.02; done");
     let running = world.start(&["lock", "job", "-c", &line]);
     world.process("pid");
     let mut expected = String::new();
@@ -77,7 +81,7 @@ fn a_signal_to_either_process_is_passed_on_also_one_without_a_name() {
 fn a_signal_to_the_whole_group_reaches_the_command_once() {
     let world = World::of(1);
     let line = "trap 'echo term >> got' TERM; trap 'echo usr >> got; exit' USR1; echo $$ > pid; \
-        while :; do sleep 0.02; done";
+        while [ -d \"$PWD\" ]; do sleep 0.02; done";
     let once = (0..3).any(|_| {
         let running = in_a_group(&world, &["lock", "job", "-c", line]);
         world.process("pid");
@@ -98,7 +102,7 @@ fn a_signal_to_the_whole_group_reaches_the_command_once() {
 fn a_timeout_reaches_the_command_once() {
     let world = World::of(1);
     let line = "trap 'echo term >> got' TERM; trap 'exit 3' USR1; echo $$ > pid; \
-        while :; do sleep 0.02; done";
+        while [ -d \"$PWD\" ]; do sleep 0.02; done";
     let once = (0..3).any(|_| {
         let mut command = world.command("timeout");
         command.args(["1000", REDBOLT, "lock", "job", "-c", line]);
@@ -119,7 +123,7 @@ fn a_timeout_reaches_the_command_once() {
 #[test]
 fn a_signal_to_the_group_is_passed_on_to_a_command_in_another_group() {
     let world = World::of(1);
-    let line = "trap 'echo term > got; exit 3' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let line = "trap 'echo term > got; exit 3' TERM; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.02; done";
     let running = in_a_group(&world, &["lock", "job", "--", "setsid", "sh", "-c", line]);
     world.process("pid");
     kill(15, &format!("-{}", running.pid()));
@@ -172,7 +176,8 @@ fn a_waiter_that_is_interrupted_dies_of_the_signal() {
 #[test]
 fn a_leader_that_ignores_an_interrupt_campaigns_again_after_it() {
     let world = World::of(1);
-    let line = "echo $$ > pid; echo x >> terms; until [ -e go ]; do sleep 0.02; done";
+    let line =
+        "echo $$ > pid; echo x >> terms; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.02; done";
     let mut command = world.command("env");
     command.args(["--ignore-signal=INT,QUIT", REDBOLT, "lead", "--ttl", "6s", "boss", "-c", line]);
     let running = Running::start(command);
@@ -190,7 +195,7 @@ fn a_leader_that_ignores_an_interrupt_campaigns_again_after_it() {
 #[test]
 fn a_warning_to_a_full_log_does_not_end_redbolt() {
     let mut world = World::of(3);
-    let line = "trap '' TERM; echo $$ > /dev/stdout; until [ -e go ]; do sleep 0.05; done; exit 4";
+    let line = "trap '' TERM; echo $$ > /dev/stdout; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done; exit 4";
     fs::write(world.path("log"), [b'x'; 4096]).unwrap();
     let script =
         format!("ulimit -f 4; exec '{REDBOLT}' lock --ttl 3s job -c \"$0\" 2>> log | cat > pid");
@@ -234,7 +239,7 @@ fn extend_and_release_report_a_file_that_may_not_be_written() {
 fn signals_are_passed_on_once_and_the_command_decides() {
     let world = World::of(1);
     let line = "trap 'echo int >> got' INT; trap 'echo term >> got' TERM; \
-        trap 'echo hup >> got; exit 9' HUP; echo $$ > pid; while :; do sleep 0.02; done";
+        trap 'echo hup >> got; exit 9' HUP; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.02; done";
     let running = world.start(&["lock", "job", "-c", line]);
     world.process("pid");
     let got = |expected: &str| {
