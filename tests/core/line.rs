@@ -529,6 +529,32 @@ fn dead_waiters_cost_a_grace_each_also_behind_a_holder_that_has_died_with_them()
     }
 }
 
+/// The holder has taken the lock since the last request of the waiter, to which another one was reported.
+#[test]
+fn a_waiter_behind_a_dead_one_notices_the_end_of_a_dead_holder_that_it_has_not_asked_about() {
+    for permits in [false, true] {
+        let mut world = warm(4);
+        let job = LockRequest::new(b"job");
+        let job = if permits { job.permits(1) } else { job };
+        let held = world.acquire(0, &job.clone().ttl(secs(20)), &[b"job"]);
+        world.run(ms(20));
+        let ttl = ms(900);
+        let [_, _, last] = [(1, ttl), (2, secs(20)), (3, secs(20))].map(|(client, ttl)| {
+            let request = job.clone().ttl(ttl).wait(Wait::UpTo(secs(60)));
+            let id = world.acquire(client, &request, &[b"job"]);
+            world.run(ms(100));
+            id
+        });
+        world.let_go(0, held);
+        world.run(ms(20));
+        let ended = world.boot + ttl.as_nanos() as u64;
+        (1..3).for_each(|client| world.clients[client].is_stopped = true);
+        world.run_until(secs(30), |world| world.clients[3].is_granted(last));
+        let took = ms(world.boot.saturating_sub(ended) / 1_000_000);
+        assert!(took <= ms(525 + 100 + 100), "{took:?} after the end, permits: {permits}");
+    }
+}
+
 /// The graces of those who stand in line at a node, in ms.
 fn graces(world: &mut World, node: usize) -> Vec<u64> {
     let now = world.server_now();

@@ -136,17 +136,18 @@ impl Standing {
         }
     }
 
-    /// When it asks again because the holder that its lead has named has ended, and those before it have had `leave` to come. A node
-    /// reports a release but not the end of a marked holder, and the first in line, who waits for that, may be dead as well.
-    fn asks_behind_holder_at(&self, now: Timestamp, leave: Duration) -> Timestamp {
+    /// When it asks again because the holder of the resource, which has so much time left, has ended, and those before it have had
+    /// `leave` to come. A node reports a release but not the end of a marked holder, and the first in line, who waits for that, may
+    /// be dead as well.
+    fn asks_behind_holder_at(&self, now: Timestamp, left: Duration, leave: Duration) -> Timestamp {
         if mutant!(HolderEndsUnnoticed) {
             return Timestamp::NEVER;
         }
         match self.place {
-            Some(Place { before: before @ 1.., left_ms: left @ 1.., .. }) => {
+            Some(Place { before: before @ 1.., .. }) => {
                 // The first asks within the jitter after that, and the nearest to it before the others.
                 let leave = EXPIRY_JITTER.1 + leave + LOOK_FROM_BEHIND.saturating_mul(before - 1);
-                now + Duration::from_millis(left.unsigned_abs()) + leave
+                now + left + leave
             }
             _ => Timestamp::NEVER,
         }
@@ -156,7 +157,10 @@ impl Standing {
     fn schedule_looks(&mut self, now: Timestamp, leave: Duration) {
         self.silent_until = now + self.silence;
         (self.look_at, self.was_free) = (self.looks_from_behind_at(now), false);
-        self.ask_behind_holder_at = self.asks_behind_holder_at(now, leave);
+        let left = self.place.map(|place| place.left_ms).filter(|&left| left > 0);
+        let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
+        let asks_at = left.map(|left| self.asks_behind_holder_at(now, left, leave));
+        self.ask_behind_holder_at = asks_at.unwrap_or(Timestamp::NEVER);
     }
 
     /// Whether its owner needs more time to take its turn than the ticket says. A ticket keeps its grace, so it needs another one,
@@ -808,9 +812,11 @@ impl Core {
         let Some(life) = life.filter(|&life| life != WITHOUT_END) else { return };
         let life = Duration::from_millis(life.max(0).unsigned_abs());
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let is_first = active.line.as_ref().is_some_and(|line| line.is_first());
-        if lock.phase != Phase::Pausing || !is_first {
+        if lock.phase != Phase::Pausing {
             return;
+        }
+        if active.line.as_ref().is_none_or(|line| !line.is_first()) {
+            return self.life_seen_from_behind(id, node, life, now);
         }
         let known = active.waiting.pause.known(node, now.boot);
         let is_news = match known {
@@ -823,6 +829,26 @@ impl Core {
             active.waiting.pause.key_lives(node, Some(left), now.boot);
             self.shorten_pause(id);
         }
+    }
+
+    /// The key at its lead lives for so long. Its holder may be another one than the last ask has reported.
+    fn life_seen_from_behind(
+        &mut self,
+        id: LockId,
+        node: NodeId,
+        life: Duration,
+        now: ClockReading,
+    ) {
+        let leave = self.time_to_take_turn();
+        if !self.listens_to(id, node) {
+            return;
+        }
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let Some(line) = &mut active.line else { return };
+        let left = life.saturating_sub(MARKED_FOR);
+        line.ask_behind_holder_at = line.asks_behind_holder_at(now.boot, left, leave);
+        let until = active.waiting.pause.until();
+        self.pause_until(id, until);
     }
 
     /// One of the two before this lock stands there: that it leaves will be news.
