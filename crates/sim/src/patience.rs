@@ -261,7 +261,8 @@ fn longest_turn(plan: &Plan) -> Time {
     let told = 16 * 2 * one_way * plan.net.pieces as Time + 100 * MS;
     let stops = plan.faults.iter().any(|fault| fault.what == What::PauseClient);
     let looks = if stops { LOOK_FROM_BEHIND * plan.jobs.len() as Time } else { 0 };
-    let is_unnoticed = stops && plan.jobs.iter().any(|job| job.permits > 1);
+    let pauses = plan.faults.iter().filter(|fault| fault.what == What::PauseClient);
+    let is_unnoticed = pauses.count() > 1 && plan.jobs.iter().any(|job| job.permits > 1);
     told + looks + if is_unheard || is_unnoticed { CAP } else { 0 }
 }
 
