@@ -532,11 +532,15 @@ fn dead_waiters_cost_a_grace_each_also_behind_a_holder_that_has_died_with_them()
 /// The holder has taken the lock since the last request of the waiter, to which another one was reported.
 #[test]
 fn a_waiter_behind_a_dead_one_notices_the_end_of_a_dead_holder_that_it_has_not_asked_about() {
-    for permits in [false, true] {
+    for permits in [0, 1, 2] {
         let mut world = warm(4);
         let job = LockRequest::new(b"job");
-        let job = if permits { job.permits(1) } else { job };
+        let job = if permits > 0 { job.permits(permits) } else { job };
         let held = world.acquire(0, &job.clone().ttl(secs(20)), &[b"job"]);
+        if permits == 2 {
+            // The key lives for as long as this one, whoever takes the other slot.
+            world.acquire(0, &job.clone().ttl(secs(25)), &[b"job"]);
+        }
         world.run(ms(20));
         let ttl = ms(900);
         let [_, _, last] = [(1, ttl), (2, secs(20)), (3, secs(20))].map(|(client, ttl)| {

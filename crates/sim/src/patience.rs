@@ -252,8 +252,7 @@ pub(crate) fn takes_turns(plan: &Plan) -> bool {
 /// How long the second waiter takes to get a free resource, in addition to the grace of the first: a few round trips, and some
 /// of its timers. A waiter further back looks less often, in proportion to the number of tickets before its own when it last asked.
 /// A holder that never reaches the node that a waiter listens to does not hold the lock there, so the waiter does not hear
-/// of the release. Of several permits the first one to end is known to the first waiter alone, so if that has stopped, the second
-/// notices the end at its next poll.
+/// of the release.
 fn longest_turn(plan: &Plan) -> Time {
     let far = plan.clients.iter().map(|client| client.far + client.late).max().unwrap_or_default();
     let one_way = plan.net.delay + plan.net.jitter + far;
@@ -261,9 +260,7 @@ fn longest_turn(plan: &Plan) -> Time {
     let told = 16 * 2 * one_way * plan.net.pieces as Time + 100 * MS;
     let stops = plan.faults.iter().any(|fault| fault.what == What::PauseClient);
     let looks = if stops { LOOK_FROM_BEHIND * plan.jobs.len() as Time } else { 0 };
-    let pauses = plan.faults.iter().filter(|fault| fault.what == What::PauseClient);
-    let is_unnoticed = pauses.count() > 1 && plan.jobs.iter().any(|job| job.permits > 1);
-    told + looks + if is_unheard || is_unnoticed { CAP } else { 0 }
+    told + looks + if is_unheard { CAP } else { 0 }
 }
 
 pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {

@@ -62,7 +62,6 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
             "-NOPERM this user has no permissions to run the command\r\n".into()
         }
         Request::Caching | Request::Track => "+OK\r\n".into(),
-        Request::Fields => if refuse { ":4\r\n" } else { ":8\r\n" }.into(),
         Request::Watched => bulk(if refuse { "" } else { "00112233445566778899" }),
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
         Request::ViewHolders if refuse => bulk(""),

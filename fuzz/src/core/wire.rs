@@ -97,8 +97,6 @@ pub(super) enum Request {
     Caching,
     /// What a lock in line waits for.
     Watched,
-    /// How many fields a semaphore has.
-    Fields,
     /// The node is to report changes on the push link, or none.
     Track,
     Kill,
@@ -433,7 +431,6 @@ impl Wire {
             [b"GETRANGE", _, b"0", b"19"] if self.last == Some(Request::Caching) => {
                 Request::Watched
             }
-            [b"HLEN", _] => Request::Fields,
             [b"TYPE", _] => Request::ViewType,
             [b"GETRANGE", key, ..] if key.starts_with(b"redbolt:fence:") => Request::Counter,
             [b"GETRANGE", ..] => Request::ViewValue,
@@ -784,7 +781,6 @@ impl Wire {
             Request::Caching
             | Request::Counter
             | Request::Enrol
-            | Request::Fields
             | Request::Kill
             | Request::KillOthers
             | Request::Remaining
@@ -1085,8 +1081,7 @@ impl Received {
                 | Request::Leave { .. }
                 | Request::Undo { .. }
                 | Request::WriteBack { .. } => matches!(self, Self::Int(0..)),
-                Request::Fields
-                | Request::Kill
+                Request::Kill
                 | Request::KillOthers
                 | Request::Remaining
                 | Request::ViewTtl => matches!(self, Self::Int(_)),

@@ -22,7 +22,9 @@ use crate::proto::line::{
 };
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::permits;
 use crate::proto::request::LockMode;
+use crate::proto::script;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
@@ -47,8 +49,8 @@ pub(crate) struct Standing {
     hurried: u32,
     /// Asks since the lead was last seen to be held, because it was seen to be free.
     seen_free: u32,
-    /// How many fields the semaphore was last seen to have, of which it wants a slot.
-    fields: i64,
+    /// How many slots of the semaphore were last seen to be taken.
+    slots_taken: u64,
     /// Who was last seen to have left of the last before it, and of the last but one. A node that names it again has its ticket
     /// without the key.
     has_left: [Option<TicketName>; 2],
@@ -85,10 +87,32 @@ pub(crate) enum Looked {
     Last,
     /// The ticket before that.
     LastButOne,
-    /// How many slots are taken of a semaphore's.
+    /// How many slots of a semaphore are taken, and which ends first.
     Slots,
     /// Nothing that matters: the node answers.
     Alive,
+}
+
+/// The slots of a semaphore that are taken, as a node tells.
+#[derive(Clone, Copy, Debug)]
+struct Slots {
+    taken: u64,
+    /// For how long the first of their holders to end still has its slot.
+    first_ends_in: Option<Duration>,
+}
+
+impl Slots {
+    /// Reads the answer of [`script::VIEW_PERMITS`] that names one holder at most. `None` of a hash that is no semaphore.
+    fn read(text: &[u8]) -> Option<Self> {
+        let mut lines = str::from_utf8(text).ok()?.split('\n');
+        let (count, first) = (lines.next()?, lines.next());
+        // There is no key: a hash without fields.
+        if count == "hash" && first.is_none() {
+            return Some(Self { taken: 0, first_ends_in: None });
+        }
+        let left = first.and_then(|line| line.split(' ').next()?.parse().ok());
+        Some(Self { taken: count.parse().ok()?, first_ends_in: left.map(Duration::from_millis) })
+    }
 }
 
 impl Standing {
@@ -223,7 +247,7 @@ impl Core {
             place: None,
             hurried: 0,
             seen_free: 0,
-            fields: i64::MAX,
+            slots_taken: u64::MAX,
             has_left: [None; 2],
             knows_many: false,
             rests_until: None,
@@ -605,7 +629,7 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (is_gone, number) = self.read_look(id, what, token)?;
+        let (is_gone, number, slots) = self.read_look(id, what, token)?;
         let has_many = is_of_another_type(token);
         let is_this_round = self.locks.find(id).is_some_and(|lock| lock.round() == round);
         if is_this_round && (what == Looked::Alive || self.listens_to(id, node)) {
@@ -619,7 +643,7 @@ impl Core {
                 Looked::FromBehind => self.seen_from_behind(id, is_gone, now),
                 Looked::Resource if has_many => self.many_seen(id, node, now),
                 Looked::Resource => self.one_seen(id, node, is_gone, now),
-                Looked::Slots => self.slots_seen(id, node, number.unwrap_or(i64::MAX), now),
+                Looked::Slots => self.slots_seen(id, node, slots, now),
                 Looked::Life => self.life_seen(id, number, now),
                 Looked::LifeOfMany => self.life_of_many_seen(id, node, number, now),
                 Looked::Alive => self.sign_of_life(id, node, number, now),
@@ -631,26 +655,26 @@ impl Core {
         Ok(())
     }
 
-    /// Whether what was looked at is free or has gone, or the number that was asked for.
+    /// Whether what was looked at is free or has gone, or the number or the slots that were asked for.
     fn read_look(
         &self,
         id: LockId,
         what: Looked,
         token: Token<'_>,
-    ) -> Result<(bool, Option<i64>), Mistyped> {
+    ) -> Result<(bool, Option<i64>, Option<Slots>), Mistyped> {
         Ok(match (what, token) {
             // Whoever shares the resource has it, or has one of its permits.
-            (_, Token::Error(_)) => (false, None),
+            (_, Token::Error(_)) => (false, None, None),
             (Looked::Resource | Looked::FromBehind, Token::Bulk(value)) => {
-                (value.is_empty() || value == CLOSED, None)
+                (value.is_empty() || value == CLOSED, None, None)
             }
             (Looked::Last | Looked::LastButOne, Token::Bulk(stamp)) => {
-                (self.is_behind(id, what, stamp), None)
+                (self.is_behind(id, what, stamp), None, None)
             }
-            (
-                Looked::Alive | Looked::Life | Looked::LifeOfMany | Looked::Slots,
-                Token::Int(number),
-            ) => (false, Some(number)),
+            (Looked::Slots, Token::Bulk(text)) => (false, None, Slots::read(text)),
+            (Looked::Alive | Looked::Life | Looked::LifeOfMany, Token::Int(number)) => {
+                (false, Some(number), None)
+            }
             _ => return Err(Mistyped),
         })
     }
@@ -696,22 +720,31 @@ impl Core {
         }
     }
 
-    /// A semaphore has so many fields at the lead. Where one of its slots was free already, and was left to who stands before, it
-    /// is worth an ask that another one is free.
-    fn slots_seen(&mut self, id: LockId, node: NodeId, fields: i64, now: ClockReading) {
-        let is_free = self.has_free_slot(id, fields);
+    /// A semaphore has these slots at the lead, or is none. Where one of its slots was free already, and was left to who stands
+    /// before, it is worth an ask that another one is free.
+    fn slots_seen(&mut self, id: LockId, node: NodeId, slots: Option<Slots>, now: ClockReading) {
+        let leave = self.time_to_take_turn();
+        let of = self.permits_of(id);
         let Some(active) = self.locks.active_mut(id) else { return };
         let Some(line) = &mut active.line else { return };
-        let has_more = fields < std::mem::replace(&mut line.fields, fields);
+        let taken = slots.map_or(u64::MAX, |slots| slots.taken);
+        let is_free = taken < of;
+        let has_more = taken < std::mem::replace(&mut line.slots_taken, taken);
         let is_left = line.place.is_some_and(|place| place.before > 0 && place.left_ms == 0);
-        match is_free && is_left && has_more {
-            true => self.changed_at(id, node, now),
-            false => self.resource_seen(id, node, is_free, now),
+        if is_free && is_left && has_more {
+            return self.changed_at(id, node, now);
         }
+        // The key lives for as long as the last of its holders, so this alone tells when the first of them ends.
+        if let Some(left) = slots.and_then(|slots| slots.first_ends_in).filter(|_| !is_free) {
+            line.ask_behind_holder_at = line.asks_behind_holder_at(now.boot, left, leave);
+            let until = active.waiting.pause.until();
+            self.pause_until(id, until);
+        }
+        self.resource_seen(id, node, is_free, now);
     }
 
-    /// Asks a number of a node, of which it need not report changes: for how long the holder may have the resource that came
-    /// before this lock, and of whom it has not heard; how many fields a semaphore has; or what lies at the resource.
+    /// Asks something of a node, of which it need not report changes: for how long the holder may have the resource that came
+    /// before this lock, and of whom it has not heard; which slots of a semaphore are taken; or what lies at the resource.
     fn ask_node(&mut self, id: LockId, to: NodeId, what: Looked, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let node = &mut self.nodes[to.index()];
@@ -726,7 +759,10 @@ impl Core {
                 let look = command(out, 4).arg(b"GETRANGE").arg(key);
                 let _ = look.int(0).int(LONGEST_READ);
             }
-            Looked::Slots => drop(command(out, 2).arg(b"HLEN").arg(key)),
+            Looked::Slots => {
+                let look = command(out, 6).arg(b"EVAL").arg(script::VIEW_PERMITS.as_bytes()).int(2);
+                let _ = look.arg(key).prefixed(permits::ENDS_PREFIX, key).int(1);
+            }
             _ => drop(command(out, 2).arg(b"PTTL").arg(key)),
         });
     }
@@ -745,10 +781,12 @@ impl Core {
         self.wants_permit(id) && last.is_none_or(TicketName::is_for_permit)
     }
 
-    /// Whether a semaphore with so many fields has a free slot: two are of each holder, and two of none.
-    fn has_free_slot(&self, id: LockId, fields: i64) -> bool {
-        let mode = self.locks.find(id).map(|lock| lock.mode());
-        matches!(mode, Some(LockMode::Permit { of }) if fields < 2 + 2 * i64::from(of))
+    /// How many permits the semaphore has of which it wants one.
+    fn permits_of(&self, id: LockId) -> u64 {
+        match self.locks.find(id).map(|lock| lock.mode()) {
+            Some(LockMode::Permit { of }) => of.into(),
+            _ => 0,
+        }
     }
 
     /// What is marked outlives its holder. What is not is another's, and the ask tells for how long that is.
@@ -811,12 +849,16 @@ impl Core {
     fn sign_of_life(&mut self, id: LockId, node: NodeId, life: Option<i64>, now: ClockReading) {
         let Some(life) = life.filter(|&life| life != WITHOUT_END) else { return };
         let life = Duration::from_millis(life.max(0).unsigned_abs());
+        let wants_slot = self.waits_for_slot(id);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if lock.phase != Phase::Pausing {
             return;
         }
         if active.line.as_ref().is_none_or(|line| !line.is_first()) {
-            return self.life_seen_from_behind(id, node, life, now);
+            return match wants_slot && self.listens_to(id, node) {
+                true => self.ask_node(id, node, Looked::Slots, now),
+                false => self.life_seen_from_behind(id, node, life, now),
+            };
         }
         let known = active.waiting.pause.known(node, now.boot);
         let is_news = match known {
