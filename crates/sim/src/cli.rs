@@ -10,6 +10,7 @@ use clap::Parser;
 use redbolt_testkit::mix;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::record::{self, Run};
 use crate::waiting::{Crowd, HEAD};
 use crate::{
     Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, cut_off, hung, hunt, mutants,
@@ -50,9 +51,12 @@ struct Arguments {
     /// Stop after this many seconds
     #[arg(long)]
     seconds: Option<u64>,
-    /// Append the run and its results to crates/sim/RECORD.md
+    /// Append a line per class to crates/sim/RECORD.md
     #[arg(long)]
     record: bool,
+    /// Add up what is on record
+    #[arg(long)]
+    sum: bool,
     /// Run this many seeds twice, and compare the traces
     #[arg(long)]
     determinism: Option<u64>,
@@ -97,7 +101,9 @@ pub fn main() -> ExitCode {
         println!("FAILED: {error}");
         return ExitCode::FAILURE;
     }
-    let is_well = if arguments.mutants {
+    let is_well = if arguments.sum {
+        print_sum()
+    } else if arguments.mutants {
         gate(&arguments)
     } else if arguments.waiting {
         compare(arguments.seed)
@@ -129,10 +135,26 @@ fn fresh() -> u64 {
 /// Runs the mutation gate. Whether each bug was found.
 fn gate(arguments: &Arguments) -> bool {
     let Arguments { limit, seed: first, .. } = *arguments;
+    let commit = record::commit();
     let report = mutants::Gate::run(mutants::Extent { limit, first, jobs: jobs(arguments) });
+    if !arguments.record || report.planted == 0 {
+        return report.is_well;
+    }
+    let remark = format!("{} of {} found", report.found, report.planted);
+    let (totals, remark) = (&Totals::default(), &remark[..]);
     let is_recorded =
-        !arguments.record || report.text.is_empty() || append(&report.text, report.is_well);
+        Run { class: "planted bugs", first_seed: first, totals, remark }.append(&commit);
     report.is_well && is_recorded
+}
+
+/// Prints what is on record. Whether it can be read.
+fn print_sum() -> bool {
+    let sum = record::sum();
+    match &sum {
+        Ok(sum) => print!("{sum}"),
+        Err(error) => println!("FAILED: crates/sim/RECORD.md: {error}"),
+    }
+    sum.is_ok()
 }
 
 /// Prints a table of the wake strategies, and one of hanging nodes. Whether hanging nodes cost next
@@ -264,8 +286,8 @@ fn search(arguments: &Arguments) -> bool {
         Class::Permits | Class::Profiles | Class::Shared => (arguments.schedules / 4).max(1_000),
         _ => (arguments.schedules / 20).max(1_000),
     };
+    let commit = record::commit();
     let mut is_well = true;
-    let mut record = String::new();
     for class in classes {
         let found = run_class(class, share(class), arguments);
         let summary = found.totals.summary(found.took, found.spent, found.jobs);
@@ -278,15 +300,15 @@ fn search(arguments: &Arguments) -> bool {
             println!("\n{}", found.coverage);
         }
         is_well &= judged(class, &found, !arguments.skip.is_empty());
-        record.push_str(&format!(
-            "\nclass {class}, seeds from {}\n\n```text\n{summary}\ncoverage          {}\n```\n",
-            arguments.seed,
-            found.coverage.summary()
-        ));
+        if arguments.record {
+            let name = class.to_string();
+            let remark =
+                found.failed.as_ref().map(|(seed, violation)| format!("{seed}: {violation}"));
+            let remark = remark.unwrap_or_default();
+            let (first_seed, totals) = (arguments.seed, &found.totals);
+            is_well &= Run { class: &name, first_seed, totals, remark: &remark }.append(&commit);
+        }
         println!();
-    }
-    if arguments.record {
-        is_well &= append(&record, is_well);
     }
     is_well
 }
@@ -388,39 +410,6 @@ fn show_smallest(class: Class, seed: u64, options: &str) {
         }
         None => println!("\nit does not fail again, which is a violation of I11\nreplay: {again}"),
     }
-}
-
-/// Appends a run to the record.
-fn append(record: &str, is_well: bool) -> bool {
-    use std::io::Write as _;
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/RECORD.md");
-    let end = if is_well { "all as it must be" } else { "FAILED" };
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH);
-    let days = seconds.map_or(0, |since| since.as_secs() / 86_400);
-    let words: Vec<_> = std::env::args().skip(1).collect();
-    let command = format!("cargo xtask sim {}", words.join(" "));
-    let text = format!("\n## {}: {end}\n\n`{command}`\n{record}", date(days));
-    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    match file.and_then(|mut file| file.write_all(text.as_bytes())) {
-        Ok(()) => true,
-        Err(error) => {
-            println!("FAILED: {path}: {error}");
-            false
-        }
-    }
-}
-
-/// The civil date of a day since 1970-01-01.
-fn date(days: u64) -> String {
-    let z = days + 719_468;
-    let (era, day) = (z / 146_097, z % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let date = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{date:02}")
 }
 
 const BATCH: u64 = 256;

@@ -30,6 +30,7 @@ mod mode;
 pub mod mutants;
 mod patience;
 mod plan;
+mod record;
 mod register;
 mod report;
 mod shrink;

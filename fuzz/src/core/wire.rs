@@ -1081,10 +1081,9 @@ impl Received {
                 | Request::Leave { .. }
                 | Request::Undo { .. }
                 | Request::WriteBack { .. } => matches!(self, Self::Int(0..)),
-                Request::Kill
-                | Request::KillOthers
-                | Request::Remaining
-                | Request::ViewTtl => matches!(self, Self::Int(_)),
+                Request::Kill | Request::KillOthers | Request::Remaining | Request::ViewTtl => {
+                    matches!(self, Self::Int(_))
+                }
                 Request::Caching | Request::Track => is_line,
                 Request::Watched => self == Self::Bulk,
             }
