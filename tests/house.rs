@@ -78,21 +78,6 @@ fn one_word_has_one_meaning() {
     check(&["src", "crates", "examples"], rules::words);
 }
 
-/// Vocabulary: the field's terms are used in the code and in the public pages.
-#[test]
-fn no_old_name_comes_back() {
-    check(&["src", "crates", "tests", "examples", "benches", "fuzz"], rules::old_names);
-    let pages = files_ending(&[".md"]).into_iter();
-    for page in pages.filter(|page| page == "README.md" || page.starts_with("docs/")) {
-        let text = fs::read_to_string(root().join(&page)).unwrap();
-        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let is_name = |word: &&str| word.contains('_') || word.contains(char::is_uppercase);
-        for word in words.filter(is_name).filter(|word| *word != "Trust") {
-            assert_eq!(rules::better_name(word, &page), None, "{page}: {word}");
-        }
-    }
-}
-
 #[test]
 fn functions_fit_a_screen() {
     assert_eq!(coupling_of(root()).long, [""; 0], "functions of more than 40 lines");

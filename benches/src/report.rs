@@ -31,8 +31,8 @@ impl Report {
     #[must_use]
     pub fn markdown(&self) -> String {
         let made = format!(
-            "Made by `{}`; see [README](README.md) for how. All tables and charts of this run are in \
-             [{FULL_RUN}]({FULL_RUN}), a page that needs no other file.",
+            "Made by `{}`; see [README](README.md) for how. It also writes all tables and charts to \
+             `{FULL_RUN}`, a page that needs no other file and is not committed.",
             self.command
         );
         self.document(&made, |section| match section.summary.trim() {
@@ -265,7 +265,7 @@ mod tests {
         let mut report = report();
         let text = report.markdown();
         assert!(text.contains("## Pair\n\nin short\n") && !text.contains("before"), "{text}");
-        assert!(text.contains("(results/full-run.html)"), "{text}");
+        assert!(text.contains("results/full-run.html"), "{text}");
         report.sections[0].1.summary.clear();
         assert!(report.markdown().contains("before"), "a part without a summary is shown whole");
     }

@@ -133,21 +133,6 @@ pub(crate) fn words(source: &Source) -> Vec<Fault> {
     faults
 }
 
-/// Former names of the code: each has a better one, which the field uses as well.
-pub(crate) fn old_names(source: &Source) -> Vec<Fault> {
-    let words = source.words.iter();
-    let old = words.filter_map(|word| Some((word, better_name(&word.name, &source.file)?)));
-    old.map(|(word, better)| Fault::at(word.place, format!("`{}`: say {better}", word.name)))
-        .collect()
-}
-
-/// The present name for a former one.
-pub(crate) fn better_name(name: &str, file: &str) -> Option<&'static str> {
-    let of_library: &[_] = if file.starts_with("src/") { &OLD_NAMES_OF_THE_LIBRARY } else { &[] };
-    let all = OLD_NAMES.iter().chain(of_library);
-    all.copied().find(|(old, _)| *old == name).map(|(_, better)| better)
-}
-
 /// The names at the root of the library: its modules, and what is exported there.
 pub(crate) fn root_names(library: &str) -> Vec<&str> {
     let modules = library.lines().filter_map(|line| line.strip_prefix("pub mod "));
@@ -244,68 +229,6 @@ const WORDS: [(&str, &str); 5] = [
     ("majority vote", "quorum"),
     ("renew", "extend"),
     ("rollback", "undo"),
-];
-
-/// Former names that mean nothing else anywhere.
-const OLD_NAMES: [(&str, &str); 40] = [
-    ("BreakReport", "ForceUnlockReport"),
-    ("Ending", "ReleaseOutcome"),
-    ("Greeting", "Handshake, as TCP and TLS do"),
-    ("InputError", "RequestError"),
-    ("KeepInterval", "AutoExtendInterval"),
-    ("LockRecord", "DetachedLock"),
-    ("Nanos", "Timestamp"),
-    ("NoKeeper", "AutoExtendUnsupported"),
-    ("NodeGuard", "RestartGuardState: a guard is RAII"),
-    ("NotKept", "AutoExtendFailed"),
-    ("RecordError", "DetachedLockError"),
-    ("Trust", "RestartTrust"),
-    ("answer_within", "response_timeout"),
-    ("break_foreign", "force_unlock_foreign"),
-    ("break_lock", "force_unlock, as Redisson does"),
-    ("busy_turn", "process_busy"),
-    ("connect_within", "connect_timeout"),
-    ("counter_life", "fencing_counter_ttl"),
-    ("dead_after", "dead_peer_timeout"),
-    ("deaf_until", "muted_until"),
-    ("greeting", "handshake"),
-    ("guard_key", "restart_guard_key: a guard is RAII"),
-    ("hand_out", "detach"),
-    ("handed_out", "detached"),
-    ("is_kept", "is_auto_extended"),
-    ("is_roused", "is_woken"),
-    ("keep_alive", "auto_extend, as redsync and Redisson do"),
-    ("kept_losses", "auto_extend_losses"),
-    ("node_guard", "restart_guard_state"),
-    ("not_kept", "auto_extend_failed"),
-    ("only_look", "read_only"),
-    ("owes_turn", "yields_from"),
-    ("redbolt_prove", "redbolt_chaos"),
-    ("redbolt_proving", "redbolt_test_servers"),
-    ("set_guard", "set_restart_guard"),
-    ("take_break", "take_force_unlock"),
-    ("take_in", "attach"),
-    ("taken_in", "attached"),
-    ("used_work", "pool"),
-    ("Keeper", "AutoExtension, or Watchdog in the program"),
-];
-
-/// Former names of the library that other code may use.
-const OLD_NAMES_OF_THE_LIBRARY: [(&str, &str); 14] = [
-    ("Desk", "Activity"),
-    ("Draft", "EncodedCommand"),
-    ("Keep", "AutoExtend"),
-    ("Lines", "WaitQueues"),
-    ("Now", "ClockReading"),
-    ("Party", "ClaimUser"),
-    ("Recipe", "LockKind"),
-    ("Wire", "LinkSocket"),
-    ("astray", "wrong_server"),
-    ("damp", "back_off_wakes"),
-    ("haunted", "ghost_connection"),
-    ("rouse", "wake"),
-    ("turn", "process, or a scheduled lock"),
-    ("wires", "sockets"),
 ];
 
 mod tests {
@@ -424,18 +347,6 @@ mod tests {
         assert!(breaks(words, "src/lib.rs", "const A: &str = \"no lock name given\";"));
         assert!(breaks(words, "src/lib.rs", "use mio::{Poll, Token};"));
         assert!(!breaks(words, "src/lib.rs", "use mio::Poll; // extends the lease of mio::Token"));
-    }
-
-    #[test]
-    fn names_that_have_a_better_one_are_found() {
-        assert!(breaks(old_names, "crates/cli/src/main.rs", "fn f() { client.break_lock(key) }"));
-        assert!(breaks(old_names, "src/api/driver.rs", "fn turn(&mut self) {}"));
-        assert!(!breaks(old_names, "benches/src/rounds.rs", "fn turn(&mut self) {}"));
-        assert!(!breaks(
-            old_names,
-            "src/api/driver.rs",
-            "// break_lock\nconst A: &str = \"turn\";"
-        ));
     }
 
     #[test]
