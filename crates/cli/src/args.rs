@@ -4,7 +4,7 @@
 //! here: node addresses. The library reads them, and its errors never repeat a password.
 
 use std::cell::OnceCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,6 +85,19 @@ impl Command {
             _ => {}
         }
         self
+    }
+
+    /// The name of the one lock that the command is about, unless a token file has it.
+    pub(crate) fn lock_name(&self) -> Option<&OsStr> {
+        match self {
+            Self::Lock(args) => Some(&args.key),
+            Self::Lead(args) => Some(&args.key),
+            Self::Observe(args) => Some(&args.key),
+            Self::Acquire(args) => Some(&args.key),
+            Self::Unlock(args) => Some(&args.key),
+            Self::Status(args) => args.key.as_deref(),
+            _ => None,
+        }
     }
 }
 

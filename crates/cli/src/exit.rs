@@ -3,10 +3,15 @@
 //! Numbers below 80 are from `sysexits.h`, since commands rarely return them; 126, 127 and 128 + signal are the
 //! shell's.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
 use redbolt::StartError;
+
+use crate::name;
 
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;
@@ -61,6 +66,15 @@ impl Failure {
         self
     }
 
+    /// Names the lock if the system refused something. Its own words do not say for what.
+    pub(crate) fn about(mut self, lock: &OsStr) -> Self {
+        let name = name::show(lock);
+        if self.status == SYSTEM && !self.message.contains(&name) {
+            self.message = format!("{name}: {}", self.message);
+        }
+        self
+    }
+
     /// The status to exit with.
     pub(crate) fn status(&self) -> u8 {
         self.status
@@ -69,13 +83,21 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::system(error)
+        let limit = (error.raw_os_error() == Some(Errno::EMFILE as i32))
+            .then(|| getrlimit(Resource::RLIMIT_NOFILE).ok())
+            .flatten();
+        match limit {
+            Some((most, _)) => Self::system(format_args!(
+                "{error}\nthis process may have {most} files open: raise that with ulimit -n"
+            )),
+            None => Self::system(error),
+        }
     }
 }
 
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
-        Self::system(error)
+        io::Error::from(error).into()
     }
 }
 

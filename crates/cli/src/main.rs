@@ -44,7 +44,7 @@ use clap::{CommandFactory, Parser};
 
 use crate::args::{Cli, Command};
 #[cfg(target_os = "linux")]
-use crate::args::{InnerArgs, ShimArgs};
+use crate::args::{InnerArgs, LockArgs, ShimArgs};
 use crate::exit::Failure;
 use crate::say::{print, say};
 
@@ -56,8 +56,10 @@ fn main() -> ExitCode {
         Some(word) if word == args::INNER => inner(),
         // What follows is read by the inner process, and to read it twice takes time.
         #[cfg(target_os = "linux")]
-        Some(word) if word == "lock" => Ok(lock::check_proc().and_then(|()| lock::outer::run())),
-        _ => environment::parse(env::args_os()).map(|cli| run(&cli.command.with_keys())),
+        Some(word) if word == "lock" => {
+            Ok(lock::check_proc().and_then(|()| lock::outer::run()).map_err(named))
+        }
+        _ => environment::parse(env::args_os()).map(|cli| run_named(&cli.command.with_keys())),
     };
     match outcome {
         Ok(Ok(status)) => status.into(),
@@ -83,9 +85,32 @@ fn inner() -> Result<Result<u8, Failure>, clap::Error> {
     let inner = InnerArgs::try_parse_from(env::args_os().skip(1))?;
     let cli = inner.cli()?;
     Ok(match cli.command.with_keys() {
-        Command::Lock(args) => lock::run(&args, &inner),
-        Command::Lead(args) => lock::run(&args.into(), &inner),
-        command => run(&command),
+        Command::Lock(args) => run_inner(&args, &inner),
+        Command::Lead(args) => run_inner(&args.into(), &inner),
+        command => run_named(&command),
+    })
+}
+
+#[cfg(target_os = "linux")]
+fn run_inner(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
+    lock::run(args, inner).map_err(|failure| failure.about(&args.key))
+}
+
+/// Names the lock in a failure of the outer process, which has not read its arguments.
+#[cfg(target_os = "linux")]
+fn named(failure: Failure) -> Failure {
+    let read = environment::parse(env::args_os()).map(|cli| cli.command.with_keys());
+    match read.as_ref().ok().and_then(Command::lock_name) {
+        Some(name) => failure.about(name),
+        None => failure,
+    }
+}
+
+/// Runs a command. What the system refuses names the lock.
+fn run_named(command: &Command) -> Result<u8, Failure> {
+    run(command).map_err(|failure| match command.lock_name() {
+        Some(name) => failure.about(name),
+        None => failure,
     })
 }
 

@@ -30,6 +30,21 @@ fn a_command_that_was_killed_is_128_and_the_signal() {
 }
 
 #[test]
+fn too_few_open_files_are_reported_with_the_lock_and_the_limit() {
+    let world = World::of(3);
+    for words in
+        ["lock job -- touch ran", "lead job -- touch ran", "acquire --token-file token job"]
+    {
+        let mut command = world.command("bash");
+        command.args(["-c", &format!("ulimit -n 8; exec '{REDBOLT}' {words}")]);
+        let ran = run(command).expect(71).expect_says("job: Too many open files");
+        ran.expect_says("may have 8 files open: raise that with ulimit -n");
+    }
+    assert!(!world.path("ran").exists());
+    assert_eq!(world.held_on("job"), 0);
+}
+
+#[test]
 fn a_command_that_cannot_be_run_is_126_or_127_and_says_why() {
     let world = World::of(1);
     world.run(&["lock", "job", "--", "no-such-command"]).expect(127).expect_says("no-such-command");
@@ -41,6 +56,8 @@ fn a_command_that_cannot_be_run_is_126_or_127_and_says_why() {
     world.run(&["lock", "job", "--", "/"]).expect(126);
     assert_eq!(world.held_on("job"), 0);
 }
+
+const REDBOLT: &str = env!("CARGO_BIN_EXE_redbolt");
 
 const OTHER_DATA: &str = "job is held by other data, a string of 13 bytes #";
 
