@@ -40,14 +40,16 @@ impl Run<'_> {
     }
 }
 
-/// The commit that is checked out, marked if the tree differs from it. Empty outside of a repository.
+/// The commit that is checked out, with a `+` if anything but the record differs from it. Empty outside of a repository.
 pub(crate) fn commit() -> String {
-    let git = Command::new("git")
-        .args(["describe", "--always", "--dirty=+", "--exclude=*", "--abbrev=8"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output();
-    let text = git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.unwrap_or_default()
+    let git = |words: &[&str]| {
+        let git = Command::new("git").args(words).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+        git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+            .unwrap_or_default()
+    };
+    let changed = git(&["status", "--porcelain", "--", ":/", ":(exclude)RECORD.md"]);
+    let mark = if changed.is_empty() { "" } else { "+" };
+    git(&["rev-parse", "--short=8", "HEAD"]) + mark
 }
 
 /// The schedules on record, by class.
