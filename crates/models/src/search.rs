@@ -117,18 +117,46 @@ pub fn search_nearest<M: Model>(model: &M, most: usize) -> Outcome {
 ///
 /// If the model has more than [`MOST`] states: then it is not small.
 pub fn search_for_progress<M: Progress>(model: &M) -> Outcome {
+    let [outcome] = search_for_progress_of([model]);
+    outcome
+}
+
+/// The same for models that have the same states and steps and differ in what progress is, in one visit.
+///
+/// # Panics
+///
+/// As [`search_for_progress`].
+pub fn search_for_progress_of<M: Progress, const K: usize>(models: [&M; K]) -> [Outcome; K] {
     let begun = Instant::now();
-    let mut helping = Vec::new();
+    let mut helping = [const { Vec::new() }; K];
     let mut ends = Vec::new();
-    let found = Explored::new(model, usize::MAX, |step, edge| match edge {
-        Edge::To(next) if step.is_some_and(|step| model.helps(step)) => helping.push(next),
-        Edge::To(_) => {}
-        Edge::NoMore => ends.push(helping.len()),
+    let found = Explored::new(models[0], usize::MAX, |step, edge| match edge {
+        Edge::To(next) => {
+            for (model, helping) in models.iter().zip(&mut helping) {
+                helping.extend(step.filter(|step| model.helps(step)).map(|_| next));
+            }
+        }
+        Edge::NoMore => ends.push(std::array::from_fn::<_, K, _>(|model| helping[model].len())),
     });
-    if found.wrong.is_some() {
-        return found.outcome(model, begun, 0, found.wrong);
-    }
-    let states = &found.seen.states;
+    std::array::from_fn(|at| {
+        let model = models[at];
+        if found.wrong.is_some() {
+            return found.outcome(model, begun, 0, found.wrong);
+        }
+        let ends = ends.iter().map(|ends| ends[at]);
+        let stuck = stuck(model, &found.seen.states, &helping[at], &Vec::from_iter(ends));
+        found.outcome(model, begun, stuck.len(), stuck.first().map(|&at| (STUCK, at)))
+    })
+}
+
+/// The states that do not lead to a settled one. `helping` are the ways out of all states in their order, and those of a
+/// state are those up to its entry in `ends`.
+fn stuck<M: Progress>(
+    model: &M,
+    states: &[M::State],
+    helping: &[u32],
+    ends: &[usize],
+) -> Vec<usize> {
     let mut settles: Vec<bool> = states.iter().map(|state| model.is_settled(state)).collect();
     loop {
         let mut more = false;
@@ -140,12 +168,9 @@ pub fn search_for_progress<M: Progress>(model: &M) -> Outcome {
             }
         }
         if !more {
-            break;
+            return (0..states.len()).filter(|&at| !settles[at]).collect();
         }
     }
-    let stuck = settles.iter().filter(|settles| !**settles).count();
-    let first = settles.iter().position(|settles| !settles);
-    found.outcome(model, begun, stuck, first.map(|at| (STUCK, at)))
 }
 
 /// What [`search_for_progress`] says of a state from which no way leads to a settled one.

@@ -4,7 +4,7 @@ mod told;
 
 use redbolt_models::permit_line::{Admits, Keeps, Moves, Permit, PermitLine, Promise};
 
-use self::told::{progresses, stuck, wrong};
+use self::told::{both_progress, progresses, stuck, wrong};
 
 /// Two nodes, the third one is down.
 type Two = PermitLine<2, 2>;
@@ -30,8 +30,9 @@ fn one_permit_is_as_a_lock() {
 }
 
 #[test]
-fn no_two_have_one_slot_and_all_get_in() {
-    progresses("permit line, three", &THREE);
+fn no_two_have_one_slot_and_all_get_in_also_while_holders_stay() {
+    let stay = Three { releases: false, ..THREE };
+    both_progress(["permit line, three", "permit line, three, holders stay"], [&THREE, &stay]);
 }
 
 #[test]
@@ -48,8 +49,6 @@ fn who_wants_the_resource_alone_is_not_passed_and_passes_nobody() {
 
 #[test]
 fn no_permit_is_left_while_somebody_waits() {
-    let model = Three { releases: false, ..THREE };
-    progresses("permit line, three, holders stay", &model);
     let model = Two { releases: false, deaths: 1, comes: [2, 1], ..Two::RULES };
     progresses("permit line, twice and once, holders stay, a death", &model);
 }

@@ -1,7 +1,8 @@
 //! Runs a search, and tells how far it went.
 
 use redbolt_models::search::{
-    Model, Outcome, Progress, STUCK, search, search_for_progress, search_nearest,
+    Model, Outcome, Progress, STUCK, search, search_for_progress, search_for_progress_of,
+    search_nearest,
 };
 
 /// Every state is as it should be.
@@ -37,6 +38,15 @@ pub(crate) fn progresses(name: &str, model: &impl Progress) {
     let outcome = search_for_progress(model);
     println!("{name}: {outcome}");
     assert!(outcome.violation.is_none(), "{name}: {outcome}");
+}
+
+/// The same for two models that have the same states and steps, and differ in what progress is.
+#[allow(dead_code, reason = "few models have two kinds of progress")]
+pub(crate) fn both_progress<M: Progress>(names: [&str; 2], models: [&M; 2]) {
+    for (name, outcome) in names.into_iter().zip(search_for_progress_of(models)) {
+        println!("{name}: {outcome}");
+        assert!(outcome.violation.is_none(), "{name}: {outcome}");
+    }
 }
 
 /// Some state is one from which nobody gets any further.
