@@ -8,6 +8,7 @@
 #![deny(missing_docs, unsafe_code)]
 
 pub mod address;
+pub mod command_line;
 pub mod core;
 pub mod corpus;
 pub mod decoder;
@@ -30,6 +31,12 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "address", body: address::body, max_len: address::MAX_LEN, compares: true },
+    Target {
+        name: "command_line",
+        body: command_line::body,
+        max_len: command_line::MAX_LEN,
+        compares: true,
+    },
     // An input chooses from tables, so there are no magic bytes to guess.
     Target { name: "core", body: core::body, max_len: core::MAX_LEN, compares: false },
     Target { name: "decoder", body: decoder::body, max_len: decoder::MAX_LEN, compares: true },

@@ -119,14 +119,19 @@ fn of_list<'a>(list: &'a str, origin: &'a Origin) -> impl Iterator<Item = Given>
 }
 
 fn of_file(path: &Path) -> Result<Vec<Given>, Failure> {
-    let refuse = |reason: &dyn fmt::Display| refusal(path, reason);
     let (file, metadata) = open(path)?;
     let mut bytes = Vec::new();
-    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| refuse(&error))?;
+    file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| refusal(path, &error))?;
     let is_secret = may_be_secret(&String::from_utf8_lossy(&bytes));
     let access =
         if is_secret { secret_access(path, &metadata) } else { public_access(path, &metadata) };
-    access.map_err(|reason| refuse(&reason))?;
+    access.map_err(|reason| refusal(path, &reason))?;
+    of_bytes(path, bytes)
+}
+
+/// The addresses in the contents of a file.
+pub(crate) fn of_bytes(path: &Path, bytes: Vec<u8>) -> Result<Vec<Given>, Failure> {
+    let refuse = |reason: &dyn fmt::Display| refusal(path, reason);
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return Err(refuse(&"it begins with a byte order mark (BOM) of UTF-16: save it as UTF-8"));
     }

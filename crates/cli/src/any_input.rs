@@ -1,6 +1,5 @@
-//! Random arguments, durations, nodes files and token files: each is accepted or refused in words, and none panics.
-//!
-//! Variables are in the environment of a process, so that a test of the program has them (`tests/cli/input.rs`).
+//! Random arguments, variables, durations, nodes files and token files: each is accepted or refused in words, and none
+//! panics. The fuzz target `command_line` does the same without files and nodes.
 
 use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
@@ -14,12 +13,12 @@ use clap::CommandFactory;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use redbolt::{Client, Config, LockRequest, net};
+use redbolt::{Client, Config, LockRequest};
 use redbolt_node::Node;
 use tempfile::TempDir;
 
-use crate::args::{Cli, Command, LockArgs, Nodes};
-use crate::{duration, environment, nodes, token_file};
+use crate::args::{Cli, Command};
+use crate::{addresses, duration, environment, read_any, token_file};
 
 /// 256 cases, or as many as `PROPTEST_CASES` says.
 fn config() -> ProptestConfig {
@@ -78,6 +77,16 @@ fn value() -> impl Strategy<Value = String> {
     prop_oneof![3 => span, 2 => select(words.to_vec()).prop_map(str::to_owned), 1 => any::<String>()]
 }
 
+/// The value of a variable: a value of an option, an address, or any bytes.
+fn text() -> impl Strategy<Value = OsString> {
+    let bytes = vec(1..=u8::MAX, 0..12).prop_map(OsString::from_vec);
+    let addresses = address_lines().prop_map(|mut lines| {
+        lines.retain(|&byte| byte != 0);
+        OsString::from_vec(lines)
+    });
+    prop_oneof![3 => value().prop_map(OsString::from), 3 => addresses, 1 => bytes]
+}
+
 fn word() -> impl Strategy<Value = OsString> {
     let bytes = vec(any::<u8>(), 0..12).prop_map(OsString::from_vec);
     let joined = (select(known_words()), value()).prop_map(|(mut word, value)| {
@@ -92,59 +101,23 @@ fn word() -> impl Strategy<Value = OsString> {
     ]
 }
 
-fn nodes_of(command: &Command) -> Option<&Nodes> {
-    Some(match command {
-        Command::Lock(args) => &args.nodes,
-        Command::Lead(args) => &args.nodes,
-        Command::Observe(args) => &args.nodes,
-        Command::Acquire(args) => &args.nodes,
-        Command::Extend(args) => &args.nodes,
-        Command::Release(args) => &args.nodes,
-        Command::Status(args) => &args.nodes,
-        Command::Unlock(args) => &args.nodes,
-        Command::Init(args) => &args.nodes,
-        Command::Bench(args) => &args.nodes,
-        _ => return None,
-    })
-}
-
-/// All that is done with them before anything is sent.
-fn use_nodes(nodes: &Nodes) {
-    let Ok(builder) = nodes::builder(nodes) else { return };
-    if nodes::build(builder, nodes).is_ok() {
-        nodes::init_command(nodes);
-    }
-}
-
 proptest! {
     #![proptest_config(config())]
 
     #[test]
     fn a_duration_is_read_or_refused(text in prop_oneof![value(), any::<String>()]) {
-        if let Ok(span) = duration::parse(&text) {
-            duration::show(span);
-            prop_assert!(duration::parse(&duration::exact(span)).is_ok());
-        }
+        read_any::duration(&text);
     }
 
     #[test]
-    fn arguments_are_understood_or_refused(
+    fn arguments_and_variables_are_understood_or_refused(
         command in select(known_words()),
         words in vec(word(), 0..8),
+        variables in vec((select(read_any::variable_names()), text()), 0..4),
+        nodes_file in address_lines(),
     ) {
-        let line = [OsString::from("redbolt"), command].into_iter().chain(words);
-        let Ok(cli) = environment::parse(line) else { return Ok(()) };
-        let command = cli.command.with_keys();
-        if let Some(nodes) = nodes_of(&command) {
-            use_nodes(nodes);
-        }
-        let args = match command {
-            Command::Lock(args) => args,
-            Command::Lead(args) => LockArgs::from(args),
-            _ => return Ok(()),
-        };
-        let _ = args.grace();
-        prop_assert!(!args.words().is_empty());
+        let line: Vec<_> = [OsString::from("redbolt"), command].into_iter().chain(words).collect();
+        read_any::command_line(&line, variables, &nodes_file);
     }
 }
 
@@ -183,6 +156,10 @@ fn address_line() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => made, 1 => vec(any::<u8>(), 0..40)]
 }
 
+fn address_lines() -> impl Strategy<Value = Vec<u8>> {
+    vec(address_line(), 0..6).prop_map(|lines| lines.join(&b'\n'))
+}
+
 fn write_secret(path: &Path, bytes: &[u8]) {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
@@ -193,14 +170,20 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_nodes_file_is_read_or_refused(lines in vec(address_line(), 0..6)) {
+    fn a_nodes_file_is_read_or_refused(bytes in address_lines()) {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("nodes");
-        write_secret(&path, &lines.join(&b'\n'));
-        let file = path.into_os_string();
-        let words = ["redbolt", "status", "--nodes-file"].map(OsString::from).into_iter();
-        let cli = environment::parse(words.chain([file])).unwrap();
-        use_nodes(nodes_of(&cli.command).unwrap());
+        write_secret(&path, &bytes);
+        let words = ["redbolt", "status", "--nodes-file"].map(OsString::from);
+        let words: Vec<_> = words.into_iter().chain([path.clone().into_os_string()]).collect();
+        read_any::command_line(&words, [], &bytes);
+        // The same of the file itself.
+        let Command::Status(args) = environment::parse(words).unwrap().command else {
+            panic!("another command");
+        };
+        let of_bytes = addresses::of_bytes(&path, bytes).map(|given| given.len());
+        let of_file = addresses::given(&args.nodes).map(<[_]>::len);
+        prop_assert_eq!(of_file.is_ok(), of_bytes.is_ok());
     }
 }
 
@@ -267,12 +250,11 @@ fn a_token_file_is_read_or_refused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("token");
     proptest!(config(), |(changes in vec(change(), 0..4))| {
-        write_secret(&path, &changed(&record, &changes));
+        let bytes = changed(&record, &changes);
+        read_any::token_file(&bytes);
+        write_secret(&path, &bytes);
         let read = token_file::read(&path, Duration::ZERO);
         let Ok(Some((held, _))) = read else { return Ok(()) };
-        duration::show(held.detached.remaining(net::now()));
-        let names = held.detached.node_names().count();
-        prop_assert!(names > 0);
         if let Ok(lock) = client.attach(&held.detached) {
             duration::show(lock.remaining());
             // Nothing is sent about it.

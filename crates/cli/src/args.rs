@@ -811,7 +811,7 @@ fn typed(words: &[OsString]) -> &[OsString] {
 }
 
 /// Options that can come from the environment, and their variables.
-const VARIABLES: [(&str, &str); 18] = [
+pub(crate) const VARIABLES: [(&str, &str); 18] = [
     ("--label", LABEL_VARIABLE),
     ("--max-ttl", MAX_TTL_VARIABLE),
     ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),

@@ -29,6 +29,8 @@ mod name;
 mod node;
 mod nodes;
 mod observe;
+#[cfg(test)]
+mod read_any;
 mod say;
 #[cfg(target_os = "linux")]
 mod signals;

@@ -36,7 +36,7 @@ pub(crate) struct Held {
 
 /// What is in a file.
 #[derive(Debug)]
-enum Content {
+pub(crate) enum Content {
     Nothing,
     Lock(Box<Held>),
 }
@@ -99,6 +99,11 @@ fn open(path: &Path) -> Result<Option<File>, Failure> {
 fn content(path: &Path, file: &File) -> Result<Content, Failure> {
     let mut text = Vec::new();
     file.take(LONGEST).read_to_end(&mut text).map_err(|error| unreadable(path, &error))?;
+    content_of(path, text)
+}
+
+/// What the bytes of a file mean.
+pub(crate) fn content_of(path: &Path, text: Vec<u8>) -> Result<Content, Failure> {
     if text.is_empty() {
         return Ok(Content::Nothing);
     }

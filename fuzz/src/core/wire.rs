@@ -511,7 +511,7 @@ impl Wire {
             (Script::AcquirePermit, keys, [token, ttl, nodes, permits, first, step]) => {
                 let &[key, until] = self.but_restart_guard(keys) else { panic!("two keys") };
                 assert_eq!(until, [b"redbolt:until:", key].concat(), "when holders end");
-                assert_eq!(integer(permits), PERMITS.into());
+                assert_eq!(integer(permits), u64::from(PERMITS));
                 assert!(integer(nodes) > 0, "on some nodes");
                 let slot = u16::try_from(integer(first)).expect("a slot");
                 if integer(step) > 0 {
@@ -658,7 +658,7 @@ impl Wire {
         let proposed = match (of_permit, behind, rest) {
             (true, [until], [permits, _, step]) => {
                 assert_eq!(*until, [b"redbolt:until:", key].concat(), "when holders end");
-                assert!(integer(permits) == PERMITS.into() && integer(step) > 0, "the permits");
+                assert!(integer(permits) == u64::from(PERMITS) && integer(step) > 0, "the permits");
                 None
             }
             (false, [], []) => None,
