@@ -156,6 +156,8 @@ mod planted {
         CounterBeginsAnew,
         /// A release of Redisson's format deletes the hash, whoever's field is in it.
         HashOfAnyHolder,
+        /// A release deletes the second of a member without a look whether its own lease lasts (members that were paused).
+        LeaseNotLookedAt,
         /// Whoever finds that it cannot take a second over has overwritten it (the recipe's own GETSET).
         LoserOverwrites,
         /// What a member of another library has left is held without end, also when its second is over.

@@ -241,9 +241,9 @@ mod planted {
     fn is_of_profiles(mutant: Mutant) -> bool {
         use Mutant::{
             AloneUnmarked, ChannelIgnored, CounterBeginsAnew, ForeignUndoneAsPlain,
-            HashOfAnyHolder, LoserOverwrites, NeverTakenOver, ResetInsteadOfRelease,
-            SecondNotExtended, SecondOfAnyHolder, SecondWithoutMargin, TokenOfRegistry,
-            WriterReads,
+            HashOfAnyHolder, LeaseNotLookedAt, LoserOverwrites, NeverTakenOver,
+            ResetInsteadOfRelease, SecondNotExtended, SecondOfAnyHolder, SecondWithoutMargin,
+            TokenOfRegistry, WriterReads,
         };
         matches!(
             mutant,
@@ -252,6 +252,7 @@ mod planted {
                 | CounterBeginsAnew
                 | ForeignUndoneAsPlain
                 | HashOfAnyHolder
+                | LeaseNotLookedAt
                 | LoserOverwrites
                 | NeverTakenOver
                 | ResetInsteadOfRelease

@@ -90,6 +90,11 @@ pub const ACQUIRE_TIMED: &str = concat!(
 
 /// Lets the lock KEYS\[1\] of ARGV\[1\], and its lease KEYS\[2\], live for at least ARGV\[2\] ms more, and returns 1; 0 if it is not
 /// its lock, and then the lease ends. The first write is one that needs no memory.
+///
+/// It does not restore a value that a member has overwritten inside the lease, although the undo deletes such a value. The value
+/// of a member that lost the race equals the value of a member that has the lock: after the bare `DEL` of a member that was
+/// paused, or after the end of a loser's shorter time. Only an extension notices the second kind. If it restored the value,
+/// both would hold the lock until the end of their work.
 pub const EXTEND_TIMED: &str = concat!(
     read_own_digits!(),
     "if not is_own then ",

@@ -73,6 +73,9 @@ pub(super) fn undo_timed(
     }
     let is_own = is_own(calls, resource, token)?;
     let has_lease = end_lease(calls, lease, token)?;
+    if mutant!(LeaseNotLookedAt) && is_second_of_member(calls, resource)? {
+        return Ok(Answer::Int(calls.del(resource)?.into()));
+    }
     let is_of_member = has_lease && is_second_of_member(calls, resource)?;
     Ok(Answer::Int(((is_own || is_of_member) && calls.del(resource)?).into()))
 }
