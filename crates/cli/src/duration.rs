@@ -36,11 +36,12 @@ pub(crate) fn show(duration: Duration) -> String {
     }
 }
 
-/// Writes a duration so that [`parse`] reads the same, in whole milliseconds.
+/// Writes a duration so that [`parse`] reads the same, in whole microseconds.
 pub(crate) fn exact(duration: Duration) -> String {
-    match duration.subsec_millis() {
+    match duration.subsec_micros() {
         0 => format!("{}s", duration.as_secs()),
-        _ => format!("{}ms", duration.as_millis()),
+        micros if micros % 1_000 == 0 => format!("{}ms", duration.as_millis()),
+        _ => format!("{}us", duration.as_micros()),
     }
 }
 

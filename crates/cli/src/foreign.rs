@@ -22,7 +22,7 @@ pub(crate) fn remaining(data: &Foreign) -> Option<Duration> {
 
 /// What follows from its form: that it is none of the locks which are expected, and which profile it is of.
 pub(crate) fn whose(data: &Foreign, expected: Option<Profile>) -> String {
-    let profiles = profiles(data);
+    let profiles = names(&profiles(data));
     match expected {
         Some(expected) if data.kind.is_of(expected) => String::new(),
         Some(expected) if profiles.is_empty() => format!("; no lock of the profile {expected}"),
@@ -33,9 +33,13 @@ pub(crate) fn whose(data: &Foreign, expected: Option<Profile>) -> String {
 }
 
 /// The profiles whose members write data of this form.
-pub(crate) fn profiles(data: &Foreign) -> String {
-    let of_it = Profile::ALL.into_iter().filter(|&profile| data.kind.is_of(profile));
-    of_it.map(Profile::name).collect::<Vec<_>>().join(" or ")
+pub(crate) fn profiles(data: &Foreign) -> Vec<Profile> {
+    Profile::ALL.into_iter().filter(|&profile| data.kind.is_of(profile)).collect()
+}
+
+/// Profiles in words.
+pub(crate) fn names(profiles: &[Profile]) -> String {
+    profiles.iter().map(|profile| profile.name()).collect::<Vec<_>>().join(" or ")
 }
 
 #[cfg(test)]

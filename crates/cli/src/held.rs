@@ -115,7 +115,7 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
         }
         (_, ReleaseOutcome::Released(confirmed)) => {
             let draft = Draft::of_known(path, &alone);
-            Err(unconfirmed(&client, path, draft, &detached, confirmed))
+            Err(unconfirmed(&client, args, draft, &detached, confirmed))
         }
     }
 }
@@ -147,11 +147,12 @@ fn is_overwritten(client: &Client, detached: &DetachedLock) -> bool {
 /// Notes in the file that a release was begun, so that it can be tried again.
 fn unconfirmed(
     client: &Client,
-    path: &Path,
+    args: &ReleaseArgs,
     draft: Result<Draft, Failure>,
     detached: &DetachedLock,
     confirmed: Confirmed,
 ) -> Failure {
+    let path = &args.token_file;
     let written = draft
         .and_then(|draft| draft.keep_released(detached).map_err(|error| unwritten(path, &error)));
     if let Err(failure) = written {
@@ -159,14 +160,15 @@ fn unconfirmed(
     }
     let report = client.warm_up(Duration::ZERO);
     let lines: String = report.nodes.iter().map(|node| format!("\n{node}")).collect();
-    let file = path.display().to_string();
+    let file = name::word(path.as_os_str());
+    let again = nodes::command(&format!("release --token-file {file}"), &args.nodes);
     Failure::no_quorum(format_args!(
         "{}: the release is {confirmed}, {} needed{lines}\n\
-         {file} is kept, to try again: redbolt release --token-file {}\n\
+         {} is kept, to try again: {again}\n\
          without that the lock ends in {}",
         named(detached),
         report.quorum(),
-        name::quote(&file),
+        path.display(),
         show(detached.remaining(net::now()))
     ))
 }

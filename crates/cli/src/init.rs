@@ -48,7 +48,7 @@ fn done(config: &Config, report: &NodeReport) -> String {
 fn failure(args: &InitArgs, error: SetupError) -> Failure {
     match error {
         SetupError::Guarded(report) => {
-            let (lines, advice) = (lines(&report), advice(&report));
+            let (lines, advice) = (lines(&report), advice(args, &report));
             Failure::usage(format_args!("not new: nothing was written\n{lines}{advice}"))
         }
         SetupError::Incomplete(report) => {
@@ -65,14 +65,17 @@ fn failure(args: &InitArgs, error: SetupError) -> Failure {
 }
 
 /// What to do about nodes that are not new.
-fn advice(report: &NodeReport) -> &'static str {
+fn advice(args: &InitArgs, report: &NodeReport) -> String {
     let any =
         |is: fn(RestartGuardState) -> bool| report.nodes.iter().any(|node| is(node.restart_guard));
     if any(|restart_guard| {
         matches!(restart_guard, RestartGuardState::Found(Found::OtherLimits { .. }))
     }) {
-        "to move nodes that are in use to other limits: redbolt init --change"
-    } else if any(|restart_guard| restart_guard == RestartGuardState::Found(Found::Unreadable)) {
+        let change = nodes::command("init --change", &args.nodes);
+        return format!("to move nodes that are in use to other limits: {change}");
+    }
+    let words = if any(|restart_guard| restart_guard == RestartGuardState::Found(Found::Unreadable))
+    {
         "that key is not redbolt's: delete it, or name another one with --restart-guard-key"
     } else if report.nodes.iter().any(is_unfit) {
         "nothing is left to be set up, but a node does not vote until what is said of it is mended"
@@ -81,7 +84,8 @@ fn advice(report: &NodeReport) -> &'static str {
          latest --max-ttl after the next lock"
     } else {
         "nothing is left to do: they vote when the quarantine is over"
-    }
+    };
+    words.to_owned()
 }
 
 /// Whether it needs an operator before it can vote, for a reason other than its restart guard.

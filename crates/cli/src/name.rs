@@ -7,6 +7,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::str;
 
+use crate::say::printable;
+
 /// A name on one line: text as it is, everything else escaped as in Rust (`\n`, `\u{1b}`, `\xff`). Two names never
 /// look the same.
 pub(crate) fn show(name: &OsStr) -> String {
@@ -30,6 +32,26 @@ pub(crate) fn quote(text: &str) -> String {
         true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', "'\\''")),
     }
+}
+
+/// Any bytes as one word of a shell. A byte that a terminal would not show needs `$'...'`, which bash, zsh, busybox and
+/// POSIX of 2024 know.
+pub(crate) fn word(name: &OsStr) -> String {
+    if let Some(text) = text(name).filter(|text| printable(text) == *text) {
+        return quote(text);
+    }
+    let escaped = |&byte: &u8| match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\{byte:03o}"),
+    };
+    format!("$'{}'", name.as_bytes().iter().map(escaped).collect::<String>())
+}
+
+/// The name of a lock as the last word of a command that is to be copied.
+pub(crate) fn last_word(name: &OsStr) -> String {
+    let is_like_option = name.as_bytes().starts_with(b"-");
+    format!("{}{}", if is_like_option { "-- " } else { "" }, word(name))
 }
 
 /// A name as text, if it is text.
@@ -57,6 +79,16 @@ mod tests {
         ] {
             assert_eq!(quote(text), quoted);
         }
+    }
+
+    #[test]
+    fn any_name_can_be_copied_to_a_shell() {
+        let word = |bytes: &[u8]| word(OsStr::from_bytes(bytes));
+        assert_eq!(word("nightly \u{fc}ber".as_bytes()), "'nightly \u{fc}ber'");
+        assert_eq!(word(b"it's\n\\1\xff"), r"$'it\'s\012\\1\377'");
+        assert_eq!(word("\u{202e}x".as_bytes()), r"$'\342\200\256x'");
+        assert_eq!(last_word(OsStr::new("job")), "job");
+        assert_eq!(last_word(OsStr::new("-f x")), "-- '-f x'");
     }
 
     #[test]

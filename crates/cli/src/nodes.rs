@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::process;
 use std::time::Duration;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use redbolt::config::{Credentials, RestartTrust, Secret};
 use redbolt::proto::{Settings, SettingsError};
 use redbolt::{Config, ConfigBuilder, ConfigError};
@@ -182,15 +184,16 @@ fn restart_trust(nodes: &Nodes, count: usize) -> Result<Vec<RestartTrust>, Failu
     }
 }
 
-/// The command that declares these nodes as new, to be copied. It repeats no option that the environment gives, and
-/// no address that contains a password.
+/// The command that declares these nodes as new, to be copied.
 pub(crate) fn init_command(nodes: &Nodes) -> String {
-    let mut words = vec![format!("redbolt init{}", addresses::options(nodes))];
-    if let Some(max_ttl) = nodes.max_ttl
-        && max_ttl_origin(nodes) != args::MAX_TTL_VARIABLE
-    {
-        words.push(format!("--max-ttl {}", duration::exact(max_ttl)));
-    }
+    command("init", nodes)
+}
+
+/// The command `redbolt WORDS` for these nodes, to be copied. It repeats no option that the environment gives, and no
+/// address that contains a password.
+pub(crate) fn command(words: &str, nodes: &Nodes) -> String {
+    let mut words = vec![format!("redbolt {words}{}", addresses::options(nodes))];
+    words.extend(times(nodes));
     if let Some(key) = &nodes.restart_guard_key
         && restart_guard_key_origin(nodes) != args::RESTART_GUARD_KEY_VARIABLE
     {
@@ -200,11 +203,30 @@ pub(crate) fn init_command(nodes: &Nodes) -> String {
     words.join(" ")
 }
 
+/// The options with times that the environment does not give.
+fn times(nodes: &Nodes) -> impl Iterator<Item = String> {
+    let all = [
+        ("--max-ttl", args::MAX_TTL_VARIABLE, nodes.max_ttl),
+        ("--response-timeout", args::RESPONSE_TIMEOUT_VARIABLE, nodes.response_timeout),
+        ("--connect-timeout", args::CONNECT_TIMEOUT_VARIABLE, nodes.connect_timeout),
+    ];
+    all.into_iter().filter_map(|(option, variable, time)| {
+        let is_said = |value: &str| duration::parse(value).ok() == time;
+        let is_typed = time.is_some() && origin(option, variable, is_said) == option;
+        is_typed.then(|| format!("{option} {}", duration::exact(time.unwrap_or_default())))
+    })
+}
+
 /// The options with passwords and of TLS that the environment does not give.
 fn other_options(nodes: &Nodes) -> Vec<String> {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let (sentinels, tls) = (&nodes.sentinels, &nodes.tls);
+    let trust: Vec<_> =
+        nodes.restart_trust.iter().filter_map(ValueEnum::to_possible_value).collect();
+    let trust: Vec<_> = trust.iter().map(PossibleValue::get_name).collect();
+    let trust = (!trust.is_empty()).then(|| trust.join(","));
     let all = [
+        ("--restart-trust", args::RESTART_TRUST_VARIABLE, trust),
         ("--password-file", args::PASSWORD_FILE_VARIABLE, path(&nodes.password_file)),
         ("--sentinel-user", args::SENTINEL_USER_VARIABLE, sentinels.sentinel_user.clone()),
         (

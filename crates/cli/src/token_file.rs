@@ -25,6 +25,7 @@ use redbolt::{DetachedLock, net};
 
 use crate::duration::show;
 use crate::exit::Failure;
+use crate::name;
 
 /// The lock that is in a file.
 #[derive(Debug)]
@@ -174,14 +175,15 @@ fn is_file_at(path: &Path, file: &fs::Metadata) -> bool {
 
 /// Refuses a file that others can read, or that another user created.
 fn check_access(path: &Path, metadata: &fs::Metadata) -> Result<(), Failure> {
-    let (path, mode) = (path.display(), metadata.permissions().mode() & 0o777);
+    let (word, path) = (name::word(path.as_os_str()), path.display());
+    let mode = metadata.permissions().mode() & 0o777;
     if metadata.uid() != nix::unistd::geteuid().as_raw() {
         return Err(Failure::usage(format_args!("{path}: it belongs to another user")));
     }
     if mode & 0o077 != 0 {
         return Err(Failure::usage(format_args!(
             "{path}: its mode is {mode:04o}, and others must not be able to read or write it, for it \
-             can release the lock\nif nobody has: chmod 600 {path}"
+             can release the lock\nif nobody has: chmod 600 {word}"
         )));
     }
     Ok(())
@@ -243,9 +245,10 @@ impl Draft {
         if let Some(left) = before.as_ref().and_then(lives_for) {
             return Err(Failure::usage(format_args!(
                 "{}: it holds a lock that lives for {} more\nto let go of that one: redbolt release \
-                 --token-file {0}",
+                 --token-file {}",
                 path.display(),
-                show(left)
+                show(left),
+                name::word(path.as_os_str())
             )));
         }
         Self::begin(path, place)

@@ -6,10 +6,8 @@
 use std::os::unix::ffi::OsStrExt;
 
 use redbolt::{
-    Client,
-    inspect::{
-        Fate, ForceUnlockReport, Foreign, Holder, InspectionVerdict, KeyState, Line, NodeInspection,
-    },
+    Client, Profile,
+    inspect::{Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, Line, NodeInspection},
 };
 
 use crate::args::UnlockArgs;
@@ -41,12 +39,11 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     if report.is_confirmed() {
         Ok(exit::SUCCESS)
     } else if gone + report.kept() >= quorum {
-        Err(Failure::usage(match &report.was {
-            InspectionVerdict::Foreign(data) => {
-                format!("{IS_FOREIGN}\n{}", how_to_delete(data, ""))
-            }
-            _ => format!("{IS_FOREIGN}\nto delete it all the same, add --foreign"),
-        }))
+        let how = match &report.was {
+            InspectionVerdict::Foreign(data) => how_to_delete(args, foreign::profiles(data)),
+            _ => how_to_delete(args, Vec::new()),
+        };
+        Err(Failure::usage(format_args!("{IS_FOREIGN}\n{how}")))
     } else {
         Err(Failure::no_quorum(format_args!(
             "{}: the key is gone on {gone} of {nodes} nodes only, {quorum} needed",
@@ -57,14 +54,16 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
 
 fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
     let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
-    let mut advice = ONLY_SHOWN.to_owned();
+    let options = args.format.profile.map(of_profile).unwrap_or_default();
+    let mut advice = format!("{ONLY_SHOWN}: {}\n{GOES_ON}", command(args, &options));
     let verdict = match &seen.verdict {
         InspectionVerdict::Free => "free".to_owned(),
         InspectionVerdict::Held(holder) => format!("held by {}", in_full(holder)),
         InspectionVerdict::Permits(permits) => format!("permits of {permits}"),
         InspectionVerdict::Shared(sharers) => format!("shared by {sharers}"),
         InspectionVerdict::Foreign(data) => {
-            advice = format!("nothing was done: {IS_FOREIGN}\n{}", how_to_delete(data, "--force "));
+            let how = how_to_delete(args, foreign::profiles(data));
+            advice = format!("nothing was done: {IS_FOREIGN}\n{how}");
             data.to_string()
         }
         _ => "undecided".to_owned(),
@@ -151,15 +150,28 @@ fn in_full(holder: &Holder) -> String {
     }
 }
 
-const ONLY_SHOWN: &str = "nothing was done: to break this lock, whoever holds it, add --force\n\
-    its holder goes on until it looks: make sure that it is gone";
+const ONLY_SHOWN: &str = "nothing was done; to break this lock, whoever holds it";
+
+const GOES_ON: &str = "its holder goes on until it looks: make sure that it is gone";
 
 const IS_FOREIGN: &str = "this is no lock of redbolt, but some other program's data";
 
-/// The options for that, behind those which are needed as well.
-fn how_to_delete(data: &Foreign, others: &str) -> String {
-    match foreign::profiles(data) {
-        none if none.is_empty() => format!("to delete it all the same, add {others}--foreign"),
-        profiles => format!("to break the lock that it may be, add {others}--profile {profiles}"),
-    }
+/// The command for data that may be a lock of these profiles.
+fn how_to_delete(args: &UnlockArgs, profiles: Vec<Profile>) -> String {
+    let Some(&first) = profiles.first() else {
+        return format!("to delete it all the same: {}", command(args, " --foreign"));
+    };
+    let names = foreign::names(&profiles);
+    let command = command(args, &of_profile(first));
+    format!("to break the lock of {names} that it may be: {command}")
+}
+
+fn of_profile(profile: Profile) -> String {
+    format!(" --profile {profile}")
+}
+
+/// The command that deletes the key, to be copied.
+fn command(args: &UnlockArgs, options: &str) -> String {
+    let command = nodes::command(&format!("unlock --force{options}"), &args.nodes);
+    format!("{command} {}", name::last_word(&args.key))
 }

@@ -40,7 +40,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::time::Duration;
 
-use redbolt::{Config, LockMode, Wait};
+use redbolt::{Config, LockMode, Profile, Wait};
 
 use self::child::End;
 use self::lease::{Lease, Wanted};
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
         Ended::Kept { end } | Ended::NotBegun { end } => Ok(end.status()),
         Ended::Itself { end } | Ended::NotRun { end } => {
             if !confirmed {
-                say(unconfirmed(&args.key, left));
+                say(unconfirmed(args, left));
             }
             Ok(end.status())
         }
@@ -228,12 +228,18 @@ fn wait(
 }
 
 /// Advice about a release that too few nodes have confirmed.
-fn unconfirmed(key: &OsStr, left: Duration) -> String {
-    let (shown, left) = (name::show(key), show(left));
-    let key = name::text(key).map_or_else(|| "NAME".to_owned(), name::quote);
+fn unconfirmed(args: &LockArgs, left: Duration) -> String {
+    let profile = match args.format.profile {
+        Profile::Plain => String::new(),
+        profile => format!(" --profile {profile}"),
+    };
+    let command = nodes::command(&format!("unlock --force{profile}"), &args.nodes);
     format!(
-        "warning: {shown}: too few nodes confirmed the release; the lock may stay taken for {left}\n\
-         to end it before: redbolt unlock --force {key}"
+        "warning: {}: too few nodes confirmed the release; the lock may stay taken for {}\n\
+         to end it before: {command} {}",
+        name::show(&args.key),
+        show(left),
+        name::last_word(&args.key)
     )
 }
 

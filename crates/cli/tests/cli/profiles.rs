@@ -125,6 +125,8 @@ fn a_command_takes_over_a_lock_whose_time_is_over() {
     world.run(&["release", "--token-file", "held"]).expect(0);
 }
 
+const UNLOCK_REDISSON: &str = "it may be: redbolt unlock --force --profile redisson data\n";
+
 /// What is of another form is named, and left alone.
 #[test]
 fn status_and_unlock_go_by_the_profile_that_they_are_given() {
@@ -135,9 +137,9 @@ fn status_and_unlock_go_by_the_profile_that_they_are_given() {
     assert!(status("redisson").ends_with(&format!("{held}\n")), "{}", status("redisson"));
     let other = format!("{held}; no lock of the profile spring, use --profile redisson\n");
     assert!(status("spring").ends_with(&other), "{}", status("spring"));
-    world.run(&["unlock", "data"]).expect(64).expect_says("add --force --profile redisson");
+    world.run(&["unlock", "data"]).expect(64).expect_says(UNLOCK_REDISSON);
     let unlock = |profile| world.run(&["unlock", "--force", "--profile", profile, "data"]);
-    unlock("spring").expect(64).expect_says("add --profile redisson");
+    unlock("spring").expect(64).expect_says(UNLOCK_REDISSON);
     assert_eq!(world.held_on("data"), 1);
     unlock("redisson").expect(0);
     assert_eq!(world.held_on("data"), 0);

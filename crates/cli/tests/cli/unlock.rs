@@ -1,10 +1,11 @@
 //! `unlock`: an operator force-unlocks a resource.
 
-use std::fs;
+use std::path::Path;
+use std::{env, fs};
 
 use redbolt_test_servers::{Reply, Server};
 
-use crate::harness::{World, eventually, told_by_all};
+use crate::harness::{World, eventually, run, told_by_all};
 
 #[test]
 fn unlock_without_force_shows_the_holder_and_does_nothing() {
@@ -18,6 +19,37 @@ fn unlock_without_force_shows_the_holder_and_does_nothing() {
     assert_eq!(world.held_on("job"), 3);
     let free = world.run(&["unlock", "other"]).expect(64).stdout;
     assert!(free.ends_with("other: free\n"), "{free}");
+}
+
+/// A shell may run it as it is shown.
+#[test]
+fn the_hint_of_unlock_is_the_whole_command() {
+    let world = World::of(1);
+    let program = Path::new(env!("CARGO_BIN_EXE_redbolt")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), env::var("PATH").unwrap());
+    for (key, shell) in [("it's a \u{fc}ber $job", "sh"), ("-job", "sh"), ("two\nlines\\", "bash")]
+    {
+        for options in [&["--response-timeout", "2500ms"][..], &["--node", "[::1]:1"]] {
+            let words = ["acquire", "--ttl", "25s", "--token-file", "held", "--", key];
+            world.run(&words).expect(0);
+            let words = [&["unlock"], options, &["--", key]].concat();
+            let shown = world.run(&words).expect(64).stderr;
+            let hint = shown.lines().find_map(|line| line.split_once(": redbolt ")).unwrap().1;
+            let hint = format!("redbolt {hint}").replace("'[::1]:1'", &world.addresses());
+            for word in options.iter().filter(|word| word.starts_with("--")) {
+                assert!(hint.contains(word), "{word} is missing: {shown}");
+            }
+            let mut pasted = world.command(shell);
+            pasted.args(["-c", &hint]).env("PATH", &path);
+            run(pasted).expect(0);
+            assert_eq!(world.held_on(key), 0, "{hint}");
+            world.run(&["release", "--token-file", "held"]).expect(70);
+        }
+    }
+    let hint = "redbolt unlock --force --node ... job";
+    let secret = ["unlock", "--node", "redis://ann:hunter2@127.0.0.1:1", "job"];
+    let ran = world.run(&secret).expect(64).expect_says(hint);
+    assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
 }
 
 #[test]
