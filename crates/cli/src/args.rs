@@ -1108,7 +1108,9 @@ It takes no lock, and writes nothing without --wait. Each node's line says who h
 how many wait in line for it, whether its restart guard lets it vote, and how long its answer took.
 Those who wait are listed in their order, with how long each has waited. A name is shown on one
 line, with escapes such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they
-are not UTF-8.
+are not UTF-8; verdict is free, held, shared, permits, foreign or undecided. While too few nodes
+vote to take a lock, reason says so, and no_key stands for free: nodes that do not vote may have
+forgotten a lock.
 
 A lock of another library is named by its form, with the profile that takes part in its locks. With
 --profile, whatever has another form than the profile's is said to be none of its.

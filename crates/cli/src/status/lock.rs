@@ -48,16 +48,11 @@ fn as_text(
     restart_guards: &NodeReport,
     expected: Option<Profile>,
 ) -> String {
-    // Nodes that do not vote may have forgotten who holds it.
     let free = if restart_guards.has_quorum() { "free" } else { "no key" };
     let rows = seen.nodes.iter().zip(&restart_guards.nodes);
     let rows = rows.map(|(node, status)| row(node, status, free));
     let mut text = table(&rows.collect::<Vec<_>>());
-    let (quorum, nodes) = (config.quorum(), config.node_count());
-    let too_few = (!restart_guards.has_quorum()).then(|| {
-        let ready = restart_guards.ready();
-        format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must")
-    });
+    let too_few = too_few(config, restart_guards);
     let waiters = waiters::as_text(seen.line.as_ref(), &seen.nodes);
     match (too_few, &seen.verdict) {
         (Some(too_few), InspectionVerdict::Free) => {
@@ -69,6 +64,14 @@ fn as_text(
         }
     }
     text
+}
+
+/// Why no lock can be taken. Nodes that do not vote may also have forgotten who holds it.
+fn too_few(config: &Config, restart_guards: &NodeReport) -> Option<String> {
+    (!restart_guards.has_quorum()).then(|| {
+        let (quorum, nodes, ready) = (config.quorum(), config.node_count(), restart_guards.ready());
+        format!("no lock can be taken now: {ready} of {nodes} nodes vote, {quorum} must")
+    })
 }
 
 fn verdict(config: &Config, seen: &Inspection, expected: Option<Profile>) -> String {
@@ -137,8 +140,9 @@ fn restart_guard_in_words(node: &NodeStatus) -> String {
 
 fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &NodeReport) -> Value {
     let nodes = seen.nodes.iter().zip(&restart_guards.nodes);
+    let free = if restart_guards.has_quorum() { "free" } else { "no_key" };
     let (verdict, holder, sharers, data) = match &seen.verdict {
-        InspectionVerdict::Free => ("free", None, None, None),
+        InspectionVerdict::Free => (free, None, None, None),
         InspectionVerdict::Held(holder) => ("held", Some(holder), None, None),
         InspectionVerdict::Permits(_) => ("permits", None, None, None),
         InspectionVerdict::Shared(sharers) => ("shared", None, Some(sharers), None),
@@ -161,13 +165,14 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
         "line": waiters::as_json(seen.line.as_ref()),
         "quorum": config.quorum(),
         "voting": restart_guards.ready(),
-        "nodes": nodes.map(|(node, status)| node_as_json(node, status)).collect::<Vec<_>>(),
+        "reason": too_few(config, restart_guards),
+        "nodes": nodes.map(|(node, status)| node_as_json(node, status, free)).collect::<Vec<_>>(),
     })
 }
 
-fn node_as_json(node: &NodeInspection, status: &NodeStatus) -> Value {
+fn node_as_json(node: &NodeInspection, status: &NodeStatus, free: &str) -> Value {
     let (state, holder, sharers, data) = match &node.state {
-        Ok(KeyState::Free) => ("free", None, None, None),
+        Ok(KeyState::Free) => (free, None, None, None),
         Ok(KeyState::Held(holder)) => ("held", Some(holder), None, None),
         Ok(KeyState::Permits(_)) => ("permits", None, None, None),
         Ok(KeyState::Shared(sharers)) => ("shared", None, Some(sharers), None),

@@ -305,8 +305,16 @@ fn a_lock_is_not_called_free_when_no_lock_can_be_taken() {
     assert!(!told.contains("free"), "{told}");
     let last = "job: not held as far as is known, but no lock can be taken now: 0 of 3 nodes vote, 2 must\n";
     assert!(told.ends_with(last), "{told}");
+    let json = || as_json(&world.told_by_all(&["status", "--json", "job"], 0));
+    let told = json();
+    assert_eq!((&told["verdict"], &told["voting"]), (&"no_key".into(), &0.into()), "{told}");
+    let reason = "no lock can be taken now: 0 of 3 nodes vote, 2 must";
+    assert_eq!(told["reason"], reason, "{told}");
+    assert!(!told.to_string().contains("free"), "{told}");
     world.init();
     assert!(world.told_by_all(&["status", "job"], 0).stdout.ends_with("job: free\n"));
+    let told = json();
+    assert_eq!((&told["verdict"], &told["reason"]), (&"free".into(), &Value::Null), "{told}");
 }
 
 #[test]
