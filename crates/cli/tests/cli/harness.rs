@@ -391,6 +391,11 @@ fn within(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// A loop of a shell that ends when the file is there, or with the directory of the test, which may have failed.
+pub(crate) fn shell_until(file: &str) -> String {
+    format!("until [ -e {file} ] || [ ! -d \"$PWD\" ]; do sleep 0.02; done")
+}
+
 /// Whether a process exists and is no zombie.
 pub(crate) fn lives(pid: i32) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));

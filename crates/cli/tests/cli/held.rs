@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use redbolt_test_servers::{Mode, Reply, Server};
 
-use crate::harness::{Ran, Running, World, eventually, run};
+use crate::harness::{Ran, Running, World, eventually, run, shell_until};
 
 const FILE: &str = "file";
 
@@ -90,8 +90,8 @@ fn the_script_of_the_help_reports_the_end_of_the_lock() {
 fn the_script_of_the_help_releases_on_a_signal() {
     let world = World::of(1);
     for (signal, status) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130)] {
-        let wait = "touch up; while [ ! -e go ]; do sleep 0.02; done";
-        let running = Running::start(script(&world, wait, "touch uploaded"));
+        let wait = format!("touch up; {}", shell_until("go"));
+        let running = Running::start(script(&world, &wait, "touch uploaded"));
         eventually("the first step runs", || world.path("up").exists());
         running.signal(signal);
         fs::write(world.path("go"), "").unwrap();

@@ -8,13 +8,12 @@ use std::process::{Child, Stdio};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{Running, World, eventually, lives, send};
+use crate::harness::{Running, World, eventually, lives, send, shell_until};
 
 /// Says in which term it leads, in a file of its own, and leads until it is told to end.
 fn lead(world: &World, name: &str, options: &[&str]) -> Running {
-    let line = format!(
-        "echo $$ > {name}.pid; echo $REDBOLT_TERM >> {name}; until [ -e {name}.end ]; do sleep 0.02; done; exit 7"
-    );
+    let leads = shell_until(&format!("{name}.end"));
+    let line = format!("echo $$ > {name}.pid; echo $REDBOLT_TERM >> {name}; {leads}; exit 7");
     let words =
         [&["lead", "--ttl", "6s", "--label", name], options, &["boss", "-c", &line]].concat();
     world.start(&words)

@@ -8,11 +8,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redbolt_test_servers::on_a_real_clock;
 
-use crate::harness::{Running, World, eventually, lives, send};
+use crate::harness::{Running, World, eventually, lives, send, shell_until};
 
 /// Writes its process id, and ignores SIGTERM.
-const STUBBORN: &str =
-    "trap 'echo term >> term' TERM; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.05; done";
+fn stubborn() -> String {
+    format!("trap 'echo term >> term' TERM; echo $$ > pid; {}", shell_until("never"))
+}
 
 /// Has a child, and one that left the process group and the session.
 const FAMILY: &str = "sleep 600 & echo $! > child; \
@@ -57,7 +58,7 @@ fn everything_that_the_command_started_ends_with_it() {
 #[test]
 fn a_command_that_ignores_sigterm_is_killed_after_the_grace_period() {
     let world = World::of(1);
-    let words = ["lock", "--ttl", "8s", "--kill-after", "2s", "job", "-c", STUBBORN];
+    let words = ["lock", "--ttl", "8s", "--kill-after", "2s", "job", "-c", &stubborn()];
     let running = world.start(&words);
     let pid = world.process("pid");
     let before = Instant::now();
@@ -71,7 +72,7 @@ fn a_command_that_ignores_sigterm_is_killed_after_the_grace_period() {
 #[test]
 fn without_a_majority_the_command_ends_before_the_lease() {
     let world = World::of(3);
-    let words = ["lock", "--ttl", "9s", "--kill-after", "2s", "job", "-c", STUBBORN];
+    let words = ["lock", "--ttl", "9s", "--kill-after", "2s", "job", "-c", &stubborn()];
     let running = world.start(&words);
     let pid = world.process("pid");
     world.nodes[..2].iter().for_each(redbolt_test_servers::Server::pause);
@@ -96,8 +97,8 @@ fn a_minority_that_fails_does_no_harm() {
 fn the_lock_is_kept_for_as_long_as_the_command_runs() {
     on_a_real_clock(TTL, || {
         let world = World::of(3);
-        let line = "echo > up; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done";
-        let running = world.start(&["lock", "--ttl", "3s", "job", "-c", line]);
+        let line = format!("echo > up; {}", shell_until("go"));
+        let running = world.start(&["lock", "--ttl", "3s", "job", "-c", &line]);
         eventually("the command runs", || world.path("up").exists());
         let until = Instant::now() + TTL * 4 / 3;
         while Instant::now() < until {
@@ -145,7 +146,7 @@ fn a_command_that_dies_of_sigterm_is_not_waited_for_until_sigkill() {
 #[test]
 fn a_redbolt_stopped_past_the_lease_kills_at_once() {
     let world = World::of(1);
-    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", STUBBORN]);
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", &stubborn()]);
     let pid = world.process("pid");
     let both = [running.pid(), running.inner()];
     both.iter().for_each(|&pid| send(pid, Signal::SIGSTOP));
@@ -165,7 +166,7 @@ fn a_killed_redbolt_ends_its_command_and_releases() {
         "6s",
         "job",
         "-c",
-        "trap 'echo term > term; exit' TERM; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.05; done",
+        &format!("trap 'echo term > term; exit' TERM; echo $$ > pid; {}", shell_until("never")),
     ];
     let running = world.start(&words);
     let pid = world.process("pid");

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use redbolt_test_servers::{Mode, Proxy, Reply, Server, on_a_real_clock};
 
-use crate::harness::{Running, World, eventually, info, lives, run, send, wakes};
+use crate::harness::{Running, World, eventually, info, lives, run, send, shell_until, wakes};
 
 /// A job with a child, and one that left the process group and the session. It ignores SIGTERM.
 const STUBBORN: &str = "trap '' TERM; sleep 600 & echo $! > child; \
@@ -91,9 +91,8 @@ fn kill_unheard(victim: fn(&Running) -> i32, status: Option<i32>) {
 fn an_unread_warning_does_not_cost_the_lock() {
     on_a_real_clock(TTL, || {
         let mut world = World::of(3);
-        let line =
-            "echo $$ > pid; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done; exit 4";
-        let command = world.redbolt(&["lock", "--ttl", "3s", "job", "-c", line]);
+        let line = format!("echo $$ > pid; {}; exit 4", shell_until("go"));
+        let command = world.redbolt(&["lock", "--ttl", "3s", "job", "-c", &line]);
         let running = Running::start_unheard(command);
         let pid = world.process("pid");
         world.nodes[2].kill();
@@ -199,9 +198,8 @@ fn a_stopped_inner_process_does_not_keep_the_command_alive() {
 fn a_stopped_redbolt_keeps_its_lock_and_its_command() {
     on_a_real_clock(TTL, || {
         let world = World::of(3);
-        let line =
-            "echo $$ > pid; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done; exit 4";
-        let running = world.start(&["lock", "--ttl", "3s", "job", "-c", line]);
+        let line = format!("echo $$ > pid; {}; exit 4", shell_until("go"));
+        let running = world.start(&["lock", "--ttl", "3s", "job", "-c", &line]);
         let pid = world.process("pid");
         running.signal(Signal::SIGSTOP);
         let until = Instant::now() + TTL * 4 / 3;
@@ -222,8 +220,9 @@ fn a_stopped_redbolt_keeps_its_lock_and_its_command() {
 #[test]
 fn when_both_are_killed_at_once_the_command_itself_gets_sigterm() {
     let world = World::of(1);
-    let line = "trap 'echo term > term; exit' TERM; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.05; done";
-    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", line]);
+    let line =
+        format!("trap 'echo term > term; exit' TERM; echo $$ > pid; {}", shell_until("never"));
+    let running = world.start(&["lock", "--ttl", "6s", "job", "-c", &line]);
     let pid = world.process("pid");
     let both = [running.inner(), running.pid()];
     both.iter().for_each(|&pid| send(pid, Signal::SIGKILL));
@@ -258,8 +257,9 @@ fn a_waiter_reports_a_killed_inner_process() {
 #[test]
 fn a_signal_to_the_inner_process_reaches_the_command_too() {
     let world = World::of(1);
-    let line = "trap 'echo hup > got; exit 9' HUP; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.02; done";
-    let running = world.start(&["lock", "job", "-c", line]);
+    let line =
+        format!("trap 'echo hup > got; exit 9' HUP; echo $$ > pid; {}", shell_until("never"));
+    let running = world.start(&["lock", "job", "-c", &line]);
     world.process("pid");
     send(running.inner(), Signal::SIGHUP);
     running.end().expect(9);
@@ -270,9 +270,9 @@ fn a_signal_to_the_inner_process_reaches_the_command_too() {
 #[test]
 fn a_signal_to_the_whole_group_is_passed_on_once() {
     let world = World::of(1);
-    let line = "trap 'echo term >> got' TERM; echo $$ > pid; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done";
+    let line = format!("trap 'echo term >> got' TERM; echo $$ > pid; {}", shell_until("go"));
     let mut command = Command::new("setsid");
-    command.args([env!("CARGO_BIN_EXE_redbolt"), "lock", "job", "-c", line]);
+    command.args([env!("CARGO_BIN_EXE_redbolt"), "lock", "job", "-c", &line]);
     command.env("REDBOLT_NODES", world.addresses()).current_dir(world.path(""));
     let running = Running::start(command);
     world.process("pid");

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::harness::{Running, World, eventually};
+use crate::harness::{Running, World, eventually, shell_until};
 
 /// Starts a command that holds one of `mail`'s permits until it is told to end, and waits until it runs.
 fn hold(world: &World, permits: &str, name: &str) -> Running {
-    let line = format!(
-        "echo $REDBOLT_SLOT > {name}.new; mv {name}.new {name}; until [ -e end ]; do sleep 0.02; done"
-    );
+    let holds = shell_until("end");
+    let line = format!("echo $REDBOLT_SLOT > {name}.new; mv {name}.new {name}; {holds}");
     let running = world.start(&["lock", "--permits", permits, "mail", "-c", &line]);
     eventually("the command runs", || world.path(name).exists());
     running

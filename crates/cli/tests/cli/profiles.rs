@@ -4,13 +4,13 @@ use std::fs;
 
 use redbolt_test_servers::Reply;
 
-use crate::harness::{World, eventually};
+use crate::harness::{World, eventually, shell_until};
 
 #[test]
 fn a_command_runs_under_a_lock_of_another_format() {
     let world = World::of(3);
-    let line = "touch on; until [ -e end ]; do sleep 0.02; done";
-    let running = world.start(&["lock", "--profile", "redisson", "data", "-c", line]);
+    let line = format!("touch on; {}", shell_until("end"));
+    let running = world.start(&["lock", "--profile", "redisson", "data", "-c", &line]);
     eventually("the command runs", || world.path("on").exists());
     world.run(&["lock", "--try", "data", "--", "true"]).expect(75).expect_says("data is held by ");
     world.run(&["lock", "--try", "--profile", "redisson", "data", "--", "true"]).expect(75);
@@ -67,9 +67,9 @@ fn runs_with_prefix_only(world: &World, profile: &str, prefix: &str) {
 #[test]
 fn readers_run_beside_each_other_and_beside_no_writer_of_redisson_s_format() {
     let world = World::of(3);
-    let line = "touch on; until [ -e end ]; do sleep 0.02; done";
+    let line = format!("touch on; {}", shell_until("end"));
     let rw = ["--profile", "redisson-rw"];
-    let reads = [&["lock"], &rw[..], &["--shared", "data", "-c", line]].concat();
+    let reads = [&["lock"], &rw[..], &["--shared", "data", "-c", &line]].concat();
     let running = world.start(&reads);
     eventually("the command runs", || world.path("on").exists());
     let tries = |rest: &[&'static str]| world.run(&[&["lock", "--try"], &rw[..], rest].concat());
@@ -86,10 +86,10 @@ fn readers_run_beside_each_other_and_beside_no_writer_of_redisson_s_format() {
 #[test]
 fn a_command_runs_under_a_lock_of_symfony_s_format() {
     let world = World::of(3);
-    let line = "touch on; until [ -e end ]; do sleep 0.02; done";
+    let line = format!("touch on; {}", shell_until("end"));
     let symfony = ["--profile", "symfony"];
     let running =
-        world.start(&[&["lock"], &symfony[..], &["--shared", "data", "-c", line]].concat());
+        world.start(&[&["lock"], &symfony[..], &["--shared", "data", "-c", &line]].concat());
     eventually("the command runs", || world.path("on").exists());
     let tries =
         |rest: &[&'static str]| world.run(&[&["lock", "--try"], &symfony[..], rest].concat());

@@ -6,11 +6,11 @@ use std::time::Duration;
 use redbolt::{Client, Config, LockRequest, ReleaseOutcome, Wait};
 use serde_json::Value;
 
-use crate::harness::{World, eventually};
+use crate::harness::{World, eventually, shell_until};
 
 /// Starts a command that shares `data` until it is told to end, and waits until it runs.
 fn share(world: &World, name: &str) -> crate::harness::Running {
-    let line = format!("touch {name}; until [ -e end ]; do sleep 0.02; done");
+    let line = format!("touch {name}; {}", shell_until("end"));
     let running = world.start(&["lock", "--shared", "--fencing", "data", "-c", &line]);
     eventually("the command runs", || world.path(name).exists());
     running

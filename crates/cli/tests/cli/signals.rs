@@ -5,7 +5,7 @@ use std::process::Command;
 
 use nix::sys::signal::Signal;
 
-use crate::harness::{Running, World, blocks, children, eventually, lives, run, send};
+use crate::harness::{Running, World, blocks, children, eventually, lives, run, send, shell_until};
 
 const REDBOLT: &str = env!("CARGO_BIN_EXE_redbolt");
 
@@ -31,10 +31,7 @@ fn all_signals() -> impl Iterator<Item = i32> {
 /// A shell that ignores all signals which it may ignore, and runs until a file is there.
 fn deaf() -> String {
     let numbers: Vec<_> = all_signals().map(|number| number.to_string()).collect();
-    format!(
-        "trap '' {}; echo $$ > pid; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done",
-        numbers.join(" ")
-    )
+    format!("trap '' {}; echo $$ > pid; {}", numbers.join(" "), shell_until("go"))
 }
 
 #[test]
@@ -58,8 +55,7 @@ fn a_signal_to_either_process_is_passed_on_also_one_without_a_name() {
     let world = World::of(1);
     let numbers = [10, 12, 14, 18, 28, 37, 64];
     let traps = numbers.map(|number| format!("trap 'echo {number} >> got' {number};")).concat();
-    let line =
-        format!("{traps} echo $$ > pid; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.02; done");
+    let line = format!("{traps} echo $$ > pid; {}", shell_until("go"));
     let running = world.start(&["lock", "job", "-c", &line]);
     world.process("pid");
     let mut expected = String::new();
@@ -80,10 +76,13 @@ fn a_signal_to_either_process_is_passed_on_also_one_without_a_name() {
 #[test]
 fn a_signal_to_the_whole_group_reaches_the_command_once() {
     let world = World::of(1);
-    let line = "trap 'echo term >> got' TERM; trap 'echo usr >> got; exit' USR1; echo $$ > pid; \
-        while [ -d \"$PWD\" ]; do sleep 0.02; done";
+    let line = format!(
+        "trap 'echo term >> got' TERM; trap 'echo usr >> got; exit' USR1; echo $$ > pid; \
+        {}",
+        shell_until("never")
+    );
     let once = (0..3).any(|_| {
-        let running = in_a_group(&world, &["lock", "job", "-c", line]);
+        let running = in_a_group(&world, &["lock", "job", "-c", &line]);
         world.process("pid");
         kill(15, &format!("-{}", running.pid()));
         eventually("the command got the first", || world.path("got").exists());
@@ -101,11 +100,14 @@ fn a_signal_to_the_whole_group_reaches_the_command_once() {
 #[test]
 fn a_timeout_reaches_the_command_once() {
     let world = World::of(1);
-    let line = "trap 'echo term >> got' TERM; trap 'exit 3' USR1; echo $$ > pid; \
-        while [ -d \"$PWD\" ]; do sleep 0.02; done";
+    let line = format!(
+        "trap 'echo term >> got' TERM; trap 'exit 3' USR1; echo $$ > pid; \
+        {}",
+        shell_until("never")
+    );
     let once = (0..3).any(|_| {
         let mut command = world.command("timeout");
-        command.args(["1000", REDBOLT, "lock", "job", "-c", line]);
+        command.args(["1000", REDBOLT, "lock", "job", "-c", &line]);
         let running = Running::start(command);
         world.process("pid");
         running.signal(Signal::SIGTERM);
@@ -123,8 +125,9 @@ fn a_timeout_reaches_the_command_once() {
 #[test]
 fn a_signal_to_the_group_is_passed_on_to_a_command_in_another_group() {
     let world = World::of(1);
-    let line = "trap 'echo term > got; exit 3' TERM; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.02; done";
-    let running = in_a_group(&world, &["lock", "job", "--", "setsid", "sh", "-c", line]);
+    let line =
+        format!("trap 'echo term > got; exit 3' TERM; echo $$ > pid; {}", shell_until("never"));
+    let running = in_a_group(&world, &["lock", "job", "--", "setsid", "sh", "-c", &line]);
     world.process("pid");
     kill(15, &format!("-{}", running.pid()));
     running.end().expect(3);
@@ -176,10 +179,9 @@ fn a_waiter_that_is_interrupted_dies_of_the_signal() {
 #[test]
 fn a_leader_that_ignores_an_interrupt_campaigns_again_after_it() {
     let world = World::of(1);
-    let line =
-        "echo $$ > pid; echo x >> terms; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.02; done";
+    let line = format!("echo $$ > pid; echo x >> terms; {}", shell_until("go"));
     let mut command = world.command("env");
-    command.args(["--ignore-signal=INT,QUIT", REDBOLT, "lead", "--ttl", "6s", "boss", "-c", line]);
+    command.args(["--ignore-signal=INT,QUIT", REDBOLT, "lead", "--ttl", "6s", "boss", "-c", &line]);
     let running = Running::start(command);
     world.process("pid");
     [Signal::SIGINT, Signal::SIGQUIT].into_iter().for_each(|signal| running.signal(signal));
@@ -195,12 +197,12 @@ fn a_leader_that_ignores_an_interrupt_campaigns_again_after_it() {
 #[test]
 fn a_warning_to_a_full_log_does_not_end_redbolt() {
     let mut world = World::of(3);
-    let line = "trap '' TERM; echo $$ > /dev/stdout; until [ -e go ] || [ ! -d \"$PWD\" ]; do sleep 0.05; done; exit 4";
+    let line = format!("trap '' TERM; echo $$ > /dev/stdout; {}; exit 4", shell_until("go"));
     fs::write(world.path("log"), [b'x'; 4096]).unwrap();
     let script =
         format!("ulimit -f 4; exec '{REDBOLT}' lock --ttl 3s job -c \"$0\" 2>> log | cat > pid");
     let mut command = world.command("bash");
-    command.args(["-c", &format!("set -o pipefail; {script}"), line]);
+    command.args(["-c", &format!("set -o pipefail; {script}"), &line]);
     let running = Running::start(command);
     let pid = world.process("pid");
     world.nodes[0].kill();
@@ -238,9 +240,12 @@ fn extend_and_release_report_a_file_that_may_not_be_written() {
 #[test]
 fn signals_are_passed_on_once_and_the_command_decides() {
     let world = World::of(1);
-    let line = "trap 'echo int >> got' INT; trap 'echo term >> got' TERM; \
-        trap 'echo hup >> got; exit 9' HUP; echo $$ > pid; while [ -d \"$PWD\" ]; do sleep 0.02; done";
-    let running = world.start(&["lock", "job", "-c", line]);
+    let line = format!(
+        "trap 'echo int >> got' INT; trap 'echo term >> got' TERM; \
+        trap 'echo hup >> got; exit 9' HUP; echo $$ > pid; {}",
+        shell_until("never")
+    );
+    let running = world.start(&["lock", "job", "-c", &line]);
     world.process("pid");
     let got = |expected: &str| {
         eventually(&format!("the command got {expected:?}"), || {

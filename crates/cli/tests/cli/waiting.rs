@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use redbolt_test_servers::{Mode, Proxy, Server};
 
-use crate::harness::{Running, World, eventually, ignores_hangup, info, lives, run, wakes};
+use crate::harness::{
+    Running, World, eventually, ignores_hangup, info, lives, run, shell_until, wakes,
+};
 
 #[test]
 fn a_waiter_gets_the_released_lock() {
@@ -182,8 +184,8 @@ fn a_wait_with_a_limit_is_not_prolonged_by_its_report() {
 #[test]
 fn a_release_waits_for_servers_that_are_paused() {
     let world = World::of(1);
-    let command = "touch begun; until [ -e go ]; do sleep 0.01; done";
-    let mut lock = world.redbolt(&["lock", "--ttl", "20s", "job", "-c", command]);
+    let command = format!("touch begun; {}", shell_until("go"));
+    let mut lock = world.redbolt(&["lock", "--ttl", "20s", "job", "-c", &command]);
     lock.env("REDBOLT_RESPONSE_TIMEOUT", "300ms");
     let lock = Running::start(lock);
     eventually("the command runs", || world.path("begun").exists());
