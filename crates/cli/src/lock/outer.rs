@@ -28,7 +28,7 @@ use crate::duration::show;
 use crate::environment;
 use crate::exit::{self, Failure};
 use crate::name;
-use crate::signals::{Request, Signal, Signals, is_ignored, undergo};
+use crate::signals::{Request, Sender, Signal, Signals, is_ignored, undergo};
 
 /// Runs `redbolt lock` with the arguments of this process. Returns the exit status.
 pub(crate) fn run() -> Result<u8, Failure> {
@@ -242,9 +242,11 @@ impl Outer {
     }
 }
 
-/// Whether redbolt is to end for good, and not only its command: SIGHUP asks some commands to read their settings again.
+/// Whether redbolt is to end for good, and not only its command. A process that sends SIGHUP asks some commands to read
+/// their settings again. The kernel sends it when the terminal is closed, and then no key can end redbolt later.
 fn asks_for_the_end(request: Request) -> bool {
-    request.is_interruption() && request.signal != Signal::HUP
+    let is_reload = request.signal == Signal::HUP && request.from != Sender::Kernel;
+    request.is_interruption() && !is_reload
 }
 
 /// The lock's name for a message. Reading the arguments takes time, so this process does it only when it has something to report.

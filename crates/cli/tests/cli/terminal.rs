@@ -245,6 +245,21 @@ fn a_terminal_that_is_closed_ends_the_command() {
     }
 }
 
+/// Nobody is left who could end it.
+#[test]
+fn a_leader_whose_terminal_was_closed_does_not_campaign_again() {
+    let world = World::of(1);
+    let line = format!("trap '' HUP; echo $$ > pid; echo x >> terms; {}", shell_until("never"));
+    let words = [REDBOLT, "lead", "--ttl", "6s", "boss", "-c", &line];
+    let mut session = Session::start_unwatched(&world, &words);
+    let pid = world.process("pid");
+    session.close();
+    world.delete("boss");
+    eventually("redbolt has ended", || session.program.try_wait().unwrap().is_some());
+    assert!(!lives(pid));
+    assert_eq!(fs::read_to_string(world.path("terms")).unwrap(), "x\n");
+}
+
 #[test]
 fn ctrl_c_reaches_a_command_in_another_session() {
     let world = World::of(1);
