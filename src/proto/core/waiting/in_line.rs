@@ -855,7 +855,8 @@ impl Core {
             return;
         }
         if active.line.as_ref().is_none_or(|line| !line.is_first()) {
-            return match wants_slot && self.listens_to(id, node) {
+            let is_held = life > MARKED_FOR;
+            return match is_held && wants_slot && self.listens_to(id, node) {
                 true => self.ask_node(id, node, Looked::Slots, now),
                 false => self.life_seen_from_behind(id, node, life, now),
             };
