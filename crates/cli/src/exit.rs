@@ -3,15 +3,12 @@
 //! Numbers below 80 are from `sysexits.h`, since commands rarely return them; 126, 127 and 128 + signal are the
 //! shell's.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
 use redbolt::StartError;
-
-use crate::name;
 
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;
@@ -67,9 +64,8 @@ impl Failure {
     }
 
     /// Names the lock if the system refused something. Its own words do not say for what.
-    pub(crate) fn about(mut self, lock: &OsStr) -> Self {
-        let name = name::show(lock);
-        if self.status == SYSTEM && !self.message.contains(&name) {
+    pub(crate) fn about(mut self, name: &str) -> Self {
+        if self.status == SYSTEM && !self.message.contains(name) {
             self.message = format!("{name}: {}", self.message);
         }
         self

@@ -59,7 +59,8 @@ fn main() -> ExitCode {
         // What follows is read by the inner process, and to read it twice takes time.
         #[cfg(target_os = "linux")]
         Some(word) if word == "lock" => {
-            Ok(lock::check_proc().and_then(|()| lock::outer::run()).map_err(named))
+            let ended = lock::check_proc().and_then(|()| lock::outer::run());
+            Ok(ended.map_err(|failure| failure.about(&lock::outer::name_of_lock())))
         }
         _ => environment::parse(env::args_os()).map(|cli| run_named(&cli.command.with_keys())),
     };
@@ -95,23 +96,13 @@ fn inner() -> Result<Result<u8, Failure>, clap::Error> {
 
 #[cfg(target_os = "linux")]
 fn run_inner(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
-    lock::run(args, inner).map_err(|failure| failure.about(&args.key))
-}
-
-/// Names the lock in a failure of the outer process, which has not read its arguments.
-#[cfg(target_os = "linux")]
-fn named(failure: Failure) -> Failure {
-    let read = environment::parse(env::args_os()).map(|cli| cli.command.with_keys());
-    match read.as_ref().ok().and_then(Command::lock_name) {
-        Some(name) => failure.about(name),
-        None => failure,
-    }
+    lock::run(args, inner).map_err(|failure| failure.about(&name::show(&args.key)))
 }
 
 /// Runs a command. What the system refuses names the lock.
 fn run_named(command: &Command) -> Result<u8, Failure> {
     run(command).map_err(|failure| match command.lock_name() {
-        Some(name) => failure.about(name),
+        Some(name) => failure.about(&name::show(name)),
         None => failure,
     })
 }

@@ -250,12 +250,10 @@ fn asks_for_the_end(request: Request) -> bool {
 }
 
 /// The lock's name for a message. Reading the arguments takes time, so this process does it only when it has something to report.
-fn name_of_lock() -> String {
-    match environment::parse(env::args_os()).map(|cli| cli.command.with_keys()) {
-        Ok(Command::Lock(args)) => name::show(&args.key),
-        Ok(Command::Lead(args)) => name::show(&args.key),
-        _ => "the lock".to_owned(),
-    }
+pub(crate) fn name_of_lock() -> String {
+    let command = environment::parse(env::args_os()).map(|cli| cli.command.with_keys());
+    let name = command.as_ref().ok().and_then(Command::lock_name);
+    name.map_or_else(|| "the lock".to_owned(), name::show)
 }
 
 /// Between the loss of a lead and the next campaign.
