@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use redbolt_chaos::{
     AutoExtension, Commands, Failure, Fencing, Ghosts, Leaders, Line, Part, Pauses, Prize,
     Restarts, Role, SignalStorm, Stage, Storm, serve,
@@ -120,33 +120,9 @@ enum Program {
         forget: bool,
     },
     /// Kill and stop the processes of `redbolt lock`, its command and the command's children
-    Commands {
-        #[arg(long, default_value_t = 600)]
-        seconds: u64,
-        /// How many callers compete for the lock
-        #[arg(long, default_value_t = 4)]
-        lanes: usize,
-        /// Kill both processes of redbolt at once: the run has to find commands that go on
-        #[arg(long)]
-        both: bool,
-        /// The program `redbolt` [default: the one in the folder of this program]
-        #[arg(long)]
-        redbolt: Option<PathBuf>,
-    },
+    Commands(Calls),
     /// Send every signal to `redbolt lock`, `lead` and `acquire`, to their groups and to their commands
-    Signals {
-        #[arg(long, default_value_t = 600)]
-        seconds: u64,
-        /// How many callers compete for the lock
-        #[arg(long, default_value_t = 4)]
-        lanes: usize,
-        /// Kill both processes of redbolt at once: the run has to find commands that go on
-        #[arg(long)]
-        both: bool,
-        /// The program `redbolt` [default: the one beside this program]
-        #[arg(long)]
-        redbolt: Option<PathBuf>,
-    },
+    Signals(Calls),
     /// Run as a worker process
     #[command(hide = true)]
     Worker {
@@ -163,6 +139,33 @@ enum Program {
         #[arg(long)]
         label: String,
     },
+}
+
+/// How `redbolt` is called.
+#[derive(Args)]
+struct Calls {
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// How many callers compete for the lock
+    #[arg(long, default_value_t = 4)]
+    lanes: usize,
+    /// Kill both processes of redbolt at once: the run has to find commands that go on
+    #[arg(long)]
+    both: bool,
+    /// The program `redbolt` [default: the one in the folder of this program]
+    #[arg(long)]
+    redbolt: Option<PathBuf>,
+}
+
+impl Calls {
+    fn program(&self, stage: &Stage) -> PathBuf {
+        let beside = || stage.program.with_file_name("redbolt");
+        self.redbolt.clone().unwrap_or_else(beside)
+    }
+
+    fn lasts(&self) -> Duration {
+        Duration::from_secs(self.seconds)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -247,15 +250,15 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Leaders { rounds, forget }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
-        Program::Commands { seconds, lanes, both, redbolt } => {
-            let redbolt = redbolt.unwrap_or_else(|| stage.program.with_file_name("redbolt"));
-            let lasts = Duration::from_secs(seconds);
+        Program::Commands(calls) => {
+            let (redbolt, lasts) = (calls.program(stage), calls.lasts());
+            let Calls { lanes, both, .. } = calls;
             let result = Commands { redbolt, lasts, lanes, both }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
-        Program::Signals { seconds, lanes, both, redbolt } => {
-            let redbolt = redbolt.unwrap_or_else(|| stage.program.with_file_name("redbolt"));
-            let lasts = Duration::from_secs(seconds);
+        Program::Signals(calls) => {
+            let (redbolt, lasts) = (calls.program(stage), calls.lasts());
+            let Calls { lanes, both, .. } = calls;
             let result = SignalStorm { redbolt, lasts, lanes, both }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }

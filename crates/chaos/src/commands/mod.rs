@@ -5,6 +5,7 @@
 //! anything that it has started. In the control both are stopped and killed at once, and the same
 //! check has to find overlaps. The kernel detects overlaps ([`section.sh`](self)), not a clock.
 
+mod lanes;
 mod processes;
 mod signals;
 mod stalls;
@@ -14,22 +15,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use redbolt_test_servers::{Server, servers};
-use rustix::process::Signal;
 use tempfile::TempDir;
 
-use self::processes::{in_folder, send};
+use self::lanes::end_of;
 pub use self::signals::{SignalStorm, SignalStormResult};
 use self::stalls::Watch;
 use self::strike::Strikes;
-use crate::nodes::{self, LIMIT};
 use crate::{Failure, RESOURCE, Stage};
 
 /// Runs commands under a lock.
@@ -125,31 +123,19 @@ impl Commands {
         let scene = Scene::new(self)?;
         let mut result = CommandsResult { both: self.both, ..CommandsResult::default() };
         let watch = Watch::begin()?;
-        thread::scope(|scope| {
-            let lane = |lane: usize| {
-                let rng = Rng::with_seed(stage.seed.wrapping_add(lane as u64));
-                let scene = &scene;
-                scope.spawn(move || scene.lane(rng, start + self.lasts))
-            };
-            let lanes: Vec<_> = (0..self.lanes).map(lane).collect();
-            for lane in lanes {
-                result.add(lane.join().map_err(|_| "a lane has panicked")??);
-            }
-            Ok::<_, Failure>(())
-        })?;
+        let until = start + self.lasts;
+        for lane in lanes::run(self.lanes, stage.seed, |_, rng| scene.lane(rng, until))? {
+            result.add(lane);
+        }
         // The last calls end later than the time is over.
         let stalls = watch.end()?;
-        result.left_behind = scene.left_behind();
-        let read = |file| fs::read_to_string(scene.home.path().join(file)).unwrap_or_default();
+        let home = scene.home.path();
+        result.left_behind = lanes::left_behind(home);
+        let overlaps = fs::read_to_string(home.join("overlaps")).unwrap_or_default();
+        let overlaps = overlaps.lines().map(|line| scene.told(line));
         result.longest_stall = stalls.longest();
-        (result.excused, result.overlaps) = read("overlaps")
-            .lines()
-            .map(|line| scene.told(line))
-            .partition(|line| stalls.excuse(line));
-        result.sections = fs::read_dir(scene.home.path())?
-            .flatten()
-            .filter(|entry| entry.file_name().to_string_lossy().starts_with("ready-"))
-            .count();
+        (result.excused, result.overlaps) = overlaps.partition(|line| stalls.excuse(line));
+        result.sections = lanes::sections(home)?;
         result.took = start.elapsed();
         Ok(result)
     }
@@ -167,10 +153,7 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     fn new(of: &'a Commands) -> Result<Self, Failure> {
         let servers = servers(3);
-        let addresses = servers.iter().map(Server::address).collect();
-        nodes::init(&nodes::part(addresses, MAX_TTL, true, "operator"))?;
-        let home = TempDir::new()?;
-        fs::write(home.path().join("section.sh"), SECTION)?;
+        let home = lanes::home_for(&servers, MAX_TTL)?;
         Ok(Self { of, servers, home, numbers: AtomicUsize::new(0), stories: Mutex::default() })
     }
 
@@ -181,21 +164,13 @@ impl<'a> Scene<'a> {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             let mut command = self.command(number, &mut rng);
             let words = format!("{:?}", command.get_args().collect::<Vec<_>>());
-            let mut call = command.spawn()?;
+            let call = command.spawn()?;
             let ready = self.home.path().join(format!("ready-{number}"));
             let mut strikes =
                 Strikes::plan(&mut rng, i32::try_from(call.id())?, ready, self.of.both);
-            let give_up = Instant::now() + LONGEST_CALL;
-            let status = loop {
-                if let Some(status) = call.try_wait()? {
-                    break status;
-                }
+            let status = lanes::end(call, &format!("call {number} of redbolt lock"), || {
                 strikes.strike(&mut result.strikes);
-                if Instant::now() > give_up {
-                    return Err(format!("call {number} of redbolt lock does not finish").into());
-                }
-                thread::sleep(TICK);
-            };
+            })?;
             let story = format!("{words}: {}, {}", strikes.end(), end_of(status));
             self.stories.lock().unwrap_or_else(PoisonError::into_inner).insert(number, story);
             result.calls += 1;
@@ -205,15 +180,8 @@ impl<'a> Scene<'a> {
     }
 
     fn command(&self, number: usize, rng: &mut Rng) -> Command {
-        let addresses: Vec<String> = self.servers.iter().map(Server::address).collect();
-        let mut command = Command::new(&self.of.redbolt);
-        command
-            .env("REDBOLT_NODES", addresses.join(","))
-            .env("REDBOLT_MAX_TTL", format!("{}ms", MAX_TTL.as_millis()))
-            .current_dir(self.home.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let mut command =
+            lanes::command(&self.of.redbolt, &self.servers, MAX_TTL, self.home.path());
         let ttl = format!("{}ms", rng.u64(2000..4000));
         command.args(["lock", "--ttl", &ttl]);
         match rng.u8(0..4) {
@@ -237,26 +205,7 @@ impl<'a> Scene<'a> {
             .filter_map(|number: usize| Some(format!("{number}: {}", stories.get(&number)?)));
         format!("{line} ({})", both.collect::<Vec<_>>().join("; "))
     }
-
-    /// How many processes are left. They are killed.
-    fn left_behind(&self) -> usize {
-        let Ok(folder) = self.home.path().canonicalize() else { return 0 };
-        let until = Instant::now() + LIMIT;
-        while !in_folder(&folder).is_empty() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(20));
-        }
-        let left = in_folder(&folder);
-        left.iter().for_each(|&pid| send(pid, Signal::KILL));
-        left.len()
-    }
 }
-
-fn end_of(status: std::process::ExitStatus) -> i32 {
-    use std::os::unix::process::ExitStatusExt;
-    status.code().or_else(|| status.signal().map(|signal| -signal)).unwrap_or(i32::MIN)
-}
-
-const TICK: Duration = Duration::from_millis(2);
 
 const SECTION: &str = include_str!("section.sh");
 
@@ -264,6 +213,3 @@ const MAX_TTL: Duration = Duration::from_secs(5);
 
 /// The most overlaps that a report shows.
 const SHOWN: usize = 10;
-
-/// Others may hold the lock before, each for some seconds.
-const LONGEST_CALL: Duration = Duration::from_secs(120);

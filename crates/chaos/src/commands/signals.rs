@@ -9,21 +9,20 @@ use std::fmt;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use redbolt_test_servers::{Reply, Server, servers};
+use redbolt_test_servers::{Reply, Server, servers, until};
 use rustix::process::{Pid, Signal, kill_process_group};
 use rustix_libc_wrappers::process::SignalExt;
 use tempfile::TempDir;
 
+use super::SHOWN;
+use super::lanes::{self, end_of};
 use super::processes::{in_folder, inner_of, send};
 use super::stalls::Watch;
-use super::{LONGEST_CALL, SECTION, SHOWN, TICK, end_of};
-use crate::nodes::{self, LIMIT};
 use crate::{Failure, RESOURCE, Stage};
 
 /// Runs commands under locks, and sends signals.
@@ -120,28 +119,17 @@ impl SignalStorm {
         let scene = Scene::new(self)?;
         let mut result = SignalStormResult { both: self.both, ..SignalStormResult::default() };
         let watch = Watch::begin()?;
-        thread::scope(|scope| {
-            let lane = |lane: usize| {
-                let rng = Rng::with_seed(stage.seed.wrapping_add(lane as u64));
-                let scene = &scene;
-                scope.spawn(move || scene.lane(lane, rng, start + self.lasts))
-            };
-            let lanes: Vec<_> = (0..self.lanes).map(lane).collect();
-            for lane in lanes {
-                result.add(lane.join().map_err(|_| "a lane has panicked")??);
-            }
-            Ok::<_, Failure>(())
-        })?;
+        let until = start + self.lasts;
+        for lane in lanes::run(self.lanes, stage.seed, |lane, rng| scene.lane(lane, rng, until))? {
+            result.add(lane);
+        }
         let stalls = watch.end()?;
-        result.left_behind = scene.left_behind();
-        let read = |file| fs::read_to_string(scene.home.path().join(file)).unwrap_or_default();
-        let overlaps = read("overlaps");
+        let home = scene.home.path();
+        result.left_behind = lanes::left_behind(home);
+        let overlaps = fs::read_to_string(home.join("overlaps")).unwrap_or_default();
         let overlaps = overlaps.lines().map(str::to_owned);
         (result.excused, result.overlaps) = overlaps.partition(|line| stalls.excuse(line));
-        let files = fs::read_dir(scene.home.path())?.flatten();
-        let is_ready = |name: String| name.starts_with("ready-");
-        result.sections =
-            files.filter(|it| is_ready(it.file_name().to_string_lossy().into_owned())).count();
+        result.sections = lanes::sections(home)?;
         result.took = start.elapsed();
         Ok(result)
     }
@@ -157,10 +145,7 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     fn new(of: &'a SignalStorm) -> Result<Self, Failure> {
         let servers = servers(3);
-        let addresses = servers.iter().map(Server::address).collect();
-        nodes::init(&nodes::part(addresses, MAX_TTL, true, "operator"))?;
-        let home = TempDir::new()?;
-        fs::write(home.path().join("section.sh"), SECTION)?;
+        let home = lanes::home_for(&servers, MAX_TTL)?;
         Ok(Self { of, servers, home, numbers: AtomicUsize::new(0) })
     }
 
@@ -220,11 +205,7 @@ impl<'a> Scene<'a> {
             }
         }
         let is_held = || self.servers.iter().any(|node| self.has(node, &key));
-        let until = Instant::now() + SOON;
-        while is_held() && Instant::now() < until {
-            thread::sleep(TICK);
-        }
-        if is_held() {
+        if until("the lock is free", SOON, || !is_held()).is_err() {
             result.locks_left.push(format!("{key}: acquire has ended with {}", end_of(taken)));
         }
         let _ = fs::remove_file(self.home.path().join(file));
@@ -242,46 +223,17 @@ impl<'a> Scene<'a> {
         mut bolts: Bolts,
         result: &mut SignalStormResult,
     ) -> Result<ExitStatus, Failure> {
-        let addresses: Vec<String> = self.servers.iter().map(Server::address).collect();
-        let mut command = Command::new(&self.of.redbolt);
-        command
-            .args(words)
-            .env("REDBOLT_NODES", addresses.join(","))
-            .env("REDBOLT_MAX_TTL", format!("{}ms", MAX_TTL.as_millis()))
-            .env("SIGNALS", handled())
-            .current_dir(self.home.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
-        let mut call = command.spawn()?;
+        let home = self.home.path();
+        let mut command = lanes::command(&self.of.redbolt, &self.servers, MAX_TTL, home);
+        command.args(words).env("SIGNALS", handled()).process_group(0);
+        let call = command.spawn()?;
         let outer = i32::try_from(call.id())?;
-        let give_up = Instant::now() + LONGEST_CALL;
-        let status = loop {
-            if let Some(status) = call.try_wait()? {
-                break status;
-            }
-            bolts.strike(outer, self.home.path(), &mut result.sent);
-            if Instant::now() > give_up {
-                return Err(format!("redbolt {words:?} does not finish").into());
-            }
-            thread::sleep(TICK);
-        };
+        let status = lanes::end(call, &format!("redbolt {words:?}"), || {
+            bolts.strike(outer, home, &mut result.sent);
+        })?;
         *result.calls.entry(what).or_default() += 1;
         *result.ends.entry(end_of(status)).or_default() += 1;
         Ok(status)
-    }
-
-    /// How many processes are left. They are killed.
-    fn left_behind(&self) -> usize {
-        let Ok(folder) = self.home.path().canonicalize() else { return 0 };
-        let until = Instant::now() + LIMIT;
-        while !in_folder(&folder).is_empty() && Instant::now() < until {
-            thread::sleep(TICK);
-        }
-        let left = in_folder(&folder);
-        left.iter().for_each(|&pid| send(pid, Signal::KILL));
-        left.len()
     }
 }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::TICK;
 use crate::Failure;
 use crate::clock::{Moment, now};
 
@@ -86,6 +85,9 @@ impl Stalls {
         self.0.iter().any(is_behind)
     }
 }
+
+/// For how long the watch sleeps at a time.
+const TICK: Duration = Duration::from_millis(2);
 
 /// The part of these leases that redbolt leaves unused: a process that is later than this can be
 /// too late.
