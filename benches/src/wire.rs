@@ -42,7 +42,7 @@ pub(crate) fn open(node: &Node) -> Result<Connection> {
 pub(crate) fn load_undo(nodes: &[Node]) -> Result<Vec<u8>> {
     let mut digest = Vec::new();
     for node in nodes {
-        match open(node)?.run(&[b"SCRIPT", b"LOAD", script::UNDO.as_bytes()]) {
+        match open(node)?.run(&[b"SCRIPT", b"LOAD", script::UNDO.text.as_bytes()]) {
             Reply::Bulk(loaded) => digest = loaded,
             other => bail!("SCRIPT LOAD was answered with {other:?}"),
         }

@@ -13,7 +13,7 @@ use super::line::{self, InLine, TicketName};
 use super::permits::{Offer, SlotOrder};
 use super::profile::Profile;
 use super::restart_guard::Standing;
-use super::script::{Loaded, Script, symfony};
+use super::script::{self, Argument, Grant, Loaded, Role, Script, symfony};
 use super::time;
 use super::vote::{Cause, Vote};
 
@@ -43,89 +43,90 @@ impl LockKind {
 /// One resource: `SET NX PX`, and the restart guard's `PTTL` behind it.
 pub(super) const PLAIN: LockKind = LockKind {
     ask: Command::SetIfAbsent,
-    extend: Command::Run(Script::Extend),
-    undo: Command::Run(Script::Undo),
-    write_back: Command::Run(Script::WriteBack),
+    extend: Command::Run(&script::EXTEND),
+    undo: Command::Run(&script::UNDO),
+    write_back: Command::Run(&script::WRITE_BACK),
     mark: b"",
     is_told_by_ask: false,
     profile: Profile::Plain,
 };
 
 /// Several resources, all or nothing.
-pub(super) const MANY: LockKind = LockKind { ask: Command::Run(Script::AcquireMany), ..PLAIN };
+pub(super) const MANY: LockKind = LockKind { ask: Command::Run(&script::ACQUIRE_MANY), ..PLAIN };
 
 /// One resource or several, with a fencing token.
-pub(super) const FENCED: LockKind = LockKind { ask: Command::Run(Script::AcquireFenced), ..PLAIN };
+pub(super) const FENCED: LockKind =
+    LockKind { ask: Command::Run(&script::ACQUIRE_FENCED), ..PLAIN };
 
 /// One resource, beside others who share it.
 pub(super) const SHARED: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireShared),
-    extend: Command::Run(Script::ExtendShared),
-    undo: Command::Run(Script::UndoShared),
-    write_back: Command::Run(Script::WriteBackShared),
+    ask: Command::Run(&script::ACQUIRE_SHARED),
+    extend: Command::Run(&script::EXTEND_SHARED),
+    undo: Command::Run(&script::UNDO_SHARED),
+    write_back: Command::Run(&script::WRITE_BACK_SHARED),
     ..PLAIN
 };
 
 /// The same with a fencing token.
 pub(super) const SHARED_FENCED: LockKind =
-    LockKind { ask: Command::Run(Script::AcquireSharedFenced), ..SHARED };
+    LockKind { ask: Command::Run(&script::ACQUIRE_SHARED_FENCED), ..SHARED };
 
 /// One of a semaphore's permits.
 pub(super) const PERMIT: LockKind = LockKind {
-    ask: Command::Run(Script::AcquirePermit),
-    extend: Command::Run(Script::ExtendPermit),
-    undo: Command::Run(Script::UndoPermit),
-    write_back: Command::Run(Script::WriteBackPermit),
+    ask: Command::Run(&script::ACQUIRE_PERMIT),
+    extend: Command::Run(&script::EXTEND_PERMIT),
+    undo: Command::Run(&script::UNDO_PERMIT),
+    write_back: Command::Run(&script::WRITE_BACK_PERMIT),
     ..PLAIN
 };
 
 /// One resource, as Redisson locks it.
 pub(super) const REDISSON: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireRedisson),
-    extend: Command::Run(Script::ExtendRedisson),
-    undo: Command::Run(Script::UndoRedisson),
-    write_back: Command::Run(Script::WriteBackRedisson),
+    ask: Command::Run(&script::ACQUIRE_REDISSON),
+    extend: Command::Run(&script::EXTEND_REDISSON),
+    undo: Command::Run(&script::UNDO_REDISSON),
+    write_back: Command::Run(&script::WRITE_BACK_REDISSON),
     profile: Profile::Redisson,
     ..PLAIN
 };
 
 /// The same with a fencing token.
 pub(super) const REDISSON_FENCED: LockKind =
-    LockKind { ask: Command::Run(Script::AcquireRedissonFenced), ..REDISSON };
+    LockKind { ask: Command::Run(&script::ACQUIRE_REDISSON_FENCED), ..REDISSON };
 
 /// One resource, as a writer of Redisson's has it.
 pub(super) const REDISSON_WRITE: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireRedissonWrite),
-    extend: Command::Run(Script::ExtendRedissonRw),
-    undo: Command::Run(Script::UndoRedissonRw),
+    ask: Command::Run(&script::ACQUIRE_REDISSON_WRITE),
+    extend: Command::Run(&script::EXTEND_REDISSON_RW),
+    undo: Command::Run(&script::UNDO_REDISSON_RW),
     profile: Profile::RedissonRw,
     ..PLAIN
 };
 
 /// The same beside others who read. That a writer has become a reader is not to be seen by the key's TTL.
 pub(super) const REDISSON_READ: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireRedissonRead),
+    ask: Command::Run(&script::ACQUIRE_REDISSON_READ),
     is_told_by_ask: true,
     ..REDISSON_WRITE
 };
 
 /// One resource, as python-redis-lock locks it.
 pub(super) const PYTHON_REDIS_LOCK: LockKind = LockKind {
-    ask: Command::Run(Script::AcquirePython),
-    undo: Command::Run(Script::UndoPython),
+    ask: Command::Run(&script::ACQUIRE_PYTHON),
+    undo: Command::Run(&script::UNDO_PYTHON),
     profile: Profile::PythonRedisLock,
     ..PLAIN
 };
 
 /// One resource, as a lock registry of Spring locks it.
 pub(super) const SPRING: LockKind =
-    LockKind { undo: Command::Run(Script::UndoSpring), profile: Profile::Spring, ..PLAIN };
+    LockKind { undo: Command::Run(&script::UNDO_SPRING), profile: Profile::Spring, ..PLAIN };
 
 /// One resource, as Symfony locks it.
 pub(super) const SYMFONY_WRITE: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireSymfonyWrite),
-    extend: Command::Run(Script::ExtendSymfonyWrite),
-    undo: Command::Run(Script::UndoSymfonyWrite),
+    ask: Command::Run(&script::ACQUIRE_SYMFONY_WRITE),
+    extend: Command::Run(&script::EXTEND_SYMFONY_WRITE),
+    undo: Command::Run(&script::UNDO_SYMFONY_WRITE),
     mark: symfony::MARK,
     profile: Profile::Symfony,
     ..PLAIN
@@ -133,18 +134,18 @@ pub(super) const SYMFONY_WRITE: LockKind = LockKind {
 
 /// The same beside others who read. That a writer has become a reader is not to be seen by the key's TTL.
 pub(super) const SYMFONY_READ: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireSymfonyRead),
-    extend: Command::Run(Script::ExtendShared),
-    undo: Command::Run(Script::UndoShared),
+    ask: Command::Run(&script::ACQUIRE_SYMFONY_READ),
+    extend: Command::Run(&script::EXTEND_SHARED),
+    undo: Command::Run(&script::UNDO_SHARED),
     is_told_by_ask: true,
     ..SYMFONY_WRITE
 };
 
 /// One resource, with a value that tells when it is over.
 pub(super) const SETNX: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireTimed),
-    extend: Command::Run(Script::ExtendTimed),
-    undo: Command::Run(Script::UndoTimed),
+    ask: Command::Run(&script::ACQUIRE_TIMED),
+    extend: Command::Run(&script::EXTEND_TIMED),
+    undo: Command::Run(&script::UNDO_TIMED),
     is_told_by_ask: true,
     profile: Profile::Setnx,
     ..PLAIN
@@ -155,26 +156,26 @@ pub(super) const REDIS_OBJECTS: LockKind = LockKind { profile: Profile::RedisObj
 
 /// One resource alone, beside the holder's own claim as a reader: it is among those who share, with a mark.
 pub(super) const UPGRADE: LockKind =
-    LockKind { ask: Command::Run(Script::Upgrade), mark: b"w:", ..SHARED };
+    LockKind { ask: Command::Run(&script::UPGRADE), mark: b"w:", ..SHARED };
 
 /// The same with a fencing token.
 pub(super) const UPGRADE_FENCED: LockKind =
-    LockKind { ask: Command::Run(Script::UpgradeFenced), ..UPGRADE };
+    LockKind { ask: Command::Run(&script::UPGRADE_FENCED), ..UPGRADE };
 
 /// One resource, beside others who share it, and beside the holder's own claim as a writer.
-pub(super) const DOWNGRADE: LockKind = LockKind { ask: Command::Run(Script::Downgrade), ..SHARED };
+pub(super) const DOWNGRADE: LockKind = LockKind { ask: Command::Run(&script::DOWNGRADE), ..SHARED };
 
 /// That claim, from then on. Where its holder was asked to share, it is among those who share.
 pub(super) const DOWNGRADED: LockKind = LockKind {
-    extend: Command::Run(Script::ExtendDowngraded),
-    undo: Command::Run(Script::UndoDowngraded),
+    extend: Command::Run(&script::EXTEND_DOWNGRADED),
+    undo: Command::Run(&script::UNDO_DOWNGRADED),
     ..PLAIN
 };
 
 /// A waiter's ticket in the line of a resource that it wants alone. The asks of its lock ask for it, and it ends by itself.
 pub(super) const TICKET: LockKind = LockKind {
-    ask: Command::Run(Script::AcquireInLine),
-    undo: Command::Run(Script::LeaveLine),
+    ask: Command::Run(&script::ACQUIRE_IN_LINE),
+    undo: Command::Run(&script::LEAVE_LINE),
     mark: b"x",
     ..PLAIN
 };
@@ -184,7 +185,7 @@ pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
 
 /// The same of one that wants a permit of it.
 pub(super) const TICKET_PERMIT: LockKind =
-    LockKind { ask: Command::Run(Script::AcquirePermitInLine), mark: b"p", ..TICKET };
+    LockKind { ask: Command::Run(&script::ACQUIRE_PERMIT_IN_LINE), mark: b"p", ..TICKET };
 
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +194,7 @@ pub(super) enum Command {
     Delete(CompareAndDelete),
     /// The ask for a permit, for one slot and no other.
     Move,
-    Run(Script),
+    Run(&'static Script),
     SetIfAbsent,
 }
 
@@ -239,14 +240,27 @@ pub(super) struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    /// For how long fencing counters live.
-    fn counter_ttl_ms(&self) -> u64 {
-        time::ttl_ms(self.config.settings().fencing_counter_ttl)
-    }
-
-    /// The least counter that a holder who shares leaves as it is.
-    fn least_kept(&self) -> u64 {
-        fence::least_kept(self.counter, self.config.settings().max_ttl)
+    /// The value of a number in ARGV. `moves`: a permit is moved to another slot.
+    fn number(&self, argument: Argument, moves: bool) -> u64 {
+        let settings = self.config.settings();
+        let in_line = |number: fn(&InLine) -> u64| self.in_line.map_or(0, number);
+        match argument {
+            Argument::Counter => self.counter,
+            Argument::CounterTtl => time::ttl_ms(settings.fencing_counter_ttl),
+            Argument::FirstSlot if moves => self.slot,
+            Argument::FirstSlot => self.slots.first().into(),
+            Argument::Grace => in_line(|it| it.grace_ms),
+            Argument::Keys => self.keys.len() as u64,
+            Argument::LeastKept => fence::least_kept(self.counter, settings.max_ttl),
+            Argument::Nodes => self.config.node_count() as u64,
+            Argument::Permits => self.slots.permits().into(),
+            Argument::Proposal => in_line(|it| it.proposal),
+            Argument::Slot => self.slot,
+            Argument::Stamp => in_line(|it| it.stamp),
+            Argument::Step if moves => 0,
+            Argument::Step => self.slots.step().into(),
+            Argument::Ttl => self.ttl_ms,
+        }
     }
 }
 
@@ -264,7 +278,7 @@ impl Command {
                 }
                 token
             }
-            Self::Run(script @ Script::Undo) if by_digest && args.keys.len() == 1 => {
+            Self::Run(script) if by_digest && *script == script::UNDO && args.keys.len() == 1 => {
                 eval(script, out, 1, 1, by_digest)
                     .arg(args.keys.first())
                     .arg(args.token)
@@ -272,7 +286,7 @@ impl Command {
             }
             Self::Run(script) if script.is_in_line() => run_in_line(script, out, args, by_digest),
             Self::Run(script) => run(script, out, args, by_digest, false),
-            Self::Move => run(Script::AcquirePermit, out, args, by_digest, true),
+            Self::Move => run(&script::ACQUIRE_PERMIT, out, args, by_digest, true),
             Self::Delete(how) => how.encode(out, args.keys.first(), args.token),
         }
     }
@@ -282,7 +296,7 @@ impl Command {
     pub(super) fn goes_by_digest(self, loaded: &mut Loaded) -> bool {
         let script = match self {
             Self::Run(script) => script,
-            Self::Move => Script::AcquirePermit,
+            Self::Move => &script::ACQUIRE_PERMIT,
             Self::Delete(_) | Self::SetIfAbsent => return false,
         };
         !loaded.insert(script)
@@ -292,7 +306,7 @@ impl Command {
     /// scripts or their commands, this ask leaves nothing behind.
     pub(super) fn as_script(self) -> Self {
         match self {
-            Self::SetIfAbsent => Self::Run(Script::AcquireMany),
+            Self::SetIfAbsent => Self::Run(&script::ACQUIRE_MANY),
             Self::Delete(_) | Self::Move | Self::Run(_) => self,
         }
     }
@@ -304,20 +318,26 @@ impl Command {
 
     /// Whether it asks for a permit, whichever slot that has.
     pub(super) fn is_for_permit(self) -> bool {
-        matches!(self, Self::Run(Script::AcquirePermit | Script::AcquirePermitInLine))
+        matches!(self, Self::Run(script)
+            if matches!(script.role, Role::Ask(Grant::Slot | Grant::SlotInLine)))
     }
 
     /// Whether a lock that asks so without a line can be granted like this in line.
     pub(super) fn is_answered_by(self, grant: Answer) -> bool {
-        match (self, grant) {
-            (Self::Run(Script::AcquireFenced), Answer::GrantWith(counter)) => {
+        let expected = match self {
+            Self::SetIfAbsent => Role::Ask(Grant::Ok),
+            Self::Run(script) => script.role,
+            Self::Delete(_) | Self::Move => return true,
+        };
+        match (expected, grant) {
+            (Role::Ask(Grant::ExclusiveCounter), Answer::GrantWith(counter)) => {
                 fence::is_exclusive(counter)
             }
-            (Self::Run(Script::AcquireSharedFenced), Answer::GrantWith(counter)) => {
+            (Role::Ask(Grant::SharedCounter), Answer::GrantWith(counter)) => {
                 fence::is_shared(counter)
             }
-            (Self::Run(Script::AcquireFenced | Script::AcquireSharedFenced), _) => false,
-            (Self::Run(Script::AcquireShared) | Self::SetIfAbsent, Answer::GrantWith(_)) => false,
+            (Role::Ask(Grant::ExclusiveCounter | Grant::SharedCounter), _) => false,
+            (Role::Ask(Grant::Ok), Answer::GrantWith(_)) => false,
             _ => true,
         }
     }
@@ -332,12 +352,14 @@ impl Command {
     pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
         let script = match self {
             Self::Run(script) => script,
-            Self::Move => Script::AcquirePermit,
+            Self::Move => &script::ACQUIRE_PERMIT,
             Self::SetIfAbsent => return vote_of_set(answer),
             Self::Delete(_) => return None,
         };
         match answer {
-            Token::Simple(b"OK") if script.says_only_ok() => Some(Answer::Vote(Vote::Grant)),
+            Token::Simple(b"OK") if script.role == Role::Ask(Grant::Ok) => {
+                Some(Answer::Vote(Vote::Grant))
+            }
             Token::Simple(line) => status(script, line),
             Token::Int(remaining_ms @ -1..) => Some(Answer::DenyFor(remaining_ms)),
             Token::Error(text) => Some(Answer::refused(text)),
@@ -358,158 +380,85 @@ pub(super) fn vote_of_set(answer: Token<'_>) -> Option<Answer> {
 }
 
 fn run(
-    script: Script,
+    script: &Script,
     out: &mut Vec<u8>,
     args: &Arguments<'_>,
     by_digest: bool,
     moves: bool,
 ) -> usize {
-    let (numbers, count) = numbers(script, args, moves);
-    let numbers = &numbers[..count];
-    let behind = script.prefixes_behind(args.counter > 0);
-    let beside = script.key_beside(args.keys.first());
+    let is_fenced = args.counter > 0;
+    let beside = script.key_beside.map(|name| name(args.keys.first()));
     let checks_restart_guard = script.checks_restart_guard();
     let restart_guard = args.config.restart_guard_key().filter(|_| checks_restart_guard);
     let others = usize::from(beside.is_some()) + usize::from(restart_guard.is_some());
-    let keys = args.keys.len() * (1 + behind.len()) + others;
-    let other_claim = args.other_claim.filter(|_| script.names_other_claim());
-    let arguments = 1 + numbers.len() + usize::from(other_claim.is_some());
+    let keys = args.keys.len() * (1 + script.keys_behind(is_fenced).count()) + others;
+    let other_claim = args.other_claim.filter(|_| script.names_other_claim);
+    let numbers = script.numbers(is_fenced);
+    let arguments = 1 + numbers.clone().count() + usize::from(other_claim.is_some());
     let mut eval = eval(script, out, keys, arguments, by_digest);
     eval = args.keys.iter().fold(eval, CommandEncoder::arg);
-    for prefix in behind {
+    for prefix in script.keys_behind(is_fenced) {
         eval = args.keys.iter().fold(eval, |eval, key| eval.prefixed(prefix, key));
     }
     eval = beside.iter().fold(eval, |eval, key| eval.arg(key));
     eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let token = eval.last(args.token);
-    eval = numbers.iter().copied().fold(eval, CommandEncoder::int);
+    eval = numbers.fold(eval, |eval, argument| eval.int(args.number(argument, moves)));
     let _ = other_claim.into_iter().fold(eval, CommandEncoder::arg);
     token
 }
 
 /// Begins a script's call with so many keys and arguments.
-fn eval(
-    script: Script,
-    out: &mut Vec<u8>,
+fn eval<'o>(
+    script: &Script,
+    out: &'o mut Vec<u8>,
     keys: usize,
     arguments: usize,
     by_digest: bool,
-) -> CommandEncoder<'_, Vec<u8>> {
+) -> CommandEncoder<'o, Vec<u8>> {
     let eval = command(out, 3 + keys + arguments);
     match by_digest {
-        true => eval.encoded(b"\r\n$7\r\nEVALSHA", 1).arg(script.digest().as_bytes()),
-        false => eval.arg(b"EVAL").arg(script.text().as_bytes()),
+        true => eval.encoded(b"\r\n$7\r\nEVALSHA", 1).arg(script.digest.as_bytes()),
+        false => eval.arg(b"EVAL").arg(script.text.as_bytes()),
     }
     .int(keys as u64)
 }
 
 /// The same for a script of the line. The token of a ticket is its name.
-fn run_in_line(script: Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
+fn run_in_line(script: &Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
     let (resource, asks) = (args.keys.first(), script.asks_in_line());
-    let behind = script.prefixes_behind(args.counter > 0);
+    let is_fenced = args.counter > 0;
+    let behind = script.keys_behind(is_fenced);
     let restart_guard = args.config.restart_guard_key().filter(|_| asks);
     let in_line = args.in_line.filter(|_| asks);
     let name = in_line.map_or_else(|| TicketName::of(args.token), |it| it.ticket);
-    let (numbers, count) = numbers(script, args, false);
-    let keys = 5 + behind.len() + usize::from(restart_guard.is_some());
-    let arguments = 1 + count + usize::from(in_line.is_some());
+    let numbers = script.numbers(is_fenced);
+    let keys = 5 + behind.clone().count() + usize::from(restart_guard.is_some());
+    let arguments = 1 + numbers.clone().count() + usize::from(in_line.is_some());
     let mut eval = eval(script, out, keys, arguments, by_digest).arg(resource);
     eval = eval.prefixed(line::STAMPS_PREFIX, resource).prefixed(line::ENDS_PREFIX, resource);
     eval = eval.prefixed(line::TICKET_PREFIX, &name.0).prefixed(line::CALL_PREFIX, resource);
-    eval = behind.iter().fold(eval, |eval, prefix| eval.prefixed(prefix, resource));
+    eval = behind.fold(eval, |eval, prefix| eval.prefixed(prefix, resource));
     eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let token = eval.last(args.token);
-    eval = numbers[..count].iter().copied().fold(eval, CommandEncoder::int);
+    eval = numbers.fold(eval, |eval, argument| eval.int(args.number(argument, false)));
     let _ = in_line.into_iter().fold(eval, |eval, it| eval.arg(&it.ticket.0));
     token
 }
 
-/// What a script is told behind the token: so many of these numbers.
-fn numbers(script: Script, args: &Arguments<'_>, moves: bool) -> ([u64; MOST_NUMBERS], usize) {
-    let &Arguments { ttl_ms, counter, slots, slot, .. } = args;
-    let (n, nodes) = (args.keys.len() as u64, args.config.node_count() as u64);
-    let counter_ttl = || args.counter_ttl_ms();
-    match script {
-        Script::AcquireFenced => few([ttl_ms, n, counter, counter_ttl()]),
-        Script::AcquireInLine => numbers_in_line(args),
-        Script::AcquirePermitInLine => numbers_of_permit_in_line(args),
-        Script::AcquireMany => few([ttl_ms, n]),
-        Script::AcquirePermit => {
-            let (permits, own) = (slots.permits().into(), (slots.first(), slots.step()));
-            let (first, step) = if moves { (slot, 0) } else { (own.0.into(), own.1.into()) };
-            let (all, most) = few([ttl_ms, nodes, permits, first, step, counter, counter_ttl()]);
-            (all, if counter > 0 { most } else { most - 2 })
-        }
-        Script::AcquireShared | Script::Downgrade => few([ttl_ms, nodes]),
-        Script::AcquireSharedFenced => {
-            let least = args.least_kept();
-            few([ttl_ms, counter, counter_ttl(), least, nodes])
-        }
-        Script::Extend | Script::ExtendDowngraded | Script::ExtendShared | Script::Upgrade => {
-            few([ttl_ms])
-        }
-        Script::UpgradeFenced => few([ttl_ms, counter, counter_ttl()]),
-        Script::ExtendPermit => few([ttl_ms, slot]),
-        Script::WriteBack => few([n, counter, counter_ttl()]),
-        Script::WriteBackPermit => few([counter, counter_ttl(), slot]),
-        Script::WriteBackShared => few([counter, counter_ttl()]),
-        Script::LeaveLine
-        | Script::Undo
-        | Script::UndoDowngraded
-        | Script::UndoPermit
-        | Script::UndoShared => few([]),
-        _ => numbers_of_foreign(script, args),
+impl Script {
+    /// The prefixes of the keys behind the resources. `is_fenced`: a counter is proposed.
+    fn keys_behind(&self, is_fenced: bool) -> impl Iterator<Item = &'static [u8]> + Clone {
+        let fenced: &[_] = if is_fenced { self.fenced_keys } else { &[] };
+        self.keys.iter().chain(fenced).copied()
+    }
+
+    /// What ARGV has behind the token. `is_fenced`: a counter is proposed.
+    fn numbers(&self, is_fenced: bool) -> impl Iterator<Item = Argument> + Clone {
+        let fenced: &[_] = if is_fenced { self.fenced_arguments } else { &[] };
+        self.arguments.iter().chain(fenced).copied()
     }
 }
-
-/// These numbers, and how many they are.
-#[inline]
-fn few<const N: usize>(numbers: [u64; N]) -> ([u64; MOST_NUMBERS], usize) {
-    let mut all = [0; MOST_NUMBERS];
-    all[..N].copy_from_slice(&numbers);
-    (all, N)
-}
-
-/// The same of a script about locks of another library.
-fn numbers_of_foreign(script: Script, args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
-    match script {
-        Script::AcquireRedissonRead | Script::AcquireSymfonyRead => {
-            few([args.ttl_ms, args.config.node_count() as u64])
-        }
-        Script::UndoPython
-        | Script::UndoRedisson
-        | Script::UndoRedissonRw
-        | Script::UndoSpring
-        | Script::UndoSymfonyWrite
-        | Script::UndoTimed => few([]),
-        Script::WriteBackRedisson => few([args.counter]),
-        _ => few([args.ttl_ms]),
-    }
-}
-
-/// The same of an ask in line. One that is not fenced proposes no counter.
-fn numbers_in_line(args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
-    let &Arguments { ttl_ms, counter, .. } = args;
-    let (nodes, counter_ttl) = (args.config.node_count() as u64, args.counter_ttl_ms());
-    let (stamp, proposal, grace) =
-        args.in_line.map_or((0, 0, 0), |it| (it.stamp, it.proposal, it.grace_ms));
-    let all = [ttl_ms, nodes, stamp, proposal, grace, counter, counter_ttl, args.least_kept()];
-    let (all, most) = few(all);
-    (all, if counter > 0 { most } else { NUMBERS_IN_LINE })
-}
-
-/// The same of one for a permit.
-fn numbers_of_permit_in_line(args: &Arguments<'_>) -> ([u64; MOST_NUMBERS], usize) {
-    let (mut all, _) = numbers_in_line(args);
-    let (order, count) = numbers(Script::AcquirePermit, args, false);
-    all[NUMBERS_IN_LINE..].copy_from_slice(&order[2..2 + MOST_NUMBERS - NUMBERS_IN_LINE]);
-    (all, count + NUMBERS_IN_LINE - 2)
-}
-
-/// The numbers of any ask in line. Those that follow are the lock's.
-const NUMBERS_IN_LINE: usize = 5;
-
-const MOST_NUMBERS: usize = 10;
 
 /// Reads the words behind the `OK` of a permit: its slot; the part and the free slots in it, unless it was moved; and the
 /// counter, if it is fenced.
@@ -540,33 +489,27 @@ fn bits(digits: &str) -> Option<u64> {
 }
 
 /// Reads a script's status line: a word and a number.
-fn status(script: Script, line: &[u8]) -> Option<Answer> {
+fn status(script: &Script, line: &[u8]) -> Option<Answer> {
+    let Role::Ask(grant) = script.role else { return None };
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-    match (script, word) {
-        (Script::AcquireFenced | Script::UpgradeFenced, "OK") => {
+    match (word, grant) {
+        ("OK", Grant::ExclusiveCounter) => {
             let counter = number.parse().ok().filter(|&counter| fence::is_exclusive(counter));
             Some(Answer::GrantWith(counter?))
         }
-        (Script::AcquirePermit, "OK") => permit(number),
-        (Script::AcquireRedissonFenced, "OK") => {
+        ("OK", Grant::Slot) => permit(number),
+        ("OK", Grant::Counter) => {
             let counter =
                 number.parse().ok().filter(|token| (1..=fence::MAX_TOKEN).contains(token));
             Some(Answer::GrantWith(counter?))
         }
-        (Script::AcquireSharedFenced, "OK") => {
+        ("OK", Grant::SharedCounter) => {
             let counter = number.parse().ok().filter(|&counter| fence::is_shared(counter));
             Some(Answer::GrantWith(counter?))
         }
-        (
-            Script::AcquireFenced
-            | Script::AcquireInLine
-            | Script::AcquirePermit
-            | Script::AcquirePermitInLine
-            | Script::AcquireSharedFenced
-            | Script::UpgradeFenced,
-            "CLOCK",
-        ) => Some(Answer::Skewed(number.parse().ok()?)),
-        (asks, "GUARD") if asks.checks_restart_guard() => {
+        ("OK", _) | ("CLOCK", Grant::Ok | Grant::Counter) => None,
+        ("CLOCK", _) => Some(Answer::Skewed(number.parse().ok()?)),
+        ("GUARD", _) => {
             let pttl = number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
             Some(Answer::Guarded(pttl?))
         }

@@ -89,6 +89,7 @@ mod printable;
 mod profile;
 mod request;
 pub mod restart_guard;
+#[doc(hidden)]
 pub mod script;
 pub mod sentinel_word;
 mod slab;

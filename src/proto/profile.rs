@@ -12,7 +12,7 @@ use super::lock_kind::{
 };
 use super::mutants::mutant;
 use super::request::LockMode;
-use super::script::{self, python, redisson};
+use super::script::{python, redisson, spring};
 
 /// Whose locks a lock takes part in. See [the manual](crate::manual::profiles) for the libraries of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -142,7 +142,7 @@ impl Profile {
             Self::Redisson => vec![redisson::beside(redisson::CHANNEL, name)],
             Self::RedissonRw => vec![redisson::beside(redisson::RW_CHANNEL, name)],
             Self::Spring => {
-                let colons = memchr::memchr_iter(b':', name).take(script::SPRING_COLONS);
+                let colons = memchr::memchr_iter(b':', name).take(spring::COLONS);
                 colons.map(|at| [&name[..at], b"-channel:", name].concat()).collect()
             }
         }

@@ -202,7 +202,7 @@ fn a_force_unlock_is_never_sent_twice() {
     world.lock(b"job", secs(20));
     let mut world = world.forgetful();
     let is_force_unlock =
-        |args: &[&[u8]]| args.get(1).is_some_and(|it| *it == FORCE_UNLOCK.as_bytes());
+        |args: &[&[u8]]| args.get(1).is_some_and(|it| *it == FORCE_UNLOCK.text.as_bytes());
     world.answer(0, move |args| is_force_unlock(args).then(Vec::new));
     let now = world.now();
     let id = world.core().force_unlock(b"job", now).unwrap();

@@ -534,7 +534,8 @@ fn nothing_of_an_upgraded_lock_is_extended_once_it_is_lost() {
     for node in 0..3 {
         let writer = members(&mut world, node).into_iter().find(|name| name.starts_with("w:"));
         let (now, writer) = (world.server_now(), writer.unwrap());
-        let undo: [&[u8]; 5] = [b"EVAL", UNDO_SHARED.as_bytes(), b"1", b"job", writer.as_bytes()];
+        let undo: [&[u8]; 5] =
+            [b"EVAL", UNDO_SHARED.text.as_bytes(), b"1", b"job", writer.as_bytes()];
         assert_eq!(world.servers[node].observe(&undo, now), b":1\r\n");
     }
     world.run(secs(3));

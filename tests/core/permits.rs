@@ -135,7 +135,7 @@ fn a_ticket_of_nobody_hides_no_end_of_a_permit() {
     world.run(ms(100));
     for node in 0..3 {
         world.answer(node, |args| {
-            let is_farewell = args.get(1).is_some_and(|text| *text == LEAVE_LINE.as_bytes());
+            let is_farewell = args.get(1).is_some_and(|text| *text == LEAVE_LINE.text.as_bytes());
             is_farewell.then(|| b":1\r\n".to_vec())
         });
     }
@@ -161,7 +161,7 @@ fn a_node_that_gave_another_permit_is_healed() {
     let token = b"0123456789abcdef0123456789abcdef00";
     let now = world.server_now();
     let node = &mut world.servers[2];
-    let text = redbolt::proto::script::ACQUIRE_PERMIT.as_bytes();
+    let text = redbolt::proto::script::ACQUIRE_PERMIT.text.as_bytes();
     let slots = [first, 1 - first];
     let ask: Vec<&[u8]> = vec![b"EVAL", text, b"2", b"job", ENDS, token, b"20", b"1", b"2"];
     let digits = slots.map(|slot| slot.to_string().into_bytes());
@@ -188,7 +188,7 @@ fn a_node_that_gives_another_permit_late_is_healed_too() {
     world.flow();
     // Somebody who is about to go has the only one, on one node.
     let now = world.server_now();
-    let text = redbolt::proto::script::ACQUIRE_PERMIT.as_bytes();
+    let text = redbolt::proto::script::ACQUIRE_PERMIT.text.as_bytes();
     let token = b"0123456789abcdef0123456789abcdef00";
     let ask: [&[u8]; 11] =
         [b"EVAL", text, b"2", b"job", ENDS, token, b"5000", b"1", b"1", b"0", b"1"];
@@ -201,7 +201,8 @@ fn a_node_that_gives_another_permit_late_is_healed_too() {
         world.log.iter().any(|ran| ran.node == 2 && ran.kind().starts_with("move"))
     };
     world.run_until(secs(1), is_moved);
-    let undo = [&b"EVAL"[..], redbolt::proto::script::UNDO_PERMIT.as_bytes(), b"2", b"job", ENDS];
+    let undo =
+        [&b"EVAL"[..], redbolt::proto::script::UNDO_PERMIT.text.as_bytes(), b"2", b"job", ENDS];
     let now = world.server_now();
     world.servers[2].observe(&[&undo[..], &[&token[..]]].concat(), now);
     world.run(secs(2));
@@ -290,7 +291,7 @@ fn a_node_that_gives_a_permit_which_there_is_not_has_denied() {
 fn a_ghost_that_takes_a_permit_which_was_given_back_is_undone() {
     let mut world = World::with(3, 1, |_| {}).warm();
     let now = world.server_now();
-    let text = redbolt::proto::script::ACQUIRE_PERMIT.as_bytes();
+    let text = redbolt::proto::script::ACQUIRE_PERMIT.text.as_bytes();
     let token = b"0123456789abcdef0123456789abcdef00";
     let ask: [&[u8]; 11] =
         [b"EVAL", text, b"2", b"job", ENDS, token, b"20", b"1", b"1", b"0", b"1"];

@@ -104,7 +104,7 @@ fn held(server: &Server) {
 
 /// As a member of Redisson's releases it: deleted and told in one script.
 fn released(server: &Server) {
-    let words = ["EVAL", UNDO_REDISSON, "1", "job", "peer:1"].map(str::as_bytes);
+    let words = ["EVAL", UNDO_REDISSON.text, "1", "job", "peer:1"].map(str::as_bytes);
     assert_eq!(server.run(&words), Reply::Int(1));
 }
 

@@ -272,7 +272,7 @@ fn a_key_that_is_no_lock_is_not_force_unlocked() {
 fn a_force_unlock_deletes_only_the_value_that_was_seen() {
     let server = &servers(1)[0];
     let order = |kind: &str, seen: &[&[u8]]| {
-        let words = [&b"EVAL"[..], script::FORCE_UNLOCK.as_bytes(), b"2", b"k", b"u"];
+        let words = [&b"EVAL"[..], script::FORCE_UNLOCK.text.as_bytes(), b"2", b"k", b"u"];
         server.run(&[&words[..], &[kind.as_bytes()], seen].concat())
     };
     let text = "x".repeat(200);

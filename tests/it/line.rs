@@ -429,7 +429,7 @@ fn an_extension_that_may_not_run_to_its_end_changes_nothing() {
     let server = Server::start();
     let token = "0".repeat(34);
     let extend = |ttl: &str| {
-        let words = ["EVAL", EXTEND, "1", "job", &token, ttl];
+        let words = ["EVAL", EXTEND.text, "1", "job", &token, ttl];
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         server.connect().run(&words)
     };

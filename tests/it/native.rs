@@ -42,7 +42,7 @@ fn run(node: &Node, words: &[&str]) -> Reply {
 
 /// Whether the undo's script has run since [`forget_scripts`].
 fn has_run_undo(node: &Node) -> bool {
-    let digest = Sha1::from(UNDO).digest().to_string();
+    let digest = Sha1::from(UNDO.text).digest().to_string();
     run(node, &["SCRIPT", "EXISTS", &digest]) == Reply::Array(vec![Reply::Int(1)])
 }
 

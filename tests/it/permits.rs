@@ -32,7 +32,7 @@ fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Reply {
 
 /// Asks for one of three, from the first on.
 fn ask(server: &Server, token: &str, ttl: &str) -> Reply {
-    eval(server, ACQUIRE_PERMIT, &["job", ENDS], &[token, ttl, "5", "3", "0", "1"])
+    eval(server, ACQUIRE_PERMIT.text, &["job", ENDS], &[token, ttl, "5", "3", "0", "1"])
 }
 
 #[test]
@@ -74,15 +74,16 @@ fn whose_time_is_over_is_neither_extended_nor_counted() {
     // Longer than its TTL.
     std::thread::sleep(Duration::from_millis(5));
     assert_eq!(ask(&server, &token('b'), "60000"), Reply::Status("OK 0 0 7".into()));
-    let extend =
-        |name, slot| eval(&server, EXTEND_PERMIT, &["job", ENDS], &[&token(name), "90000", slot]);
+    let extend = |name, slot| {
+        eval(&server, EXTEND_PERMIT.text, &["job", ENDS], &[&token(name), "90000", slot])
+    };
     assert_eq!(extend('a', "0"), Reply::Int(0));
     assert_eq!(extend('b', "1"), Reply::Int(0), "that is not its permit");
     assert_eq!(extend('b', "0"), Reply::Int(1));
     assert!(pttl(&server, "job") > 80_000 && pttl(&server, ENDS) > 80_000);
     ask(&server, &token('c'), "50000");
     assert_eq!(server.cmd(&format!("ZCARD {ENDS}")), Reply::Int(2));
-    let undo = |name| eval(&server, UNDO_PERMIT, &["job", ENDS], &[&token(name)]);
+    let undo = |name| eval(&server, UNDO_PERMIT.text, &["job", ENDS], &[&token(name)]);
     assert_eq!(undo('b'), Reply::Int(1));
     assert!(pttl(&server, "job") <= 50_000, "no longer than who is left");
     assert_eq!((undo('b'), undo('c')), (Reply::Int(0), Reply::Int(1)));
@@ -108,8 +109,8 @@ fn what_is_no_semaphore_of_redbolt_is_in_the_way_and_stays_as_it_is() {
         assert!(matches!(denied, Reply::Int(ms) if left.contains(&ms)), "{other}: {denied:?}");
         let keys = ["job", ENDS];
         for (script, args) in [
-            (UNDO_PERMIT, vec![token('a')]),
-            (EXTEND_PERMIT, vec![token('a'), "9".into(), "0".into()]),
+            (UNDO_PERMIT.text, vec![token('a')]),
+            (EXTEND_PERMIT.text, vec![token('a'), "9".into(), "0".into()]),
         ] {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             assert_eq!(eval(&server, script, &keys, &args), Reply::Int(0), "{other}");
@@ -134,7 +135,7 @@ fn what_is_left_of_a_semaphore_that_was_deleted_by_half_is_of_nobody() {
         assert_eq!(ask(&server, &token('b'), "60000"), Reply::Status("OK 0 0 7".into()), "{half}");
         assert_eq!(server.cmd("HLEN job"), Reply::Int(3), "{half}");
         assert_eq!(server.cmd(&format!("ZCARD {ENDS}")), Reply::Int(1), "{half}");
-        eval(&server, UNDO_PERMIT, &["job", ENDS], &[&token('b')]);
+        eval(&server, UNDO_PERMIT.text, &["job", ENDS], &[&token('b')]);
     }
 }
 
@@ -147,8 +148,12 @@ fn a_server_that_is_asked_twice_gives_one_permit() {
     for node in ["01", "04"] {
         let twin = format!("{random}{node}");
         assert!(matches!(ask(&server, &twin, "60000"), Reply::Int(50_000..)), "{node}");
-        let moved =
-            eval(&server, ACQUIRE_PERMIT, &["job", ENDS], &[&twin, "60000", "5", "3", "2", "0"]);
+        let moved = eval(
+            &server,
+            ACQUIRE_PERMIT.text,
+            &["job", ENDS],
+            &[&twin, "60000", "5", "3", "2", "0"],
+        );
         assert!(matches!(moved, Reply::Int(50_000..)), "{node}: {moved:?}");
     }
     assert_eq!(server.cmd("HLEN job"), Reply::Int(3));
@@ -227,7 +232,7 @@ fn beside_those_who_wait_a_permit_is_moved_and_none_is_given_to_a_newcomer() {
     let server = &servers(1)[0];
     let ask = |token: &str, first: &str, step: &str| {
         let [key, ttl] = [&b"job"[..], b"30000"];
-        let words = [ACQUIRE_PERMIT.as_bytes(), b"2", key, ENDS.as_bytes(), token.as_bytes()];
+        let words = [ACQUIRE_PERMIT.text.as_bytes(), b"2", key, ENDS.as_bytes(), token.as_bytes()];
         let order = [ttl, b"3", b"3", first.as_bytes(), step.as_bytes()];
         server.run(&[&[&b"EVAL"[..]], &words[..], &order].concat())
     };

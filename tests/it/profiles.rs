@@ -197,7 +197,7 @@ fn a_lock_of_spring_s_is_undone_and_told_by_its_holder_alone() {
     let server = Server::start();
     let mut listener = listener(&server, "shop-channel:shop:job");
     server.cmd("SET shop:job mine PX 60000");
-    let undo = |token: &str| eval(&server, UNDO_SPRING, &["shop:job"], &[token]);
+    let undo = |token: &str| eval(&server, UNDO_SPRING.text, &["shop:job"], &[token]);
     assert_eq!(undo("other"), Reply::Int(0));
     assert!(exists(&server, "shop:job"));
     assert_eq!((undo("mine"), undo("mine")), (Reply::Int(1), Reply::Int(0)));
@@ -265,8 +265,8 @@ fn blocked(server: &Server) -> usize {
 fn a_lock_of_python_redis_lock_s_is_undone_and_told_by_its_holder_alone() {
     let server = Server::start();
     let keys = ["lock:job", "lock-signal:job"];
-    let ask = |token: &str| eval(&server, ACQUIRE_PYTHON, &keys, &[token, "60000"]);
-    let undo = |token: &str| eval(&server, UNDO_PYTHON, &keys, &[token]);
+    let ask = |token: &str| eval(&server, ACQUIRE_PYTHON.text, &keys, &[token, "60000"]);
+    let undo = |token: &str| eval(&server, UNDO_PYTHON.text, &keys, &[token]);
     let told = || server.cmd("LLEN lock-signal:job");
     // From a release before: it says nothing any more.
     server.cmd("RPUSH lock-signal:job 1 1");
@@ -471,20 +471,21 @@ fn a_reader_whose_own_key_is_over_is_none_any_longer() {
     let token = "a".repeat(34);
     let twin = [&token[..32], "01"].concat();
     let hold = format!("{{job}}:{token}:rwlock_timeout:1");
-    let read = |token: &str| eval(&server, ACQUIRE_REDISSON_READ, &["job"], &[token, "60000", "3"]);
-    let extend = || eval(&server, EXTEND_REDISSON_RW, &["job"], &[&token, "90000"]);
-    let undo = || eval(&server, UNDO_REDISSON_RW, &["job"], &[&token]);
+    let read =
+        |token: &str| eval(&server, ACQUIRE_REDISSON_READ.text, &["job"], &[token, "60000", "3"]);
+    let extend = || eval(&server, EXTEND_REDISSON_RW.text, &["job"], &[&token, "90000"]);
+    let undo = || eval(&server, UNDO_REDISSON_RW.text, &["job"], &[&token]);
     let node_0 = [&token[..32], "00"].concat();
     assert_eq!(read(&node_0), Reply::Status("OK".into()));
     assert!(matches!(read(&twin), Reply::Int(1..)), "the same client, as another node");
-    assert_eq!(eval(&server, UNDO_REDISSON_RW, &["job"], &[&node_0]), Reply::Int(1));
+    assert_eq!(eval(&server, UNDO_REDISSON_RW.text, &["job"], &[&node_0]), Reply::Int(1));
     assert_eq!(read(&token), Reply::Status("OK".into()));
     assert_eq!(extend(), Reply::Int(1));
     assert!(pttl(&server, &hold) > 60_000 && pttl(&server, "job") > 60_000);
     server.cmd(&format!("DEL {hold}"));
     assert_eq!((extend(), undo(), undo()), (Reply::Int(0), Reply::Int(1), Reply::Int(0)));
     // A writer, and data of another kind.
-    let write = || eval(&server, ACQUIRE_REDISSON_WRITE, &["job"], &[&token, "60000"]);
+    let write = || eval(&server, ACQUIRE_REDISSON_WRITE.text, &["job"], &[&token, "60000"]);
     assert_eq!((write(), extend()), (Reply::Status("OK".into()), Reply::Int(1)));
     assert!(matches!(write(), Reply::Int(1..)) && matches!(read(&twin), Reply::Int(1..)));
     assert_eq!((undo(), undo()), (Reply::Int(1), Reply::Int(0)));
@@ -677,14 +678,14 @@ fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
     let name = |node: &str| format!("s:{}{node}:web", "a".repeat(32));
     let (mine, other) = (name("00"), name("01"));
     let run = |script, words: &[&str]| eval(&server, script, &["job"], words);
-    let alone = |token: &str| run(ACQUIRE_SYMFONY_WRITE, &[token, "60000"]);
-    let reads = |token: &str| run(ACQUIRE_SYMFONY_READ, &[token, "60000", "3"]);
-    let undo = |token: &str| run(UNDO_SYMFONY_WRITE, &[token]);
-    let extend = |token: &str| run(EXTEND_SYMFONY_WRITE, &[token, "90000"]);
+    let alone = |token: &str| run(ACQUIRE_SYMFONY_WRITE.text, &[token, "60000"]);
+    let reads = |token: &str| run(ACQUIRE_SYMFONY_READ.text, &[token, "60000", "3"]);
+    let undo = |token: &str| run(UNDO_SYMFONY_WRITE.text, &[token]);
+    let extend = |token: &str| run(EXTEND_SYMFONY_WRITE.text, &[token, "90000"]);
     assert_eq!(alone(&mine), Reply::Status("OK".into()));
     assert!(matches!(alone(&mine), Reply::Int(1..)), "an ask is no re-entry");
     assert_eq!((undo(&other), extend(&other)), (Reply::Int(0), Reply::Int(0)));
-    assert_eq!(run(UNDO_SHARED, &[&other]), Reply::Int(0), "of a reader that was denied");
+    assert_eq!(run(UNDO_SHARED.text, &[&other]), Reply::Int(0), "of a reader that was denied");
     assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "it is marked as before");
     assert_eq!(extend(&mine), Reply::Int(1));
     assert!(pttl(&server, "job") > 60_000);
@@ -695,8 +696,8 @@ fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
     assert_eq!(reads(&mine), Reply::Status("OK".into()));
     assert!(matches!(reads(&other), Reply::Int(1..)), "the same client, as another node");
     assert_eq!(reads(&mine.replace('a', "b")), Reply::Status("OK".into()), "another one");
-    assert_eq!(run(EXTEND_SHARED, &[&mine, "90000"]), Reply::Int(1));
-    assert_eq!(run(UNDO_SHARED, &[&mine]), Reply::Int(1));
+    assert_eq!(run(EXTEND_SHARED.text, &[&mine, "90000"]), Reply::Int(1));
+    assert_eq!(run(UNDO_SHARED.text, &[&mine]), Reply::Int(1));
     assert!((1..=60_000).contains(&pttl(&server, "job")), "as long as the last of them");
     for made in ["SET job x", "HSET job x 1"] {
         server.cmd("DEL job");
@@ -847,8 +848,8 @@ fn a_timed_lock_that_a_losing_member_overwrote_is_free_after_its_release() {
 fn an_undo_of_a_timed_lock_deletes_a_member_s_time_inside_its_own_lease_alone() {
     let server = Server::start();
     let (mine, other) = ("a".repeat(34), "b".repeat(34));
-    let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED, &LEASED, &[token, ttl]);
-    let undo = |token: &str| eval(&server, UNDO_TIMED, &LEASED, &[token]);
+    let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED.text, &LEASED, &[token, ttl]);
+    let undo = |token: &str| eval(&server, UNDO_TIMED.text, &LEASED, &[token]);
     let (granted, theirs) = (Reply::Status("OK".into()), (second(&server) + 600).to_string());
     let overwrite = |value: &str| server.run(&[b"SET", b"job", value.as_bytes()]);
     // After the end of the lease, another member has the lock.
@@ -884,12 +885,12 @@ fn an_undo_of_a_timed_lock_deletes_a_member_s_time_inside_its_own_lease_alone() 
 fn a_timed_lock_that_was_overwritten_is_not_taken_over_by_another_redbolt_inside_its_lease() {
     let server = Server::start();
     let (mine, other) = ("a".repeat(34), "b".repeat(34));
-    let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED, &LEASED, &[token, ttl]);
+    let ask = |token: &str, ttl| eval(&server, ACQUIRE_TIMED.text, &LEASED, &[token, ttl]);
     assert_eq!(ask(&mine, "60000"), Reply::Status("OK".into()));
     server.cmd("SET job 1100000000");
     let Reply::Int(left) = ask(&other, "60000") else { panic!("it was granted") };
     assert!((1..=60_000).contains(&left), "{left}");
-    assert_eq!(eval(&server, UNDO_TIMED, &LEASED, &[&mine]), Reply::Int(1));
+    assert_eq!(eval(&server, UNDO_TIMED.text, &LEASED, &[&mine]), Reply::Int(1));
     assert_eq!(ask(&other, "60000"), Reply::Status("OK".into()));
 }
 
@@ -917,9 +918,9 @@ const LEASED: [&str; 2] = ["job", "redbolt:lease:job"];
 fn nobody_else_can_undo_or_extend_a_timed_lock() {
     let server = Server::start();
     let (mine, other) = ("a".repeat(34), "b".repeat(34));
-    let ask = |token: &str| eval(&server, ACQUIRE_TIMED, &LEASED, &[token, "60000"]);
-    let undo = |token: &str| eval(&server, UNDO_TIMED, &LEASED, &[token]);
-    let extend = |token: &str| eval(&server, EXTEND_TIMED, &LEASED, &[token, "90000"]);
+    let ask = |token: &str| eval(&server, ACQUIRE_TIMED.text, &LEASED, &[token, "60000"]);
+    let undo = |token: &str| eval(&server, UNDO_TIMED.text, &LEASED, &[token]);
+    let extend = |token: &str| eval(&server, EXTEND_TIMED.text, &LEASED, &[token, "90000"]);
     assert_eq!(ask(&mine), Reply::Status("OK".into()));
     assert!(matches!(ask(&mine), Reply::Int(1..)) && matches!(ask(&other), Reply::Int(1..)));
     assert_eq!((undo(&other), extend(&other)), (Reply::Int(0), Reply::Int(0)));
@@ -1089,12 +1090,12 @@ fn what_a_format_has_no_room_for_is_refused_at_the_door() {
 #[test]
 fn nobody_else_can_undo_or_extend_it() {
     let server = Server::start();
-    let ask = |token: &str| eval(&server, ACQUIRE_REDISSON, &["job"], &[token, "60000"]);
-    let undo = |token: &str| eval(&server, UNDO_REDISSON, &["job"], &[token]);
+    let ask = |token: &str| eval(&server, ACQUIRE_REDISSON.text, &["job"], &[token, "60000"]);
+    let undo = |token: &str| eval(&server, UNDO_REDISSON.text, &["job"], &[token]);
     assert_eq!(ask("mine"), Reply::Status("OK".into()));
     assert!(matches!(ask("mine"), Reply::Int(1..)), "an ask is no re-entry");
     assert_eq!(undo("other"), Reply::Int(0));
-    let extend = |token: &str| eval(&server, EXTEND_REDISSON, &["job"], &[token, "90000"]);
+    let extend = |token: &str| eval(&server, EXTEND_REDISSON.text, &["job"], &[token, "90000"]);
     assert_eq!((extend("other"), extend("mine")), (Reply::Int(0), Reply::Int(1)));
     assert!(pttl(&server, "job") > 60_000);
     assert_eq!((undo("mine"), undo("mine")), (Reply::Int(1), Reply::Int(0)));
@@ -1108,7 +1109,7 @@ fn nobody_else_can_undo_or_extend_it() {
     }
     // A counter that is none gives no lock.
     server.cmd("SET c x");
-    let fenced = eval(&server, ACQUIRE_REDISSON_FENCED, &["job", "c"], &["mine", "60000"]);
+    let fenced = eval(&server, ACQUIRE_REDISSON_FENCED.text, &["job", "c"], &["mine", "60000"]);
     assert!(matches!(fenced, Reply::Error(_)), "{fenced:?}");
     assert!(!exists(&server, "job"));
 }

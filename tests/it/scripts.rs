@@ -1,7 +1,7 @@
 //! The scripts on a real server where a key holds data of another type: a value that is no string
 //! is *not ours*, and never an error that stops a script half-way.
 
-use redbolt::proto::script::{ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK};
+use redbolt::proto::script::{self, ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK};
 use redbolt::{ExtendError, LossCause, ReleaseOutcome};
 use redbolt_test_servers::{Reply, Server};
 
@@ -28,6 +28,17 @@ fn micros() -> u64 {
     now.unwrap().as_micros() as u64
 }
 
+/// The syntax of each `.lua` file is checked by the compiler of the server.
+#[test]
+fn a_server_compiles_each_script_and_computes_its_digest() {
+    let server = Server::start();
+    let mut connection = server.connect();
+    for script in script::all() {
+        let loaded = connection.run(&[b"SCRIPT", b"LOAD", script.text.as_bytes()]);
+        assert_eq!(loaded, Reply::Bulk(script.digest.into()), "{script:?}");
+    }
+}
+
 #[test]
 fn an_undo_goes_on_past_a_key_of_another_type() {
     let server = Server::start();
@@ -35,7 +46,7 @@ fn an_undo_goes_on_past_a_key_of_another_type() {
         put(&server, other);
         server.cmd("SET a token");
         server.cmd("SET c token");
-        let undone = eval(&server, UNDO, &["a", "other", "c"], &["token"]);
+        let undone = eval(&server, UNDO.text, &["a", "other", "c"], &["token"]);
         assert_eq!(undone, Reply::Int(2), "{other}");
         assert!(exists(&server, "other"), "{other}");
     }
@@ -47,7 +58,7 @@ fn a_key_of_another_type_is_not_extended_and_not_ours() {
     for other in OTHER_TYPES {
         put(&server, other);
         server.cmd("SET a token PX 5000");
-        let extended = eval(&server, EXTEND, &["a", "other"], &["token", "60000"]);
+        let extended = eval(&server, EXTEND.text, &["a", "other"], &["token", "60000"]);
         assert_eq!(extended, Reply::Int(0), "{other}");
         assert_eq!(server.cmd("PTTL other"), Reply::Int(-1), "{other}");
         assert!(matches!(server.cmd("PTTL a"), Reply::Int(..=5_000)), "all or nothing");
@@ -61,7 +72,7 @@ fn a_token_is_not_written_back_where_the_key_is_of_another_type() {
         put(&server, other);
         server.cmd("SET counter 4");
         let args = ["token", "1", "8", "60000"];
-        let raised = eval(&server, WRITE_BACK, &["other", "counter"], &args);
+        let raised = eval(&server, WRITE_BACK.text, &["other", "counter"], &args);
         assert_eq!(raised, Reply::Int(0), "{other}");
         assert_eq!(server.cmd("GET counter"), Reply::Bulk(b"4".to_vec()));
     }
@@ -76,11 +87,15 @@ fn a_counter_of_another_type_cannot_be_raised() {
         put(&server, other);
         let now = micros().to_string();
         let request = ["token", "1000", "1", &now, "60000"];
-        assert_eq!(eval(&server, ACQUIRE_FENCED, &["job", "other"], &request), cannot, "{other}");
+        assert_eq!(
+            eval(&server, ACQUIRE_FENCED.text, &["job", "other"], &request),
+            cannot,
+            "{other}"
+        );
         assert!(!exists(&server, "job"), "the script has changed nothing");
         server.cmd("SET job token");
         let raise = ["token", "1", "8", "60000"];
-        assert_eq!(eval(&server, WRITE_BACK, &["job", "other"], &raise), cannot, "{other}");
+        assert_eq!(eval(&server, WRITE_BACK.text, &["job", "other"], &raise), cannot, "{other}");
         server.cmd("DEL job");
     }
 }
@@ -92,9 +107,9 @@ fn a_key_that_may_not_be_read_is_an_error_and_not_somebody_elses() {
     server.cmd("SET job token");
     server.cmd("ACL SETUSER default -get");
     for (script, keys, args) in [
-        (UNDO, &["job"][..], &["token"][..]),
-        (EXTEND, &["job"], &["token", "60000"]),
-        (WRITE_BACK, &["job", "counter"], &["token", "1", "8", "60000"]),
+        (UNDO.text, &["job"][..], &["token"][..]),
+        (EXTEND.text, &["job"], &["token", "60000"]),
+        (WRITE_BACK.text, &["job", "counter"], &["token", "1", "8", "60000"]),
     ] {
         match eval(&server, script, keys, args) {
             Reply::Error(text) => {

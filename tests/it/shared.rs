@@ -91,11 +91,12 @@ fn those_of_one_process_who_wait_share_beside_each_other() {
 #[test]
 fn a_holder_that_dies_keeps_nobody_out_for_longer_than_its_own_ttl() {
     let server = Server::start();
-    let share = |name: &str, ttl: &str| eval(&server, ACQUIRE_SHARED, &["job"], &[name, ttl, "3"]);
+    let share =
+        |name: &str, ttl: &str| eval(&server, ACQUIRE_SHARED.text, &["job"], &[name, ttl, "3"]);
     assert_eq!(share(&token('a'), "60000"), ok());
     assert_eq!(share(&token('b'), "300"), ok());
     assert!(pttl(&server, "job") > 50_000, "as long as the last of them");
-    assert_eq!(eval(&server, UNDO_SHARED, &["job"], &[&token('a')]), Reply::Int(1));
+    assert_eq!(eval(&server, UNDO_SHARED.text, &["job"], &[&token('a')]), Reply::Int(1));
     assert!(pttl(&server, "job") <= 300, "no longer than who is left");
     eventually("its time is over", || !exists(&server, "job"));
 }
@@ -103,17 +104,17 @@ fn a_holder_that_dies_keeps_nobody_out_for_longer_than_its_own_ttl() {
 #[test]
 fn whose_time_is_over_is_neither_extended_nor_counted() {
     let server = Server::start();
-    eval(&server, ACQUIRE_SHARED, &["job"], &[&token('a'), "1", "3"]);
-    eval(&server, ACQUIRE_SHARED, &["job"], &[&token('b'), "60000", "3"]);
+    eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token('a'), "1", "3"]);
+    eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token('b'), "60000", "3"]);
     // Longer than the first one's TTL: a look that extends it would keep it.
     std::thread::sleep(Duration::from_millis(5));
-    let extend = |name: &str, ttl: &str| eval(&server, EXTEND_SHARED, &["job"], &[name, ttl]);
+    let extend = |name: &str, ttl: &str| eval(&server, EXTEND_SHARED.text, &["job"], &[name, ttl]);
     assert_eq!(extend(&token('a'), "60000"), Reply::Int(0));
     assert_eq!(extend(&token('b'), "90000"), Reply::Int(1));
     assert!(pttl(&server, "job") > 80_000);
     assert_eq!(extend(&token('b'), "1000"), Reply::Int(1));
     assert!(pttl(&server, "job") > 80_000, "never shortened");
-    eval(&server, ACQUIRE_SHARED, &["job"], &[&token('c'), "60000", "3"]);
+    eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token('c'), "60000", "3"]);
     assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "who is over is taken away");
 }
 
@@ -133,18 +134,20 @@ fn what_is_not_shared_is_in_the_way_and_stays_as_it_is() {
         let before = server.cmd("DUMP other");
         for fenced in [false, true] {
             let denied = match fenced {
-                false => eval(&server, ACQUIRE_SHARED, &["other"], &[&token('a'), "1000", "3"]),
+                false => {
+                    eval(&server, ACQUIRE_SHARED.text, &["other"], &[&token('a'), "1000", "3"])
+                }
                 true => {
                     let args = [&token('a'), "1000", "1", "1000", "1", "3"];
-                    eval(&server, ACQUIRE_SHARED_FENCED, &["other", "counter"], &args)
+                    eval(&server, ACQUIRE_SHARED_FENCED.text, &["other", "counter"], &args)
                 }
             };
             assert!(matches!(denied, Reply::Int(ms) if pttl.contains(&ms)), "{other}: {denied:?}");
         }
         for (script, keys, args) in [
-            (EXTEND_SHARED, &["other"][..], &["token", "1000"][..]),
-            (UNDO_SHARED, &["other"], &["token"]),
-            (WRITE_BACK_SHARED, &["other", "counter"], &["token", "9", "1000"]),
+            (EXTEND_SHARED.text, &["other"][..], &["token", "1000"][..]),
+            (UNDO_SHARED.text, &["other"], &["token"]),
+            (WRITE_BACK_SHARED.text, &["other", "counter"], &["token", "9", "1000"]),
         ] {
             assert_eq!(eval(&server, script, keys, args), Reply::Int(0), "{other}");
         }
@@ -153,7 +156,7 @@ fn what_is_not_shared_is_in_the_way_and_stays_as_it_is() {
     server.cmd("DEL other");
     server.cmd("ZADD other 1 x");
     server.cmd("PEXPIRE other 60000");
-    let denied = eval(&server, ACQUIRE_SHARED, &["other"], &[&token('a'), "1000", "3"]);
+    let denied = eval(&server, ACQUIRE_SHARED.text, &["other"], &[&token('a'), "1000", "3"]);
     assert!(matches!(denied, Reply::Int(50_000..=60_000)), "{denied:?}");
     assert_eq!(server.cmd("ZCARD other"), Reply::Int(1));
 }
@@ -168,11 +171,12 @@ fn an_ask_that_may_not_run_to_its_end_leaves_nothing() {
         for command in commands {
             server.cmd("DEL job");
             for other in held.chars() {
-                eval(&server, ACQUIRE_SHARED, &["job"], &[&token(other), "60000", "3"]);
+                eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token(other), "60000", "3"]);
             }
             let before = server.cmd("DUMP job");
             server.cmd(&format!("ACL SETUSER default -{command}"));
-            let refused = eval(&server, ACQUIRE_SHARED, &["job"], &[&token('a'), "60000", "3"]);
+            let refused =
+                eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token('a'), "60000", "3"]);
             server.cmd(&format!("ACL SETUSER default +{command}"));
             assert!(matches!(refused, Reply::Error(_)), "{command} {held:?}: {refused:?}");
             assert_eq!(server.cmd("DUMP job"), before, "{command} {held:?}");
@@ -209,7 +213,7 @@ fn a_counter_that_is_no_token_is_not_shown_to_a_store() {
         server.cmd("DEL job");
         server.cmd(&format!("SET counter {counter}"));
         let args = [&token('a'), "60000", &micros.to_string(), "60000", "1", "3"];
-        let reply = eval(&server, ACQUIRE_SHARED_FENCED, &["job", "counter"], &args);
+        let reply = eval(&server, ACQUIRE_SHARED_FENCED.text, &["job", "counter"], &args);
         assert_eq!(reply, Reply::Status(format!("OK {}", micros | 1)), "{counter}");
     }
 }
@@ -225,7 +229,7 @@ fn an_odd_counter_of_long_ago_is_not_kept() {
         server.cmd("DEL job");
         server.cmd(&format!("SET counter {counter}"));
         let args = [&token('a'), "60000", &micros.to_string(), "60000", &least.to_string(), "3"];
-        let reply = eval(&server, ACQUIRE_SHARED_FENCED, &["job", "counter"], &args);
+        let reply = eval(&server, ACQUIRE_SHARED_FENCED.text, &["job", "counter"], &args);
         assert_eq!(reply, Reply::Status(format!("OK {shown}")), "{counter}");
     }
 }
@@ -296,7 +300,7 @@ fn a_crowd_that_shares_is_counted_and_a_sorted_set_of_others_is_other_data() {
     let client = warm_client(builder(&servers));
     for name in 0..20 {
         let token = format!("{name:032x}00:reader {name}");
-        assert_eq!(eval(&servers[0], ACQUIRE_SHARED, &["job"], &[&token, "60000", "3"]), ok());
+        assert_eq!(eval(&servers[0], ACQUIRE_SHARED.text, &["job"], &[&token, "60000", "3"]), ok());
     }
     let seen = client.inspect(b"job").unwrap();
     let Ok(KeyState::Shared(sharers)) = &seen.nodes[0].state else { panic!("{seen:?}") };
@@ -322,10 +326,10 @@ fn a_server_that_is_asked_twice_grants_once() {
         let token = format!("{random}{node}{label}");
         let micros = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_micros().to_string();
         match fenced {
-            false => eval(&server, ACQUIRE_SHARED, &["job"], &[&token, "60000", "5"]),
+            false => eval(&server, ACQUIRE_SHARED.text, &["job"], &[&token, "60000", "5"]),
             true => {
                 let args = [&token, "60000", &micros, "60000", "1", "5"];
-                eval(&server, ACQUIRE_SHARED_FENCED, &["job", "counter"], &args)
+                eval(&server, ACQUIRE_SHARED_FENCED.text, &["job", "counter"], &args)
             }
         }
     };

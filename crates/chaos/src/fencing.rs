@@ -367,12 +367,13 @@ impl Play {
 }
 
 fn witness_of_write_backs(server: &Server) -> Result<Witness, Failure> {
-    let digest = server.run(&[b"SCRIPT", b"LOAD", script::WRITE_BACK.as_bytes()]);
+    let digest = server.run(&[b"SCRIPT", b"LOAD", script::WRITE_BACK.text.as_bytes()]);
     let Reply::Bulk(digest) = digest else {
         return Err("the server did not load the script".into());
     };
     let digest = String::from_utf8(digest)?;
-    let text = format!("\"EVAL\" \"{}", &script::WRITE_BACK[..script::WRITE_BACK.len() / 2]);
+    let text =
+        format!("\"EVAL\" \"{}", &script::WRITE_BACK.text[..script::WRITE_BACK.text.len() / 2]);
     Witness::of(server, move |line| line.contains(&digest) || line.contains(&text))
 }
 

@@ -76,7 +76,7 @@ impl Witness {
 /// connection a script. Commands inside of a script have the source `lua` and do not count.
 fn is_ask(line: &str) -> bool {
     let command = format!("\"SET\" \"{RESOURCE}\" ");
-    let script = format!("\"EVAL\" \"{ACQUIRE_MANY}\" ");
+    let script = format!("\"EVAL\" \"{}\" ", ACQUIRE_MANY.text);
     let is_script = line.contains(&script) && line.contains(&format!(" \"{RESOURCE}\" "));
     let is_command = line.contains(&command) && line.contains("\"NX\"");
     !line.contains(" lua] ") && (is_command || is_script)
@@ -91,7 +91,8 @@ mod tests {
         let ask = r#"1.2 [0 127.0.0.1:5] "SET" "job" "00:rival" "NX" "PX" "400""#;
         assert!(is_ask(ask));
         assert!(!is_ask(&ask.replace("127.0.0.1:5]", "lua]")));
-        let script = format!(r#"1.2 [0 127.0.0.1:5] "EVAL" "{ACQUIRE_MANY}" "1" "job" "00:rival""#);
+        let script =
+            format!(r#"1.2 [0 127.0.0.1:5] "EVAL" "{}" "1" "job" "00:rival""#, ACQUIRE_MANY.text);
         assert!(is_ask(&script));
         assert!(!is_ask(&script.replace("job", "redbolt:guard")));
         assert!(!is_ask(&ask.replace("job", "redbolt:guard")));

@@ -17,20 +17,21 @@ fn main() {
 
     bench.restart();
     let [many, fenced, extend, undo] =
-        [ACQUIRE_MANY, ACQUIRE_FENCED, EXTEND, UNDO].map(|text| bench.load(text));
+        [ACQUIRE_MANY.text, ACQUIRE_FENCED.text, EXTEND.text, UNDO.text]
+            .map(|text| bench.load(text));
     bench.say(&["SET", "redbolt:guard", "0123:30000:3:0", "PX", "126144000000"]);
     for words in GREETING.iter().chain(&OTHERS) {
         println!("{:>8.0}  {}", bench.time(|bench| bench.say(words)), words.join(" "));
     }
     let micros = (NOW.micros() + 5).to_string();
     let scripts: [(&str, Vec<&str>); 4] = [
-        ("ACQUIRE_MANY", vec![&many, "3", "a", "b", "redbolt:guard", TOKEN, "1000", "2"]),
-        ("ACQUIRE_FENCED", {
+        ("ACQUIRE_MANY.text", vec![&many, "3", "a", "b", "redbolt:guard", TOKEN, "1000", "2"]),
+        ("ACQUIRE_FENCED.text", {
             let keys = ["a", "redbolt:fence:a", "redbolt:guard"];
             [&[&fenced[..], "3"], &keys[..], &[TOKEN, "1000", "1", &micros, "604800000"]].concat()
         }),
-        ("EXTEND", vec![&extend, "1", "a", TOKEN, "2000"]),
-        ("UNDO", vec![&undo, "1", "a", TOKEN]),
+        ("EXTEND.text", vec![&extend, "1", "a", TOKEN, "2000"]),
+        ("UNDO.text", vec![&undo, "1", "a", TOKEN]),
     ];
     for (name, call) in &scripts {
         let words = [&["EVALSHA"], &call[..]].concat();
@@ -95,7 +96,7 @@ impl Bench {
             for _ in 0..7 {
                 self.say(&["SET", "a", TOKEN, "NX", "PX", "1000"]);
                 self.say(&["PTTL", "redbolt:guard"]);
-                self.say(&["EVAL", UNDO, "1", "a", TOKEN]);
+                self.say(&["EVAL", UNDO.text, "1", "a", TOKEN]);
             }
         }
     }

@@ -53,11 +53,11 @@ fn random_commands_get_the_replies_of_a_real_server() {
 fn random_histories_of_locks_get_the_replies_of_a_real_server() {
     let pair = compare(450, 0.0, vec(lock_step(lock_call()), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_MANY, &["+OK", ":", "+GUARD"]),
-        (ACQUIRE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
-        (WRITE_BACK, &[":0", ":1", "-ERR the fencing"]),
-        (FORCE_UNLOCK, &[":0", ":1"]),
-        (ENROL, &[":0", ":1"]),
+        (ACQUIRE_MANY.text, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_FENCED.text, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
+        (WRITE_BACK.text, &[":0", ":1", "-ERR the fencing"]),
+        (FORCE_UNLOCK.text, &[":0", ":1"]),
+        (ENROL.text, &[":0", ":1"]),
     ]);
 }
 
@@ -67,17 +67,17 @@ fn random_histories_of_shared_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 3 => shared_call()];
     let pair = compare(360, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_SHARED, &["+OK", ":", "+GUARD"]),
-        (ACQUIRE_SHARED_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
-        (EXTEND_SHARED, &[":0", ":1"]),
-        (UNDO_SHARED, &[":0", ":1"]),
-        (WRITE_BACK_SHARED, &[":0", ":1"]),
-        (VIEW_SHARED, &["$", "-WRONGTYPE"]),
-        (ACQUIRE_FENCED, &["+OK ", ":"]),
-        (EXTEND, &[":0"]),
-        (UNDO, &[":0"]),
-        (FORCE_UNLOCK, &[":0", ":1"]),
-        (ENROL, &[":0", ":1"]),
+        (ACQUIRE_SHARED.text, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_SHARED_FENCED.text, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
+        (EXTEND_SHARED.text, &[":0", ":1"]),
+        (UNDO_SHARED.text, &[":0", ":1"]),
+        (WRITE_BACK_SHARED.text, &[":0", ":1"]),
+        (VIEW_SHARED.text, &["$", "-WRONGTYPE"]),
+        (ACQUIRE_FENCED.text, &["+OK ", ":"]),
+        (EXTEND.text, &[":0"]),
+        (UNDO.text, &[":0"]),
+        (FORCE_UNLOCK.text, &[":0", ":1"]),
+        (ENROL.text, &[":0", ":1"]),
     ]);
 }
 
@@ -87,12 +87,12 @@ fn random_histories_of_permits_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 8 => permit_call()];
     let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_PERMIT, &["+OK ", ":", "+GUARD ", "+CLOCK "]),
-        (EXTEND_PERMIT, &[":0", ":1"]),
-        (UNDO_PERMIT, &[":0", ":1"]),
-        (WRITE_BACK_PERMIT, &[":0", ":1"]),
-        (VIEW_PERMITS, &["$"]),
-        (FORCE_UNLOCK, &[":0", ":1"]),
+        (ACQUIRE_PERMIT.text, &["+OK ", ":", "+GUARD ", "+CLOCK "]),
+        (EXTEND_PERMIT.text, &[":0", ":1"]),
+        (UNDO_PERMIT.text, &[":0", ":1"]),
+        (WRITE_BACK_PERMIT.text, &[":0", ":1"]),
+        (VIEW_PERMITS.text, &["$"]),
+        (FORCE_UNLOCK.text, &[":0", ":1"]),
     ]);
 }
 
@@ -102,13 +102,13 @@ fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => permit_call(), 8 => redisson_call()];
     let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_REDISSON, &["+OK", ":", "+GUARD"]),
-        (ACQUIRE_REDISSON_FENCED, &["+OK ", ":", "+GUARD"]),
-        (EXTEND_REDISSON, &[":0", ":1"]),
-        (UNDO_REDISSON, &[":0", ":1"]),
-        (WRITE_BACK_REDISSON, &[":0", ":1"]),
-        (VIEW_PERMITS, &["$"]),
-        (UNDO, &[":0"]),
+        (ACQUIRE_REDISSON.text, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_REDISSON_FENCED.text, &["+OK ", ":", "+GUARD"]),
+        (EXTEND_REDISSON.text, &[":0", ":1"]),
+        (UNDO_REDISSON.text, &[":0", ":1"]),
+        (WRITE_BACK_REDISSON.text, &[":0", ":1"]),
+        (VIEW_PERMITS.text, &["$"]),
+        (UNDO.text, &[":0"]),
     ]);
 }
 
@@ -117,7 +117,7 @@ fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
 fn random_histories_of_spring_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 3 => spring_call()];
     let pair = compare(200, 0.0, vec(lock_step(any_call), 1..60));
-    pair.has_answered(&[(UNDO_SPRING, &[":0", ":1"]), (EXTEND, &[":0", ":1"])]);
+    pair.has_answered(&[(UNDO_SPRING.text, &[":0", ":1"]), (EXTEND.text, &[":0", ":1"])]);
 }
 
 /// Of python-redis-lock, beside locks of redbolt's own and an operator who breaks them.
@@ -126,10 +126,10 @@ fn random_histories_of_python_redis_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => redisson_call(), 12 => python_call()];
     let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_PYTHON, &["+OK", ":", "+GUARD"]),
-        (UNDO_PYTHON, &[":0", ":1"]),
-        (EXTEND, &[":0", ":1"]),
-        (FORCE_UNLOCK, &[":0", ":1"]),
+        (ACQUIRE_PYTHON.text, &["+OK", ":", "+GUARD"]),
+        (UNDO_PYTHON.text, &[":0", ":1"]),
+        (EXTEND.text, &[":0", ":1"]),
+        (FORCE_UNLOCK.text, &[":0", ":1"]),
     ]);
 }
 
@@ -139,13 +139,13 @@ fn random_histories_of_symfony_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 14 => symfony_call()];
     let pair = compare(360, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_SYMFONY_READ, &["+OK", ":", "+GUARD"]),
-        (ACQUIRE_SYMFONY_WRITE, &["+OK", ":", "+GUARD"]),
-        (EXTEND_SYMFONY_WRITE, &[":0", ":1"]),
-        (UNDO_SYMFONY_WRITE, &[":0", ":1"]),
-        (EXTEND_SHARED, &[":0", ":1"]),
-        (UNDO_SHARED, &[":0", ":1"]),
-        (VIEW_SHARED, &["$"]),
+        (ACQUIRE_SYMFONY_READ.text, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_SYMFONY_WRITE.text, &["+OK", ":", "+GUARD"]),
+        (EXTEND_SYMFONY_WRITE.text, &[":0", ":1"]),
+        (UNDO_SYMFONY_WRITE.text, &[":0", ":1"]),
+        (EXTEND_SHARED.text, &[":0", ":1"]),
+        (UNDO_SHARED.text, &[":0", ":1"]),
+        (VIEW_SHARED.text, &["$"]),
     ]);
 }
 
@@ -155,9 +155,9 @@ fn random_histories_of_timed_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 12 => timed_call()];
     let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_TIMED, &["+OK", ":", ":-1", "+GUARD"]),
-        (EXTEND_TIMED, &[":0", ":1"]),
-        (UNDO_TIMED, &[":0", ":1"]),
+        (ACQUIRE_TIMED.text, &["+OK", ":", ":-1", "+GUARD"]),
+        (EXTEND_TIMED.text, &[":0", ":1"]),
+        (UNDO_TIMED.text, &[":0", ":1"]),
     ]);
 }
 
@@ -167,10 +167,10 @@ fn random_histories_of_redisson_s_readers_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => redisson_call(), 12 => redisson_rw_call()];
     let pair = compare(300, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_REDISSON_READ, &["+OK", ":", "+GUARD"]),
-        (ACQUIRE_REDISSON_WRITE, &["+OK", ":", "+GUARD"]),
-        (EXTEND_REDISSON_RW, &[":0", ":1"]),
-        (UNDO_REDISSON_RW, &[":0", ":1"]),
+        (ACQUIRE_REDISSON_READ.text, &["+OK", ":", "+GUARD"]),
+        (ACQUIRE_REDISSON_WRITE.text, &["+OK", ":", "+GUARD"]),
+        (EXTEND_REDISSON_RW.text, &[":0", ":1"]),
+        (UNDO_REDISSON_RW.text, &[":0", ":1"]),
     ]);
 }
 
@@ -180,15 +180,15 @@ fn random_changes_of_mode_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 5 => shared_call(), 14 => mode_call()];
     let pair = compare(400, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (UPGRADE, &["+OK", ":", "+GUARD"]),
-        (UPGRADE_FENCED, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
-        (DOWNGRADE, &["+OK", ":", "+GUARD"]),
-        (EXTEND_DOWNGRADED, &[":0", ":1"]),
-        (UNDO_DOWNGRADED, &[":0", ":1"]),
-        (EXTEND_SHARED, &[":0", ":1"]),
-        (UNDO_SHARED, &[":0", ":1"]),
-        (WRITE_BACK_SHARED, &[":0", ":1"]),
-        (ACQUIRE_SHARED, &["+OK", ":"]),
+        (UPGRADE.text, &["+OK", ":", "+GUARD"]),
+        (UPGRADE_FENCED.text, &["+OK ", ":", "+GUARD ", "+CLOCK ", "-ERR the fencing"]),
+        (DOWNGRADE.text, &["+OK", ":", "+GUARD"]),
+        (EXTEND_DOWNGRADED.text, &[":0", ":1"]),
+        (UNDO_DOWNGRADED.text, &[":0", ":1"]),
+        (EXTEND_SHARED.text, &[":0", ":1"]),
+        (UNDO_SHARED.text, &[":0", ":1"]),
+        (WRITE_BACK_SHARED.text, &[":0", ":1"]),
+        (ACQUIRE_SHARED.text, &["+OK", ":"]),
     ]);
 }
 
@@ -200,17 +200,17 @@ fn random_lines_get_the_replies_of_a_real_server() {
     let pair = compare(400, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
         (
-            ACQUIRE_IN_LINE,
+            ACQUIRE_IN_LINE.text,
             &["+OK ", "+WAIT ", "+WAIT 0 ", "+GUARD ", "+CLOCK ", "-ERR the fencing"],
         ),
-        (LEAVE_LINE, &[":0", ":1"]),
-        (EXTEND, &[":0"]),
-        (UNDO, &[":0"]),
-        (FORCE_UNLOCK, &[":0", ":1"]),
-        (EXTEND_SHARED, &[":0"]),
-        (UNDO_SHARED, &[":0"]),
-        (VIEW_LINE, &["$"]),
-        (VIEW_SHARED, &["$"]),
+        (LEAVE_LINE.text, &[":0", ":1"]),
+        (EXTEND.text, &[":0"]),
+        (UNDO.text, &[":0"]),
+        (FORCE_UNLOCK.text, &[":0", ":1"]),
+        (EXTEND_SHARED.text, &[":0"]),
+        (UNDO_SHARED.text, &[":0"]),
+        (VIEW_LINE.text, &["$"]),
+        (VIEW_SHARED.text, &["$"]),
     ]);
 }
 
@@ -220,15 +220,15 @@ fn random_lines_for_permits_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 16 => permit_call(), 10 => line_call(), 36 => permit_line_call()];
     let pair = compare(500, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_PERMIT_IN_LINE, &["+OK ", "+WAIT ", "+WAIT 0 ", "+GUARD ", "+CLOCK "]),
-        (ACQUIRE_IN_LINE, &["+OK ", "+WAIT "]),
-        (ACQUIRE_PERMIT, &["+OK ", ":"]),
-        (LEAVE_LINE, &[":0", ":1"]),
-        (EXTEND_PERMIT, &[":0", ":1"]),
-        (UNDO_PERMIT, &[":0", ":1"]),
-        (FORCE_UNLOCK, &[":0", ":1"]),
-        (VIEW_LINE, &["$"]),
-        (VIEW_PERMITS, &["$"]),
+        (ACQUIRE_PERMIT_IN_LINE.text, &["+OK ", "+WAIT ", "+WAIT 0 ", "+GUARD ", "+CLOCK "]),
+        (ACQUIRE_IN_LINE.text, &["+OK ", "+WAIT "]),
+        (ACQUIRE_PERMIT.text, &["+OK ", ":"]),
+        (LEAVE_LINE.text, &[":0", ":1"]),
+        (EXTEND_PERMIT.text, &[":0", ":1"]),
+        (UNDO_PERMIT.text, &[":0", ":1"]),
+        (FORCE_UNLOCK.text, &[":0", ":1"]),
+        (VIEW_LINE.text, &["$"]),
+        (VIEW_PERMITS.text, &["$"]),
     ]);
 }
 
@@ -268,29 +268,41 @@ fn a_removed_command_is_refused_on_both_sides() {
         for denial in [Denial::Forbidden, Denial::RenamedAway] {
             let mut pair = Pair::without(command, denial);
             for words in [
-                &["EVAL", UNDO, "0"][..],
-                &["EVALSHA", &digest(UNDO), "0"],
+                &["EVAL", UNDO.text, "0"][..],
+                &["EVALSHA", &digest(UNDO.text), "0"],
                 &["SET", "redbolt:guard", "", "NX", "XX"],
                 &["DEL"],
-                &["EVAL", ACQUIRE_MANY, "1", "k", "token", "60000", "1"],
+                &["EVAL", ACQUIRE_MANY.text, "1", "k", "token", "60000", "1"],
                 &["EXISTS", "k"],
                 &["SET", "k", "token", "NX", "PX", "60000"],
                 &["EXISTS", "k"],
-                &["EVAL", EXTEND, "1", "k", "token", "90000"],
-                &["EVAL", UNDO, "1", "k", "other"],
-                &["EVAL", UNDO, "1", "k", "token"],
+                &["EVAL", EXTEND.text, "1", "k", "token", "90000"],
+                &["EVAL", UNDO.text, "1", "k", "other"],
+                &["EVAL", UNDO.text, "1", "k", "token"],
                 &["EXISTS", "k"],
                 &["PEXPIRE", "k", "x"],
                 &["DEL", "k"],
-                &["EVAL", ACQUIRE_SHARED, "1", "s", SHARER_A, "60000", "3"],
+                &["EVAL", ACQUIRE_SHARED.text, "1", "s", SHARER_A, "60000", "3"],
                 &["EXISTS", "s"],
-                &["EVAL", ACQUIRE_SHARED, "1", "s", SHARER_B, "60000", "3"],
-                &["EVAL", UNDO_SHARED, "1", "s", SHARER_B],
-                &["EVAL", UNDO_SHARED, "1", "s", SHARER_A],
+                &["EVAL", ACQUIRE_SHARED.text, "1", "s", SHARER_B, "60000", "3"],
+                &["EVAL", UNDO_SHARED.text, "1", "s", SHARER_B],
+                &["EVAL", UNDO_SHARED.text, "1", "s", SHARER_A],
                 &["EXISTS", "s"],
-                &["EVAL", ACQUIRE_PERMIT, "2", "p", "u", SHARER_A, "60000", "3", "9", "7", "2"],
+                &[
+                    "EVAL",
+                    ACQUIRE_PERMIT.text,
+                    "2",
+                    "p",
+                    "u",
+                    SHARER_A,
+                    "60000",
+                    "3",
+                    "9",
+                    "7",
+                    "2",
+                ],
                 &["EXISTS", "p", "u"],
-                &["EVAL", UNDO_PERMIT, "2", "p", "u", SHARER_A],
+                &["EVAL", UNDO_PERMIT.text, "2", "p", "u", SHARER_A],
                 &["EXISTS", "p", "u"],
             ] {
                 pair.same(0, words);
@@ -305,8 +317,8 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
     let mut denying = Denying::start();
     let proposal = unix_micros().to_string();
     let fenced = [SHARER_A, "900000", &proposal, "900000", "1", "3"];
-    let fenced = [&["EVAL", ACQUIRE_SHARED_FENCED, "2", "k", "c"], &fenced[..]].concat();
-    let shares = |token, ttl| ["EVAL", ACQUIRE_SHARED, "1", "k", token, ttl, "3"];
+    let fenced = [&["EVAL", ACQUIRE_SHARED_FENCED.text, "2", "k", "c"], &fenced[..]].concat();
+    let shares = |token, ttl| ["EVAL", ACQUIRE_SHARED.text, "1", "k", token, ttl, "3"];
     let (a, twin) = (shares(SHARER_A, "600000"), shares(TWIN_OF_A, "600000"));
     let b = shares(SHARER_B, "700000");
     let held_by = [
@@ -318,37 +330,47 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
         &[&twin],
         &[&twin, &b],
         &[&shares("somebody", "600000")],
-        &[&["EVAL", UPGRADE, "1", "k", WRITER_BESIDE_A, "600000", DIGITS_OF_A]],
+        &[&["EVAL", UPGRADE.text, "1", "k", WRITER_BESIDE_A, "600000", DIGITS_OF_A]],
     ];
     let upgrade = [WRITER_BESIDE_A, "900000", &proposal, "900000", DIGITS_OF_A];
-    let upgrade = [&["EVAL", UPGRADE_FENCED, "2", "k", "c"], &upgrade[..]].concat();
+    let upgrade = [&["EVAL", UPGRADE_FENCED.text, "2", "k", "c"], &upgrade[..]].concat();
     let mut refused = 0;
     for command in COMMANDS_OF_SCRIPTS.map(Some).into_iter().chain([None]) {
         for held in held_by {
             for script in [
-                &["EVAL", ACQUIRE_SHARED, "2", "k", "guard", SHARER_A, "900000", "3"][..],
+                &["EVAL", ACQUIRE_SHARED.text, "2", "k", "guard", SHARER_A, "900000", "3"][..],
                 &fenced,
-                &["EVAL", EXTEND_SHARED, "1", "k", SHARER_A, "900000"],
-                &["EVAL", UNDO_SHARED, "1", "k", SHARER_A],
-                &["EVAL", WRITE_BACK_SHARED, "2", "k", "c", SHARER_A, "9", "900000"],
-                &["EVAL", UPGRADE, "2", "k", "guard", WRITER_BESIDE_A, "900000", DIGITS_OF_A],
+                &["EVAL", EXTEND_SHARED.text, "1", "k", SHARER_A, "900000"],
+                &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A],
+                &["EVAL", WRITE_BACK_SHARED.text, "2", "k", "c", SHARER_A, "9", "900000"],
+                &["EVAL", UPGRADE.text, "2", "k", "guard", WRITER_BESIDE_A, "900000", DIGITS_OF_A],
                 &upgrade,
-                &["EVAL", DOWNGRADE, "2", "k", "guard", SECOND_OF_A, "900000", "3", DIGITS_OF_A],
-                &["EVAL", EXTEND_DOWNGRADED, "1", "k", SHARER_A, "900000"],
-                &["EVAL", EXTEND_DOWNGRADED, "1", "k", SECOND_OF_A, "900000"],
-                &["EVAL", UNDO_DOWNGRADED, "1", "k", SHARER_A],
-                &["EVAL", UNDO_DOWNGRADED, "1", "k", SECOND_OF_A],
-                &["EVAL", EXTEND, "1", "k", SHARER_A, "900000"],
-                &["EVAL", UNDO, "1", "k", SHARER_A],
-                &["EVAL", WRITE_BACK, "2", "k", "c", SHARER_A, "1", "9", "900000"],
-                &["EVAL", ACQUIRE_MANY, "2", "k", "guard", SHARER_A, "900000", "1"],
-                &["EVAL", ENROL, "1", "k", SHARER_A, "run", "126144900000"],
-                &["EVAL", FORCE_UNLOCK, "2", "k", "u", "zset", SHARER_A, SHARER_B],
-                &["EVAL", FORCE_UNLOCK, "2", "k", "u", "string", LONE_A],
-                &["EVAL", VIEW_SHARED, "1", "k", "16"],
-                &["EVAL", VIEW_DIGEST, "1", "k"],
-                &["EVAL", FORCE_UNLOCK, "2", "k", "u", "dump", "0"],
-                &["EVAL", FORCE_UNLOCK, "2", "k", "u", "string", SHARER_A],
+                &[
+                    "EVAL",
+                    DOWNGRADE.text,
+                    "2",
+                    "k",
+                    "guard",
+                    SECOND_OF_A,
+                    "900000",
+                    "3",
+                    DIGITS_OF_A,
+                ],
+                &["EVAL", EXTEND_DOWNGRADED.text, "1", "k", SHARER_A, "900000"],
+                &["EVAL", EXTEND_DOWNGRADED.text, "1", "k", SECOND_OF_A, "900000"],
+                &["EVAL", UNDO_DOWNGRADED.text, "1", "k", SHARER_A],
+                &["EVAL", UNDO_DOWNGRADED.text, "1", "k", SECOND_OF_A],
+                &["EVAL", EXTEND.text, "1", "k", SHARER_A, "900000"],
+                &["EVAL", UNDO.text, "1", "k", SHARER_A],
+                &["EVAL", WRITE_BACK.text, "2", "k", "c", SHARER_A, "1", "9", "900000"],
+                &["EVAL", ACQUIRE_MANY.text, "2", "k", "guard", SHARER_A, "900000", "1"],
+                &["EVAL", ENROL.text, "1", "k", SHARER_A, "run", "126144900000"],
+                &["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "zset", SHARER_A, SHARER_B],
+                &["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", LONE_A],
+                &["EVAL", VIEW_SHARED.text, "1", "k", "16"],
+                &["EVAL", VIEW_DIGEST.text, "1", "k"],
+                &["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "dump", "0"],
+                &["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", SHARER_A],
             ] {
                 for before in [&["FLUSHALL"][..], &["SET", "guard", "run", "PX", "900000"]] {
                     denying.same(before);
@@ -374,28 +396,28 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
         let ticket = if mode == "x" { TICKET_OF_A } else { SHARING_TICKET_OF_A };
         let other = if mode == "x" { TICKET_OF_B } else { SHARING_TICKET_OF_B };
         let ticket = if token == SHARER_B { other } else { ticket };
-        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
         [&keys[..], &[token, "600000", "3", "0", "1000", grace, ticket]].concat()
     };
     let fenced = |ticket: &'static str| {
         let keys =
-            ["EVAL", ACQUIRE_IN_LINE, "7", "k", "line", "until", ticket, "call", "c", "guard"];
+            ["EVAL", ACQUIRE_IN_LINE.text, "7", "k", "line", "until", ticket, "call", "c", "guard"];
         let words =
             [SHARER_A, "600000", "3", "0", "1000", "60000", &proposal, "900000", "1", ticket];
         [&keys[..], &words].concat()
     };
     let leaves = |ticket: &'static str, member: &'static str| {
-        vec!["EVAL", LEAVE_LINE, "5", "k", "line", "until", ticket, "call", member]
+        vec!["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member]
     };
     let sharing =
-        |token: &'static str| vec!["EVAL", ACQUIRE_SHARED, "1", "k", token, "600000", "3"];
+        |token: &'static str| vec!["EVAL", ACQUIRE_SHARED.text, "1", "k", token, "600000", "3"];
     let alone = |token: &'static str| vec!["SET", "k", token, "PX", "600000"];
     let held_by = [
         vec![],
         vec![alone(SHARER_B)],
         vec![alone(SHARER_A), asks("x", SHARER_B, "60000")],
         vec![asks("x", SHARER_B, "60000")],
-        vec![asks("x", SHARER_B, "60000"), vec!["EVAL", UNDO, "1", "k", SHARER_B]],
+        vec![asks("x", SHARER_B, "60000"), vec!["EVAL", UNDO.text, "1", "k", SHARER_B]],
         vec![asks("x", SHARER_B, "-1"), vec!["DEL", "k"], asks("s", SHARER_A, "60000")],
         vec![sharing(SHARER_B)],
         vec![sharing(SHARER_A), asks("x", SHARER_B, "60000")],
@@ -416,20 +438,20 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
                 leaves(TICKET_OF_B, "x00112233445566778899aabbccddeeff01:60000"),
                 leaves(SHARING_TICKET_OF_A, "saaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00:60000"),
                 leaves(TICKET_OF_A, "xaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00:60000"),
-                vec!["EVAL", EXTEND, "1", "k", SHARER_A, "900000"],
-                vec!["EVAL", UNDO, "1", "k", SHARER_A],
-                vec!["EVAL", WRITE_BACK, "2", "k", "c", SHARER_A, "1", "9", "900000"],
-                vec!["EVAL", EXTEND_SHARED, "1", "k", SHARER_A, "900000"],
-                vec!["EVAL", UNDO_SHARED, "1", "k", SHARER_A],
-                vec!["EVAL", UPGRADE, "1", "k", WRITER_BESIDE_A, "900000", DIGITS_OF_A],
-                vec!["EVAL", DOWNGRADE, "1", "k", SECOND_OF_A, "900000", "3", DIGITS_OF_A],
-                vec!["EVAL", EXTEND_DOWNGRADED, "1", "k", SHARER_A, "900000"],
-                vec!["EVAL", UNDO_DOWNGRADED, "1", "k", SHARER_A],
-                vec!["EVAL", FORCE_UNLOCK, "2", "k", "u", "zset", SHARER_A, SHARER_B],
-                vec!["EVAL", FORCE_UNLOCK, "2", "k", "u", "string", SHARER_A],
-                vec!["EVAL", FORCE_UNLOCK, "2", "k", "u", "string", LONE_A],
-                vec!["EVAL", VIEW_SHARED, "1", "k", "16"],
-                vec!["EVAL", VIEW_LINE, "4", "k", "line", "until", "call", "180"],
+                vec!["EVAL", EXTEND.text, "1", "k", SHARER_A, "900000"],
+                vec!["EVAL", UNDO.text, "1", "k", SHARER_A],
+                vec!["EVAL", WRITE_BACK.text, "2", "k", "c", SHARER_A, "1", "9", "900000"],
+                vec!["EVAL", EXTEND_SHARED.text, "1", "k", SHARER_A, "900000"],
+                vec!["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A],
+                vec!["EVAL", UPGRADE.text, "1", "k", WRITER_BESIDE_A, "900000", DIGITS_OF_A],
+                vec!["EVAL", DOWNGRADE.text, "1", "k", SECOND_OF_A, "900000", "3", DIGITS_OF_A],
+                vec!["EVAL", EXTEND_DOWNGRADED.text, "1", "k", SHARER_A, "900000"],
+                vec!["EVAL", UNDO_DOWNGRADED.text, "1", "k", SHARER_A],
+                vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "zset", SHARER_A, SHARER_B],
+                vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", SHARER_A],
+                vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", LONE_A],
+                vec!["EVAL", VIEW_SHARED.text, "1", "k", "16"],
+                vec!["EVAL", VIEW_LINE.text, "4", "k", "line", "until", "call", "180"],
                 sharing(SHARER_A),
             ] {
                 denying.same(&["FLUSHALL"]);
@@ -452,12 +474,12 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
                 }
                 denying.same(&["ZRANGE", "line", "0", "-1", "WITHSCORES"]);
                 let sharing = script.contains(&SHARING_TICKET_OF_A);
-                let undo = if sharing { UNDO_SHARED } else { UNDO };
-                if script[1] == ACQUIRE_IN_LINE && reply.starts_with(b"+OK") {
+                let undo = if sharing { UNDO_SHARED.text } else { UNDO.text };
+                if script[1] == ACQUIRE_IN_LINE.text && reply.starts_with(b"+OK") {
                     let undone = denying.same_without(command, &["EVAL", undo, "1", "k", SHARER_A]);
                     assert_eq!(undone, b":1\r\n", "{script:?} without {command:?}");
                 }
-                if script[1] == LEAVE_LINE && reply.starts_with(b":") {
+                if script[1] == LEAVE_LINE.text && reply.starts_with(b":") {
                     let is_left = denying.same(&["ZCARD", "line"]) == b":0\r\n";
                     let value = denying.same(&["GET", "k"]);
                     let mark = denying.same(&["ZSCORE", "k", "line"]);
@@ -481,7 +503,7 @@ fn whoever_keeps_others_out_of_the_line_has_to_ask_in_time() {
         String::from_utf8(side.same(words)).unwrap().trim_end().to_owned()
     };
     let ask = |side: &mut Denying, ticket: &str, token: &str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
         answer(side, &[&keys[..], &[token, "600000", "3", "0", "1000", "50", ticket]].concat())
     };
     // As long as keys live that the servers are told of now.
@@ -509,7 +531,7 @@ fn whoever_keeps_others_out_of_the_line_has_to_ask_in_time() {
     line.same(&["FLUSHALL"]);
     let first = format!("{TICKET_OF_A}{}:50{}", &SHARER_A[32..34], &SHARER_A[34..]);
     assert_eq!(ask(&mut line, TICKET_OF_A, SHARER_A), "+OK 1000");
-    assert_eq!(answer(&mut line, &["EVAL", UNDO, "1", "k", SHARER_A]), ":1");
+    assert_eq!(answer(&mut line, &["EVAL", UNDO.text, "1", "k", SHARER_A]), ":1");
     let called = format!("{} {first}", unix_micros() / 1_000 + 60_000);
     line.same(&["SET", "call", &called, "PX", "600000"]);
     let waits = ask(&mut line, TICKET_OF_B, SHARER_B);
@@ -526,17 +548,17 @@ fn each_rule_of_the_line_alone() {
         reply.split_once("\r\n").map_or(reply, |(_, rest)| rest).to_owned()
     };
     let ask = |side: &mut Denying, ticket: &str, token: &str, at: &str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
         let words = [token, "600000", "3", at, "1000", "60000", ticket];
         answers(side, &[&keys[..], &words].concat())
     };
     let leave = |side: &mut Denying, ticket: &str, member: &str| {
-        let keys = ["EVAL", LEAVE_LINE, "5", "k", "line", "until", ticket, "call", member];
+        let keys = ["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member];
         answers(side, &keys)
     };
     let value = |side: &mut Denying| answers(side, &["GET", "k"]);
     let newcomer = ["SET", "k", SECOND_OF_A, "NX", "PX", "600000"];
-    let shares = ["EVAL", ACQUIRE_SHARED, "1", "k", SECOND_OF_A, "600000", "3"];
+    let shares = ["EVAL", ACQUIRE_SHARED.text, "1", "k", SECOND_OF_A, "600000", "3"];
     let member =
         |ticket: &str, token: &str| format!("{ticket}{}:60000{}", &token[32..34], &token[34..]);
     let (a, b) = (member(TICKET_OF_A, SHARER_A), member(TICKET_OF_B, SHARER_B));
@@ -548,12 +570,12 @@ fn each_rule_of_the_line_alone() {
     assert!(marked.starts_with(&format!("{SHARER_B}\n")), "{marked}");
     ask(&mut line, TICKET_OF_A, SHARER_A, "0");
     assert_eq!(value(&mut line), marked);
-    assert_eq!(answers(&mut line, &["EVAL", EXTEND, "1", "k", SHARER_B, "700000"]), ":1");
+    assert_eq!(answers(&mut line, &["EVAL", EXTEND.text, "1", "k", SHARER_B, "700000"]), ":1");
     assert_ne!(value(&mut line), marked, "it ends later, and is marked");
-    let write_back = ["EVAL", WRITE_BACK, "2", "k", "c", SHARER_B, "1", "8", "900000"];
+    let write_back = ["EVAL", WRITE_BACK.text, "2", "k", "c", SHARER_B, "1", "8", "900000"];
     assert_eq!(answers(&mut line, &write_back), ":1");
     // It leaves a closed key, which only A can take.
-    assert_eq!(answers(&mut line, &["EVAL", UNDO, "1", "k", SHARER_B]), ":1");
+    assert_eq!(answers(&mut line, &["EVAL", UNDO.text, "1", "k", SHARER_B]), ":1");
     assert_eq!(value(&mut line), "\nredbolt");
     assert_eq!(answers(&mut line, &newcomer), "$-1");
     assert!(answers(&mut line, &shares).starts_with(':'));
@@ -570,7 +592,7 @@ fn each_rule_of_the_line_alone() {
     assert_ne!(value(&mut line), SHARER_A, "B waits");
     assert_eq!(leave(&mut line, TICKET_OF_B, &b), ":1");
     assert_eq!(value(&mut line), SHARER_A, "nobody does");
-    assert_eq!(answers(&mut line, &["EVAL", UNDO, "1", "k", SHARER_A]), ":1");
+    assert_eq!(answers(&mut line, &["EVAL", UNDO.text, "1", "k", SHARER_A]), ":1");
     assert_eq!(answers(&mut line, &["EXISTS", "k", "line", "until", "call"]), ":0");
 
     // Readers are beside readers, but not past a writer that waits for them.
@@ -582,7 +604,7 @@ fn each_rule_of_the_line_alone() {
     let sharing_b = member(SHARING_TICKET_OF_B, SHARER_B);
     assert_eq!(leave(&mut line, SHARING_TICKET_OF_B, &sharing_b), ":1");
     assert_eq!(answers(&mut line, &["ZSCORE", "k", "line"]), "$-1");
-    assert_eq!(answers(&mut line, &["EVAL", UNDO_SHARED, "1", "k", SHARER_B]), ":1");
+    assert_eq!(answers(&mut line, &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_B]), ":1");
     assert!(ask(&mut line, TICKET_OF_B, SHARER_B, "0").ends_with(" 1000 0 - -"));
     assert!(answers(&mut line, &shares).starts_with(':'), "a writer is in line");
     let denied = ask(&mut line, SHARING_TICKET_OF_A, TWIN_OF_A, "0");
@@ -591,17 +613,17 @@ fn each_rule_of_the_line_alone() {
     let told = b.strip_suffix(":web-1").expect("its owner has a label, which is not told");
     assert_eq!(rest, format!("1001 1 {told} -"));
     assert!(left.parse::<u64>().unwrap() > 500_000, "the writer waits for the readers: {left}");
-    assert_eq!(answers(&mut line, &["EVAL", UNDO_SHARED, "1", "k", SHARER_A]), ":1");
+    assert_eq!(answers(&mut line, &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A]), ":1");
     assert_eq!(value(&mut line), "\nredbolt", "the last of them has left a closed key");
     assert_eq!(ask(&mut line, TICKET_OF_B, SHARER_B, "900"), "+OK 900");
-    let broken = ["EVAL", FORCE_UNLOCK, "2", "k", "u", "string", SHARER_B];
+    let broken = ["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", SHARER_B];
     assert_eq!(answers(&mut line, &broken), ":1");
     assert_eq!(value(&mut line), "\nredbolt");
 
     // Data of others is in the way, and stays.
     line.same(&["FLUSHALL"]);
     line.same(&["SET", "k", "foreign"]);
-    assert_eq!(answers(&mut line, &["EVAL", UNDO, "1", "k"]), ":0", "no token is nobody's");
+    assert_eq!(answers(&mut line, &["EVAL", UNDO.text, "1", "k"]), ":0", "no token is nobody's");
     for foreign in ["foreign", "foreign\n17"] {
         line.same(&["SET", "k", foreign]);
         assert!(ask(&mut line, TICKET_OF_A, SHARER_A, "0").starts_with("+WAIT -1 "));
@@ -619,13 +641,22 @@ fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_
         reply.trim_end().to_owned()
     };
     let ask = |ticket: &str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
         let words = [SHARER_A, "600000", "3", "0", "1000", "60000", ticket];
         [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let ask_for_permit = |ticket: &str| {
-        let keys =
-            ["EVAL", ACQUIRE_PERMIT_IN_LINE, "6", "k", "line", "until", ticket, "call", "held"];
+        let keys = [
+            "EVAL",
+            ACQUIRE_PERMIT_IN_LINE.text,
+            "6",
+            "k",
+            "line",
+            "until",
+            ticket,
+            "call",
+            "held",
+        ];
         let words = [SHARER_A, "600000", "3", "0", "1000", "60000", "300", "1", "7", ticket];
         [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
@@ -640,7 +671,7 @@ fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_
     let member = |ticket: &str| format!("{ticket}{}:60000", &SHARER_A[32..34]);
     let name = |mode: char, at: usize| format!("{mode}{at:032}");
     let leave = |ticket: &str, member: &str| {
-        let keys = ["EVAL", LEAVE_LINE, "5", "k", "line", "until", ticket, "call", member];
+        let keys = ["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member];
         keys.map(str::to_owned).to_vec()
     };
 
@@ -683,12 +714,12 @@ fn data_of_others_is_in_the_way_of_a_line_and_stays() {
     let server = Server::start();
     let mut real = Side::of(&server.address());
     let keys = ["5", "k", "line", "until", TICKET_OF_A, "call"];
-    let ask = ["EVAL", ACQUIRE_IN_LINE].into_iter().chain(keys);
+    let ask = ["EVAL", ACQUIRE_IN_LINE.text].into_iter().chain(keys);
     let ask: Vec<_> =
         ask.chain([SHARER_A, "600000", "3", "0", "1000", "60000", TICKET_OF_A]).collect();
     let member = format!("{TICKET_OF_A}00:60000");
     let leave: Vec<_> =
-        ["EVAL", LEAVE_LINE].into_iter().chain(keys).chain([member.as_str()]).collect();
+        ["EVAL", LEAVE_LINE.text].into_iter().chain(keys).chain([member.as_str()]).collect();
     for made in [
         "ZADD k 5 line",
         "ZADD k +inf line 7 somebody",
@@ -724,7 +755,7 @@ fn dead_tickets_go_from_a_real_line() {
         real.ask(0, &["ZADD", "line", &dead.to_string(), &ticket]);
         real.ask(0, &["ZADD", "until", &(dead + 1).to_string(), &ticket]);
     }
-    let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", TICKET_OF_A, "call"];
+    let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", TICKET_OF_A, "call"];
     let ask = [&keys[..], &[SHARER_A, "600000", "3", "0", "9", "60000", TICKET_OF_A]].concat();
     let waits = String::from_utf8(real.ask(0, &ask)).unwrap();
     assert!(waits.starts_with("+WAIT 0 70 6 x00"), "{waits}");
@@ -741,11 +772,12 @@ fn dead_tickets_go_from_a_real_line() {
 fn a_ticket_that_is_no_longer_in_line_has_no_end_either() {
     let mut line = Denying::start();
     let ask = |ticket: &'static str, token: &'static str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
         [&keys[..], &[token, "600000", "3", "0", "1000", "1000", ticket]].concat()
     };
     let member_of_a = format!("{TICKET_OF_A}{}:1000{}", &SHARER_A[32..34], &SHARER_A[34..]);
-    let leave = ["EVAL", LEAVE_LINE, "5", "k", "line", "until", TICKET_OF_A, "call", &member_of_a];
+    let leave =
+        ["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", TICKET_OF_A, "call", &member_of_a];
     for leaves in [true, false] {
         line.same(&["FLUSHALL"]);
         line.same(&["SET", "k", SHARER_B, "PX", "600000"]);
@@ -773,13 +805,14 @@ fn without_a_line_no_key_outlives_its_holders() {
     let left = |side: &mut Denying, key: &str| integer(&side.same(&["PTTL", key])).unwrap();
     let keys = |ticket: &'static str| ["5", "k", "line", "until", ticket, "call"];
     let now = unix_micros() / 1_000;
-    let ask = [&["EVAL", ACQUIRE_IN_LINE], &keys(TICKET_OF_A)[..]].concat();
+    let ask = [&["EVAL", ACQUIRE_IN_LINE.text], &keys(TICKET_OF_A)[..]].concat();
     let ask = [&ask[..], &[SHARER_A, "600000", "3", "0", "1000", "60000", TICKET_OF_A]].concat();
     let member = format!("{TICKET_OF_A}{}:60000{}", &SHARER_A[32..34], &SHARER_A[34..]);
-    let leave = [&["EVAL", LEAVE_LINE], &keys(TICKET_OF_A)[..], &[&member]].concat();
+    let leave = [&["EVAL", LEAVE_LINE.text], &keys(TICKET_OF_A)[..], &[&member]].concat();
 
     // A semaphore.
-    let permit = ["EVAL", ACQUIRE_PERMIT, "2", "k", "u", SHARER_B, "600000", "3", "1", "0", "1"];
+    let permit =
+        ["EVAL", ACQUIRE_PERMIT.text, "2", "k", "u", SHARER_B, "600000", "3", "1", "0", "1"];
     line.same(&permit);
     assert!(line.same(&ask).starts_with(b"+WAIT "));
     assert!(left(&mut line, "k") > 604_000, "it is marked");
@@ -801,9 +834,9 @@ fn without_a_line_no_key_outlives_its_holders() {
 fn a_marked_holder_ends_when_it_was_told() {
     let mut line = Denying::start();
     let now = unix_micros() / 1_000;
-    let extend = ["EVAL", EXTEND, "1", "k", SHARER_A, "600000"];
-    let extend_downgraded = ["EVAL", EXTEND_DOWNGRADED, "1", "k", SHARER_A, "600000"];
-    let write_back = ["EVAL", WRITE_BACK, "2", "k", "c", SHARER_A, "1", "8", "900000"];
+    let extend = ["EVAL", EXTEND.text, "1", "k", SHARER_A, "600000"];
+    let extend_downgraded = ["EVAL", EXTEND_DOWNGRADED.text, "1", "k", SHARER_A, "600000"];
+    let write_back = ["EVAL", WRITE_BACK.text, "2", "k", "c", SHARER_A, "1", "8", "900000"];
     for (left, holds) in [("7000", ":0\r\n"), ("300000", ":1\r\n")] {
         for call in [&extend[..], &extend_downgraded, &write_back] {
             line.same(&["FLUSHALL"]);
@@ -816,7 +849,7 @@ fn a_marked_holder_ends_when_it_was_told() {
     line.same(&["FLUSHALL"]);
     let ends = (now + 300_000).to_string();
     line.same(&["SET", "k", &format!("{SHARER_A}\n{ends}"), "PX", "308000"]);
-    let downgrade = ["EVAL", DOWNGRADE, "1", "k", SECOND_OF_A, "900000", "3", DIGITS_OF_A];
+    let downgrade = ["EVAL", DOWNGRADE.text, "1", "k", SECOND_OF_A, "900000", "3", DIGITS_OF_A];
     assert_eq!(line.same(&downgrade), b"+OK\r\n");
     let score = line.same(&["ZSCORE", "k", &format!("w:{SHARER_A}")]);
     assert_eq!(score, format!("${}\r\n{ends}\r\n", ends.len()).as_bytes());
@@ -828,26 +861,27 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
     let mut denying = Denying::start();
     let proposal = unix_micros().to_string();
     let asks = |token: &'static str, first: &'static str, step: &'static str| {
-        vec!["EVAL", ACQUIRE_PERMIT, "2", "k", "u", token, "600000", "3", "2", first, step]
+        vec!["EVAL", ACQUIRE_PERMIT.text, "2", "k", "u", token, "600000", "3", "2", first, step]
     };
     let of_guard = |words: Vec<&'static str>| {
-        [&["EVAL", ACQUIRE_PERMIT, "3", "k", "u", "guard"], &words[5..]].concat()
+        [&["EVAL", ACQUIRE_PERMIT.text, "3", "k", "u", "guard"], &words[5..]].concat()
     };
     let fenced = ["600000", "3", "2", "0", "1", &proposal, "900000"];
-    let fenced = [&["EVAL", ACQUIRE_PERMIT, "3", "k", "u", "f", SHARER_A], &fenced[..]].concat();
+    let fenced =
+        [&["EVAL", ACQUIRE_PERMIT.text, "3", "k", "u", "f", SHARER_A], &fenced[..]].concat();
     let in_line = |token: &'static str, ticket: &'static str, permits: &'static str| {
         let keys = ["6", "k", "line", "until", ticket, "call", "u", token, "600000", "3", "0"];
         let words = ["1000", "60000", permits, "0", "1", ticket];
-        [&["EVAL", ACQUIRE_PERMIT_IN_LINE], &keys[..], &words].concat()
+        [&["EVAL", ACQUIRE_PERMIT_IN_LINE.text], &keys[..], &words].concat()
     };
     let leaves = |ticket: &'static str, member| {
-        vec!["EVAL", LEAVE_LINE, "5", "k", "line", "until", ticket, "call", member]
+        vec!["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member]
     };
     let member_of_b = format!("{PERMIT_TICKET_OF_B}{}:60000{}", &SHARER_B[32..34], &SHARER_B[34..]);
     let held_by = [
         vec!["PING"],
         vec!["SET", "k", SHARER_A, "PX", "600000"],
-        vec!["EVAL", ACQUIRE_SHARED, "1", "k", SHARER_B, "600000", "3"],
+        vec!["EVAL", ACQUIRE_SHARED.text, "1", "k", SHARER_B, "600000", "3"],
         asks(SHARER_B, "0", "1"),
         asks(SHARER_B, "1", "1"),
         asks(SHARER_A, "0", "1"),
@@ -864,19 +898,30 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
                 of_guard(asks(SHARER_A, "0", "1")),
                 of_guard(asks(SHARER_A, "0", "0")),
                 fenced.clone(),
-                vec!["EVAL", EXTEND_PERMIT, "2", "k", "u", SHARER_A, "900000", "0"],
-                vec!["EVAL", UNDO_PERMIT, "2", "k", "u", SHARER_A],
-                vec!["EVAL", WRITE_BACK_PERMIT, "3", "k", "u", "f", SHARER_A, "8", "900000", "0"],
-                vec!["EVAL", VIEW_PERMITS, "2", "k", "u", "16"],
-                vec!["EVAL", EXTEND, "1", "k", SHARER_A, "900000"],
-                vec!["EVAL", UNDO, "1", "k", SHARER_A],
-                vec!["EVAL", UNDO_SHARED, "1", "k", SHARER_A],
-                vec!["EVAL", FORCE_UNLOCK, "2", "k", "u", "hash", SHARER_A],
-                vec!["EVAL", FORCE_UNLOCK, "2", "k", "u", "hash", SHARER_A, SHARER_B],
+                vec!["EVAL", EXTEND_PERMIT.text, "2", "k", "u", SHARER_A, "900000", "0"],
+                vec!["EVAL", UNDO_PERMIT.text, "2", "k", "u", SHARER_A],
+                vec![
+                    "EVAL",
+                    WRITE_BACK_PERMIT.text,
+                    "3",
+                    "k",
+                    "u",
+                    "f",
+                    SHARER_A,
+                    "8",
+                    "900000",
+                    "0",
+                ],
+                vec!["EVAL", VIEW_PERMITS.text, "2", "k", "u", "16"],
+                vec!["EVAL", EXTEND.text, "1", "k", SHARER_A, "900000"],
+                vec!["EVAL", UNDO.text, "1", "k", SHARER_A],
+                vec!["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A],
+                vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "hash", SHARER_A],
+                vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "hash", SHARER_A, SHARER_B],
                 in_line(SHARER_A, PERMIT_TICKET_OF_A, "1"),
                 in_line(SHARER_A, PERMIT_TICKET_OF_A, "2"),
                 leaves(PERMIT_TICKET_OF_B, &member_of_b),
-                vec!["EVAL", VIEW_LINE, "4", "k", "line", "until", "call", "180"],
+                vec!["EVAL", VIEW_LINE.text, "4", "k", "line", "until", "call", "180"],
             ] {
                 for before in [&["FLUSHALL"][..], &["SET", "guard", "run", "PX", "900000"], held] {
                     denying.same(before);
@@ -887,13 +932,13 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
                     let lives = denying.same(&["PTTL", look]);
                     assert_ne!(lives, b":-1\r\n", "{script:?} without {command:?}: {look} is left");
                 }
-                if reply.starts_with(b"-ERR") && script[1] == ACQUIRE_PERMIT {
-                    denying.same(&["EVAL", UNDO_PERMIT, "2", "k", "u", SHARER_A]);
+                if reply.starts_with(b"-ERR") && script[1] == ACQUIRE_PERMIT.text {
+                    denying.same(&["EVAL", UNDO_PERMIT.text, "2", "k", "u", SHARER_A]);
                     assert_ne!(denying.same(&["HLEN", "k"]), b":1\r\n", "{script:?}");
                     assert_eq!(denying.same(&["ZSCORE", "u", SHARER_A]), b"$-1\r\n");
                 }
-                if reply.starts_with(b"+OK") && script[1] == ACQUIRE_PERMIT_IN_LINE {
-                    let undo = ["EVAL", UNDO_PERMIT, "2", "k", "u", SHARER_A];
+                if reply.starts_with(b"+OK") && script[1] == ACQUIRE_PERMIT_IN_LINE.text {
+                    let undo = ["EVAL", UNDO_PERMIT.text, "2", "k", "u", SHARER_A];
                     let undone = denying.same_without(command, &undo);
                     assert_eq!(undone, b":1\r\n", "{script:?} without {command:?}");
                 }
@@ -983,14 +1028,14 @@ fn a_script_of_symfony_s_that_may_not_go_on_ends_where_it_does_on_a_real_server(
     let same = |denying: &mut Denying, command, words: &[String]| {
         denying.same_without(command, &words.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    let reads = |token: &str| words(ACQUIRE_SYMFONY_READ, token, &["900000", "3"]);
-    let writes = |token: &str| words(ACQUIRE_SYMFONY_WRITE, token, &["900000"]);
+    let reads = |token: &str| words(ACQUIRE_SYMFONY_READ.text, token, &["900000", "3"]);
+    let writes = |token: &str| words(ACQUIRE_SYMFONY_WRITE.text, token, &["900000"]);
     let set = ["SET", "k", "foreign"].map(str::to_owned).to_vec();
     for command in COMMANDS_OF_SCRIPTS.map(Some).into_iter().chain([None]) {
         for held in [vec![], vec![reads(other)], vec![writes(&ours)], vec![set.clone()]] {
             for (ask, extend, undo) in [
-                (reads(&ours), EXTEND_SHARED, UNDO_SHARED),
-                (writes(&ours), EXTEND_SYMFONY_WRITE, UNDO_SYMFONY_WRITE),
+                (reads(&ours), EXTEND_SHARED.text, UNDO_SHARED.text),
+                (writes(&ours), EXTEND_SYMFONY_WRITE.text, UNDO_SYMFONY_WRITE.text),
             ] {
                 denying.same(&["FLUSHALL"]);
                 held.iter().for_each(|before| drop(same(&mut denying, None, before)));
@@ -1014,9 +1059,10 @@ fn a_script_of_symfony_s_that_may_not_go_on_ends_where_it_does_on_a_real_server(
 #[test]
 fn a_script_of_python_redis_lock_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
     let mut denying = Denying::start();
-    let ask = ["EVAL", ACQUIRE_PYTHON, "3", "lock:a", "lock-signal:a", "guard", SHARER_A, "900000"];
-    let undo = ["EVAL", UNDO_PYTHON, "2", "lock:a", "lock-signal:a", SHARER_A];
-    let breaks = ["EVAL", FORCE_UNLOCK, "2", "lock:a", "u", "string", SHARER_A];
+    let ask =
+        ["EVAL", ACQUIRE_PYTHON.text, "3", "lock:a", "lock-signal:a", "guard", SHARER_A, "900000"];
+    let undo = ["EVAL", UNDO_PYTHON.text, "2", "lock:a", "lock-signal:a", SHARER_A];
+    let breaks = ["EVAL", FORCE_UNLOCK.text, "2", "lock:a", "u", "string", SHARER_A];
     let commands = ["del", "get", "getrange", "lpush", "pexpire", "pttl", "set"];
     for command in commands.map(Some).into_iter().chain([None]) {
         for held in [&["PING"][..], &["SET", "lock:a", SHARER_A, "PX", "600000"], &ask] {
@@ -1089,7 +1135,7 @@ fn a_proposal_that_is_far_off_is_answered_by_the_clock() {
     let mut pair = Pair::start();
     for side in [&mut pair.embedded, &mut pair.real] {
         let before = micros(&side.ask(0, &["TIME"])).unwrap();
-        let ask = ["EVAL", ACQUIRE_FENCED, "2", "r1", "c1", "token", "1000", "1", "7", "1000"];
+        let ask = ["EVAL", ACQUIRE_FENCED.text, "2", "r1", "c1", "token", "1000", "1", "7", "1000"];
         let reply = String::from_utf8(side.ask(0, &ask)).unwrap();
         let after = micros(&side.ask(0, &["TIME"])).unwrap();
         let clock = reply.strip_prefix("+CLOCK ").unwrap().trim_end().parse().unwrap();
@@ -1330,9 +1376,9 @@ fn script_command() -> impl Strategy<Value = Vec<Word>> {
 fn script_call(name: &str, script: &str, keys: Vec<Word>, token: Word) -> Vec<Word> {
     let head = vec![text(name), script_word(name, script), text(&keys.len().to_string())];
     let arguments = match script {
-        UNDO | UNDO_SHARED => vec![],
-        ACQUIRE_MANY => vec![Word::Span(1), text(&keys.len().to_string())],
-        ACQUIRE_SHARED => vec![Word::Span(1), text("3")],
+        _ if [UNDO.text, UNDO_SHARED.text].contains(&script) => vec![],
+        _ if script == ACQUIRE_MANY.text => vec![Word::Span(1), text(&keys.len().to_string())],
+        _ if script == ACQUIRE_SHARED.text => vec![Word::Span(1), text("3")],
         _ => vec![Word::Span(1)],
     };
     [head, keys, vec![token], arguments].concat()
@@ -1360,7 +1406,7 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
             let arguments = vec![token, Word::Span(1), count(&resources)];
             call(
                 name,
-                ACQUIRE_MANY,
+                ACQUIRE_MANY.text,
                 [resources, restart_guard.into_iter().collect()].concat(),
                 arguments,
             )
@@ -1370,26 +1416,26 @@ fn lock_call() -> impl Strategy<Value = Vec<Word>> {
         .prop_map(|(name, resources, restart_guard, token, proposal, life)| {
             let arguments = vec![token, Word::Span(1), count(&resources), proposal, life];
             let keys = [counters(&resources), restart_guard.into_iter().collect()].concat();
-            call(name, ACQUIRE_FENCED, [resources, keys].concat(), arguments)
+            call(name, ACQUIRE_FENCED.text, [resources, keys].concat(), arguments)
         });
     let write_back = (name(), resources(), token(), proposal(), life()).prop_map(
         |(name, resources, token, least, life)| {
             let arguments = vec![token, count(&resources), least, life];
             let counters = counters(&resources);
-            call(name, WRITE_BACK, [resources, counters].concat(), arguments)
+            call(name, WRITE_BACK.text, [resources, counters].concat(), arguments)
         },
     );
     let enrol = (name(), restart_guard_value(), restart_guard_value(), restart_guard_ttl())
         .prop_map(|(name, seen, value, ttl)| {
-            call(name, ENROL, vec![text("guard")], vec![seen, value, ttl])
+            call(name, ENROL.text, vec![text("guard")], vec![seen, value, ttl])
         });
-    let others = (name(), select(vec![EXTEND, UNDO]), resources(), token())
+    let others = (name(), select(vec![EXTEND.text, UNDO.text]), resources(), token())
         .prop_map(|(name, script, resources, token)| script_call(name, script, resources, token));
     let kind = prop_oneof![8 => select(vec!["string", "zset"]), 1 => select(vec!["none", "hash"])];
     let seen = prop_oneof![8 => token(), 1 => select(vec!["", "t", "r:"]).prop_map(text)];
     let force_unlock =
         (name(), select(vec!["r1", "r2"]), kind, seen).prop_map(|(name, key, kind, seen)| {
-            call(name, FORCE_UNLOCK, breaks(key), vec![text(kind), seen])
+            call(name, FORCE_UNLOCK.text, breaks(key), vec![text(kind), seen])
         });
     prop_oneof![
         2 => acquire_many,
@@ -1415,7 +1461,7 @@ fn shared_call() -> impl Strategy<Value = Vec<Word>> {
     let acquire = (name(), resource(), restart_guard(), sharer(), ttl(), nodes()).prop_map(
         |(name, resource, restart_guard, token, ttl, nodes)| {
             let keys = [vec![resource], restart_guard.into_iter().collect()].concat();
-            call(name, ACQUIRE_SHARED, keys, vec![token, ttl, nodes])
+            call(name, ACQUIRE_SHARED.text, keys, vec![token, ttl, nodes])
         },
     );
     let least = select(vec![text("1"), Word::Instant(-2_000), Word::Instant(2_000_000)]);
@@ -1425,34 +1471,35 @@ fn shared_call() -> impl Strategy<Value = Vec<Word>> {
             let counter = counters(std::slice::from_ref(&resource));
             let keys = [vec![resource], counter, restart_guard.into_iter().collect()].concat();
             let arguments = vec![token, ttl, proposal, life, least, nodes];
-            call(name, ACQUIRE_SHARED_FENCED, keys, arguments)
+            call(name, ACQUIRE_SHARED_FENCED.text, keys, arguments)
         },
     );
     let write_back = (name(), resource(), sharer(), proposal(), life()).prop_map(
         |(name, resource, token, least, life)| {
             let keys = [counters(std::slice::from_ref(&resource)), vec![resource]].concat();
             let keys = keys.into_iter().rev().collect();
-            call(name, WRITE_BACK_SHARED, keys, vec![token, least, life])
+            call(name, WRITE_BACK_SHARED.text, keys, vec![token, least, life])
         },
     );
     let extend = (name(), resource(), sharer(), ttl()).prop_map(|(name, resource, token, ttl)| {
-        call(name, EXTEND_SHARED, vec![resource], vec![token, ttl])
+        call(name, EXTEND_SHARED.text, vec![resource], vec![token, ttl])
     });
-    let undo = (name(), resource(), sharer())
-        .prop_map(|(name, resource, token)| call(name, UNDO_SHARED, vec![resource], vec![token]));
+    let undo = (name(), resource(), sharer()).prop_map(|(name, resource, token)| {
+        call(name, UNDO_SHARED.text, vec![resource], vec![token])
+    });
     let of_operator =
         (name(), resource(), vec(sharer(), 1..3), 0..3).prop_map(|(name, key, seen, does)| {
             match does {
-                0 => call(name, VIEW_SHARED, vec![key], vec![text("16")]),
+                0 => call(name, VIEW_SHARED.text, vec![key], vec![text("16")]),
                 1 => call(
                     name,
-                    FORCE_UNLOCK,
+                    FORCE_UNLOCK.text,
                     vec![key, text("u1")],
                     [vec![text("zset")], seen].concat(),
                 ),
                 _ => {
                     let words = ["string", LONE_A].map(text).to_vec();
-                    call(name, FORCE_UNLOCK, vec![key, text("u1")], words)
+                    call(name, FORCE_UNLOCK.text, vec![key, text("u1")], words)
                 }
             }
         });
@@ -1486,25 +1533,25 @@ fn permit_call() -> impl Strategy<Value = Vec<Word>> {
             let keys = [pair, counters, guard.into_iter().collect()].concat();
             let order = vec![token, ttl, text(nodes), text(permits), first, text(step)];
             let of_token = if fenced { vec![proposal, life] } else { vec![] };
-            call(name, ACQUIRE_PERMIT, keys, [order, of_token].concat())
+            call(name, ACQUIRE_PERMIT.text, keys, [order, of_token].concat())
         },
     );
     let write_back = (name(), pair(), sharer(), proposal(), life(), slot()).prop_map(
         |(name, pair, token, least, life, slot)| {
             let keys = [pair, vec![text("f1")]].concat();
-            call(name, WRITE_BACK_PERMIT, keys, vec![token, least, life, slot])
+            call(name, WRITE_BACK_PERMIT.text, keys, vec![token, least, life, slot])
         },
     );
     let extend =
         (name(), pair(), sharer(), ttl(), slot()).prop_map(|(name, pair, token, ttl, slot)| {
-            call(name, EXTEND_PERMIT, pair, vec![token, ttl, slot])
+            call(name, EXTEND_PERMIT.text, pair, vec![token, ttl, slot])
         });
     let undo = (name(), pair(), sharer())
-        .prop_map(|(name, pair, token)| call(name, UNDO_PERMIT, pair, vec![token]));
+        .prop_map(|(name, pair, token)| call(name, UNDO_PERMIT.text, pair, vec![token]));
     let of_operator = (name(), pair(), vec(sharer(), 1..3), any::<bool>()).prop_map(
         |(name, pair, seen, looks)| match looks {
-            true => call(name, VIEW_PERMITS, pair, vec![text("16")]),
-            false => call(name, FORCE_UNLOCK, pair, [vec![text("hash")], seen].concat()),
+            true => call(name, VIEW_PERMITS.text, pair, vec![text("16")]),
+            false => call(name, FORCE_UNLOCK.text, pair, [vec![text("hash")], seen].concat()),
         },
     );
     prop_oneof![8 => acquire, 4 => write_back, 5 => extend, 3 => undo, 2 => of_operator]
@@ -1524,26 +1571,26 @@ fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
     let acquire = (name(), pair(), guard(), sharer(), ttl(), any::<bool>()).prop_map(
         |(name, pair, guard, token, ttl, fenced)| {
             let (script, keys) = match fenced {
-                true => (ACQUIRE_REDISSON_FENCED, pair),
-                false => (ACQUIRE_REDISSON, vec![pair[0].clone()]),
+                true => (ACQUIRE_REDISSON_FENCED.text, pair),
+                false => (ACQUIRE_REDISSON.text, vec![pair[0].clone()]),
             };
             call(name, script, [keys, guard.into_iter().collect()].concat(), vec![token, ttl])
         },
     );
     let write_back =
         (name(), pair(), sharer(), proposal()).prop_map(|(name, pair, token, least)| {
-            call(name, WRITE_BACK_REDISSON, pair, vec![token, least])
+            call(name, WRITE_BACK_REDISSON.text, pair, vec![token, least])
         });
     let extend = (name(), pair(), sharer(), ttl()).prop_map(|(name, pair, token, ttl)| {
-        call(name, EXTEND_REDISSON, vec![pair[0].clone()], vec![token, ttl])
+        call(name, EXTEND_REDISSON.text, vec![pair[0].clone()], vec![token, ttl])
     });
     let undo = (name(), pair(), sharer()).prop_map(|(name, pair, token)| {
-        call(name, UNDO_REDISSON, vec![pair[0].clone()], vec![token])
+        call(name, UNDO_REDISSON.text, vec![pair[0].clone()], vec![token])
     });
     let of_operator = (name(), pair(), vec(sharer(), 1..3), any::<bool>()).prop_map(
         |(name, pair, seen, looks)| match looks {
-            true => call(name, VIEW_PERMITS, pair, vec![text("16")]),
-            false => call(name, FORCE_UNLOCK, pair, [vec![text("hash")], seen].concat()),
+            true => call(name, VIEW_PERMITS.text, pair, vec![text("16")]),
+            false => call(name, FORCE_UNLOCK.text, pair, [vec![text("hash")], seen].concat()),
         },
     );
     prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo, 2 => of_operator]
@@ -1557,9 +1604,10 @@ fn spring_call() -> impl Strategy<Value = Vec<Word>> {
         vec![text("SET"), resource, token, text("NX"), text("PX"), Word::Span(1)]
     });
     let extend = (name(), resource(), token())
-        .prop_map(|(name, resource, token)| script_call(name, EXTEND, vec![resource], token));
-    let undo = (name(), resource(), token())
-        .prop_map(|(name, resource, token)| call(name, UNDO_SPRING, vec![resource], vec![token]));
+        .prop_map(|(name, resource, token)| script_call(name, EXTEND.text, vec![resource], token));
+    let undo = (name(), resource(), token()).prop_map(|(name, resource, token)| {
+        call(name, UNDO_SPRING.text, vec![resource], vec![token])
+    });
     prop_oneof![3 => acquire, 2 => extend, 3 => undo]
 }
 
@@ -1577,15 +1625,16 @@ fn python_call() -> impl Strategy<Value = Vec<Word>> {
     let acquire =
         (name(), pair(), guard(), token(), ttl()).prop_map(|(name, pair, guard, token, ttl)| {
             let keys = [pair, guard.into_iter().collect()].concat();
-            call(name, ACQUIRE_PYTHON, keys, vec![token, ttl])
+            call(name, ACQUIRE_PYTHON.text, keys, vec![token, ttl])
         });
-    let extend = (name(), pair(), token())
-        .prop_map(|(name, pair, token)| script_call(name, EXTEND, vec![pair[0].clone()], token));
+    let extend = (name(), pair(), token()).prop_map(|(name, pair, token)| {
+        script_call(name, EXTEND.text, vec![pair[0].clone()], token)
+    });
     let undo = (name(), pair(), token())
-        .prop_map(|(name, pair, token)| call(name, UNDO_PYTHON, pair, vec![token]));
+        .prop_map(|(name, pair, token)| call(name, UNDO_PYTHON.text, pair, vec![token]));
     let force = (name(), pair(), token()).prop_map(|(name, pair, token)| {
         let keys = vec![pair[0].clone(), text("u1")];
-        call(name, FORCE_UNLOCK, keys, vec![text("string"), token])
+        call(name, FORCE_UNLOCK.text, keys, vec![text("string"), token])
     });
     let by_hand = select(vec![
         "LLEN lock-signal:a",
@@ -1620,28 +1669,28 @@ fn symfony_call() -> impl Strategy<Value = Vec<Word>> {
         |(name, resource, guard, token, ttl, nodes, reads)| {
             let keys = [vec![resource], guard.into_iter().collect()].concat();
             match reads {
-                true => call(name, ACQUIRE_SYMFONY_READ, keys, vec![token, ttl, nodes]),
-                false => call(name, ACQUIRE_SYMFONY_WRITE, keys, vec![token, ttl]),
+                true => call(name, ACQUIRE_SYMFONY_READ.text, keys, vec![token, ttl, nodes]),
+                false => call(name, ACQUIRE_SYMFONY_WRITE.text, keys, vec![token, ttl]),
             }
         },
     );
     let extend = (name(), resource(), holder(), ttl(), any::<bool>()).prop_map(
         |(name, resource, token, ttl, reads)| {
-            let script = if reads { EXTEND_SHARED } else { EXTEND_SYMFONY_WRITE };
+            let script = if reads { EXTEND_SHARED.text } else { EXTEND_SYMFONY_WRITE.text };
             call(name, script, vec![resource], vec![token, ttl])
         },
     );
     let undo =
         (name(), resource(), holder(), any::<bool>()).prop_map(|(name, resource, token, reads)| {
-            let script = if reads { UNDO_SHARED } else { UNDO_SYMFONY_WRITE };
+            let script = if reads { UNDO_SHARED.text } else { UNDO_SYMFONY_WRITE.text };
             call(name, script, vec![resource], vec![token])
         });
     let of_operator = (name(), resource(), vec(holder(), 1..3), any::<bool>()).prop_map(
         |(name, key, seen, looks)| match looks {
-            true => call(name, VIEW_SHARED, vec![key], vec![text("16")]),
+            true => call(name, VIEW_SHARED.text, vec![key], vec![text("16")]),
             false => {
                 let words = [vec![text("zset")], seen].concat();
-                call(name, FORCE_UNLOCK, vec![key, text("u1")], words)
+                call(name, FORCE_UNLOCK.text, vec![key, text("u1")], words)
             }
         },
     );
@@ -1662,12 +1711,13 @@ fn timed_call() -> impl Strategy<Value = Vec<Word>> {
     let acquire =
         (name(), names(), guard(), sharer(), ttl()).prop_map(|(name, names, guard, token, ttl)| {
             let keys = [names, guard.into_iter().collect()].concat();
-            call(name, ACQUIRE_TIMED, keys, vec![token, ttl])
+            call(name, ACQUIRE_TIMED.text, keys, vec![token, ttl])
         });
-    let extend = (name(), names(), sharer(), ttl())
-        .prop_map(|(name, names, token, ttl)| call(name, EXTEND_TIMED, names, vec![token, ttl]));
+    let extend = (name(), names(), sharer(), ttl()).prop_map(|(name, names, token, ttl)| {
+        call(name, EXTEND_TIMED.text, names, vec![token, ttl])
+    });
     let undo = (name(), names(), sharer())
-        .prop_map(|(name, names, token)| call(name, UNDO_TIMED, names, vec![token]));
+        .prop_map(|(name, names, token)| call(name, UNDO_TIMED.text, names, vec![token]));
     let odd = ["", "1", "4200000001", "999999999", "1000000000.5", "1.2.3", " 1100000000", "x1"];
     let time = prop_oneof![
         3 => select(vec![-5_000, -5, 400_000, 800_000]).prop_map(Word::Second),
@@ -1696,16 +1746,16 @@ fn redisson_rw_call() -> impl Strategy<Value = Vec<Word>> {
         |(name, resource, guard, token, ttl, reads)| {
             let keys = [vec![resource], guard.into_iter().collect()].concat();
             match reads {
-                true => call(name, ACQUIRE_REDISSON_READ, keys, vec![token, ttl, text("3")]),
-                false => call(name, ACQUIRE_REDISSON_WRITE, keys, vec![token, ttl]),
+                true => call(name, ACQUIRE_REDISSON_READ.text, keys, vec![token, ttl, text("3")]),
+                false => call(name, ACQUIRE_REDISSON_WRITE.text, keys, vec![token, ttl]),
             }
         },
     );
     let extend = (name(), resource(), sharer(), ttl()).prop_map(|(name, resource, token, ttl)| {
-        call(name, EXTEND_REDISSON_RW, vec![resource], vec![token, ttl])
+        call(name, EXTEND_REDISSON_RW.text, vec![resource], vec![token, ttl])
     });
     let undo = (name(), resource(), sharer()).prop_map(|(name, resource, token)| {
-        call(name, UNDO_REDISSON_RW, vec![resource], vec![token])
+        call(name, UNDO_REDISSON_RW.text, vec![resource], vec![token])
     });
     let hold = |holder: &str| format!("{{r1}}:{holder}:rwlock_timeout:1");
     let of_holds = select(vec![
@@ -1728,12 +1778,12 @@ fn mode_call() -> impl Strategy<Value = Vec<Word>> {
     let digits = || select(vec![SHARER_A, SECOND_OF_A]).prop_map(|token| text(&token[..32]));
     let hold = (name(), resource(), known()).prop_map(|(name, resource, token)| {
         let arguments = vec![text(token), Word::Span(1), text("1")];
-        call(name, ACQUIRE_MANY, vec![resource], arguments)
+        call(name, ACQUIRE_MANY.text, vec![resource], arguments)
     });
     let upgrade = (name(), resource(), restart_guard(), writer(), ttl(), digits()).prop_map(
         |(name, resource, restart_guard, token, ttl, digits)| {
             let keys = [vec![resource], restart_guard.into_iter().collect()].concat();
-            call(name, UPGRADE, keys, vec![token, ttl, digits])
+            call(name, UPGRADE.text, keys, vec![token, ttl, digits])
         },
     );
     let numbers = (ttl(), proposal(), life());
@@ -1741,13 +1791,13 @@ fn mode_call() -> impl Strategy<Value = Vec<Word>> {
         |(name, resource, restart_guard, token, (ttl, proposal, life), digits)| {
             let counter = counters(std::slice::from_ref(&resource));
             let keys = [vec![resource], counter, restart_guard.into_iter().collect()].concat();
-            call(name, UPGRADE_FENCED, keys, vec![token, ttl, proposal, life, digits])
+            call(name, UPGRADE_FENCED.text, keys, vec![token, ttl, proposal, life, digits])
         },
     );
     let downgrade = (name(), resource(), restart_guard(), known(), ttl(), digits()).prop_map(
         |(name, resource, restart_guard, token, ttl, digits)| {
             let keys = [vec![resource], restart_guard.into_iter().collect()].concat();
-            call(name, DOWNGRADE, keys, vec![text(token), ttl, text("3"), digits])
+            call(name, DOWNGRADE.text, keys, vec![text(token), ttl, text("3"), digits])
         },
     );
     // Both of a holder's names, more often the one that such a script is for.
@@ -1757,21 +1807,21 @@ fn mode_call() -> impl Strategy<Value = Vec<Word>> {
     };
     let which =
         |of_writer, of_member| prop_oneof![Just((of_writer, false)), Just((of_member, true))];
-    let extend = which(EXTEND_DOWNGRADED, EXTEND_SHARED)
+    let extend = which(EXTEND_DOWNGRADED.text, EXTEND_SHARED.text)
         .prop_flat_map(move |(script, marked)| {
             (name(), Just(script), resource(), of(marked), ttl())
         })
         .prop_map(|(name, script, key, token, ttl)| {
             call(name, script, vec![key], vec![token, ttl])
         });
-    let undo = which(UNDO_DOWNGRADED, UNDO_SHARED)
+    let undo = which(UNDO_DOWNGRADED.text, UNDO_SHARED.text)
         .prop_flat_map(move |(script, marked)| (name(), Just(script), resource(), of(marked)))
         .prop_map(|(name, script, key, token)| call(name, script, vec![key], vec![token]));
     let write_back = (name(), resource(), writer(), proposal(), life()).prop_map(
         |(name, resource, token, least, life)| {
             let counter = counters(std::slice::from_ref(&resource));
             let keys = [vec![resource], counter].concat();
-            call(name, WRITE_BACK_SHARED, keys, vec![token, least, life])
+            call(name, WRITE_BACK_SHARED.text, keys, vec![token, least, life])
         },
     );
     prop_oneof![3 => hold, 3 => upgrade, 6 => fenced, 5 => downgrade, 9 => extend, 6 => undo, 1 => write_back]
@@ -1804,36 +1854,36 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
             }
             keys.extend(guard);
             arguments.push(text(&ticket));
-            call(name, ACQUIRE_IN_LINE, keys, arguments)
+            call(name, ACQUIRE_IN_LINE.text, keys, arguments)
         },
     );
     let leave =
         (name(), at(), mode(), known(), grace()).prop_map(|(name, at, mode, token, grace)| {
             let ticket = format!("{mode}{}", &token[..32]);
             let member = text(&format!("{ticket}{}:{grace}{}", &token[32..34], &token[34..]));
-            call(name, LEAVE_LINE, line_keys(at, &ticket), vec![member])
+            call(name, LEAVE_LINE.text, line_keys(at, &ticket), vec![member])
         });
     let of_holder =
         (name(), known(), ttl(), proposal(), 0..24).prop_map(|(name, token, ttl, least, which)| {
             let (key, token) = (vec![text("r1")], text(token));
             match which {
-                0 | 1 => call(name, EXTEND, key, vec![token, ttl]),
-                2 | 3 => call(name, UNDO, key, vec![token]),
+                0 | 1 => call(name, EXTEND.text, key, vec![token, ttl]),
+                2 | 3 => call(name, UNDO.text, key, vec![token]),
                 4 | 8 => {
                     let numbers = vec![token, text("1"), least, text("604800000")];
-                    call(name, WRITE_BACK, vec![text("r1"), text("c1")], numbers)
+                    call(name, WRITE_BACK.text, vec![text("r1"), text("c1")], numbers)
                 }
                 5 | 9 | 20..22 => {
-                    call(name, FORCE_UNLOCK, breaks("r1"), vec![text("string"), token])
+                    call(name, FORCE_UNLOCK.text, breaks("r1"), vec![text("string"), token])
                 }
-                10 | 22 => call(name, FORCE_UNLOCK, breaks("r1"), vec![text("zset"), token]),
-                6 => call(name, ACQUIRE_MANY, key, vec![token, ttl, text("1")]),
-                11..14 => call(name, EXTEND_SHARED, key, vec![token, ttl]),
-                14..16 => call(name, UNDO_SHARED, key, vec![token]),
-                16 | 17 => call(name, VIEW_SHARED, key, vec![text("16")]),
+                10 | 22 => call(name, FORCE_UNLOCK.text, breaks("r1"), vec![text("zset"), token]),
+                6 => call(name, ACQUIRE_MANY.text, key, vec![token, ttl, text("1")]),
+                11..14 => call(name, EXTEND_SHARED.text, key, vec![token, ttl]),
+                14..16 => call(name, UNDO_SHARED.text, key, vec![token]),
+                16 | 17 => call(name, VIEW_SHARED.text, key, vec![text("16")]),
                 _ => {
                     let keys = ["r1", "l1", "e1", "n1"].map(text).to_vec();
-                    call(name, VIEW_LINE, keys, vec![text("180")])
+                    call(name, VIEW_LINE.text, keys, vec![text("180")])
                 }
             }
         });
@@ -1884,29 +1934,29 @@ fn permit_line_call() -> impl Strategy<Value = Vec<Word>> {
             }
             keys.extend(guard);
             arguments.push(text(&ticket));
-            call(name, ACQUIRE_PERMIT_IN_LINE, keys, arguments)
+            call(name, ACQUIRE_PERMIT_IN_LINE.text, keys, arguments)
         },
     );
     let leave = (name(), known(), grace()).prop_map(|(name, token, grace)| {
         let ticket = format!("p{}", &token[..32]);
         let member = text(&format!("{ticket}{}:{grace}{}", &token[32..34], &token[34..]));
-        call(name, LEAVE_LINE, line_keys(0, &ticket), vec![member])
+        call(name, LEAVE_LINE.text, line_keys(0, &ticket), vec![member])
     });
     let of_holder = (name(), known(), ttl(), 0..12).prop_map(|(name, token, ttl, which)| {
         let (pair, token) = (["r1", "u1"].map(text).to_vec(), text(token));
         match which {
-            0..4 => call(name, UNDO_PERMIT, pair, vec![token]),
-            4..6 => call(name, EXTEND_PERMIT, pair, vec![token, ttl, text("0")]),
-            6 => call(name, EXTEND_PERMIT, pair, vec![token, ttl, text("1")]),
+            0..4 => call(name, UNDO_PERMIT.text, pair, vec![token]),
+            4..6 => call(name, EXTEND_PERMIT.text, pair, vec![token, ttl, text("0")]),
+            6 => call(name, EXTEND_PERMIT.text, pair, vec![token, ttl, text("1")]),
             7 | 8 => {
                 let words = [token, ttl, text("3"), text("2"), text("0"), text("0")];
-                call(name, ACQUIRE_PERMIT, pair, words.to_vec())
+                call(name, ACQUIRE_PERMIT.text, pair, words.to_vec())
             }
-            9 => call(name, FORCE_UNLOCK, pair, vec![text("hash"), token]),
-            10 => call(name, VIEW_PERMITS, pair, vec![text("16")]),
+            9 => call(name, FORCE_UNLOCK.text, pair, vec![text("hash"), token]),
+            10 => call(name, VIEW_PERMITS.text, pair, vec![text("16")]),
             _ => {
                 let keys = ["r1", "l1", "e1", "n1"].map(text).to_vec();
-                call(name, VIEW_LINE, keys, vec![text("180")])
+                call(name, VIEW_LINE.text, keys, vec![text("180")])
             }
         }
     });
@@ -2181,7 +2231,14 @@ fn unknown_command() -> impl Strategy<Value = Vec<Word>> {
 }
 
 fn any_script() -> impl Strategy<Value = &'static str> {
-    select(vec![UNDO, EXTEND, ACQUIRE_MANY, ACQUIRE_SHARED, EXTEND_SHARED, UNDO_SHARED])
+    select(vec![
+        UNDO.text,
+        EXTEND.text,
+        ACQUIRE_MANY.text,
+        ACQUIRE_SHARED.text,
+        EXTEND_SHARED.text,
+        UNDO_SHARED.text,
+    ])
 }
 
 fn key() -> impl Strategy<Value = Word> {
@@ -2570,7 +2627,7 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
         ("EVAL" | "EVALSHA", _) if is_same_view(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_line(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_hash(embedded, real) => true,
-        ("EVAL" | "EVALSHA", script) if is_script(VIEW_DIGEST, script) => {
+        ("EVAL" | "EVALSHA", script) if is_script(VIEW_DIGEST.text, script) => {
             embedded == real || [embedded, real].iter().all(|reply| reply.starts_with(b"$40\r\n"))
         }
         ("EVAL" | "EVALSHA", script) if is_same_place(script, embedded, real) => true,
@@ -2624,7 +2681,10 @@ fn is_script(text: &str, word: &str) -> bool {
 /// Both tell the same place in line, or the same grant, but for the time left, of a holder or of a call, and a stamp that the
 /// clock gave.
 fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
-    if ![ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE].into_iter().any(|it| is_script(it, script)) {
+    if ![ACQUIRE_IN_LINE.text, ACQUIRE_PERMIT_IN_LINE.text]
+        .into_iter()
+        .any(|it| is_script(it, script))
+    {
         return false;
     }
     let words = |reply: &[u8]| {

@@ -164,8 +164,9 @@ fn a_script_tracks_its_keys_only_behind_caching() {
         pair.clear();
         pair.same("4 SUBSCRIBE __redis__:invalidate");
         pair.same("1 CLIENT TRACKING ON REDIRECT {4} OPTIN");
-        let extend = ["EVAL", EXTEND, "2", "k1", "k2", "foreign", "1000"];
-        let lines = [plain(before), Line::Script(EXTEND, vec!["2", "k1", "k2", "foreign", "1000"])];
+        let extend = ["EVAL", EXTEND.text, "2", "k1", "k2", "foreign", "1000"];
+        let lines =
+            [plain(before), Line::Script(EXTEND.text, vec!["2", "k1", "k2", "foreign", "1000"])];
         pair.fly(&Flight { slot: 1, lines: lines.into() }).unwrap();
         pair.run(1, &extend);
         pair.same("0 SET k2 v");
@@ -202,7 +203,7 @@ fn a_script_reads_all_its_keys_if_it_reads_one() {
     pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
     for name in ["k1", "k2", "k1"] {
         pair.same(&format!("0 SET {name} v"));
-        pair.run(1, &["EVAL", EXTEND, "2", "k1", "k2", "foreign", "1000"]);
+        pair.run(1, &["EVAL", EXTEND.text, "2", "k1", "k2", "foreign", "1000"]);
         pair.same(&format!("0 DEL {name}"));
         assert!(pair.same("4 PING")[0].contains(name));
     }
@@ -215,8 +216,8 @@ fn each_rule_of_those_who_share_alone() {
         let mut pair = Pair::start();
         pair.clear();
         pair.same("4 SUBSCRIBE __redis__:invalidate");
-        pair.run(0, &["EVAL", ACQUIRE_SHARED, "1", "held", SHARER, "500000", "3"]);
-        pair.run(0, &["EVAL", ACQUIRE_SHARED, "1", "held", OTHER, "400000", "3"]);
+        pair.run(0, &["EVAL", ACQUIRE_SHARED.text, "1", "held", SHARER, "500000", "3"]);
+        pair.run(0, &["EVAL", ACQUIRE_SHARED.text, "1", "held", OTHER, "400000", "3"]);
         pair.same("0 SET taken v");
         pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
         pair.same("1 EXISTS free held taken counter");
@@ -227,21 +228,25 @@ fn each_rule_of_those_who_share_alone() {
         told.filter_map(name).collect::<Vec<_>>()
     };
     let nobody: [&str; 0] = [];
-    assert_eq!(told(ACQUIRE_SHARED, &["1", "free", SHARER, "1000", "3"]), ["free"]);
-    assert_eq!(told(ACQUIRE_SHARED, &["1", "held", "a third", "1000", "3"]), ["held"]);
-    assert_eq!(told(ACQUIRE_SHARED, &["1", "held", TWIN, "1000", "3"]), ["held"], "though denied");
-    assert_eq!(told(ACQUIRE_SHARED, &["1", "taken", SHARER, "1000", "3"]), nobody);
-    assert_eq!(told(ACQUIRE_SHARED, &["2", "free", "guard", SHARER, "1000", "3"]), nobody);
-    assert_eq!(told(EXTEND_SHARED, &["1", "held", OTHER, "900000"]), ["held"]);
-    assert_eq!(told(EXTEND_SHARED, &["1", "held", OTHER, "1000"]), nobody, "it has longer");
-    assert_eq!(told(EXTEND_SHARED, &["1", "held", "a third", "900000"]), nobody);
-    assert_eq!(told(UNDO_SHARED, &["1", "held", OTHER]), ["held"]);
-    assert_eq!(told(UNDO_SHARED, &["1", "held", "a third"]), nobody);
-    assert_eq!(told(UNDO_SHARED, &["1", "taken", SHARER]), nobody);
+    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "free", SHARER, "1000", "3"]), ["free"]);
+    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "held", "a third", "1000", "3"]), ["held"]);
+    assert_eq!(
+        told(ACQUIRE_SHARED.text, &["1", "held", TWIN, "1000", "3"]),
+        ["held"],
+        "though denied"
+    );
+    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "taken", SHARER, "1000", "3"]), nobody);
+    assert_eq!(told(ACQUIRE_SHARED.text, &["2", "free", "guard", SHARER, "1000", "3"]), nobody);
+    assert_eq!(told(EXTEND_SHARED.text, &["1", "held", OTHER, "900000"]), ["held"]);
+    assert_eq!(told(EXTEND_SHARED.text, &["1", "held", OTHER, "1000"]), nobody, "it has longer");
+    assert_eq!(told(EXTEND_SHARED.text, &["1", "held", "a third", "900000"]), nobody);
+    assert_eq!(told(UNDO_SHARED.text, &["1", "held", OTHER]), ["held"]);
+    assert_eq!(told(UNDO_SHARED.text, &["1", "held", "a third"]), nobody);
+    assert_eq!(told(UNDO_SHARED.text, &["1", "taken", SHARER]), nobody);
     let write_back = ["2", "held", "counter", SHARER, "9", "1000"];
-    assert_eq!(told(WRITE_BACK_SHARED, &write_back), ["counter"]);
+    assert_eq!(told(WRITE_BACK_SHARED.text, &write_back), ["counter"]);
     let write_back = ["2", "held", "counter", "a third", "9", "1000"];
-    assert_eq!(told(WRITE_BACK_SHARED, &write_back), nobody);
+    assert_eq!(told(WRITE_BACK_SHARED.text, &write_back), nobody);
 }
 
 /// Who watches a resource is not woken by those who wait for it, but once: where they mark it.
@@ -263,7 +268,7 @@ fn an_ask_in_line_changes_the_resource_only_where_it_marks_or_takes_it() {
     let ask = |mode: &str, digit: &str| {
         let ticket = format!("{mode}{}", digit.repeat(32));
         let token = format!("{}00", digit.repeat(32));
-        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "k1", "line", "until", &ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k1", "line", "until", &ticket, "call"];
         let words = [&token, "500000", "3", "0", "1000", "60000", &ticket];
         [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
@@ -272,7 +277,7 @@ fn an_ask_in_line_changes_the_resource_only_where_it_marks_or_takes_it() {
     assert!(is_told(&first), "it marks the token");
     assert!(!is_told(&first));
     assert!(!is_told(&second));
-    assert!(is_told(&["EVAL", UNDO, "1", "k1", SHARER]));
+    assert!(is_told(&["EVAL", UNDO.text, "1", "k1", SHARER]));
     assert!(!is_told(&second), "the key is closed");
     assert!(!is_told(&sharing));
     assert!(is_told(&first), "it takes it");
@@ -280,13 +285,13 @@ fn an_ask_in_line_changes_the_resource_only_where_it_marks_or_takes_it() {
     let leave = |digit: &str| {
         let (ticket, member) =
             (format!("x{}", digit.repeat(32)), format!("x{}00:60000", digit.repeat(32)));
-        ["EVAL", LEAVE_LINE, "5", "k1", "line", "until", &ticket, "call", &member]
+        ["EVAL", LEAVE_LINE.text, "5", "k1", "line", "until", &ticket, "call", &member]
             .map(str::to_owned)
     };
     let leaves = [leave("b"), leave("c")];
     let [b, c] = leaves.each_ref().map(|leave| words_of(leave));
     assert!(!is_told(&b), "others wait");
-    assert!(is_told(&["EVAL", UNDO, "1", "k1", &format!("{}00", "b".repeat(32))]));
+    assert!(is_told(&["EVAL", UNDO.text, "1", "k1", &format!("{}00", "b".repeat(32))]));
     assert!(!is_told(&c), "one waits");
     assert!(is_told(&sharing));
     assert!(!is_told(&second), "the mark is there");
@@ -310,12 +315,12 @@ fn a_shared_script_reads_its_keys_if_it_reads_one() {
         pair.same("0 SET counter 7");
         pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
     };
-    assert_eq!(told(ACQUIRE_SHARED, &["1", "taken", SHARER, "1000", "3"]), 1);
+    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "taken", SHARER, "1000", "3"]), 1);
     let ask = ["2", "taken", "counter", SHARER, "1000", "7", "1000", "1", "3"];
-    assert_eq!(told(ACQUIRE_SHARED_FENCED, &ask), 2);
-    assert_eq!(told(EXTEND_SHARED, &["1", "taken", SHARER, "1000"]), 1);
-    assert_eq!(told(WRITE_BACK_SHARED, &["2", "taken", "counter", SHARER, "7", "1000"]), 2);
-    assert_eq!(told(UNDO_SHARED, &["1", "taken", SHARER]), 1);
+    assert_eq!(told(ACQUIRE_SHARED_FENCED.text, &ask), 2);
+    assert_eq!(told(EXTEND_SHARED.text, &["1", "taken", SHARER, "1000"]), 1);
+    assert_eq!(told(WRITE_BACK_SHARED.text, &["2", "taken", "counter", SHARER, "7", "1000"]), 2);
+    assert_eq!(told(UNDO_SHARED.text, &["1", "taken", SHARER]), 1);
 }
 
 /// What releases of other libraries' locks tell, behind the report of the key, and to whom.
@@ -354,21 +359,21 @@ fn releases_are_told_as_by_a_real_server() {
     let nothing = ["EXISTS", "k1"];
     assert_eq!(told(&nothing, &["PUBLISH", lock, "0"]), [format!("{lock} 0")]);
     assert_eq!(told(&nothing, &["PUBLISH", "other", "0"]), [""; 0]);
-    let holds = call(ACQUIRE_REDISSON, &[SHARER, "500000"]);
+    let holds = call(ACQUIRE_REDISSON.text, &[SHARER, "500000"]);
     let released = [changed.clone(), format!("{lock} 0")];
-    assert_eq!(told(&holds, &call(UNDO_REDISSON, &[SHARER])), released);
-    assert_eq!(told(&holds, &call(UNDO_REDISSON, &[OTHER])), [""; 0]);
+    assert_eq!(told(&holds, &call(UNDO_REDISSON.text, &[SHARER])), released);
+    assert_eq!(told(&holds, &call(UNDO_REDISSON.text, &[OTHER])), [""; 0]);
     let broken = [changed.clone(), format!("{lock} 0"), format!("{rw} 1")];
-    let breaks = ["EVAL", FORCE_UNLOCK, "2", "k1", "u1", "hash", SHARER];
+    let breaks = ["EVAL", FORCE_UNLOCK.text, "2", "k1", "u1", "hash", SHARER];
     assert_eq!(told(&holds, &breaks), broken);
-    let writes = call(ACQUIRE_REDISSON_WRITE, &[SHARER, "500000"]);
-    let heard = told(&writes, &call(UNDO_REDISSON_RW, &[SHARER]));
+    let writes = call(ACQUIRE_REDISSON_WRITE.text, &[SHARER, "500000"]);
+    let heard = told(&writes, &call(UNDO_REDISSON_RW.text, &[SHARER]));
     assert_eq!(heard, [changed.clone(), format!("{rw} 1")]);
-    let reads = call(ACQUIRE_REDISSON_READ, &[SHARER, "500000", "3"]);
-    let heard = told(&reads, &call(UNDO_REDISSON_RW, &[SHARER]));
+    let reads = call(ACQUIRE_REDISSON_READ.text, &[SHARER, "500000", "3"]);
+    let heard = told(&reads, &call(UNDO_REDISSON_RW.text, &[SHARER]));
     assert_eq!(heard.last(), Some(&format!("{rw} 0")));
     let name = "shop:eu:job";
-    let undo = ["EVAL", UNDO_SPRING, "1", name, "mine"];
+    let undo = ["EVAL", UNDO_SPRING.text, "1", name, "mine"];
     let registries = [format!("__redis__:invalidate {name}"), format!("{shop} {name}")];
     let registries = [&registries[..], &[format!("{eu} {name}")]].concat();
     assert_eq!(told(&["SET", name, "mine"], &undo), registries);
@@ -657,16 +662,16 @@ fn tracking() -> impl Strategy<Value = Line> {
 
 fn script() -> impl Strategy<Value = Line> {
     let calls: Vec<(&str, Vec<&str>)> = vec![
-        (ACQUIRE_MANY, vec!["2", "k1", "k2", "v", "1000000", "2"]),
-        (ACQUIRE_MANY, vec!["2", "k1", "guard", "v", "1000000", "1"]),
-        (ACQUIRE_FENCED, vec!["2", "k1", "k2", "v", "1000000", "1", "7", "1000000"]),
-        (WRITE_BACK, vec!["2", "k1", "k2", "v", "1", "9", "1000000"]),
-        (ENROL, vec!["1", "k2", "v", "w", "1000000"]),
-        (EXTEND, vec!["2", "k1", "k2", "v", LONGER]),
-        (EXTEND, vec!["2", "k1", "k2", "v", SHORTER]),
-        (EXTEND, vec!["0", "v", "1000000"]),
-        (UNDO, vec!["2", "k1", "k2", "v"]),
-        (UNDO, vec!["3", "k1", "k2", "k1", "w"]),
+        (ACQUIRE_MANY.text, vec!["2", "k1", "k2", "v", "1000000", "2"]),
+        (ACQUIRE_MANY.text, vec!["2", "k1", "guard", "v", "1000000", "1"]),
+        (ACQUIRE_FENCED.text, vec!["2", "k1", "k2", "v", "1000000", "1", "7", "1000000"]),
+        (WRITE_BACK.text, vec!["2", "k1", "k2", "v", "1", "9", "1000000"]),
+        (ENROL.text, vec!["1", "k2", "v", "w", "1000000"]),
+        (EXTEND.text, vec!["2", "k1", "k2", "v", LONGER]),
+        (EXTEND.text, vec!["2", "k1", "k2", "v", SHORTER]),
+        (EXTEND.text, vec!["0", "v", "1000000"]),
+        (UNDO.text, vec!["2", "k1", "k2", "v"]),
+        (UNDO.text, vec!["3", "k1", "k2", "k1", "w"]),
     ];
     select(calls).prop_map(|(text, rest)| Line::Script(text, rest))
 }
@@ -676,16 +681,20 @@ fn shared_script() -> impl Strategy<Value = Line> {
     let ttl = || select(vec![LONGER, SHORTER]);
     let ask =
         (select(vec![vec!["1", "k1"], vec!["1", "k2"], vec!["2", "k1", "guard"]]), who(), ttl())
-            .prop_map(|(keys, who, ttl)| (ACQUIRE_SHARED, [keys, vec![who, ttl, "3"]].concat()));
+            .prop_map(|(keys, who, ttl)| {
+                (ACQUIRE_SHARED.text, [keys, vec![who, ttl, "3"]].concat())
+            });
     let proposal = select(vec![PROPOSAL, PROPOSAL, PROPOSAL, "7"]);
     let ask_fenced = (who(), ttl(), proposal).prop_map(|(who, ttl, proposal)| {
-        (ACQUIRE_SHARED_FENCED, vec!["2", "k1", "k2", who, ttl, proposal, "1000000", "1", "3"])
+        (ACQUIRE_SHARED_FENCED.text, vec!["2", "k1", "k2", who, ttl, proposal, "1000000", "1", "3"])
     });
-    let extend = (who(), ttl()).prop_map(|(who, ttl)| (EXTEND_SHARED, vec!["1", "k1", who, ttl]));
-    let undo =
-        (select(vec!["k1", "k2"]), who()).prop_map(|(key, who)| (UNDO_SHARED, vec!["1", key, who]));
-    let write_back = (who(), select(vec!["9", "9007199254740991"]))
-        .prop_map(|(who, least)| (WRITE_BACK_SHARED, vec!["2", "k1", "k2", who, least, "1000000"]));
+    let extend =
+        (who(), ttl()).prop_map(|(who, ttl)| (EXTEND_SHARED.text, vec!["1", "k1", who, ttl]));
+    let undo = (select(vec!["k1", "k2"]), who())
+        .prop_map(|(key, who)| (UNDO_SHARED.text, vec!["1", key, who]));
+    let write_back = (who(), select(vec!["9", "9007199254740991"])).prop_map(|(who, least)| {
+        (WRITE_BACK_SHARED.text, vec!["2", "k1", "k2", who, least, "1000000"])
+    });
     prop_oneof![3 => ask, 2 => ask_fenced, 2 => extend, 2 => undo, 1 => write_back]
         .prop_map(|(text, rest)| Line::Script(text, rest))
 }
@@ -976,15 +985,15 @@ const SHARER: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa00";
 const TWIN: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa02";
 const OTHER: &str = "cccccccccccccccccccccccccccccccc01";
 const SCRIPTS: [&str; 11] = [
-    ACQUIRE_FENCED,
-    ACQUIRE_MANY,
-    ENROL,
-    EXTEND,
-    UNDO,
-    WRITE_BACK,
-    ACQUIRE_SHARED,
-    ACQUIRE_SHARED_FENCED,
-    EXTEND_SHARED,
-    UNDO_SHARED,
-    WRITE_BACK_SHARED,
+    ACQUIRE_FENCED.text,
+    ACQUIRE_MANY.text,
+    ENROL.text,
+    EXTEND.text,
+    UNDO.text,
+    WRITE_BACK.text,
+    ACQUIRE_SHARED.text,
+    ACQUIRE_SHARED_FENCED.text,
+    EXTEND_SHARED.text,
+    UNDO_SHARED.text,
+    WRITE_BACK_SHARED.text,
 ];

@@ -188,7 +188,7 @@ impl World {
             let (store, conn, rule) = (&mut self.servers[node], wire.conn, self.rule);
             wire.asked.hear(&bytes);
             wire.asked.each(|words| {
-                let is_break = words.get(1) == Some(&FORCE_UNLOCK.as_bytes());
+                let is_break = words.get(1) == Some(&FORCE_UNLOCK.text.as_bytes());
                 looks |= !is_break && words.contains(&&b"job"[..]);
                 match rule {
                     Rule::Meant => {}

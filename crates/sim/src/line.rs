@@ -11,9 +11,10 @@
 
 use std::collections::BTreeSet;
 
+use redbolt::proto::script::{ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE};
 use redbolt::proto::{LockState, WakeStrategy};
+use redbolt_testkit::Command;
 use redbolt_testkit::command::number;
-use redbolt_testkit::{Command, Script};
 
 use crate::fault::{Fault, What};
 use crate::invariant::Violation;
@@ -48,7 +49,7 @@ impl World {
         words: &[&[u8]],
         reply: &[u8],
     ) {
-        let in_line = [Some(Script::AcquireInLine), Some(Script::AcquirePermitInLine)];
+        let in_line = [Some(&ACQUIRE_IN_LINE), Some(&ACQUIRE_PERMIT_IN_LINE)];
         let (waits, is_granted) = (reply.starts_with(b"+WAIT "), reply.starts_with(b"+OK "));
         let Some(attempt) = self.attempts.get(usize::from(attempt)) else { return };
         if !in_line.contains(&request.script) || !(waits || is_granted) {
@@ -86,7 +87,7 @@ impl World {
         request: &Command<'_>,
         words: &[&[u8]],
     ) -> Option<Vec<u8>> {
-        let in_line = [Some(Script::AcquireInLine), Some(Script::AcquirePermitInLine)];
+        let in_line = [Some(&ACQUIRE_IN_LINE), Some(&ACQUIRE_PERMIT_IN_LINE)];
         if !in_line.contains(&request.script) || !takes_turns(&self.plan) {
             return None;
         }

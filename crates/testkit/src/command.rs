@@ -3,253 +3,21 @@
 //! This is the one table of commands and scripts for all tests. Not here: whether a request may be
 //! sent at that point, and what its reply means.
 
-use std::sync::LazyLock;
-
-use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
-    ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
-    ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
-    ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
-    EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
-    EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
-    UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
-    UPGRADE, UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
-    WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
-};
-use sha1_smol::Sha1;
+use redbolt::proto::script::{self, ACQUIRE_PERMIT, Role, Script, VIEW_LINE, WRITE_BACK};
 
 use crate::GUARD;
 
-/// A script of the library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "they are called as in `redbolt::proto::script`")]
-pub enum Script {
-    Undo,
-    Extend,
-    AcquireMany,
-    AcquireFenced,
-    WriteBack,
-    Enrol,
-    ForceUnlock,
-    AcquireShared,
-    AcquireSharedFenced,
-    ExtendShared,
-    UndoShared,
-    ViewDigest,
-    ViewShared,
-    WriteBackShared,
-    AcquirePermit,
-    ExtendPermit,
-    UndoPermit,
-    ViewPermits,
-    WriteBackPermit,
-    Downgrade,
-    ExtendDowngraded,
-    UndoDowngraded,
-    Upgrade,
-    UpgradeFenced,
-    AcquireInLine,
-    AcquirePermitInLine,
-    LeaveLine,
-    AcquireRedisson,
-    AcquireRedissonFenced,
-    ExtendRedisson,
-    UndoRedisson,
-    WriteBackRedisson,
-    UndoSpring,
-    AcquirePython,
-    UndoPython,
-    AcquireTimed,
-    ExtendTimed,
-    UndoTimed,
-    AcquireRedissonRead,
-    AcquireRedissonWrite,
-    ExtendRedissonRw,
-    UndoRedissonRw,
-    AcquireSymfonyRead,
-    AcquireSymfonyWrite,
-    ExtendSymfonyWrite,
-    UndoSymfonyWrite,
-    ViewLine,
+/// The script with this text.
+#[must_use]
+pub fn script_of_text(text: &[u8]) -> Option<&'static Script> {
+    script::all().find(|script| script.text.as_bytes() == text)
 }
 
-impl Script {
-    /// All scripts, each at the index of its number.
-    pub const ALL: [Self; 47] = [
-        Self::Undo,
-        Self::Extend,
-        Self::AcquireMany,
-        Self::AcquireFenced,
-        Self::WriteBack,
-        Self::Enrol,
-        Self::ForceUnlock,
-        Self::AcquireShared,
-        Self::AcquireSharedFenced,
-        Self::ExtendShared,
-        Self::UndoShared,
-        Self::ViewDigest,
-        Self::ViewShared,
-        Self::WriteBackShared,
-        Self::AcquirePermit,
-        Self::ExtendPermit,
-        Self::UndoPermit,
-        Self::ViewPermits,
-        Self::WriteBackPermit,
-        Self::Downgrade,
-        Self::ExtendDowngraded,
-        Self::UndoDowngraded,
-        Self::Upgrade,
-        Self::UpgradeFenced,
-        Self::AcquireInLine,
-        Self::AcquirePermitInLine,
-        Self::LeaveLine,
-        Self::AcquireRedisson,
-        Self::AcquireRedissonFenced,
-        Self::ExtendRedisson,
-        Self::UndoRedisson,
-        Self::WriteBackRedisson,
-        Self::UndoSpring,
-        Self::AcquirePython,
-        Self::UndoPython,
-        Self::AcquireTimed,
-        Self::ExtendTimed,
-        Self::UndoTimed,
-        Self::AcquireRedissonRead,
-        Self::AcquireRedissonWrite,
-        Self::ExtendRedissonRw,
-        Self::UndoRedissonRw,
-        Self::AcquireSymfonyRead,
-        Self::AcquireSymfonyWrite,
-        Self::ExtendSymfonyWrite,
-        Self::UndoSymfonyWrite,
-        Self::ViewLine,
-    ];
-
-    /// The text that `EVAL` runs.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Undo => UNDO,
-            Self::Extend => EXTEND,
-            Self::AcquireMany => ACQUIRE_MANY,
-            Self::AcquireFenced => ACQUIRE_FENCED,
-            Self::WriteBack => WRITE_BACK,
-            Self::Enrol => ENROL,
-            Self::ForceUnlock => FORCE_UNLOCK,
-            Self::AcquireShared => ACQUIRE_SHARED,
-            Self::AcquireSharedFenced => ACQUIRE_SHARED_FENCED,
-            Self::ExtendShared => EXTEND_SHARED,
-            Self::UndoShared => UNDO_SHARED,
-            Self::ViewDigest => VIEW_DIGEST,
-            Self::ViewShared => VIEW_SHARED,
-            Self::WriteBackShared => WRITE_BACK_SHARED,
-            Self::AcquirePermit => ACQUIRE_PERMIT,
-            Self::ExtendPermit => EXTEND_PERMIT,
-            Self::UndoPermit => UNDO_PERMIT,
-            Self::ViewPermits => VIEW_PERMITS,
-            Self::WriteBackPermit => WRITE_BACK_PERMIT,
-            Self::Downgrade => DOWNGRADE,
-            Self::ExtendDowngraded => EXTEND_DOWNGRADED,
-            Self::UndoDowngraded => UNDO_DOWNGRADED,
-            Self::Upgrade => UPGRADE,
-            Self::UpgradeFenced => UPGRADE_FENCED,
-            Self::AcquireInLine => ACQUIRE_IN_LINE,
-            Self::AcquirePermitInLine => ACQUIRE_PERMIT_IN_LINE,
-            Self::LeaveLine => LEAVE_LINE,
-            Self::AcquireRedisson => ACQUIRE_REDISSON,
-            Self::AcquireRedissonFenced => ACQUIRE_REDISSON_FENCED,
-            Self::ExtendRedisson => EXTEND_REDISSON,
-            Self::UndoRedisson => UNDO_REDISSON,
-            Self::WriteBackRedisson => WRITE_BACK_REDISSON,
-            Self::UndoSpring => UNDO_SPRING,
-            Self::AcquirePython => ACQUIRE_PYTHON,
-            Self::UndoPython => UNDO_PYTHON,
-            Self::AcquireTimed => ACQUIRE_TIMED,
-            Self::ExtendTimed => EXTEND_TIMED,
-            Self::UndoTimed => UNDO_TIMED,
-            Self::AcquireRedissonRead => ACQUIRE_REDISSON_READ,
-            Self::AcquireRedissonWrite => ACQUIRE_REDISSON_WRITE,
-            Self::ExtendRedissonRw => EXTEND_REDISSON_RW,
-            Self::UndoRedissonRw => UNDO_REDISSON_RW,
-            Self::AcquireSymfonyRead => ACQUIRE_SYMFONY_READ,
-            Self::AcquireSymfonyWrite => ACQUIRE_SYMFONY_WRITE,
-            Self::ExtendSymfonyWrite => EXTEND_SYMFONY_WRITE,
-            Self::UndoSymfonyWrite => UNDO_SYMFONY_WRITE,
-            Self::ViewLine => VIEW_LINE,
-        }
-    }
-
-    /// The script with this text.
-    #[must_use]
-    pub fn of_text(text: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|script| script.text().as_bytes() == text)
-    }
-
-    /// The script with this digest, as given to `EVALSHA`.
-    #[must_use]
-    pub fn of_digest(digest: &[u8]) -> Option<Self> {
-        let at = DIGESTS.iter().position(|known| known == digest)?;
-        Some(Self::ALL[at])
-    }
-
-    fn kind(self) -> Kind {
-        match self {
-            Self::AcquireFenced
-            | Self::AcquireInLine
-            | Self::AcquireMany
-            | Self::AcquirePermit
-            | Self::AcquirePermitInLine
-            | Self::AcquirePython
-            | Self::AcquireRedisson
-            | Self::AcquireRedissonFenced
-            | Self::AcquireRedissonRead
-            | Self::AcquireRedissonWrite
-            | Self::AcquireShared
-            | Self::AcquireSharedFenced
-            | Self::AcquireSymfonyRead
-            | Self::AcquireSymfonyWrite
-            | Self::AcquireTimed
-            | Self::Downgrade
-            | Self::Upgrade
-            | Self::UpgradeFenced => Kind::Ask,
-            Self::Enrol => Kind::Enrol,
-            Self::Extend
-            | Self::ExtendDowngraded
-            | Self::ExtendPermit
-            | Self::ExtendRedisson
-            | Self::ExtendRedissonRw
-            | Self::ExtendShared
-            | Self::ExtendSymfonyWrite
-            | Self::ExtendTimed => Kind::Extend,
-            Self::ForceUnlock => Kind::ForceUnlock,
-            Self::LeaveLine => Kind::Leave,
-            Self::Undo
-            | Self::UndoDowngraded
-            | Self::UndoPermit
-            | Self::UndoPython
-            | Self::UndoRedisson
-            | Self::UndoRedissonRw
-            | Self::UndoShared
-            | Self::UndoSpring
-            | Self::UndoSymfonyWrite
-            | Self::UndoTimed => Kind::Undo,
-            Self::ViewLine => Kind::Line,
-            Self::ViewDigest | Self::ViewPermits | Self::ViewShared => Kind::Sharers,
-            Self::WriteBack
-            | Self::WriteBackPermit
-            | Self::WriteBackRedisson
-            | Self::WriteBackShared => Kind::WriteBack,
-        }
-    }
+/// The script with this digest, as given to `EVALSHA`.
+#[must_use]
+pub fn script_of_digest(digest: &[u8]) -> Option<&'static Script> {
+    script::all().find(|script| script.digest.as_bytes() == digest)
 }
-
-static DIGESTS: LazyLock<[[u8; 40]; Script::ALL.len()]> = LazyLock::new(|| {
-    Script::ALL.map(|script| {
-        let mut digest = [0; 40];
-        digest.copy_from_slice(Sha1::from(script.text()).digest().to_string().as_bytes());
-        digest
-    })
-});
 
 /// What a request is to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -317,6 +85,21 @@ pub enum Kind {
 }
 
 impl Kind {
+    fn of_script(script: &Script) -> Self {
+        match script.role {
+            Role::Ask(_) => Self::Ask,
+            Role::Enrol => Self::Enrol,
+            Role::Extend => Self::Extend,
+            Role::ForceUnlock => Self::ForceUnlock,
+            Role::LeaveLine => Self::Leave,
+            Role::Undo => Self::Undo,
+            Role::View if *script == VIEW_LINE => Self::Line,
+            Role::View => Self::Sharers,
+            Role::WriteBack => Self::WriteBack,
+            _ => Self::Unknown,
+        }
+    }
+
     /// Its name in tests.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -366,7 +149,7 @@ pub struct Command<'w> {
     /// Its kind.
     pub kind: Kind,
     /// The script that it calls, if any.
-    pub script: Option<Script>,
+    pub script: Option<&'static Script>,
     /// Whether it calls the script by digest.
     pub by_digest: bool,
     /// The token of its lock; empty if there is none.
@@ -386,8 +169,8 @@ impl<'w> Command<'w> {
             b"SET" if word(1) == GUARD => Kind::ProbeWrite,
             b"SET" => return Self::plain(Kind::Ask, word(2), number(word(5))),
             b"EVAL" | b"EVALSHA" if word(2) == b"0" => Kind::ProbeCall,
-            b"EVAL" => return Self::call(Script::of_text(word(1)), false, words),
-            b"EVALSHA" => return Self::call(Script::of_digest(word(1)), true, words),
+            b"EVAL" => return Self::call(script_of_text(word(1)), false, words),
+            b"EVALSHA" => return Self::call(script_of_digest(word(1)), true, words),
             b"PTTL" if word(1) == GUARD => Kind::Check,
             b"PTTL" => Kind::Pttl,
             b"GET" if word(1) == GUARD => Kind::Look,
@@ -415,15 +198,19 @@ impl<'w> Command<'w> {
 
     /// The text or the digest is followed by the number of keys, the keys, and for a lock's script
     /// the token.
-    fn call<W: AsRef<[u8]>>(script: Option<Script>, by_digest: bool, words: &'w [W]) -> Self {
+    fn call<W: AsRef<[u8]>>(
+        script: Option<&'static Script>,
+        by_digest: bool,
+        words: &'w [W],
+    ) -> Self {
         let word = |at: usize| words.get(at).map_or(&[][..], AsRef::as_ref);
-        let kind = script.map_or(Kind::Unknown, Script::kind);
+        let kind = script.map_or(Kind::Unknown, Kind::of_script);
         let keys = usize::try_from(number(word(2))).unwrap_or(usize::MAX - 8);
-        let is_move = script == Some(Script::AcquirePermit) && word(keys + 8) == b"0";
+        let is_move = script == Some(&ACQUIRE_PERMIT) && word(keys + 8) == b"0";
         let kind = if is_move { Kind::Move } else { kind };
         let (token, number) = match kind {
             Kind::Ask | Kind::Extend | Kind::Move => (word(keys + 3), number(word(keys + 4))),
-            Kind::WriteBack if script != Some(Script::WriteBack) => {
+            Kind::WriteBack if script != Some(&WRITE_BACK) => {
                 (word(keys + 3), number(word(keys + 4)))
             }
             Kind::WriteBack => (word(keys + 3), number(word(keys + 5))),
@@ -461,6 +248,8 @@ pub fn number(digits: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use redbolt::proto::script::{ACQUIRE_MANY, ENROL};
+
     use super::*;
 
     fn understood(words: &[&'static str]) -> (&'static str, String, u64) {
@@ -474,14 +263,14 @@ mod tests {
         let set = ["SET", "job", "token", "NX", "PX", "700"];
         assert_eq!(understood(&set), told("ask", "token", 700));
         assert_eq!(understood(&["SET", "redbolt:guard", "", "NX", "XX"]), told("probe", "", 0));
-        let many = ["EVAL", ACQUIRE_MANY, "3", "a", "b", "redbolt:guard", "token", "700", "2"];
+        let many = ["EVAL", ACQUIRE_MANY.text, "3", "a", "b", "redbolt:guard", "token", "700", "2"];
         assert_eq!(understood(&many), told("ask", "token", 700));
         assert_eq!(understood(&["DELIFEQ", "job", "token"]), told("delete", "token", 0));
         assert_eq!(understood(&["DELEX", "job", "IFEQ", "token"]), told("delete", "token", 0));
         assert_eq!(understood(&["DELIFEQ", "redbolt:guard", "token"]), told("probe", "", 0));
-        let write = ["EVAL", WRITE_BACK, "2", "a", "counter", "token", "1", "42", "60000"];
+        let write = ["EVAL", WRITE_BACK.text, "2", "a", "counter", "token", "1", "42", "60000"];
         assert_eq!(understood(&write), told("write back", "token", 42));
-        let enrol = ["EVAL", ENROL, "1", "redbolt:guard", "seen", "ours", "9"];
+        let enrol = ["EVAL", ENROL.text, "1", "redbolt:guard", "seen", "ours", "9"];
         assert_eq!(understood(&enrol), told("enrol", "", 0));
         assert_eq!(understood(&["EVAL", "return 0", "0"]), told("probe", "", 0));
         assert_eq!(understood(&["EVAL", "return 0", "1", "a"]), told("unknown", "", 0));
@@ -495,14 +284,13 @@ mod tests {
 
     #[test]
     fn a_script_is_the_same_by_its_digest() {
-        for (at, script) in Script::ALL.into_iter().enumerate() {
-            assert_eq!(script as usize, at);
-            assert_eq!(Script::of_text(script.text().as_bytes()), Some(script));
-            let digest = Sha1::from(script.text()).digest().to_string();
-            assert_eq!(Script::of_digest(digest.as_bytes()), Some(script));
+        for script in script::all() {
+            assert_eq!(script_of_text(script.text.as_bytes()), Some(script));
+            let digest = script.digest;
+            assert_eq!(script_of_digest(digest.as_bytes()), Some(script));
             let words = [b"EVALSHA", digest.as_bytes(), b"1", b"job", b"token", b"9"];
             let command = Command::new(&words);
-            assert_eq!((command.kind, command.script), (script.kind(), Some(script)));
+            assert_eq!((command.kind, command.script), (Kind::of_script(script), Some(script)));
             assert!(command.name().ends_with(" sha"));
         }
     }

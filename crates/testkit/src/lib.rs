@@ -22,7 +22,7 @@ pub mod request;
 mod scripted;
 
 pub use bench::Bench;
-pub use command::{Command, Kind, Script};
+pub use command::{Command, Kind, script_of_digest, script_of_text};
 pub use host::{Host, command_links, fill};
 pub use manual::{NATIVE, acl_rules, publish};
 pub use peer::Peer;

@@ -4,13 +4,14 @@
 //! A request is known once the core has its bytes. Answers are matched to requests by order alone,
 //! as the core has to do.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::restart_guard::{BIG_MS, Standing, Value};
+use redbolt::proto::script::{ACQUIRE_PERMIT_IN_LINE, Grant, Role, Script};
 use redbolt::proto::{Cause, Core, LinkId, NodeState};
 use redbolt::resp::{Decoder, Limits, Token};
-use redbolt_testkit::{Script, request};
+use redbolt_testkit::{request, script_of_digest, script_of_text};
 
 use super::ledger::Ledger;
 use super::line::Stand;
@@ -158,7 +159,7 @@ pub(super) struct Wire {
     /// How many bytes of the first unsent request were sent.
     cut: usize,
     /// The scripts whose text was sent on this connection.
-    loaded: [bool; Script::ALL.len()],
+    loaded: BTreeSet<&'static str>,
     /// The server's run id, as this connection has read it.
     run_id: Vec<u8>,
     /// The restart guard's value as last read; empty for none.
@@ -207,7 +208,7 @@ impl Wire {
             sent: 0,
             answered: 0,
             cut: 0,
-            loaded: [false; Script::ALL.len()],
+            loaded: BTreeSet::new(),
             run_id: Vec::new(),
             value: Vec::new(),
             looks: Vec::new(),
@@ -231,7 +232,7 @@ impl Wire {
         self.unsent.clear();
         self.requests.clear();
         (self.sent, self.answered, self.cut) = (0, 0, 0);
-        self.loaded = [false; Script::ALL.len()];
+        self.loaded.clear();
         self.run_id.clear();
         self.value.clear();
         self.looks.clear();
@@ -453,17 +454,16 @@ impl Wire {
                 self.asks_alone(&[key], token, integer(ttl), Kind::Plain, ledger)
             }
             [b"EVAL", text, count, args @ ..] => {
-                let script = Script::of_text(text).expect(KNOWN);
-                self.loaded[script as usize] = true;
+                let script = script_of_text(text).expect(KNOWN);
+                self.loaded.insert(script.name);
                 self.script(script, integer(count), args, ledger)
             }
             [b"EVALSHA", digest, count, args @ ..] => {
-                let script = Script::of_digest(digest).expect(KNOWN);
+                let script = script_of_digest(digest).expect(KNOWN);
                 // One call can ask in line by the text, and take that back again, with another lock's digest behind it. The
                 // node then asks for the text.
-                let is_mended =
-                    matches!(script, Script::AcquireInLine | Script::AcquirePermitInLine);
-                let is_known = self.loaded[script as usize] || is_mended;
+                let is_mended = matches!(script.role, Role::Ask(Grant::InLine | Grant::SlotInLine));
+                let is_known = self.loaded.contains(script.name) || is_mended;
                 assert!(is_known, "{script:?} by its digest before its text");
                 self.script(script, integer(count), args, ledger)
             }
@@ -495,20 +495,20 @@ impl Wire {
         random
     }
 
-    fn script(&self, script: Script, keys: u64, args: &[&[u8]], ledger: &mut Ledger) -> Request {
+    fn script(&self, script: &Script, keys: u64, args: &[&[u8]], ledger: &mut Ledger) -> Request {
         let keys = usize::try_from(keys).expect("a number of keys");
-        match (script, &args[..keys], &args[keys..]) {
-            (Script::AcquireMany, keys, [token, ttl, count]) => {
+        match (script.name, &args[..keys], &args[keys..]) {
+            ("acquire_many", keys, [token, ttl, count]) => {
                 let keys = self.but_restart_guard(keys);
                 assert_eq!(integer(count), keys.len() as u64, "the number of resources");
                 self.asks_alone(keys, token, integer(ttl), Kind::Many, ledger)
             }
-            (Script::AcquireShared, keys, [token, ttl, nodes]) => {
+            ("acquire_shared", keys, [token, ttl, nodes]) => {
                 let keys = self.but_restart_guard(keys);
                 assert!(keys.len() == 1 && integer(nodes) > 0, "one resource on some nodes");
                 self.asks_alone(keys, token, integer(ttl), Kind::Shared, ledger)
             }
-            (Script::AcquirePermit, keys, [token, ttl, nodes, permits, first, step]) => {
+            ("acquire_permit", keys, [token, ttl, nodes, permits, first, step]) => {
                 let &[key, until] = self.but_restart_guard(keys) else { panic!("two keys") };
                 assert_eq!(until, [b"redbolt:until:", key].concat(), "when holders end");
                 assert_eq!(integer(permits), u64::from(PERMITS));
@@ -521,11 +521,11 @@ impl Wire {
                 let (lock, attempt) = ledger.moves(key, token, ttl, self.place.node);
                 Request::Move { lock, attempt, slot }
             }
-            (Script::AcquireInLine | Script::AcquirePermitInLine, [key, ..], [..]) => {
+            ("acquire_in_line" | "acquire_permit_in_line", [key, ..], [..]) => {
                 let (keys, args) = args.split_at(keys);
                 self.asks_in_line(script, (key, keys), args, ledger)
             }
-            (Script::LeaveLine, &[key, ref line @ ..], [token]) => {
+            ("leave_line", &[key, ref line @ ..], [token]) => {
                 let (mark, owner) = token.split_at(1);
                 let digits = self.random_of(owner);
                 let words = owner[35..].split(|&byte| byte == b':').next();
@@ -535,22 +535,22 @@ impl Wire {
                 let (lock, ticket) = ledger.leaves(key, &name, grace);
                 Request::Leave { lock, ticket }
             }
-            (Script::ExtendPermit, [key, _], [token, ttl, slot]) => {
+            ("extend_permit", [key, _], [token, ttl, slot]) => {
                 ledger.has_slot(key, integer(slot));
                 let (lock, round) = ledger.extends(&[key], self.random_of(token), integer(ttl));
                 Request::Extend { lock, round }
             }
-            (Script::UndoPermit, [key, _], [token]) => {
+            ("undo_permit", [key, _], [token]) => {
                 let (lock, attempt) = ledger.undoes(&[key], self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
             }
-            (Script::AcquireFenced, keys, [token, ttl, count, proposed, life]) => {
+            ("acquire_fenced", keys, [token, ttl, count, proposed, life]) => {
                 let keys = but_counters(self.but_restart_guard(keys), count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let kind = Kind::Fenced { proposed: integer(proposed) };
                 self.asks_alone(keys, token, integer(ttl), kind, ledger)
             }
-            (Script::WriteBack, keys, [token, count, target, life]) => {
+            ("write_back", keys, [token, count, target, life]) => {
                 let keys = but_counters(keys, count);
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let target = integer(target);
@@ -558,56 +558,52 @@ impl Wire {
                     ledger.writes_back(keys, self.random_of(token), self.place.node, target);
                 Request::WriteBack { lock, attempt, target }
             }
-            (Script::Upgrade, keys, [token, ttl, other]) => {
+            ("upgrade", keys, [token, ttl, other]) => {
                 let &[key] = self.but_restart_guard(keys) else { panic!("one key") };
                 assert!(token.starts_with(b"w:"), "the name of a writer beside its own claim");
                 self.changes((key, token, other), integer(ttl), true, None, ledger)
             }
-            (Script::UpgradeFenced, keys, [token, ttl, proposed, life, other]) => {
+            ("upgrade_fenced", keys, [token, ttl, proposed, life, other]) => {
                 let keys = but_counters(self.but_restart_guard(keys), b"1");
                 assert!(token.starts_with(b"w:"), "the name of a writer beside its own claim");
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let proposed = Some(integer(proposed));
                 self.changes((keys[0], token, other), integer(ttl), true, proposed, ledger)
             }
-            (Script::Downgrade, keys, [token, ttl, nodes, other]) => {
+            ("downgrade", keys, [token, ttl, nodes, other]) => {
                 let &[key] = self.but_restart_guard(keys) else { panic!("one key") };
                 assert!(integer(nodes) > 0, "on some nodes");
                 self.changes((key, token, other), integer(ttl), false, None, ledger)
             }
-            (Script::WriteBackShared, keys, [token, target, life]) => {
+            ("write_back_shared", keys, [token, target, life]) => {
                 let keys = but_counters(keys, b"1");
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 let (target, node) = (integer(target), self.place.node);
                 let (lock, attempt) = ledger.writes_back(keys, self.random_of(token), node, target);
                 Request::WriteBack { lock, attempt, target }
             }
-            (Script::Enrol, [_], [seen, value, px]) => {
+            ("enrol", [_], [seen, value, px]) => {
                 self.enrols(seen, value, integer(px));
                 Request::Enrol
             }
-            (
-                Script::Extend | Script::ExtendShared | Script::ExtendDowngraded,
-                keys,
-                [token, ttl],
-            ) => {
+            ("extend" | "extend_shared" | "extend_downgraded", keys, [token, ttl]) => {
                 let (lock, round) = ledger.extends(keys, self.random_of(token), integer(ttl));
                 Request::Extend { lock, round }
             }
-            (Script::Undo | Script::UndoShared | Script::UndoDowngraded, keys, [token]) => {
+            ("undo" | "undo_shared" | "undo_downgraded", keys, [token]) => {
                 let (lock, attempt) = ledger.undoes(keys, self.random_of(token), self.place.node);
                 Request::Undo { lock, attempt }
             }
-            (Script::ViewShared, [_], [most]) | (Script::ViewPermits, [_, _], [most]) => {
+            ("view_shared", [_], [most]) | ("view_permits", [_, _], [most]) => {
                 assert!(integer(most) > 0, "how many holders are told of");
                 Request::ViewHolders
             }
-            (Script::ViewLine, [_, stamps, ends, call], [_]) => {
+            ("view_line", [_, stamps, ends, call], [_]) => {
                 let names = [stamps, ends, call];
                 assert!(names.iter().all(|name| name.starts_with(b"redbolt:line")));
                 Request::ViewLine
             }
-            (script, keys, rest) => panic!("{script:?} of {} and {}", keys.len(), rest.len()),
+            (script, keys, rest) => panic!("{script} of {} and {}", keys.len(), rest.len()),
         }
     }
 
@@ -643,7 +639,7 @@ impl Wire {
     /// An ask in line: the ticket is in the key of its own, and at the end.
     fn asks_in_line(
         &self,
-        script: Script,
+        script: &Script,
         (key, keys): (&[u8], &[&[u8]]),
         args: &[&[u8]],
         ledger: &mut Ledger,
@@ -654,7 +650,7 @@ impl Wire {
         let (line, behind) = self.but_restart_guard(&keys[1..]).split_at(4);
         assert_eq!(line, line_of(key, name), "the keys of a line");
         assert!(integer(nodes) > 0 && name.len() == 33, "{}", name.escape_ascii());
-        let of_permit = script == Script::AcquirePermitInLine;
+        let of_permit = *script == ACQUIRE_PERMIT_IN_LINE;
         let proposed = match (of_permit, behind, rest) {
             (true, [until], [permits, _, step]) => {
                 assert_eq!(*until, [b"redbolt:until:", key].concat(), "when holders end");

@@ -1,13 +1,28 @@
 //! The scripts of an operator who breaks a lock.
 
 use super::lua::{Library, assemble, sections};
-use super::{PERMITS, SHARED, python, redisson, spring};
+use super::{PERMITS, Role, SHARED, Script, python, redisson, spring};
 
 const LIBRARY: Library<'_> =
     &[sections!("force_unlock.lua"), SHARED, PERMITS, redisson::LUA, spring::LUA, python::LUA];
 
 /// Removes the holders that an operator has seen.
-pub const FORCE_UNLOCK: &str = assemble!(LIBRARY, "force_unlock");
+pub static FORCE_UNLOCK: Script = Script {
+    text: assemble!(LIBRARY, "force_unlock"),
+    digest: "0d584e67f11beb6c24388e94a878ce9f0afbb3be",
+    number: 42,
+    role: Role::ForceUnlock,
+    ..Script::named("force_unlock")
+};
 
 /// Returns a digest of the data at a key.
-pub const VIEW_DIGEST: &str = assemble!(LIBRARY, "view_digest");
+pub static VIEW_DIGEST: Script = Script {
+    text: assemble!(LIBRARY, "view_digest"),
+    digest: "cc8fa422ffdd9c78f9b2eb2ad5d187b63bebb03c",
+    number: 43,
+    role: Role::View,
+    ..Script::named("view_digest")
+};
+
+/// All of them.
+pub(crate) static SCRIPTS: &[&Script] = &[&FORCE_UNLOCK, &VIEW_DIGEST];

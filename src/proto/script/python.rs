@@ -1,16 +1,34 @@
 //! The scripts of python-redis-lock.
 
 use super::lua::{Library, Section, assemble, sections};
-use super::{EXCLUSIVE, RESTART_GUARD};
+use super::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
 
 pub(super) const LUA: &[Section] = sections!("python.lua");
 const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
 
 /// Acquires a lock of python-redis-lock.
-pub const ACQUIRE_PYTHON: &str = assemble!(LIBRARY, "acquire_python");
+pub static ACQUIRE_PYTHON: Script = Script {
+    text: assemble!(LIBRARY, "acquire_python"),
+    digest: "64773acc9dc28631e9988b5d6d28e93721b40c92",
+    number: 5,
+    role: Role::Ask(Grant::Ok),
+    key_beside: Some(signal),
+    arguments: &[Ttl],
+    ..Script::named("acquire_python")
+};
 
 /// Removes its holder and wakes a waiter.
-pub const UNDO_PYTHON: &str = assemble!(LIBRARY, "undo_python");
+pub static UNDO_PYTHON: Script = Script {
+    text: assemble!(LIBRARY, "undo_python"),
+    digest: "ad3e2f8f759c6e5ca2df41b9998770991f78d4b1",
+    number: 28,
+    role: Role::Undo,
+    key_beside: Some(signal),
+    ..Script::named("undo_python")
+};
+
+/// All of them.
+pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE_PYTHON, &UNDO_PYTHON];
 
 /// The list on which those wait who want the lock of this name.
 pub(crate) fn signal(name: &[u8]) -> Vec<u8> {

@@ -1,25 +1,78 @@
 //! The scripts of Redisson's locks.
 
 use super::lua::{Library, Section, assemble, sections};
-use super::{EXCLUSIVE, RESTART_GUARD};
+use super::{
+    Argument::{Counter, Ttl},
+    EXCLUSIVE, Grant, RESTART_GUARD, Role, Script,
+};
 
 pub(super) const LUA: &[Section] = sections!("redisson.lua");
 const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
 
 /// Acquires a lock of Redisson.
-pub const ACQUIRE_REDISSON: &str = assemble!(LIBRARY, "acquire_redisson");
+pub static ACQUIRE_REDISSON: Script = Script {
+    text: assemble!(LIBRARY, "acquire_redisson"),
+    digest: "e6ff21e274a73d069dbfd6c1515f0a404420d188",
+    number: 6,
+    role: Role::Ask(Grant::Ok),
+    arguments: &[Ttl],
+    ..Script::named("acquire_redisson")
+};
 
 /// Acquires a lock of Redisson with a fencing token.
-pub const ACQUIRE_REDISSON_FENCED: &str = assemble!(LIBRARY, "acquire_redisson_fenced");
+pub static ACQUIRE_REDISSON_FENCED: Script = Script {
+    text: assemble!(LIBRARY, "acquire_redisson_fenced"),
+    digest: "8bb847045a428bf667d7055164b2a4fb319e42fb",
+    number: 7,
+    role: Role::Ask(Grant::Counter),
+    key_beside: Some(counter),
+    arguments: &[Ttl],
+    ..Script::named("acquire_redisson_fenced")
+};
 
 /// Extends the holder of a lock of Redisson.
-pub const EXTEND_REDISSON: &str = assemble!(LIBRARY, "extend_redisson");
+pub static EXTEND_REDISSON: Script = Script {
+    text: assemble!(LIBRARY, "extend_redisson"),
+    digest: "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
+    number: 19,
+    role: Role::Extend,
+    arguments: &[Ttl],
+    ..Script::named("extend_redisson")
+};
 
 /// Removes the holder of a lock of Redisson and notifies waiters.
-pub const UNDO_REDISSON: &str = assemble!(LIBRARY, "undo_redisson");
+pub static UNDO_REDISSON: Script = Script {
+    text: assemble!(LIBRARY, "undo_redisson"),
+    digest: "17cd1274828fed4c8a2a8683c4ec462479594d2d",
+    number: 29,
+    role: Role::Undo,
+    ..Script::named("undo_redisson")
+};
 
 /// Raises the fencing counter of a lock of Redisson.
-pub const WRITE_BACK_REDISSON: &str = assemble!(LIBRARY, "write_back_redisson");
+pub static WRITE_BACK_REDISSON: Script = Script {
+    text: assemble!(LIBRARY, "write_back_redisson"),
+    digest: "46406c9d7a02adabd1770d3df9de6d02ea175f08",
+    number: 39,
+    role: Role::WriteBack,
+    key_beside: Some(counter),
+    arguments: &[Counter],
+    ..Script::named("write_back_redisson")
+};
+
+/// All of them.
+pub(crate) static SCRIPTS: &[&Script] = &[
+    &ACQUIRE_REDISSON,
+    &ACQUIRE_REDISSON_FENCED,
+    &EXTEND_REDISSON,
+    &UNDO_REDISSON,
+    &WRITE_BACK_REDISSON,
+];
+
+/// The counter's key.
+fn counter(name: &[u8]) -> Vec<u8> {
+    beside(COUNTER, name)
+}
 
 /// The name of what Redisson keeps beside a lock: both have to be in one slot of a cluster.
 pub(crate) fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {

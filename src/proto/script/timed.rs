@@ -1,7 +1,7 @@
 //! The scripts of locks whose value is a time: the SETNX recipe, and redis-objects.
 
 use super::lua::{Library, assemble, sections};
-use super::{EXCLUSIVE, RESTART_GUARD};
+use super::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
 
 const LIBRARY: Library<'_> = &[sections!("timed.lua"), EXCLUSIVE, RESTART_GUARD];
 
@@ -9,13 +9,39 @@ const LIBRARY: Library<'_> = &[sections!("timed.lua"), EXCLUSIVE, RESTART_GUARD]
 pub(in crate::proto) const LEASE_PREFIX: &[u8] = b"redbolt:lease:";
 
 /// Acquires a lock whose value is a time.
-pub const ACQUIRE_TIMED: &str = assemble!(LIBRARY, "acquire_timed");
+pub static ACQUIRE_TIMED: Script = Script {
+    text: assemble!(LIBRARY, "acquire_timed"),
+    digest: "17c11a5f66044f67b0d5b8b9509234bbf1a18301",
+    number: 14,
+    role: Role::Ask(Grant::Ok),
+    keys: &[LEASE_PREFIX],
+    arguments: &[Ttl],
+    ..Script::named("acquire_timed")
+};
 
 /// Extends the holder of a lock whose value is a time.
-pub const EXTEND_TIMED: &str = assemble!(LIBRARY, "extend_timed");
+pub static EXTEND_TIMED: Script = Script {
+    text: assemble!(LIBRARY, "extend_timed"),
+    digest: "9dfbeb363fc9632ca469b24f714d8ad20dba9433",
+    number: 23,
+    role: Role::Extend,
+    keys: &[LEASE_PREFIX],
+    arguments: &[Ttl],
+    ..Script::named("extend_timed")
+};
 
 /// Removes the holder of a lock whose value is a time.
-pub const UNDO_TIMED: &str = assemble!(LIBRARY, "undo_timed");
+pub static UNDO_TIMED: Script = Script {
+    text: assemble!(LIBRARY, "undo_timed"),
+    digest: "0f54cbea4f74a5747ea0d5bad59131ab8aefc8bd",
+    number: 34,
+    role: Role::Undo,
+    keys: &[LEASE_PREFIX],
+    ..Script::named("undo_timed")
+};
+
+/// All of them.
+pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE_TIMED, &EXTEND_TIMED, &UNDO_TIMED];
 
 /// The first digits of the token whose lock has this value, if it is one of ours.
 #[must_use]

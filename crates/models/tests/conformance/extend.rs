@@ -28,7 +28,7 @@ fn the_script_does_what_the_nodes_of_the_model_do() {
         if !owner.is_empty() {
             run(&["SET", "job", owner, "PX", &ttl.to_string()]);
         }
-        let reply = run(&["EVAL", EXTEND, "1", "job", "a", &extends.to_string()]);
+        let reply = run(&["EVAL", EXTEND.text, "1", "job", "a", &extends.to_string()]);
         assert_eq!(reply, format!(":{}\r\n", u8::from(yes)));
         assert_eq!(run(&["PTTL", "job"]), format!(":{then}\r\n"), "{owner} {ttl} {extends}");
     }

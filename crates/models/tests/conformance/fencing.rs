@@ -236,16 +236,16 @@ impl Scripts {
         let counter = "redbolt:fence:job";
         match how {
             Ask::Alone => {
-                let keys = ["EVAL", ACQUIRE_FENCED, "2", "job", counter];
+                let keys = ["EVAL", ACQUIRE_FENCED.text, "2", "job", counter];
                 self.run(&[&keys[..], &[&own, "1000", "1", &proposed, LIFE]].concat())
             }
             Ask::Shared => {
-                let keys = ["EVAL", ACQUIRE_SHARED_FENCED, "2", "job", counter];
+                let keys = ["EVAL", ACQUIRE_SHARED_FENCED.text, "2", "job", counter];
                 let args = [&own, "1000", &proposed, LIFE, &kept_from, "1"];
                 self.run(&[&keys[..], &args].concat())
             }
             Ask::Upgraded => {
-                let keys = ["EVAL", UPGRADE_FENCED, "2", "job", counter];
+                let keys = ["EVAL", UPGRADE_FENCED.text, "2", "job", counter];
                 let reader = token(Ask::Shared, by);
                 let args = [&own, "1000", &proposed, LIFE, &reader[..32]];
                 self.run(&[&keys[..], &args].concat())
@@ -260,7 +260,8 @@ impl Scripts {
                     &ticket,
                     "redbolt:line-call:job",
                 ];
-                let keys = [&["EVAL", ACQUIRE_IN_LINE, "6", "job"], &line[..], &[counter]].concat();
+                let keys =
+                    [&["EVAL", ACQUIRE_IN_LINE.text, "6", "job"], &line[..], &[counter]].concat();
                 let args = [&own, "1000", "1", "0", "1", "20", &proposed, LIFE, &kept_from, &name];
                 let reply = self.run(&[&keys[..], &args].concat());
                 match reply.strip_prefix("+OK ").and_then(|rest| rest.split_once(' ')) {
@@ -276,10 +277,10 @@ impl Scripts {
         let counter = "redbolt:fence:job";
         match how {
             Ask::Alone | Ask::AloneInLine => {
-                self.run(&["EVAL", WRITE_BACK, "2", "job", counter, &own, "1", &raise, LIFE])
+                self.run(&["EVAL", WRITE_BACK.text, "2", "job", counter, &own, "1", &raise, LIFE])
             }
             Ask::Shared | Ask::Upgraded | Ask::SharedInLine => {
-                self.run(&["EVAL", WRITE_BACK_SHARED, "2", "job", counter, &own, &raise, LIFE])
+                self.run(&["EVAL", WRITE_BACK_SHARED.text, "2", "job", counter, &own, &raise, LIFE])
             }
         }
     }

@@ -62,7 +62,7 @@ impl<const C: usize> Run<C> {
                 );
             }
             Does::Undo(by) => {
-                let undo = if self.shares(by) { UNDO_SHARED } else { UNDO };
+                let undo = if self.shares(by) { UNDO_SHARED.text } else { UNDO.text };
                 assert_eq!(self.run(&["EVAL", undo, "1", "job", &token(by)]), ":1\r\n");
                 self.model.undo(&mut self.alone, by);
             }
@@ -73,7 +73,7 @@ impl<const C: usize> Run<C> {
             }
             Does::Leave(by) => {
                 let (ticket, member) = (self.ticket(by), self.member(by));
-                let keys = ["EVAL", LEAVE_LINE, "5", "job", STAMPS, ENDS, &ticket, CALL];
+                let keys = ["EVAL", LEAVE_LINE.text, "5", "job", STAMPS, ENDS, &ticket, CALL];
                 assert_eq!(self.run(&[&keys[..], &[&member]].concat()), ":1\r\n");
                 self.model.leave(&mut self.alone, by);
             }
@@ -116,7 +116,7 @@ impl<const C: usize> Run<C> {
     fn asks_first(&mut self, by: usize) -> bool {
         let (own, ttl) = (token(by), TTL_MS.to_string());
         let reply = match self.shares(by) {
-            true => self.run(&["EVAL", ACQUIRE_SHARED, "1", "job", &own, &ttl, "3"]),
+            true => self.run(&["EVAL", ACQUIRE_SHARED.text, "1", "job", &own, &ttl, "3"]),
             false => self.run(&["SET", "job", &own, "NX", "PX", &ttl]),
         };
         reply == "+OK\r\n"
@@ -124,7 +124,7 @@ impl<const C: usize> Run<C> {
 
     fn asks(&mut self, by: usize, t: u8) -> (bool, u8) {
         let (own, name, ticket) = (token(by), self.name(by), self.ticket(by));
-        let keys = ["EVAL", ACQUIRE_IN_LINE, "5", "job", STAMPS, ENDS, &ticket, CALL];
+        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "job", STAMPS, ENDS, &ticket, CALL];
         let [ttl, grace] = [TTL_MS, GRACE_MS].map(|ms| ms.to_string());
         let [t, proposal] = [t, self.model.clocks[by]].map(|stamp| stamp.to_string());
         let reply =

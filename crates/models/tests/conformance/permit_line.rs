@@ -56,15 +56,15 @@ impl Run {
             }
             Does::Undo(by) => {
                 let undone = match self.is_alone(by) {
-                    true => self.run(&["EVAL", UNDO, "1", "job", &token(by)]),
-                    false => self.run(&["EVAL", UNDO_PERMIT, "2", "job", ENDS, &token(by)]),
+                    true => self.run(&["EVAL", UNDO.text, "1", "job", &token(by)]),
+                    false => self.run(&["EVAL", UNDO_PERMIT.text, "2", "job", ENDS, &token(by)]),
                 };
                 assert_eq!(undone, ":1\r\n", "{does:?}");
                 self.model.undo(&mut self.single, by);
             }
             Does::Leave(by) => {
                 let (ticket, member) = (self.ticket(by), self.member(by));
-                let keys = ["EVAL", LEAVE_LINE, "5", "job", STAMPS, LINE_ENDS, &ticket, CALL];
+                let keys = ["EVAL", LEAVE_LINE.text, "5", "job", STAMPS, LINE_ENDS, &ticket, CALL];
                 assert_eq!(self.run(&[&keys[..], &[&member]].concat()), ":1\r\n");
                 self.model.leave(&mut self.single, by);
             }
@@ -86,7 +86,7 @@ impl Run {
             true => self.run(&["SET", "job", &own, "NX", "PX", "600"]),
             false => {
                 let (permits, first) = (self.model.permits.to_string(), by.to_string());
-                let keys = ["EVAL", ACQUIRE_PERMIT, "2", "job", ENDS];
+                let keys = ["EVAL", ACQUIRE_PERMIT.text, "2", "job", ENDS];
                 self.run(&[&keys[..], &[&own, "600", "3", &permits, &first, "1"]].concat())
             }
         };
@@ -99,12 +99,11 @@ impl Run {
         let line = ["job", STAMPS, LINE_ENDS, &ticket, CALL];
         let asks = [&own, "600", "3", &stamp, "1", "20"];
         let reply = match self.is_alone(by) {
-            true => {
-                self.run(&[&["EVAL", ACQUIRE_IN_LINE, "5"], &line[..], &asks, &[&name]].concat())
-            }
+            true => self
+                .run(&[&["EVAL", ACQUIRE_IN_LINE.text, "5"], &line[..], &asks, &[&name]].concat()),
             false => {
                 let (permits, first) = (self.model.permits.to_string(), by.to_string());
-                let script = ["EVAL", ACQUIRE_PERMIT_IN_LINE, "6"];
+                let script = ["EVAL", ACQUIRE_PERMIT_IN_LINE.text, "6"];
                 let slots = [&permits, &first, "1", &name[..]];
                 self.run(&[&script, &line[..], &[ENDS], &asks, &slots].concat())
             }
@@ -125,7 +124,7 @@ impl Run {
             let stands = self.run(&["ZSCORE", STAMPS, &member]) != "$-1\r\n";
             assert_eq!(stands, self.single.stands(by), "whether {by} stands behind {behind:?}");
         }
-        let view = self.run(&["EVAL", VIEW_LINE, "4", "job", STAMPS, LINE_ENDS, CALL, "99"]);
+        let view = self.run(&["EVAL", VIEW_LINE.text, "4", "job", STAMPS, LINE_ENDS, CALL, "99"]);
         let keeps_out = view.contains(" marked ") || view.contains(" closed ");
         assert_eq!(
             keeps_out,

@@ -53,12 +53,12 @@ impl Run {
         let [own, other] = [claim, 1 - claim].map(|claim| token(client, claim));
         let ttl = millis(self.model.ttls[client]);
         match (self.model.plans[client], claim) {
-            (Plan::Upgrade, 1) => self.eval(UPGRADE, &[&marked(&own), &ttl, &other[..32]]),
-            (Plan::Downgrade, 1) => self.eval(DOWNGRADE, &[&own, &ttl, "1", &other[..32]]),
+            (Plan::Upgrade, 1) => self.eval(UPGRADE.text, &[&marked(&own), &ttl, &other[..32]]),
+            (Plan::Downgrade, 1) => self.eval(DOWNGRADE.text, &[&own, &ttl, "1", &other[..32]]),
             (plan, _) if writes(plan) => {
                 self.run(&["SET", "job", &own, "NX", "PX", &ttl]) == "+OK\r\n"
             }
-            _ => self.eval(ACQUIRE_SHARED, &[&own, &ttl, "1"]),
+            _ => self.eval(ACQUIRE_SHARED.text, &[&own, &ttl, "1"]),
         }
     }
 
@@ -78,10 +78,10 @@ impl Run {
     fn scripts(&self, client: usize, claim: usize) -> (&'static str, &'static str, String) {
         let name = token(client, claim);
         match (self.model.plans[client], claim) {
-            (Plan::Upgrade, 1) => (EXTEND_SHARED, UNDO_SHARED, marked(&name)),
-            (Plan::Downgrade, 0) => (EXTEND_DOWNGRADED, UNDO_DOWNGRADED, name),
-            (plan, 0) if writes(plan) => (EXTEND, UNDO, name),
-            _ => (EXTEND_SHARED, UNDO_SHARED, name),
+            (Plan::Upgrade, 1) => (EXTEND_SHARED.text, UNDO_SHARED.text, marked(&name)),
+            (Plan::Downgrade, 0) => (EXTEND_DOWNGRADED.text, UNDO_DOWNGRADED.text, name),
+            (plan, 0) if writes(plan) => (EXTEND.text, UNDO.text, name),
+            _ => (EXTEND_SHARED.text, UNDO_SHARED.text, name),
         }
     }
 

@@ -223,7 +223,7 @@ fn the_script_enrols_only_what_the_model_enrols() {
         if !found.is_empty() {
             run(&["SET", "guard", found, "PX", "1000"]);
         }
-        let answer = run(&["EVAL", ENROL, "1", "guard", seen, "ours", "5000"]);
+        let answer = run(&["EVAL", ENROL.text, "1", "guard", seen, "ours", "5000"]);
         let is_ours = enrols || found == "ours";
         assert_eq!(answer, format!(":{}\r\n", u8::from(is_ours)), "{found:?} {seen:?}");
         let pttl = if enrols {

@@ -169,13 +169,13 @@ impl<const C: usize> Run<C> {
             }
             Does::Extend(by, slot) => {
                 let (ttl, slot_of) = (millis(self.model.extensions[by]), (slot - 1).to_string());
-                let keys = ["EVAL", EXTEND_PERMIT, "2", "job", ENDS];
+                let keys = ["EVAL", EXTEND_PERMIT.text, "2", "job", ENDS];
                 let real = self.run(&[&keys[..], &[&token(by), &ttl, &slot_of]].concat());
                 let finds = self.model.extended(&mut self.alone, by, slot);
                 assert_eq!(real, format!(":{}\r\n", u8::from(finds)), "{does:?} on {before:?}");
             }
             Does::Undo(by) => {
-                let real = self.run(&["EVAL", UNDO_PERMIT, "2", "job", ENDS, &token(by)]);
+                let real = self.run(&["EVAL", UNDO_PERMIT.text, "2", "job", ENDS, &token(by)]);
                 let was_there = self.model.undone(&mut self.alone, by);
                 // Whose time is over may be there or not.
                 assert!(!was_there || real == ":1\r\n", "{does:?} on {before:?}: {real}");
@@ -191,7 +191,7 @@ impl<const C: usize> Run<C> {
     /// The slot that is given, of so many, beginning with one.
     fn asks(&mut self, by: usize, first: String, step: &str) -> Option<u8> {
         let (ttl, slots) = (millis(self.model.ttls[by]), self.model.slots.to_string());
-        let keys = ["EVAL", ACQUIRE_PERMIT, "2", "job", ENDS];
+        let keys = ["EVAL", ACQUIRE_PERMIT.text, "2", "job", ENDS];
         let args = [&token(by), &ttl, "1", &slots, &first, step];
         let reply = self.run(&[&keys[..], &args].concat());
         let slot = reply.strip_prefix("+OK ")?.split_whitespace().next().unwrap();
@@ -258,7 +258,7 @@ fn one_server_under_two_names_gives_one_slot() {
     let mut node = Peer::new(0, now);
     let mut ask = |node_digits: &str| {
         let own = format!("{}{node_digits}", "a".repeat(32));
-        let keys = ["EVAL", ACQUIRE_PERMIT, "2", "job", ENDS];
+        let keys = ["EVAL", ACQUIRE_PERMIT.text, "2", "job", ENDS];
         node.run(&[&keys[..], &[&own, "2000", "3", "2", "1", "1"]].concat(), now)
     };
     assert_eq!(ask("00"), "+OK 1 0 3\r\n");

@@ -48,7 +48,7 @@ impl Run {
             let reply = match run.is_lock() {
                 true => run.run(&["SET", "job", &own, "NX", "PX", TTL]),
                 false => {
-                    let keys = ["EVAL", ACQUIRE_PERMIT, "2", "job", ENDS];
+                    let keys = ["EVAL", ACQUIRE_PERMIT.text, "2", "job", ENDS];
                     run.run(&[&keys[..], &[&own, TTL, "3", &permits, "0", "1"]].concat())
                 }
             };
@@ -85,8 +85,8 @@ impl Run {
             Does::Release => {
                 let first = self.holders.remove(0);
                 let undone = match self.is_lock() {
-                    true => self.run(&["EVAL", UNDO, "1", "job", &first]),
-                    false => self.run(&["EVAL", UNDO_PERMIT, "2", "job", ENDS, &first]),
+                    true => self.run(&["EVAL", UNDO.text, "1", "job", &first]),
+                    false => self.run(&["EVAL", UNDO_PERMIT.text, "2", "job", ENDS, &first]),
                 };
                 assert_eq!(undone, ":1\r\n", "{does:?}");
                 self.alone.release();
@@ -111,7 +111,7 @@ impl Run {
 
     fn leaves(&mut self, by: usize) {
         let (ticket, member) = (self.ticket(by), self.member(by));
-        let keys = ["EVAL", LEAVE_LINE, "5", "job", STAMPS, LINE_ENDS, &ticket, CALL];
+        let keys = ["EVAL", LEAVE_LINE.text, "5", "job", STAMPS, LINE_ENDS, &ticket, CALL];
         assert_eq!(self.run(&[&keys[..], &[&member]].concat()), ":1\r\n");
     }
 
@@ -121,13 +121,12 @@ impl Run {
         let line = ["job", STAMPS, LINE_ENDS, &ticket, CALL];
         let asks = [&own, TTL, "3", &stamp, "1", &grace];
         let reply = match self.is_lock() {
-            true => {
-                self.run(&[&["EVAL", ACQUIRE_IN_LINE, "5"], &line[..], &asks, &[&name]].concat())
-            }
+            true => self
+                .run(&[&["EVAL", ACQUIRE_IN_LINE.text, "5"], &line[..], &asks, &[&name]].concat()),
             false => {
                 let permits = self.model.permits.to_string();
                 let slots = [&permits, "0", "1", &name[..]];
-                let script = ["EVAL", ACQUIRE_PERMIT_IN_LINE, "6"];
+                let script = ["EVAL", ACQUIRE_PERMIT_IN_LINE.text, "6"];
                 self.run(&[&script, &line[..], &[ENDS], &asks, &slots].concat())
             }
         };

@@ -5,10 +5,13 @@ use std::mem;
 
 use redbolt::proto::Cause;
 use redbolt::proto::restart_guard::{BIG_MS, Standing};
+use redbolt::proto::script::{
+    ACQUIRE_IN_LINE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE, DOWNGRADE, UPGRADE, UPGRADE_FENCED,
+};
 use redbolt_node::model::ConnId;
 use redbolt_testkit::command::number;
 use redbolt_testkit::request::{Request, request};
-use redbolt_testkit::{Command, GUARD, Kind, Script};
+use redbolt_testkit::{Command, GUARD, Kind};
 
 use super::node::tag;
 use super::queue::Event;
@@ -257,10 +260,9 @@ impl World {
             usize::from(job.client) == client && job.ttl_ms == request.number
         };
         // The second claim of a holder names the first one.
-        let is_second = matches!(
-            request.script,
-            Some(Script::Downgrade | Script::Upgrade | Script::UpgradeFenced)
-        );
+        let is_second = request
+            .script
+            .is_some_and(|script| [&DOWNGRADE, &UPGRADE, &UPGRADE_FENCED].contains(&script));
         let job = if is_second {
             let first = super::node::tag(words.last()?)?;
             self.attempts.iter().rfind(|attempt| attempt.tag == first)?.job
@@ -367,9 +369,11 @@ impl World {
                 known.begun = known.begun.min(self.now);
                 known.has_ghosts[node] |= is_ghost;
                 let (slot, counter) = match request.script {
-                    Some(Script::AcquirePermit) => permit(&words_of(reply)),
-                    Some(Script::AcquirePermitInLine) => permit(&words_of(reply)[1..]),
-                    Some(Script::AcquireInLine) => (NO_SLOT, counter_in_line(reply)),
+                    Some(script) if *script == ACQUIRE_PERMIT => permit(&words_of(reply)),
+                    Some(script) if *script == ACQUIRE_PERMIT_IN_LINE => {
+                        permit(&words_of(reply)[1..])
+                    }
+                    Some(script) if *script == ACQUIRE_IN_LINE => (NO_SLOT, counter_in_line(reply)),
                     _ if reply.len() > 5 => (NO_SLOT, number(&reply[4..reply.len() - 2])),
                     _ => (NO_SLOT, 0),
                 };

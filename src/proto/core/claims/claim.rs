@@ -18,7 +18,7 @@ use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::SlotOrder;
 use crate::proto::profile::Profile;
 use crate::proto::request::LockMode;
-use crate::proto::script::Script;
+use crate::proto::script::ACQUIRE_FENCED;
 use crate::proto::time::Timestamp;
 
 pub(crate) struct Claim {
@@ -202,7 +202,7 @@ impl Claim {
         self.rare.get_or_insert_default().other_claim = Some(digits(other_claim));
         self.kind = match self.kind.ask {
             Command::SetIfAbsent => &UPGRADE,
-            Command::Run(Script::AcquireFenced) => &UPGRADE_FENCED,
+            Command::Run(script) if *script == ACQUIRE_FENCED => &UPGRADE_FENCED,
             Command::Delete(_) | Command::Move | Command::Run(_) => &DOWNGRADE,
         };
     }

@@ -169,7 +169,7 @@ impl Core {
             // The second key only if it is needed: the user may have no rule for it.
             let keys = if kind == HASH { 2 } else { 1 };
             let eval = command(out, 4 + keys + seen.len());
-            let eval = eval.arg(b"EVAL").arg(script::FORCE_UNLOCK.as_bytes()).int(keys as u64);
+            let eval = eval.arg(b"EVAL").arg(script::FORCE_UNLOCK.text.as_bytes()).int(keys as u64);
             let resource = &viewing.view.resource;
             let eval = match kind {
                 HASH => eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource),

@@ -253,13 +253,13 @@ impl Core {
         // First, because what changes behind the look must not be taken for what was seen.
         if viewing.force == Some(Force::Anything) {
             pipeline.push(Pending::ViewDigest(id), now.boot, |out| {
-                let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_DIGEST.as_bytes());
+                let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_DIGEST.text.as_bytes());
                 let _ = eval.int(1).arg(resource);
             });
         }
         // Ahead of the rest, so that its answer is there when the last one comes.
         pipeline.push(Pending::ViewLine(id), now.boot, |out| {
-            let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_LINE.as_bytes()).int(4);
+            let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_LINE.text.as_bytes()).int(4);
             let eval = eval.arg(resource).prefixed(line::STAMPS_PREFIX, resource);
             let eval = eval.prefixed(line::ENDS_PREFIX, resource);
             let _ = eval.prefixed(line::CALL_PREFIX, resource).int(VIEWED as u64);
@@ -429,7 +429,7 @@ impl Core {
             return false;
         }
         node.pipeline.push(Pending::ViewShared(id), now.boot, |out| {
-            let eval = command(out, 5).arg(b"EVAL").arg(script::VIEW_SHARED.as_bytes()).int(1);
+            let eval = command(out, 5).arg(b"EVAL").arg(script::VIEW_SHARED.text.as_bytes()).int(1);
             let _ = eval.arg(&viewing.view.resource).int(viewing.most_holders());
         });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
@@ -447,7 +447,8 @@ impl Core {
             return false;
         }
         node.pipeline.push(Pending::ViewPermits(id), now.boot, |out| {
-            let eval = command(out, 6).arg(b"EVAL").arg(script::VIEW_PERMITS.as_bytes()).int(2);
+            let eval =
+                command(out, 6).arg(b"EVAL").arg(script::VIEW_PERMITS.text.as_bytes()).int(2);
             let resource = &viewing.view.resource;
             let eval = eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource);
             let _ = eval.int(viewing.most_holders());

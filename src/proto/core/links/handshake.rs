@@ -15,7 +15,7 @@ use crate::proto::classify::classify;
 use crate::proto::config::{NodeSettings, Settings};
 use crate::proto::lock_kind::CompareAndDelete;
 use crate::proto::restart_guard::{ReplicationId, RestartGuard, RestartTrust, RunId};
-use crate::proto::script::Script;
+use crate::proto::script::UNDO;
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
@@ -117,10 +117,8 @@ impl Step {
             Self::InfoServer => command(out, 2).arg(b"INFO").arg(b"server"),
             Self::InfoReplication => command(out, 2).arg(b"INFO").arg(b"replication"),
             Self::InfoMemory => command(out, 2).arg(b"INFO").arg(b"memory"),
-            Self::Eval => command(out, 3).arg(b"EVAL").arg(Script::Undo.text().as_bytes()).int(0),
-            Self::EvalSha => {
-                command(out, 3).arg(b"EVALSHA").arg(Script::Undo.digest().as_bytes()).int(0)
-            }
+            Self::Eval => command(out, 3).arg(b"EVAL").arg(UNDO.text.as_bytes()).int(0),
+            Self::EvalSha => command(out, 3).arg(b"EVALSHA").arg(UNDO.digest.as_bytes()).int(0),
             // The two options exclude each other.
             Self::Set => {
                 let set = command(out, 5).arg(b"SET").arg(guard).arg(b"");

@@ -256,7 +256,7 @@ impl Node {
     }
 
     /// The text of this script was not sent after all.
-    pub(crate) fn forget_script(&mut self, script: Script) {
+    pub(crate) fn forget_script(&mut self, script: &Script) {
         self.loaded.forget(script);
     }
 

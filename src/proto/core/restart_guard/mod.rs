@@ -224,7 +224,7 @@ impl Core {
         // A later look can be answered before this runs, and another client can write meanwhile. So the script writes over the
         // value that was seen only, and the quarantine counts from when it runs: the node's TTL carries it.
         node.pipeline.push(Pending::Enrol, now.boot, |out| {
-            let eval = command(out, 7).arg(b"EVAL").arg(script::ENROL.as_bytes()).int(1);
+            let eval = command(out, 7).arg(b"EVAL").arg(script::ENROL.text.as_bytes()).int(1);
             let eval = eval.arg(&self.config.settings.restart_guard_key).arg(seen).arg(&value);
             let _ = eval.int(BIG_MS.saturating_add(ttl_ms(quarantine)));
         });

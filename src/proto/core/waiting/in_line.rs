@@ -760,7 +760,8 @@ impl Core {
                 let _ = look.int(0).int(LONGEST_READ);
             }
             Looked::Slots => {
-                let look = command(out, 6).arg(b"EVAL").arg(script::VIEW_PERMITS.as_bytes()).int(2);
+                let look =
+                    command(out, 6).arg(b"EVAL").arg(script::VIEW_PERMITS.text.as_bytes()).int(2);
                 let _ = look.arg(key).prefixed(permits::ENDS_PREFIX, key).int(1);
             }
             _ => drop(command(out, 2).arg(b"PTTL").arg(key)),
