@@ -13,7 +13,7 @@ use super::line::{self, InLine, TicketName};
 use super::permits::{Offer, SlotOrder};
 use super::profile::Profile;
 use super::restart_guard::Standing;
-use super::script::{self, Argument, Grant, Loaded, Role, Script, symfony};
+use super::script::{self, Argument, Grant, Loaded, Role, Script};
 use super::time;
 use super::vote::{Cause, Vote};
 
@@ -34,6 +34,26 @@ pub(super) struct LockKind {
 }
 
 impl LockKind {
+    /// A kind of another library's locks, with its commands: to ask, to extend and to undo.
+    pub(super) const fn foreign(profile: Profile, [ask, extend, undo]: [Command; 3]) -> Self {
+        Self { ask, extend, undo, profile, ..PLAIN }
+    }
+
+    /// The same whose tokens begin with a mark.
+    pub(super) const fn marked(self, mark: &'static [u8]) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// The same of which only an ask can say for how long what is in its way lives.
+    pub(super) const fn told_by_ask(self) -> Self {
+        Self { is_told_by_ask: true, ..self }
+    }
+
+    /// The same whose counters another script raises.
+    pub(super) const fn written_back_by(self, script: &'static Script) -> Self {
+        Self { write_back: Command::Run(script), ..self }
+    }
+
     /// Whose locks it is one of.
     pub(super) fn profile(&self) -> Profile {
         self.profile
@@ -79,80 +99,6 @@ pub(super) const PERMIT: LockKind = LockKind {
     write_back: Command::Run(&script::WRITE_BACK_PERMIT),
     ..PLAIN
 };
-
-/// One resource, as Redisson locks it.
-pub(super) const REDISSON: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_REDISSON),
-    extend: Command::Run(&script::EXTEND_REDISSON),
-    undo: Command::Run(&script::UNDO_REDISSON),
-    write_back: Command::Run(&script::WRITE_BACK_REDISSON),
-    profile: Profile::Redisson,
-    ..PLAIN
-};
-
-/// The same with a fencing token.
-pub(super) const REDISSON_FENCED: LockKind =
-    LockKind { ask: Command::Run(&script::ACQUIRE_REDISSON_FENCED), ..REDISSON };
-
-/// One resource, as a writer of Redisson's has it.
-pub(super) const REDISSON_WRITE: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_REDISSON_WRITE),
-    extend: Command::Run(&script::EXTEND_REDISSON_RW),
-    undo: Command::Run(&script::UNDO_REDISSON_RW),
-    profile: Profile::RedissonRw,
-    ..PLAIN
-};
-
-/// The same beside others who read. That a writer has become a reader is not to be seen by the key's TTL.
-pub(super) const REDISSON_READ: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_REDISSON_READ),
-    is_told_by_ask: true,
-    ..REDISSON_WRITE
-};
-
-/// One resource, as python-redis-lock locks it.
-pub(super) const PYTHON_REDIS_LOCK: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_PYTHON),
-    undo: Command::Run(&script::UNDO_PYTHON),
-    profile: Profile::PythonRedisLock,
-    ..PLAIN
-};
-
-/// One resource, as a lock registry of Spring locks it.
-pub(super) const SPRING: LockKind =
-    LockKind { undo: Command::Run(&script::UNDO_SPRING), profile: Profile::Spring, ..PLAIN };
-
-/// One resource, as Symfony locks it.
-pub(super) const SYMFONY_WRITE: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_SYMFONY_WRITE),
-    extend: Command::Run(&script::EXTEND_SYMFONY_WRITE),
-    undo: Command::Run(&script::UNDO_SYMFONY_WRITE),
-    mark: symfony::MARK,
-    profile: Profile::Symfony,
-    ..PLAIN
-};
-
-/// The same beside others who read. That a writer has become a reader is not to be seen by the key's TTL.
-pub(super) const SYMFONY_READ: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_SYMFONY_READ),
-    extend: Command::Run(&script::EXTEND_SHARED),
-    undo: Command::Run(&script::UNDO_SHARED),
-    is_told_by_ask: true,
-    ..SYMFONY_WRITE
-};
-
-/// One resource, with a value that tells when it is over.
-pub(super) const SETNX: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_TIMED),
-    extend: Command::Run(&script::EXTEND_TIMED),
-    undo: Command::Run(&script::UNDO_TIMED),
-    is_told_by_ask: true,
-    profile: Profile::Setnx,
-    ..PLAIN
-};
-
-/// The same, as redis-objects locks it.
-pub(super) const REDIS_OBJECTS: LockKind = LockKind { profile: Profile::RedisObjects, ..SETNX };
 
 /// One resource alone, beside the holder's own claim as a reader: it is among those who share, with a mark.
 pub(super) const UPGRADE: LockKind =

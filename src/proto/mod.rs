@@ -77,6 +77,7 @@ mod core;
 mod entropy;
 mod event;
 pub mod fence;
+mod format;
 mod keys;
 mod lease;
 pub mod line;

@@ -2,17 +2,14 @@
 //!
 //! A fleet that already locks has a format: what is at a key, what a release tells those who wait. A profile names one, and
 //! chooses a kind of lock (`lock_kind`) that excludes, and is excluded by, those who use it. It is data: validity, quorum,
-//! undo and waiting are those of every lock. Not here: the formats, which are the scripts (`script`).
+//! undo and waiting are those of every lock. Not here: the formats, see `format`.
 
 use std::fmt;
 
-use super::lock_kind::{
-    LockKind, PYTHON_REDIS_LOCK, REDIS_OBJECTS, REDISSON, REDISSON_FENCED, REDISSON_READ,
-    REDISSON_WRITE, SETNX, SPRING, SYMFONY_READ, SYMFONY_WRITE,
-};
+use super::format::{Format, python, redisson, spring, symfony, timed};
+use super::lock_kind::LockKind;
 use super::mutants::mutant;
 use super::request::LockMode;
-use super::script::{python, redisson, spring};
 
 /// Whose locks a lock takes part in. See [the manual](crate::manual::profiles) for the libraries of each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,19 +47,24 @@ impl Profile {
         Self::Symfony,
     ];
 
+    /// Its format, unless that is redbolt's own.
+    fn format(self) -> Option<&'static Format> {
+        match self {
+            Self::Plain => None,
+            Self::PythonRedisLock => Some(&python::PYTHON_REDIS_LOCK),
+            Self::RedisObjects => Some(&timed::REDIS_OBJECTS),
+            Self::Redisson => Some(&redisson::REDISSON),
+            Self::RedissonRw => Some(&redisson::read_write::REDISSON_RW),
+            Self::Setnx => Some(&timed::SETNX),
+            Self::Spring => Some(&spring::SPRING),
+            Self::Symfony => Some(&symfony::SYMFONY),
+        }
+    }
+
     /// Its name on the command line and in records.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::PythonRedisLock => "python-redis-lock",
-            Self::RedisObjects => "redis-objects",
-            Self::Redisson => "redisson",
-            Self::RedissonRw => "redisson-rw",
-            Self::Setnx => "setnx",
-            Self::Spring => "spring",
-            Self::Symfony => "symfony",
-        }
+        self.format().map_or("plain", Format::name)
     }
 
     /// The profile of this name.
@@ -73,112 +75,48 @@ impl Profile {
 
     /// What a lock of this profile cannot be, if it was asked for that: its format has no room for it.
     pub(super) fn cannot(self, mode: LockMode, keys: usize, fenced: bool) -> Option<&'static str> {
-        match (self, mode) {
-            (Self::Plain, _) => None,
-            (_, LockMode::Shared) if !self.has_readers() => {
-                Some("be shared: its format has no readers")
-            }
-            (_, LockMode::Shared) if !fenced && keys == 1 => None,
-            (_, LockMode::Permit { .. }) => Some("have permits: its format has none"),
-            _ if keys > 1 => Some("be on several resources: its format has one key"),
-            _ if fenced && self != Self::Redisson => {
-                Some("have a fencing token: others of its format count nothing")
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether its format has those who share a lock.
-    fn has_readers(self) -> bool {
-        matches!(self, Self::Plain | Self::RedissonRw | Self::Symfony)
+        self.format()?.cannot(mode, keys, fenced)
     }
 
     /// Why who has a lock of this profile cannot change its mode.
     pub(super) fn cannot_change_mode(self) -> Option<&'static str> {
-        match self {
-            Self::Plain => None,
-            _ if self.has_readers() => {
-                Some("change its mode: only redbolt's own format has room for both")
-            }
-            _ => self.cannot(LockMode::Shared, 1, false),
+        match self.format()?.has_readers() {
+            true => Some("change its mode: only redbolt's own format has room for both"),
+            false => self.cannot(LockMode::Shared, 1, false),
         }
     }
 
     /// The same, if it was asked for under this name.
     pub(super) fn cannot_be(self, name: &[u8]) -> Option<&'static str> {
-        let colon = || name.iter().position(|&byte| byte == b':');
-        match self {
-            Self::PythonRedisLock if !name.starts_with(python::LOCK) || name == python::LOCK => {
-                Some("have this name: it has to be `lock:` and the lock's")
-            }
-            Self::Spring if colon().is_none_or(|at| at == 0) => {
-                Some("have this name: it has to be the registry's key, a colon and the lock's")
-            }
-            _ => None,
-        }
+        self.format()?.cannot_be(name)
     }
 
     /// Whether its members tell who waits of releases.
     pub(super) fn has_channels(self) -> bool {
-        matches!(self, Self::Redisson | Self::RedissonRw | Self::Spring)
+        self.format().is_some_and(Format::has_channels)
     }
 
     /// Whether they tell of every release, so that whoever hears them need not ask in between. A registry of Spring's may
     /// be one that tells nobody, and a writer of Redisson's that becomes a reader does not. Neither does a spin lock of Redisson's,
     /// whose format is that of the lock that does; nor one of ours whose user may not publish: who waits for them asks later.
     pub(super) fn tells_every_release(self) -> bool {
-        self == Self::Redisson
+        self.format().is_some_and(Format::tells_every_release)
     }
 
     /// The channels on which they do so for a lock of this name. Where the key of a registry of Spring's ends is not to be
     /// seen, so that each of the first colons may be its end.
     pub(super) fn channels(self, name: &[u8]) -> Vec<Vec<u8>> {
-        match self {
-            Self::Plain
-            | Self::PythonRedisLock
-            | Self::RedisObjects
-            | Self::Setnx
-            | Self::Symfony => Vec::new(),
-            Self::Redisson => vec![redisson::beside(redisson::CHANNEL, name)],
-            Self::RedissonRw => vec![redisson::beside(redisson::RW_CHANNEL, name)],
-            Self::Spring => {
-                let colons = memchr::memchr_iter(b':', name).take(spring::COLONS);
-                colons.map(|at| [&name[..at], b"-channel:", name].concat()).collect()
-            }
-        }
+        self.format().map_or_else(Vec::new, |format| format.channels(name))
     }
 
     /// The kind of lock that it is in this mode, with a fencing token or without; `None` if that is one of redbolt's own.
     pub(super) fn kind(self, mode: LockMode, fenced: bool) -> Option<&'static LockKind> {
+        let mut mode = mode;
         if mutant!(WriterReads) && self == Self::RedissonRw {
-            return Some(&REDISSON_READ);
+            mode = LockMode::Shared;
         }
-        match (self, fenced) {
-            (Self::Plain, _) => None,
-            (Self::PythonRedisLock, _) => Some(&PYTHON_REDIS_LOCK),
-            (Self::RedisObjects, _) => Some(&REDIS_OBJECTS),
-            (Self::Redisson, false) => Some(&REDISSON),
-            (Self::Redisson, true) => Some(&REDISSON_FENCED),
-            (Self::RedissonRw, _) if mode == LockMode::Shared => Some(&REDISSON_READ),
-            (Self::RedissonRw, _) => Some(&REDISSON_WRITE),
-            (Self::Setnx, _) => Some(&SETNX),
-            (Self::Spring, _) => Some(&SPRING),
-            (Self::Symfony, _) if mode == LockMode::Shared => Some(&SYMFONY_READ),
-            (Self::Symfony, _) => Some(&SYMFONY_WRITE),
-        }
+        self.format().map(|format| format.kind(mode, fenced))
     }
-}
-
-/// Whether a key of this name is one that a library keeps with its locks: python-redis-lock's list, and Redisson's counters,
-/// latches, queues of fair locks, and the keys that hold its readers.
-pub(super) fn is_beside_foreign(name: &[u8]) -> bool {
-    let is_hold = memchr::memmem::rfind(name, redisson::HOLD).is_some_and(|at| {
-        let entry = &name[at + redisson::HOLD.len()..];
-        !entry.is_empty() && entry.iter().all(u8::is_ascii_digit)
-    });
-    let begins =
-        |prefix: &&[u8]| name.strip_prefix(*prefix).is_some_and(|rest| rest.first() == Some(&b':'));
-    is_hold || name.starts_with(python::SIGNAL) || redisson::BESIDE.iter().any(begins)
 }
 
 impl fmt::Display for Profile {

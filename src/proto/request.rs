@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::fence;
+use super::format::{self, timed};
 use super::line;
 use super::permits::{self, MAX_PERMITS};
-use super::profile::{Profile, is_beside_foreign};
-use super::script::timed;
+use super::profile::Profile;
 use super::steps::step;
 use super::time::ttl_ms;
 
@@ -378,7 +378,7 @@ pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), Request
 fn check_counter(key: &[u8]) -> Result<(), RequestError> {
     if key.starts_with(fence::COUNTER_PREFIX) {
         Err(RequestError::CounterKey)
-    } else if RESERVED.iter().any(|prefix| key.starts_with(prefix)) || is_beside_foreign(key) {
+    } else if RESERVED.iter().any(|prefix| key.starts_with(prefix)) || format::is_beside(key) {
         Err(RequestError::ReservedKey)
     } else {
         Ok(())

@@ -2,23 +2,18 @@
 //!
 //! Compare-and-set needs a script on every server that has no command for it. A script takes its resources as KEYS and
 //! everything else as ARGV, so its text never varies. Each is one [`Script`]; all properties of it are there, and what it does
-//! is in a `.lua` file.
+//! is in a `.lua` file. Those of other libraries' formats are in `format`.
 
 use std::fmt;
 use std::ptr;
 
 use self::lua::{Section, sections};
+use super::format;
 
 mod force_unlock;
 mod line;
-mod lua;
+pub(super) mod lua;
 mod own;
-pub(super) mod python;
-pub(super) mod redisson;
-mod redisson_rw;
-pub(super) mod spring;
-pub(super) mod symfony;
-pub(super) mod timed;
 
 pub use self::force_unlock::{FORCE_UNLOCK, VIEW_DIGEST};
 pub use self::line::{ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE, LEAVE_LINE, VIEW_LINE};
@@ -28,38 +23,28 @@ pub use self::own::{
     UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
     WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
 };
-pub use self::python::{ACQUIRE_PYTHON, UNDO_PYTHON};
-pub use self::redisson::{
-    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
-};
-pub use self::redisson_rw::{
+pub use super::format::python::{ACQUIRE_PYTHON, UNDO_PYTHON};
+pub use super::format::redisson::read_write::{
     ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE, EXTEND_REDISSON_RW, UNDO_REDISSON_RW,
 };
-pub use self::spring::UNDO_SPRING;
-pub use self::symfony::{
+pub use super::format::redisson::{
+    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
+};
+pub use super::format::spring::UNDO_SPRING;
+pub use super::format::symfony::{
     ACQUIRE_SYMFONY_READ, ACQUIRE_SYMFONY_WRITE, EXTEND_SYMFONY_WRITE, UNDO_SYMFONY_WRITE,
 };
-pub use self::timed::{ACQUIRE_TIMED, EXTEND_TIMED, UNDO_TIMED, token_behind_time};
+pub use super::format::timed::{ACQUIRE_TIMED, EXTEND_TIMED, UNDO_TIMED, token_behind_time};
 
-const EXCLUSIVE: &[Section] = sections!("script/exclusive.lua");
-const PERMITS: &[Section] = sections!("script/permits.lua");
-const RESTART_GUARD: &[Section] = sections!("script/restart_guard.lua");
-const SHARED: &[Section] = sections!("script/shared.lua");
+pub(super) const EXCLUSIVE: &[Section] = sections!("script/exclusive.lua");
+pub(super) const PERMITS: &[Section] = sections!("script/permits.lua");
+pub(super) const RESTART_GUARD: &[Section] = sections!("script/restart_guard.lua");
+pub(super) const SHARED: &[Section] = sections!("script/shared.lua");
 
 /// All scripts of the library.
 pub fn all() -> impl Iterator<Item = &'static Script> {
-    let formats = [
-        own::SCRIPTS,
-        line::SCRIPTS,
-        force_unlock::SCRIPTS,
-        python::SCRIPTS,
-        redisson::SCRIPTS,
-        redisson_rw::SCRIPTS,
-        spring::SCRIPTS,
-        symfony::SCRIPTS,
-        timed::SCRIPTS,
-    ];
-    formats.into_iter().flatten().copied()
+    let own = [own::SCRIPTS, line::SCRIPTS, force_unlock::SCRIPTS];
+    own.into_iter().chain(format::SCRIPTS).flatten().copied()
 }
 
 /// A script. Each one is a static, and is equal to itself alone.

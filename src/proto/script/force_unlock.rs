@@ -1,7 +1,8 @@
 //! The scripts of an operator who breaks a lock.
 
 use super::lua::{Library, assemble, sections};
-use super::{PERMITS, Role, SHARED, Script, python, redisson, spring};
+use super::{PERMITS, Role, SHARED, Script};
+use crate::proto::format::{python, redisson, spring};
 
 const LIBRARY: Library<'_> =
     &[sections!("force_unlock.lua"), SHARED, PERMITS, redisson::LUA, spring::LUA, python::LUA];

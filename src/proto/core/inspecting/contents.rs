@@ -12,10 +12,11 @@ use sha1_smol::Sha1;
 use super::foreign;
 use crate::proto::config::{MAX_LABEL, check_label};
 use crate::proto::core::claims::{RANDOM_DIGITS, TOKEN_DIGITS};
+use crate::proto::format::symfony;
 use crate::proto::line;
 use crate::proto::names::MAX_NODES;
 use crate::proto::profile::Profile;
-use crate::proto::script::{symfony, token_behind_time};
+use crate::proto::script::token_behind_time;
 
 /// A key's state on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::contents::{self, DataKind, Foreign, Holder, KeyState, Sharers};
-use crate::proto::script::symfony;
+use crate::proto::format::symfony;
 
 /// The libraries whose locks hold a string of this form.
 pub(super) fn of_string(value: &[u8]) -> Option<(&'static str, Option<String>)> {
@@ -117,10 +117,6 @@ pub(super) fn of_set<'l>(count: usize, lines: impl Iterator<Item = &'l str>) -> 
         let remaining = Some(Duration::from_millis(left.parse().ok()?));
         Some(Holder { remaining, ..holder })
     };
-    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-    let is_of_symfony = |name: &str| {
-        name.len() == 44 && name.strip_suffix('=').is_some_and(|it| it.bytes().all(is_base64))
-    };
     let mut ours = names().map(held).collect::<Option<Vec<_>>>();
     ours.iter_mut().for_each(|holders| holders.truncate(contents::MOST_SHOWN));
     match ours {
@@ -128,7 +124,7 @@ pub(super) fn of_set<'l>(count: usize, lines: impl Iterator<Item = &'l str>) -> 
         Some(holders) if !holders.is_empty() => {
             Some(KeyState::Shared(Sharers::new(holders, count, None)))
         }
-        None if names().all(|member| is_of_symfony(member.1) || held(member).is_some()) => {
+        None if names().all(|member| symfony::is_member(member.1) || held(member).is_some()) => {
             let holders = count.checked_sub(usize::from(is_write))?;
             Some(foreign(DataKind::Symfony { is_write, holders }))
         }

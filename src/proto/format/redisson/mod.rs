@@ -1,12 +1,17 @@
-//! The scripts of Redisson's locks.
+//! The formats of Redisson, see redisson.lua; its read/write locks are in `read_write`.
 
-use super::lua::{Library, Section, assemble, sections};
-use super::{
+pub(in crate::proto) mod read_write;
+
+use crate::proto::format::Format;
+use crate::proto::lock_kind::{Command, LockKind};
+use crate::proto::profile::Profile;
+use crate::proto::script::lua::{Library, Section, assemble, sections};
+use crate::proto::script::{
     Argument::{Counter, Ttl},
     EXCLUSIVE, Grant, RESTART_GUARD, Role, Script,
 };
 
-pub(super) const LUA: &[Section] = sections!("redisson.lua");
+pub(in crate::proto) const LUA: &[Section] = sections!("redisson.lua");
 const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
 
 /// Acquires a lock of Redisson.
@@ -68,6 +73,39 @@ pub(crate) static SCRIPTS: &[&Script] = &[
     &UNDO_REDISSON,
     &WRITE_BACK_REDISSON,
 ];
+
+/// One resource.
+const LOCK_KIND: LockKind = kind(&ACQUIRE_REDISSON);
+
+/// One resource with a fencing token.
+const FENCED: LockKind = kind(&ACQUIRE_REDISSON_FENCED);
+
+const fn kind(ask: &'static Script) -> LockKind {
+    let [extend, undo] = [Command::Run(&EXTEND_REDISSON), Command::Run(&UNDO_REDISSON)];
+    LockKind::foreign(Profile::Redisson, [Command::Run(ask), extend, undo])
+        .written_back_by(&WRITE_BACK_REDISSON)
+}
+
+/// Locks of Redisson. Its spin locks have this format but publish no release, and neither does a redbolt holder that may
+/// not publish; their waiters ask later.
+pub(in crate::proto) static REDISSON: Format = Format {
+    name: "redisson",
+    fenced: Some(&FENCED),
+    channels: Some(|name| vec![beside(CHANNEL, name)]),
+    tells_every_release: true,
+    ..Format::of(&LOCK_KIND)
+};
+
+/// Whether a key is one that Redisson keeps with its locks: counters, latches, the queues of fair locks, and hold keys.
+pub(super) fn is_beside(name: &[u8]) -> bool {
+    let is_hold = memchr::memmem::rfind(name, HOLD).is_some_and(|at| {
+        let entry = &name[at + HOLD.len()..];
+        !entry.is_empty() && entry.iter().all(u8::is_ascii_digit)
+    });
+    let begins =
+        |prefix: &&[u8]| name.strip_prefix(*prefix).is_some_and(|rest| rest.first() == Some(&b':'));
+    is_hold || BESIDE.iter().any(begins)
+}
 
 /// The counter's key.
 fn counter(name: &[u8]) -> Vec<u8> {

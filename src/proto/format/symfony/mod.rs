@@ -1,9 +1,12 @@
-//! The scripts of Symfony's lock component.
+//! The format of Symfony's lock component, see symfony.lua.
 
-use super::lua::{Library, assemble, sections};
-use super::{
+use crate::proto::format::Format;
+use crate::proto::lock_kind::{Command, LockKind};
+use crate::proto::profile::Profile;
+use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::{
     Argument::{Nodes, Ttl},
-    EXCLUSIVE, Grant, RESTART_GUARD, Role, SHARED, Script,
+    EXCLUSIVE, EXTEND_SHARED, Grant, RESTART_GUARD, Role, SHARED, Script, UNDO_SHARED,
 };
 
 const LIBRARY: Library<'_> = &[sections!("symfony.lua"), EXCLUSIVE, SHARED, RESTART_GUARD];
@@ -50,6 +53,35 @@ pub static UNDO_SYMFONY_WRITE: Script = Script {
 /// All of them.
 pub(crate) static SCRIPTS: &[&Script] =
     &[&ACQUIRE_SYMFONY_READ, &ACQUIRE_SYMFONY_WRITE, &EXTEND_SYMFONY_WRITE, &UNDO_SYMFONY_WRITE];
+
+/// One resource, for its writer.
+const WRITE: LockKind = kind([
+    Command::Run(&ACQUIRE_SYMFONY_WRITE),
+    Command::Run(&EXTEND_SYMFONY_WRITE),
+    Command::Run(&UNDO_SYMFONY_WRITE),
+]);
+
+/// One resource, for a reader. The key's TTL does not show that a writer has become a reader.
+const READ: LockKind = kind([
+    Command::Run(&ACQUIRE_SYMFONY_READ),
+    Command::Run(&EXTEND_SHARED),
+    Command::Run(&UNDO_SHARED),
+])
+.told_by_ask();
+
+const fn kind(commands: [Command; 3]) -> LockKind {
+    LockKind::foreign(Profile::Symfony, commands).marked(MARK)
+}
+
+/// Locks of Symfony. A release notifies no waiter.
+pub(in crate::proto) static SYMFONY: Format =
+    Format { name: "symfony", shared: Some(&READ), ..Format::of(&WRITE) };
+
+/// Whether this is the name of a member of Symfony's: 32 bytes in base64.
+pub(crate) fn is_member(name: &str) -> bool {
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    name.len() == 44 && name.strip_suffix('=').is_some_and(|it| it.bytes().all(is_base64))
+}
 
 /// What our holders' names begin with, and who has the lock alone beside.
 pub(crate) const MARK: &[u8] = b"s:";

@@ -1,7 +1,11 @@
-//! The scripts of Redisson's read/write locks.
+//! The format of Redisson's read/write locks, see redisson_rw.lua.
 
-use super::lua::{Library, assemble, sections};
-use super::{
+use super::{RW_CHANNEL, beside};
+use crate::proto::format::Format;
+use crate::proto::lock_kind::{Command, LockKind};
+use crate::proto::profile::Profile;
+use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::{
     Argument::{Nodes, Ttl},
     Grant, RESTART_GUARD, Role, SHARED, Script,
 };
@@ -50,3 +54,22 @@ pub static UNDO_REDISSON_RW: Script = Script {
 /// All of them.
 pub(crate) static SCRIPTS: &[&Script] =
     &[&ACQUIRE_REDISSON_READ, &ACQUIRE_REDISSON_WRITE, &EXTEND_REDISSON_RW, &UNDO_REDISSON_RW];
+
+/// One resource, for its writer.
+const WRITE: LockKind = kind(&ACQUIRE_REDISSON_WRITE);
+
+/// One resource, for a reader. The key's TTL does not show that a writer has become a reader.
+const READ: LockKind = kind(&ACQUIRE_REDISSON_READ).told_by_ask();
+
+const fn kind(ask: &'static Script) -> LockKind {
+    let [extend, undo] = [Command::Run(&EXTEND_REDISSON_RW), Command::Run(&UNDO_REDISSON_RW)];
+    LockKind::foreign(Profile::RedissonRw, [Command::Run(ask), extend, undo])
+}
+
+/// Read/write locks of Redisson. A writer that becomes a reader publishes nothing.
+pub(in crate::proto) static REDISSON_RW: Format = Format {
+    name: "redisson-rw",
+    shared: Some(&READ),
+    channels: Some(|name| vec![beside(RW_CHANNEL, name)]),
+    ..Format::of(&WRITE)
+};

@@ -1,7 +1,10 @@
-//! The scripts of locks whose value is a time: the SETNX recipe, and redis-objects.
+//! The format of locks whose value is a time, of SETNX and redis-objects, see timed.lua.
 
-use super::lua::{Library, assemble, sections};
-use super::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
+use crate::proto::format::Format;
+use crate::proto::lock_kind::{Command, LockKind};
+use crate::proto::profile::Profile;
+use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
 
 const LIBRARY: Library<'_> = &[sections!("timed.lua"), EXCLUSIVE, RESTART_GUARD];
 
@@ -42,6 +45,24 @@ pub static UNDO_TIMED: Script = Script {
 
 /// All of them.
 pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE_TIMED, &EXTEND_TIMED, &UNDO_TIMED];
+
+/// One resource.
+const LOCK_KIND: LockKind = kind(Profile::Setnx);
+
+/// One resource, as redis-objects locks it.
+const OF_REDIS_OBJECTS: LockKind = kind(Profile::RedisObjects);
+
+const fn kind(profile: Profile) -> LockKind {
+    let [extend, undo] = [Command::Run(&EXTEND_TIMED), Command::Run(&UNDO_TIMED)];
+    LockKind::foreign(profile, [Command::Run(&ACQUIRE_TIMED), extend, undo]).told_by_ask()
+}
+
+/// Locks of the SETNX recipe.
+pub(in crate::proto) static SETNX: Format = Format { name: "setnx", ..Format::of(&LOCK_KIND) };
+
+/// Locks of redis-objects.
+pub(in crate::proto) static REDIS_OBJECTS: Format =
+    Format { name: "redis-objects", ..Format::of(&OF_REDIS_OBJECTS) };
 
 /// The first digits of the token whose lock has this value, if it is one of ours.
 #[must_use]

@@ -1,9 +1,12 @@
-//! The scripts of python-redis-lock.
+//! The format of python-redis-lock, see python.lua.
 
-use super::lua::{Library, Section, assemble, sections};
-use super::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
+use crate::proto::format::Format;
+use crate::proto::lock_kind::{Command, LockKind, PLAIN};
+use crate::proto::profile::Profile;
+use crate::proto::script::lua::{Library, Section, assemble, sections};
+use crate::proto::script::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
 
-pub(super) const LUA: &[Section] = sections!("python.lua");
+pub(in crate::proto) const LUA: &[Section] = sections!("python.lua");
 const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
 
 /// Acquires a lock of python-redis-lock.
@@ -29,6 +32,27 @@ pub static UNDO_PYTHON: Script = Script {
 
 /// All of them.
 pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE_PYTHON, &UNDO_PYTHON];
+
+/// One resource.
+const LOCK_KIND: LockKind = LockKind::foreign(
+    Profile::PythonRedisLock,
+    [Command::Run(&ACQUIRE_PYTHON), PLAIN.extend, Command::Run(&UNDO_PYTHON)],
+);
+
+/// Locks of python-redis-lock.
+pub(in crate::proto) static PYTHON_REDIS_LOCK: Format = Format {
+    name: "python-redis-lock",
+    cannot_be: |name| {
+        let is_lock = name.len() > LOCK.len() && name.starts_with(LOCK);
+        (!is_lock).then_some("have this name: it has to be `lock:` and the lock's")
+    },
+    ..Format::of(&LOCK_KIND)
+};
+
+/// Whether a key is the list of a lock's waiters.
+pub(super) fn is_beside(name: &[u8]) -> bool {
+    name.starts_with(SIGNAL)
+}
 
 /// The list on which those wait who want the lock of this name.
 pub(crate) fn signal(name: &[u8]) -> Vec<u8> {
