@@ -60,7 +60,7 @@ impl Core {
         let Some(next) = self.node(id).pipeline.oldest() else { return Err(Mistyped) };
         let pending = next.pending;
         if let (Token::Error(text), false) = (token, matches!(pending, Pending::Handshake(_))) {
-            self.note(id, text);
+            self.node_mut(id).note(text);
         }
         if let Pending::Ask { claim, checked: true, .. } = pending {
             return self.half_answered(id, claim, token);

@@ -22,7 +22,7 @@ impl Core {
             return;
         }
         let guarded = self.config.settings.restart_guard == RestartGuard::On;
-        for node in &self.nodes {
+        for node in self.nodes.iter() {
             let votes = node.link.is_ready() && guarded;
             assert!(
                 !votes || node.restart_guard.is_ours(),

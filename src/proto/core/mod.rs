@@ -16,8 +16,8 @@
 //! - `links`: nodes and their connections, from the handshake to the loss, and which nodes seem to hang;
 //! - `restart_guard`: whether a node remembers every lock, and whether its clock was set forward.
 //!
-//! They share `locks` and `claims`, which keep what is known of each lock and of what nodes may hold for it, and
-//! `send`, which sends one command to one node. `check` asserts what must hold at every moment.
+//! They share `locks` and `claims`, which keep what is known of each lock and of what nodes may hold for it, `send`,
+//! which sends one command to one node, and `env`, which a transition of one node uses. `check` asserts what must hold at every moment.
 //!
 //! A subject calls another one for what it needs of it, and never in a circle. What has happened in it, it announces in
 //! `routes`, where it is written who else hears of it; replies of nodes go through `answer` to whoever asked.
@@ -29,6 +29,7 @@ mod acquiring;
 mod answer;
 mod check;
 mod claims;
+mod env;
 mod fencing;
 #[cfg(test)]
 mod growth;
@@ -53,7 +54,7 @@ use std::time::Duration;
 
 use self::claims::Claims;
 use self::inspecting::{Holdings, Viewing};
-use self::links::{Link, Node};
+use self::links::{Node, Nodes};
 use self::locks::{Locks, Phase};
 use self::observing::Observers;
 use self::restart_guard::SetUp;
@@ -103,7 +104,7 @@ pub struct Core {
     wall_ahead: u64,
     /// By how many µs the clocks of a quorum were ahead of ours when it found our fencing token too far off.
     ahead_us: i64,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     locks: Locks,
     claims: Claims,
     views: Slab<Viewing>,
@@ -137,6 +138,18 @@ pub struct Core {
     next_timeout: Timestamp,
 }
 
+/// The parts of a core that a node's transition uses in addition to the node. Its methods are in [`env`].
+struct Env<'a> {
+    config: &'a Config,
+    now: ClockReading,
+    entropy: &'a mut Entropy,
+    metrics: &'a mut Metrics,
+    changed: &'a mut NodeSet,
+    ops: &'a mut VecDeque<LinkOp>,
+    set_up: &'a mut SetUp,
+    next_timeout: &'a mut Timestamp,
+}
+
 impl Core {
     /// A core that will open a link to every node at its first [`timeout`](Self::timeout), which is
     /// due at once.
@@ -144,7 +157,7 @@ impl Core {
     /// `entropy` fills a buffer with unpredictable bytes: tokens are made of them, and whoever can
     /// guess a token can release the lock. It is called for about 1 KiB at a time.
     pub fn new(config: Arc<Config>, entropy: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
-        let nodes = config.node_ids().map(|id| Node::new(config.node(id))).collect();
+        let nodes = Nodes::new(&config);
         let mut entropy = Entropy::new(entropy);
         Self {
             caller_leaves: false,
@@ -211,21 +224,7 @@ impl Core {
     /// Whether a node can vote now.
     #[must_use]
     pub fn node_state(&self, node: NodeId) -> NodeState {
-        let is_suspected = self.is_suspected(node);
-        let node = &self.nodes[node.index()];
-        match node.link.state() {
-            _ if is_suspected && (node.link.takes_asks() || node.link.opens()) => {
-                NodeState::Suspected
-            }
-            Link::Ready => NodeState::Ready,
-            Link::Down { .. } | Link::Leaving { .. } if node.link.was_tried() => {
-                NodeState::Down(node.link.cause())
-            }
-            Link::Quarantined { .. } if !node.restart_guard.is_settling() => {
-                NodeState::Down(node.link.cause())
-            }
-            _ => NodeState::Connecting,
-        }
+        self.node(node).state(self.is_suspected(node))
     }
 
     /// Why the last link to a node that is being connected to ended, if one did since it was ready.
@@ -458,6 +457,22 @@ impl Core {
 
     fn node_mut(&mut self, node: NodeId) -> &mut Node {
         &mut self.nodes[node.index()]
+    }
+
+    /// Borrows one node and, apart from it, the environment of its transition.
+    #[inline]
+    fn node_in_env(&mut self, node: NodeId, now: ClockReading) -> (&mut Node, Env<'_>) {
+        let env = Env {
+            config: &self.config,
+            now,
+            entropy: &mut self.entropy,
+            metrics: &mut self.metrics,
+            changed: &mut self.changed,
+            ops: &mut self.ops,
+            set_up: &mut self.set_up,
+            next_timeout: &mut self.next_timeout,
+        };
+        (&mut self.nodes[node.index()], env)
     }
 
     /// The claims that are alive, for a walk during which they may come and go.

@@ -263,7 +263,11 @@ impl Core {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
             self.push_connected(id, now);
-        } else if self.link_connected(id, now) {
+            return;
+        }
+        let is_burdened = self.claims.is_burdened(id);
+        let (node, mut env) = self.node_in_env(id, now);
+        if node.begin_connection(is_burdened, &mut env) {
             self.send_queued(id, now);
         }
     }
@@ -280,7 +284,8 @@ impl Core {
 
     /// The node votes from now on.
     pub(super) fn node_votes(&mut self, id: NodeId, now: ClockReading) {
-        self.ready(id);
+        let (node, mut env) = self.node_in_env(id, now);
+        node.mark_ready(&mut env);
         self.send_owed(id, now);
         self.send_queued(id, now);
         self.send_queued_extensions(id, now);

@@ -20,7 +20,7 @@ impl Core {
     pub(super) fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let (claim, open, lead) = (lock.claim(), active.attempt.open, active.attempt.lead);
-        let lead_until = lead.map(|lead| now.boot + self.allowance(lead));
+        let lead_until = lead.map(|lead| now.boot + self.nodes.allowance(lead));
         let mut patience = self.config.settings.response_timeout;
         for node in nodes.iter() {
             patience = patience.max(self.offer(node, claim, open, now));
@@ -64,10 +64,12 @@ impl Core {
             return Duration::ZERO;
         } else if takes_asks {
             Cause::Backlog
-        } else if self.reopen(node_id, now) {
-            return self.queue(node_id, claim);
         } else {
-            self.node(node_id).link.cause()
+            let (node, mut env) = self.node_in_env(node_id, now);
+            if node.reopen(&mut env) {
+                return self.queue(node_id, claim);
+            }
+            node.link.cause()
         };
         self.metrics.of(node_id).voted(Vote::Fail(cause));
         self.cast(node_id, claim, Vote::Fail(cause));

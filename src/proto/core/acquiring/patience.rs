@@ -21,7 +21,7 @@ impl Core {
         let Some(active) = self.locks.active_mut(id) else { return };
         let since = active.round.quorum_answered(now.boot);
         let awaited = active.votes.awaited().without(self.suspected);
-        let until = awaited.iter().map(|node| since + self.allowance(node)).min();
+        let until = awaited.iter().map(|node| since + self.nodes.allowance(node)).min();
         let until = until.unwrap_or(Timestamp::NEVER);
         if let Some(active) = self.locks.active_mut(id) {
             active.round.waits_for_rest(until);
@@ -44,7 +44,7 @@ impl Core {
         // Those who have more time are waited for anew, unless only a write-back is.
         active.round.waits_for_rest(Timestamp::NEVER);
         for node in awaited.iter() {
-            if now.boot >= since + self.allowance(node) {
+            if now.boot >= since + self.nodes.allowance(node) {
                 self.suspect(node, now);
             }
         }

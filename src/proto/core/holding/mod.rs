@@ -221,9 +221,11 @@ impl Core {
         if takes && self.node(node).pipeline.len() < super::MAX_PIPELINE {
             return self.send_extension(node, claim, id, now);
         }
-        self.reopen(node, now);
-        let cause = if takes { Cause::Backlog } else { self.node(node).link.cause() };
-        let may_return = self.node(node).link.may_return() && !takes;
+        let (reopened, mut env) = self.node_in_env(node, now);
+        reopened.reopen(&mut env);
+        let link = &reopened.link;
+        let cause = if takes { Cause::Backlog } else { link.cause() };
+        let may_return = link.may_return() && !takes;
         let Some(active) = self.locks.active_mut(id) else { return };
         if may_return {
             active.hold.extension.queue(node);
@@ -570,7 +572,8 @@ impl Core {
         let owed = self.claims.find(claim).map_or_else(NodeSet::default, Claim::owed);
         for node in owed.iter() {
             if !self.node(node).link.takes_undos() {
-                self.reopen(node, now);
+                let (node, mut env) = self.node_in_env(node, now);
+                node.reopen(&mut env);
             }
         }
         if queued {

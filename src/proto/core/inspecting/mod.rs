@@ -232,7 +232,8 @@ impl Core {
             Link::Quarantined { .. } | Link::Ready => self.send_view(node, id, now),
             Link::Opening { .. } | Link::Handshake { .. } => self.queue_view(node, id),
             Link::Down { .. } if self.node(node).link.may_open(now.boot) => {
-                self.open(node, now);
+                let (down, mut env) = self.node_in_env(node, now);
+                down.open(&mut env);
                 self.queue_view(node, id);
             }
             _ => self.view_failed(id, node, self.node(node).link.cause()),
@@ -559,7 +560,9 @@ impl Core {
         if has_quorum {
             let moment = match viewing.force {
                 Some(_) => self.config.settings.response_timeout,
-                None => awaited.iter().map(|node| self.allowance(node)).max().unwrap_or_default(),
+                None => {
+                    awaited.iter().map(|node| self.nodes.allowance(node)).max().unwrap_or_default()
+                }
             };
             self.shorten_view(id, self.boot + moment.max(FIRST_CONTACT));
         }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::capability::Capabilities;
-use super::command_link::CommandLink;
+use super::command_link::{CommandLink, Link};
 use super::handshake::{Handshake, Step};
 use super::inbox::{Inbox, reply_limits};
 use super::pace::Pace;
@@ -17,8 +17,9 @@ use crate::proto::core::observing::Read;
 use crate::proto::core::push::Push;
 use crate::proto::core::restart_guard::Watch;
 use crate::proto::core::waiting::Looked;
+use crate::proto::event::NodeState;
 use crate::proto::lock_kind::Command;
-use crate::proto::names::{ClaimId, LockId, ObserverId, ViewId};
+use crate::proto::names::{ClaimId, LockId, NodeId, ObserverId, ViewId};
 use crate::proto::script::{Loaded, Script};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
@@ -107,6 +108,7 @@ pub(crate) enum Pending {
 
 /// One node, as a core knows it.
 pub(crate) struct Node {
+    id: NodeId,
     pub(crate) link: CommandLink,
     pub(crate) server: Server,
     pub(crate) restart_guard: Watch,
@@ -134,8 +136,9 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(settings: &NodeSettings) -> Self {
+    pub(crate) fn new(id: NodeId, settings: &NodeSettings) -> Self {
         Self {
+            id,
             link: CommandLink::new(),
             server: Server::new(!settings.must_be_proven()),
             restart_guard: Watch::default(),
@@ -152,6 +155,28 @@ impl Node {
             pace: Pace::default(),
             held_back: Vec::with_capacity(2 * FEW + 1),
             debt: Debt::new(),
+        }
+    }
+
+    /// The node's place in the configuration.
+    #[inline]
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Whether the node can vote now.
+    pub(crate) fn state(&self, is_suspected: bool) -> NodeState {
+        let link = &self.link;
+        match link.state() {
+            _ if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
+            Link::Ready => NodeState::Ready,
+            Link::Down { .. } | Link::Leaving { .. } if link.was_tried() => {
+                NodeState::Down(link.cause())
+            }
+            Link::Quarantined { .. } if !self.restart_guard.is_settling() => {
+                NodeState::Down(link.cause())
+            }
+            _ => NodeState::Connecting,
         }
     }
 
@@ -321,7 +346,7 @@ mod tests {
     #[test]
     fn a_node_that_hangs_for_long_takes_no_more_memory_than_one_that_hangs_for_a_moment() {
         for (alive, most) in [(3, 2 * FEW), (20, 40)] {
-            let mut node = Node::new(&NodeSettings::default());
+            let mut node = Node::new(NodeId(0), &NodeSettings::default());
             let claim = ClaimId(Key::FIRST);
             (0..most).for_each(|_| node.hold_back(claim, alive, |_| false));
             let held_back = node.take_held_back();

@@ -8,6 +8,8 @@
 use std::time::Duration;
 
 use super::command_link::Link;
+use super::node::Node;
+use super::nodes::Nodes;
 use crate::proto::core::Core;
 use crate::proto::names::NodeId;
 use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
@@ -33,50 +35,11 @@ impl Core {
         self.suspected.contains(node)
     }
 
-    /// For how long a node may be silent when a quorum has answered. One of which nothing is known, not even
-    /// how long it takes to connect, is given the time of a first contact.
-    pub(in crate::proto::core) fn allowance(&self, node: NodeId) -> Duration {
-        match self.node(node).pace.round_trip() {
-            Some(known) => (known * ROUND_TRIPS).max(LEAST),
-            None => (self.farthest() * ROUND_TRIPS).max(FIRST_CONTACT),
-        }
-    }
-
-    fn farthest(&self) -> Duration {
-        let known = self.nodes.iter().filter_map(|node| node.pace.round_trip());
-        known.max().unwrap_or_default()
-    }
-
-    /// Notices in passing that a node has been silent for so long that a quorum must have answered whatever
-    /// it was asked, if one has.
-    pub(super) fn suspect_if_silent(&mut self, id: NodeId, now: ClockReading) {
-        let node = self.node(id);
-        let Some(oldest) = node.pipeline.oldest() else { return };
-        let silent_since = oldest.since.max(node.heard());
-        if self.is_suspected(id)
-            || !node.link.takes_asks()
-            || now.boot < silent_since + self.farthest() + self.allowance(id)
-        {
-            return;
-        }
-        let heard = self.nodes.iter().filter(|node| node.heard() > silent_since).count();
-        if heard >= self.config.quorum() {
-            self.suspect(id, now);
-        }
-    }
-
     /// How far a node has come that is being connected to, and that has had the time for more.
-    pub(crate) fn silence(&self, id: NodeId) -> Option<Silence> {
-        let node = self.node(id);
-        let (silence, since) = match node.link.state() {
-            Link::Opening { until } => {
-                let span = saturating_nanos(self.config.settings.connect_timeout);
-                (Silence::Unreached, Timestamp(until.0.saturating_sub(span)))
-            }
-            Link::Handshake { .. } => (Silence::Unanswered, node.heard()),
-            _ => return None,
-        };
-        (self.boot >= since + self.allowance(id).max(FIRST_CONTACT / 2)).then_some(silence)
+    pub(crate) fn silence(&self, node: NodeId) -> Option<Silence> {
+        let (silence, since) = self.node(node).silence(self.config.settings.connect_timeout)?;
+        let allowance = self.nodes.allowance(node).max(FIRST_CONTACT / 2);
+        (self.boot >= since + allowance).then_some(silence)
     }
 
     pub(in crate::proto::core) fn suspect(&mut self, id: NodeId, now: ClockReading) {
@@ -94,6 +57,48 @@ impl Core {
     pub(in crate::proto::core) fn answers_again(&mut self, id: NodeId) {
         self.suspected.remove(id);
         self.changed.insert(id);
+    }
+}
+
+impl Nodes {
+    /// Returns for how long a node may be silent when a quorum has answered.
+    pub(in crate::proto::core) fn allowance(&self, node: NodeId) -> Duration {
+        match self[node.index()].pace.round_trip() {
+            Some(known) => (known * ROUND_TRIPS).max(LEAST),
+            // Not even known is how long it takes to connect: the node is given the time of a first contact.
+            None => (self.farthest() * ROUND_TRIPS).max(FIRST_CONTACT),
+        }
+    }
+
+    /// The round trip of the node that takes longest.
+    fn farthest(&self) -> Duration {
+        let known = self.iter().filter_map(|node| node.pace.round_trip());
+        known.max().unwrap_or_default()
+    }
+
+    /// Whether a node has been silent for so long that a quorum must have answered whatever it was asked, and has.
+    pub(super) fn is_overdue(&self, id: NodeId, quorum: usize, now: Timestamp) -> bool {
+        let node = &self[id.index()];
+        let Some(oldest) = node.pipeline.oldest() else { return false };
+        let silent_since = oldest.since.max(node.heard());
+        if !node.link.takes_asks() || now < silent_since + self.farthest() + self.allowance(id) {
+            return false;
+        }
+        self.iter().filter(|node| node.heard() > silent_since).count() >= quorum
+    }
+}
+
+impl Node {
+    /// How far a node has come that is being connected to, and since when it has been there.
+    fn silence(&self, connect_timeout: Duration) -> Option<(Silence, Timestamp)> {
+        match self.link.state() {
+            Link::Opening { until } => {
+                let span = saturating_nanos(connect_timeout);
+                Some((Silence::Unreached, Timestamp(until.0.saturating_sub(span))))
+            }
+            Link::Handshake { .. } => Some((Silence::Unanswered, self.heard())),
+            _ => None,
+        }
     }
 }
 

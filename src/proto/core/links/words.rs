@@ -3,31 +3,30 @@
 //! Apart from the causes, which are one byte each and travel with votes: words stay with their node. Servers repeat what
 //! they were sent, so that nothing is shown that could be a token.
 
+use super::node::Node;
 use crate::proto::classify::{ServerError, classify, without_arguments};
-use crate::proto::core::Core;
 use crate::proto::core::claims::RANDOM_DIGITS;
 use crate::proto::mutants::mutant;
-use crate::proto::names::NodeId;
 use crate::proto::vote::Cause;
 
-impl Core {
+impl Node {
     /// Keeps an error's words for the refusal. What comes while a node is being left is no news.
-    pub(in crate::proto::core) fn note(&mut self, id: NodeId, text: &[u8]) {
+    pub(in crate::proto::core) fn note(&mut self, text: &[u8]) {
         if let ServerError::Cause(cause) = classify(text)
-            && !self.node(id).link.is_leaving()
+            && !self.link.is_leaving()
         {
-            self.note_of(id, Some(cause), text);
+            self.note_of(Some(cause), text);
         }
     }
 
     /// Keeps an error's words where they say more than its cause does.
-    pub(super) fn note_of(&mut self, id: NodeId, cause: Option<Cause>, text: &[u8]) {
+    pub(super) fn note_of(&mut self, cause: Option<Cause>, text: &[u8]) {
         let notifies = |cause: &Cause| {
             let is_vague = matches!(cause, Cause::ServerError | Cause::Unavailable);
             is_vague || cause.is_forbidden() || *cause == Cause::ScriptsForbidden
         };
         if let Some(cause) = cause.filter(notifies) {
-            self.node_mut(id).explain(cause, presentable(text));
+            self.explain(cause, presentable(text));
         }
     }
 }

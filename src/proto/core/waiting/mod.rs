@@ -598,7 +598,7 @@ impl Core {
     /// A notification that came while the lock ignored them is old: the key is read, which also makes the node report its
     /// next change. So the lock asks when the holder releases it, and not while somebody holds it.
     fn look_first(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
-        let patience = self.config.settings.response_timeout.min(self.allowance(lead));
+        let patience = self.config.settings.response_timeout.min(self.nodes.allowance(lead));
         let Some(active) = self.locks.active_mut(id) else { return };
         let until = (now.boot + patience).min(active.waiting.deadline);
         active.waiting.pause.looks_until(until);
@@ -615,7 +615,7 @@ impl Core {
             self.arm_lock(id, until);
             if let Some(lead) = self.break_silence(id, now) {
                 // The others have answered then.
-                let until = now.boot + self.allowance(lead) * 2;
+                let until = now.boot + self.nodes.allowance(lead) * 2;
                 self.arm(until);
             }
         } else {

@@ -1,0 +1,61 @@
+//! The environment of a node's transition: configuration, time, random spans, and outputs.
+//!
+//! Invariant: it holds no collection, so that a transition of one node cannot reach another node, a lock or a claim. What
+//! has to follow there is the transition's return value.
+
+use std::time::Duration;
+
+use super::Env;
+use super::restart_guard::SetUp;
+use crate::proto::config::{NodeSettings, Settings};
+use crate::proto::event::LinkOp;
+use crate::proto::metrics::NodeMetrics;
+use crate::proto::names::{LinkId, NodeId};
+use crate::proto::time::{ClockReading, Timestamp};
+
+impl<'a> Env<'a> {
+    /// The settings of all nodes together.
+    pub(super) fn settings(&self) -> &'a Settings {
+        &self.config.settings
+    }
+
+    /// The settings of one node.
+    pub(super) fn settings_of(&self, node: NodeId) -> &'a NodeSettings {
+        self.config.node(node)
+    }
+
+    /// The clock reading of this transition.
+    pub(super) fn now(&self) -> ClockReading {
+        self.now
+    }
+
+    /// Returns a span from zero up to, not including, `bound`; zero if that is zero.
+    pub(super) fn random_below(&mut self, bound: Duration) -> Duration {
+        self.entropy.below(bound)
+    }
+
+    /// The metrics of one node.
+    pub(super) fn metrics_of(&mut self, node: NodeId) -> &mut NodeMetrics {
+        self.metrics.of(node)
+    }
+
+    /// The set-up of all nodes together.
+    pub(super) fn set_up(&mut self) -> &mut SetUp {
+        self.set_up
+    }
+
+    /// Reports the node's state with the next events.
+    pub(super) fn report_state(&mut self, node: NodeId) {
+        self.changed.insert(node);
+    }
+
+    /// Asks the driver to open a link.
+    pub(super) fn open_link(&mut self, link: LinkId) {
+        self.ops.push_back(LinkOp::Open(link));
+    }
+
+    /// Calls for a timeout at `at` at the latest.
+    pub(super) fn arm(&mut self, at: Timestamp) {
+        *self.next_timeout = at.min(*self.next_timeout);
+    }
+}

@@ -1,0 +1,279 @@
+//! One node's connection, from opening its command link to losing it.
+//!
+//! Invariant: a transition here changes this node only. What follows for claims, locks and other nodes is returned.
+
+use std::mem;
+
+use super::capability::{Ability, Version};
+use super::command_link::Link;
+use super::handshake::{Handshake, Mistyped, Step};
+use super::node::{Node, Pending};
+use super::pipeline::Pipeline;
+use super::server::Connection;
+use super::suspect::HANGS;
+use crate::proto::core::Env;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{LinkId, NodeId};
+use crate::proto::restart_guard::RunId;
+use crate::proto::time::{Timestamp, saturating_nanos};
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+/// The requests without an answer of a connection that has ended, and the connection, if its client id was known.
+pub(super) type Severed = (Pipeline<Pending>, Option<Connection>);
+
+/// What the timer of a command link has brought.
+pub(super) enum Timer {
+    /// The connection goes on.
+    Runs,
+    /// There is no connection, or a new one is being opened.
+    IsDown,
+    /// The connection has to be closed.
+    Closes(Cause),
+    /// The node has to be refused as a voter.
+    Retires(Cause),
+}
+
+/// Opening.
+impl Node {
+    /// Opens the command link ahead of its backoff, if it is down.
+    pub(super) fn open_if_down(&mut self, env: &mut Env<'_>) {
+        if self.link.is_down() {
+            self.open(env);
+        }
+    }
+
+    /// Opens the command link ahead of its backoff if it is down and there is a use for it; a fault that only an
+    /// operator can fix is left to the backoff. Returns whether the link will take requests soon.
+    pub(in crate::proto::core) fn reopen(&mut self, env: &mut Env<'_>) -> bool {
+        let link = &self.link;
+        if link.is_down() && link.may_open(env.now().boot) && !link.is_hopeless() {
+            self.open(env);
+        }
+        self.will_take_asks()
+    }
+
+    /// Opens the command link.
+    pub(in crate::proto::core) fn open(&mut self, env: &mut Env<'_>) {
+        if mutant!(ReconnectNever) && self.link.was_tried() {
+            return;
+        }
+        let now = env.now().boot;
+        let until = now + env.settings().connect_timeout;
+        self.link.opening(now, until);
+        env.report_state(self.id());
+        env.open_link(LinkId::command(self.id()));
+        env.arm(until);
+    }
+
+    /// Begins the handshake on a socket that is connected; `is_burdened` if the node may keep a key that an undo has to
+    /// follow before new asks do. Returns whether asks may follow the handshake before it is answered.
+    pub(in crate::proto::core) fn begin_connection(
+        &mut self,
+        is_burdened: bool,
+        env: &mut Env<'_>,
+    ) -> bool {
+        let Link::Opening { until } = self.link.state() else { return false };
+        let (now, settings) = (env.now(), env.settings());
+        env.metrics_of(self.id()).connections += 1;
+        let opened = until.0.saturating_sub(saturating_nanos(settings.connect_timeout));
+        self.pace.connected(Timestamp(opened), now.boot);
+        // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
+        // known to be right.
+        let fused =
+            self.server.is_proven() && !is_burdened && !env.set_up().is_awaited(settings.setup);
+        self.hears(now.boot);
+        self.handshake_begins(now);
+        self.link.connected(until, fused, now);
+        self.send_steps(Step::needed(env.settings_of(self.id()), settings), env);
+        fused
+    }
+
+    /// Sends steps of the handshake.
+    pub(in crate::proto::core) fn send_steps(
+        &mut self,
+        steps: impl Iterator<Item = Step>,
+        env: &Env<'_>,
+    ) {
+        let (node, settings) = (env.settings_of(self.id()), env.settings());
+        for step in steps {
+            self.pipeline.push(Pending::Handshake(step), env.now().boot, |out| {
+                step.encode(out, node, settings);
+            });
+        }
+    }
+}
+
+/// The handshake.
+impl Node {
+    /// Takes the answer to one step, and keeps the words of a refusal. Returns what all steps have found out if it was
+    /// the last one.
+    pub(super) fn answer_step(
+        &mut self,
+        step: Step,
+        token: Token<'_>,
+        env: &Env<'_>,
+    ) -> Result<Option<Handshake>, Mistyped> {
+        let (node, settings) = (env.settings_of(self.id()), env.settings());
+        let told = self.handshake().answer(step, token, node, settings)?;
+        let refused = self.handshake().refused();
+        match token {
+            // The words of the server belong to the cause that stands.
+            Token::Error(text) if told.is_some() && told == refused && step != Step::Auth => {
+                self.note_of(refused, text);
+            }
+            _ if refused == Some(Cause::TooOld) => {
+                if let Some(version) = self.handshake().capabilities().version() {
+                    let words = format!("{version}, {} is needed", Version::OLDEST);
+                    self.explain(Cause::TooOld, words);
+                }
+            }
+            _ => {}
+        }
+        let is_last = step == Step::last(settings);
+        Ok(is_last.then(|| mem::take(self.handshake())))
+    }
+
+    /// Applies a complete handshake. `twin` is another node that is the same server process; `has_ghosts` if asks may
+    /// still run out of a dead connection. Returns why the node does not vote, if it must not.
+    pub(super) fn complete_handshake(
+        &mut self,
+        handshake: &Handshake,
+        twin: Option<NodeId>,
+        has_ghosts: bool,
+        env: &Env<'_>,
+    ) -> Option<Cause> {
+        self.capabilities.learn(handshake.capabilities());
+        self.server.wrong(handshake.is_wrong_server() || twin.is_some());
+        self.server.told_replication_id(handshake.replication_id());
+        self.server.told_replicas(handshake.replicas());
+        if let Some(twin) = twin {
+            self.explain(Cause::SameServer, format!("it is node {}", twin.index() + 1));
+        } else if let Some(run_id) = handshake.run_id() {
+            if has_ghosts {
+                self.kill_old_connection(run_id, env.now().boot);
+            }
+            if self.server.told(run_id, handshake.client_id()) {
+                self.capabilities.push_is(Ability::Unknown);
+                self.push.forget_failures(env.now().boot);
+            }
+        }
+        let refused = handshake.refused().or_else(|| twin.map(|_| Cause::SameServer));
+        if let Some(cause) = refused.filter(|cause| cause.is_configuration()) {
+            let must_be_proven = env.settings_of(self.id()).must_be_proven();
+            self.server.proven(!must_be_proven && cause != Cause::SameServer);
+        }
+        refused
+    }
+
+    /// Applies a look at a node that did not vote. Returns why it must not vote, if so.
+    pub(super) fn complete_look(&mut self, handshake: &Handshake) -> Option<Cause> {
+        if let Some(replication_id) = handshake.replication_id() {
+            self.server.told_replication_id(Some(replication_id));
+        }
+        handshake.refused()
+    }
+
+    /// Drops the dead connection, out of which bytes may run after an undo on this one. Where the server is certainly
+    /// the same process, it is told to do so; ids of another process would be those of strangers.
+    fn kill_old_connection(&mut self, run_id: RunId, now: Timestamp) {
+        if let Some(dead) = self.server.ghosts_in(run_id) {
+            self.pipeline.push(Pending::Kill, now, |out| {
+                let kill = command(out, 4).arg(b"CLIENT").arg(b"KILL").arg(b"ID");
+                let _ = kill.int(dead);
+            });
+        }
+    }
+
+    /// Lets the node vote.
+    pub(in crate::proto::core) fn mark_ready(&mut self, env: &mut Env<'_>) {
+        self.link.ready();
+        self.handshake_done();
+        env.report_state(self.id());
+    }
+}
+
+/// The end.
+impl Node {
+    /// Starts to leave a node that is refused as a voter. Returns the requests in flight.
+    pub(super) fn start_leaving(&mut self, cause: Cause, env: &mut Env<'_>) -> Vec<Pending> {
+        let until = env.now().boot + env.settings().response_timeout;
+        self.link.leaving(cause, until);
+        env.report_state(self.id());
+        env.arm(until);
+        self.pipeline.pending().copied().collect()
+    }
+
+    /// Ends the connection, and forgets what belonged to it. Returns `None` if there was none.
+    pub(super) fn sever(&mut self, cause: Cause, env: &mut Env<'_>) -> Option<Severed> {
+        let cap = self.link.backoff(env.settings().reconnect_backoff);
+        let retry_at = env.now().boot + cap / 2 + env.random_below(cap / 2);
+        // A server that turns us away says why before it closes.
+        let cause = self.handshake().refused().unwrap_or(cause);
+        if !self.link.lost(cause, retry_at) {
+            return None;
+        }
+        let cause = self.link.cause();
+        env.metrics_of(self.id()).link_failed(cause);
+        self.explain_early_end(cause, env);
+        let pipeline = mem::replace(&mut self.pipeline, Pipeline::new());
+        let dead = self.reset_connection();
+        env.report_state(self.id());
+        env.arm(retry_at);
+        Some((pipeline, dead))
+    }
+
+    /// Explains a connection that ended before its first answer.
+    fn explain_early_end(&mut self, cause: Cause, env: &Env<'_>) {
+        let closed = matches!(cause, Cause::ConnectionClosed | Cause::ConnectionReset);
+        let first = Step::needed(env.settings_of(self.id()), env.settings()).next();
+        let oldest = self.pipeline.oldest().map(|due| due.pending);
+        let is_first = first.is_some_and(|first| oldest == Some(Pending::Handshake(first)));
+        // Whoever has the sockets may know better.
+        if closed && is_first && self.words(cause).is_none() {
+            self.explain(cause, UNANSWERED.to_owned());
+        }
+    }
+
+    /// Does what the timer of the link asks for, as far as it concerns this node only.
+    pub(super) fn check_timer(&mut self, env: &mut Env<'_>) -> Timer {
+        let now = env.now().boot;
+        match self.link.state() {
+            Link::Down { retry_at } if now >= retry_at => self.open(env),
+            Link::Down { retry_at } => env.arm(retry_at),
+            Link::Opening { until } if now >= until => return Timer::Closes(Cause::ConnectTimeout),
+            Link::Handshake { until, .. } if now >= until => return self.time_out_handshake(env),
+            Link::Leaving { until } if now >= until => return Timer::Closes(Cause::NoAnswer),
+            Link::Opening { until } | Link::Handshake { until, .. } | Link::Leaving { until } => {
+                env.arm(until);
+                return Timer::Runs;
+            }
+            Link::Quarantined { .. } | Link::Ready => return Timer::Runs,
+        }
+        Timer::IsDown
+    }
+
+    fn time_out_handshake(&mut self, env: &mut Env<'_>) -> Timer {
+        let span = env.settings().connect_timeout;
+        let words = format!("{HANGS}: connected, but no reply to the handshake in {span:?}");
+        self.explain(Cause::NoAnswer, words);
+        env.metrics_of(self.id()).timeouts += 1;
+        // Nobody knows where it leads.
+        self.server.wrong(true);
+        // What was asked behind the handshake may run yet, so its undo follows it.
+        Timer::Retires(Cause::NoAnswer)
+    }
+
+    /// Returns whether the node has owed an answer for so long that it is dead.
+    pub(super) fn check_silence(&mut self, env: &mut Env<'_>) -> bool {
+        let Some(dead_at) = self.dead_at(env.settings().dead_peer_timeout) else { return false };
+        let is_dead = env.now().boot >= dead_at;
+        if !is_dead {
+            env.arm(dead_at);
+        }
+        is_dead
+    }
+}
+
+/// Why a server may end a connection, in words.
+const UNANSWERED: &str = "before it answered anything; a port for TLS only does that";
