@@ -103,8 +103,9 @@ impl Core {
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::Delete { claim, followed } => self.deleted(id, claim, followed, token, now),
-            Pending::DropOthers => self.others_dropped(id, token, now),
-            Pending::Enrol => self.enrolled(id, token, now),
+            Pending::DropOthers | Pending::Enrol => {
+                self.restart_guard_written(id, due.pending, token, now)
+            }
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
                 self.counted(id, due.pending, token, now)
             }

@@ -236,12 +236,12 @@ impl Core {
     /// More about why this node failed with `cause`, in words that are safe to show.
     #[must_use]
     pub fn detail(&self, node: NodeId, cause: Cause) -> Option<String> {
+        let (node, settings) = (self.node(node), &self.config.settings);
         match cause {
-            Cause::Quarantined => return Some(self.quarantine_in_words(node)),
-            Cause::OtherLimits => return Some(self.limits_in_words(node)),
-            _ => {}
+            Cause::Quarantined => Some(node.restart_guard.in_words(settings.setup, self.boot)),
+            Cause::OtherLimits => Some(node.restart_guard.limits_in_words(settings)),
+            _ => node.words(cause).map(str::to_owned),
         }
-        self.nodes[node.index()].words(cause).map(str::to_owned)
     }
 
     /// Where a lock is in its life.

@@ -5,7 +5,7 @@
 //! here is who hears of it, and in which order. Not here: what each of them does about it; and answers, which `answer`
 //! routes.
 
-use super::links::{Link, Pending, Pipeline};
+use super::links::{Pending, Pipeline};
 use super::locks::Phase;
 use super::{Core, MAX_LOCKS};
 use crate::proto::event::{Event, LossCause, Refusal};
@@ -445,9 +445,7 @@ impl Core {
         if !self.link_due(id, now) {
             return;
         }
-        if let Link::Quarantined { until } = self.node(id).link.state() {
-            self.quarantine_due(id, until, now);
-        }
+        self.quarantine_due(id, now);
         if self.silence_due(id, now) && self.node(id).debt.again_at() != Timestamp::NEVER {
             self.owed_due(id, now);
         }

@@ -5,8 +5,9 @@
 //! unseen, is in docs/restart-guard.md. Nothing is written: what one client thinks of a clock must not take a
 //! node from all others.
 
-use crate::proto::core::Core;
-use crate::proto::core::links::Link;
+use super::admission::Admission;
+use crate::proto::core::links::{Link, Node};
+use crate::proto::core::{Core, Env};
 use crate::proto::names::NodeId;
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -27,28 +28,31 @@ impl Core {
         }
     }
 
-    /// Whether its clock was set forward not long ago.
-    #[inline]
-    pub(super) fn is_doubted(&self, id: NodeId, now: ClockReading) -> bool {
-        self.node(id).restart_guard.is_doubted(now.boot)
-    }
-
     /// A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with
     /// nothing that was seen before.
     fn doubt_our_own(&mut self, now: ClockReading) {
-        let doubted = self.config.node_ids().filter(|&id| self.is_doubted(id, now)).count();
-        if doubted < usize::from(self.config.quorum) {
+        let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now.boot);
+        if self.nodes.iter().filter(is_doubted).count() < self.config.quorum() {
             return;
         }
         for id in self.config.node_ids() {
-            let was_doubted = self.is_doubted(id, now);
-            self.node_mut(id).restart_guard.is_believed();
-            if let Link::Quarantined { until } = self.node(id).link.state()
-                && was_doubted
-                && until != Timestamp::NEVER
-            {
-                self.look_again(id, now);
+            let (node, mut env) = self.node_in_env(id, now);
+            let admission = node.believe_clock(&mut env);
+            self.admit(id, admission, now);
+        }
+    }
+}
+
+impl Node {
+    /// Takes back a doubt about this node's clock. A node that was kept out for it is looked at again.
+    fn believe_clock(&mut self, env: &mut Env<'_>) -> Admission {
+        let was_doubted = self.restart_guard.is_doubted(env.now().boot);
+        self.restart_guard.is_believed();
+        match self.link.state() {
+            Link::Quarantined { until } if was_doubted && until != Timestamp::NEVER => {
+                self.look_again(env)
             }
+            _ => Admission::Unchanged,
         }
     }
 }

@@ -154,11 +154,13 @@ impl Core {
     fn history_is_another(&mut self, id: NodeId, grants: &[Unproven], now: ClockReading) {
         self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
         // Also on a link that is quarantined already: what was asked behind this must not count either.
-        self.node_mut(id).restart_guard.is_in_question();
-        if self.node(id).link.is_ready() {
-            let free_at = now.boot + self.config.settings.max_ttl;
-            self.node_mut(id).restart_guard.forbids_vote(Some(Found::OtherHistory), free_at);
-            self.look_again(id, now);
+        let (node, mut env) = self.node_in_env(id, now);
+        node.restart_guard.is_in_question();
+        if node.link.is_ready() {
+            let free_at = now.boot + env.settings().max_ttl;
+            node.restart_guard.forbids_vote(Some(Found::OtherHistory), free_at);
+            let admission = node.look_again(&mut env);
+            self.admit(id, admission, now);
         }
     }
 }

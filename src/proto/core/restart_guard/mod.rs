@@ -5,8 +5,10 @@
 //! a link on which the value was read and is ours, and each of its grants only if the TTL that was read
 //! behind it says so. Everything else puts the link into quarantine, where it is looked at until the
 //! node may vote. A quarantine is the node's, kept in its key and counted by its clock; what is
-//! remembered here is only when to look again.
+//! remembered here is only when to look again. What one node does by itself is in `admission`; here is what follows for
+//! others.
 
+mod admission;
 mod clock;
 mod history;
 mod watch;
@@ -14,19 +16,17 @@ mod watch;
 use std::fmt;
 use std::time::Duration;
 
+use self::admission::Admission;
 use super::Core;
 use crate::proto::classify::classify;
-use crate::proto::core::links::{Ability, Handshake, Link, Mistyped, Pending, Step};
-use crate::proto::lock_kind::{Count, count};
+use crate::proto::config::Settings;
+use crate::proto::core::links::{Ability, Handshake, Mistyped, Node, Nodes, Pending};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
-use crate::proto::restart_guard::{
-    BIG_MS, Expected, Found, RestartGuard, RestartTrust, Setup, Standing,
-};
-use crate::proto::script;
-use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
+use crate::proto::restart_guard::{Found, RestartGuard, Setup, Standing};
+use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
-use crate::resp::{Token, command};
+use crate::resp::Token;
 
 pub(super) use self::history::Proof;
 pub(super) use self::watch::{Unproven, Watch};
@@ -35,17 +35,9 @@ impl Core {
     /// What is known of a node's restart guard.
     #[must_use]
     pub fn restart_guard_state(&self, node: NodeId) -> RestartGuardState {
-        let (link, watch) = (self.node(node).link.state(), &self.node(node).restart_guard);
-        match (self.config.settings.restart_guard, link, watch.found()) {
-            (RestartGuard::Off, ..) => RestartGuardState::Off,
-            (_, Link::Ready, _) => RestartGuardState::Votes,
-            (_, _, None) => RestartGuardState::Unknown,
-            (_, Link::Quarantined { .. }, Some(found))
-                if watch.is_ours() && self.node(node).link.cause() == Cause::Quarantined =>
-            {
-                RestartGuardState::Quarantined { left: watch.free_at().since(self.boot), found }
-            }
-            (_, _, Some(found)) => RestartGuardState::Found(found),
+        match self.config.settings.restart_guard {
+            RestartGuard::Off => RestartGuardState::Off,
+            RestartGuard::On => self.node(node).restart_guard_state(self.boot),
         }
     }
 
@@ -55,317 +47,96 @@ impl Core {
         self.set_up.is_done()
     }
 
-    /// Nothing speaks against this node but what may change while the connection lasts.
+    /// Admits a node to the vote, unless its restart guard or its state speaks against it. Nothing else does but what may
+    /// change while the connection lasts.
     pub(super) fn let_in(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
+        let (node, mut env) = self.node_in_env(id, now);
         let writes = handshake.capabilities().writes();
         if writes != Ability::Unknown {
-            self.node_mut(id).capabilities.writes_are(writes);
+            node.capabilities.writes_are(writes);
         }
-        match self.node(id).capabilities.writes() {
-            Ability::Refused(cause) => {
-                self.suspend(id, cause, now);
-                self.set_up(now);
-            }
-            _ if self.config.settings.restart_guard == RestartGuard::Off => {
-                self.node_votes(id, now)
-            }
-            _ => self.restart_guard_read(id, handshake, now),
+        if let Ability::Refused(cause) = node.capabilities.writes() {
+            let admission = node.suspend(cause, &mut env);
+            self.admit(id, admission, now);
+            self.set_up(now);
+        } else if env.settings().restart_guard == RestartGuard::Off {
+            self.node_votes(id, now);
+        } else {
+            self.restart_guard_read(id, handshake, now);
         }
     }
 
-    /// Value and TTL have been read on this link.
+    /// Judges the value and the TTL that were read on this link.
     fn restart_guard_read(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        let found = self.expected(id).judge(handshake.restart_guard());
-        let (value, pttl) = handshake.into_restart_guard();
-        // A set that has a restart guard is not new, and will not be when all of them are gone.
-        let setup = self.config.settings.setup;
-        if setup == Setup::IfNew && found != Found::Missing {
-            self.set_up.is_over();
+        let (node, mut env) = self.node_in_env(id, now);
+        let reading = node.take_reading(handshake, &mut env);
+        if reading.is_ours() {
+            // Before the judgement: it may show that this clock was set, and the node does not vote then.
+            self.clock_seen(id, reading.asked_at(), reading.pttl(), now);
         }
-        let watch = &mut self.node_mut(id).restart_guard;
-        let (was_enrolled, asked_at) = (watch.value_read(found), watch.asked_at());
-        if found == Found::Ours {
-            self.clock_seen(id, asked_at, pttl, now);
-            self.ours_read(id, Standing::of(pttl), value, now);
-        } else {
-            self.other_read(id, found, was_enrolled, value, now);
-        }
+        let (node, mut env) = self.node_in_env(id, now);
+        let admission = node.judge(reading, &mut env);
+        self.admit(id, admission, now);
         self.set_up(now);
     }
 
-    /// The restart guard is ours: whether the node votes.
-    fn ours_read(&mut self, id: NodeId, standing: Standing, value: Vec<u8>, now: ClockReading) {
-        let setup = self.config.settings.setup;
-        match standing {
-            _ if setup == Setup::Change && !self.node(id).restart_guard.is_alone() => {
-                self.node_mut(id).restart_guard.is_in_question();
-                self.quarantine(id, Timestamp::NEVER, now);
-                self.drop_others(id, now);
+    /// Applies what was decided about a node's vote.
+    fn admit(&mut self, id: NodeId, admission: Admission, now: ClockReading) {
+        match admission {
+            Admission::Unchanged => {}
+            Admission::Votes => self.node_votes(id, now),
+            Admission::Refused(cause) => self.retire(id, cause, now),
+            Admission::KeptOut(next) => {
+                self.node_kept_out(id, now);
+                // Behind the undos that the node is sent now: a look may find that it votes.
+                let (node, mut env) = self.node_in_env(id, now);
+                node.follow_up(next, &mut env);
             }
-            Standing::Votes if self.is_doubted(id, now) => {
-                let left = self.node(id).restart_guard.doubted_until().since(now.boot);
-                self.quarantine_for(id, left, now);
-            }
-            Standing::Votes => self.node_votes(id, now),
-            Standing::Quarantined { left_ms } if setup == Setup::Init && !self.set_up.is_done() => {
-                let free_at = now.boot + Duration::from_millis(left_ms);
-                self.node_mut(id).restart_guard.is_free_at(free_at);
-                self.enrol_when_due(id, Found::Ours, value, now);
-            }
-            Standing::Quarantined { left_ms } => {
-                self.quarantine_for(id, Duration::from_millis(left_ms), now);
-            }
-            // It went between the two commands.
-            Standing::Missing => self.look_soon(id, now),
-            Standing::Endless => self.refuse_restart_guard(id, Cause::RestartGuardAltered, now),
         }
     }
 
-    /// The restart guard is not ours: whether it becomes so.
-    fn other_read(
-        &mut self,
-        id: NodeId,
-        found: Found,
-        enrolled: bool,
-        value: Vec<u8>,
-        now: ClockReading,
-    ) {
-        match found {
-            Found::Unreadable => self.refuse_restart_guard(id, Cause::RestartGuardAltered, now),
-            Found::OtherLimits { .. } if self.config.settings.setup != Setup::Change => {
-                self.refuse_restart_guard(id, Cause::OtherLimits, now);
-            }
-            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
-            _ if enrolled => self.look_soon(id, now),
-            _ => self.enrol_when_due(id, found, value, now),
-        }
-    }
-
-    /// Only an operator can mend this restart guard. Whoever only looks goes on looking.
-    fn refuse_restart_guard(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        if self.config.settings.setup != Setup::ReadOnly {
-            return self.retire(id, cause, now);
-        }
-        let again = now.boot + self.config.settings.reconnect_backoff.1;
-        self.quarantine(id, again, now);
-        self.node_mut(id).link.blamed(cause);
-    }
-
-    /// The restart guard of a node that has another one, or none, is written at once, or when all nodes have
-    /// been looked at.
-    fn enrol_when_due(&mut self, id: NodeId, found: Found, seen: Vec<u8>, now: ClockReading) {
-        let waits = match self.config.settings.setup {
-            Setup::Enrol => false,
-            Setup::IfNew => !self.set_up.is_done() && found == Found::Missing,
-            Setup::Change | Setup::Init | Setup::ReadOnly => true,
-        };
-        if waits {
-            let is_settling = self.config.settings.setup == Setup::IfNew;
-            self.node_mut(id).restart_guard.awaits_set_up(seen, is_settling);
-            let again = now.boot + self.config.settings.connect_timeout;
-            self.quarantine(id, again, now);
-        } else {
-            let quarantine = self.config.settings.max_ttl;
-            if mutant!(RestartGuardMissingIsNew) {
-                return self.enrol(id, &seen, Duration::ZERO, now);
-            }
-            if mutant!(RestartGuardTooShort) {
-                return self.enrol(id, &seen, quarantine / 2, now);
-            }
-            self.enrol(id, &seen, quarantine, now);
-        }
-    }
-
-    /// Whether all nodes of a set have been looked at that is being set up, and what follows.
+    /// Writes the restart guards of a set once all of its nodes have been looked at.
     pub(super) fn set_up(&mut self, now: ClockReading) {
-        let waiting = |core: &Self, id| core.node(id).restart_guard.is_awaiting_set_up();
-        if !self.config.node_ids().any(|id| waiting(self, id)) {
-            return;
-        }
-        let nodes = || self.config.node_ids();
-        let found = |id| self.node(id).restart_guard.found();
-        let is_new =
-            |id| found(id) == Some(Found::Missing) || self.node(id).restart_guard.is_ours();
-        let all_new = nodes().all(|id| waiting(self, id) && is_new(id));
-        let all_known =
-            nodes().all(|id| waiting(self, id) || self.node(id).restart_guard.is_ours());
-        let hopeless = nodes().any(|id| !waiting(self, id) && self.node(id).link.is_settled());
-        let quarantine = match self.config.settings.setup {
-            Setup::IfNew | Setup::Init if all_new => Duration::ZERO,
-            Setup::IfNew if hopeless => self.config.settings.max_ttl,
-            Setup::Change if all_known => self.longest_ttl(),
-            _ => return,
-        };
+        let Some(quarantine) = self.nodes.set_up_quarantine(&self.config.settings) else { return };
         self.set_up.is_over();
         for id in self.config.node_ids() {
-            if let Some(seen) = self.node_mut(id).restart_guard.take_seen() {
-                self.enrol(id, &seen, quarantine, now);
+            let (node, mut env) = self.node_in_env(id, now);
+            if let Some(seen) = node.restart_guard.take_seen() {
+                let admission = node.enrol(&seen, quarantine, &mut env);
+                self.admit(id, admission, now);
             }
         }
     }
 
-    /// The larger of our `max_ttl` and all that the nodes were set up for.
-    fn longest_ttl(&self) -> Duration {
-        let others = self.nodes.iter().filter_map(|node| match node.restart_guard.found() {
-            Some(Found::OtherLimits { max_ttl_ms, .. }) => Some(Duration::from_millis(max_ttl_ms)),
-            _ => None,
-        });
-        others.fold(self.config.settings.max_ttl, Duration::max)
-    }
-
-    /// Gives the restart guard our value, if it still is what was seen; the node votes after `quarantine`.
-    fn enrol(&mut self, id: NodeId, seen: &[u8], quarantine: Duration, now: ClockReading) {
-        let expected = self.expected(id);
-        let is_known =
-            expected.run_id.is_some() || expected.restart_trust == RestartTrust::MarkerOnly;
-        debug_assert!(is_known, "a restart guard speaks for a run");
-        let value = expected.value();
-        let node = &mut self.nodes[id.index()];
-        // A later look can be answered before this runs, and another client can write meanwhile. So the script writes over the
-        // value that was seen only, and the quarantine counts from when it runs: the node's TTL carries it.
-        node.pipeline.push(Pending::Enrol, now.boot, |out| {
-            let eval = command(out, 7).arg(b"EVAL").arg(script::ENROL.text.as_bytes()).int(1);
-            let eval = eval.arg(&self.config.settings.restart_guard_key).arg(seen).arg(&value);
-            let _ = eval.int(BIG_MS.saturating_add(ttl_ms(quarantine)));
-        });
-        if self.config.settings.setup == Setup::Change {
-            self.drop_others(id, now);
-        }
-        self.arm(now.boot + self.config.settings.dead_peer_timeout);
-        let watch = &mut self.node_mut(id).restart_guard;
-        watch.is_being_enrolled(now.boot + quarantine, quarantine.is_zero());
-        self.quarantine(id, Timestamp::NEVER, now);
-    }
-
-    pub(super) fn enrolled(
+    /// Takes the answer to a command that was to write the restart guard, or to drop who has read the old one.
+    pub(super) fn restart_guard_written(
         &mut self,
         id: NodeId,
+        pending: Pending,
         answer: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !self.node(id).link.is_quarantined() {
-            return Ok(());
-        }
-        match answer {
-            // It is not what was seen any more.
-            Count::Of(0) => self.look_soon(id, now),
-            Count::Of(_) => {
-                self.node_mut(id).restart_guard.enrolled();
-                // Where the others are dropped, it is looked at behind that.
-                if self.config.settings.setup != Setup::Change {
-                    self.look_again(id, now);
-                }
-            }
-            Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
-                self.retire(id, cause, now);
-            }
-            Count::Fail(_) | Count::NoScript => {
-                let again = now.boot + self.config.settings.reconnect_backoff.1;
-                self.quarantine(id, again, now);
-                if let Count::Fail(cause) = answer {
-                    self.node_mut(id).link.blamed(cause);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Others have read the old value on their connections, and would rely on it. Also where it was
-    /// another who moved the restart guard: he may have got no further.
-    fn drop_others(&mut self, id: NodeId, now: ClockReading) {
-        self.node_mut(id).pipeline.push(Pending::DropOthers, now.boot, |out| {
-            let kill = command(out, 6).arg(b"CLIENT").arg(b"KILL").arg(b"TYPE").arg(b"normal");
-            let _ = kill.arg(b"SKIPME").arg(b"yes");
-        });
-        self.arm(now.boot + self.config.settings.dead_peer_timeout);
-    }
-
-    pub(super) fn others_dropped(
-        &mut self,
-        id: NodeId,
-        answer: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !self.node(id).link.is_quarantined() {
-            return Ok(());
-        }
-        match answer {
-            Count::Of(_) => {
-                self.node_mut(id).restart_guard.others_dropped();
-                self.look_again(id, now);
-            }
-            Count::Fail(cause) => self.retire(id, cause, now),
-            Count::NoScript => self.retire(id, Cause::ServerError, now),
-        }
-        Ok(())
-    }
-
-    /// Looks once more whether the node takes writes, and at value and TTL.
-    fn look_again(&mut self, id: NodeId, now: ClockReading) {
-        let cause = match self.node(id).link.state() {
-            Link::Quarantined { .. } => self.node(id).link.cause(),
-            _ => Cause::Quarantined,
+        let (node, mut env) = self.node_in_env(id, now);
+        let admission = match pending {
+            Pending::DropOthers => node.others_dropped(answer, &mut env)?,
+            _ => node.enrolled(answer, &mut env)?,
         };
-        self.look_for(id, cause, now);
+        self.admit(id, admission, now);
+        Ok(())
     }
 
-    /// As [`look_again`](Self::look_again), of a node that does not vote meanwhile for this reason.
-    fn look_for(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        self.keep_out(id, cause, Timestamp::NEVER, now);
-        let settings = self.config.node(id);
-        let node = &mut self.nodes[id.index()];
-        node.handshake_begins(now);
-        let tells_history = node.server.replication_id().is_some();
-        for step in Step::look(&node.capabilities, tells_history, &self.config.settings) {
-            node.pipeline.push(Pending::Handshake(step), now.boot, |out| {
-                step.encode(out, settings, &self.config.settings);
-            });
-        }
-        self.arm(now.boot + self.config.settings.dead_peer_timeout);
-    }
-
-    /// As [`look_again`](Self::look_again), and not as fast as a restart guard could change under our eyes.
-    fn look_soon(&mut self, id: NodeId, now: ClockReading) {
-        let again = now.boot + self.config.settings.reconnect_backoff.0;
-        self.quarantine(id, again, now);
-    }
-
-    fn quarantine_for(&mut self, id: NodeId, left: Duration, now: ClockReading) {
-        let free_at = now.boot + left;
-        self.node_mut(id).restart_guard.is_free_at(free_at);
-        // The node counts in whole milliseconds. It may be called new meanwhile, or lose its restart guard.
-        let over = free_at + Duration::from_millis(1);
-        self.quarantine(id, over.min(now.boot + LOOKS_APART), now);
-    }
-
-    fn quarantine(&mut self, id: NodeId, until: Timestamp, now: ClockReading) {
-        self.keep_out(id, Cause::Quarantined, until, now);
-    }
-
-    /// The server takes no writes for now, and does not vote until it would.
+    /// Suspends the vote of a node that takes no writes, until it would.
     pub(super) fn suspend(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        self.node_mut(id).capabilities.writes_are(Ability::Refused(cause));
-        self.keep_out(id, cause, now.boot + LOOKS_APART, now);
+        let (node, mut env) = self.node_in_env(id, now);
+        let admission = node.suspend(cause, &mut env);
+        self.admit(id, admission, now);
     }
 
-    /// The node does not vote; what needs no vote goes on. It is looked at again at `until`.
-    fn keep_out(&mut self, id: NodeId, cause: Cause, until: Timestamp, now: ClockReading) {
-        let node = self.node_mut(id);
-        node.link.quarantined(cause, until);
-        node.handshake_done();
-        self.changed.insert(id);
-        self.arm(until);
-        self.node_kept_out(id, now);
-    }
-
-    pub(super) fn quarantine_due(&mut self, id: NodeId, until: Timestamp, now: ClockReading) {
-        if now.boot >= until {
-            self.look_again(id, now);
-        } else {
-            self.arm(until);
-        }
+    /// Looks again at a node that is in quarantine, if it is time.
+    pub(super) fn quarantine_due(&mut self, id: NodeId, now: ClockReading) {
+        let (node, mut env) = self.node_in_env(id, now);
+        let admission = node.check_quarantine(&mut env);
+        self.admit(id, admission, now);
     }
 
     /// The restart guard's TTL was read behind an ask: whether the vote counts.
@@ -422,12 +193,13 @@ impl Core {
         now: ClockReading,
     ) -> Cause {
         self.undo_grants(id, grants, now);
-        if !self.node(id).link.is_ready() {
-            return self.node(id).link.cause();
+        let (node, mut env) = self.node_in_env(id, now);
+        if !node.link.is_ready() {
+            return node.link.cause();
         }
         if cause.is_configuration() {
-            self.node_mut(id).restart_guard.is_in_question();
-            self.look_for(id, cause, now);
+            let admission = node.question(cause, &mut env);
+            self.admit(id, admission, now);
         }
         cause
     }
@@ -446,23 +218,16 @@ impl Core {
             return vote;
         }
         let standing = Standing::of(pttl);
-        let is_doubted = self.is_doubted(id, now);
-        let stands =
-            self.node(id).restart_guard.is_ours() && standing == Standing::Votes && !is_doubted;
-        if stands {
+        if self.node(id).restart_guard.lets_vote(standing, now.boot) {
             return vote;
         }
         if vote == Vote::Grant {
             self.undo_grants(id, [claim], now);
         }
         if self.node(id).link.is_ready() {
-            let left = match standing {
-                Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
-                _ => self.config.settings.max_ttl,
-            };
-            let found = (standing == Standing::Missing).then_some(Found::Missing);
-            self.node_mut(id).restart_guard.forbids_vote(found, now.boot + left);
-            self.look_again(id, now);
+            let (node, mut env) = self.node_in_env(id, now);
+            let admission = node.forbid_vote(standing, &mut env);
+            self.admit(id, admission, now);
         }
         // The node's own words for why it does not vote say more.
         if matches!(vote, Vote::Fail(_)) { vote } else { Vote::Fail(self.node(id).link.cause()) }
@@ -484,46 +249,37 @@ impl Core {
             self.send_undo(node, id, now);
         }
     }
+}
 
-    fn expected(&self, id: NodeId) -> Expected {
-        let settings = &self.config.settings;
-        let node = self.config.node(id);
-        // A replica that sentinels promote has its master's restart guard, and may lack its last writes
-        // however these are synced.
-        let restart_trust = match node.restart_trust {
-            RestartTrust::Durable if node.has_sentinels => RestartTrust::Strict,
-            restart_trust => restart_trust,
-        };
-        Expected {
-            run_id: self.node(id).server.run_id(),
-            replication_id: self.node(id).server.replication_id(),
-            max_ttl_ms: ttl_ms(settings.max_ttl),
-            nodes: self.nodes.len() as u64,
-            database: node.database.into(),
-            restart_trust,
+impl Nodes {
+    /// For how long the nodes of a set are kept out once their restart guards are written; `None` if they are not to be
+    /// written, or not all nodes have been looked at.
+    fn set_up_quarantine(&self, settings: &Settings) -> Option<Duration> {
+        let is_waiting = |node: &Node| node.restart_guard.is_awaiting_set_up();
+        if !self.iter().any(is_waiting) {
+            return None;
+        }
+        let is_ours = |node: &Node| node.restart_guard.is_ours();
+        let is_new =
+            |node: &Node| node.restart_guard.found() == Some(Found::Missing) || is_ours(node);
+        let all_new = self.iter().all(|node| is_waiting(node) && is_new(node));
+        let all_known = self.iter().all(|node| is_waiting(node) || is_ours(node));
+        let hopeless = self.iter().any(|node| !is_waiting(node) && node.link.is_settled());
+        match settings.setup {
+            Setup::IfNew | Setup::Init if all_new => Some(Duration::ZERO),
+            Setup::IfNew if hopeless => Some(settings.max_ttl),
+            Setup::Change if all_known => Some(self.longest_ttl(settings.max_ttl)),
+            _ => None,
         }
     }
 
-    /// Why a node does not vote, in words.
-    pub(super) fn quarantine_in_words(&self, id: NodeId) -> String {
-        self.node(id).restart_guard.in_words(self.config.settings.setup, self.boot)
-    }
-}
-
-impl Core {
-    /// Which limits a node was set up for, and how to change them.
-    pub(super) fn limits_in_words(&self, id: NodeId) -> String {
-        let ours = &self.config.settings;
-        let Some(Found::OtherLimits { max_ttl_ms, nodes }) = self.node(id).restart_guard.found()
-        else {
-            return Cause::OtherLimits.to_string();
-        };
-        let max_ttl = Duration::from_millis(max_ttl_ms);
-        format!(
-            "set up for {nodes} nodes and a max_ttl of {max_ttl:?}, this client for {} and {:?}",
-            self.nodes.len(),
-            ours.max_ttl
-        )
+    /// The larger of our `max_ttl` and all that the nodes were set up for.
+    fn longest_ttl(&self, ours: Duration) -> Duration {
+        let others = self.iter().filter_map(|node| match node.restart_guard.found() {
+            Some(Found::OtherLimits { max_ttl_ms, .. }) => Some(Duration::from_millis(max_ttl_ms)),
+            _ => None,
+        });
+        others.fold(ours, Duration::max)
     }
 }
 
@@ -582,6 +338,3 @@ impl fmt::Display for RestartGuardState {
         }
     }
 }
-
-/// A node in quarantine, or one that takes no writes, is looked at so often.
-const LOOKS_APART: Duration = Duration::from_secs(1);

@@ -4,11 +4,15 @@
 //! What a value and a TTL mean is decided in `proto::restart_guard`, which the models share. Apart from the folder's
 //! `mod.rs`, which asks the nodes and counts their votes.
 
+use std::time::Duration;
+
+use crate::proto::config::Settings;
 use crate::proto::lease::Drift;
 use crate::proto::lock_kind::Answer;
 use crate::proto::names::ClaimId;
-use crate::proto::restart_guard::{BIG_MS, Found, Setup};
+use crate::proto::restart_guard::{BIG_MS, Found, Setup, Standing};
 use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Cause;
 
 /// What was last seen of a node's restart guard.
 #[derive(Clone, Debug, Default)]
@@ -345,8 +349,27 @@ impl Watch {
 }
 
 impl Watch {
+    /// Whether a vote stands by this, with the TTL that was read behind its ask.
+    #[inline]
+    pub(super) fn lets_vote(&self, standing: Standing, now: Timestamp) -> bool {
+        self.is_ours && standing == Standing::Votes && !self.is_doubted(now)
+    }
+
+    /// Which limits a node was set up for, as opposed to ours.
+    pub(crate) fn limits_in_words(&self, ours: &Settings) -> String {
+        let Some(Found::OtherLimits { max_ttl_ms, nodes }) = self.found else {
+            return Cause::OtherLimits.to_string();
+        };
+        let max_ttl = Duration::from_millis(max_ttl_ms);
+        format!(
+            "set up for {nodes} nodes and a max_ttl of {max_ttl:?}, this client for {} and {:?}",
+            ours.nodes.len(),
+            ours.max_ttl
+        )
+    }
+
     /// Why the node does not vote.
-    pub(super) fn in_words(&self, setup: Setup, now: Timestamp) -> String {
+    pub(crate) fn in_words(&self, setup: Setup, now: Timestamp) -> String {
         let left = self.free_at.since(now).as_secs_f64().ceil();
         let reason = match self.found {
             Some(Found::Ours) | None if self.is_doubted(now) => "its clock was set forward",
