@@ -7,13 +7,18 @@ use std::time::Duration;
 
 use super::Env;
 use super::restart_guard::SetUp;
-use crate::proto::config::{NodeSettings, Settings};
+use crate::proto::config::{Config, NodeSettings, Settings};
 use crate::proto::event::LinkOp;
 use crate::proto::metrics::NodeMetrics;
 use crate::proto::names::{LinkId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl<'a> Env<'a> {
+    /// The configuration.
+    pub(super) fn config(&self) -> &'a Config {
+        self.config
+    }
+
     /// The settings of all nodes together.
     pub(super) fn settings(&self) -> &'a Settings {
         &self.config.settings

@@ -66,7 +66,19 @@ impl GuardReading {
     }
 }
 
-/// What was read.
+/// A node about whose vote is decided, in the environment of its transition.
+pub(super) struct Candidate<'a> {
+    node: &'a mut Node,
+    env: Env<'a>,
+}
+
+impl<'a> Candidate<'a> {
+    pub(super) fn new(node: &'a mut Node, env: Env<'a>) -> Self {
+        Self { node, env }
+    }
+}
+
+/// What is known.
 impl Node {
     /// What is known of the restart guard of a node that is guarded.
     pub(super) fn restart_guard_state(&self, now: Timestamp) -> RestartGuardState {
@@ -81,72 +93,6 @@ impl Node {
             }
             Some(found) => RestartGuardState::Found(found),
         }
-    }
-
-    /// Takes the value and the TTL out of a handshake, or a look.
-    pub(super) fn take_reading(&mut self, handshake: Handshake, env: &mut Env<'_>) -> GuardReading {
-        let found = self.expected(env).judge(handshake.restart_guard());
-        let (value, pttl) = handshake.into_restart_guard();
-        // A set that has a restart guard is not new, and will not be when all of them are gone.
-        if env.settings().setup == Setup::IfNew && found != Found::Missing {
-            env.set_up().is_over();
-        }
-        let was_enrolled = self.restart_guard.value_read(found);
-        let asked_at = self.restart_guard.asked_at();
-        GuardReading { found, value, pttl, asked_at, was_enrolled }
-    }
-
-    /// Decides by what was read whether the node votes, or is enrolled.
-    pub(super) fn judge(&mut self, reading: GuardReading, env: &mut Env<'_>) -> Admission {
-        let GuardReading { found, value, pttl, was_enrolled, .. } = reading;
-        let setup = env.settings().setup;
-        match found {
-            Found::Ours => self.judge_ours(Standing::of(pttl), value, env),
-            Found::Unreadable => self.refuse_restart_guard(Cause::RestartGuardAltered, env),
-            Found::OtherLimits { .. } if setup != Setup::Change => {
-                self.refuse_restart_guard(Cause::OtherLimits, env)
-            }
-            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
-            _ if was_enrolled => self.look_soon(env),
-            _ => self.enrol_when_due(found, value, env),
-        }
-    }
-
-    /// The restart guard is ours: whether the node votes.
-    fn judge_ours(&mut self, standing: Standing, value: Vec<u8>, env: &mut Env<'_>) -> Admission {
-        let (now, setup) = (env.now().boot, env.settings().setup);
-        match standing {
-            _ if setup == Setup::Change && !self.restart_guard.is_alone() => {
-                self.restart_guard.is_in_question();
-                self.quarantine(Timestamp::NEVER, FollowUp::DropOthers, env)
-            }
-            Standing::Votes if self.restart_guard.is_doubted(now) => {
-                let left = self.restart_guard.doubted_until().since(now);
-                self.quarantine_for(left, env)
-            }
-            Standing::Votes => Admission::Votes,
-            Standing::Quarantined { left_ms }
-                if setup == Setup::Init && !env.set_up().is_done() =>
-            {
-                self.restart_guard.is_free_at(now + Duration::from_millis(left_ms));
-                self.enrol_when_due(Found::Ours, value, env)
-            }
-            Standing::Quarantined { left_ms } => {
-                self.quarantine_for(Duration::from_millis(left_ms), env)
-            }
-            // It went between the two commands.
-            Standing::Missing => self.look_soon(env),
-            Standing::Endless => self.refuse_restart_guard(Cause::RestartGuardAltered, env),
-        }
-    }
-
-    /// Refuses a node whose restart guard only an operator can fix. A client that only looks goes on looking.
-    fn refuse_restart_guard(&mut self, cause: Cause, env: &mut Env<'_>) -> Admission {
-        if env.settings().setup != Setup::ReadOnly {
-            return Admission::Refused(cause);
-        }
-        let again = env.now().boot + env.settings().reconnect_backoff.1;
-        self.quarantine(again, FollowUp::Blame(cause), env)
     }
 
     fn expected(&self, env: &Env<'_>) -> Expected {
@@ -168,119 +114,175 @@ impl Node {
     }
 }
 
+/// What was read.
+impl Candidate<'_> {
+    /// Takes the value and the TTL out of a handshake, or a look.
+    pub(super) fn take_reading(&mut self, handshake: Handshake) -> GuardReading {
+        let found = self.node.expected(&self.env).judge(handshake.restart_guard());
+        let (value, pttl) = handshake.into_restart_guard();
+        // A set that has a restart guard is not new, and will not be when all of them are gone.
+        if self.env.settings().setup == Setup::IfNew && found != Found::Missing {
+            self.env.set_up().is_over();
+        }
+        let was_enrolled = self.node.restart_guard.value_read(found);
+        let asked_at = self.node.restart_guard.asked_at();
+        GuardReading { found, value, pttl, asked_at, was_enrolled }
+    }
+
+    /// Decides by what was read whether the node votes, or is enrolled.
+    pub(super) fn judge(&mut self, reading: GuardReading) -> Admission {
+        let GuardReading { found, value, pttl, was_enrolled, .. } = reading;
+        let setup = self.env.settings().setup;
+        match found {
+            Found::Ours => self.judge_ours(Standing::of(pttl), value),
+            Found::Unreadable => self.refuse_restart_guard(Cause::RestartGuardAltered),
+            Found::OtherLimits { .. } if setup != Setup::Change => {
+                self.refuse_restart_guard(Cause::OtherLimits)
+            }
+            // It was enrolled a moment ago: others fight over it, or it is not always the same server.
+            _ if was_enrolled => self.look_soon(),
+            _ => self.enrol_when_due(found, value),
+        }
+    }
+
+    /// The restart guard is ours: whether the node votes.
+    fn judge_ours(&mut self, standing: Standing, value: Vec<u8>) -> Admission {
+        let (now, setup) = (self.env.now().boot, self.env.settings().setup);
+        match standing {
+            _ if setup == Setup::Change && !self.node.restart_guard.is_alone() => {
+                self.node.restart_guard.is_in_question();
+                self.quarantine(Timestamp::NEVER, FollowUp::DropOthers)
+            }
+            Standing::Votes if self.node.restart_guard.is_doubted(now) => {
+                let left = self.node.restart_guard.doubted_until().since(now);
+                self.quarantine_for(left)
+            }
+            Standing::Votes => Admission::Votes,
+            Standing::Quarantined { left_ms }
+                if setup == Setup::Init && !self.env.set_up().is_done() =>
+            {
+                self.node.restart_guard.is_free_at(now + Duration::from_millis(left_ms));
+                self.enrol_when_due(Found::Ours, value)
+            }
+            Standing::Quarantined { left_ms } => {
+                self.quarantine_for(Duration::from_millis(left_ms))
+            }
+            // It went between the two commands.
+            Standing::Missing => self.look_soon(),
+            Standing::Endless => self.refuse_restart_guard(Cause::RestartGuardAltered),
+        }
+    }
+
+    /// Refuses a node whose restart guard only an operator can fix. A client that only looks goes on looking.
+    fn refuse_restart_guard(&mut self, cause: Cause) -> Admission {
+        if self.env.settings().setup != Setup::ReadOnly {
+            return Admission::Refused(cause);
+        }
+        let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
+        self.quarantine(again, FollowUp::Blame(cause))
+    }
+}
+
 /// Writing.
-impl Node {
+impl Candidate<'_> {
     /// Writes the restart guard of a node that has another one, or none: at once, or when all nodes have been looked at.
-    fn enrol_when_due(&mut self, found: Found, seen: Vec<u8>, env: &mut Env<'_>) -> Admission {
-        let setup = env.settings().setup;
+    fn enrol_when_due(&mut self, found: Found, seen: Vec<u8>) -> Admission {
+        let setup = self.env.settings().setup;
         let waits = match setup {
             Setup::Enrol => false,
-            Setup::IfNew => !env.set_up().is_done() && found == Found::Missing,
+            Setup::IfNew => !self.env.set_up().is_done() && found == Found::Missing,
             Setup::Change | Setup::Init | Setup::ReadOnly => true,
         };
         if waits {
-            self.restart_guard.awaits_set_up(seen, setup == Setup::IfNew);
-            let again = env.now().boot + env.settings().connect_timeout;
-            return self.quarantine(again, FollowUp::None, env);
+            self.node.restart_guard.awaits_set_up(seen, setup == Setup::IfNew);
+            let again = self.env.now().boot + self.env.settings().connect_timeout;
+            return self.quarantine(again, FollowUp::None);
         }
-        let quarantine = env.settings().max_ttl;
+        let quarantine = self.env.settings().max_ttl;
         if mutant!(RestartGuardMissingIsNew) {
-            return self.enrol(&seen, Duration::ZERO, env);
+            return self.enrol(&seen, Duration::ZERO);
         }
         if mutant!(RestartGuardTooShort) {
-            return self.enrol(&seen, quarantine / 2, env);
+            return self.enrol(&seen, quarantine / 2);
         }
-        self.enrol(&seen, quarantine, env)
+        self.enrol(&seen, quarantine)
     }
 
     /// Gives the restart guard our value, if it still is what was seen; the node votes after `quarantine`.
-    pub(super) fn enrol(
-        &mut self,
-        seen: &[u8],
-        quarantine: Duration,
-        env: &mut Env<'_>,
-    ) -> Admission {
-        let expected = self.expected(env);
+    pub(super) fn enrol(&mut self, seen: &[u8], quarantine: Duration) -> Admission {
+        let expected = self.node.expected(&self.env);
         let is_known =
             expected.run_id.is_some() || expected.restart_trust == RestartTrust::MarkerOnly;
         debug_assert!(is_known, "a restart guard speaks for a run");
         let value = expected.value();
-        let (now, settings) = (env.now().boot, env.settings());
+        let (now, settings) = (self.env.now().boot, self.env.settings());
         // A later look can be answered before this runs, and another client can write meanwhile. So the script writes over the
         // value that was seen only, and the quarantine counts from when it runs: the node's TTL carries it.
-        self.pipeline.push(Pending::Enrol, now, |out| {
+        self.node.pipeline.push(Pending::Enrol, now, |out| {
             let eval = command(out, 7).arg(b"EVAL").arg(script::ENROL.text.as_bytes()).int(1);
             let eval = eval.arg(&settings.restart_guard_key).arg(seen).arg(&value);
             let _ = eval.int(BIG_MS.saturating_add(ttl_ms(quarantine)));
         });
         if settings.setup == Setup::Change {
-            self.drop_others(env);
+            self.drop_others();
         }
-        env.arm(now + settings.dead_peer_timeout);
-        self.restart_guard.is_being_enrolled(now + quarantine, quarantine.is_zero());
-        self.quarantine(Timestamp::NEVER, FollowUp::None, env)
+        self.env.arm(now + settings.dead_peer_timeout);
+        self.node.restart_guard.is_being_enrolled(now + quarantine, quarantine.is_zero());
+        self.quarantine(Timestamp::NEVER, FollowUp::None)
     }
 
     /// Takes the answer to [`enrol`](Self::enrol).
-    pub(super) fn enrolled(
-        &mut self,
-        answer: Token<'_>,
-        env: &mut Env<'_>,
-    ) -> Result<Admission, Mistyped> {
+    pub(super) fn enrolled(&mut self, answer: Token<'_>) -> Result<Admission, Mistyped> {
         let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !self.link.is_quarantined() {
+        if !self.node.link.is_quarantined() {
             return Ok(Admission::Unchanged);
         }
         Ok(match answer {
             // It is not what was seen any more.
-            Count::Of(0) => self.look_soon(env),
+            Count::Of(0) => self.look_soon(),
             Count::Of(_) => {
-                self.restart_guard.enrolled();
+                self.node.restart_guard.enrolled();
                 // Where the others are dropped, it is looked at behind that.
-                match env.settings().setup {
+                match self.env.settings().setup {
                     Setup::Change => Admission::Unchanged,
-                    _ => self.look_again(env),
+                    _ => self.look_again(),
                 }
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
                 Admission::Refused(cause)
             }
             Count::Fail(_) | Count::NoScript => {
-                let again = env.now().boot + env.settings().reconnect_backoff.1;
+                let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
                 let next = match answer {
                     Count::Fail(cause) => FollowUp::Blame(cause),
                     _ => FollowUp::None,
                 };
-                self.quarantine(again, next, env)
+                self.quarantine(again, next)
             }
         })
     }
 
     /// Drops all other connections. Others have read the old value on theirs, and would rely on it; also if it was
     /// another client that moved the restart guard, which may have got no further.
-    fn drop_others(&mut self, env: &mut Env<'_>) {
-        let now = env.now().boot;
-        self.pipeline.push(Pending::DropOthers, now, |out| {
+    fn drop_others(&mut self) {
+        let now = self.env.now().boot;
+        self.node.pipeline.push(Pending::DropOthers, now, |out| {
             let kill = command(out, 6).arg(b"CLIENT").arg(b"KILL").arg(b"TYPE").arg(b"normal");
             let _ = kill.arg(b"SKIPME").arg(b"yes");
         });
-        env.arm(now + env.settings().dead_peer_timeout);
+        self.env.arm(now + self.env.settings().dead_peer_timeout);
     }
 
     /// Takes the answer to [`drop_others`](Self::drop_others).
-    pub(super) fn others_dropped(
-        &mut self,
-        answer: Token<'_>,
-        env: &mut Env<'_>,
-    ) -> Result<Admission, Mistyped> {
+    pub(super) fn others_dropped(&mut self, answer: Token<'_>) -> Result<Admission, Mistyped> {
         let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !self.link.is_quarantined() {
+        if !self.node.link.is_quarantined() {
             return Ok(Admission::Unchanged);
         }
         Ok(match answer {
             Count::Of(_) => {
-                self.restart_guard.others_dropped();
-                self.look_again(env)
+                self.node.restart_guard.others_dropped();
+                self.look_again()
             }
             Count::Fail(cause) => Admission::Refused(cause),
             Count::NoScript => Admission::Refused(Cause::ServerError),
@@ -289,98 +291,119 @@ impl Node {
 }
 
 /// Quarantine.
-impl Node {
+impl Candidate<'_> {
     /// Does what follows behind what a node is sent that is kept out.
-    pub(super) fn follow_up(&mut self, next: FollowUp, env: &mut Env<'_>) {
+    pub(super) fn follow_up(&mut self, next: FollowUp) {
         match next {
             FollowUp::None => {}
-            FollowUp::Blame(cause) => self.link.blamed(cause),
-            FollowUp::DropOthers => self.drop_others(env),
-            FollowUp::Look => self.send_look(env),
+            FollowUp::Blame(cause) => self.node.link.blamed(cause),
+            FollowUp::DropOthers => self.drop_others(),
+            FollowUp::Look => self.send_look(),
         }
     }
 
     /// Looks again whether the node takes writes, and at value and TTL.
-    pub(super) fn look_again(&mut self, env: &mut Env<'_>) -> Admission {
-        let cause = match self.link.is_quarantined() {
-            true => self.link.cause(),
+    pub(super) fn look_again(&mut self) -> Admission {
+        let cause = match self.node.link.is_quarantined() {
+            true => self.node.link.cause(),
             false => Cause::Quarantined,
         };
-        self.keep_out(cause, Timestamp::NEVER, FollowUp::Look, env)
+        self.keep_out(cause, Timestamp::NEVER, FollowUp::Look)
     }
 
-    fn send_look(&mut self, env: &mut Env<'_>) {
-        let now = env.now();
-        self.handshake_begins(now);
-        let tells_history = self.server.replication_id().is_some();
-        self.send_steps(Step::look(&self.capabilities, tells_history, env.settings()), env);
-        env.arm(now.boot + env.settings().dead_peer_timeout);
+    fn send_look(&mut self) {
+        let now = self.env.now();
+        self.node.handshake_begins(now);
+        let tells_history = self.node.server.replication_id().is_some();
+        let look = Step::look(&self.node.capabilities, tells_history, self.env.settings());
+        self.node.send_steps(look, &self.env);
+        self.env.arm(now.boot + self.env.settings().dead_peer_timeout);
     }
 
     /// As [`look_again`](Self::look_again), and not as fast as a restart guard could change under our eyes.
-    fn look_soon(&mut self, env: &mut Env<'_>) -> Admission {
-        let again = env.now().boot + env.settings().reconnect_backoff.0;
-        self.quarantine(again, FollowUp::None, env)
+    fn look_soon(&mut self) -> Admission {
+        let again = self.env.now().boot + self.env.settings().reconnect_backoff.0;
+        self.quarantine(again, FollowUp::None)
     }
 
     /// Looks again at a node that is in quarantine, if it is time.
-    pub(super) fn check_quarantine(&mut self, env: &mut Env<'_>) -> Admission {
-        match self.link.state() {
-            Link::Quarantined { until } if env.now().boot >= until => return self.look_again(env),
-            Link::Quarantined { until } => env.arm(until),
+    pub(super) fn check_quarantine(&mut self) -> Admission {
+        match self.node.link.state() {
+            Link::Quarantined { until } if self.env.now().boot >= until => {
+                return self.look_again();
+            }
+            Link::Quarantined { until } => self.env.arm(until),
             _ => {}
         }
         Admission::Unchanged
     }
 
-    fn quarantine_for(&mut self, left: Duration, env: &mut Env<'_>) -> Admission {
-        let now = env.now().boot;
+    fn quarantine_for(&mut self, left: Duration) -> Admission {
+        let now = self.env.now().boot;
         let free_at = now + left;
-        self.restart_guard.is_free_at(free_at);
+        self.node.restart_guard.is_free_at(free_at);
         // The node counts in whole milliseconds. It may be called new meanwhile, or lose its restart guard.
         let over = free_at + Duration::from_millis(1);
-        self.quarantine(over.min(now + LOOKS_APART), FollowUp::None, env)
+        self.quarantine(over.min(now + LOOKS_APART), FollowUp::None)
     }
 
-    fn quarantine(&mut self, until: Timestamp, next: FollowUp, env: &mut Env<'_>) -> Admission {
-        self.keep_out(Cause::Quarantined, until, next, env)
+    fn quarantine(&mut self, until: Timestamp, next: FollowUp) -> Admission {
+        self.keep_out(Cause::Quarantined, until, next)
     }
 
     /// Suspends the vote of a node that takes no writes for now, until it would.
-    pub(super) fn suspend(&mut self, cause: Cause, env: &mut Env<'_>) -> Admission {
-        self.capabilities.writes_are(Ability::Refused(cause));
-        self.keep_out(cause, env.now().boot + LOOKS_APART, FollowUp::None, env)
+    pub(super) fn suspend(&mut self, cause: Cause) -> Admission {
+        self.node.capabilities.writes_are(Ability::Refused(cause));
+        self.keep_out(cause, self.env.now().boot + LOOKS_APART, FollowUp::None)
     }
 
     /// Reads the restart guard again before the node is believed: an operator has to fix what `cause` says.
-    pub(super) fn question(&mut self, cause: Cause, env: &mut Env<'_>) -> Admission {
-        self.restart_guard.is_in_question();
-        self.keep_out(cause, Timestamp::NEVER, FollowUp::Look, env)
+    pub(super) fn question(&mut self, cause: Cause) -> Admission {
+        self.node.restart_guard.is_in_question();
+        self.keep_out(cause, Timestamp::NEVER, FollowUp::Look)
     }
 
     /// The TTL behind an ask does not let a node vote that did.
-    pub(super) fn forbid_vote(&mut self, standing: Standing, env: &mut Env<'_>) -> Admission {
+    pub(super) fn forbid_vote(&mut self, standing: Standing) -> Admission {
         let left = match standing {
             Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
-            _ => env.settings().max_ttl,
+            _ => self.env.settings().max_ttl,
         };
         let found = (standing == Standing::Missing).then_some(Found::Missing);
-        self.restart_guard.forbids_vote(found, env.now().boot + left);
-        self.look_again(env)
+        self.node.restart_guard.forbids_vote(found, self.env.now().boot + left);
+        self.look_again()
+    }
+
+    /// Takes back a doubt about the node's clock. A node that was kept out for it is looked at again.
+    pub(super) fn believe_clock(&mut self) -> Admission {
+        let was_doubted = self.node.restart_guard.is_doubted(self.env.now().boot);
+        self.node.restart_guard.is_believed();
+        match self.node.link.state() {
+            Link::Quarantined { until } if was_doubted && until != Timestamp::NEVER => {
+                self.look_again()
+            }
+            _ => Admission::Unchanged,
+        }
+    }
+
+    /// Looks again at a node that may have other data than it had.
+    pub(super) fn doubt_history(&mut self) -> Admission {
+        // Also on a link that is quarantined already: what was asked behind this must not count either.
+        self.node.restart_guard.is_in_question();
+        if !self.node.link.is_ready() {
+            return Admission::Unchanged;
+        }
+        let free_at = self.env.now().boot + self.env.settings().max_ttl;
+        self.node.restart_guard.forbids_vote(Some(Found::OtherHistory), free_at);
+        self.look_again()
     }
 
     /// Keeps the node from voting; it is looked at again at `until`.
-    fn keep_out(
-        &mut self,
-        cause: Cause,
-        until: Timestamp,
-        next: FollowUp,
-        env: &mut Env<'_>,
-    ) -> Admission {
-        self.link.quarantined(cause, until);
-        self.handshake_done();
-        env.report_state(self.id());
-        env.arm(until);
+    fn keep_out(&mut self, cause: Cause, until: Timestamp, next: FollowUp) -> Admission {
+        self.node.link.quarantined(cause, until);
+        self.node.handshake_done();
+        self.env.report_state(self.node.id());
+        self.env.arm(until);
         Admission::KeptOut(next)
     }
 }

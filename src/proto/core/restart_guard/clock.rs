@@ -5,9 +5,8 @@
 //! unseen, is in docs/restart-guard.md. Nothing is written: what one client thinks of a clock must not take a
 //! node from all others.
 
-use super::admission::Admission;
-use crate::proto::core::links::{Link, Node};
-use crate::proto::core::{Core, Env};
+use crate::proto::core::Core;
+use crate::proto::core::links::Node;
 use crate::proto::names::NodeId;
 use crate::proto::time::{ClockReading, Timestamp};
 
@@ -36,23 +35,7 @@ impl Core {
             return;
         }
         for id in self.config.node_ids() {
-            let (node, mut env) = self.node_in_env(id, now);
-            let admission = node.believe_clock(&mut env);
-            self.admit(id, admission, now);
-        }
-    }
-}
-
-impl Node {
-    /// Takes back a doubt about this node's clock. A node that was kept out for it is looked at again.
-    fn believe_clock(&mut self, env: &mut Env<'_>) -> Admission {
-        let was_doubted = self.restart_guard.is_doubted(env.now().boot);
-        self.restart_guard.is_believed();
-        match self.link.state() {
-            Link::Quarantined { until } if was_doubted && until != Timestamp::NEVER => {
-                self.look_again(env)
-            }
-            _ => Admission::Unchanged,
+            self.reconsider(id, now, |node| node.believe_clock());
         }
     }
 }

@@ -10,12 +10,13 @@
 
 use super::watch::Unproven;
 use crate::proto::classify::classify;
-use crate::proto::core::Core;
-use crate::proto::core::links::{Mistyped, Pending, Step, is_same_master};
+use crate::proto::config::Config;
+use crate::proto::core::links::{Mistyped, Node, Pending, Step, is_same_master};
+use crate::proto::core::{Core, Env};
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
-use crate::proto::restart_guard::{Found, RestartGuard, RestartTrust};
+use crate::proto::restart_guard::{RestartGuard, RestartTrust};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::Token;
@@ -44,58 +45,17 @@ impl Core {
         now: ClockReading,
         pending: impl FnOnce(bool) -> Pending,
     ) {
-        let is_due = self.takes_back_proof(to);
+        let is_due = self.node_mut(to).withdraw_proof();
         self.send(to, claim, command, numbers, now, pending);
         let node = &mut self.nodes[to.index()];
         node.restart_guard.makes_room(node.pipeline.room());
-        if is_due || !self.will_be_proven(to, now) && self.tells_history(to) {
-            self.ask_for_proof(to, now);
+        if is_due || !node.will_be_proven(now) && node.tells_history(&self.config) {
+            node.ask_for_proof(&self.config, now);
         }
     }
 
-    /// Takes back a proof that was to be the last that leaves. Whether there was one.
-    #[inline]
-    fn takes_back_proof(&mut self, id: NodeId) -> bool {
-        let node = &mut self.nodes[id.index()];
-        let is_taken = node.restart_guard.has_proofs_due()
-            && node.pipeline.take_back_last(|pending| matches!(pending, Pending::History));
-        if is_taken {
-            node.restart_guard.proof_is_taken_back();
-        }
-        is_taken
-    }
-
-    /// Whether an answer to what is sent now will hardly be late. Behind a handshake, which may leave in pieces, nothing is
-    /// known of when its commands will have run.
-    #[inline]
-    fn will_be_proven(&self, id: NodeId, now: ClockReading) -> bool {
-        let node = self.node(id);
-        let left = RESYNC_NS.saturating_sub(2 * node.pace.round_trip_ns());
-        node.link.is_ready() && node.restart_guard.is_proven_within(left, now)
-    }
-
-    fn ask_for_proof(&mut self, id: NodeId, now: ClockReading) {
-        let settings = self.config.node(id);
-        let node = &mut self.nodes[id.index()];
-        node.restart_guard.proof_is_asked_for(now);
-        node.pipeline.push(Pending::History, now.boot, |out| {
-            Step::InfoReplication.encode(out, settings, &self.config.settings);
-        });
-    }
-
-    /// Whether there is something to compare with, or will be once the handshake has been answered, which may take long.
-    fn tells_history(&self, id: NodeId) -> bool {
-        if mutant!(HistoryIgnored) {
-            return false;
-        }
-        let node = self.node(id);
-        (node.server.replication_id().is_some() || !node.link.is_ready())
-            && self.config.settings.restart_guard == RestartGuard::On
-            && self.config.node(id).restart_trust != RestartTrust::MarkerOnly
-    }
-
-    /// The node has granted what was sent at `since`. Whether that waits for a proof: the next one that is due, or one that is
-    /// asked for now.
+    /// Takes the grant of a node for what was sent at `since`. Returns whether the grant waits for a proof: the next one that
+    /// is due, or one that is asked for now.
     #[inline]
     pub(in crate::proto::core) fn awaits_proof(
         &mut self,
@@ -104,27 +64,17 @@ impl Core {
         since: Timestamp,
         now: ClockReading,
     ) -> bool {
-        let is_fast = self.node_mut(id).restart_guard.has_answered(since, RESYNC_NS, now);
-        if is_fast || !self.tells_history(id) {
+        let node = &mut self.nodes[id.index()];
+        let is_fast = node.restart_guard.has_answered(since, RESYNC_NS, now);
+        if is_fast || !node.tells_history(&self.config) {
             return false;
         }
-        // Neither counts: what a node ran that is looked at once more, of which the next proof would say nothing; and what is
-        // being undone, which may be forgotten before the proof comes.
-        let is_ours = self.node(id).restart_guard.is_ours();
-        if !is_ours || self.claims.is_owed(grant.claim(), id) {
+        // What is being undone does not count: it may be forgotten before the proof comes.
+        if self.claims.is_owed(grant.claim(), id) {
             return false;
         }
-        if !self.node(id).restart_guard.has_proofs_due() {
-            // It is no voter any more, whatever it says.
-            if self.node(id).link.is_leaving() {
-                return false;
-            }
-            self.metrics.of(id).late_proofs += 1;
-            self.ask_for_proof(id, now);
-            self.arm(now.boot + self.config.settings.dead_peer_timeout);
-        }
-        self.node_mut(id).restart_guard.awaits_proof(grant);
-        true
+        let (node, mut env) = self.node_in_env(id, now);
+        node.await_proof(grant, &mut env)
     }
 
     /// Takes the node's answer to the question for its replication id. Returns the grants that waited for it, and what it
@@ -135,33 +85,83 @@ impl Core {
         answer: Token<'_>,
         now: ClockReading,
     ) -> Result<(Vec<Unproven>, Proof), Mistyped> {
-        let proof = match answer {
-            Token::Bulk(info) if is_same_master(info, self.node(id).server.replication_id()) => {
-                Proof::Same
+        let (grants, proof) = self.node_mut(id).take_proof(answer)?;
+        if proof == Proof::Other {
+            self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
+            self.reconsider(id, now, |node| node.doubt_history());
+        }
+        Ok((grants, proof))
+    }
+}
+
+impl Node {
+    /// Takes back a proof that was to be the last that leaves. Returns whether there was one.
+    #[inline]
+    fn withdraw_proof(&mut self) -> bool {
+        let is_taken = self.restart_guard.has_proofs_due()
+            && self.pipeline.take_back_last(|pending| matches!(pending, Pending::History));
+        if is_taken {
+            self.restart_guard.proof_is_taken_back();
+        }
+        is_taken
+    }
+
+    /// Whether an answer to what is sent now will hardly be late. Behind a handshake, which may leave in pieces, nothing is
+    /// known of when its commands will have run.
+    #[inline]
+    fn will_be_proven(&self, now: ClockReading) -> bool {
+        let left = RESYNC_NS.saturating_sub(2 * self.pace.round_trip_ns());
+        self.link.is_ready() && self.restart_guard.is_proven_within(left, now)
+    }
+
+    fn ask_for_proof(&mut self, config: &Config, now: ClockReading) {
+        let node = config.node(self.id());
+        self.restart_guard.proof_is_asked_for(now);
+        self.pipeline.push(Pending::History, now.boot, |out| {
+            Step::InfoReplication.encode(out, node, &config.settings);
+        });
+    }
+
+    /// Whether there is something to compare with, or will be once the handshake has been answered, which may take long.
+    fn tells_history(&self, config: &Config) -> bool {
+        if mutant!(HistoryIgnored) {
+            return false;
+        }
+        (self.server.replication_id().is_some() || !self.link.is_ready())
+            && config.settings.restart_guard == RestartGuard::On
+            && config.node(self.id()).restart_trust != RestartTrust::MarkerOnly
+    }
+
+    /// Lets a grant wait for the next proof. Returns whether it does.
+    fn await_proof(&mut self, grant: Unproven, env: &mut Env<'_>) -> bool {
+        // The next proof would say nothing of what a node ran that is looked at once more.
+        if !self.restart_guard.is_ours() {
+            return false;
+        }
+        if !self.restart_guard.has_proofs_due() {
+            // It is no voter any more, whatever it says.
+            if self.link.is_leaving() {
+                return false;
             }
+            env.metrics_of(self.id()).late_proofs += 1;
+            self.ask_for_proof(env.config(), env.now());
+            env.arm(env.now().boot + env.settings().dead_peer_timeout);
+        }
+        self.restart_guard.awaits_proof(grant);
+        true
+    }
+
+    /// Takes the answer to the question for the replication id. Returns the grants that waited for it, and what it proves.
+    fn take_proof(&mut self, answer: Token<'_>) -> Result<(Vec<Unproven>, Proof), Mistyped> {
+        let proof = match answer {
+            Token::Bulk(info) if is_same_master(info, self.server.replication_id()) => Proof::Same,
             Token::Bulk(_) => Proof::Other,
             // A server that is busy has not changed its data.
             Token::Error(text) => Proof::Undecided(classify(text).cause()),
             _ => return Err(Mistyped),
         };
-        let grants = self.node_mut(id).restart_guard.proof_is_answered(proof == Proof::Same);
-        if proof == Proof::Other {
-            self.history_is_another(id, &grants, now);
-        }
+        let grants = self.restart_guard.proof_is_answered(proof == Proof::Same);
         Ok((grants, proof))
-    }
-
-    fn history_is_another(&mut self, id: NodeId, grants: &[Unproven], now: ClockReading) {
-        self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
-        // Also on a link that is quarantined already: what was asked behind this must not count either.
-        let (node, mut env) = self.node_in_env(id, now);
-        node.restart_guard.is_in_question();
-        if node.link.is_ready() {
-            let free_at = now.boot + env.settings().max_ttl;
-            node.restart_guard.forbids_vote(Some(Found::OtherHistory), free_at);
-            let admission = node.look_again(&mut env);
-            self.admit(id, admission, now);
-        }
     }
 }
 

@@ -16,7 +16,7 @@ mod watch;
 use std::fmt;
 use std::time::Duration;
 
-use self::admission::Admission;
+use self::admission::{Admission, Candidate};
 use super::Core;
 use crate::proto::classify::classify;
 use crate::proto::config::Settings;
@@ -50,16 +50,15 @@ impl Core {
     /// Admits a node to the vote, unless its restart guard or its state speaks against it. Nothing else does but what may
     /// change while the connection lasts.
     pub(super) fn let_in(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
+        let node = self.node_mut(id);
         let writes = handshake.capabilities().writes();
         if writes != Ability::Unknown {
             node.capabilities.writes_are(writes);
         }
         if let Ability::Refused(cause) = node.capabilities.writes() {
-            let admission = node.suspend(cause, &mut env);
-            self.admit(id, admission, now);
+            self.suspend(id, cause, now);
             self.set_up(now);
-        } else if env.settings().restart_guard == RestartGuard::Off {
+        } else if self.config.settings.restart_guard == RestartGuard::Off {
             self.node_votes(id, now);
         } else {
             self.restart_guard_read(id, handshake, now);
@@ -68,16 +67,30 @@ impl Core {
 
     /// Judges the value and the TTL that were read on this link.
     fn restart_guard_read(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        let reading = node.take_reading(handshake, &mut env);
+        let reading = self.candidate(id, now).take_reading(handshake);
         if reading.is_ours() {
             // Before the judgement: it may show that this clock was set, and the node does not vote then.
             self.clock_seen(id, reading.asked_at(), reading.pttl(), now);
         }
-        let (node, mut env) = self.node_in_env(id, now);
-        let admission = node.judge(reading, &mut env);
-        self.admit(id, admission, now);
+        self.reconsider(id, now, |node| node.judge(reading));
         self.set_up(now);
+    }
+
+    /// Borrows a node to decide about its vote.
+    fn candidate(&mut self, id: NodeId, now: ClockReading) -> Candidate<'_> {
+        let (node, env) = self.node_in_env(id, now);
+        Candidate::new(node, env)
+    }
+
+    /// Decides about a node's vote, and applies that.
+    fn reconsider(
+        &mut self,
+        id: NodeId,
+        now: ClockReading,
+        decide: impl FnOnce(&mut Candidate<'_>) -> Admission,
+    ) {
+        let admission = decide(&mut self.candidate(id, now));
+        self.admit(id, admission, now);
     }
 
     /// Applies what was decided about a node's vote.
@@ -89,8 +102,7 @@ impl Core {
             Admission::KeptOut(next) => {
                 self.node_kept_out(id, now);
                 // Behind the undos that the node is sent now: a look may find that it votes.
-                let (node, mut env) = self.node_in_env(id, now);
-                node.follow_up(next, &mut env);
+                self.candidate(id, now).follow_up(next);
             }
         }
     }
@@ -100,10 +112,8 @@ impl Core {
         let Some(quarantine) = self.nodes.set_up_quarantine(&self.config.settings) else { return };
         self.set_up.is_over();
         for id in self.config.node_ids() {
-            let (node, mut env) = self.node_in_env(id, now);
-            if let Some(seen) = node.restart_guard.take_seen() {
-                let admission = node.enrol(&seen, quarantine, &mut env);
-                self.admit(id, admission, now);
+            if let Some(seen) = self.node_mut(id).restart_guard.take_seen() {
+                self.reconsider(id, now, |node| node.enrol(&seen, quarantine));
             }
         }
     }
@@ -116,10 +126,10 @@ impl Core {
         answer: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (node, mut env) = self.node_in_env(id, now);
+        let mut candidate = self.candidate(id, now);
         let admission = match pending {
-            Pending::DropOthers => node.others_dropped(answer, &mut env)?,
-            _ => node.enrolled(answer, &mut env)?,
+            Pending::DropOthers => candidate.others_dropped(answer)?,
+            _ => candidate.enrolled(answer)?,
         };
         self.admit(id, admission, now);
         Ok(())
@@ -127,16 +137,12 @@ impl Core {
 
     /// Suspends the vote of a node that takes no writes, until it would.
     pub(super) fn suspend(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        let admission = node.suspend(cause, &mut env);
-        self.admit(id, admission, now);
+        self.reconsider(id, now, |node| node.suspend(cause));
     }
 
     /// Looks again at a node that is in quarantine, if it is time.
     pub(super) fn quarantine_due(&mut self, id: NodeId, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        let admission = node.check_quarantine(&mut env);
-        self.admit(id, admission, now);
+        self.reconsider(id, now, |node| node.check_quarantine());
     }
 
     /// The restart guard's TTL was read behind an ask: whether the vote counts.
@@ -193,13 +199,12 @@ impl Core {
         now: ClockReading,
     ) -> Cause {
         self.undo_grants(id, grants, now);
-        let (node, mut env) = self.node_in_env(id, now);
-        if !node.link.is_ready() {
-            return node.link.cause();
+        let link = &self.node(id).link;
+        if !link.is_ready() {
+            return link.cause();
         }
         if cause.is_configuration() {
-            let admission = node.question(cause, &mut env);
-            self.admit(id, admission, now);
+            self.reconsider(id, now, |node| node.question(cause));
         }
         cause
     }
@@ -225,9 +230,7 @@ impl Core {
             self.undo_grants(id, [claim], now);
         }
         if self.node(id).link.is_ready() {
-            let (node, mut env) = self.node_in_env(id, now);
-            let admission = node.forbid_vote(standing, &mut env);
-            self.admit(id, admission, now);
+            self.reconsider(id, now, |node| node.forbid_vote(standing));
         }
         // The node's own words for why it does not vote say more.
         if matches!(vote, Vote::Fail(_)) { vote } else { Vote::Fail(self.node(id).link.cause()) }
