@@ -197,7 +197,7 @@ impl Node {
         self.decoder = Decoder::new(reply_limits());
         self.handshake = Handshake::default();
         self.capabilities.reset();
-        self.restart_guard.connection_lost();
+        self.restart_guard.forget_connection();
         // Or one server that stood in for two nodes would be a quorum of clocks.
         self.ahead_us = None;
         self.loaded = Loaded::default();
@@ -209,7 +209,7 @@ impl Node {
     /// The handshake begins, or a part of it once more.
     pub(crate) fn handshake_begins(&mut self, now: ClockReading) {
         self.handshake = Handshake::default();
-        self.restart_guard.is_asked_for(now);
+        self.restart_guard.start_look(now);
     }
 
     /// What the handshake has found out so far.

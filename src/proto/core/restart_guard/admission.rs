@@ -122,9 +122,9 @@ impl Candidate<'_> {
         let (value, pttl) = handshake.into_restart_guard();
         // A set that has a restart guard is not new, and will not be when all of them are gone.
         if self.env.settings().setup == Setup::IfNew && found != Found::Missing {
-            self.env.set_up().is_over();
+            self.env.set_up().finish();
         }
-        let was_enrolled = self.node.restart_guard.value_read(found);
+        let was_enrolled = self.node.restart_guard.record_value(found);
         let asked_at = self.node.restart_guard.asked_at();
         GuardReading { found, value, pttl, asked_at, was_enrolled }
     }
@@ -150,7 +150,7 @@ impl Candidate<'_> {
         let (now, setup) = (self.env.now().boot, self.env.settings().setup);
         match standing {
             _ if setup == Setup::Change && !self.node.restart_guard.is_alone() => {
-                self.node.restart_guard.is_in_question();
+                self.node.restart_guard.question();
                 self.quarantine(Timestamp::NEVER, FollowUp::DropOthers)
             }
             Standing::Votes if self.node.restart_guard.is_doubted(now) => {
@@ -161,7 +161,7 @@ impl Candidate<'_> {
             Standing::Quarantined { left_ms }
                 if setup == Setup::Init && !self.env.set_up().is_done() =>
             {
-                self.node.restart_guard.is_free_at(now + Duration::from_millis(left_ms));
+                self.node.restart_guard.set_free_at(now + Duration::from_millis(left_ms));
                 self.enrol_when_due(Found::Ours, value)
             }
             Standing::Quarantined { left_ms } => {
@@ -194,7 +194,7 @@ impl Candidate<'_> {
             Setup::Change | Setup::Init | Setup::ReadOnly => true,
         };
         if waits {
-            self.node.restart_guard.awaits_set_up(seen, setup == Setup::IfNew);
+            self.node.restart_guard.hold_for_set_up(seen, setup == Setup::IfNew);
             let again = self.env.now().boot + self.env.settings().connect_timeout;
             return self.quarantine(again, FollowUp::None);
         }
@@ -227,7 +227,7 @@ impl Candidate<'_> {
             self.drop_others();
         }
         self.env.arm(now + settings.dead_peer_timeout);
-        self.node.restart_guard.is_being_enrolled(now + quarantine, quarantine.is_zero());
+        self.node.restart_guard.start_enrolment(now + quarantine, quarantine.is_zero());
         self.quarantine(Timestamp::NEVER, FollowUp::None)
     }
 
@@ -241,7 +241,7 @@ impl Candidate<'_> {
             // It is not what was seen any more.
             Count::Of(0) => self.look_soon(),
             Count::Of(_) => {
-                self.node.restart_guard.enrolled();
+                self.node.restart_guard.mark_enrolled();
                 // Where the others are dropped, it is looked at behind that.
                 match self.env.settings().setup {
                     Setup::Change => Admission::Unchanged,
@@ -281,7 +281,7 @@ impl Candidate<'_> {
         }
         Ok(match answer {
             Count::Of(_) => {
-                self.node.restart_guard.others_dropped();
+                self.node.restart_guard.mark_alone();
                 self.look_again()
             }
             Count::Fail(cause) => Admission::Refused(cause),
@@ -341,7 +341,7 @@ impl Candidate<'_> {
     fn quarantine_for(&mut self, left: Duration) -> Admission {
         let now = self.env.now().boot;
         let free_at = now + left;
-        self.node.restart_guard.is_free_at(free_at);
+        self.node.restart_guard.set_free_at(free_at);
         // The node counts in whole milliseconds. It may be called new meanwhile, or lose its restart guard.
         let over = free_at + Duration::from_millis(1);
         self.quarantine(over.min(now + LOOKS_APART), FollowUp::None)
@@ -359,7 +359,7 @@ impl Candidate<'_> {
 
     /// Reads the restart guard again before the node is believed: an operator has to fix what `cause` says.
     pub(super) fn question(&mut self, cause: Cause) -> Admission {
-        self.node.restart_guard.is_in_question();
+        self.node.restart_guard.question();
         self.keep_out(cause, Timestamp::NEVER, FollowUp::Look)
     }
 
@@ -370,14 +370,14 @@ impl Candidate<'_> {
             _ => self.env.settings().max_ttl,
         };
         let found = (standing == Standing::Missing).then_some(Found::Missing);
-        self.node.restart_guard.forbids_vote(found, self.env.now().boot + left);
+        self.node.restart_guard.forbid_vote(found, self.env.now().boot + left);
         self.look_again()
     }
 
     /// Takes back a doubt about the node's clock. A node that was kept out for it is looked at again.
     pub(super) fn believe_clock(&mut self) -> Admission {
         let was_doubted = self.node.restart_guard.is_doubted(self.env.now().boot);
-        self.node.restart_guard.is_believed();
+        self.node.restart_guard.believe_clock();
         match self.node.link.state() {
             Link::Quarantined { until } if was_doubted && until != Timestamp::NEVER => {
                 self.look_again()
@@ -389,12 +389,12 @@ impl Candidate<'_> {
     /// Looks again at a node that may have other data than it had.
     pub(super) fn doubt_history(&mut self) -> Admission {
         // Also on a link that is quarantined already: what was asked behind this must not count either.
-        self.node.restart_guard.is_in_question();
+        self.node.restart_guard.question();
         if !self.node.link.is_ready() {
             return Admission::Unchanged;
         }
         let free_at = self.env.now().boot + self.env.settings().max_ttl;
-        self.node.restart_guard.forbids_vote(Some(Found::OtherHistory), free_at);
+        self.node.restart_guard.forbid_vote(Some(Found::OtherHistory), free_at);
         self.look_again()
     }
 

@@ -21,8 +21,8 @@ impl Core {
         now: ClockReading,
     ) {
         let watch = &mut self.nodes[id.index()].restart_guard;
-        if watch.ttl_read(asked_at, pttl, self.config.drift, now.boot) {
-            watch.is_doubted_until(now.boot + self.config.settings.max_ttl);
+        if watch.record_ttl(asked_at, pttl, self.config.drift, now.boot) {
+            watch.doubt_until(now.boot + self.config.settings.max_ttl);
             self.doubt_our_own(now);
         }
     }

@@ -48,7 +48,7 @@ impl Core {
         let is_due = self.node_mut(to).withdraw_proof();
         self.send(to, claim, command, numbers, now, pending);
         let node = &mut self.nodes[to.index()];
-        node.restart_guard.makes_room(node.pipeline.room());
+        node.restart_guard.reserve(node.pipeline.room());
         if is_due || !node.will_be_proven(now) && node.tells_history(&self.config) {
             node.ask_for_proof(&self.config, now);
         }
@@ -65,7 +65,7 @@ impl Core {
         now: ClockReading,
     ) -> bool {
         let node = &mut self.nodes[id.index()];
-        let is_fast = node.restart_guard.has_answered(since, RESYNC_NS, now);
+        let is_fast = node.restart_guard.record_answer(since, RESYNC_NS, now);
         if is_fast || !node.tells_history(&self.config) {
             return false;
         }
@@ -101,7 +101,7 @@ impl Node {
         let is_taken = self.restart_guard.has_proofs_due()
             && self.pipeline.take_back_last(|pending| matches!(pending, Pending::History));
         if is_taken {
-            self.restart_guard.proof_is_taken_back();
+            self.restart_guard.cancel_proof();
         }
         is_taken
     }
@@ -116,7 +116,7 @@ impl Node {
 
     fn ask_for_proof(&mut self, config: &Config, now: ClockReading) {
         let node = config.node(self.id());
-        self.restart_guard.proof_is_asked_for(now);
+        self.restart_guard.start_proof(now);
         self.pipeline.push(Pending::History, now.boot, |out| {
             Step::InfoReplication.encode(out, node, &config.settings);
         });
@@ -147,7 +147,7 @@ impl Node {
             self.ask_for_proof(env.config(), env.now());
             env.arm(env.now().boot + env.settings().dead_peer_timeout);
         }
-        self.restart_guard.awaits_proof(grant);
+        self.restart_guard.hold_for_proof(grant);
         true
     }
 
@@ -160,7 +160,7 @@ impl Node {
             Token::Error(text) => Proof::Undecided(classify(text).cause()),
             _ => return Err(Mistyped),
         };
-        let grants = self.restart_guard.proof_is_answered(proof == Proof::Same);
+        let grants = self.restart_guard.finish_proof(proof == Proof::Same);
         Ok((grants, proof))
     }
 }

@@ -110,7 +110,7 @@ impl Core {
     /// Writes the restart guards of a set once all of its nodes have been looked at.
     pub(super) fn set_up(&mut self, now: ClockReading) {
         let Some(quarantine) = self.nodes.set_up_quarantine(&self.config.settings) else { return };
-        self.set_up.is_over();
+        self.set_up.finish();
         for id in self.config.node_ids() {
             if let Some(seen) = self.node_mut(id).restart_guard.take_seen() {
                 self.reconsider(id, now, |node| node.enrol(&seen, quarantine));
@@ -297,7 +297,7 @@ impl SetUp {
         self.is_done
     }
 
-    fn is_over(&mut self) {
+    fn finish(&mut self) {
         self.is_done = true;
     }
 

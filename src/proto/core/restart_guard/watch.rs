@@ -109,8 +109,8 @@ struct Reading {
 }
 
 impl Watch {
-    /// The connection is gone. What was found last still says why the node does not vote.
-    pub(crate) fn connection_lost(&mut self) {
+    /// Forgets the connection that has ended. What was found last still says why the node does not vote.
+    pub(crate) fn forget_connection(&mut self) {
         self.is_ours = false;
         self.seen = None;
         self.is_settling = false;
@@ -118,8 +118,8 @@ impl Watch {
         self.proofs_due = 0;
     }
 
-    /// Value and TTL are asked for: what is read then decides, not what was seen before.
-    pub(crate) fn is_asked_for(&mut self, now: ClockReading) {
+    /// Starts a look at value and TTL: what is read then decides, not what was seen before.
+    pub(crate) fn start_look(&mut self, now: ClockReading) {
         self.looked = Moment::of(now);
         self.seen = None;
     }
@@ -129,8 +129,8 @@ impl Watch {
         self.looked.at
     }
 
-    /// The value was read. Whether it was enrolled just before.
-    pub(super) fn value_read(&mut self, found: Found) -> bool {
+    /// Records the value that was read. Returns whether it was enrolled just before.
+    pub(super) fn record_value(&mut self, found: Found) -> bool {
         self.is_ours = found == Found::Ours;
         if self.is_ours {
             self.proven = self.looked;
@@ -154,8 +154,8 @@ impl Watch {
         self.is_ours
     }
 
-    /// The value has to be read once more before it is believed.
-    pub(super) fn is_in_question(&mut self) {
+    /// Marks the value as one that has to be read again before it is believed.
+    pub(super) fn question(&mut self) {
         self.is_ours = false;
     }
 
@@ -164,8 +164,8 @@ impl Watch {
         self.found
     }
 
-    /// The TTL that was read behind an ask does not let the node vote: what it says, and until when.
-    pub(super) fn forbids_vote(&mut self, found: Option<Found>, free_at: Timestamp) {
+    /// Records that the TTL read behind an ask does not let the node vote: what it says, and until when.
+    pub(super) fn forbid_vote(&mut self, found: Option<Found>, free_at: Timestamp) {
         self.is_ours = false;
         self.found = found;
         self.free_at = free_at;
@@ -176,7 +176,8 @@ impl Watch {
         self.free_at
     }
 
-    pub(super) fn is_free_at(&mut self, at: Timestamp) {
+    /// Sets when the quarantine should be over.
+    pub(super) fn set_free_at(&mut self, at: Timestamp) {
         self.free_at = at;
     }
 
@@ -185,8 +186,8 @@ impl Watch {
         self.is_settling
     }
 
-    /// This value is to be replaced once all nodes have been looked at.
-    pub(super) fn awaits_set_up(&mut self, seen: Vec<u8>, is_settling: bool) {
+    /// Keeps this value, which is to be replaced once all nodes have been looked at.
+    pub(super) fn hold_for_set_up(&mut self, seen: Vec<u8>, is_settling: bool) {
         self.seen = Some(seen);
         self.is_settling = is_settling;
     }
@@ -200,20 +201,20 @@ impl Watch {
         self.seen.take()
     }
 
-    /// Our value is being written; the node votes from `free_at` on, or at once.
-    pub(super) fn is_being_enrolled(&mut self, free_at: Timestamp, at_once: bool) {
+    /// Records that our value is being written; the node votes from `free_at` on, or at once.
+    pub(super) fn start_enrolment(&mut self, free_at: Timestamp, at_once: bool) {
         self.is_ours = false;
         self.is_settling = at_once;
         self.free_at = free_at;
     }
 
-    /// Our value was written, so that the next look should find it.
-    pub(super) fn enrolled(&mut self) {
+    /// Records that our value was written, so that the next look should find it.
+    pub(super) fn mark_enrolled(&mut self) {
         self.is_enrolled = true;
     }
 
-    /// Nobody else is connected who has read the old value.
-    pub(super) fn others_dropped(&mut self) {
+    /// Records that no other client is connected that has read the old value.
+    pub(super) fn mark_alone(&mut self) {
         self.is_alone = true;
     }
 
@@ -224,10 +225,10 @@ impl Watch {
 
 /// The node's clock.
 impl Watch {
-    /// A restart guard that is ours was asked for its TTL at `asked_at`, and has so many ms: whether that went down
-    /// by more than the time that has passed here.
+    /// Records the TTL, in ms, of a restart guard that is ours and was asked for it at `asked_at`. Returns whether it went
+    /// down by more than the time that has passed here.
     #[inline]
-    pub(super) fn ttl_read(
+    pub(super) fn record_ttl(
         &mut self,
         asked_at: Timestamp,
         pttl: i64,
@@ -245,8 +246,8 @@ impl Watch {
             && ends(now) + drift.of(now.since(last.asked_at)) < last.ends
     }
 
-    /// Its clock was set forward, so that locks which it granted may live until then.
-    pub(super) fn is_doubted_until(&mut self, until: Timestamp) {
+    /// Records that its clock was set forward, so that locks which it granted may live until then.
+    pub(super) fn doubt_until(&mut self, until: Timestamp) {
         self.doubted_until = until;
     }
 
@@ -260,8 +261,8 @@ impl Watch {
         self.doubted_until > now
     }
 
-    /// It was our clock that stood still: the next look compares with nothing that was seen before.
-    pub(super) fn is_believed(&mut self) {
+    /// Takes back a doubt, because our clock stood still: the next look compares with nothing that was seen before.
+    pub(super) fn believe_clock(&mut self) {
         (self.reading, self.doubted_until) = (Reading::default(), Timestamp::default());
     }
 }
@@ -275,10 +276,10 @@ impl Watch {
         is_young(self.proven) || is_young(self.proof_asked) || is_young(self.looked)
     }
 
-    /// It has answered what was sent at `since`. Whether that was so fast that it was no replica meanwhile, if it takes so
-    /// many ns to be one and be promoted again.
+    /// Records an answer to what was sent at `since`. Returns whether it was so fast that the node was not a replica
+    /// meanwhile, if it takes `resync_ns` to be one and be promoted again.
     #[inline]
-    pub(super) fn has_answered(
+    pub(super) fn record_answer(
         &mut self,
         since: Timestamp,
         resync_ns: u64,
@@ -291,24 +292,24 @@ impl Watch {
         is_fast
     }
 
-    /// It is asked whether it was a replica.
-    pub(super) fn proof_is_asked_for(&mut self, now: ClockReading) {
+    /// Records that the node is asked whether it was a replica.
+    pub(super) fn start_proof(&mut self, now: ClockReading) {
         self.proof_asked = Moment::of(now);
         self.proofs_due += 1;
     }
 
-    /// An ask was sent, one of so many requests that there is room for. Its grant is not to allocate, as a rule, also if it has
-    /// to wait for a proof.
+    /// Makes room for the grants of as many requests as there is room for: a grant is not to allocate, as a rule, also if it
+    /// has to wait for a proof.
     #[inline]
-    pub(super) fn makes_room(&mut self, requests: usize) {
+    pub(super) fn reserve(&mut self, requests: usize) {
         let wanted = requests.min(MANY);
         if self.unproven.capacity() < wanted {
             self.unproven.reserve(wanted);
         }
     }
 
-    /// What it was asked has not been sent after all.
-    pub(super) fn proof_is_taken_back(&mut self) {
+    /// Records that a question has not been sent after all.
+    pub(super) fn cancel_proof(&mut self) {
         self.proofs_due -= 1;
     }
 
@@ -316,9 +317,9 @@ impl Watch {
         self.proofs_due > 0
     }
 
-    /// What was asked is answered: the grants that waited for that. Which answer is the last one is counted, since two
-    /// questions have one time where our clock stood still between them.
-    pub(super) fn proof_is_answered(&mut self, is_same: bool) -> Vec<Unproven> {
+    /// Records the answer to a question, and returns the grants that waited for it. Which answer is the last one is
+    /// counted, because two questions have one time if our clock stood still between them.
+    pub(super) fn finish_proof(&mut self, is_same: bool) -> Vec<Unproven> {
         self.proofs_due = self.proofs_due.saturating_sub(1);
         if is_same && self.proofs_due == 0 {
             self.proven = self.proof_asked;
@@ -326,8 +327,8 @@ impl Watch {
         self.take_unproven()
     }
 
-    /// This grant waits for the next proof.
-    pub(super) fn awaits_proof(&mut self, grant: Unproven) {
+    /// Keeps a grant until the next proof.
+    pub(super) fn hold_for_proof(&mut self, grant: Unproven) {
         self.unproven.push(grant);
     }
 
@@ -409,13 +410,13 @@ mod tests {
     #[test]
     fn what_it_was_before_it_was_enrolled_is_remembered() {
         let mut watch = Watch::default();
-        assert!(!watch.value_read(Found::OtherRun));
-        watch.is_being_enrolled(at(30_000), false);
-        watch.enrolled();
-        assert!(watch.value_read(Found::Ours), "it was enrolled");
-        assert!(watch.is_ours() && !watch.value_read(Found::Ours), "once");
+        assert!(!watch.record_value(Found::OtherRun));
+        watch.start_enrolment(at(30_000), false);
+        watch.mark_enrolled();
+        assert!(watch.record_value(Found::Ours), "it was enrolled");
+        assert!(watch.is_ours() && !watch.record_value(Found::Ours), "once");
         assert_eq!(watch.found(), Some(Found::OtherRun));
-        watch.connection_lost();
+        watch.forget_connection();
         assert!(!watch.is_ours() && watch.found() == Some(Found::OtherRun));
         assert_eq!(watch.in_words(Setup::Enrol, at(27_500)), "3 s, restarted: its run id changed");
     }
@@ -424,7 +425,7 @@ mod tests {
     fn a_ttl_that_falls_faster_than_time_is_a_clock_that_was_set() {
         let drift = Drift { parts_per_million: 10_000 };
         let mut watch = Watch::default();
-        let mut read = |ms: u64, pttl| watch.ttl_read(at(ms), pttl, drift, at(ms));
+        let mut read = |ms: u64, pttl| watch.record_ttl(at(ms), pttl, drift, at(ms));
         assert!(!read(100_000, 1_000_000), "nothing to compare with");
         assert!(!read(101_000, 999_000));
         assert!(!read(102_000, 997_995), "within the drift of clocks, and a rounding");
@@ -438,20 +439,20 @@ mod tests {
     #[test]
     fn only_a_new_value_is_believed_after_a_question() {
         let mut watch = Watch::default();
-        watch.value_read(Found::Ours);
-        watch.others_dropped();
-        watch.is_in_question();
+        watch.record_value(Found::Ours);
+        watch.mark_alone();
+        watch.question();
         assert!(!watch.is_ours() && watch.is_alone());
-        watch.value_read(Found::Missing);
+        watch.record_value(Found::Missing);
         assert!(!watch.is_alone(), "others may have read it since");
     }
 
     #[test]
     fn what_was_found_last_is_told_until_it_is_ours_for_the_first_time() {
         let mut watch = Watch::default();
-        watch.value_read(Found::Ours);
+        watch.record_value(Found::Ours);
         assert_eq!(watch.found(), Some(Found::Ours));
-        watch.value_read(Found::OtherRun);
+        watch.record_value(Found::OtherRun);
         assert_eq!(watch.found(), Some(Found::OtherRun));
     }
 
@@ -460,18 +461,18 @@ mod tests {
     fn an_answer_of_before_a_stop_proves_nothing_of_after_it() {
         let reading = |boot, wall| ClockReading { boot: at(boot), wall: at(wall) };
         let mut watch = Watch::default();
-        watch.proof_is_asked_for(reading(100, 100));
-        watch.proof_is_asked_for(reading(100, 170));
-        watch.proof_is_answered(true);
-        assert!(!watch.has_answered(at(100), 2 * MS, reading(101, 171)));
-        watch.proof_is_answered(true);
-        assert!(watch.has_answered(at(100), 2 * MS, reading(101, 171)));
+        watch.start_proof(reading(100, 100));
+        watch.start_proof(reading(100, 170));
+        watch.finish_proof(true);
+        assert!(!watch.record_answer(at(100), 2 * MS, reading(101, 171)));
+        watch.finish_proof(true);
+        assert!(watch.record_answer(at(100), 2 * MS, reading(101, 171)));
     }
 
     #[test]
     fn a_doubt_is_over_at_its_end() {
         let mut watch = Watch::default();
-        watch.is_doubted_until(at(10));
+        watch.doubt_until(at(10));
         assert!(watch.is_doubted(at(9)) && !watch.is_doubted(at(10)));
     }
 }
