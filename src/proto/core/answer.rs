@@ -140,14 +140,15 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         match pending {
-            Pending::Caching => self.caching_answered(id, token, now),
+            Pending::Caching | Pending::Track { .. } => {
+                self.tracking_answered(id, pending, token, now)
+            }
             Pending::Look { lock, round, what } => {
                 self.looked_in_line(id, (lock, round, what), token, now)
             }
             Pending::Remaining { lock, round } => {
                 number(token, |ms| self.way_blocked(id, lock, round, ms, now))
             }
-            Pending::Track { to } => self.track_answered(id, to, token, now),
             _ => Err(Mistyped),
         }
     }

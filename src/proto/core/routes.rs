@@ -262,8 +262,8 @@ impl Core {
     pub fn connected(&mut self, link: LinkId, now: ClockReading) {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
-            self.push_connected(id, now);
-            return;
+            let (node, env) = self.node_in_env(id, now);
+            return node.begin_push(&env);
         }
         let is_burdened = self.claims.is_burdened(id);
         let (node, mut env) = self.node_in_env(id, now);

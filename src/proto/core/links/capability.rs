@@ -25,9 +25,6 @@ pub(crate) struct Capabilities {
     /// that a handshake could ask. So it outlives connections. A user without a password is taken for one who
     /// may do it, until the node says otherwise.
     undo: Ability,
-    /// `SUBSCRIBE` and `CLIENT TRACKING`: it tells who waits that a key has changed.
-    /// That is a matter of two connections, and is tried again in its own time.
-    push: Ability,
     /// The keys and commands of the line in which waiters stand. One that says no is asked without.
     line: Ability,
     /// The server's own command for what the undo of most locks does, if it has one and lets us run it.
@@ -45,7 +42,7 @@ impl Capabilities {
 
     /// What a handshake has found out takes the place of what it can find out.
     pub(super) fn learn(&mut self, found: Self) {
-        *self = Self { undo: self.undo, push: self.push, ..found };
+        *self = Self { undo: self.undo, ..found };
     }
 
     /// Forgets what was found out on the last connection.
@@ -78,15 +75,6 @@ impl Capabilities {
 
     pub(crate) fn undo_is(&mut self, ability: Ability) {
         self.undo = ability;
-    }
-
-    /// Whether it sends notifications.
-    pub(crate) fn push(&self) -> Ability {
-        self.push
-    }
-
-    pub(crate) fn push_is(&mut self, ability: Ability) {
-        self.push = ability;
     }
 
     /// Whether waiters can stand in line there.

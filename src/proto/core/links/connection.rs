@@ -4,7 +4,7 @@
 
 use std::mem;
 
-use super::capability::{Ability, Version};
+use super::capability::Version;
 use super::command_link::Link;
 use super::handshake::{Handshake, Mistyped, Step};
 use super::node::{Node, Pending};
@@ -154,7 +154,6 @@ impl Node {
                 self.kill_old_connection(run_id, env.now().boot);
             }
             if self.server.told(run_id, handshake.client_id()) {
-                self.capabilities.push_is(Ability::Unknown);
                 self.push.forget_failures(env.now().boot);
             }
         }

@@ -292,7 +292,7 @@ impl Core {
     fn best_reporting(&self) -> NodeSet {
         let rank = |node: &NodeId| {
             let node = self.node(*node);
-            match node.capabilities.push() {
+            match node.push.ability() {
                 _ if node.push.notifies() => 0,
                 Ability::Refused(_) => 2,
                 _ => 1,

@@ -7,11 +7,12 @@
 //! what is read behind a `CLIENT CACHING YES` (`OPTIN`), or each script would count as a read of all its keys.
 //!
 //! The loss of either connection may have swallowed a notification, and counts as one. Where a server cannot or may
-//! not send notifications, waiters go by their timers. Not here: what the bytes mean, see `push_link`; what a lock does
+//! not send notifications, waiters go by their timers. What one node does by itself is in `reporting`. Not here: what the bytes mean, see `push_link`; what a lock does
 //! about a notification, see `waiting`.
 
 mod channels;
 mod push_link;
+mod reporting;
 
 use std::mem;
 use std::time::Duration;
@@ -20,7 +21,6 @@ use self::channels::Channels;
 use self::push_link::{News, PushStep, Reading, Stage, Tracking, push_limits};
 use super::Core;
 use super::waiting::QueueKey;
-use crate::proto::classify::classify;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pending, Pipeline};
 use crate::proto::core::locks::{Active, Phase};
@@ -31,7 +31,29 @@ use crate::proto::mutants::mutant;
 use crate::proto::names::{LinkId, LockId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
-use crate::resp::{Decoder, Token, command};
+use crate::resp::{Decoder, Token};
+
+/// What is left of the connection of a push link.
+struct Severed {
+    /// The node has reported changes on it.
+    notified: bool,
+    /// The locks that may have missed what their library has told.
+    missed: Vec<LockId>,
+    /// When it may be opened again.
+    retry_at: Timestamp,
+}
+
+/// What the timer of a push link has brought.
+enum Timer {
+    /// Nothing is due.
+    Runs,
+    /// The connection has to be closed.
+    Closes(Cause),
+    /// The link may be opened, if a lock waits.
+    Opens,
+    /// The link was of no use for a while, unless a lock waits.
+    Lingered,
+}
 
 /// The push link of one node.
 pub(super) struct Push {
@@ -53,6 +75,9 @@ pub(super) struct Push {
     no_channel: Option<Cause>,
     /// What it could not leave it is not to enter before this.
     channels_from: Timestamp,
+    /// Whether the node can and may send notifications. That is a matter of two connections, and is tried again in its own
+    /// time.
+    ability: Ability,
     /// Why the node cannot or may not send its invalidations here, as far as the first flight has shown.
     untracked: Option<Cause>,
     /// It is not asked for them again before this.
@@ -78,6 +103,7 @@ impl Push {
             channels: Channels::default(),
             no_channel: None,
             channels_from: Timestamp::default(),
+            ability: Ability::Unknown,
             untracked: None,
             tracked_from: Timestamp::default(),
             failures: 0,
@@ -107,6 +133,7 @@ impl Push {
     /// Another server process is there, which may send notifications although the last one did not.
     pub(super) fn forget_failures(&mut self, now: Timestamp) {
         self.failures = 0;
+        self.ability = Ability::Unknown;
         self.no_channel = None;
         (self.tracked_from, self.channels_from) = (now, now);
         if let Stage::Off { retry_at } = &mut self.stage {
@@ -130,6 +157,11 @@ impl Push {
     /// Whether the node reports changes of what the command link reads from now on.
     pub(super) fn notifies(&self) -> bool {
         self.stage == Stage::Subscribed && matches!(self.tracking, Tracking::On { .. })
+    }
+
+    /// Whether the node sends notifications, as far as it has shown.
+    pub(super) fn ability(&self) -> Ability {
+        self.ability
     }
 
     /// Whether it takes subscriptions to channels of other libraries, as far as that is known.
@@ -166,24 +198,8 @@ impl Push {
 impl Core {
     /// Whether a node sends notifications of changes to those who wait.
     #[must_use]
-    pub fn push_state(&self, id: NodeId) -> PushState {
-        let node = self.node(id);
-        match (node.push.stage, node.capabilities.push()) {
-            _ if node.push.notifies() => PushState::Active,
-            // A connection that was lost is nobody's concern unless somebody waits for the next.
-            (Stage::Off { .. }, Ability::Refused(cause))
-                if lasts(cause) || !self.watchers(id).is_empty() =>
-            {
-                PushState::Unavailable(cause)
-            }
-            (Stage::Off { .. }, _) => PushState::Off,
-            (Stage::Subscribed, Ability::Refused(cause))
-                if self.boot < node.push.tracked_from || node.push.untracked.is_some() =>
-            {
-                PushState::Unavailable(cause)
-            }
-            _ => PushState::Opening,
-        }
+    pub fn push_state(&self, node: NodeId) -> PushState {
+        self.node(node).push.state(self.boot, || !self.watchers(node).is_empty())
     }
 
     /// Why those who wait for other libraries' locks do not hear what these tell there, if that was found out.
@@ -205,38 +221,9 @@ impl Core {
 
     /// A lock waits for this node's notifications.
     pub(super) fn want_push(&mut self, id: NodeId, now: ClockReading) {
-        let push = &mut self.node_mut(id).push;
-        push.wanted_at = now.boot;
-        match push.stage {
-            Stage::Off { retry_at } => match push.opens_at(retry_at) {
-                opens_at if now.boot >= opens_at => self.open_push(id, now),
-                opens_at => self.arm(opens_at),
-            },
-            Stage::Subscribed => self.track(id, now),
-            Stage::Opening { .. } | Stage::Handshake { .. } => {}
-        }
-    }
-
-    fn open_push(&mut self, id: NodeId, now: ClockReading) {
-        if self.config.settings.wake == WakeStrategy::Timer || !self.node(id).link.is_ready() {
-            return;
-        }
-        let until = now.boot + self.config.settings.connect_timeout;
-        self.node_mut(id).push.stage = Stage::Opening { until };
-        self.ops.push_back(LinkOp::Open(self.push_link(id)));
-        self.arm(until);
-    }
-
-    fn push_link(&self, id: NodeId) -> LinkId {
-        LinkId::push(id, self.nodes.len())
-    }
-
-    pub(super) fn push_connected(&mut self, id: NodeId, now: ClockReading) {
-        let settings = self.config.node(id);
-        let push = &mut self.nodes[id.index()].push;
-        if let Stage::Opening { until } = push.stage {
-            push.stage = Stage::Handshake { until };
-            push.handshake(settings, &self.config.settings, now.boot);
+        let (node, mut env) = self.node_in_env(id, now);
+        if let Some(cause) = node.want_push(&mut env) {
+            self.close_push(id, cause, now);
         }
     }
 
@@ -314,7 +301,7 @@ impl Core {
         let push = &mut self.nodes[id.index()].push;
         match push.read(token, settings, &self.config.settings)? {
             None => {}
-            Some(News::Subscribed(Ok(()))) => self.subscribed(id, now),
+            Some(News::Subscribed(Ok(()))) => self.subscribed(id, None, now),
             Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
             Some(News::Key(key)) => {
                 self.metrics.of(id).pushes += 1;
@@ -341,11 +328,7 @@ impl Core {
     fn heard_of_channels(&mut self, id: NodeId, news: News<'_>, now: ClockReading) {
         let push = &mut self.nodes[id.index()].push;
         match news {
-            News::Untracked(cause) => {
-                push.stage = Stage::Subscribed;
-                self.untracked(id, cause, now);
-                self.begin_to_linger(id, now);
-            }
+            News::Untracked(cause) => self.subscribed(id, Some(cause), now),
             // What was told before that was told to others.
             News::Hears(waiter) => {
                 let looks = push.tracking == Tracking::Off;
@@ -380,135 +363,67 @@ impl Core {
         }
     }
 
-    fn subscribed(&mut self, id: NodeId, now: ClockReading) {
+    /// The first flight has succeeded. `untracked` is why the node cannot or may not report changes, if so.
+    fn subscribed(&mut self, id: NodeId, untracked: Option<Cause>, now: ClockReading) {
         self.node_mut(id).push.stage = Stage::Subscribed;
-        self.track(id, now);
-        self.begin_to_linger(id, now);
-    }
-
-    fn begin_to_linger(&mut self, id: NodeId, now: ClockReading) {
-        let push = &mut self.node_mut(id).push;
-        if push.stage == Stage::Subscribed {
-            push.enter_channels(now.boot);
-            let due = push.wanted_at + LINGER;
-            self.arm(due);
+        match untracked {
+            None => self.track(id, now),
+            Some(cause) => self.untracked(id, cause, now),
         }
+        let (node, mut env) = self.node_in_env(id, now);
+        node.push.begin_to_linger(&mut env);
     }
 
     /// The node cannot or may not report changes. Where another library's channel is to be heard, the link stays for that.
     fn untracked(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        if self.node(id).push.channels.are_of_no_use() {
+        let (node, mut env) = self.node_in_env(id, now);
+        if node.push.channels.are_of_no_use() {
             self.close_push(id, cause, now);
-            let push = &mut self.node_mut(id).push;
-            if let Stage::Off { retry_at } = &mut push.stage {
-                push.tracked_from = mem::replace(retry_at, now.boot);
-            }
-            return;
+            return self.node_mut(id).push.reopen_for_channels_only(now.boot);
         }
-        let again_in = self.again_in(id, cause);
-        let push = &mut self.node_mut(id).push;
-        let notified = push.notifies();
-        push.tracking = Tracking::Off;
-        push.tracked_from = now.boot + again_in;
-        push.failures = push.failures.saturating_add(1);
-        let hearing = push.channels.hearing();
-        self.node_mut(id).capabilities.push_is(Ability::Refused(cause));
-        self.reports_end(id, notified, notified, now);
+        let notified = node.push.notifies();
+        let hearing = node.stop_tracking(cause, &mut env);
+        if notified {
+            self.reports_end(id, now);
+        }
         self.look_at_keys(id, hearing, now);
     }
 
     /// The node reports no more. Whoever relied on that looks.
-    fn reports_end(&mut self, id: NodeId, notified: bool, asked: bool, now: ClockReading) {
-        if asked && self.node(id).link.takes_extensions() {
-            self.send_track(id, None, now);
-        }
-        if notified {
-            self.reports_lost(id, now);
-            self.keys_changed(id, now);
-        }
+    fn reports_end(&mut self, id: NodeId, now: ClockReading) {
+        self.reports_lost(id, now);
+        self.keys_changed(id, now);
     }
 
-    /// Tells the node to report on the push link what the command link reads, once that is subscribed. Both have to lead to
-    /// the same process, as far as that can be known: in another one the client id is a stranger's.
+    /// Tells the node to report on the push link what the command link reads, if that is due.
     pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
-        let by_choice = self.config.settings.wake == WakeStrategy::Line;
-        let node = &mut self.nodes[id.index()];
-        let ready = node.push.stage == Stage::Subscribed && node.link.is_ready();
-        let Some(to) = node.push.handshake.client_id().filter(|_| ready) else { return };
-        if let (Some(here), Some(there)) = (node.push.handshake.run_id(), node.server.run_id())
-            && here != there
-        {
-            return self.close_push(id, Cause::ConnectionReset, now);
-        }
-        // Reports to a connection that does not hear them would be lost.
-        let is_due = node.push.untracked.is_none() && now.boot >= node.push.tracked_from;
-        if node.push.tracking == Tracking::Off && is_due {
-            node.push.tracking = Tracking::Asked { by_choice };
-            self.send_track(id, Some(to), now);
+        let (node, mut env) = self.node_in_env(id, now);
+        if let Some(cause) = node.track(&mut env) {
+            self.close_push(id, cause, now);
         }
     }
 
-    fn send_track(&mut self, id: NodeId, to: Option<u64>, now: ClockReading) {
-        let pipeline = &mut self.nodes[id.index()].pipeline;
-        let by_choice = self.config.settings.wake == WakeStrategy::Line;
-        pipeline.push(Pending::Track { to }, now.boot, |out| match to {
-            Some(to) => {
-                let track = command(out, 6 + usize::from(by_choice));
-                let track = track.arg(b"CLIENT").arg(b"TRACKING").arg(b"ON");
-                let track = track.arg(b"REDIRECT").int(to).arg(b"NOLOOP");
-                let _ = by_choice.then(|| track.arg(b"OPTIN"));
-            }
-            None => {
-                let _ = command(out, 3).arg(b"CLIENT").arg(b"TRACKING").arg(b"OFF");
-            }
-        });
-        self.arm(now.boot + self.config.settings.dead_peer_timeout);
-    }
-
-    pub(super) fn track_answered(
+    /// Takes the answer to a command about reports.
+    pub(super) fn tracking_answered(
         &mut self,
         id: NodeId,
-        to: Option<u64>,
+        pending: Pending,
         answer: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let by_choice = self.config.settings.wake == WakeStrategy::Line;
-        let node = self.node_mut(id);
-        let is_present = to.is_some() && to == node.push.handshake.client_id();
-        match answer {
-            Token::Simple(_) if is_present => {
-                node.capabilities.push_is(Ability::Given);
-                node.push.tracking = Tracking::On { by_choice };
-                node.push.failures = 0;
+        let push = &mut self.node_mut(id).push;
+        let news = match pending {
+            Pending::Track { to } => push.take_track_answer(to, by_choice, answer)?,
+            _ => push.read_caching_answer(answer)?,
+        };
+        match news {
+            None => {}
+            Some(Ok(())) => {
                 self.look_at_keys(id, self.watchers(id), now);
                 self.keys_changed(id, now);
             }
-            Token::Error(text) if is_present => {
-                self.untracked(id, classify(text).cause(), now);
-            }
-            Token::Simple(_) | Token::Error(_) => {}
-            _ => return Err(Mistyped),
-        }
-        Ok(())
-    }
-
-    /// `CLIENT CACHING` was answered. Where it is forbidden, the node reports nothing: if it was to, and not on a push link that
-    /// is closed since.
-    pub(super) fn caching_answered(
-        &mut self,
-        id: NodeId,
-        answer: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        match answer {
-            Token::Simple(_) => {}
-            Token::Error(text) => {
-                let cause = classify(text).cause();
-                if cause.is_forbidden() && self.node(id).push.tracks_by_choice() {
-                    self.untracked(id, cause, now);
-                }
-            }
-            _ => return Err(Mistyped),
+            Some(Err(cause)) => self.untracked(id, cause, now),
         }
         Ok(())
     }
@@ -578,44 +493,23 @@ impl Core {
 
     /// The push link could not be opened, or its connection ended.
     pub(super) fn push_severed(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        let push = &self.node(id).push;
-        if matches!(push.stage, Stage::Off { .. }) {
-            return;
-        }
-        let (notified, asked) = (push.notifies(), push.tracking != Tracking::Off);
-        let retry_at = now.boot + self.again_in(id, cause);
-        let push = &mut self.node_mut(id).push;
-        let missed = push.reset_connection();
-        for &lock in &missed {
+        let (node, mut env) = self.node_in_env(id, now);
+        let Some(severed) = node.sever_push(cause, &mut env) else { return };
+        for &lock in &severed.missed {
             let lock = self.locks.active_mut(lock);
             lock.into_iter().for_each(|active| active.waiting.hear_no_more_at(id));
         }
-        let push = &mut self.node_mut(id).push;
-        push.stage = Stage::Off { retry_at };
-        push.failures = push.failures.saturating_add(1);
-        self.node_mut(id).capabilities.push_is(Ability::Refused(cause));
-        let watchers = self.watchers(id);
-        if !watchers.is_empty() {
-            self.arm(retry_at);
+        if !self.watchers(id).is_empty() {
+            self.arm(severed.retry_at);
         }
-        self.reports_end(id, notified, asked, now);
-        if !notified {
-            self.may_be_free(id, missed, now);
+        match severed.notified {
+            true => self.reports_end(id, now),
+            false => self.may_be_free(id, severed.missed, now),
         }
-    }
-
-    /// After how long the push link, or what it is for, is tried again.
-    fn again_in(&mut self, id: NodeId, cause: Cause) -> Duration {
-        let (least, most) = self.config.settings.reconnect_backoff;
-        let cap = match lasts(cause) {
-            true => UNAVAILABLE_FOR,
-            false => most.min(least * (1 << self.node(id).push.failures.min(16))),
-        };
-        cap / 2 + self.entropy.below(cap / 2)
     }
 
     fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        self.ops.push_back(LinkOp::Close(self.push_link(id)));
+        self.ops.push_back(LinkOp::Close(LinkId::push(id, self.nodes.len())));
         self.push_severed(id, cause, now);
     }
 
@@ -629,50 +523,26 @@ impl Core {
         locks.into_iter().for_each(|lock| self.changed_at(lock, id, now));
     }
 
+    /// Does what the timer of the push link asks for.
     pub(super) fn push_due(&mut self, id: NodeId, now: ClockReading) {
-        let (is_ready, push) = (self.node(id).link.is_ready(), &self.node(id).push);
-        match push.stage {
-            Stage::Off { .. } if push.wanted_at == Timestamp::default() => {}
-            Stage::Off { retry_at } => match push.opens_at(retry_at) {
-                opens_at if now.boot < opens_at => self.arm(opens_at),
-                // It could not be opened, and to look for those who wait for it is a walk.
-                _ if !is_ready => {}
-                _ if self.watchers(id).is_empty() => {
-                    self.node_mut(id).push.wanted_at = Timestamp::default();
-                }
-                _ => self.want_push(id, now),
-            },
-            Stage::Opening { until } | Stage::Handshake { until } if now.boot >= until => {
-                self.close_push(id, Cause::NoAnswer, now);
+        let (node, mut env) = self.node_in_env(id, now);
+        match node.push.check_timer(node.link.is_ready(), &mut env) {
+            Timer::Runs => {}
+            Timer::Closes(cause) => self.close_push(id, cause, now),
+            Timer::Opens if self.watchers(id).is_empty() => {
+                self.node_mut(id).push.wanted_at = Timestamp::default();
             }
-            Stage::Opening { until } | Stage::Handshake { until } => self.arm(until),
-            Stage::Subscribed if now.boot >= push.wanted_at + LINGER => {
-                if self.watchers(id).is_empty() {
-                    self.put_push_away(id, now);
-                } else {
-                    self.want_push(id, now);
-                    self.arm(now.boot + LINGER);
-                }
+            Timer::Opens => self.want_push(id, now),
+            Timer::Lingered if self.watchers(id).is_empty() => {
+                let ability = self.node(id).push.lasting_ability(now.boot);
+                self.close_push(id, Cause::default(), now);
+                self.node_mut(id).push.put_away(ability, now.boot);
             }
-            Stage::Subscribed => {
-                let due = push.wanted_at + LINGER;
-                self.arm(due);
+            Timer::Lingered => {
+                self.want_push(id, now);
+                self.arm(now.boot + LINGER);
             }
         }
-    }
-
-    /// Nobody has waited for a while.
-    fn put_push_away(&mut self, id: NodeId, now: ClockReading) {
-        let ability = match self.node(id).capabilities.push() {
-            refused if now.boot < self.node(id).push.tracked_from => refused,
-            _ => Ability::Unknown,
-        };
-        self.close_push(id, Cause::default(), now);
-        let node = self.node_mut(id);
-        node.capabilities.push_is(ability);
-        node.push.stage = Stage::Off { retry_at: now.boot };
-        node.push.failures = 0;
-        node.push.wanted_at = Timestamp::default();
     }
 }
 
