@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::{Due, Link, Mistyped, Pending, Step};
+use crate::proto::core::links::{Due, Mistyped, Pending, Step};
 use crate::proto::core::restart_guard::{Proof, Unproven};
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, Count, count};
@@ -35,7 +35,9 @@ impl Core {
                     }
                     inbox.consume(len);
                 }
-                Err(_) if self.is_tls(id, inbox.unread()) => self.close(id, Cause::TlsPort, now),
+                Err(_) if self.node(id).is_tls_alert(inbox.unread()) => {
+                    self.close(id, Cause::TlsPort, now);
+                }
                 Err(violation) => {
                     self.node_mut(id).explain(Cause::Violation, violation.to_string());
                     self.close(id, Cause::Violation, now);
@@ -379,7 +381,7 @@ impl Core {
             Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
             Answer::Skewed(server_us) => {
                 let proposed = self.claims.find(claim).map(Claim::counter);
-                self.clock_told(id, server_us, proposed.unwrap_or_default(), now);
+                self.node_mut(id).record_clock(server_us, proposed.unwrap_or_default(), now);
                 Vote::Fail(Cause::ClockSkew)
             }
             Answer::Vote(vote) => vote,
@@ -423,12 +425,6 @@ impl Core {
             _ => {}
         }
     }
-
-    /// Whether the first thing that a server says is an alert of TLS.
-    fn is_tls(&self, id: NodeId, unread: &[u8]) -> bool {
-        matches!(self.node(id).link.state(), Link::Handshake { .. })
-            && unread.first() == Some(&TLS_ALERT)
-    }
 }
 
 /// Whether an answer begins as those of the line's scripts do.
@@ -445,6 +441,3 @@ fn number(token: Token<'_>, told: impl FnOnce(i64)) -> Result<(), Mistyped> {
     }
     Ok(())
 }
-
-/// The type of an alert's record. No reply begins with it.
-const TLS_ALERT: u8 = 0x15;

@@ -8,7 +8,7 @@ mod state;
 use std::time::Duration;
 
 use super::Core;
-use crate::proto::core::links::Pending;
+use crate::proto::core::links::{Node, Pending};
 use crate::proto::core::locks::{Active, Phase};
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, clock_of_most};
 use crate::proto::lock_kind::Count;
@@ -32,24 +32,6 @@ impl Core {
         let wall = i128::from(micros(now));
         // Between the two bounds.
         (wall + i128::from(self.ahead_us)).clamp(1, i128::from(MAX_TOKEN)) as u64
-    }
-
-    /// The node refused a proposal that is too far from its clock.
-    pub(super) fn clock_told(
-        &mut self,
-        id: NodeId,
-        server_us: u64,
-        proposed: u64,
-        now: ClockReading,
-    ) {
-        let apart = server_us.abs_diff(proposed);
-        let side = if server_us > proposed { "ahead of" } else { "behind" };
-        let words =
-            format!("{:.1?} {side} the proposed fencing token", Duration::from_micros(apart));
-        let ahead = i128::from(server_us) - i128::from(micros(now));
-        let node = self.node_mut(id);
-        node.explain(Cause::ClockSkew, words);
-        node.clock_is_ahead(i64::try_from(ahead).ok());
     }
 
     /// By how many µs the clocks of a quorum are ahead of ours, as far as an attempt has shown: where it was
@@ -240,6 +222,19 @@ impl Core {
         let id = self.claims.find(claim)?.lock()?;
         let lock = self.locks.find(id)?;
         (lock.phase == Phase::Fencing && lock.round() == round).then_some(id)
+    }
+}
+
+impl Node {
+    /// Records that the node refused a proposal which is too far from its clock.
+    pub(super) fn record_clock(&mut self, server_us: u64, proposed: u64, now: ClockReading) {
+        let apart = server_us.abs_diff(proposed);
+        let side = if server_us > proposed { "ahead of" } else { "behind" };
+        let words =
+            format!("{:.1?} {side} the proposed fencing token", Duration::from_micros(apart));
+        let ahead = i128::from(server_us) - i128::from(micros(now));
+        self.explain(Cause::ClockSkew, words);
+        self.clock_is_ahead(i64::try_from(ahead).ok());
     }
 }
 

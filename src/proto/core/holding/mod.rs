@@ -14,8 +14,9 @@ use self::auto_extension::AutoExtension;
 use self::backing::Backing;
 use self::extension::Extension;
 use super::Core;
+use crate::proto::config::Config;
 use crate::proto::core::claims::Claim;
-use crate::proto::core::links::Pending;
+use crate::proto::core::links::{Nodes, Pending};
 use crate::proto::core::locks::{Active, Lock, Phase};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
@@ -139,6 +140,16 @@ impl Hold {
 /// An extension that fails must not take the time of those that follow: so many would fit into a TTL.
 const ROUNDS: u32 = 6;
 
+impl Nodes {
+    /// Returns for how long an extension is waited for. One that fails leaves time for others, unless a quorum of the
+    /// nodes is so far away that none could succeed.
+    fn extension_patience(&self, ttl: Duration, config: &Config) -> Duration {
+        let (share, whole) = (ttl / ROUNDS, config.settings.response_timeout);
+        let near = self.iter().filter(|node| node.pace.answers_within(share / 2)).count();
+        if near >= config.quorum() { share.min(whole) } else { whole }
+    }
+}
+
 impl Core {
     /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
     /// [`Event::NotExtended`] or [`Event::Lost`].
@@ -187,7 +198,7 @@ impl Core {
 
     fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
         let votes = self.ballot();
-        let until = now.boot + self.extension_patience(ttl);
+        let until = now.boot + self.nodes.extension_patience(ttl, &self.config);
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
         if let Some(claim) = self.claims.find(lock.claim()) {
             active.hold.backing.begin(claim.counted(), lock.lease, self.nodes.len());
@@ -205,14 +216,6 @@ impl Core {
         for node in self.config.node_ids() {
             self.offer_extension(node, claim, id, now);
         }
-    }
-
-    /// For how long an extension is waited for. One that fails leaves time for others, unless a quorum of the
-    /// nodes is so far away that none could succeed.
-    fn extension_patience(&self, ttl: Duration) -> Duration {
-        let (share, whole) = (ttl / ROUNDS, self.config.settings.response_timeout);
-        let near = self.nodes.iter().filter(|node| node.pace.answers_within(share / 2)).count();
-        if near >= self.config.quorum() { share.min(whole) } else { whole }
     }
 
     /// Extends on one node, now or as soon as its link is back.

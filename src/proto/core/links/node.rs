@@ -273,6 +273,11 @@ impl Node {
         self.decoder.next(bytes)
     }
 
+    /// Whether these bytes are an alert of TLS, as the first that a server sends.
+    pub(crate) fn is_tls_alert(&self, unread: &[u8]) -> bool {
+        matches!(self.link.state(), Link::Handshake { .. }) && unread.first() == Some(&TLS_ALERT)
+    }
+
     /// Whether the command goes by its digest, or else by its text, which the node knows from then on.
     #[inline]
     pub(crate) fn goes_by_digest(&mut self, command: Command) -> bool {
@@ -332,6 +337,9 @@ impl Node {
         Some(oldest.since.max(self.heard) + dead_peer_timeout)
     }
 }
+
+/// The type of an alert's record. No reply begins with it.
+const TLS_ALERT: u8 = 0x15;
 
 /// There is room for the asks that so many locks hold back at a node; a program with few allocates nothing when
 /// one hangs.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::Core;
 use crate::proto::classify::classify;
 use crate::proto::core::inspecting::{KeyState, VIEWED, of_string, of_type};
-use crate::proto::core::links::{Ability, Link, Mistyped, Pending};
+use crate::proto::core::links::{Ability, Link, Mistyped, Node, Nodes, Pending};
 use crate::proto::event::Event;
 use crate::proto::fence::COUNTER_PREFIX;
 use crate::proto::names::{NodeId, NodeSet, ObserverId};
@@ -285,26 +285,8 @@ impl Core {
 
     /// A push link that nobody wants for longer than a few rounds is closed.
     fn ask_for_reports(&mut self, now: ClockReading) {
-        self.wants_notifications(self.best_reporting(), now);
-    }
-
-    /// A quorum of the nodes that vote, those first that do report and those last that will not.
-    fn best_reporting(&self) -> NodeSet {
-        let rank = |node: &NodeId| {
-            let node = self.node(*node);
-            match node.push.ability() {
-                _ if node.push.notifies() => 0,
-                Ability::Refused(_) => 2,
-                _ => 1,
-            }
-        };
-        let hanging = self.suspected;
-        let can = |node: &NodeId| self.node(*node).link.is_ready() && !hanging.contains(*node);
-        let mut nodes: Vec<_> = self.config.node_ids().filter(can).collect();
-        nodes.sort_by_key(rank);
-        let mut best = NodeSet::default();
-        nodes.into_iter().take(self.config.quorum()).for_each(|node| best.insert(node));
-        best
+        let reporting = self.nodes.best_reporting(self.suspected, self.config.quorum());
+        self.wants_notifications(reporting, now);
     }
 
     /// One look at a time: what changes while it is under way is seen by the next.
@@ -396,6 +378,23 @@ impl Core {
         if due > self.boot {
             self.arm(due);
         }
+    }
+}
+
+impl Nodes {
+    /// Returns a quorum of the nodes that vote, those first that do report and those last that will not.
+    fn best_reporting(&self, hanging: NodeSet, quorum: usize) -> NodeSet {
+        let rank = |node: &&Node| match node.push.ability() {
+            _ if node.push.notifies() => 0,
+            Ability::Refused(_) => 2,
+            _ => 1,
+        };
+        let can = |node: &&Node| node.link.is_ready() && !hanging.contains(node.id());
+        let mut nodes: Vec<_> = self.iter().filter(can).collect();
+        nodes.sort_by_key(rank);
+        let mut best = NodeSet::default();
+        nodes.into_iter().take(quorum).for_each(|node| best.insert(node.id()));
+        best
     }
 }
 
