@@ -82,7 +82,7 @@ impl Core {
         it.queue(node);
         let claims = &self.claims;
         let waits = |it: &ClaimId| claims.find(*it).is_some_and(|it| it.is_queued(node));
-        self.nodes[node.index()].hold_back(claim, alive, waits);
+        self.nodes[node.index()].held_back().add(claim, alive, waits);
     }
 
     /// A first contact is given the time that it needs; a node that was lost before is not waited
@@ -227,7 +227,7 @@ impl Core {
     /// A node that was suspected has answered: what was held back is asked now.
     #[cold]
     pub(in crate::proto::core) fn send_held_back(&mut self, id: NodeId, now: ClockReading) {
-        let held_back = self.node_mut(id).take_held_back();
+        let held_back = self.node_mut(id).held_back().take();
         if !self.node(id).link.takes_asks() {
             return;
         }
@@ -236,6 +236,6 @@ impl Core {
                 self.send_ask(id, claim, now);
             }
         }
-        self.node_mut(id).give_back_held_back(held_back);
+        self.node_mut(id).held_back().give_back(held_back);
     }
 }

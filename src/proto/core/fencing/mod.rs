@@ -42,7 +42,7 @@ impl Core {
         for node in self.config.node_ids() {
             let ahead = match active.votes.of(node) {
                 Some(Vote::Grant) => Some(active.fencing.ahead_us()),
-                Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).clock_ahead_us(),
+                Some(Vote::Fail(Cause::ClockSkew)) => self.node(node).server.clock_ahead_us(),
                 _ => None,
             };
             if let Some(ahead) = ahead {
@@ -234,7 +234,7 @@ impl Node {
             format!("{:.1?} {side} the proposed fencing token", Duration::from_micros(apart));
         let ahead = i128::from(server_us) - i128::from(micros(now));
         self.explain(Cause::ClockSkew, words);
-        self.clock_is_ahead(i64::try_from(ahead).ok());
+        self.server.set_clock_ahead(i64::try_from(ahead).ok());
     }
 }
 

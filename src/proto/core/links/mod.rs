@@ -9,6 +9,7 @@ mod capability;
 mod command_link;
 mod connection;
 mod handshake;
+mod held_back;
 mod inbox;
 mod node;
 mod nodes;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::capability::Capabilities;
 use super::command_link::{CommandLink, Link};
 use super::handshake::{Handshake, Step};
+use super::held_back::HeldBack;
 use super::inbox::{Inbox, reply_limits};
 use super::pace::Pace;
 use super::pipeline::Pipeline;
@@ -112,8 +113,6 @@ pub(crate) struct Node {
     pub(crate) link: CommandLink,
     pub(crate) server: Server,
     pub(crate) restart_guard: Watch,
-    /// How far the server's clock was ahead of ours when it last refused a fencing token, in µs.
-    ahead_us: Option<i64>,
     pub(crate) push: Push,
     pub(crate) pipeline: Pipeline<Pending>,
     /// Elsewhere while it is read.
@@ -130,7 +129,7 @@ pub(crate) struct Node {
     /// How long it takes to answer.
     pub(crate) pace: Pace,
     /// Claims whose asks wait until it has answered, for it is suspected.
-    held_back: Vec<ClaimId>,
+    held_back: HeldBack,
     /// What it owes the confirmation of.
     pub(crate) debt: Debt,
 }
@@ -142,7 +141,6 @@ impl Node {
             link: CommandLink::new(),
             server: Server::new(!settings.must_be_proven()),
             restart_guard: Watch::default(),
-            ahead_us: None,
             push: Push::new(),
             pipeline: Pipeline::new(),
             inbox: None,
@@ -153,7 +151,7 @@ impl Node {
             detail: None,
             heard: Timestamp::default(),
             pace: Pace::default(),
-            held_back: Vec::with_capacity(2 * FEW + 1),
+            held_back: HeldBack::new(),
             debt: Debt::new(),
         }
     }
@@ -198,8 +196,6 @@ impl Node {
         self.handshake = Handshake::default();
         self.capabilities.reset();
         self.restart_guard.forget_connection();
-        // Or one server that stood in for two nodes would be a quorum of clocks.
-        self.ahead_us = None;
         self.loaded = Loaded::default();
         self.debt.connection_lost();
         self.push.command_link_lost();
@@ -226,15 +222,6 @@ impl Node {
     pub(crate) fn words(&self, cause: Cause) -> Option<&str> {
         let (of, words) = self.detail.as_ref()?;
         (*of == cause).then_some(words)
-    }
-
-    /// How far the server's clock was ahead of ours when it last refused a fencing token, in µs.
-    pub(crate) fn clock_ahead_us(&self) -> Option<i64> {
-        self.ahead_us
-    }
-
-    pub(crate) fn clock_is_ahead(&mut self, ahead_us: Option<i64>) {
-        self.ahead_us = ahead_us;
     }
 
     /// Bytes have come, or are to come from now on.
@@ -295,28 +282,9 @@ impl Node {
         self.loaded.forget_all();
     }
 
-    /// The claim's ask waits until the node has answered. `waits` tells those that still do, of so many `alive`.
-    pub(crate) fn hold_back(
-        &mut self,
-        claim: ClaimId,
-        alive: usize,
-        waits: impl FnMut(&ClaimId) -> bool,
-    ) {
-        self.held_back.push(claim);
-        // Attempts end, and a node may hang for long.
-        if self.held_back.len() > 2 * alive.max(FEW) {
-            self.held_back.retain(waits);
-        }
-    }
-
-    /// The claims whose asks were held back. Their list is to be given back, for its memory is used again.
-    pub(crate) fn take_held_back(&mut self) -> Vec<ClaimId> {
-        std::mem::take(&mut self.held_back)
-    }
-
-    pub(crate) fn give_back_held_back(&mut self, mut list: Vec<ClaimId>) {
-        list.clear();
-        self.held_back = list;
+    /// The claims whose asks wait until the node has answered.
+    pub(crate) fn held_back(&mut self) -> &mut HeldBack {
+        &mut self.held_back
     }
 
     /// Whether it is on its way to take asks.
@@ -340,30 +308,3 @@ impl Node {
 
 /// The type of an alert's record. No reply begins with it.
 const TLS_ALERT: u8 = 0x15;
-
-/// There is room for the asks that so many locks hold back at a node; a program with few allocates nothing when
-/// one hangs.
-const FEW: usize = 8;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proto::slab::Key;
-
-    /// Attempts come and go meanwhile.
-    #[test]
-    fn a_node_that_hangs_for_long_takes_no_more_memory_than_one_that_hangs_for_a_moment() {
-        for (alive, most) in [(3, 2 * FEW), (20, 40)] {
-            let mut node = Node::new(NodeId(0), &NodeSettings::default());
-            let claim = ClaimId(Key::FIRST);
-            (0..most).for_each(|_| node.hold_back(claim, alive, |_| false));
-            let held_back = node.take_held_back();
-            assert_eq!(held_back.len(), most, "nobody is looked at before there are many");
-            node.give_back_held_back(held_back);
-            for _ in 0..=most {
-                node.hold_back(claim, alive, |_| false);
-            }
-            assert_eq!(node.take_held_back().len(), 0);
-        }
-    }
-}

@@ -25,6 +25,8 @@ pub(crate) struct Server {
     /// The dead connection whose unread asks may still run here; `None` if there are several such connections, or if its
     /// client id is not known.
     ghosts_in: Option<Connection>,
+    /// How far its clock was ahead of ours when it last refused a fencing token, in µs.
+    clock_ahead_us: Option<i64>,
 }
 
 /// The replicas of a node, as it told when its connection was opened.
@@ -56,6 +58,7 @@ impl Server {
             replicas: None,
             connection: None,
             ghosts_in: None,
+            clock_ahead_us: None,
         }
     }
 
@@ -105,6 +108,15 @@ impl Server {
         self.run_id = None;
     }
 
+    /// How far its clock was ahead of ours when it last refused a fencing token, in µs.
+    pub(crate) fn clock_ahead_us(&self) -> Option<i64> {
+        self.clock_ahead_us
+    }
+
+    pub(crate) fn set_clock_ahead(&mut self, ahead_us: Option<i64>) {
+        self.clock_ahead_us = ahead_us;
+    }
+
     /// The handshake has found out which process this is, and the connection's client id there. Whether another process
     /// was here before.
     pub(super) fn told(&mut self, run_id: RunId, client_id: Option<u64>) -> bool {
@@ -115,6 +127,8 @@ impl Server {
     /// The connection is gone. It is returned if its client id was known.
     pub(super) fn connection_lost(&mut self) -> Option<Connection> {
         self.is_wrong = false;
+        // Or one server that stood in for two nodes would be a quorum of clocks.
+        self.clock_ahead_us = None;
         self.connection.take()
     }
 
