@@ -5,6 +5,7 @@
 //! address means, which the library reads.
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -16,7 +17,7 @@ use redbolt::net::Address;
 use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes, SentinelArgs};
 use crate::environment;
 use crate::exit::Failure;
-use crate::name::quote;
+use crate::name::word;
 
 /// An address as it was written, and where.
 #[derive(Clone, Debug)]
@@ -239,7 +240,7 @@ fn secret_access(path: &Path, file: &Metadata) -> Result<(), String> {
     Err(format!(
         "its mode is {mode:04o}, and others must not be able to read or write it, for it may have \
          passwords in it\nif nobody has read them: chmod 600 {} (in Kubernetes: defaultMode: 0440)",
-        quote(&path.display().to_string())
+        word(path.as_os_str())
     ))
 }
 
@@ -252,7 +253,7 @@ fn public_access(path: &Path, file: &Metadata) -> Result<(), String> {
     Err(format!(
         "its mode is {mode:04o}, and others must not be able to write it\nchmod o-w {}, or name the \
          nodes in {NODES_VARIABLE}",
-        quote(&path.display().to_string())
+        word(path.as_os_str())
     ))
 }
 
@@ -287,7 +288,7 @@ fn has_no_password(address: &str) -> bool {
 /// them.
 pub(crate) fn options(nodes: &Nodes) -> String {
     if let Some(path) = &nodes.nodes_file {
-        return format!(" --nodes-file {}", quote(&path.display().to_string()));
+        return format!(" --nodes-file {}", word(path.as_os_str()));
     }
     if nodes.addresses.is_empty() {
         return String::new();
@@ -296,7 +297,7 @@ pub(crate) fn options(nodes: &Nodes) -> String {
     if !given.iter().all(|given| has_no_password(&given.text)) {
         return " --node ...".to_owned();
     }
-    given.iter().map(|given| format!(" --node {}", quote(&given.text))).collect()
+    given.iter().map(|given| format!(" --node {}", word(OsStr::new(&given.text)))).collect()
 }
 
 const COMMENT: &str =

@@ -3,6 +3,7 @@
 //! The library reads the addresses. Its errors name the wrong part of an address, never the password. Not here:
 //! where the addresses come from, see [`addresses`].
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::args::{self, Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
 use crate::duration;
 use crate::environment;
 use crate::exit::Failure;
-use crate::name::quote;
+use crate::name::word;
 
 /// A configuration of these nodes, with what all subcommands share.
 pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
@@ -197,7 +198,7 @@ pub(crate) fn command(words: &str, nodes: &Nodes) -> String {
     if let Some(key) = &nodes.restart_guard_key
         && restart_guard_key_origin(nodes) != args::RESTART_GUARD_KEY_VARIABLE
     {
-        words.push(format!("--restart-guard-key {}", quote(key)));
+        words.push(format!("--restart-guard-key {}", word(OsStr::new(key))));
     }
     words.extend(other_options(nodes));
     words.join(" ")
@@ -217,28 +218,39 @@ fn times(nodes: &Nodes) -> impl Iterator<Item = String> {
     })
 }
 
-/// The options with passwords and of TLS that the environment does not give.
+/// The other options that the environment does not give: with passwords, of sentinels, and of TLS.
 fn other_options(nodes: &Nodes) -> Vec<String> {
-    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    let (sentinels, tls) = (&nodes.sentinels, &nodes.tls);
     let trust: Vec<_> =
         nodes.restart_trust.iter().filter_map(ValueEnum::to_possible_value).collect();
     let trust: Vec<_> = trust.iter().map(PossibleValue::get_name).collect();
-    let trust = (!trust.is_empty()).then(|| trust.join(","));
-    let all = [
-        ("--restart-trust", args::RESTART_TRUST_VARIABLE, trust),
-        ("--password-file", args::PASSWORD_FILE_VARIABLE, path(&nodes.password_file)),
-        ("--sentinel-user", args::SENTINEL_USER_VARIABLE, sentinels.sentinel_user.clone()),
+    let trust = (!trust.is_empty()).then(|| trust.join(",").into());
+    let trust = ("--restart-trust", args::RESTART_TRUST_VARIABLE, trust);
+    let all =
+        [trust, ("--password-file", args::PASSWORD_FILE_VARIABLE, path(&nodes.password_file))];
+    let all = all.into_iter().chain(of_sentinels(&nodes.sentinels)).chain(of_tls(&nodes.tls));
+    let typed = |(option, variable, value): Given| {
+        let value = value?;
+        let is_typed = origin(option, variable, |said| OsStr::new(said) == value) == option;
+        is_typed.then(|| format!("{option} {}", word(&value)))
+    };
+    let danger = nodes.tls.danger_accept_any_certificate;
+    let danger = danger.then(|| "--danger-accept-any-certificate".to_owned());
+    all.filter_map(typed).chain(danger).collect()
+}
+
+/// An option, its variable, and its value if one of them has it.
+type Given = (&'static str, &'static str, Option<OsString>);
+
+fn of_sentinels(sentinels: &SentinelArgs) -> [Given; 7] {
+    let tls = sentinels.sentinel_tls.map(|word| word.word().into());
+    [
+        ("--sentinel-user", args::SENTINEL_USER_VARIABLE, text(&sentinels.sentinel_user)),
         (
             "--sentinel-password-file",
             args::SENTINEL_PASSWORD_FILE_VARIABLE,
             path(&sentinels.sentinel_password_file),
         ),
-        (
-            "--sentinel-tls",
-            args::SENTINEL_TLS_VARIABLE,
-            sentinels.sentinel_tls.map(|word| word.word().to_owned()),
-        ),
+        ("--sentinel-tls", args::SENTINEL_TLS_VARIABLE, tls),
         ("--sentinel-tls-ca", args::SENTINEL_TLS_CA_VARIABLE, path(&sentinels.sentinel_tls_ca)),
         (
             "--sentinel-tls-cert",
@@ -249,21 +261,26 @@ fn other_options(nodes: &Nodes) -> Vec<String> {
         (
             "--sentinel-tls-server-name",
             args::SENTINEL_TLS_SERVER_NAME_VARIABLE,
-            sentinels.sentinel_tls_server_name.clone(),
+            text(&sentinels.sentinel_tls_server_name),
         ),
+    ]
+}
+
+fn of_tls(tls: &TlsArgs) -> [Given; 4] {
+    [
         ("--tls-ca", args::TLS_CA_VARIABLE, path(&tls.tls_ca)),
         ("--tls-cert", args::TLS_CERT_VARIABLE, path(&tls.tls_cert)),
         ("--tls-key", args::TLS_KEY_VARIABLE, path(&tls.tls_key)),
-        ("--tls-server-name", args::TLS_SERVER_NAME_VARIABLE, tls.tls_server_name.clone()),
-    ];
-    let typed = |(option, variable, value): (&'static str, &'static str, Option<String>)| {
-        let value = value?;
-        let is_typed = origin(option, variable, |said| said == value) == option;
-        is_typed.then(|| format!("{option} {}", quote(&value)))
-    };
-    let danger =
-        tls.danger_accept_any_certificate.then(|| "--danger-accept-any-certificate".to_owned());
-    all.into_iter().filter_map(typed).chain(danger).collect()
+        ("--tls-server-name", args::TLS_SERVER_NAME_VARIABLE, text(&tls.tls_server_name)),
+    ]
+}
+
+fn path(path: &Option<PathBuf>) -> Option<OsString> {
+    path.clone().map(PathBuf::into_os_string)
+}
+
+fn text(text: &Option<String>) -> Option<OsString> {
+    text.clone().map(OsString::from)
 }
 
 /// No timeout may be longer.
@@ -272,8 +289,10 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[cfg(test)]
 mod tests {
     use std::cell::OnceCell;
+    use std::os::unix::ffi::OsStrExt;
 
     use super::*;
+    use crate::args::RestartTrustWord;
 
     fn named(addresses: Vec<String>) -> Nodes {
         Nodes {
@@ -308,6 +327,23 @@ mod tests {
         nodes.response_timeout = Some(Duration::ZERO);
         let error = build(builder(&nodes).unwrap(), &nodes).unwrap_err().to_string();
         assert!(error.contains("--response-timeout"), "{error}");
+    }
+
+    #[test]
+    fn a_command_has_all_options_that_were_typed() {
+        let mut nodes = named(vec!["[::1]:7000".to_owned()]);
+        assert!(builder(&nodes).is_ok());
+        nodes.max_ttl = Some(Duration::from_micros(2_500_500));
+        nodes.restart_trust = vec![RestartTrustWord::Strict, RestartTrustWord::MarkerOnly];
+        nodes.restart_guard_key = Some("my guard".to_owned());
+        nodes.password_file = Some(OsStr::from_bytes(b"/a\xff").into());
+        nodes.tls.tls_server_name = Some("it's".to_owned());
+        let shown = [
+            "redbolt unlock --force --node '[::1]:7000' --max-ttl 2500500us",
+            "--restart-guard-key 'my guard' --restart-trust strict,marker-only",
+            r"--password-file $'/a\377' --tls-server-name 'it'\''s'",
+        ];
+        assert_eq!(command("unlock --force", &nodes), shown.join(" "));
     }
 
     #[test]
