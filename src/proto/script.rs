@@ -153,11 +153,12 @@ pub enum Argument {
 }
 
 impl Script {
-    /// A script without keys but the resources and without arguments but the token, which has yet to be given its text.
-    pub(super) const fn named(name: &'static str) -> Self {
+    /// A script without keys but the resources and without arguments but the token.
+    pub(super) const fn with_text(name: &'static str, text: &'static [u8]) -> Self {
+        let Ok(text) = std::str::from_utf8(text) else { panic!("Lua files are UTF-8") };
         Self {
             name,
-            text: "",
+            text,
             digest: "",
             number: u8::MAX,
             role: Role::View,

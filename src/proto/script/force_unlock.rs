@@ -9,20 +9,18 @@ const LIBRARY: Library<'_> =
 
 /// Removes the holders that an operator has seen.
 pub static FORCE_UNLOCK: Script = Script {
-    text: assemble!(LIBRARY, "force_unlock"),
     digest: "0d584e67f11beb6c24388e94a878ce9f0afbb3be",
     number: 42,
     role: Role::ForceUnlock,
-    ..Script::named("force_unlock")
+    ..assemble!(LIBRARY, "force_unlock")
 };
 
 /// Returns a digest of the data at a key.
 pub static VIEW_DIGEST: Script = Script {
-    text: assemble!(LIBRARY, "view_digest"),
     digest: "cc8fa422ffdd9c78f9b2eb2ad5d187b63bebb03c",
     number: 43,
     role: Role::View,
-    ..Script::named("view_digest")
+    ..assemble!(LIBRARY, "view_digest")
 };
 
 /// All of them.

@@ -33,16 +33,13 @@ macro_rules! sections {
     }};
 }
 
-/// The text of the script with this name.
+/// The script with this name and its text, to which the rest is added.
 macro_rules! assemble {
     ($library:expr, $name:literal) => {{
-        use $crate::proto::script::lua::Text;
+        use $crate::proto::script::{Script, lua::Text};
         const TEXT: Text = Text::assemble($library, $name);
         const BYTES: [u8; TEXT.size()] = TEXT.bytes();
-        match std::str::from_utf8(&BYTES) {
-            Ok(text) => text,
-            Err(_) => panic!("Lua files are UTF-8"),
-        }
+        Script::with_text($name, &BYTES)
     }};
 }
 
@@ -297,7 +294,10 @@ mod tests {
 
     #[test]
     fn a_text_has_its_parts_with_their_arguments_and_no_layout() {
-        const TEXT: &str = assemble!(LIBRARY, "it");
-        assert_eq!(TEXT, "if x then a = '$' b = 1 + 1 end c c = 2 a = '$' b = 1 + 1 return '$x'");
+        let script = assemble!(LIBRARY, "it");
+        assert_eq!(
+            script.text,
+            "if x then a = '$' b = 1 + 1 end c c = 2 a = '$' b = 1 + 1 return '$x'"
+        );
     }
 }

@@ -11,23 +11,21 @@ const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
 
 /// Acquires a lock of python-redis-lock.
 pub static ACQUIRE_PYTHON: Script = Script {
-    text: assemble!(LIBRARY, "acquire_python"),
     digest: "64773acc9dc28631e9988b5d6d28e93721b40c92",
     number: 5,
     role: Role::Ask(Grant::Ok),
     key_beside: Some(signal),
     arguments: &[Ttl],
-    ..Script::named("acquire_python")
+    ..assemble!(LIBRARY, "acquire_python")
 };
 
 /// Removes its holder and wakes a waiter.
 pub static UNDO_PYTHON: Script = Script {
-    text: assemble!(LIBRARY, "undo_python"),
     digest: "ad3e2f8f759c6e5ca2df41b9998770991f78d4b1",
     number: 28,
     role: Role::Undo,
     key_beside: Some(signal),
-    ..Script::named("undo_python")
+    ..assemble!(LIBRARY, "undo_python")
 };
 
 /// All of them.

@@ -16,53 +16,48 @@ const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
 
 /// Acquires a lock of Redisson.
 pub static ACQUIRE_REDISSON: Script = Script {
-    text: assemble!(LIBRARY, "acquire_redisson"),
     digest: "e6ff21e274a73d069dbfd6c1515f0a404420d188",
     number: 6,
     role: Role::Ask(Grant::Ok),
     arguments: &[Ttl],
-    ..Script::named("acquire_redisson")
+    ..assemble!(LIBRARY, "acquire_redisson")
 };
 
 /// Acquires a lock of Redisson with a fencing token.
 pub static ACQUIRE_REDISSON_FENCED: Script = Script {
-    text: assemble!(LIBRARY, "acquire_redisson_fenced"),
     digest: "8bb847045a428bf667d7055164b2a4fb319e42fb",
     number: 7,
     role: Role::Ask(Grant::Counter),
     key_beside: Some(counter),
     arguments: &[Ttl],
-    ..Script::named("acquire_redisson_fenced")
+    ..assemble!(LIBRARY, "acquire_redisson_fenced")
 };
 
 /// Extends the holder of a lock of Redisson.
 pub static EXTEND_REDISSON: Script = Script {
-    text: assemble!(LIBRARY, "extend_redisson"),
     digest: "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
     number: 19,
     role: Role::Extend,
     arguments: &[Ttl],
-    ..Script::named("extend_redisson")
+    ..assemble!(LIBRARY, "extend_redisson")
 };
 
 /// Removes the holder of a lock of Redisson and notifies waiters.
 pub static UNDO_REDISSON: Script = Script {
-    text: assemble!(LIBRARY, "undo_redisson"),
     digest: "17cd1274828fed4c8a2a8683c4ec462479594d2d",
     number: 29,
     role: Role::Undo,
-    ..Script::named("undo_redisson")
+    ..assemble!(LIBRARY, "undo_redisson")
 };
 
 /// Raises the fencing counter of a lock of Redisson.
 pub static WRITE_BACK_REDISSON: Script = Script {
-    text: assemble!(LIBRARY, "write_back_redisson"),
     digest: "46406c9d7a02adabd1770d3df9de6d02ea175f08",
     number: 39,
     role: Role::WriteBack,
     key_beside: Some(counter),
     arguments: &[Counter],
-    ..Script::named("write_back_redisson")
+    ..assemble!(LIBRARY, "write_back_redisson")
 };
 
 /// All of them.

@@ -14,41 +14,37 @@ const LIBRARY: Library<'_> = &[sections!("redisson_rw.lua"), SHARED, RESTART_GUA
 
 /// Acquires a read/write lock of Redisson as a reader.
 pub static ACQUIRE_REDISSON_READ: Script = Script {
-    text: assemble!(LIBRARY, "acquire_redisson_read"),
     digest: "9058d83f8fdd2dae20223f5077177ea560574864",
     number: 8,
     role: Role::Ask(Grant::Ok),
     arguments: &[Ttl, Nodes],
-    ..Script::named("acquire_redisson_read")
+    ..assemble!(LIBRARY, "acquire_redisson_read")
 };
 
 /// Acquires a read/write lock of Redisson as the writer.
 pub static ACQUIRE_REDISSON_WRITE: Script = Script {
-    text: assemble!(LIBRARY, "acquire_redisson_write"),
     digest: "b5fc7e00d78fd9990faab9a4a59ed8f9f003be8b",
     number: 9,
     role: Role::Ask(Grant::Ok),
     arguments: &[Ttl],
-    ..Script::named("acquire_redisson_write")
+    ..assemble!(LIBRARY, "acquire_redisson_write")
 };
 
 /// Extends a reader or the writer.
 pub static EXTEND_REDISSON_RW: Script = Script {
-    text: assemble!(LIBRARY, "extend_redisson_rw"),
     digest: "281436ad395971538b1e536bd3db5f6e6312de20",
     number: 20,
     role: Role::Extend,
     arguments: &[Ttl],
-    ..Script::named("extend_redisson_rw")
+    ..assemble!(LIBRARY, "extend_redisson_rw")
 };
 
 /// Removes a reader or the writer, and notifies waiters.
 pub static UNDO_REDISSON_RW: Script = Script {
-    text: assemble!(LIBRARY, "undo_redisson_rw"),
     digest: "f4c5772dfe7e873f952d82a216125dceff4fccd7",
     number: 30,
     role: Role::Undo,
-    ..Script::named("undo_redisson_rw")
+    ..assemble!(LIBRARY, "undo_redisson_rw")
 };
 
 /// All of them.

@@ -11,11 +11,10 @@ const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE];
 
 /// Removes the holder of a lock of Spring and notifies waiters.
 pub static UNDO_SPRING: Script = Script {
-    text: assemble!(LIBRARY, "undo_spring"),
     digest: "1d42caa99544707bb380afc8b080bbd19fc75b51",
     number: 32,
     role: Role::Undo,
-    ..Script::named("undo_spring")
+    ..assemble!(LIBRARY, "undo_spring")
 };
 
 /// All of them.

@@ -13,34 +13,31 @@ pub(in crate::proto) const LEASE_PREFIX: &[u8] = b"redbolt:lease:";
 
 /// Acquires a lock whose value is a time.
 pub static ACQUIRE_TIMED: Script = Script {
-    text: assemble!(LIBRARY, "acquire_timed"),
     digest: "17c11a5f66044f67b0d5b8b9509234bbf1a18301",
     number: 14,
     role: Role::Ask(Grant::Ok),
     keys: &[LEASE_PREFIX],
     arguments: &[Ttl],
-    ..Script::named("acquire_timed")
+    ..assemble!(LIBRARY, "acquire_timed")
 };
 
 /// Extends the holder of a lock whose value is a time.
 pub static EXTEND_TIMED: Script = Script {
-    text: assemble!(LIBRARY, "extend_timed"),
     digest: "9dfbeb363fc9632ca469b24f714d8ad20dba9433",
     number: 23,
     role: Role::Extend,
     keys: &[LEASE_PREFIX],
     arguments: &[Ttl],
-    ..Script::named("extend_timed")
+    ..assemble!(LIBRARY, "extend_timed")
 };
 
 /// Removes the holder of a lock whose value is a time.
 pub static UNDO_TIMED: Script = Script {
-    text: assemble!(LIBRARY, "undo_timed"),
     digest: "0f54cbea4f74a5747ea0d5bad59131ab8aefc8bd",
     number: 34,
     role: Role::Undo,
     keys: &[LEASE_PREFIX],
-    ..Script::named("undo_timed")
+    ..assemble!(LIBRARY, "undo_timed")
 };
 
 /// All of them.
