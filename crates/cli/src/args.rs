@@ -993,9 +993,10 @@ the command and all its descendants get SIGTERM, then SIGKILL, and redbolt campa
 runs the command once for each time that it is elected. With --once it exits with 70 instead.
 
 When the command ends by itself, redbolt resigns and exits with the command's status. Signals are
-passed on to the command; after SIGINT, SIGTERM or SIGQUIT, or when its terminal was closed, redbolt
-does not campaign again, unless it ignores that signal. `kill -9` of redbolt changes nothing: see `redbolt help lock`, which says as well
-when exactly the command gets its signals, and what a wait reports.
+passed on to the command; after SIGINT, SIGTERM or SIGQUIT, or when its terminal was closed,
+redbolt does not campaign again, unless it ignores that signal. `kill -9` of redbolt changes
+nothing: see `redbolt help lock`, which says as well when exactly the command gets its
+signals, and what a wait reports.
 
 The command gets REDBOLT_KEY, REDBOLT_TTL_MS and REDBOLT_TERM in its environment. The term is a
 number that is larger for each later leader. The store that the command writes to should remember
