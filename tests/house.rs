@@ -5,6 +5,8 @@
 //! as well as on the repository.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "house/call_graph.rs"]
+mod call_graph;
 #[path = "house/coupling.rs"]
 mod coupling;
 #[path = "house/manual.rs"]
@@ -28,7 +30,7 @@ use crate::{
     coupling::Coupling,
     manual::Page,
     rules::Fault,
-    source::{Source, files_below},
+    source::{Source, files_below, files_below_ending},
 };
 
 #[test]
@@ -98,6 +100,10 @@ fn the_parts_of_the_core_do_not_grow_together() {
         ("subjects in circles of calls", coupling.in_circles().len()),
         ("accesses to `.active.`", coupling.reaches),
         ("open fields in src/proto", coupling.open_field_count()),
+        ("methods of `Core`", coupling.graph.method_count()),
+        ("subjects in cycles with the hub", coupling.graph.in_cycles()),
+        ("methods in the largest recursion", coupling.graph.largest_recursion()),
+        ("silent returns in methods of `Core`", coupling.graph.silent_returns()),
     ];
     for ((what, count), most) in counted.into_iter().zip(MOST) {
         assert!(count <= most, "{count} {what}, and {most} at most");
@@ -105,7 +111,7 @@ fn the_parts_of_the_core_do_not_grow_together() {
 }
 
 fn coupling_of(root: &Path) -> Coupling {
-    let files = files_below(root, &["src"]).into_iter();
+    let files = files_below_ending(root, &["src"], &[".rs", ".lua"]).into_iter();
     let files = files.map(|file| (fs::read_to_string(root.join(&file)).unwrap(), file));
     let files: Vec<_> = files.collect();
     Coupling::of(files.iter().map(|(text, file)| (file.as_str(), text.as_str())))
@@ -395,4 +401,4 @@ const LONGEST_ARCHITECTURE: usize = 12_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 6] = [126, 71, 0, 0, 8, 85];
+const MOST: [usize; 10] = [126, 71, 0, 0, 8, 85, 438, 16, 59, 185];

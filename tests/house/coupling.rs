@@ -8,10 +8,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    ops::Range,
+    ops::{Range, RangeInclusive},
 };
 
 use proc_macro2::{TokenStream, TokenTree};
+
+use super::call_graph::CallGraph;
 
 /// The counts of the files of `src`.
 #[derive(Debug, Default)]
@@ -30,15 +32,28 @@ pub(crate) struct Coupling {
     /// Fields that are visible in a module above, by type.
     pub(crate) open_fields: BTreeMap<String, usize>,
     pub(crate) lines: BTreeMap<String, usize>,
+    /// The methods of `Core` and their calls, with the hub.
+    pub(crate) graph: CallGraph,
+    /// Lines with code, of what is shipped.
+    pub(crate) code_lines: usize,
 }
 
 impl Coupling {
     /// Counts in files, given with their texts.
     pub(crate) fn of<'t>(files: impl IntoIterator<Item = (&'t str, &'t str)>) -> Self {
         let mut coupling = Self::default();
-        let mut core = Vec::new();
+        let (mut core, mut of_core) = (Vec::new(), Vec::new());
         for (file, text) in files {
+            if file.ends_with(".lua") {
+                coupling.code_lines += text.lines().filter(|line| is_code(line, "--")).count();
+                continue;
+            }
             let code = Code::of(file, text);
+            let shipped = text.lines().enumerate().filter(|(at, _)| !code.is_of_tests(at + 1));
+            // `growth` is a module for tests in a file of its own.
+            if file != GROWTH {
+                coupling.code_lines += shipped.filter(|(_, line)| is_code(line, "//")).count();
+            }
             let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
             *coupling.lines.entry(folder.to_owned()).or_default() += text.lines().count();
             coupling.long.extend(code.long_functions(file));
@@ -49,7 +64,9 @@ impl Coupling {
                     *coupling.open_fields.entry(name).or_default() += fields;
                 }
             }
-            if let Some(name) = file.strip_prefix(CORE).filter(|name| !HUB.contains(name)) {
+            let name = file.strip_prefix(CORE);
+            of_core.extend(name.filter(|_| file != GROWTH).map(|name| (name, code.clone())));
+            if let Some(name) = name.filter(|name| !HUB.contains(name)) {
                 if let Some((subject, rest)) = name.split_once('/') {
                     let shown = code.shown(rest == "mod.rs");
                     *coupling.shown.entry(subject.to_owned()).or_default() += shown;
@@ -58,6 +75,7 @@ impl Coupling {
             }
         }
         coupling.calls = calls(&core);
+        coupling.graph = CallGraph::of(of_core.iter().map(|(name, code)| (*name, code)));
         coupling
     }
 
@@ -127,6 +145,17 @@ impl fmt::Display for Coupling {
             row(there + back, &format!("  {one} and {other}: {there} calls there, {back} back"))?;
         }
         row(self.in_circles().len(), "subjects in circles of calls")?;
+        row(self.graph.method_count(), "methods of `Core`, with the hub")?;
+        row(self.graph.in_cycles(), "subjects in cycles of calls, with the hub")?;
+        for cycle in self.graph.cycles() {
+            row(cycle.len(), &format!("  {}", Vec::from_iter(cycle).join(", ")))?;
+        }
+        row(self.graph.largest_recursion(), "methods in the largest recursion, with the hub")?;
+        for recursion in self.graph.recursions() {
+            row(recursion.len(), &format!("  {}", Vec::from_iter(recursion).join(", ")))?;
+        }
+        row(self.graph.silent_returns(), "silent returns in methods of `Core`")?;
+        row(self.code_lines, "lines of code in src, without tests, comments and blank lines")?;
         row(self.shown_count(), "functions that subjects show to one another")?;
         for (subject, shown) in &self.shown {
             row(*shown, &format!("  {subject}"))?;
@@ -161,17 +190,25 @@ fn calls(files: &[(String, Code)]) -> BTreeMap<(String, String), usize> {
     calls
 }
 
+/// Whether there is more on this line than a comment that begins so.
+fn is_code(line: &str, comment: &str) -> bool {
+    !line.trim().is_empty() && !line.trim().starts_with(comment)
+}
+
 /// The tokens of a file with their lines, without test code.
-struct Code {
-    words: Vec<String>,
+#[derive(Clone, Default)]
+pub(crate) struct Code {
+    pub(crate) words: Vec<String>,
     lines: Vec<usize>,
+    /// The lines of test code.
+    tests: Vec<RangeInclusive<usize>>,
 }
 
 impl Code {
-    fn of(file: &str, text: &str) -> Self {
+    pub(crate) fn of(file: &str, text: &str) -> Self {
         let tokens: TokenStream =
             text.parse().unwrap_or_else(|error| panic!("{file} is not Rust: {error}"));
-        let mut code = Self { words: Vec::new(), lines: Vec::new() };
+        let mut code = Self::default();
         code.take(tokens);
         code.without_tests()
     }
@@ -197,13 +234,15 @@ impl Code {
 
     /// Removes each item under `#[cfg(test)]`, up to the end of its block, or to its semicolon.
     fn without_tests(self) -> Self {
-        let mut shipped = Self { words: Vec::new(), lines: Vec::new() };
+        let mut shipped = Self::default();
         let mut at = 0;
         while at < self.words.len() {
             if self.from(at).starts_with(&["#", "[", "cfg", "(", "test", ")", "]"]) {
                 let item = at + 7;
                 let end = (item..self.words.len()).find(|&at| matches!(self.word(at), ";" | "{"));
-                at = end.map_or(self.words.len(), |end| self.closed(end) + 1);
+                let next = end.map_or(self.words.len(), |end| self.closed(end) + 1);
+                shipped.tests.push(self.lines[at]..=self.lines[next - 1]);
+                at = next;
             } else {
                 shipped.push(self.words[at].clone(), self.lines[at]);
                 at += 1;
@@ -212,12 +251,16 @@ impl Code {
         shipped
     }
 
-    fn word(&self, at: usize) -> &str {
+    fn is_of_tests(&self, line: usize) -> bool {
+        self.tests.iter().any(|lines| lines.contains(&line))
+    }
+
+    pub(crate) fn word(&self, at: usize) -> &str {
         self.words.get(at).map_or("", String::as_str)
     }
 
     /// The next few tokens.
-    fn from(&self, at: usize) -> [&str; 7] {
+    pub(crate) fn from(&self, at: usize) -> [&str; 7] {
         std::array::from_fn(|next| self.word(at + next))
     }
 
@@ -226,7 +269,7 @@ impl Code {
     }
 
     /// The closing bracket of the one at `open`; `open` itself, if it is none.
-    fn closed(&self, open: usize) -> usize {
+    pub(crate) fn closed(&self, open: usize) -> usize {
         let mut depth = 0;
         for at in open..self.words.len() {
             match self.word(at) {
@@ -242,7 +285,7 @@ impl Code {
     }
 
     /// The first of these tokens from `at` on that is outside of brackets.
-    fn next(&self, mut at: usize, wanted: &[&str]) -> Option<usize> {
+    pub(crate) fn next(&self, mut at: usize, wanted: &[&str]) -> Option<usize> {
         while at < self.words.len() && !wanted.contains(&self.word(at)) {
             at = self.closed(at) + 1;
         }
@@ -250,7 +293,7 @@ impl Code {
     }
 
     /// The names of functions in these tokens, and where they begin.
-    fn functions(&self, within: Range<usize>) -> impl Iterator<Item = (usize, &str)> {
+    pub(crate) fn functions(&self, within: Range<usize>) -> impl Iterator<Item = (usize, &str)> {
         let is_name = |name: &str| name.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let all = within.filter(|&at| self.word(at) == "fn").map(|at| (at, self.word(at + 1)));
         all.filter(move |(_, name)| is_name(name))
@@ -342,6 +385,7 @@ impl Code {
 const SCREEN: usize = 40;
 
 const CORE: &str = "src/proto/core/";
+const GROWTH: &str = "src/proto/core/growth.rs";
 
 /// The files that route between subjects.
 const HUB: [&str; 3] = ["mod.rs", "answer.rs", "routes.rs"];
@@ -405,6 +449,13 @@ mod tests {
         let next =
             format!("trait T {{ fn f(); }}\nfn g() {{}} type F = fn();{}", "\n".repeat(SCREEN));
         assert_eq!(of(&next).long, [""; 0]);
+    }
+
+    #[test]
+    fn lines_of_code_are_neither_blank_nor_comments_nor_tests() {
+        let text = "//! a\n\nfn f() {\n    // b\n    c(\"\n\n//d\n\"); // e\n}\n#[cfg(test)]\nmod tests {\n}\n";
+        let files = [("src/a.rs", text), ("src/b.lua", "-- a\nb()\n\n"), (GROWTH, "fn f() {}")];
+        assert_eq!(Coupling::of(files).code_lines, 5);
     }
 
     #[test]

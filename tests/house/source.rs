@@ -63,14 +63,22 @@ impl Source {
 
 /// All `.rs` files below these folders, which must exist.
 pub(crate) fn files_below(root: &Path, folders: &[&str]) -> BTreeSet<String> {
+    files_below_ending(root, folders, &[".rs"])
+}
+
+pub(crate) fn files_below_ending(
+    root: &Path,
+    folders: &[&str],
+    endings: &[&str],
+) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for folder in folders {
         for entry in fs::read_dir(root.join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}")) {
             let entry = entry.unwrap();
             let name = format!("{folder}/{}", entry.file_name().to_str().unwrap());
             if entry.file_type().unwrap().is_dir() {
-                files.extend(files_below(root, &[&name]));
-            } else if name.ends_with(".rs") {
+                files.extend(files_below_ending(root, &[&name], endings));
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
                 files.insert(name);
             }
         }
