@@ -23,7 +23,7 @@ impl Core {
         }
         // Out of the node, so that tokens can borrow it while the answers change everything else.
         let node = self.node_mut(id);
-        node.hears(now.boot);
+        node.record_bytes(now.boot);
         let mut inbox = node.take_inbox();
         inbox.filled(bytes);
         loop {

@@ -173,7 +173,7 @@ impl Core {
             Token::Int(deleted @ 0..=1) => deleted == 1,
             Token::Error(text) => {
                 if classify(text).cause().is_forbidden() {
-                    self.node_mut(node_id).capabilities.compare_and_delete_is(None);
+                    self.node_mut(node_id).capabilities.set_compare_and_delete(None);
                 }
                 false
             }

@@ -50,11 +50,11 @@ impl Capabilities {
         self.learn(Self::default());
     }
 
-    pub(super) fn scripts_are(&mut self, ability: Ability) {
+    pub(super) fn set_scripts(&mut self, ability: Ability) {
         self.scripts = ability;
     }
 
-    pub(super) fn digests_are(&mut self, ability: Ability) {
+    pub(super) fn set_digests(&mut self, ability: Ability) {
         self.digests = ability;
     }
 
@@ -69,7 +69,7 @@ impl Capabilities {
         self.writes
     }
 
-    pub(crate) fn writes_are(&mut self, ability: Ability) {
+    pub(crate) fn set_writes(&mut self, ability: Ability) {
         self.writes = ability;
     }
 
@@ -93,7 +93,7 @@ impl Capabilities {
     }
 
     /// What is to be used as such, if anything.
-    pub(crate) fn compare_and_delete_is(&mut self, command: Option<CompareAndDelete>) {
+    pub(crate) fn set_compare_and_delete(&mut self, command: Option<CompareAndDelete>) {
         self.compare_and_delete = command;
     }
 
@@ -102,7 +102,7 @@ impl Capabilities {
         self.version
     }
 
-    pub(super) fn version_is(&mut self, version: Option<Version>) {
+    pub(super) fn set_version(&mut self, version: Option<Version>) {
         self.version = version;
     }
 

@@ -55,45 +55,45 @@ impl CommandLink {
         }
     }
 
-    /// The socket is being connected, and nobody opens it again ahead of its backoff for a while.
-    pub(super) fn opening(&mut self, now: Timestamp, until: Timestamp) {
+    /// Starts to connect the socket. It is not opened again ahead of its backoff for a while.
+    pub(super) fn start_opening(&mut self, now: Timestamp, until: Timestamp) {
         self.state = Link::Opening { until };
         self.probe_at = now + PROBE.1.min(PROBE.0 * (1 << self.failures.min(8)));
     }
 
-    /// The socket is connected, and the handshake under way.
-    pub(super) fn connected(&mut self, until: Timestamp, fused: bool, now: ClockReading) {
+    /// Starts the handshake on a socket that is connected.
+    pub(super) fn start_handshake(&mut self, until: Timestamp, fused: bool, now: ClockReading) {
         self.state = Link::Handshake { until, fused };
         self.connected_at = now;
     }
 
-    /// The node votes.
-    pub(super) fn ready(&mut self) {
+    /// Marks the link as that of a node that votes.
+    pub(super) fn mark_ready(&mut self) {
         self.state = Link::Ready;
         (self.was_tried, self.failures) = (true, 0);
     }
 
-    /// The node is what it should be, and does not vote for now. It is looked at again at `until`.
-    pub(crate) fn quarantined(&mut self, cause: Cause, until: Timestamp) {
+    /// Keeps a node that is what it should be from voting for now. It is looked at again at `until`.
+    pub(crate) fn quarantine(&mut self, cause: Cause, until: Timestamp) {
         self.state = Link::Quarantined { until };
         self.cause = cause;
         (self.was_tried, self.failures) = (true, 0);
     }
 
-    /// There is a better reason why the node does not vote.
-    pub(crate) fn blamed(&mut self, cause: Cause) {
+    /// Gives a better reason why the node does not vote.
+    pub(crate) fn blame(&mut self, cause: Cause) {
         self.cause = cause;
     }
 
-    /// The node is no voter, and is left when it owes nothing or at `until`.
-    pub(super) fn leaving(&mut self, cause: Cause, until: Timestamp) {
+    /// Starts to leave a node that is not a voter: it is left when it owes nothing, or at `until`.
+    pub(super) fn start_leaving(&mut self, cause: Cause, until: Timestamp) {
         self.state = Link::Leaving { until };
         self.cause = cause;
         self.was_tried = true;
     }
 
-    /// The connection is gone; a node that was being left is blamed for what it was. Whether that is news.
-    pub(super) fn lost(&mut self, cause: Cause, retry_at: Timestamp) -> bool {
+    /// Marks the connection as lost; a node that was being left keeps its cause. Returns whether that is news.
+    pub(super) fn mark_lost(&mut self, cause: Cause, retry_at: Timestamp) -> bool {
         self.cause = match self.state {
             Link::Down { .. } => return false,
             Link::Leaving { .. } => self.cause,
@@ -237,29 +237,29 @@ mod tests {
         let mut link = CommandLink::new();
         assert!(!link.may_return() && !link.is_settled());
         assert!(link.has_not_failed() && !link.was_tried());
-        link.opening(at(0), at(100));
-        link.connected(at(100), true, ClockReading::default());
+        link.start_opening(at(0), at(100));
+        link.start_handshake(at(100), true, ClockReading::default());
         assert!(link.takes_asks() && link.opens() && !link.is_settled());
-        link.ready();
-        assert!(link.lost(Cause::ConnectionReset, at(50)) && link.may_return());
+        link.mark_ready();
+        assert!(link.mark_lost(Cause::ConnectionReset, at(50)) && link.may_return());
         assert!(!link.has_not_failed() && link.was_tried());
-        assert!(!link.lost(Cause::Io, at(60)), "it was lost before");
+        assert!(!link.mark_lost(Cause::Io, at(60)), "it was lost before");
         assert_eq!(link.cause(), Cause::ConnectionReset);
-        link.opening(at(60), at(160));
+        link.start_opening(at(60), at(160));
         assert!(link.may_return() && !link.may_open(at(109)) && link.may_open(at(110)));
-        link.lost(Cause::ConnectionReset, at(200));
+        link.mark_lost(Cause::ConnectionReset, at(200));
         assert!(!link.may_return() && link.is_settled());
     }
 
     #[test]
     fn what_a_node_was_left_for_stays_its_cause() {
         let mut link = CommandLink::new();
-        link.opening(at(0), at(100));
-        link.connected(at(100), false, ClockReading::default());
+        link.start_opening(at(0), at(100));
+        link.start_handshake(at(100), false, ClockReading::default());
         assert!(!link.takes_asks() && !link.takes_undos());
-        link.leaving(Cause::Evicting, at(300));
+        link.start_leaving(Cause::Evicting, at(300));
         assert!(link.takes_undos() && !link.takes_extensions());
-        link.lost(Cause::ConnectionClosed, at(400));
+        link.mark_lost(Cause::ConnectionClosed, at(400));
         assert_eq!((link.cause(), link.may_return()), (Cause::Evicting, false));
         assert!(link.is_hopeless() && link.was_tried() && link.is_down());
     }
@@ -271,11 +271,11 @@ mod tests {
         let mut backoffs = Vec::new();
         for _ in 0..3 {
             backoffs.push(link.backoff(range).as_millis());
-            link.opening(at(0), at(100));
-            link.lost(Cause::ConnectionRefused, at(200));
+            link.start_opening(at(0), at(100));
+            link.mark_lost(Cause::ConnectionRefused, at(200));
         }
         assert_eq!(backoffs, [10, 20, 35]);
-        link.quarantined(Cause::Quarantined, at(300));
+        link.quarantine(Cause::Quarantined, at(300));
         assert_eq!(link.backoff(range).as_millis(), 10);
         assert!(link.takes_extensions() && !link.takes_asks());
     }
@@ -283,9 +283,9 @@ mod tests {
     #[test]
     fn what_a_node_is_is_not_known_while_it_is_looked_at() {
         let mut link = CommandLink::new();
-        link.quarantined(Cause::Quarantined, Timestamp::NEVER);
+        link.quarantine(Cause::Quarantined, Timestamp::NEVER);
         assert!(!link.is_settled());
-        link.quarantined(Cause::Quarantined, at(300));
+        link.quarantine(Cause::Quarantined, at(300));
         assert!(link.is_settled());
     }
 }

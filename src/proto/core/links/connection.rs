@@ -60,7 +60,7 @@ impl Node {
         }
         let now = env.now().boot;
         let until = now + env.settings().connect_timeout;
-        self.link.opening(now, until);
+        self.link.start_opening(now, until);
         env.report_state(self.id());
         env.open_link(LinkId::command(self.id()));
         env.arm(until);
@@ -77,14 +77,14 @@ impl Node {
         let (now, settings) = (env.now(), env.settings());
         env.metrics_of(self.id()).connections += 1;
         let opened = until.0.saturating_sub(saturating_nanos(settings.connect_timeout));
-        self.pace.connected(Timestamp(opened), now.boot);
+        self.pace.record_connection(Timestamp(opened), now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         let fused =
             self.server.is_proven() && !is_burdened && !env.set_up().is_awaited(settings.setup);
-        self.hears(now.boot);
-        self.handshake_begins(now);
-        self.link.connected(until, fused, now);
+        self.record_bytes(now.boot);
+        self.start_handshake(now);
+        self.link.start_handshake(until, fused, now);
         self.send_steps(Step::needed(env.settings_of(self.id()), settings), env);
         fused
     }
@@ -144,23 +144,23 @@ impl Node {
         env: &Env<'_>,
     ) -> Option<Cause> {
         self.capabilities.learn(handshake.capabilities());
-        self.server.wrong(handshake.is_wrong_server() || twin.is_some());
-        self.server.told_replication_id(handshake.replication_id());
-        self.server.told_replicas(handshake.replicas());
+        self.server.set_wrong(handshake.is_wrong_server() || twin.is_some());
+        self.server.set_replication_id(handshake.replication_id());
+        self.server.set_replicas(handshake.replicas());
         if let Some(twin) = twin {
             self.explain(Cause::SameServer, format!("it is node {}", twin.index() + 1));
         } else if let Some(run_id) = handshake.run_id() {
             if has_ghosts {
                 self.kill_old_connection(run_id, env.now().boot);
             }
-            if self.server.told(run_id, handshake.client_id()) {
+            if self.server.identify(run_id, handshake.client_id()) {
                 self.push.forget_failures(env.now().boot);
             }
         }
         let refused = handshake.refused().or_else(|| twin.map(|_| Cause::SameServer));
         if let Some(cause) = refused.filter(|cause| cause.is_configuration()) {
             let must_be_proven = env.settings_of(self.id()).must_be_proven();
-            self.server.proven(!must_be_proven && cause != Cause::SameServer);
+            self.server.set_proven(!must_be_proven && cause != Cause::SameServer);
         }
         refused
     }
@@ -168,7 +168,7 @@ impl Node {
     /// Applies a look at a node that did not vote. Returns why it must not vote, if so.
     pub(super) fn complete_look(&mut self, handshake: &Handshake) -> Option<Cause> {
         if let Some(replication_id) = handshake.replication_id() {
-            self.server.told_replication_id(Some(replication_id));
+            self.server.set_replication_id(Some(replication_id));
         }
         handshake.refused()
     }
@@ -186,8 +186,8 @@ impl Node {
 
     /// Lets the node vote.
     pub(in crate::proto::core) fn mark_ready(&mut self, env: &mut Env<'_>) {
-        self.link.ready();
-        self.handshake_done();
+        self.link.mark_ready();
+        self.finish_handshake();
         env.report_state(self.id());
     }
 }
@@ -197,7 +197,7 @@ impl Node {
     /// Starts to leave a node that is refused as a voter. Returns the requests in flight.
     pub(super) fn start_leaving(&mut self, cause: Cause, env: &mut Env<'_>) -> Vec<Pending> {
         let until = env.now().boot + env.settings().response_timeout;
-        self.link.leaving(cause, until);
+        self.link.start_leaving(cause, until);
         env.report_state(self.id());
         env.arm(until);
         self.pipeline.pending().copied().collect()
@@ -209,7 +209,7 @@ impl Node {
         let retry_at = env.now().boot + cap / 2 + env.random_below(cap / 2);
         // A server that turns us away says why before it closes.
         let cause = self.handshake().refused().unwrap_or(cause);
-        if !self.link.lost(cause, retry_at) {
+        if !self.link.mark_lost(cause, retry_at) {
             return None;
         }
         let cause = self.link.cause();
@@ -258,7 +258,7 @@ impl Node {
         self.explain(Cause::NoAnswer, words);
         env.metrics_of(self.id()).timeouts += 1;
         // Nobody knows where it leads.
-        self.server.wrong(true);
+        self.server.set_wrong(true);
         // What was asked behind the handshake may run yet, so its undo follows it.
         Timer::Retires(Cause::NoAnswer)
     }

@@ -210,9 +210,9 @@ impl Handshake {
             (Step::InfoServer, Token::Bulk(info)) => self.server(info),
             (Step::InfoReplication, Token::Bulk(info)) => self.replication(info, node),
             (Step::InfoMemory, Token::Bulk(info)) => self.memory(info, settings),
-            (Step::Eval, Token::Int(_)) => self.capabilities.scripts_are(Ability::Given),
-            (Step::EvalSha, Token::Int(_)) => self.capabilities.digests_are(Ability::Given),
-            (Step::Set, Token::NilBulk) => self.capabilities.writes_are(Ability::Given),
+            (Step::Eval, Token::Int(_)) => self.capabilities.set_scripts(Ability::Given),
+            (Step::EvalSha, Token::Int(_)) => self.capabilities.set_digests(Ability::Given),
+            (Step::Set, Token::NilBulk) => self.capabilities.set_writes(Ability::Given),
             (Step::Del, Token::Int(_)) => {}
             (Step::DelEx | Step::DelIfEq, Token::Int(_)) => self.deletes_by(step),
             (Step::RestartGuardValue, Token::Bulk(value)) => {
@@ -241,7 +241,7 @@ impl Handshake {
                 return None;
             }
             Step::EvalSha => {
-                self.capabilities.digests_are(tried(text));
+                self.capabilities.set_digests(tried(text));
                 return None;
             }
             Step::DelEx | Step::DelIfEq => {
@@ -275,7 +275,7 @@ impl Handshake {
                 self.refuse(cause);
                 return Some(cause);
             }
-            _ if step == Step::Set => self.capabilities.writes_are(outcome),
+            _ if step == Step::Set => self.capabilities.set_writes(outcome),
             _ => {}
         }
         None
@@ -287,7 +287,7 @@ impl Handshake {
             Step::DelIfEq => CompareAndDelete::DelIfEq,
             _ => CompareAndDelete::DelEx,
         };
-        self.capabilities.compare_and_delete_is(Some(command));
+        self.capabilities.set_compare_and_delete(Some(command));
     }
 
     fn server(&mut self, info: &[u8]) {
@@ -298,7 +298,7 @@ impl Handshake {
         if field(info, b"redis_mode") == Some(b"cluster") {
             self.refuse(Cause::ClusterMode);
         }
-        self.capabilities.version_is(field(info, b"redis_version").and_then(Version::parse));
+        self.capabilities.set_version(field(info, b"redis_version").and_then(Version::parse));
         if self.capabilities.version().is_some_and(|version| version < Version::OLDEST) {
             self.refuse(Cause::TooOld);
         }

@@ -88,9 +88,9 @@ impl Core {
         self.connection_lost(id, pipeline, now);
         // A later handshake may kill this connection only if no ask can run out of another one.
         if ghosts == 0 {
-            self.node_mut(id).server.has_ghosts_in(dead);
+            self.node_mut(id).server.set_ghosts_in(dead);
         } else if self.claims.ghosts(id) > ghosts {
-            self.node_mut(id).server.has_ghosts_in(None);
+            self.node_mut(id).server.set_ghosts_in(None);
         }
         self.link_down(id, now);
     }

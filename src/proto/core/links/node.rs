@@ -199,11 +199,11 @@ impl Node {
         self.loaded = Loaded::default();
         self.debt.connection_lost();
         self.push.command_link_lost();
-        self.server.connection_lost()
+        self.server.forget_connection()
     }
 
-    /// The handshake begins, or a part of it once more.
-    pub(crate) fn handshake_begins(&mut self, now: ClockReading) {
+    /// Starts the handshake, or a part of it again.
+    pub(crate) fn start_handshake(&mut self, now: ClockReading) {
         self.handshake = Handshake::default();
         self.restart_guard.start_look(now);
     }
@@ -224,8 +224,8 @@ impl Node {
         (*of == cause).then_some(words)
     }
 
-    /// Bytes have come, or are to come from now on.
-    pub(crate) fn hears(&mut self, now: Timestamp) {
+    /// Records that bytes have come, or are to come from now on.
+    pub(crate) fn record_bytes(&mut self, now: Timestamp) {
         self.heard = now;
     }
 
@@ -293,9 +293,9 @@ impl Node {
         settles || self.link.opens()
     }
 
-    /// The server has answered the handshake as it should.
-    pub(crate) fn handshake_done(&mut self) {
-        self.server.proven(true);
+    /// Records that the server has answered the handshake as it should.
+    pub(crate) fn finish_handshake(&mut self) {
+        self.server.set_proven(true);
         self.detail = None;
     }
 

@@ -32,16 +32,16 @@ impl Pace {
         };
     }
 
-    /// The connection was opened at `since` and stands at `now`. That shows the way to a node that has not
+    /// Records that the connection was opened at `since` and stands at `now`. That shows the way to a node that has not
     /// answered yet.
-    pub(super) fn connected(&mut self, since: Timestamp, now: Timestamp) {
+    pub(super) fn record_connection(&mut self, since: Timestamp, now: Timestamp) {
         if self.smoothed == 0 {
             self.smoothed = now.0.saturating_sub(since.0).clamp(1, LONGEST);
         }
     }
 
-    /// Nobody has listened until `now`: answers that are heard now may have waited for long.
-    pub(super) fn unheard(&mut self, now: Timestamp) {
+    /// Ignores answers to requests that were sent before `now`: nobody has read them, and they may have waited for long.
+    pub(super) fn ignore_before(&mut self, now: Timestamp) {
         self.from = self.from.max(now);
     }
 
@@ -110,7 +110,7 @@ mod tests {
     fn what_nobody_listened_for_is_no_sample() {
         let (mut pace, now) = paced([MS]);
         let later = now + Duration::from_millis(500);
-        pace.unheard(later);
+        pace.ignore_before(later);
         pace.answered(now, later);
         assert_eq!(pace.round_trip(), Some(Duration::from_millis(1)));
     }

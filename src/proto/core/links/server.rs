@@ -67,7 +67,7 @@ impl Server {
         self.is_proven
     }
 
-    pub(super) fn proven(&mut self, is_proven: bool) {
+    pub(super) fn set_proven(&mut self, is_proven: bool) {
         self.is_proven = is_proven;
     }
 
@@ -76,7 +76,7 @@ impl Server {
         self.is_wrong
     }
 
-    pub(super) fn wrong(&mut self, is_wrong: bool) {
+    pub(super) fn set_wrong(&mut self, is_wrong: bool) {
         self.is_wrong = is_wrong;
     }
 
@@ -90,7 +90,7 @@ impl Server {
         self.replication_id
     }
 
-    pub(crate) fn told_replication_id(&mut self, replication_id: Option<ReplicationId>) {
+    pub(crate) fn set_replication_id(&mut self, replication_id: Option<ReplicationId>) {
         self.replication_id = replication_id;
     }
 
@@ -99,11 +99,11 @@ impl Server {
         self.replicas
     }
 
-    pub(super) fn told_replicas(&mut self, replicas: Option<Replicas>) {
+    pub(super) fn set_replicas(&mut self, replicas: Option<Replicas>) {
         self.replicas = replicas;
     }
 
-    /// It may have moved to another address: it is believed next time.
+    /// Forgets which process it is. It may have moved to another address, and is believed next time.
     pub(super) fn forget_process(&mut self) {
         self.run_id = None;
     }
@@ -117,23 +117,23 @@ impl Server {
         self.clock_ahead_us = ahead_us;
     }
 
-    /// The handshake has found out which process this is, and the connection's client id there. Whether another process
-    /// was here before.
-    pub(super) fn told(&mut self, run_id: RunId, client_id: Option<u64>) -> bool {
+    /// Records which process this is, and the connection's client id there. Returns whether another process was here
+    /// before.
+    pub(super) fn identify(&mut self, run_id: RunId, client_id: Option<u64>) -> bool {
         self.connection = client_id.map(|client_id| Connection { run_id, client_id });
         self.run_id.replace(run_id).is_some_and(|before| before != run_id)
     }
 
-    /// The connection is gone. It is returned if its client id was known.
-    pub(super) fn connection_lost(&mut self) -> Option<Connection> {
+    /// Forgets the connection that has ended. Returns it if its client id was known.
+    pub(super) fn forget_connection(&mut self) -> Option<Connection> {
         self.is_wrong = false;
         // Or one server that stood in for two nodes would be a quorum of clocks.
         self.clock_ahead_us = None;
         self.connection.take()
     }
 
-    /// Asks may still run out of this dead connection, and out of no other. `None`: out of several.
-    pub(super) fn has_ghosts_in(&mut self, connection: Option<Connection>) {
+    /// Records that asks may still run out of this dead connection, and out of no other. `None`: out of several.
+    pub(super) fn set_ghosts_in(&mut self, connection: Option<Connection>) {
         self.ghosts_in = connection;
     }
 
@@ -152,23 +152,23 @@ mod tests {
     #[test]
     fn a_dead_connection_is_named_to_its_own_process_only() {
         let mut server = Server::new(true);
-        assert!(!server.told([b'1'; 40], Some(7)), "nobody was here before");
-        let dead = server.connection_lost();
-        server.has_ghosts_in(dead);
+        assert!(!server.identify([b'1'; 40], Some(7)), "nobody was here before");
+        let dead = server.forget_connection();
+        server.set_ghosts_in(dead);
         assert_eq!(server.ghosts_in([b'1'; 40]), Some(7));
         assert_eq!(server.ghosts_in([b'2'; 40]), None);
-        assert!(server.told([b'2'; 40], None), "another process is here");
-        assert!(server.connection_lost().is_none(), "its client id is not known");
-        server.has_ghosts_in(None);
+        assert!(server.identify([b'2'; 40], None), "another process is here");
+        assert!(server.forget_connection().is_none(), "its client id is not known");
+        server.set_ghosts_in(None);
         assert_eq!(server.ghosts_in([b'1'; 40]), None);
     }
 
     #[test]
     fn a_new_connection_is_not_wrong() {
         let mut server = Server::new(false);
-        server.wrong(true);
+        server.set_wrong(true);
         assert!(server.is_wrong() && !server.is_proven());
-        server.connection_lost();
+        server.forget_connection();
         assert!(!server.is_wrong());
     }
 }

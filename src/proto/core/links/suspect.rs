@@ -27,7 +27,7 @@ impl Core {
     /// Nobody has read the sockets for a while, so that answers which are read now say nothing of how long
     /// the nodes took. Call it before reading them.
     pub fn resume(&mut self, now: Timestamp) {
-        self.nodes.iter_mut().for_each(|node| node.pace.unheard(now));
+        self.nodes.iter_mut().for_each(|node| node.pace.ignore_before(now));
     }
 
     /// Whether this node seems to hang.

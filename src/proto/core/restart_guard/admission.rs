@@ -296,7 +296,7 @@ impl Candidate<'_> {
     pub(super) fn follow_up(&mut self, next: FollowUp) {
         match next {
             FollowUp::None => {}
-            FollowUp::Blame(cause) => self.node.link.blamed(cause),
+            FollowUp::Blame(cause) => self.node.link.blame(cause),
             FollowUp::DropOthers => self.drop_others(),
             FollowUp::Look => self.send_look(),
         }
@@ -313,7 +313,7 @@ impl Candidate<'_> {
 
     fn send_look(&mut self) {
         let now = self.env.now();
-        self.node.handshake_begins(now);
+        self.node.start_handshake(now);
         let tells_history = self.node.server.replication_id().is_some();
         let look = Step::look(&self.node.capabilities, tells_history, self.env.settings());
         self.node.send_steps(look, &self.env);
@@ -353,7 +353,7 @@ impl Candidate<'_> {
 
     /// Suspends the vote of a node that takes no writes for now, until it would.
     pub(super) fn suspend(&mut self, cause: Cause) -> Admission {
-        self.node.capabilities.writes_are(Ability::Refused(cause));
+        self.node.capabilities.set_writes(Ability::Refused(cause));
         self.keep_out(cause, self.env.now().boot + LOOKS_APART, FollowUp::None)
     }
 
@@ -400,8 +400,8 @@ impl Candidate<'_> {
 
     /// Keeps the node from voting; it is looked at again at `until`.
     fn keep_out(&mut self, cause: Cause, until: Timestamp, next: FollowUp) -> Admission {
-        self.node.link.quarantined(cause, until);
-        self.node.handshake_done();
+        self.node.link.quarantine(cause, until);
+        self.node.finish_handshake();
         self.env.report_state(self.node.id());
         self.env.arm(until);
         Admission::KeptOut(next)

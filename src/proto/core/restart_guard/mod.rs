@@ -53,7 +53,7 @@ impl Core {
         let node = self.node_mut(id);
         let writes = handshake.capabilities().writes();
         if writes != Ability::Unknown {
-            node.capabilities.writes_are(writes);
+            node.capabilities.set_writes(writes);
         }
         if let Ability::Refused(cause) = node.capabilities.writes() {
             self.suspend(id, cause, now);
