@@ -99,7 +99,7 @@ fn run_inner(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
     lock::run(args, inner).map_err(|failure| failure.about(&name::show(&args.key)))
 }
 
-/// Runs a command. What the system refuses names the lock.
+/// Runs a command, and names the lock if the operating system refuses something.
 fn run_named(command: &Command) -> Result<u8, Failure> {
     run(command).map_err(|failure| match command.lock_name() {
         Some(name) => failure.about(&name::show(name)),

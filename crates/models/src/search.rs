@@ -121,7 +121,7 @@ pub fn search_for_progress<M: Progress>(model: &M) -> Outcome {
     outcome
 }
 
-/// The same for models that have the same states and steps and differ in what progress is, in one visit.
+/// Searches models with the same states and steps, which differ in their definition of progress, in one visit.
 ///
 /// # Panics
 ///

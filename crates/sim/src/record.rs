@@ -10,7 +10,7 @@ use crate::Totals;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/RECORD.md");
 
-/// What one run has shown, without its date and commit.
+/// The result of one run, without its date and commit.
 pub(crate) struct Run<'r> {
     /// The class, or `planted bugs`.
     pub(crate) class: &'r str,

@@ -40,7 +40,7 @@ pub(crate) fn progresses(name: &str, model: &impl Progress) {
     assert!(outcome.violation.is_none(), "{name}: {outcome}");
 }
 
-/// The same for two models that have the same states and steps, and differ in what progress is.
+/// Every state of two models with the same states and steps leads to a settled one, by the definition of each.
 #[allow(dead_code, reason = "few models have two kinds of progress")]
 pub(crate) fn both_progress<M: Progress>(names: [&str; 2], models: [&M; 2]) {
     for (name, outcome) in names.into_iter().zip(search_for_progress_of(models)) {
