@@ -34,8 +34,9 @@ pub struct Node {
     clock: Clock,
     /// What the next start does to the keys.
     memory: Memory,
-    /// Reserves the port while the node is stopped.
-    reserved: Option<Socket>,
+    /// Reserves the port for the life of the node. Reserved only while stopped, the port would be free for a moment at
+    /// each stop and start, and another program on a busy machine could take it.
+    _reserved: Socket,
 }
 
 #[derive(Debug)]
@@ -109,6 +110,8 @@ impl Node {
     }
 
     fn serving_by(clock: Clock, store: Store, address: SocketAddr) -> io::Result<Self> {
+        let reserved = reserve(address)?;
+        let address = reserved.local_addr()?.as_socket().unwrap_or(address);
         let server = Server::bind(address, clock.clone())?;
         let mut node = Self {
             address: server.address()?,
@@ -116,7 +119,7 @@ impl Node {
             running: None,
             clock,
             memory: Memory::Kept,
-            reserved: None,
+            _reserved: reserved,
         };
         node.running = Some(Running::start(server, Arc::clone(&node.store))?);
         Ok(node)
@@ -133,8 +136,6 @@ impl Node {
         if let Some(running) = self.running.take() {
             running.end();
             self.memory = memory;
-            // If this fails, the port is only likely to be free at the next start.
-            self.reserved = reserve(self.address).ok();
         }
     }
 
@@ -148,7 +149,6 @@ impl Node {
             return Ok(());
         }
         let run_id = random_run_id()?;
-        self.reserved = None;
         let server = Server::bind(self.address, self.clock.clone())?;
         let memory = mem::replace(&mut self.memory, Memory::Kept);
         lock(&self.store).restart(memory, &run_id, self.clock.now());
@@ -184,8 +184,8 @@ fn lock(store: &Mutex<Store>) -> MutexGuard<'_, Store> {
     store.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A socket that is bound but does not listen. Connections to the port are refused, and the kernel gives the port to
-/// no other socket, in particular not to an outgoing connection.
+/// Returns a socket that is bound but does not listen. The kernel gives its port to no other socket, in particular not to
+/// an outgoing connection, except for a listener that asks for this port. Without one, connections are refused.
 fn reserve(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;

@@ -7,7 +7,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::Duration,
@@ -18,6 +18,7 @@ use redbolt_node::{
     model::{ClockReading, Store},
 };
 use redbolt_test_servers::{Connection, Reply};
+use socket2::{Domain, Socket, Type};
 
 fn connect(node: &Node) -> Connection {
     Connection::open(&node.address().to_string())
@@ -200,4 +201,29 @@ fn run_id(client: &mut Connection) -> String {
     let Reply::Bulk(info) = client.cmd("INFO server") else { panic!("INFO is a bulk string") };
     let info = String::from_utf8(info).unwrap();
     info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().to_owned()
+}
+
+/// Other tests open sockets at any time, and the kernel gives them whatever port is free.
+#[test]
+fn the_port_is_never_free_while_a_node_stops_and_starts() {
+    let mut node = Node::start().unwrap();
+    let address = node.address();
+    let ends = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&ends);
+    let other = thread::spawn(move || {
+        while !is_over.load(Relaxed) {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            if socket.bind(&address.into()).is_ok() {
+                return true;
+            }
+        }
+        false
+    });
+    let started = (0..300).try_for_each(|_| {
+        node.stop(Memory::Kept);
+        node.start_again()
+    });
+    ends.store(true, Relaxed);
+    assert!(!other.join().unwrap(), "another socket got the port");
+    started.unwrap();
 }
