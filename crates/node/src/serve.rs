@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    net::SocketAddr,
+    net::{Shutdown, SocketAddr},
     time::{Duration, Instant},
 };
 
@@ -13,6 +13,7 @@ use mio::{
     Events, Interest, Poll, Registry, Waker,
     net::{TcpListener, TcpStream},
 };
+use socket2::SockRef;
 
 use crate::{
     clock::Clock,
@@ -47,6 +48,14 @@ enum Turn {
     /// There is more to do, but other clients come first.
     Yields,
     Ends,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A process that another thread starts has a copy of the listener between its fork and its exec, so closing alone
+        // might leave the port in use for a moment. If this fails, the port is freed a little later.
+        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
+    }
 }
 
 impl Server {
