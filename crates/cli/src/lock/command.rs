@@ -118,11 +118,6 @@ impl Command {
             self.child.signal(arrival.request.signal);
         }
     }
-
-    /// Whether it is stopped, as by Ctrl-Z.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.child.is_stopped()
-    }
 }
 
 const FENCING_TOKEN: &str = "REDBOLT_FENCING_TOKEN";

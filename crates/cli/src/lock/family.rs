@@ -62,6 +62,12 @@ impl Family {
         found
     }
 
+    /// Returns whether `child` is stopped, as by Ctrl-Z.
+    pub(super) fn is_stopped(&self, child: &Child) -> bool {
+        let pid = || child.unreaped().map(Pid::as_raw);
+        child.is_stopped() || pid().is_some_and(|pid| is_in_stopped_vfork(pid, &processes()))
+    }
+
     /// Whether no process is left, given whether we have children. Orphans become our children, so without children
     /// no process is left. `/proc` alone would not do: while it is read, a parent can end and its child be missed.
     pub(super) fn is_gone(&self, child: &Child, has_children: bool) -> bool {
@@ -161,10 +167,24 @@ fn descendants(ancestor: i32, processes: &[Process]) -> Vec<i32> {
     found
 }
 
+/// Returns whether this process waits in `vfork` for a child that is stopped.
+///
+/// A shell in `vfork` cannot stop before its child has executed a program, which a stopped child does not do. The
+/// kernel reports no stop of the shell then, although the whole job stands still.
+fn is_in_stopped_vfork(pid: i32, processes: &[Process]) -> bool {
+    let waits = processes.iter().any(|it| it.pid == pid && it.state == UNINTERRUPTIBLE);
+    waits && processes.iter().any(|it| it.parent == pid && it.state == STOPPED)
+}
+
+/// The letters of states in `/proc/PID/stat`.
+const STOPPED: u8 = b'T';
+const UNINTERRUPTIBLE: u8 = b'D';
+
 #[derive(Debug, PartialEq, Eq)]
 struct Process {
     pid: i32,
     parent: i32,
+    state: u8,
 }
 
 fn processes() -> Vec<Process> {
@@ -179,19 +199,34 @@ fn parse(pid: i32, stat: &[u8]) -> Option<Process> {
     let name_end = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
-    let _state = fields.next()?;
-    Some(Process { pid, parent: fields.next()?.parse().ok()? })
+    let state = *fields.next()?.as_bytes().first()?;
+    Some(Process { pid, parent: fields.next()?.parse().ok()?, state })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn process(pid: i32, parent: i32, state: u8) -> Process {
+        Process { pid, parent, state }
+    }
+
+    #[test]
+    fn a_shell_in_a_vfork_whose_child_is_stopped_is_stopped() {
+        let stopped = |shell, child| {
+            is_in_stopped_vfork(10, &[process(10, 1, shell), process(11, 10, child)])
+        };
+        assert!(stopped(b'D', b'T'));
+        assert!(!stopped(b'D', b'R'), "it reads from a disk, or its child is about to run");
+        assert!(!stopped(b'S', b'T'), "a shell with job control, which waits for its user");
+        assert!(!is_in_stopped_vfork(10, &[process(10, 1, b'D'), process(12, 1, b'T')]));
+    }
+
     #[test]
     fn a_name_cannot_forge_a_parent() {
         let stat = b"7 (a) S 1 (b) R 42 7 7 0 -1";
-        assert_eq!(parse(7, stat), Some(Process { pid: 7, parent: 42 }));
-        assert_eq!(parse(7, b"7 (\xff\n) S 3 7"), Some(Process { pid: 7, parent: 3 }));
+        assert_eq!(parse(7, stat), Some(process(7, 42, b'R')));
+        assert_eq!(parse(7, b"7 (\xff\n) S 3 7"), Some(process(7, 3, b'S')));
         assert_eq!(parse(7, b"nonsense"), None);
         assert_eq!(parse(7, b"7 (cut)"), None);
     }
@@ -199,8 +234,7 @@ mod tests {
     #[test]
     fn descent_is_followed_and_strangers_are_not() {
         let family = [(10, 1), (30, 20), (20, 10), (40, 30), (50, 1), (60, 50), (21, 10)];
-        let processes: Vec<_> =
-            family.into_iter().map(|(pid, parent)| Process { pid, parent }).collect();
+        let processes = family.map(|(pid, parent)| process(pid, parent, b'S'));
         assert_eq!(descendants(10, &processes), [20, 21, 30, 40]);
         assert!(descendants(40, &processes).is_empty());
     }
@@ -218,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_circle_of_pids_that_changed_meanwhile_ends() {
-        let processes = [Process { pid: 2, parent: 1 }, Process { pid: 1, parent: 2 }];
+        let processes = [process(2, 1, b'S'), process(1, 2, b'S')];
         assert_eq!(descendants(1, &processes), [2]);
     }
 
@@ -237,6 +271,7 @@ mod tests {
     #[test]
     fn this_process_is_listed_with_its_parent() {
         let parent = nix::unistd::getppid().as_raw();
-        assert!(processes().contains(&Process { pid: getpid().as_raw(), parent }));
+        let is_this = |it: &Process| (it.pid, it.parent) == (getpid().as_raw(), parent);
+        assert!(processes().iter().any(is_this));
     }
 }

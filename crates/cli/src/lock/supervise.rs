@@ -135,7 +135,8 @@ impl<'a> Supervisor<'a> {
 
     fn watch(&mut self) -> io::Result<Ended> {
         loop {
-            self.watchdog.suspend(self.stop_came && self.command.is_stopped());
+            let is_stopped = self.stop_came && self.family.is_stopped(self.command.child());
+            self.watchdog.suspend(is_stopped);
             while let Some(action) = self.watchdog.act(now()?, self.remaining()) {
                 self.perform(action);
             }

@@ -223,6 +223,10 @@ pub(crate) fn redbolt(words: &[&str]) -> Command {
     command
 }
 
+/// Two signals that the outer and the inner process get within this time were sent to the group. A stall between them
+/// makes them two signals, and the command gets both.
+pub(crate) const GROUP_WINDOW: Duration = Duration::from_millis(100);
+
 /// A busy machine answers late. Tests of the default remove it.
 const RESPONSE_TIMEOUT: (&str, &str) = ("REDBOLT_RESPONSE_TIMEOUT", "10s");
 

@@ -44,12 +44,12 @@ fn next_holder_is_alone(world: &World) {
     assert_eq!(survivors(world), "", "processes of the previous holder still run");
 }
 
-/// For scenarios that return the survivors, and in which the outer process kills 250 ms before the end: on a busy
-/// machine it may not run for so long. A broken rule shows each time.
-#[track_caller]
-fn once_in_three_the_next_holder_is_alone(scenario: impl Fn() -> String) {
-    let is_alone = (0..3).any(|_| scenario().is_empty());
-    assert!(is_alone, "processes of the previous holder still run");
+/// Runs a scenario that returns the survivors, and in which the outer process kills `MARGIN` before the end of the lease.
+fn next_holder_is_alone_after(scenario: impl Fn() -> String) {
+    const MARGIN: Duration = Duration::from_millis(250);
+    on_a_real_clock(MARGIN, || {
+        assert_eq!(scenario(), "", "processes of the previous holder still run");
+    });
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn an_unread_warning_does_not_cost_the_lock() {
 /// the third, which has not received the extension.
 #[test]
 fn a_lease_that_got_shorter_ends_the_command_of_a_stopped_inner_process_sooner() {
-    once_in_three_the_next_holder_is_alone(|| survivors_of_a_lease_that_got_shorter(&World::of(3)));
+    next_holder_is_alone_after(|| survivors_of_a_lease_that_got_shorter(&World::of(3)));
 }
 
 fn survivors_of_a_lease_that_got_shorter(world: &World) -> String {
@@ -181,7 +181,7 @@ fn a_killed_inner_process_is_followed_by_its_whole_family_before_the_next_holder
 #[test]
 fn a_stopped_inner_process_does_not_keep_the_command_alive() {
     for line in [JOB, STUBBORN] {
-        once_in_three_the_next_holder_is_alone(|| {
+        next_holder_is_alone_after(|| {
             let world = World::of(3);
             let running = lock(&world, "6s", line);
             let inner = running.inner();
