@@ -116,9 +116,17 @@ impl Queue<'_> {
     }
 
     fn run_one(&self, test: &Test) -> Outcome {
+        repeat_if_stalled(|| self.attempt(test))
+    }
+
+    /// Runs a test once. Returns also the longest time for which this process did not run meanwhile.
+    fn attempt(&self, test: &Test) -> (Outcome, Duration) {
         let log = self.logs.join(file_name(&self.programs.name_of(test)));
         let start = Instant::now();
-        let ended = self.end_of(self.programs.command_of(test), &log);
+        let (ended, gap) = match self.end_of(self.programs.command_of(test), &log) {
+            Ok((end, gap)) => (Ok(end), gap),
+            Err(error) => (Err(error), Duration::ZERO),
+        };
         let took = start.elapsed();
         let used = match ended {
             Ok(End::Exit(_, used)) => used,
@@ -137,20 +145,23 @@ impl Queue<'_> {
             // A file that stays is overwritten by the next run.
             let _ = fs::remove_file(&log);
         }
-        Outcome { test: test.clone(), took, used, failure, repeats }
+        (Outcome { test: test.clone(), took, used, failure, repeats }, gap)
     }
 
-    fn end_of(&self, mut command: Command, log: &Path) -> io::Result<End> {
+    fn end_of(&self, mut command: Command, log: &Path) -> io::Result<(End, Duration)> {
         let output = File::create(log)?;
         command.stdout(output.try_clone()?).stderr(output);
         let mut child = command.spawn()?;
         let mut freezes = self.freezer.as_ref().map(|freezer| freezer.of(log));
         let until = Instant::now() + self.limit;
         let mut pause = Duration::from_millis(1);
+        let (mut seen, mut gap) = (Instant::now(), Duration::ZERO);
         while Instant::now() < until {
+            gap = gap.max(seen.elapsed());
+            seen = Instant::now();
             if has_ended(&child) {
                 let used = processor_time(child.id());
-                return Ok(End::Exit(child.wait()?, used));
+                return Ok((End::Exit(child.wait()?, used), gap));
             }
             if let Some(freezes) = &mut freezes {
                 freezes.freeze_if_due(child.id());
@@ -159,9 +170,33 @@ impl Queue<'_> {
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
         kill(&mut child)?;
-        Ok(End::Overdue)
+        Ok((End::Overdue, gap))
     }
 }
+
+/// Runs a test, and repeats it if it failed while the machine stalled for longer than tests allow for.
+///
+/// Tests of TTLs repeat themselves after shorter stalls (`redbolt_test_servers::on_a_real_clock`). This is for all others,
+/// whose waits are bounded too: in a stall of a minute, every wait fails that was under way.
+fn repeat_if_stalled(mut attempt: impl FnMut() -> (Outcome, Duration)) -> Outcome {
+    let mut stalls = Vec::new();
+    loop {
+        let (mut outcome, gap) = attempt();
+        let is_inconclusive = outcome.failure.is_some() && gap > LONGEST_STALL;
+        if !is_inconclusive || stalls.len() + 1 == ATTEMPTS {
+            outcome.repeats.append(&mut stalls);
+            return outcome;
+        }
+        let number = stalls.len() + 1;
+        stalls
+            .push(format!("{INCONCLUSIVE}attempt {number} of {ATTEMPTS}, no test ran for {gap:?}"));
+    }
+}
+
+const ATTEMPTS: usize = 5;
+
+/// A third of the shortest time within which a test expects a machine to answer.
+const LONGEST_STALL: Duration = Duration::from_secs(5);
 
 impl State {
     fn take(&mut self, cores: usize, beside_waits: usize) -> Option<Test> {
@@ -249,6 +284,47 @@ mod tests {
             units: 4,
             slots: 1,
         }
+    }
+
+    fn outcome(failure: Option<&str>) -> Outcome {
+        Outcome {
+            test: test(Weight::Waits),
+            took: Duration::ZERO,
+            used: Duration::ZERO,
+            failure: failure.map(|why| (why.to_owned(), String::new())),
+            repeats: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_test_that_fails_in_a_stall_is_repeated_and_the_repeat_is_reported() {
+        let attempts = [(Some("not within 60s"), LONGEST_STALL * 2), (None, Duration::ZERO)];
+        let mut attempts = attempts.into_iter().map(|(failure, gap)| (outcome(failure), gap));
+        let ended = repeat_if_stalled(|| attempts.next().unwrap());
+        assert!(ended.failure.is_none());
+        assert_eq!(ended.repeats, ["inconclusive: attempt 1 of 5, no test ran for 10s"]);
+    }
+
+    #[test]
+    fn a_test_that_fails_without_a_stall_has_failed() {
+        let mut attempts = 0;
+        let ended = repeat_if_stalled(|| {
+            attempts += 1;
+            (outcome(Some("wrong")), LONGEST_STALL)
+        });
+        assert!(ended.failure.is_some() && ended.repeats.is_empty());
+        assert_eq!(attempts, 1);
+    }
+
+    #[test]
+    fn five_attempts_in_stalls_are_a_failure() {
+        let mut attempts = 0;
+        let ended = repeat_if_stalled(|| {
+            attempts += 1;
+            (outcome(Some("not within 60s")), LONGEST_STALL * 2)
+        });
+        assert!(ended.failure.is_some());
+        assert_eq!((attempts, ended.repeats.len()), (ATTEMPTS, ATTEMPTS - 1));
     }
 
     #[test]
