@@ -104,6 +104,7 @@ fn the_parts_of_the_core_do_not_grow_together() {
         ("subjects in cycles with the hub", coupling.graph.in_cycles()),
         ("methods in the largest recursion", coupling.graph.largest_recursion()),
         ("silent returns in methods of `Core`", coupling.graph.silent_returns()),
+        ("lines of code in src", coupling.code_lines),
     ];
     for ((what, count), most) in counted.into_iter().zip(MOST) {
         assert!(count <= most, "{count} {what}, and {most} at most");
@@ -401,4 +402,4 @@ const LONGEST_ARCHITECTURE: usize = 12_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 10] = [126, 71, 0, 0, 8, 85, 438, 16, 59, 185];
+const MOST: [usize; 11] = [104, 58, 0, 0, 8, 85, 438, 0, 2, 170, 28340];

@@ -114,8 +114,13 @@ impl Code {
             let takes = |at: usize| {
                 self.from(at).starts_with(&["&", "mut"]) && wide.contains(self.word(at + 2))
             };
-            if is_inside || (at..body).any(takes) {
-                found.push((name.to_owned(), body..self.closed(body)));
+            // Only those that are no methods are called by their name alone.
+            match is_inside {
+                true => found.push((name.to_owned(), body..self.closed(body))),
+                false if (at..body).any(takes) => {
+                    found.push((format!("fn {name}"), body..self.closed(body)));
+                }
+                false => {}
             }
         }
         found
@@ -124,18 +129,20 @@ impl Code {
     /// The names of functions called on the core, or by their name alone.
     fn called_in(&self, body: Range<usize>) -> BTreeSet<String> {
         let calls = body.filter_map(|at| match self.from(at) {
-            ["self" | "core", ".", name, "(", ..] | ["Self", ":", ":", name, "(", ..] => Some(name),
-            [before, name, "(", ..] if before != "." && before != ":" && before != "fn" => {
-                Some(name)
+            ["self" | "core", ".", name, "(", ..] | ["Self", ":", ":", name, "(", ..] => {
+                Some(name.to_owned())
             }
+            [before, name, "(", ..] if before != "." && before != ":" => Some(format!("fn {name}")),
             _ => None,
         });
-        calls.map(str::to_owned).collect()
+        calls.collect()
     }
 
     fn silent_returns(&self, body: Range<usize>) -> usize {
         let is_silent = |at: &usize| match self.from(*at) {
-            ["else", "{", "return", end, ..] => matches!(end, ";" | "}"),
+            ["else", "{", "return", ";" | "}", ..] => true,
+            // A decision to do nothing says no more.
+            ["else", "{", "return", "Decision", ":", ":", "Continue"] => true,
             _ => false,
         };
         body.filter(is_silent).count()
@@ -199,15 +206,16 @@ mod tests {
             struct Two<'c> { nodes: &'c mut [Node], locks: &'c mut Locks } impl Two<'_> { fn c(&self) {} }
             fn d(core: &mut Core) { core.a() } fn e(core: &Core) {} impl Debug for Core { fn f() {} }";
         let graph = of(&[("one.rs", pass)]);
-        assert_eq!(graph.methods.keys().collect::<Vec<_>>(), ["a", "b", "d"]);
-        assert_eq!(graph.largest_recursion(), 0, "one that is called on another name is not seen");
+        assert_eq!(graph.methods.keys().collect::<Vec<_>>(), ["a", "fn b", "fn d"]);
+        assert_eq!(graph.largest_recursion(), 0, "a call on another name is not seen");
     }
 
     #[test]
     fn a_return_without_a_word_is_silent() {
         let text = "impl Core { fn a() { let Some(b) = c else { return }; let Some(b) = c else { return; };
-            let Some(b) = c else { return d }; if e { return } else { f } } }
+            let Some(b) = c else { return d }; if e { return } else { f }
+            let Some(b) = c else { return Decision::Continue }; } }
             impl Node { fn g() { let Some(b) = c else { return }; } }";
-        assert_eq!(of(&[("one.rs", text)]).silent_returns(), 2);
+        assert_eq!(of(&[("one.rs", text)]).silent_returns(), 3);
     }
 }

@@ -387,8 +387,8 @@ const SCREEN: usize = 40;
 const CORE: &str = "src/proto/core/";
 const GROWTH: &str = "src/proto/core/growth.rs";
 
-/// The files that route between subjects.
-const HUB: [&str; 3] = ["mod.rs", "answer.rs", "routes.rs"];
+/// The files that route between subjects, and from callers to them.
+const HUB: [&str; 5] = ["mod.rs", "answer.rs", "commands.rs", "routes.rs", "timeouts.rs"];
 
 mod tests {
     use super::*;

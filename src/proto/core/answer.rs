@@ -1,11 +1,9 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
-use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Due, Mistyped, Pending, Step};
 use crate::proto::core::restart_guard::{Proof, Unproven};
-use crate::proto::line::Told;
-use crate::proto::lock_kind::{Answer, Command, Count, count};
+use crate::proto::lock_kind::{Answer, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
@@ -43,12 +41,43 @@ impl Core {
                     self.close(id, Cause::Violation, now);
                 }
             }
+            self.run(now);
             if self.node(id).link.is_closed() {
                 inbox.clear();
                 break;
             }
         }
         self.node_mut(id).give_back(inbox);
+    }
+
+    /// Reads notifications from a push link. A notification for one waiter wakes it at once.
+    fn push_received(&mut self, id: NodeId, bytes: usize, now: ClockReading) {
+        if !self.node(id).push.is_open() {
+            return;
+        }
+        let mut inbox = self.node_mut(id).push.take_inbox();
+        inbox.filled(bytes);
+        while self.node(id).push.is_open() {
+            match self.nodes[id.index()].push.decode(inbox.unread()) {
+                Ok(None) => break,
+                Ok(Some((token, len))) => {
+                    if self.push_notified(id, token, now).is_err() {
+                        self.close_push(id, Cause::UnexpectedReply, now);
+                    }
+                    inbox.consume(len);
+                }
+                Err(_) => self.close_push(id, Cause::Violation, now),
+            }
+            self.run(now);
+        }
+        if !self.node(id).push.is_open() {
+            inbox.clear();
+        }
+        self.node_mut(id).push.give_back(inbox);
+        self.wake_all_if_told(id);
+        self.run(now);
+        self.hear_others(id);
+        self.run(now);
     }
 
     /// An answer belongs to the oldest request that has none. One that comes unasked, or is of a
@@ -69,18 +98,19 @@ impl Core {
         }
         let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
         let answered = self.understood(id, &due, token, now);
-        match answered {
-            Ok(()) => {
-                self.count_answer(id, &due, now);
-                if self.is_suspected(id) {
-                    self.answers_again(id);
-                    self.send_held_back(id, now);
-                }
-                self.leave_if_idle(id, now);
-            }
+        // Effects apply to the node as it was when it answered: before the link is left below.
+        self.run(now);
+        if answered.is_err() {
             // It is over with the link, like all that are behind it.
-            Err(Mistyped) => self.node_mut(id).pipeline.unanswered(due),
+            self.node_mut(id).pipeline.unanswered(due);
+            return answered;
         }
+        self.count_answer(id, &due, now);
+        if self.suspected.contains(id) {
+            self.answers_again(id);
+            self.send_held_back(id, now);
+        }
+        self.leave_if_idle(id, now);
         answered
     }
 
@@ -101,35 +131,32 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::Ask { claim, ask, by_digest, .. } => {
-                self.asked(id, claim, (ask, by_digest, due.since), token, now)
+                let told = self.ask_answered(id, claim, (ask, by_digest), token, now)?;
+                self.script_answered(id, told, due.since, now)
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
-            Pending::Delete { claim, followed } => self.deleted(id, claim, followed, token, now),
-            Pending::DropOthers | Pending::Enrol => {
-                self.restart_guard_written(id, due.pending, token, now)
+            Pending::Delete { claim, followed } => {
+                let settled = self.deleted(id, claim, followed, token, now)?;
+                settled.into_iter().for_each(|vote| self.undo_settled(id, claim, vote, now));
+                Ok(())
             }
+            Pending::DropOthers | Pending::Enrol => self.guard_written(id, due.pending, token, now),
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
                 self.counted(id, due.pending, token, now)
             }
             Pending::Handshake(step) => self.step_answered(id, step, token, now),
             Pending::History => self.history_answered(id, token, now),
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
-            Pending::Move { claim, counter, by_digest } => {
-                self.moved(id, claim, (counter, by_digest, due.since), token, now)
-            }
+            Pending::Move { .. } => self.moved(id, due, token, now),
             Pending::Kill => number(token, |_| self.lay_ghosts(id)),
             Pending::Caching
             | Pending::Look { .. }
             | Pending::Remaining { .. }
             | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
-            Pending::ForceUnlock(view)
-            | Pending::ViewDigest(view)
-            | Pending::ViewLine(view)
-            | Pending::ViewPermits(view)
-            | Pending::ViewShared(view)
-            | Pending::ViewTtl(view)
-            | Pending::ViewType(view)
-            | Pending::ViewValue(view) => self.viewed(id, due, view, token, now),
+            _ => {
+                let view = due.pending.view().ok_or(Mistyped)?;
+                self.viewed(id, due, view, token, now)
+            }
         }
     }
 
@@ -146,48 +173,15 @@ impl Core {
                 self.tracking_answered(id, pending, token, now)
             }
             Pending::Look { lock, round, what } => {
-                self.looked_in_line(id, (lock, round, what), token, now)
+                let decision = self.looked_in_line(id, (lock, round, what), token, now)?;
+                self.carry_out(lock, decision, now);
+                Ok(())
             }
-            Pending::Remaining { lock, round } => {
-                number(token, |ms| self.way_blocked(id, lock, round, ms, now))
-            }
+            Pending::Remaining { lock, round } => number(token, |ms| {
+                let decision = self.way_blocked(id, lock, round, ms, now);
+                self.carry_out(lock, decision, now);
+            }),
             _ => Err(Mistyped),
-        }
-    }
-
-    /// An ask was answered. One in line tells also where the ticket stands.
-    fn asked(
-        &mut self,
-        id: NodeId,
-        claim: ClaimId,
-        (ask, by_digest, since): (Command, bool, Timestamp),
-        token: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        let in_line = ask.asks_in_line();
-        let of_permit = ask.is_for_permit();
-        let told = in_line.then(|| Told::read(token, of_permit)).flatten();
-        if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
-            self.place_told(id, claim, told, now);
-            self.in_line_answered(id, claim, told, since, now);
-        } else if in_line && told.is_none() && is_of_line(token) {
-            // Data that no lock has made is in this line, such as a stamp without end. That is not an error of the protocol:
-            // the node fails to vote on this lock, and the other locks on the connection go on.
-            let fails = Answer::Vote(Vote::Fail(Cause::WrongType));
-            self.script_answered(id, Unproven::of_ask(claim, fails), since, now);
-        } else if !in_line || !self.refuses_line(id, claim, token, now) {
-            return self.ask_answered(id, claim, (ask, by_digest, since), token, now);
-        }
-        Ok(())
-    }
-
-    /// Whether a node can have told that: a counter to a lock that is fenced, and one that its mode can have. How a claim was
-    /// asked for that has changed its mode since is not known.
-    fn can_be_told(&self, claim: ClaimId, told: &Told) -> bool {
-        let is_as_asked = |claim: &&Claim| !claim.is_downgraded() && !claim.is_upgraded();
-        match (told, self.claims.find(claim).filter(is_as_asked)) {
-            (Told::Granted { grant, .. }, Some(claim)) => claim.kind().ask.is_answered_by(*grant),
-            _ => true,
         }
     }
 
@@ -202,9 +196,10 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let vote = self.check_answered(id, claim, vote, token, since, now)?;
+        self.run(now);
         let grant = Unproven::of_ask(claim, Answer::Vote(vote));
         if vote != Vote::Grant || !self.awaits_proof(id, grant, since, now) {
-            self.count_vote(id, claim, vote, now);
+            self.take_vote(id, claim, vote, now);
         }
         Ok(())
     }
@@ -230,6 +225,7 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let (grants, proof) = self.history_told(id, token, now)?;
+        self.run(now);
         let cause = match proof {
             Proof::Same => None,
             Proof::Other => Some(self.node(id).link.cause()),
@@ -237,11 +233,13 @@ impl Core {
                 Some(self.unread(id, grants.iter().map(|grant| grant.claim()), cause, now))
             }
         };
+        self.run(now);
         for &grant in &grants {
             match cause {
                 None => self.grant_proven(id, grant, now),
-                Some(cause) => self.count_vote(id, grant.claim(), Vote::Fail(cause), now),
+                Some(cause) => self.take_vote(id, grant.claim(), Vote::Fail(cause), now),
             }
+            self.run(now);
         }
         self.node_mut(id).restart_guard.give_back(grants);
         Ok(())
@@ -272,29 +270,31 @@ impl Core {
     fn moved(
         &mut self,
         id: NodeId,
-        claim: ClaimId,
-        (counter, by_digest, since): (u64, bool, Timestamp),
+        due: &Due<Pending>,
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
+        let Pending::Move { claim, counter, by_digest } = due.pending else { return Err(Mistyped) };
         let how = (counter, by_digest);
-        if let Some(answer) = self.move_answered(id, claim, how, token, now)? {
-            self.script_answered(id, Unproven::of_move(claim, answer), since, now);
-        }
-        Ok(())
+        let answer = self.move_answered(id, claim, how, token, now)?;
+        let told = answer.map(|answer| Unproven::of_move(claim, answer));
+        self.script_answered(id, told, due.since, now)
     }
 
     /// A script was run for an ask that was sent at `since`. It has read the restart guard itself.
-    pub(super) fn script_answered(
+    fn script_answered(
         &mut self,
         id: NodeId,
-        told: Unproven,
+        told: Option<Unproven>,
         since: Timestamp,
         now: ClockReading,
-    ) {
+    ) -> Result<(), Mistyped> {
+        // The command was sent again, or its claim is gone.
+        let Some(told) = told else { return Ok(()) };
         if !told.answer().is_grant() || !self.awaits_proof(id, told, since, now) {
             self.grant_proven(id, told, now);
         }
+        Ok(())
     }
 
     /// What a script has answered stands, if the node votes.
@@ -308,8 +308,11 @@ impl Core {
             Vote::Grant => self.guarded_vote_of_script(id, claim, now),
             _ => vote,
         };
-        self.count_vote(id, claim, vote, now);
+        // A node whose guard shows a fault is excluded before its vote is counted.
+        self.run(now);
+        self.take_vote(id, claim, vote, now);
         if told.is_move() {
+            self.run(now);
             self.healed(id, claim, vote, now);
         }
     }
@@ -337,86 +340,42 @@ impl Core {
             Pending::Extend { claim, round, .. } => {
                 self.extension_answered(id, claim, round, answer, now);
             }
-            Pending::Undo { claim, .. } => self.undo_answered(id, claim, answer, now),
+            Pending::Undo { claim, .. } => {
+                let settled = self.undo_answered(id, claim, answer, now);
+                settled.into_iter().for_each(|vote| self.undo_settled(id, claim, vote, now));
+            }
             Pending::WriteBack { claim, round, .. } => {
                 if answer == Count::Of(0) {
                     self.key_gone(id, claim, now);
+                    self.run(now);
                 }
-                let lock = self.write_back_answered(id, claim, round, answer, now);
-                lock.into_iter().for_each(|lock| self.decide(lock, now));
+                if let Some(lock) = self.write_back_answered(id, claim, round, answer, now) {
+                    let decision = self.decide(lock, now);
+                    self.carry_out(lock, decision, now);
+                }
             }
             _ => {}
         }
         Ok(())
     }
 
-    /// The vote in an answer to an ask. What else is in it is passed on.
-    pub(super) fn vote_in(
-        &mut self,
-        answer: Answer,
-        id: NodeId,
-        claim: ClaimId,
-        now: ClockReading,
-    ) -> Vote {
-        match answer {
-            Answer::DenyFor(ms) => {
-                if let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
-                    && let Some(round) = self.locks.find(lock).map(|lock| lock.round())
-                {
-                    self.way_blocked(id, lock, round, ms, now);
-                }
-                Vote::Deny
-            }
-            Answer::GrantWith(counter) => {
-                self.counter_told(id, claim, counter);
-                Vote::Grant
-            }
-            Answer::GrantSlot { offer, counter } => {
-                let vote = self.slot_given(id, claim, offer);
-                if counter > 0 && vote == Vote::Grant {
-                    self.counter_told(id, claim, counter);
-                }
-                vote
-            }
-            Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
-            Answer::Skewed(server_us) => {
-                let proposed = self.claims.find(claim).map(Claim::counter);
-                self.node_mut(id).record_clock(server_us, proposed.unwrap_or_default(), now);
-                Vote::Fail(Cause::ClockSkew)
-            }
-            Answer::Vote(vote) => vote,
-            Answer::NoScript => Vote::Fail(Cause::ServerError),
-        }
-    }
-
-    /// Counts a vote that stands, unless the node or the claim has been given up.
-    pub(super) fn count_vote(
-        &mut self,
-        id: NodeId,
-        claim_id: ClaimId,
-        vote: Vote,
-        now: ClockReading,
-    ) {
+    /// Counts a vote, follows what that decides, and sees to the node that has cast it.
+    fn take_vote(&mut self, id: NodeId, claim: ClaimId, vote: Vote, now: ClockReading) {
         self.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if self.node(id).link.is_leaving() {
             return;
         }
-        if let Some(claim) = self.claims.find_mut(claim_id) {
-            match (vote, claim.lock()) {
-                // What is being undone counts for nothing, and so does what has been refused.
-                (Vote::Grant, _) if claim.is_owed(id) => {}
-                (Vote::Deny, None) => self.denied_late(id, claim_id, now),
-                (_, lock) => {
-                    if vote == Vote::Grant {
-                        claim.granted(id);
-                    }
-                    lock.into_iter().for_each(|lock| self.voted(id, lock, vote, now));
-                    if vote == Vote::Deny {
-                        self.heal_late(id, claim_id, now);
-                    }
-                }
-            }
+        if let Some((lock, decision)) = self.count_vote(id, claim, vote, now) {
+            self.follow(lock, decision, now);
+        }
+        if vote == Vote::Grant {
+            return;
+        }
+        self.run(now);
+        // Behind the grant that this denial may have decided, which heals all nodes that had denied before.
+        if vote == Vote::Deny {
+            self.heal_late(id, claim, now);
         }
         match vote {
             _ if !self.node(id).link.is_ready() => {}
@@ -425,11 +384,6 @@ impl Core {
             _ => {}
         }
     }
-}
-
-/// Whether an answer begins as those of the line's scripts do.
-fn is_of_line(answer: Token<'_>) -> bool {
-    matches!(answer, Token::Simple(line) if line.starts_with(b"WAIT ") || line.starts_with(b"OK "))
 }
 
 /// Passes on a number; an error tells nothing.

@@ -1,4 +1,4 @@
-//! The state machine itself: what it holds, and its four families of methods.
+//! The state machine itself: what it holds, and what there is to know of it.
 //!
 //! Each subject is a folder with its data and its transitions. Its face is what is `pub(super)` in its `mod.rs`, and what
 //! its other files show to more than the folder; its fields are private:
@@ -19,8 +19,9 @@
 //! They share `locks` and `claims`, which keep what is known of each lock and of what nodes may hold for it, `send`,
 //! which sends one command to one node, and `env`, which a transition of one node uses. `check` asserts what must hold at every moment.
 //!
-//! A subject calls another one for what it needs of it, and never in a circle. What has happened in it, it announces in
-//! `routes`, where it is written who else hears of it; replies of nodes go through `answer` to whoever asked.
+//! Subjects call each other in one direction only. A transition returns its decision about its own lock, and queues effects
+//! on other locks, claims and nodes; `routes` follows the decisions and applies the effects. Input comes through `commands`,
+//! `answer` (replies of nodes) and `timeouts`.
 //!
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
@@ -29,6 +30,8 @@ mod acquiring;
 mod answer;
 mod check;
 mod claims;
+mod commands;
+mod effects;
 mod env;
 mod fencing;
 #[cfg(test)]
@@ -45,6 +48,7 @@ mod records;
 mod restart_guard;
 mod routes;
 mod send;
+mod timeouts;
 mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -53,6 +57,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::claims::Claims;
+use self::effects::Effects;
 use self::inspecting::{Holdings, Viewing};
 use self::links::{Node, Nodes};
 use self::locks::{Locks, Phase};
@@ -66,7 +71,7 @@ use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
 use super::line::TicketName;
 use super::metrics::Metrics;
-use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet, ObserverId, ViewId};
+use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
 use super::request::LockMode;
 use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
@@ -89,9 +94,6 @@ pub const MAX_LOCKS: usize = 1 << 20;
 /// The most unanswered requests on one link before it takes no more asks and extensions. Undos and
 /// releases are never refused: their number is bounded by the locks that asked before.
 pub const MAX_PIPELINE: usize = 1 << 14;
-
-/// So many nanoseconds of a wall clock that runs ahead are noticed at once.
-const JUMP: i64 = 1_000_000;
 
 /// The lock protocol on all nodes. See the [module](super) for how to drive it.
 pub struct Core {
@@ -122,6 +124,8 @@ pub struct Core {
     /// Locks that may be the first in their queues now.
     scheduled: VecDeque<LockId>,
     runs_scheduled: bool,
+    /// What the present input has left to do.
+    effects: Effects,
     /// When the next lock has to be extended by itself, at the earliest.
     auto_extend_at: Timestamp,
     /// This timeout extends locks.
@@ -167,6 +171,7 @@ impl Core {
             listeners: BTreeMap::new(),
             scheduled: VecDeque::new(),
             runs_scheduled: false,
+            effects: Effects::new(),
             auto_extend_at: Timestamp::NEVER,
             is_auto_extending: false,
             round_trip: Duration::ZERO,
@@ -224,24 +229,13 @@ impl Core {
     /// Whether a node can vote now.
     #[must_use]
     pub fn node_state(&self, node: NodeId) -> NodeState {
-        self.node(node).state(self.is_suspected(node))
+        self.node(node).state(self.suspected.contains(node))
     }
 
     /// Why the last link to a node that is being connected to ended, if one did since it was ready.
     pub(crate) fn failed_before(&self, node: NodeId) -> Option<Cause> {
         let link = &self.nodes[node.index()].link;
         (!link.has_not_failed()).then(|| link.cause())
-    }
-
-    /// More about why this node failed with `cause`, in words that are safe to show.
-    #[must_use]
-    pub fn detail(&self, node: NodeId, cause: Cause) -> Option<String> {
-        let (node, settings) = (self.node(node), &self.config.settings);
-        match cause {
-            Cause::Quarantined => Some(node.restart_guard.in_words(settings.setup, self.boot)),
-            Cause::OtherLimits => Some(node.restart_guard.limits_in_words(settings)),
-            _ => node.words(cause).map(str::to_owned),
-        }
     }
 
     /// Where a lock is in its life.
@@ -341,72 +335,6 @@ impl Core {
         (self.next_timeout != Timestamp::NEVER).then_some(self.next_timeout)
     }
 
-    /// Does what is due at `now`. Read the sockets first.
-    pub fn timeout(&mut self, now: ClockReading) {
-        let now = self.clamp(now);
-        if now.boot < self.next_timeout {
-            return;
-        }
-        self.next_timeout = Timestamp::NEVER;
-        // Before locks leave their queues: they arm what is left of it.
-        self.queues.purge(now.boot);
-        self.begin_auto_extend(now);
-        for node in self.config.node_ids() {
-            self.node_due(node, now);
-            self.push_due(node, now);
-        }
-        let by = if self.must_see_all(now) { Timestamp::NEVER } else { now.boot };
-        let mut at = 0;
-        while let Some(id) = self.locks.next_due(&mut at, by) {
-            self.lock_due(id, now);
-        }
-        let mut at = 0;
-        while let Some(id) = self.claims.next_due(&mut at, now.boot) {
-            self.claim_due(id, now);
-        }
-        let mut at = 0;
-        while let Some(key) = self.views.next_due(&mut at, now.boot) {
-            self.view_due(ViewId(key), now);
-        }
-        let mut at = 0;
-        while let Some(id) = self.observers.next_due(&mut at, now.boot) {
-            self.observer_due(id, now);
-        }
-        self.is_auto_extending = false;
-        let subjects = [self.locks.due(), self.claims.due(), self.views.due()];
-        let next = subjects.into_iter().chain([self.queues.purge_at(), self.observers.due()]);
-        next.for_each(|at| self.arm(at));
-        self.check();
-    }
-
-    /// Whether locks may be due that have armed nothing: when they are extended together, or when the wall
-    /// clock has run ahead of the other and taken something of every lease.
-    fn must_see_all(&mut self, now: ClockReading) -> bool {
-        let ahead = now.wall.0.wrapping_sub(now.boot.0);
-        let grown = ahead.wrapping_sub(self.wall_ahead) as i64;
-        let has_jumped = grown >= JUMP;
-        if has_jumped || grown < 0 {
-            self.wall_ahead = ahead;
-        }
-        has_jumped || self.is_auto_extending
-    }
-
-    fn lock_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id) else { return };
-        match lock.phase {
-            Phase::Asking | Phase::Fencing => self.attempt_due(id, now),
-            Phase::Pausing => self.pause_due(id, now),
-            Phase::Queued => self.queue_due(id, now),
-            Phase::Extending | Phase::Held => {
-                self.lease_due(id, now);
-                self.heal_due(id, now);
-                self.auto_extend_due(id, now);
-            }
-            Phase::Releasing => self.release_due(id, now),
-            Phase::Lost(_) => self.lost_due(id, now),
-        }
-    }
-
     /// `boot` never steps back; `wall` is taken as it is.
     fn clamp(&mut self, now: ClockReading) -> ClockReading {
         self.boot = self.boot.max(now.boot);
@@ -432,23 +360,9 @@ impl Core {
         self.arm(at);
     }
 
-    fn arm_view(&mut self, id: ViewId, at: Timestamp) {
-        self.views.arm(id.0, at);
-        self.arm(at);
-    }
-
-    fn arm_observer(&mut self, id: ObserverId, at: Timestamp) {
-        self.observers.arm(id, at);
-        self.arm(at);
-    }
-
     fn ballot(&self) -> Votes {
         // At most MAX_NODES.
         Votes::new(self.nodes.len() as u8, self.config.quorum)
-    }
-
-    fn all_nodes(&self) -> NodeSet {
-        NodeSet::first(self.nodes.len())
     }
 
     fn node(&self, node: NodeId) -> &Node {
@@ -473,11 +387,6 @@ impl Core {
             next_timeout: &mut self.next_timeout,
         };
         (&mut self.nodes[node.index()], env)
-    }
-
-    /// The claims that are alive, for a walk during which they may come and go.
-    fn claim_ids(&self) -> Vec<ClaimId> {
-        self.claims.ids().collect()
     }
 }
 

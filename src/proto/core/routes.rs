@@ -1,146 +1,240 @@
-//! The routes between subjects: the commands that concern several of them, and what follows for the others when something
-//! has happened in one.
+//! Routes: follows decisions and applies effects.
 //!
-//! A subject calls the others only downwards, for what it needs of them. What it has to announce it announces here, and
-//! here is who hears of it, and in which order. Not here: what each of them does about it; and answers, which `answer`
-//! routes.
+//! Subjects call each other only downwards. What a transition has decided about its lock comes here as a return value,
+//! and what concerns other objects as a queued effect.
 
-use super::links::{Pending, Pipeline};
+use super::Core;
+use super::effects::{ClaimEffect, Decision, Effect, LockEffect, NodeEffect};
+use super::links::Pending;
 use super::locks::Phase;
-use super::{Core, MAX_LOCKS};
-use crate::proto::event::{Event, LossCause, Refusal};
+use super::waiting::{QueueKey, Tickets};
+use crate::proto::event::{Event, RefusalReason};
+use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
-use crate::proto::request::{LockMode, LockRequest, RequestError};
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::request::LockMode;
+use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
-/// Commands.
+/// Effects.
 impl Core {
-    /// Asks all nodes for a lock. The outcome is [`Granted`] or [`Refused`].
-    ///
-    /// [`Granted`]: crate::proto::Event::Granted
-    /// [`Refused`]: crate::proto::Event::Refused
-    ///
-    /// # Errors
-    ///
-    /// The request is not valid, or there are too many locks; nothing is sent.
-    pub fn acquire(
+    /// Follows a decision and applies all effects.
+    #[inline(always)]
+    pub(super) fn carry_out(&mut self, id: LockId, decision: Decision, now: ClockReading) {
+        self.follow(id, decision, now);
+        self.run(now);
+    }
+
+    /// Follows a decision. Its effects stay queued.
+    #[inline(always)]
+    pub(super) fn follow(&mut self, id: LockId, decision: Decision, now: ClockReading) {
+        // Most answers decide nothing.
+        if !matches!(decision, Decision::Continue) {
+            self.act_on(id, decision, now);
+        }
+    }
+
+    /// Applies the queued effects.
+    #[inline(always)]
+    pub(super) fn run(&mut self, now: ClockReading) {
+        // The transitions of an uncontended lock queue none.
+        if !self.effects.is_empty() {
+            self.apply_all(now);
+        }
+    }
+
+    #[inline(never)]
+    fn apply_all(&mut self, now: ClockReading) {
+        while let Some(effect) = self.effects.next() {
+            self.apply(effect, now);
+        }
+    }
+
+    fn apply(&mut self, effect: Effect, now: ClockReading) {
+        match effect {
+            Effect::Decided(lock, decision) => self.follow(lock, decision, now),
+            Effect::OfLock(lock, effect) => self.apply_to_lock(lock, effect, now),
+            Effect::OfClaim(node, claim, effect) => self.apply_to_claim(node, claim, effect, now),
+            Effect::OfNode(node, effect) => self.apply_to_node(node, effect, now),
+            // Scheduled locks ask one after the other, which may have begun already.
+            Effect::RunScheduled => {
+                if !std::mem::replace(&mut self.runs_scheduled, true) {
+                    self.effects.push(Effect::RunNextScheduled);
+                }
+            }
+            Effect::RunNextScheduled => self.next_scheduled(now),
+            Effect::WakeObserver(observer) => self.observer_wakes(observer, now),
+            Effect::SetUp => self.set_up(),
+        }
+    }
+
+    fn apply_to_lock(&mut self, id: LockId, effect: LockEffect, now: ClockReading) {
+        let decision = match effect {
+            LockEffect::KeyChangedAt(node) => self.changed_at(id, node, now),
+            LockEffect::CompanionGranted => return self.companion_granted(id, now),
+            LockEffect::CompanionExpired => return self.companion_lost(id, now),
+            LockEffect::Recount => self.decide(id, now),
+            LockEffect::Downgraded(extends) => return self.downgraded(id, extends, now),
+            LockEffect::Extended => {
+                self.ask_to_share(id, now);
+                return;
+            }
+            LockEffect::FailQueuedExtension(node) => {
+                return self.fail_queued_extension(node, id, now);
+            }
+            LockEffect::LeaveQueues => return self.leave_lost(id, now),
+            LockEffect::AdmitNext => return self.let_next_ask(id, now),
+            LockEffect::ReadKeyAt(node) => self.look_at_way(id, node, now),
+            LockEffect::Lost(cause) => {
+                self.lost_with_companion(id, cause, now);
+                return self.effects.of_lock(id, LockEffect::LeaveQueues);
+            }
+        };
+        self.follow(id, decision, now);
+    }
+
+    fn apply_to_claim(
         &mut self,
-        request: &LockRequest<'_>,
+        node: NodeId,
+        id: ClaimId,
+        effect: ClaimEffect,
         now: ClockReading,
-    ) -> Result<LockId, RequestError> {
-        request.check(&self.config)?;
-        if self.locks.len().max(self.claims.len()) >= MAX_LOCKS {
-            return Err(RequestError::TooManyLocks);
+    ) {
+        match effect {
+            ClaimEffect::Disown => self.disown(node, id, now),
+            ClaimEffect::FailExtension(round, cause) => {
+                self.extension_vote(node, id, round, Vote::Fail(cause), now);
+            }
+            ClaimEffect::FailQueuedAsk => self.fail_queued_ask(node, id, now),
+            ClaimEffect::UndoSettled(vote) => self.undo_settled(node, id, vote, now),
+            ClaimEffect::VoteFailed => self.vote_failed(node, id, now),
+            ClaimEffect::WriteBackLost(round, cause) => {
+                if let Some(lock) = self.write_back_failed(node, id, round, cause) {
+                    self.effects.of_lock(lock, LockEffect::Recount);
+                }
+            }
         }
-        let now = self.clamp(now);
-        let votes = self.ballot();
-        let (id, _, active) = self.locks.begin(request, now, votes);
-        self.metrics.acquisitions += 1;
-        if active.waits() {
-            self.join_queues(id, now);
-        } else {
-            self.attempt(id, None, now);
-        }
-        Ok(id)
     }
 
-    /// The same as [`release`](Self::release), for a caller that may not come back to read the answers: no node needs more
-    /// than one command, so that whoever waits for the lock gets it.
-    pub fn release_and_leave(&mut self, id: LockId, now: ClockReading) {
-        self.caller_leaves = true;
-        self.release(id, now);
-        self.caller_leaves = false;
-    }
-
-    /// Releases a lock, or cancels its acquisition. An unknown id is ignored.
-    ///
-    /// The outcome is [`Released`]; [`Refused`] with [`Cancelled`] if it was not granted yet; [`Lost`] if its validity
-    /// ended before; none if its end was reported already. In every case the undo reaches each node that may keep a key
-    /// for it.
-    ///
-    /// [`Released`]: crate::proto::Event::Released
-    /// [`Refused`]: crate::proto::Event::Refused
-    /// [`Cancelled`]: crate::proto::RefusalReason::Cancelled
-    /// [`Lost`]: crate::proto::Event::Lost
-    pub fn release(&mut self, id: LockId, now: ClockReading) {
-        let now = self.clamp(now);
-        self.lease_due(id, now);
-        let mode_change = self.locks.mode_change(id);
-        if mode_change.is_companion() {
-            return;
-        }
-        if mode_change.companion().is_some() {
-            self.drop_companion(id, now);
-        }
-        let Some(lock) = self.locks.find_mut(id) else { return };
-        let claim = lock.claim();
-        match lock.phase {
-            Phase::Asking | Phase::Fencing | Phase::Pausing | Phase::Queued => {
-                self.cancel(id, now);
+    fn apply_to_node(&mut self, id: NodeId, effect: NodeEffect, now: ClockReading) {
+        match effect {
+            NodeEffect::DisownUnproven => self.disown_unproven(id),
+            NodeEffect::Enrol(quarantine) => self.enrol_in_set(id, quarantine, now),
+            NodeEffect::FailQueued => {
+                self.fail_queued_asks(id);
+                self.fail_queued_extensions(id);
+                self.effects.of_node(id, NodeEffect::FailQueuedViews);
             }
-            Phase::Extending | Phase::Held => self.begin_release(id, now),
-            Phase::Lost(_) => {
-                self.locks.free(id);
-                self.abandon(claim, now);
-                self.run_scheduled(now);
+            NodeEffect::FailQueuedViews => self.fail_queued_views(id),
+            NodeEffect::FailUnproven => self.fail_unproven(id),
+            NodeEffect::FollowUp(next) => self.follow_up(id, next, now),
+            NodeEffect::ResumeNonVoter => self.go_on_without_vote(id, now),
+            NodeEffect::Suspected => self.node_hangs(id),
+            NodeEffect::Excluded => self.node_kept_out(id),
+            NodeEffect::LeaveIfIdle => self.leave_if_idle(id, now),
+            NodeEffect::LinkLost => {
+                self.reports_lost(id);
+                self.effects.of_node(id, NodeEffect::ForgetObserved);
             }
-            Phase::Releasing => {}
+            NodeEffect::RefreshObservers => self.observers_look_at(id, now),
+            NodeEffect::ForgetObserved => self.observers_lose(id, now),
+            NodeEffect::SettleReleases => self.releases_go_on_without(id, now),
+            NodeEffect::ResourceChanged(queue) => self.resource_changed(queue, id, now),
+            NodeEffect::Retired(cause) => self.node_retired(id, cause),
+            NodeEffect::SendOwed => self.send_owed(id, now),
+            NodeEffect::Severed(ghosts) => self.node_severed(id, ghosts, now),
+            NodeEffect::Unanswered(pending, untouched) => {
+                self.unanswered(id, pending, untouched, now);
+            }
+            NodeEffect::Admitted => self.node_votes(id, now),
         }
     }
 }
 
 /// A lock's life.
 impl Core {
-    /// An attempt begins, of a lock that waits.
-    pub(super) fn waiter_asks(&mut self, id: LockId, now: ClockReading) {
-        self.end_pause(id);
-        self.ask_in_line(id, now);
+    /// Passes a decision about a lock on to the subjects that carry it out.
+    fn act_on(&mut self, id: LockId, decision: Decision, now: ClockReading) {
+        match decision {
+            Decision::Continue => {}
+            Decision::Ask(lead) => {
+                if self.begin_attempt(id, lead, now) {
+                    self.end_pause(id);
+                    self.ask_in_line(id, now);
+                }
+                let first = lead.map_or_else(|| self.nodes.all(), NodeSet::from);
+                let decision = self.offer_to(id, first, now);
+                self.effects.decided(id, decision);
+            }
+            Decision::AskMore(nodes) => {
+                let decision = self.offer_to(id, nodes, now);
+                self.effects.decided(id, decision);
+            }
+            Decision::Listen(leads) => {
+                leads.iter().for_each(|node| self.listen(id, node, now));
+                leads.iter().for_each(|node| self.want_push(node, now));
+            }
+            Decision::Wake => {
+                let decision = self.wake(id, now);
+                self.effects.decided(id, decision);
+            }
+            Decision::Look => self.look_in_line(id, now),
+            Decision::Suspect(nodes) => {
+                nodes.iter().for_each(|node| self.suspect(node));
+                self.effects.of_lock(id, LockEffect::Recount);
+            }
+            Decision::Granted => self.lock_granted(id, now),
+            Decision::Repeat => {
+                self.abandon_attempt(id, now);
+                self.effects.decided(id, Decision::Ask(None));
+                self.run_scheduled();
+            }
+            Decision::Retry(denied) => self.attempt_over(id, denied, now),
+            Decision::Refused(reason) => self.lock_refused(id, reason, now),
+        }
     }
 
-    /// An attempt has failed because our clock was wrong, which is set right: it is repeated at once.
-    pub(super) fn attempt_repeated(&mut self, id: LockId, claim: ClaimId, now: ClockReading) {
-        self.abandon(claim, now);
-        self.attempt(id, None, now);
-        self.run_scheduled(now);
+    /// Undoes the present attempt of a lock, if there is one.
+    fn abandon_attempt(&mut self, id: LockId, now: ClockReading) {
+        let asks = |phase| matches!(phase, Phase::Asking | Phase::Fencing);
+        let lock = self.locks.find(id).filter(|lock| asks(lock.phase));
+        if let Some(claim) = lock.map(|lock| lock.claim()) {
+            self.abandon(claim, now);
+        }
     }
 
-    /// An attempt has failed, and the lock goes on waiting. `denied` are the nodes that denied.
-    pub(super) fn attempt_over(
-        &mut self,
-        id: LockId,
-        claim: ClaimId,
-        denied: NodeSet,
-        now: ClockReading,
-    ) {
-        self.pause(id, now);
+    /// Lets a lock wait on after an attempt that these nodes have denied.
+    fn attempt_over(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
+        let Some(claim) = self.locks.find(id).map(|lock| lock.claim()) else { return };
+        let tickets = self.pause(id, now);
+        self.abandon_tickets(tickets, now);
         self.abandon(claim, now);
         self.hear_late_denials(id, claim);
-        self.settle_in(id, denied, now);
-        self.run_scheduled(now);
+        for decision in self.settle_in(id, denied, now) {
+            self.effects.decided(id, decision);
+        }
+        self.run_scheduled();
     }
 
-    /// A pause begins, or its leads have changed: these nodes are to send notifications.
-    pub(super) fn wants_notifications(&mut self, leads: NodeSet, now: ClockReading) {
-        leads.iter().for_each(|node| self.want_push(node, now));
+    fn abandon_tickets(&mut self, tickets: Tickets, now: ClockReading) {
+        tickets.into_iter().flatten().for_each(|ticket| self.abandon(ticket, now));
     }
 
-    /// The same of a lock, which may hear of it from others of its library as well.
-    pub(super) fn waiter_wants_notifications(
-        &mut self,
-        id: LockId,
-        leads: NodeSet,
-        now: ClockReading,
-    ) {
-        leads.iter().for_each(|node| self.listen(id, node, now));
-        self.wants_notifications(leads, now);
+    /// Leaves the queue on the nodes after a grant or a refusal.
+    fn give_up_place(&mut self, id: LockId, now: ClockReading) {
+        let tickets = self.leave_line(id, now);
+        if mutant!(NeverLeavesLine) {
+            let [_, ticket] = tickets;
+            return ticket.into_iter().for_each(|ticket| self.part_from_lock(ticket, now));
+        }
+        self.abandon_tickets(tickets, now);
     }
 
-    pub(super) fn lock_granted(&mut self, id: LockId, now: ClockReading) {
+    fn lock_granted(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         if let Some(holder) = active.mode_change.holder() {
-            self.companion_granted(id, now);
-            return self.let_next_ask(holder, now);
+            // A companion must not prolong a lock whose lease has expired: the loss is applied first.
+            self.lease_due(holder, now);
+            return self.effects.of_lock(id, LockEffect::CompanionGranted);
         }
         let (claim, mode) = (lock.claim(), lock.mode());
         let (waited, is_auto_extended) = (active.waits(), active.hold.is_auto_extended());
@@ -149,7 +243,7 @@ impl Core {
         self.events.push_back(Event::Granted(id));
         self.note_holding(id);
         if waited {
-            self.leave_line(id, now);
+            self.give_up_place(id, now);
             self.note_wait(id, now);
             if listens {
                 self.stop_listening(id, now);
@@ -158,9 +252,7 @@ impl Core {
         if is_auto_extended {
             self.auto_extend_from_now(id, now);
         }
-        if !self.observers.is_empty() {
-            self.claim_changed(claim, now);
-        }
+        self.claim_changed(claim, now);
         match mode {
             LockMode::Exclusive => return,
             LockMode::Permit { .. } => self.heal(id, now),
@@ -169,78 +261,56 @@ impl Core {
         self.let_next_ask(id, now);
     }
 
-    /// Whoever is next in its queues asks, unless a lock has its resource alone: it may be granted beside that one.
+    /// Lets the next in the queues of a shared lock ask: it may share the resource.
     fn let_next_ask(&mut self, id: LockId, now: ClockReading) {
         if self.locks.find(id).is_some_and(|lock| lock.mode() != LockMode::Exclusive) {
             self.leave_queues(id, now);
-            self.run_scheduled(now);
+            self.run_scheduled();
         }
     }
 
-    pub(super) fn lock_refused(&mut self, id: LockId, refusal: Refusal, now: ClockReading) {
+    fn lock_refused(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
+        self.abandon_attempt(id, now);
+        let Some(refusal) = self.refusal(id, reason, now) else { return };
         let Some(active) = self.locks.active(id) else { return };
         if active.mode_change.is_companion() {
             self.companion_refused(id, refusal);
-            return self.run_scheduled(now);
+            return self.run_scheduled();
         }
         self.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Refused(id, refusal));
-        self.leave_line(id, now);
+        self.give_up_place(id, now);
         self.stop_listening(id, now);
         self.leave_queues(id, now);
         self.locks.free(id);
-        self.run_scheduled(now);
+        self.run_scheduled();
     }
 
-    pub(super) fn lock_extended(&mut self, id: LockId, now: ClockReading) {
-        self.ask_to_share(id, now);
+    fn leave_lost(&mut self, id: LockId, now: ClockReading) {
+        self.leave_queues(id, now);
+        self.lost_due(id, now);
+        self.run_scheduled();
     }
 
-    pub(super) fn lock_lost(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
-        self.lost_with_companion(id, cause, now);
-    }
-
-    /// The validity of a claim is over that an upgraded lock has kept.
-    pub(super) fn companion_over(&mut self, id: LockId, now: ClockReading) {
-        self.companion_lost(id, now);
-    }
-
-    /// A command about a claim has gone to a node that notifies us of what others change.
-    pub(super) fn claim_written(&mut self, id: ClaimId, node: NodeId, now: ClockReading) {
-        self.look_behind(id, node, now);
-    }
-
-    /// A claim is about to be undone: its resources are free for other locks of this core.
-    pub(super) fn claim_given_up(&mut self, id: ClaimId, now: ClockReading) {
-        self.hand_on(id, now);
-    }
-
-    /// The undos of a claim are on their way.
-    pub(super) fn claim_undone(&mut self, id: ClaimId, now: ClockReading) {
-        if !self.observers.is_empty() {
-            self.claim_changed(id, now);
+    /// Wakes the first waiter for a resource that a node has reported as changed.
+    fn resource_changed(&mut self, queue: QueueKey, node: NodeId, now: ClockReading) {
+        if let Some(id) = self.queues.front(queue) {
+            let decision = self.way_changed(id, node, now);
+            self.follow(id, decision, now);
         }
     }
 
-    /// We have changed what nodes hold for this claim. No node reports that to us.
-    fn claim_changed(&mut self, id: ClaimId, now: ClockReading) {
-        let keys = self.claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
-        let observers: Vec<_> = keys.flat_map(|key| self.observers.of(key)).collect();
-        observers.into_iter().for_each(|observer| self.observer_wakes(observer, now));
+    fn next_scheduled(&mut self, now: ClockReading) {
+        let Some(id) = self.scheduled.pop_front() else {
+            self.runs_scheduled = false;
+            return;
+        };
+        let decision = self.scheduled_due(id, now);
+        self.effects.decided(id, decision);
+        self.effects.push(Effect::RunNextScheduled);
     }
 
-    /// A node reports that it has changed this key.
-    pub(super) fn key_changed(&mut self, key: &[u8], now: ClockReading) {
-        let observers: Vec<_> = self.observers.of(key).collect();
-        observers.into_iter().for_each(|observer| self.observer_wakes(observer, now));
-    }
-
-    /// A node may have changed any key since that was read: it begins to report changes, or has not reported all.
-    pub(super) fn keys_changed(&mut self, id: NodeId, now: ClockReading) {
-        self.observers_look_at(id, now);
-    }
-
-    /// An undo was confirmed, or this connection will not confirm it.
+    /// Settles an undo that was confirmed, or that this connection will not confirm.
     pub(super) fn undo_settled(
         &mut self,
         node: NodeId,
@@ -279,11 +349,12 @@ impl Core {
             true => self.push_severed(link.node(), cause, now),
             false => self.sever(link.node(), cause, now),
         }
+        self.run(now);
         self.check();
     }
 
-    /// The node votes from now on.
-    pub(super) fn node_votes(&mut self, id: NodeId, now: ClockReading) {
+    /// Admits a node to the vote, and sends what has waited for it.
+    fn node_votes(&mut self, id: NodeId, now: ClockReading) {
         let (node, mut env) = self.node_in_env(id, now);
         node.mark_ready(&mut env);
         self.send_owed(id, now);
@@ -294,160 +365,109 @@ impl Core {
         self.track(id, now);
     }
 
-    /// The node does not vote for now; what needs no vote goes on.
-    pub(super) fn node_kept_out(&mut self, id: NodeId, now: ClockReading) {
-        if !self.node(id).restart_guard.is_settling() {
-            self.fail_queued_asks(id, now);
-        }
+    /// Sends what needs no vote to a node that is excluded from it.
+    fn go_on_without_vote(&mut self, id: NodeId, now: ClockReading) {
         self.send_owed(id, now);
         self.send_queued_extensions(id, now);
         self.send_queued_views(id, now);
         self.observers_look_at(id, now);
     }
 
-    /// The node is no voter any more. What it may have granted on this connection, where `due` was under way, is undone,
-    /// and what it owes is sent once more.
-    pub(super) fn node_retired(
-        &mut self,
-        id: NodeId,
-        cause: Cause,
-        due: &[Pending],
-        now: ClockReading,
-    ) {
-        if self.node(id).server.is_wrong() {
-            self.disbelieve_undos(id, due, now);
+    fn node_kept_out(&mut self, id: NodeId) {
+        if !self.node(id).restart_guard.is_settling() {
+            self.fail_queued_asks(id);
+        }
+        self.effects.of_node(id, NodeEffect::ResumeNonVoter);
+    }
+
+    /// Stops waiting for a node that seems to hang. Its notifications may not come either.
+    fn node_hangs(&mut self, id: NodeId) {
+        if self.node(id).push.is_wanted() {
+            self.reports_lost(id);
+        }
+        self.effects.of_node(id, NodeEffect::SettleReleases);
+    }
+
+    fn fail_unproven(&mut self, id: NodeId) {
+        for grant in self.node_mut(id).restart_guard.take_unproven() {
+            self.effects.of_claim(id, grant.claim(), ClaimEffect::VoteFailed);
+        }
+    }
+
+    fn disown_unproven(&mut self, id: NodeId) {
+        for grant in self.nodes[id.index()].restart_guard.unproven() {
+            self.effects.of_claim(id, grant.claim(), ClaimEffect::Disown);
+        }
+    }
+
+    /// Finishes a lost connection, of a node that had `ghosts` ghosts before.
+    fn node_severed(&mut self, id: NodeId, ghosts: usize, now: ClockReading) {
+        // Ghosts of several connections cannot be ended by killing one.
+        if ghosts > 0 && self.claims.ghosts(id) > ghosts {
+            self.node_mut(id).server.spread_ghosts();
+        }
+        self.settle_releases(now);
+        self.effects.push(Effect::SetUp);
+        self.effects.of_node(id, NodeEffect::LinkLost);
+    }
+
+    /// Excludes a node for the rest of its connection. Its possible grants are undone, and owed undos are sent again.
+    fn node_retired(&mut self, node: NodeId, cause: Cause) {
+        let due: Vec<_> = self.node(node).pipeline.pending().copied().collect();
+        if self.node(node).server.is_wrong() {
+            self.disbelieve_undos(node, &due);
         }
         for pending in due {
-            match *pending {
+            match pending {
                 Pending::Ask { claim, .. }
                 | Pending::Check { claim, .. }
                 | Pending::Move { claim, .. } => {
-                    self.disown(id, claim, now);
+                    self.effects.of_claim(node, claim, ClaimEffect::Disown);
                 }
                 Pending::WriteBack { claim, round, .. } => {
-                    self.write_back_lost(id, claim, round, cause, now);
+                    self.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
                 }
                 Pending::Extend { claim, round, .. } => {
-                    self.extension_vote(id, claim, round, Vote::Fail(cause), now);
+                    self.effects.of_claim(node, claim, ClaimEffect::FailExtension(round, cause));
                 }
                 _ => {}
             }
         }
-        let unproven: Vec<_> = self.node(id).restart_guard.unproven().into();
-        unproven.into_iter().for_each(|grant| self.disown(id, grant.claim(), now));
-        self.fail_queued(id, now);
-        self.send_owed(id, now);
-        self.set_up(now);
+        self.effects.of_node(node, NodeEffect::DisownUnproven);
+        self.effects.of_node(node, NodeEffect::FailQueued);
+        self.effects.of_node(node, NodeEffect::SendOwed);
+        self.effects.push(Effect::SetUp);
     }
 
-    /// The node seems to hang, and is not waited for.
-    pub(super) fn node_hangs(&mut self, id: NodeId, now: ClockReading) {
-        // It may not tell those who wait for its notifications.
-        if self.node(id).push.is_wanted() {
-            self.reports_lost(id, now);
-        }
-        self.releases_go_on_without(id, now);
-    }
-
-    /// A connection is gone. What waited for it waited in vain; what was under way may wait for the next one.
-    pub(super) fn connection_lost(
-        &mut self,
-        id: NodeId,
-        pipeline: Pipeline<Pending>,
-        now: ClockReading,
-    ) {
-        self.fail_queued(id, now);
-        self.unanswered(id, pipeline, now);
-    }
-
-    /// A link is down, and all that was under way on it is over.
-    pub(super) fn link_down(&mut self, id: NodeId, now: ClockReading) {
-        self.settle_releases(now);
-        self.set_up(now);
-        self.reports_lost(id, now);
-        self.observers_lose(id, now);
-    }
-
-    fn unanswered(&mut self, node: NodeId, pipeline: Pipeline<Pending>, now: ClockReading) {
+    /// Handles a request that was in flight on a lost connection.
+    fn unanswered(&mut self, node: NodeId, pending: Pending, untouched: bool, now: ClockReading) {
         let cause = self.node(node).link.cause();
-        for (pending, untouched) in pipeline.into_requests() {
-            match pending {
-                Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
-                Pending::Extend { claim, round, .. } => {
-                    self.extension_unanswered(node, claim, round, now);
-                }
-                Pending::Delete { claim, .. } => self.undo_unanswered(node, claim, cause, now),
-                Pending::Undo { claim, .. } => self.undo_unanswered(node, claim, cause, now),
-                // Its ask has run.
-                Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
-                Pending::WriteBack { claim, round, .. } => {
-                    self.write_back_lost(node, claim, round, cause, now);
-                }
-                Pending::Move { claim, .. } => self.move_lost(node, claim, untouched, now),
-                Pending::ForceUnlock(view)
-                | Pending::ViewDigest(view)
-                | Pending::ViewLine(view)
-                | Pending::ViewPermits(view)
-                | Pending::ViewShared(view)
-                | Pending::ViewTtl(view)
-                | Pending::ViewType(view)
-                | Pending::ViewValue(view) => self.view_failed(view, node, cause),
-                Pending::Caching
-                | Pending::DropOthers
-                | Pending::Enrol
-                | Pending::Handshake(_)
-                | Pending::History
-                | Pending::Kill
-                | Pending::Look { .. }
-                // The loss of the link is told to all who observe.
-                | Pending::Observe(..)
-                | Pending::Remaining { .. }
-                | Pending::Track { .. } => {}
+        match pending {
+            Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
+            Pending::Extend { claim, round, .. } => {
+                self.extension_unanswered(node, claim, round, now);
             }
-        }
-        let unproven = self.node_mut(node).restart_guard.take_unproven();
-        unproven.into_iter().for_each(|grant| self.vote_failed(node, grant.claim(), now));
-    }
-
-    fn undo_unanswered(&mut self, node: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
-        if let Some(claim) = self.claims.find_mut(id) {
-            claim.undo_over(node);
-        }
-        self.undo_settled(node, id, Vote::Fail(cause), now);
-    }
-
-    fn write_back_lost(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        round: u32,
-        cause: Cause,
-        now: ClockReading,
-    ) {
-        let lock = self.write_back_failed(node, claim, round, cause);
-        lock.into_iter().for_each(|lock| self.decide(lock, now));
-    }
-
-    fn move_lost(&mut self, node: NodeId, claim: ClaimId, untouched: bool, now: ClockReading) {
-        self.move_unanswered(node, claim, untouched);
-        self.vote_failed(node, claim, now);
-    }
-
-    /// What waited for this link.
-    fn fail_queued(&mut self, node: NodeId, now: ClockReading) {
-        self.fail_queued_asks(node, now);
-        self.fail_queued_extensions(node, now);
-        self.fail_queued_views(node);
-    }
-
-    /// Something may be due for this node.
-    pub(super) fn node_due(&mut self, id: NodeId, now: ClockReading) {
-        if !self.link_due(id, now) {
-            return;
-        }
-        self.quarantine_due(id, now);
-        if self.silence_due(id, now) && self.node(id).debt.again_at() != Timestamp::NEVER {
-            self.owed_due(id, now);
+            Pending::Delete { claim, .. } | Pending::Undo { claim, .. } => {
+                if let Some(it) = self.claims.find_mut(claim) {
+                    it.undo_over(node);
+                }
+                self.undo_settled(node, claim, Vote::Fail(cause), now);
+            }
+            // Its ask has run.
+            Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
+            Pending::WriteBack { claim, round, .. } => {
+                self.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
+            }
+            Pending::Move { claim, .. } => {
+                self.move_unanswered(node, claim, untouched);
+                self.vote_failed(node, claim, now);
+            }
+            // The others belong to the connection. Observers and waiters get the loss of the link.
+            _ => {
+                if let Some(view) = pending.view() {
+                    self.view_failed(view, node, cause);
+                }
+            }
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::proto::core::claims::Claim;
+use crate::proto::core::effects::{ClaimEffect, Decision};
 use crate::proto::core::links::{Ability, Pending};
 use crate::proto::core::{Core, MAX_PIPELINE};
 use crate::proto::line::TICKET_TTL;
@@ -17,13 +18,18 @@ use crate::proto::vote::{Cause, Vote};
 
 impl Core {
     /// Asks these nodes, and gives them their time.
-    pub(super) fn offer_to(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
+    pub(in crate::proto::core) fn offer_to(
+        &mut self,
+        id: LockId,
+        nodes: NodeSet,
+        now: ClockReading,
+    ) -> Decision {
+        let Some((lock, active)) = self.locks.at_work(id) else { return Decision::Continue };
         let (claim, open, lead) = (lock.claim(), active.attempt.open, active.attempt.lead);
         let lead_until = lead.map(|lead| now.boot + self.nodes.allowance(lead));
         let mut patience = self.config.settings.response_timeout;
         for node in nodes.iter() {
-            patience = patience.max(self.offer(node, claim, open, now));
+            patience = patience.max(self.offer_node(node, claim, open, now));
         }
         if let Some((lock, active)) = self.locks.at_work_mut(id) {
             let until = (now.boot + patience).min(lock.lease.ends()).min(active.waiting.deadline());
@@ -32,21 +38,12 @@ impl Core {
             let until = active.round.due();
             self.arm_lock(id, until);
         }
-        self.decide(id, now);
-    }
-
-    /// The lead takes longer than usual: the others are asked before it has voted, under the same token, and with the
-    /// validity counted from the lead's ask.
-    pub(super) fn ask_the_others(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        if let Some(lead) = active.attempt.lead.take() {
-            self.offer_to(id, self.all_nodes().without(lead.into()), now);
-        }
+        self.decide(id, now)
     }
 
     /// Asks one node, now or as soon as its link is there; returns how long that may take. At a suspected
     /// node one ask of a lock is open at a time: where an earlier one is, it waits until that has an answer.
-    fn offer(
+    fn offer_node(
         &mut self,
         node_id: NodeId,
         claim: ClaimId,
@@ -143,18 +140,30 @@ impl Core {
 
     /// Sends the asks that waited for this node's link.
     pub(in crate::proto::core) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.claim_ids() {
+        for id in self.claims.ids().collect::<Vec<_>>() {
             if self.claims.find(id).is_some_and(|claim| claim.is_queued(node)) {
                 self.send_ask(node, id, now);
             }
         }
     }
 
-    pub(in crate::proto::core) fn fail_queued_asks(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.claim_ids() {
-            if self.claims.find_mut(id).is_some_and(|claim| claim.unqueue(node)) {
-                self.vote_failed(node, id, now);
+    /// Fails the asks that wait for a link which will not open.
+    pub(in crate::proto::core) fn fail_queued_asks(&mut self, node: NodeId) {
+        for claim in self.claims.ids().collect::<Vec<_>>() {
+            if self.claims.find(claim).is_some_and(|it| it.is_queued(node)) {
+                self.effects.of_claim(node, claim, ClaimEffect::FailQueuedAsk);
             }
+        }
+    }
+
+    pub(in crate::proto::core) fn fail_queued_ask(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        now: ClockReading,
+    ) {
+        if self.claims.find_mut(claim).is_some_and(|it| it.unqueue(node)) {
+            self.vote_failed(node, claim, now);
         }
     }
 
@@ -196,7 +205,8 @@ impl Core {
         let cause = self.node(node).link.cause();
         if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
             self.metrics.of(node).voted(Vote::Fail(cause));
-            self.decide(lock, now);
+            let decision = self.decide(lock, now);
+            self.effects.decided(lock, decision);
         }
     }
 

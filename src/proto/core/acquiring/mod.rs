@@ -10,6 +10,8 @@ mod voting;
 use std::time::Duration;
 
 use super::Core;
+use super::claims::Claim;
+use super::effects::Decision;
 use crate::proto::core::links::Link;
 use crate::proto::core::locks::Phase;
 use crate::proto::core::permits::Agreed;
@@ -55,8 +57,13 @@ impl Attempt {
 }
 
 impl Core {
-    /// One round of asks, under a token of its own: to all nodes, or to one of them first.
-    pub(super) fn attempt(&mut self, id: LockId, lead: Option<NodeId>, now: ClockReading) {
+    /// Begins a round of asks under a new token, to all nodes or to one of them first. Returns whether the lock waits.
+    pub(super) fn begin_attempt(
+        &mut self,
+        id: LockId,
+        lead: Option<NodeId>,
+        now: ClockReading,
+    ) -> bool {
         self.metrics.attempts += 1;
         self.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
@@ -64,11 +71,12 @@ impl Core {
         // A token begins with a letter: some libraries take a string of digits for a time that is over.
         random[0] |= 0xa0;
         let open = self.open_asks(id);
-        let Some(active) = self.locks.active(id) else { return };
+        let Some(active) = self.locks.active(id) else { return false };
         let (waits, fenced, holder) =
             (active.waits(), active.fencing.is_wanted(), active.mode_change.holder());
         let proposal = fenced.then(|| self.proposal(now));
-        let first = holder.and_then(|holder| self.claim_of_holder(holder));
+        let holder = holder.and_then(|holder| self.locks.find(holder));
+        let first = holder.and_then(|holder| self.claims.find(holder.claim())).map(Claim::random);
         let (claim_id, claim) = self.claims.occupy();
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
@@ -82,46 +90,39 @@ impl Core {
         active.attempt.lead = lead;
         active.attempt.open = open;
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
-        if waits {
-            self.waiter_asks(id, now);
-        }
-        match lead {
-            Some(lead) => self.offer_to(id, lead.into(), now),
-            None => self.offer_to(id, self.all_nodes(), now),
-        }
+        waits
     }
 
     /// The lead has voted: the others are asked if it granted, under the same token, and with the validity counted from the
     /// lead's ask. They are also asked if it refused our clock, since that says nothing of the lock.
-    fn led(&mut self, id: LockId, lead: NodeId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
+    fn led(&mut self, id: LockId, lead: NodeId, now: ClockReading) -> Decision {
+        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
         let reason = match active.votes.of(lead) {
-            None => return,
+            None => return Decision::Continue,
             Some(vote @ (Vote::Grant | Vote::Fail(Cause::ClockSkew))) => {
                 active.attempt.lead = None;
                 self.metrics.lead_grants += u64::from(vote == Vote::Grant);
-                let others = self.all_nodes().without(lead.into());
-                return self.offer_to(id, others, now);
+                return Decision::AskMore(self.nodes.all().without(lead.into()));
             }
             Some(Vote::Deny) => RefusalReason::Contended,
             Some(Vote::Fail(_)) => RefusalReason::NoQuorum,
         };
-        self.attempt_failed(id, reason, now);
+        self.attempt_failed(id, reason, now)
     }
 
     /// What the votes of an attempt have come to.
-    pub(super) fn decide(&mut self, id: LockId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    pub(super) fn decide(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
         match lock.phase {
             Phase::Asking => {}
             Phase::Fencing => return self.decide_write_back(id, now),
-            _ => return,
+            _ => return Decision::Continue,
         }
         if let Some(lead) = active.attempt.lead {
             return self.led(id, lead, now);
         }
         if mutant!(AllNodesAwaited) && !active.votes.missing().is_empty() {
-            return;
+            return Decision::Continue;
         }
         if mutant!(LeaseFromAnswer) {
             lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
@@ -140,20 +141,20 @@ impl Core {
         }
         match verdict {
             Verdict::Undecided if active.votes.has_quorum() => self.wait_for_the_rest(id, now),
-            Verdict::Undecided => {}
+            Verdict::Undecided => Decision::Continue,
             Verdict::Granted if lock.lease.remaining(now).is_zero() => {
-                self.attempt_failed(id, RefusalReason::Expired, now);
+                self.attempt_failed(id, RefusalReason::Expired, now)
             }
             Verdict::Granted => self.quorum_granted(id, now),
             Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
-            Verdict::NoQuorum if self.awaits_clocks(id) => {}
+            Verdict::NoQuorum if self.awaits_clocks(id) => Decision::Continue,
             Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
         }
     }
 
     /// A quorum has granted, in time: so is the lock, once it has its slot and its token.
-    fn quorum_granted(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active(id) else { return };
+    fn quorum_granted(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let Some(active) = self.locks.active(id) else { return Decision::Continue };
         let fenced = active.fencing.is_wanted();
         if active.permit.is_wanted() {
             match self.agree_on_slot(id, now) {
@@ -163,20 +164,14 @@ impl Core {
             }
         }
         if fenced && !self.agree(id, now) {
-            self.decide_write_back(id, now);
+            self.decide_write_back(id, now)
         } else {
-            self.grant(id, now);
+            self.grant(id, now)
         }
     }
 
-    /// What the first claim of a holder is made of that changes its mode.
-    fn claim_of_holder(&self, holder: LockId) -> Option<[u8; 16]> {
-        let claim = self.locks.find(holder)?.claim();
-        Some(self.claims.find(claim)?.random())
-    }
-
     /// What has come of the write-back, while the lock is on its way to its token.
-    fn decide_write_back(&mut self, id: LockId, now: ClockReading) {
+    fn decide_write_back(&mut self, id: LockId, now: ClockReading) -> Decision {
         let verdict = match self.locks.find(id) {
             Some(lock) if lock.lease.remaining(now).is_zero() => {
                 return self.attempt_failed(id, RefusalReason::Expired, now);
@@ -184,7 +179,7 @@ impl Core {
             _ => self.write_back_verdict(id),
         };
         match verdict {
-            None => {}
+            None => Decision::Continue,
             Some(Verdict::Undecided) => self.limit_wait(id, now),
             Some(Verdict::Contended) => self.attempt_failed(id, RefusalReason::Contended, now),
             Some(Verdict::NoQuorum) => self.attempt_failed(id, RefusalReason::NoQuorum, now),
@@ -193,38 +188,36 @@ impl Core {
     }
 
     /// The one place where a lock is granted.
-    fn grant(&mut self, id: LockId, now: ClockReading) {
+    fn grant(&mut self, id: LockId, now: ClockReading) -> Decision {
         self.check_grant(id, now);
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
         lock.granted(active.round.since(), now.boot);
         let (due, until) = (active.hold.loss_due(lock, now), active.round.until());
         self.arm_lock(id, due.min(until));
-        self.lock_granted(id, now);
+        Decision::Granted
     }
 
     /// The time of an attempt is over, unless it goes on.
-    pub(super) fn attempt_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
+    pub(super) fn attempt_due(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
         if !active.round.is_over(now.boot) {
             let until = active.round.until();
             self.arm_lock(id, until);
             return self.round_drags(id, now);
         }
         self.fail_the_silent(id);
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
         if now.boot >= active.waiting.deadline()
             && let Some(decided) = active.attempt.decided
         {
             // An attempt that was cut short says less about the reason than the one before.
             active.votes = decided;
-            let claim = lock.claim();
-            self.abandon(claim, now);
-            return self.refuse(id, RefusalReason::OutOfTime, now);
+            return Decision::Refused(RefusalReason::OutOfTime);
         }
         if lock.lease.remaining(now).is_zero() {
-            self.attempt_failed(id, RefusalReason::Expired, now);
+            self.attempt_failed(id, RefusalReason::Expired, now)
         } else {
-            self.decide(id, now);
+            self.decide(id, now)
         }
     }
 
@@ -255,14 +248,13 @@ impl Core {
         }
     }
 
-    fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
+    fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) -> Decision {
         let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right(id);
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let claim = lock.claim();
+        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
         let out_of_time = now.boot >= active.waiting.deadline();
         // The nodes have answered how wrong our clock is: that is no verdict about the lock.
         if is_set_right && !out_of_time && active.fencing.is_repeated() {
-            return self.attempt_repeated(id, claim, now);
+            return Decision::Repeat;
         }
         let denied = active.votes.denies();
         if let Some(lead) = active.attempt.lead
@@ -276,27 +268,22 @@ impl Core {
         let retry = active.waits() && !out_of_time && !active.votes.is_misconfigured();
         if retry {
             active.attempt.decided = Some(active.votes);
-            return self.attempt_over(id, claim, denied, now);
+            return Decision::Retry(denied);
         }
-        self.abandon(claim, now);
-        self.refuse(id, if out_of_time { RefusalReason::OutOfTime } else { reason }, now);
+        Decision::Refused(if out_of_time { RefusalReason::OutOfTime } else { reason })
     }
 
-    /// An acquisition is cancelled before it came to a grant.
-    pub(super) fn cancel(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id) else { return };
-        if matches!(lock.phase, Phase::Asking | Phase::Fencing) {
-            self.abandon(lock.claim(), now);
-        }
-        self.refuse(id, RefusalReason::Cancelled, now);
-    }
-
-    pub(super) fn refuse(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
+    /// Returns the report of a refused lock.
+    pub(super) fn refusal(
+        &mut self,
+        id: LockId,
+        reason: RefusalReason,
+        now: ClockReading,
+    ) -> Option<Refusal> {
+        let active = self.locks.active_mut(id)?;
         let needed = active.votes.quorum() - active.votes.grants().len().min(active.votes.quorum());
         let remaining = active.waiting.way_free_at(needed).map(|at| at.since(now.boot));
-        let refusal = Refusal { reason, votes: active.votes, remaining };
-        self.lock_refused(id, refusal, now);
+        Some(Refusal { reason, votes: active.votes, remaining })
     }
 }
 

@@ -5,13 +5,15 @@
 
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::core::Core;
+use crate::proto::core::claims::Claim;
+use crate::proto::core::effects::Decision;
 use crate::proto::core::links::{Ability, Mistyped, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::core::restart_guard::Unproven;
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, vote_of_set};
 use crate::proto::names::{ClaimId, LockId, NodeId};
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
@@ -32,24 +34,62 @@ impl Core {
         Ok(())
     }
 
+    /// Reads the answer to an ask, and to a ticket's place in line. Returns the grant or refusal that counts if the node
+    /// votes, and `None` if the node was asked again or the claim is gone.
     pub(in crate::proto::core) fn ask_answered(
         &mut self,
         id: NodeId,
-        claim_id: ClaimId,
-        (ask, by_digest, since): (Command, bool, Timestamp),
+        claim: ClaimId,
+        (ask, by_digest): (Command, bool),
         token: Token<'_>,
         now: ClockReading,
-    ) -> Result<(), Mistyped> {
+    ) -> Result<Option<Unproven>, Mistyped> {
+        let in_line = ask.asks_in_line();
+        let of_permit = ask.is_for_permit();
+        let told = in_line.then(|| Told::read(token, of_permit)).flatten();
+        if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
+            self.place_told(id, claim, told, now);
+            Ok(Some(self.in_line_answered(id, claim, told)))
+        } else if in_line && told.is_none() && is_of_line(token) {
+            // Data that no lock has made is in this line, such as a stamp without end. That is not an error of the protocol:
+            // the node fails to vote on this lock, and the other locks on the connection go on.
+            let fails = Answer::Vote(Vote::Fail(Cause::WrongType));
+            Ok(Some(Unproven::of_ask(claim, fails)))
+        } else if in_line && self.refuses_line(id, claim, token, now) {
+            Ok(None)
+        } else {
+            self.answer_to_ask(id, claim, (ask, by_digest), token, now)
+        }
+    }
+
+    /// Whether a node can have told that: a counter to a lock that is fenced, and one that its mode can have. How a claim was
+    /// asked for that has changed its mode since is not known.
+    fn can_be_told(&self, claim: ClaimId, told: &Told) -> bool {
+        let is_as_asked = |claim: &&Claim| !claim.is_downgraded() && !claim.is_upgraded();
+        match (told, self.claims.find(claim).filter(is_as_asked)) {
+            (Told::Granted { grant, .. }, Some(claim)) => claim.kind().ask.is_answered_by(*grant),
+            _ => true,
+        }
+    }
+
+    fn answer_to_ask(
+        &mut self,
+        id: NodeId,
+        claim_id: ClaimId,
+        (ask, by_digest): (Command, bool),
+        token: Token<'_>,
+        now: ClockReading,
+    ) -> Result<Option<Unproven>, Mistyped> {
         let answer = ask.vote(token).ok_or(Mistyped)?;
         if self.claims.find(claim_id).is_none() {
-            return Ok(());
+            return Ok(None);
         }
         match answer {
             Answer::NoScript => {
                 self.node_mut(id).forget_scripts();
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
-                    return Ok(());
+                    return Ok(None);
                 }
             }
             // No script was given the restart guard's key.
@@ -62,9 +102,7 @@ impl Core {
             // The script has rehearsed the undo before it wrote.
             self.node_mut(id).capabilities.undo_is(Ability::Given);
         }
-        let told = Unproven::of_ask(claim_id, answer);
-        self.script_answered(id, told, since, now);
-        Ok(())
+        Ok(Some(Unproven::of_ask(claim_id, answer)))
     }
 
     /// A grant by a script, which has read the restart guard's TTL itself.
@@ -81,14 +119,7 @@ impl Core {
     }
 
     /// A node has granted an ask in line, or has not. It has read the restart guard itself.
-    pub(in crate::proto::core) fn in_line_answered(
-        &mut self,
-        id: NodeId,
-        claim: ClaimId,
-        told: Told,
-        since: Timestamp,
-        now: ClockReading,
-    ) {
+    fn in_line_answered(&mut self, id: NodeId, claim: ClaimId, told: Told) -> Unproven {
         let answer = match told {
             Told::Granted { grant, .. } => {
                 self.node_mut(id).capabilities.undo_is(Ability::Given);
@@ -104,11 +135,11 @@ impl Core {
                 }
             }
         };
-        self.script_answered(id, Unproven::of_ask(claim, answer), since, now);
+        Unproven::of_ask(claim, answer)
     }
 
     /// The node forbids what the line needs: it is asked without, now and from now on. Whether this was such an answer.
-    pub(in crate::proto::core) fn refuses_line(
+    fn refuses_line(
         &mut self,
         id: NodeId,
         claim: ClaimId,
@@ -133,19 +164,82 @@ impl Core {
         lock.is_some_and(|lock| matches!(lock.phase, Phase::Asking | Phase::Fencing))
     }
 
-    pub(in crate::proto::core) fn voted(
+    /// Returns the vote in an answer to an ask, and passes on the rest of it.
+    pub(in crate::proto::core) fn vote_in(
+        &mut self,
+        answer: Answer,
+        id: NodeId,
+        claim: ClaimId,
+        now: ClockReading,
+    ) -> Vote {
+        match answer {
+            Answer::DenyFor(ms) => {
+                if let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
+                    && let Some(round) = self.locks.find(lock).map(|lock| lock.round())
+                {
+                    let decision = self.way_blocked(id, lock, round, ms, now);
+                    self.effects.decided(lock, decision);
+                }
+                Vote::Deny
+            }
+            Answer::GrantWith(counter) => {
+                self.counter_told(id, claim, counter);
+                Vote::Grant
+            }
+            Answer::GrantSlot { offer, counter } => {
+                let vote = self.slot_given(id, claim, offer);
+                if counter > 0 && vote == Vote::Grant {
+                    self.counter_told(id, claim, counter);
+                }
+                vote
+            }
+            Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
+            Answer::Skewed(server_us) => {
+                let proposed = self.claims.find(claim).map(Claim::counter);
+                self.node_mut(id).record_clock(server_us, proposed.unwrap_or_default(), now);
+                Vote::Fail(Cause::ClockSkew)
+            }
+            Answer::Vote(vote) => vote,
+            Answer::NoScript => Vote::Fail(Cause::ServerError),
+        }
+    }
+
+    /// Counts a vote, unless the claim has been given up. Returns what it decides about which lock.
+    pub(in crate::proto::core) fn count_vote(
         &mut self,
         node: NodeId,
-        id: LockId,
+        claim_id: ClaimId,
         vote: Vote,
         now: ClockReading,
-    ) {
+    ) -> Option<(LockId, Decision)> {
+        let claim = self.claims.find_mut(claim_id)?;
+        match (vote, claim.lock()) {
+            // A claim that is being undone must not count: its key may be deleted at any moment.
+            (Vote::Grant, _) if claim.is_owed(node) => None,
+            (Vote::Deny, None) => {
+                if let Some(waiter) = self.denied_late(node, claim_id, now) {
+                    let listen = Decision::Listen(node.into());
+                    self.effects.decided(waiter, listen);
+                    self.effects.decided(waiter, Decision::Wake);
+                }
+                None
+            }
+            (_, lock) => {
+                if vote == Vote::Grant {
+                    claim.granted(node);
+                }
+                lock.map(|lock| (lock, self.voted(node, lock, vote, now)))
+            }
+        }
+    }
+
+    fn voted(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) -> Decision {
         match self.count(node, id, vote) {
             Some(Phase::Fencing) if vote == Vote::Grant => self.raise_counter(node, id, now),
             Some(Phase::Asking | Phase::Fencing) => {}
-            _ => return,
+            _ => return Decision::Continue,
         }
-        self.decide(id, now);
+        self.decide(id, now)
     }
 
     /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is
@@ -189,4 +283,9 @@ impl Core {
             claim.refused(id);
         }
     }
+}
+
+/// Whether an answer begins as those of the line's scripts do.
+fn is_of_line(answer: Token<'_>) -> bool {
+    matches!(answer, Token::Simple(line) if line.starts_with(b"WAIT ") || line.starts_with(b"OK "))
 }

@@ -12,6 +12,7 @@ mod debt;
 mod set;
 
 use super::Core;
+use super::effects::ClaimEffect;
 use crate::proto::classify::classify;
 use crate::proto::core::links::{Ability, Mistyped, Pending};
 use crate::proto::lock_kind::{Command, Count, PLAIN};
@@ -59,7 +60,8 @@ impl Core {
         // Where no quorum has granted, most nodes hold nothing, which a server's own command does not say for certain.
         let has_quorum = counted.len() >= self.config.quorum();
         let natively = claim.is_one_token() && has_quorum && !self.caller_leaves;
-        self.claim_given_up(id, now);
+        // Before the undos are sent: the next waiter asks anyway and need not read the key behind them.
+        self.hand_on(id, now);
         for node in seen.iter() {
             // A node that has granted has had the ask.
             if !counted.contains(node) && self.withdraw(node, id) {
@@ -70,7 +72,7 @@ impl Core {
                 self.push_undo_by(node, id, natively, now);
             }
         }
-        self.claim_undone(id, now);
+        self.claim_changed(id, now);
     }
 
     /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
@@ -128,34 +130,34 @@ impl Core {
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
     pub(super) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.claim_ids() {
+        for id in self.claims.ids().collect::<Vec<_>>() {
             if self.claims.find(id).is_some_and(|claim| claim.is_owed(node)) {
                 self.send_undo(node, id, now);
             }
         }
     }
 
+    /// A node has answered an undo. Returns how that settles it, if it does.
     pub(super) fn undo_answered(
         &mut self,
         node_id: NodeId,
         id: ClaimId,
         count: Count,
         now: ClockReading,
-    ) {
-        let Some(claim) = self.claims.find_mut(id) else { return };
-        if !claim.undo_over(node_id) {
-            return;
-        }
-        if mutant!(NoScriptIsFinal) && count == Count::NoScript {
-            return self.undo_confirmed(node_id, id, 0, now);
-        }
-        if mutant!(UndoErrorIsDone) && matches!(count, Count::Fail(_)) {
+    ) -> Option<Vote> {
+        if (mutant!(NoScriptIsFinal) && count == Count::NoScript)
+            || (mutant!(UndoErrorIsDone) && matches!(count, Count::Fail(_)))
+        {
             return self.undo_confirmed(node_id, id, 0, now);
         }
         match count {
-            Count::NoScript => self.push_undo(node_id, id, now),
-            Count::Fail(cause) => self.undo_refused(node_id, id, cause, now),
             Count::Of(found) => self.undo_confirmed(node_id, id, found, now),
+            _ if !self.claims.find_mut(id)?.undo_over(node_id) => None,
+            Count::Fail(cause) => Some(self.undo_refused(node_id, id, cause, now)),
+            Count::NoScript => {
+                self.push_undo(node_id, id, now);
+                None
+            }
         }
     }
 
@@ -168,7 +170,7 @@ impl Core {
         followed: bool,
         answer: Token<'_>,
         now: ClockReading,
-    ) -> Result<(), Mistyped> {
+    ) -> Result<Option<Vote>, Mistyped> {
         let deleted = match answer {
             Token::Int(deleted @ 0..=1) => deleted == 1,
             Token::Error(text) => {
@@ -179,22 +181,18 @@ impl Core {
             }
             _ => return Err(Mistyped),
         };
-        let is_settled = deleted || !followed;
-        if !is_settled || !self.claims.find_mut(id).is_some_and(|it| it.undo_over(node_id)) {
-            return Ok(());
-        }
-        if mutant!(UnequalIsUndone) && answer == Token::Int(0) {
-            self.undo_confirmed(node_id, id, 0, now);
-            return Ok(());
+        if mutant!(UnequalIsUndone) && answer == Token::Int(0) && !followed {
+            return Ok(self.undo_confirmed(node_id, id, 0, now));
         }
         if deleted {
             // This says nothing of what the script may do.
-            self.undo_confirmed(node_id, id, 0, now);
-        } else {
+            return Ok(self.undo_confirmed(node_id, id, 0, now));
+        }
+        if !followed && self.claims.find_mut(id).is_some_and(|it| it.undo_over(node_id)) {
             self.push_undo(node_id, id, now);
             self.follow_deletes(id, now);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// The token is not as it was set on one node, and most likely on the others: the script follows there before they have
@@ -218,10 +216,19 @@ impl Core {
         }
     }
 
-    /// The node has undone the claim. It found so many of the keys.
+    /// Records that a node has undone the claim and found `found` of its keys. Returns `None` if no undo was in flight.
     #[inline]
-    fn undo_confirmed(&mut self, node_id: NodeId, id: ClaimId, found: i64, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id) else { return };
+    fn undo_confirmed(
+        &mut self,
+        node_id: NodeId,
+        id: ClaimId,
+        found: i64,
+        now: ClockReading,
+    ) -> Option<Vote> {
+        let claim = self.claims.find_mut(id)?;
+        if !claim.undo_over(node_id) {
+            return None;
+        }
         let is_ticket = claim.is_ticket();
         self.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, now.boot) {
@@ -229,7 +236,6 @@ impl Core {
             None if claim.owe_no_more(node_id) => self.nodes[node_id.index()].debt.shrinks(),
             None => {}
         }
-        self.undo_settled(node_id, id, Vote::Grant, now);
         let node = self.node_mut(node_id);
         // One that found nothing has not shown that it may delete.
         if found > 0 && !is_ticket {
@@ -238,18 +244,19 @@ impl Core {
         if node.debt.confirmed() {
             self.send_owed(node_id, now);
         }
+        Some(Vote::Grant)
     }
 
     /// Undos were sent behind a handshake that has led to the wrong server. Answers to them confirm nothing, unless the ask
     /// went the same way, and is about to be disowned.
-    pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending], now: ClockReading) {
+    pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending]) {
         for pending in due {
             if let Pending::Delete { claim: id, .. } | Pending::Undo { claim: id, .. } = *pending
                 && let Some(claim) = self.claims.find_mut(id)
             {
                 claim.undo_over(node);
                 let cause = self.node(node).link.cause();
-                self.undo_settled(node, id, Vote::Fail(cause), now);
+                self.effects.of_claim(node, id, ClaimEffect::UndoSettled(Vote::Fail(cause)));
             }
         }
     }
@@ -257,29 +264,35 @@ impl Core {
     /// The node answered with an error: it still owes, and is asked again after a pause. One that
     /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
     /// confirms.
-    fn undo_refused(&mut self, node_id: NodeId, id: ClaimId, cause: Cause, now: ClockReading) {
+    fn undo_refused(
+        &mut self,
+        node_id: NodeId,
+        id: ClaimId,
+        cause: Cause,
+        now: ClockReading,
+    ) -> Vote {
         if let Some(claim) = self.claims.find_mut(id)
             && claim.is_refused(node_id)
         {
             // It answered the ask with an error as well: there is nothing to undo.
             claim.never_ran(node_id);
             self.owes_no_more(node_id, id);
-            return self.undo_settled(node_id, id, Vote::Fail(cause), now);
+            return Vote::Fail(cause);
         }
         if cause.is_forbidden() && self.claims.find(id).is_some_and(Claim::is_ticket) {
             // A ticket only denies, and ends by itself.
             self.owes_no_more(node_id, id);
-            return self.undo_settled(node_id, id, Vote::Fail(cause), now);
+            return Vote::Fail(cause);
         }
         let again_at = self.node_mut(node_id).debt.refused(now.boot);
         self.arm(again_at);
-        self.undo_settled(node_id, id, Vote::Fail(cause), now);
         if cause.is_forbidden() {
             self.node_mut(node_id).capabilities.undo_is(Ability::Refused(cause));
             if self.node(node_id).link.is_ready() {
                 self.retire(node_id, cause, now);
             }
         }
+        Vote::Fail(cause)
     }
 
     /// The node has to confirm that it keeps no key for this claim.
@@ -304,7 +317,7 @@ impl Core {
 
     /// The node has closed the dead connection: what it had not read will never run.
     pub(super) fn lay_ghosts(&mut self, node: NodeId) {
-        for id in self.claim_ids() {
+        for id in self.claims.ids().collect::<Vec<_>>() {
             if let Some(claim) = self.claims.find_mut(id) {
                 claim.lay_ghost(node);
             }

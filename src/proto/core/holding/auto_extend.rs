@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::auto_extension::Failed;
 use crate::proto::core::Core;
+use crate::proto::core::effects::LockEffect;
 use crate::proto::core::locks::Phase;
 use crate::proto::event::{Event, Refusal};
 use crate::proto::names::LockId;
@@ -97,6 +98,7 @@ impl Core {
     pub(super) fn extended(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let auto_extended = active.hold.auto_extension.succeeded();
+        let mode_change = active.mode_change;
         if !active.mode_change.is_companion() {
             self.metrics.extended += 1;
             self.metrics.auto_extended += u64::from(auto_extended);
@@ -107,7 +109,9 @@ impl Core {
             });
         }
         self.auto_extend_from_now(id, now);
-        self.lock_extended(id, now);
+        if mode_change.is_delayed() {
+            self.effects.of_lock(id, LockEffect::Extended);
+        }
     }
 
     /// An extension failed: which event reports it. Of automatic ones only the first in a row is reported.

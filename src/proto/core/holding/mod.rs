@@ -14,6 +14,7 @@ use self::auto_extension::AutoExtension;
 use self::backing::Backing;
 use self::extension::Extension;
 use super::Core;
+use super::effects::LockEffect;
 use crate::proto::config::Config;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Nodes, Pending};
@@ -23,7 +24,7 @@ use crate::proto::lease::Lease;
 use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
-use crate::proto::request::{AutoExtend, RequestError, check_ttl};
+use crate::proto::request::AutoExtend;
 use crate::proto::sentinel_word;
 use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
@@ -151,52 +152,7 @@ impl Nodes {
 }
 
 impl Core {
-    /// Asks all nodes to keep a held lock for `ttl` more. The outcome is [`Event::Extended`],
-    /// [`Event::NotExtended`] or [`Event::Lost`].
-    ///
-    /// The validity afterwards is the larger of the old and the new one, as far as a quorum of nodes still
-    /// keeps the key for it: a node that says that its key is gone counts for nothing from then on.
-    ///
-    /// # Errors
-    ///
-    /// The lock is not held, an extension or a change of its mode is under way already, or the TTL is out of its range; the
-    /// lock is as it was.
-    pub fn extend(
-        &mut self,
-        id: LockId,
-        ttl: Duration,
-        now: ClockReading,
-    ) -> Result<(), RequestError> {
-        let now = self.clamp(now);
-        self.lease_due(id, now);
-        let lock = self.locks.find(id).ok_or(RequestError::NotHeld)?;
-        let came_by_itself = |active: &Active| active.hold.is_extended_by_itself();
-        match lock.phase {
-            Phase::Held => {}
-            // The caller's extension takes its place.
-            Phase::Extending if self.locks.active(id).is_some_and(came_by_itself) => {}
-            Phase::Extending => return Err(RequestError::ExtensionUnderWay),
-            _ => return Err(RequestError::NotHeld),
-        }
-        check_ttl(&self.config, ttl)?;
-        if let Some(max_hold) = self.longest_hold(id)
-            && now.boot.since(lock.held_since()) + ttl > max_hold
-        {
-            return Err(RequestError::HeldTooLong { max_hold });
-        }
-        let change = self.locks.mode_change(id);
-        if change.is_under_way() {
-            return Err(RequestError::ModeChangeUnderWay);
-        }
-        let ttl = Duration::from_millis(ttl_ms(ttl));
-        for lock in change.kept_reader().into_iter().chain([id]) {
-            self.begin_extension(lock, ttl, now);
-            self.settle_extension(lock, now);
-        }
-        Ok(())
-    }
-
-    fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
+    pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
         let votes = self.ballot();
         let until = now.boot + self.nodes.extension_patience(ttl, &self.config);
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
@@ -244,14 +200,19 @@ impl Core {
         }
     }
 
-    pub(super) fn fail_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
-        let cause = self.node(node).link.cause();
-        for (id, _) in self.take_queued_extensions(node) {
-            if let Some(active) = self.locks.active_mut(id) {
-                active.votes.cast(node, Vote::Fail(cause));
-            }
-            self.settle_extension(id, now);
+    /// Fails the extensions that wait for a link which will not open.
+    pub(super) fn fail_queued_extensions(&mut self, node: NodeId) {
+        for (lock, _) in self.take_queued_extensions(node) {
+            self.effects.of_lock(lock, LockEffect::FailQueuedExtension(node));
         }
+    }
+
+    pub(super) fn fail_queued_extension(&mut self, node: NodeId, id: LockId, now: ClockReading) {
+        let cause = self.node(node).link.cause();
+        if let Some(active) = self.locks.active_mut(id) {
+            active.votes.cast(node, Vote::Fail(cause));
+        }
+        self.settle_extension(id, now);
     }
 
     /// The connection was lost with the extension in it. It never shortens anything, so it may run
@@ -416,7 +377,7 @@ impl Core {
 
     /// A quorum extends, while the present validity lasts. Where so many keys are gone that no quorum is left, the lock was
     /// lost at once; as long as the missing answers can still show that, no failure is reported.
-    fn settle_extension(&mut self, id: LockId, now: ClockReading) {
+    pub(super) fn settle_extension(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if lock.phase != Phase::Extending {
             return;
@@ -520,7 +481,7 @@ impl Core {
     /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
     pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
         if self.locks.mode_change(id).is_companion() {
-            return self.companion_over(id, now);
+            return self.effects.of_lock(id, LockEffect::CompanionExpired);
         }
         let Some(lock) = self.locks.find_mut(id) else { return };
         lock.phase = Phase::Lost(cause);
@@ -533,10 +494,7 @@ impl Core {
             claim.unqueue_all();
         }
         self.events.push_back(Event::Lost(id, cause));
-        self.lock_lost(id, cause, now);
-        self.leave_queues(id, now);
-        self.lost_due(id, now);
-        self.run_scheduled(now);
+        self.effects.of_lock(id, LockEffect::Lost(cause));
     }
 
     /// A holder that never lets go of a lost lock is forgotten together with its keys.
@@ -550,15 +508,6 @@ impl Core {
                 self.locks.free(id);
             }
             None => self.locks.free(id),
-        }
-    }
-
-    /// Lets go of every lock, and cancels every acquisition.
-    pub fn release_all(&mut self, now: ClockReading) {
-        for at in 0..self.locks.capacity() {
-            if let Some(id) = self.locks.at(at) {
-                self.release(id, now);
-            }
         }
     }
 
@@ -583,7 +532,7 @@ impl Core {
             self.leave_queues_released(id, now);
         }
         self.settle_release(id, now);
-        self.run_scheduled(now);
+        self.run_scheduled();
     }
 
     /// One node's answer to the undo of a lock that is being released.

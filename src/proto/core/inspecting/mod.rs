@@ -151,7 +151,8 @@ impl Core {
             viewing.open.insert(node);
         }
         let id = ViewId(key);
-        self.arm_view(id, until);
+        self.views.arm(id.0, until);
+        self.arm(until);
         for node in nodes {
             self.look(node, id, now);
         }
@@ -539,7 +540,8 @@ impl Core {
         };
         if now.boot < viewing.until {
             let until = viewing.until;
-            return self.arm_view(id, until);
+            self.views.arm(id.0, until);
+            return self.arm(until);
         }
         self.view_over(id);
     }
@@ -573,7 +575,8 @@ impl Core {
             && until < viewing.until
         {
             viewing.until = until;
-            self.arm_view(id, until);
+            self.views.arm(id.0, until);
+            self.arm(until);
         }
     }
 

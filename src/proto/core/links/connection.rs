@@ -194,13 +194,12 @@ impl Node {
 
 /// The end.
 impl Node {
-    /// Starts to leave a node that is refused as a voter. Returns the requests in flight.
-    pub(super) fn start_leaving(&mut self, cause: Cause, env: &mut Env<'_>) -> Vec<Pending> {
+    /// Starts to leave a node that is refused as a voter.
+    pub(super) fn start_leaving(&mut self, cause: Cause, env: &mut Env<'_>) {
         let until = env.now().boot + env.settings().response_timeout;
         self.link.start_leaving(cause, until);
         env.report_state(self.id());
         env.arm(until);
-        self.pipeline.pending().copied().collect()
     }
 
     /// Ends the connection, and forgets what belonged to it. Returns `None` if there was none.

@@ -21,6 +21,7 @@ mod words;
 
 use self::connection::Timer;
 use super::Core;
+use super::effects::NodeEffect;
 use crate::proto::event::LinkOp;
 use crate::proto::names::{LinkId, NodeId};
 use crate::proto::printable::printable;
@@ -85,14 +86,17 @@ impl Core {
         let (node, mut env) = self.node_in_env(id, now);
         let Some((pipeline, dead)) = node.sever(cause, &mut env) else { return };
         let ghosts = self.claims.ghosts(id);
-        self.connection_lost(id, pipeline, now);
         // A later handshake may kill this connection only if no ask can run out of another one.
         if ghosts == 0 {
             self.node_mut(id).server.set_ghosts_in(dead);
-        } else if self.claims.ghosts(id) > ghosts {
-            self.node_mut(id).server.set_ghosts_in(None);
         }
-        self.link_down(id, now);
+        // Queued commands fail; commands in flight may be sent again on the next connection.
+        self.effects.of_node(id, NodeEffect::FailQueued);
+        for (pending, untouched) in pipeline.into_requests() {
+            self.effects.of_node(id, NodeEffect::Unanswered(pending, untouched));
+        }
+        self.effects.of_node(id, NodeEffect::FailUnproven);
+        self.effects.of_node(id, NodeEffect::Severed(ghosts));
     }
 
     /// Takes the answer to a step of the handshake. Returns what all steps have found out when they are complete and
@@ -144,9 +148,9 @@ impl Core {
     /// sent once more, and then the link is closed.
     pub(super) fn retire(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         let (node, mut env) = self.node_in_env(id, now);
-        let due = node.start_leaving(cause, &mut env);
-        self.node_retired(id, cause, &due, now);
-        self.leave_if_idle(id, now);
+        node.start_leaving(cause, &mut env);
+        self.effects.of_node(id, NodeEffect::Retired(cause));
+        self.effects.of_node(id, NodeEffect::LeaveIfIdle);
     }
 
     /// Closes a link that is being left once nothing is due on it.
@@ -169,12 +173,8 @@ impl Core {
         false
     }
 
-    /// Looks at how long a node that owes answers is silent: it may seem to hang, or be dead. Returns whether the
-    /// connection goes on.
+    /// Looks at how long a node that owes answers is silent: it may be dead. Returns whether the connection goes on.
     pub(super) fn silence_due(&mut self, id: NodeId, now: ClockReading) -> bool {
-        if !self.is_suspected(id) && self.nodes.is_overdue(id, self.config.quorum(), now.boot) {
-            self.suspect(id, now);
-        }
         let (node, mut env) = self.node_in_env(id, now);
         let is_dead = node.check_silence(&mut env);
         if is_dead {

@@ -107,6 +107,23 @@ pub(crate) enum Pending {
     },
 }
 
+impl Pending {
+    /// Returns the view that the request is for.
+    pub(crate) fn view(&self) -> Option<ViewId> {
+        match *self {
+            Self::ForceUnlock(view)
+            | Self::ViewDigest(view)
+            | Self::ViewLine(view)
+            | Self::ViewPermits(view)
+            | Self::ViewShared(view)
+            | Self::ViewTtl(view)
+            | Self::ViewType(view)
+            | Self::ViewValue(view) => Some(view),
+            _ => None,
+        }
+    }
+}
+
 /// One node, as a core knows it.
 pub(crate) struct Node {
     id: NodeId,

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::node::Node;
 use crate::proto::config::Config;
-use crate::proto::names::NodeId;
+use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::restart_guard::RunId;
 
 /// The nodes of a core. A [`NodeId`] is a place among them.
@@ -15,6 +15,11 @@ pub(crate) struct Nodes(Vec<Node>);
 impl Nodes {
     pub(crate) fn new(config: &Config) -> Self {
         Self(config.node_ids().map(|node| Node::new(node, config.node(node))).collect())
+    }
+
+    /// Returns the set of all nodes.
+    pub(crate) fn all(&self) -> NodeSet {
+        NodeSet::first(self.len())
     }
 
     /// Returns another node that turned out to be the same server process.

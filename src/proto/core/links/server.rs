@@ -132,6 +132,11 @@ impl Server {
         self.connection.take()
     }
 
+    /// Records that the ghosts are in several connections.
+    pub(crate) fn spread_ghosts(&mut self) {
+        self.set_ghosts_in(None);
+    }
+
     /// Records that asks may still run out of this dead connection, and out of no other. `None`: out of several.
     pub(super) fn set_ghosts_in(&mut self, connection: Option<Connection>) {
         self.ghosts_in = connection;

@@ -11,8 +11,9 @@ use super::command_link::Link;
 use super::node::Node;
 use super::nodes::Nodes;
 use crate::proto::core::Core;
+use crate::proto::core::effects::NodeEffect;
 use crate::proto::names::NodeId;
-use crate::proto::time::{ClockReading, Timestamp, saturating_nanos};
+use crate::proto::time::{Timestamp, saturating_nanos};
 
 /// What is missing of a node that is being connected to for longer than that should take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +31,6 @@ impl Core {
         self.nodes.iter_mut().for_each(|node| node.pace.ignore_before(now));
     }
 
-    /// Whether this node seems to hang.
-    pub(in crate::proto::core) fn is_suspected(&self, node: NodeId) -> bool {
-        self.suspected.contains(node)
-    }
-
     /// How far a node has come that is being connected to, and that has had the time for more.
     pub(crate) fn silence(&self, node: NodeId) -> Option<Silence> {
         let (silence, since) = self.node(node).silence(self.config.settings.connect_timeout)?;
@@ -42,14 +38,14 @@ impl Core {
         (self.boot >= since + allowance).then_some(silence)
     }
 
-    pub(in crate::proto::core) fn suspect(&mut self, id: NodeId, now: ClockReading) {
-        if self.is_suspected(id) {
+    pub(in crate::proto::core) fn suspect(&mut self, id: NodeId) {
+        if self.suspected.contains(id) {
             return;
         }
         self.suspected.insert(id);
         self.metrics.of(id).suspicions += 1;
         self.changed.insert(id);
-        self.node_hangs(id, now);
+        self.effects.of_node(id, NodeEffect::Suspected);
     }
 
     /// A node that was suspected has answered.
@@ -77,7 +73,7 @@ impl Nodes {
     }
 
     /// Whether a node has been silent for so long that a quorum must have answered whatever it was asked, and has.
-    pub(super) fn is_overdue(&self, id: NodeId, quorum: usize, now: Timestamp) -> bool {
+    pub(crate) fn is_overdue(&self, id: NodeId, quorum: usize, now: Timestamp) -> bool {
         let node = &self[id.index()];
         let Some(oldest) = node.pipeline.oldest() else { return false };
         let silent_since = oldest.since.max(node.heard());

@@ -8,6 +8,7 @@ mod lock;
 mod round;
 
 use crate::proto::core::mode_change::ModeChange;
+use crate::proto::core::waiting::Standing;
 use crate::proto::names::LockId;
 use crate::proto::request::LockRequest;
 use crate::proto::slab::Slab;
@@ -147,6 +148,15 @@ impl Locks {
     #[inline]
     pub(super) fn active_mut(&mut self, id: LockId) -> Option<&mut Active> {
         self.places.find_mut(id.0)?.active.as_deref_mut()
+    }
+
+    /// How a lock stands in line, if it does.
+    pub(super) fn line(&self, id: LockId) -> Option<&Standing> {
+        self.active(id)?.line.as_deref()
+    }
+
+    pub(super) fn line_mut(&mut self, id: LockId) -> Option<&mut Standing> {
+        self.active_mut(id)?.line.as_deref_mut()
     }
 
     /// What a lock has to do with a change of its holder's mode.

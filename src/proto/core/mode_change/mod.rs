@@ -14,6 +14,7 @@
 
 use std::time::Duration;
 
+use super::effects::{Decision, LockEffect};
 use super::{Core, MAX_LOCKS};
 use crate::proto::core::claims::Claim;
 use crate::proto::core::locks::{Lock, Phase};
@@ -55,6 +56,11 @@ impl ModeChange {
         matches!(self.0, Part::Companion(_))
     }
 
+    /// Whether nodes have refused to let others share it, which an extension asks for again.
+    pub(crate) fn is_delayed(self) -> bool {
+        self.0 == Part::Delayed
+    }
+
     /// Whether its companion asks to share: until that is decided, its own claim does not get longer.
     pub(crate) fn is_downgrading(self) -> bool {
         matches!(self.0, Part::Downgrading(_))
@@ -92,18 +98,11 @@ impl ModeChange {
 
 /// Commands.
 impl Core {
-    /// Asks all nodes once for the resource of a shared lock alone, beside its own claim, which it keeps whatever comes of
-    /// it. The outcome is [`Event::Upgraded`] or [`Event::NotUpgraded`], or [`Event::Lost`] of the lock itself.
-    ///
-    /// From then on the lock is exclusive, with a validity of its own that counts from the first byte of this ask,
-    /// and a fencing token of its own. An extension extends both claims; a release gives both up.
-    ///
-    /// # Errors
-    ///
-    /// The lock is not held or not shared, or has been held for too long; an extension or a change of its mode is under
-    /// way; or there are too many locks.
-    pub fn try_upgrade(&mut self, id: LockId, now: ClockReading) -> Result<(), RequestError> {
-        let now = self.clamp(now);
+    pub(super) fn begin_upgrade(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
         if self.mode_to_change(id, now)? != LockMode::Shared {
             return Err(RequestError::NotShared);
         }
@@ -123,20 +122,17 @@ impl Core {
         }
         if let Some(companion) = self.new_companion(id, LockMode::Exclusive, ttl, now) {
             self.set_mode_change(id, Part::Upgrading(companion));
-            self.attempt(companion, None, now);
+            self.effects.decided(companion, Decision::Ask(None));
         }
         Ok(())
     }
 
-    /// Makes a reader of a writer, at once: whatever the nodes say, its holder only shares the resource from now on, with the
-    /// validity that it has. All nodes are asked to let others share it as well. The outcome of that is
-    /// [`Event::Downgraded`] or [`Event::DowngradeDelayed`]; it keeps its fencing token.
-    ///
-    /// # Errors
-    ///
-    /// The lock is not held or not exclusive, or on several resources.
-    pub fn downgrade(&mut self, id: LockId, now: ClockReading) -> Result<(), RequestError> {
-        let now = self.clamp(now);
+    /// Whether a lock can be made a reader's.
+    pub(super) fn check_downgrade(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
         if self.mode_to_change(id, now)? != LockMode::Exclusive {
             return Err(RequestError::NotExclusive);
         }
@@ -144,8 +140,14 @@ impl Core {
         if let Some(keys) = keys.map(|claim| claim.keys().len()).filter(|&keys| keys > 1) {
             return Err(RequestError::SharedKeys { keys });
         }
-        // The new claim lasts as long as this one, which the one of before may not.
-        self.drop_companion(id, now);
+        Ok(())
+    }
+
+    pub(super) fn begin_downgrade(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
         let votes = self.ballot();
         let Some((lock, _)) = self.locks.activate(id, votes.granted()) else {
             return Err(RequestError::NotHeld);
@@ -209,7 +211,7 @@ impl Core {
     /// Asks all nodes to let a lock share its resource that was exclusive. Whether there was room for that.
     pub(super) fn ask_to_share(&mut self, id: LockId, now: ClockReading) -> bool {
         let is_full = self.locks.len().max(self.claims.len()) >= MAX_LOCKS;
-        if self.locks.mode_change(id) != ModeChange(Part::Delayed) || is_full {
+        if !self.locks.mode_change(id).is_delayed() || is_full {
             return !is_full;
         }
         let mut ttl = self.ttl_to_share(id, now);
@@ -218,7 +220,7 @@ impl Core {
         }
         if let Some(companion) = self.new_companion(id, LockMode::Shared, ttl, now) {
             self.set_mode_change(id, Part::Downgrading(companion));
-            self.attempt(companion, None, now);
+            self.effects.decided(companion, Decision::Ask(None));
         }
         true
     }
@@ -266,11 +268,9 @@ impl Core {
         self.ask_to_share(id, now)
     }
 
-    /// The companion has its claim.
+    /// Completes a mode change: the companion is granted. Its lock may have been lost since.
     pub(super) fn companion_granted(&mut self, companion: LockId, now: ClockReading) {
         let Some(id) = self.locks.mode_change(companion).holder() else { return };
-        // Where that is over, so is its companion.
-        self.lease_due(id, now);
         match self.locks.mode_change(id).0 {
             Part::Upgrading(_) => {
                 if mutant!(UpgradeOnOldLease) {
@@ -292,15 +292,23 @@ impl Core {
                     active.fencing.attached(token);
                 }
                 self.drop_companion(id, now);
-                if was_extending {
-                    self.metrics.extended += 1;
-                    self.events.push_back(Event::Extended(id));
-                }
-                self.metrics.downgrades += 1;
-                self.events.push_back(Event::Downgraded(id));
+                self.effects.of_lock(id, LockEffect::Downgraded(was_extending));
+                return self.effects.of_lock(id, LockEffect::AdmitNext);
             }
             _ => return,
         }
+        self.auto_extend_from_now(id, now);
+        self.effects.of_lock(id, LockEffect::AdmitNext);
+    }
+
+    /// Others may share the lock from now on.
+    pub(super) fn downgraded(&mut self, id: LockId, was_extending: bool, now: ClockReading) {
+        if was_extending {
+            self.metrics.extended += 1;
+            self.events.push_back(Event::Extended(id));
+        }
+        self.metrics.downgrades += 1;
+        self.events.push_back(Event::Downgraded(id));
         self.auto_extend_from_now(id, now);
     }
 
@@ -338,7 +346,7 @@ impl Core {
         let claim = lock.claim();
         self.locks.free(companion);
         self.abandon(claim, now);
-        self.run_scheduled(now);
+        self.run_scheduled();
     }
 
     /// A lock is lost, and so is its companion. What that has keeps others out for a little longer, as what the lock has does.

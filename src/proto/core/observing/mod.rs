@@ -20,8 +20,7 @@ use crate::proto::core::inspecting::{KeyState, VIEWED, of_string, of_type};
 use crate::proto::core::links::{Ability, Link, Mistyped, Node, Nodes, Pending};
 use crate::proto::event::Event;
 use crate::proto::fence::COUNTER_PREFIX;
-use crate::proto::names::{NodeId, NodeSet, ObserverId};
-use crate::proto::request::{RequestError, check_lock_name};
+use crate::proto::names::{ClaimId, NodeId, NodeSet, ObserverId};
 use crate::proto::slab::{Key, Slab};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
@@ -168,21 +167,7 @@ impl Observer {
 
 /// Commands.
 impl Core {
-    /// Observes who leads by the lock on `resource`. [`Event::Observed`] says when that is known, and from then on each
-    /// time that it changes, until [`unobserve`](Self::unobserve). Nothing is written to any node.
-    ///
-    /// What is seen is a hint: see [the manual](crate::manual::leader).
-    ///
-    /// # Errors
-    ///
-    /// The name of the resource is empty, too long, that of the restart guard's key, or of a fencing counter.
-    pub fn observe(
-        &mut self,
-        resource: &[u8],
-        now: ClockReading,
-    ) -> Result<ObserverId, RequestError> {
-        check_lock_name(&self.config, resource)?;
-        let now = self.clamp(now);
+    pub(super) fn begin_observing(&mut self, resource: &[u8], now: ClockReading) -> ObserverId {
         let (key, observer) = self.observers.slots.occupy(Observer::default);
         *observer = Observer {
             resource: resource.to_vec(),
@@ -192,7 +177,7 @@ impl Core {
         self.observers.by_resource.entry(resource.to_vec()).or_default().insert(key);
         let id = ObserverId::new(key);
         self.observe_all(id, now);
-        Ok(id)
+        id
     }
 
     /// What was announced last, and what each node says; `None` before the first [`Event::Observed`].
@@ -243,8 +228,19 @@ impl Core {
         if at == now.boot {
             self.observe_all(id, now);
         } else {
-            self.arm_observer(id, at);
+            self.observers.arm(id, at);
+            self.arm(at);
         }
+    }
+
+    /// We have changed what nodes hold for this claim. No node reports that to us.
+    pub(super) fn claim_changed(&mut self, id: ClaimId, now: ClockReading) {
+        if self.observers.is_empty() {
+            return;
+        }
+        let keys = self.claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
+        let observers: Vec<_> = keys.flat_map(|key| self.observers.of(key)).collect();
+        observers.into_iter().for_each(|observer| self.observer_wakes(observer, now));
     }
 
     /// This node can be asked, or may have changed unheard.
@@ -286,7 +282,7 @@ impl Core {
     /// A push link that nobody wants for longer than a few rounds is closed.
     fn ask_for_reports(&mut self, now: ClockReading) {
         let reporting = self.nodes.best_reporting(self.suspected, self.config.quorum());
-        self.wants_notifications(reporting, now);
+        reporting.iter().for_each(|node| self.want_push(node, now));
     }
 
     /// One look at a time: what changes while it is under way is seen by the next.
@@ -322,7 +318,9 @@ impl Core {
         sight.is_stale = false;
         sight.look = Some(Look { since: now.boot, counter: None, key: Ok(KeyState::Free) });
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
-        self.arm_observer(id, now.boot + self.config.settings.response_timeout);
+        let until = now.boot + self.config.settings.response_timeout;
+        self.observers.arm(id, until);
+        self.arm(until);
     }
 
     /// A read of a look was answered.
@@ -361,7 +359,7 @@ impl Core {
     /// A node has said something, or says nothing any longer. What that changes is announced.
     fn observer_told(&mut self, id: ObserverId) {
         let (quorum, patience) = (self.config.quorum(), self.config.settings.response_timeout);
-        let (hanging, nodes) = (self.suspected, self.all_nodes());
+        let (hanging, nodes) = (self.suspected, self.nodes.all());
         let Some(observer) = self.observers.find_mut(id) else { return };
         let verdict = observer.verdict(quorum);
         let is_settled = verdict.is_whole() || !observer.awaits(&verdict, hanging, nodes);

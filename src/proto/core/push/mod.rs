@@ -20,6 +20,7 @@ use std::time::Duration;
 use self::channels::Channels;
 use self::push_link::{News, PushStep, Reading, Stage, Tracking, push_limits};
 use super::Core;
+use super::effects::{Effect, LockEffect, NodeEffect};
 use super::waiting::QueueKey;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pending, Pipeline};
@@ -31,7 +32,7 @@ use crate::proto::mutants::mutant;
 use crate::proto::names::{LinkId, LockId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
-use crate::resp::{Decoder, Token};
+use crate::resp::{Decoder, Token, Violation};
 
 /// What is left of the connection of a push link.
 struct Severed {
@@ -193,6 +194,28 @@ impl Push {
     pub(super) fn space(&mut self) -> &mut [u8] {
         self.inbox.space()
     }
+
+    /// Whether there is a connection, or will be.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.stage, Stage::Off { .. })
+    }
+
+    /// Takes the inbox out, so that tokens can borrow it while what they tell changes everything else.
+    pub(super) fn take_inbox(&mut self) -> Inbox {
+        mem::take(&mut self.inbox)
+    }
+
+    pub(super) fn give_back(&mut self, inbox: Inbox) {
+        self.inbox = inbox;
+    }
+
+    /// The next token of what was read, and how long it is.
+    pub(super) fn decode<'t>(
+        &mut self,
+        unread: &'t [u8],
+    ) -> Result<Option<(Token<'t>, usize)>, Violation> {
+        self.decoder.next(unread)
+    }
 }
 
 impl Core {
@@ -208,17 +231,6 @@ impl Core {
         self.node(node).push.no_channel
     }
 
-    /// Opens the push links of all nodes that vote, as if a lock waited, to see whether they send notifications: the
-    /// outcome is in [`push_state`](Self::push_state).
-    pub fn try_push(&mut self, now: ClockReading) {
-        let now = self.clamp(now);
-        for node in self.config.node_ids() {
-            if self.node(node).link.is_ready() {
-                self.want_push(node, now);
-            }
-        }
-    }
-
     /// A lock waits for this node's notifications.
     pub(super) fn want_push(&mut self, id: NodeId, now: ClockReading) {
         let (node, mut env) = self.node_in_env(id, now);
@@ -227,43 +239,19 @@ impl Core {
         }
     }
 
-    /// Bytes came on the push link.
-    pub(super) fn push_received(&mut self, id: NodeId, bytes: usize, now: ClockReading) {
-        let is_open = |core: &Self| !matches!(core.node(id).push.stage, Stage::Off { .. });
-        if !is_open(self) {
-            return;
-        }
-        let mut inbox = mem::take(&mut self.node_mut(id).push.inbox);
-        inbox.filled(bytes);
-        while is_open(self) {
-            match self.nodes[id.index()].push.decoder.next(inbox.unread()) {
-                Ok(None) => break,
-                Ok(Some((token, len))) => {
-                    if self.push_notified(id, token, now).is_err() {
-                        self.close_push(id, Cause::UnexpectedReply, now);
-                    }
-                    inbox.consume(len);
-                }
-                Err(_) => self.close_push(id, Cause::Violation, now),
-            }
-        }
-        if !is_open(self) {
-            inbox.clear();
-        }
-        let push = &mut self.node_mut(id).push;
-        push.inbox = inbox;
-        if mem::take(&mut push.has_notified_all) {
+    /// All that was read is understood. All keys may have changed.
+    pub(super) fn wake_all_if_told(&mut self, id: NodeId) {
+        if mem::take(&mut self.node_mut(id).push.has_notified_all) {
             let firsts = self.queues.fronts().collect();
-            self.may_be_free(id, firsts, now);
-            self.keys_changed(id, now);
+            self.may_be_free(id, firsts);
+            self.effects.of_node(id, NodeEffect::RefreshObservers);
         }
-        self.hear_others(id, now);
     }
 
     /// What other libraries have told in one read: each waiter is woken once, also where they tell it on several channels.
     /// A node that reports changes has reported what they tell of before they did.
-    fn hear_others(&mut self, id: NodeId, now: ClockReading) {
-        let push = &mut self.node_mut(id).push;
+    pub(super) fn hear_others(&mut self, node: NodeId) {
+        let push = &mut self.node_mut(node).push;
         let mut said = mem::take(&mut push.said);
         if mutant!(ChannelIgnored) {
             said.clear();
@@ -281,17 +269,12 @@ impl Core {
             })
         };
         said.retain(|&of| !will_look(self, of));
-        said.into_iter().for_each(|of| self.resource_changed(of, id, now));
-    }
-
-    /// Whoever is the first that waits here is to know of it.
-    fn resource_changed(&mut self, of: QueueKey, id: NodeId, now: ClockReading) {
-        if let Some(first) = self.queues.front(of) {
-            self.way_changed(first, id, now);
+        for queue in said {
+            self.effects.of_node(node, NodeEffect::ResourceChanged(queue));
         }
     }
 
-    fn push_notified(
+    pub(super) fn push_notified(
         &mut self,
         id: NodeId,
         token: Token<'_>,
@@ -307,9 +290,13 @@ impl Core {
                 self.metrics.of(id).pushes += 1;
                 match key.strip_prefix(TICKET_PREFIX) {
                     Some(ticket) => self.ticket_changed(id, ticket, now),
-                    None => self.resource_changed(self.queues.key(key), id, now),
+                    None => {
+                        let queue = self.queues.key(key);
+                        self.effects.of_node(id, NodeEffect::ResourceChanged(queue));
+                    }
                 }
-                self.key_changed(key, now);
+                let observers = self.observers.of(key);
+                observers.for_each(|it| self.effects.push(Effect::WakeObserver(it)));
             }
             // However many come in one read, each waiter is woken once.
             Some(News::All) => {
@@ -333,7 +320,7 @@ impl Core {
             News::Hears(waiter) => {
                 let looks = push.tracking == Tracking::Off;
                 self.hears(id, waiter);
-                self.look_at_keys(id, Vec::from_iter(looks.then_some(waiter)), now);
+                self.look_at_keys(id, Vec::from_iter(looks.then_some(waiter)));
             }
             News::KeptOut => {
                 let is_of_no_use = now.boot < push.tracked_from && push.channels.are_of_no_use();
@@ -384,15 +371,15 @@ impl Core {
         let notified = node.push.notifies();
         let hearing = node.stop_tracking(cause, &mut env);
         if notified {
-            self.reports_end(id, now);
+            self.reports_end(id);
         }
-        self.look_at_keys(id, hearing, now);
+        self.look_at_keys(id, hearing);
     }
 
     /// The node reports no more. Whoever relied on that looks.
-    fn reports_end(&mut self, id: NodeId, now: ClockReading) {
-        self.reports_lost(id, now);
-        self.keys_changed(id, now);
+    fn reports_end(&mut self, id: NodeId) {
+        self.reports_lost(id);
+        self.effects.of_node(id, NodeEffect::RefreshObservers);
     }
 
     /// Tells the node to report on the push link what the command link reads, if that is due.
@@ -420,8 +407,8 @@ impl Core {
         match news {
             None => {}
             Some(Ok(())) => {
-                self.look_at_keys(id, self.watchers(id), now);
-                self.keys_changed(id, now);
+                self.look_at_keys(id, self.watchers(id));
+                self.effects.of_node(id, NodeEffect::RefreshObservers);
             }
             Some(Err(cause)) => self.untracked(id, cause, now),
         }
@@ -429,9 +416,9 @@ impl Core {
     }
 
     /// What these locks wait for may have changed before the node began to report that, or another library was heard.
-    fn look_at_keys(&mut self, id: NodeId, locks: Vec<LockId>, now: ClockReading) {
+    fn look_at_keys(&mut self, node: NodeId, locks: Vec<LockId>) {
         for lock in locks {
-            self.look_at_way(lock, id, now);
+            self.effects.of_lock(lock, LockEffect::ReadKeyAt(node));
         }
     }
 
@@ -503,24 +490,26 @@ impl Core {
             self.arm(severed.retry_at);
         }
         match severed.notified {
-            true => self.reports_end(id, now),
-            false => self.may_be_free(id, severed.missed, now),
+            true => self.reports_end(id),
+            false => self.may_be_free(id, severed.missed),
         }
     }
 
-    fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
+    pub(super) fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         self.ops.push_back(LinkOp::Close(LinkId::push(id, self.nodes.len())));
         self.push_severed(id, cause, now);
     }
 
     /// The command link is gone, and with it what the node was to report.
-    pub(super) fn reports_lost(&mut self, id: NodeId, now: ClockReading) {
-        self.may_be_free(id, self.watchers(id), now);
+    pub(super) fn reports_lost(&mut self, id: NodeId) {
+        self.may_be_free(id, self.watchers(id));
     }
 
     /// What these locks wait for at a node may have changed unheard.
-    fn may_be_free(&mut self, id: NodeId, locks: Vec<LockId>, now: ClockReading) {
-        locks.into_iter().for_each(|lock| self.changed_at(lock, id, now));
+    fn may_be_free(&mut self, node: NodeId, locks: Vec<LockId>) {
+        for lock in locks {
+            self.effects.of_lock(lock, LockEffect::KeyChangedAt(node));
+        }
     }
 
     /// Does what the timer of the push link asks for.

@@ -22,35 +22,8 @@ use crate::proto::vote::Vote;
 pub use self::detached::{DetachedLock, DetachedLockError};
 
 impl Core {
-    /// Hands a held lock out: it leaves this core, which sends nothing about it any more, and lives on
-    /// in the record until somebody takes it in. `None` if it is not held.
-    ///
-    /// There is no event. Nodes that have not answered yet will not count for it, and may not hear of
-    /// an extension: wait while it [awaits answers](Self::awaits_answers) if you can.
-    pub fn detach(&mut self, id: LockId, now: ClockReading) -> Option<DetachedLock> {
-        let now = self.clamp(now);
-        self.locks.find(id).filter(|lock| lock.phase.is_held())?;
-        if self.locks.mode_change(id).is_under_way() {
-            self.drop_companion(id, now);
-        }
-        let companion = self.locks.mode_change(id).kept_reader();
-        for id in companion.into_iter().chain([id]) {
-            self.prepare_record(id, now);
-        }
-        let detached = self.record(id)?;
-        self.leave_queues(id, now);
-        for id in companion.into_iter().chain([id]) {
-            let claim = self.locks.find(id)?.claim();
-            self.locks.free(id);
-            self.free_claim(claim);
-        }
-        self.metrics.detached += 1;
-        self.run_scheduled(now);
-        Some(detached)
-    }
-
     /// Asks nothing more about a lock, whose lease is what a quorum of nodes supports.
-    fn prepare_record(&mut self, id: LockId, now: ClockReading) {
+    pub(super) fn prepare_record(&mut self, id: LockId, now: ClockReading) {
         let Some(claim) = self.locks.find(id).map(|lock| lock.claim()) else { return };
         for node in self.config.node_ids() {
             self.withdraw(node, claim);
@@ -78,7 +51,7 @@ impl Core {
     }
 
     /// What there is to know of a lock to go on with it.
-    fn record(&self, id: LockId) -> Option<DetachedLock> {
+    pub(super) fn record(&self, id: LockId) -> Option<DetachedLock> {
         let lock = self.locks.find(id)?;
         let claim = self.claims.find(lock.claim())?;
         // All that count support one that is idle.
@@ -150,17 +123,8 @@ impl Core {
         }
     }
 
-    /// Attaches a lock that was detached, by this process or another one on the same machine. It is
-    /// held from here on, with the lease that it had, and is to be released as any other. A record is to be
-    /// attached once: two who attach it are two holders of one lock.
-    ///
-    /// If its lease is over, or of an earlier boot of the machine, it is lost:
-    /// [`Event::Lost`](crate::proto::Event::Lost) follows, and releasing it undoes what is left of it.
-    ///
-    /// # Errors
-    ///
-    /// This core has other nodes or limits, so that the lock cannot be one of its own.
-    pub fn attach(
+    /// Takes a detached lock in.
+    pub(super) fn begin_attached(
         &mut self,
         detached: &DetachedLock,
         now: ClockReading,
@@ -173,7 +137,6 @@ impl Core {
         if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
             return Err(RequestError::TooManyLocks);
         }
-        let now = self.clamp(now);
         self.metrics.attached += 1;
         let id = self.hold_again(detached, &request, now);
         self.note_holding(id);

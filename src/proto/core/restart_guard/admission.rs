@@ -31,7 +31,7 @@ pub(super) enum Admission {
 
 /// What happens to a node that is kept out behind what it is sent without a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FollowUp {
+pub(in crate::proto::core) enum FollowUp {
     None,
     /// There is a better reason why the node does not vote.
     Blame(Cause),

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use self::admission::{Admission, Candidate};
 use super::Core;
+use super::effects::{Effect, NodeEffect};
 use crate::proto::classify::classify;
 use crate::proto::config::Settings;
 use crate::proto::core::links::{Ability, Handshake, Mistyped, Node, Nodes, Pending};
@@ -28,6 +29,7 @@ use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
+pub(super) use self::admission::FollowUp;
 pub(super) use self::history::Proof;
 pub(super) use self::watch::{Unproven, Watch};
 
@@ -57,9 +59,9 @@ impl Core {
         }
         if let Ability::Refused(cause) = node.capabilities.writes() {
             self.suspend(id, cause, now);
-            self.set_up(now);
+            self.effects.push(Effect::SetUp);
         } else if self.config.settings.restart_guard == RestartGuard::Off {
-            self.node_votes(id, now);
+            self.effects.of_node(id, NodeEffect::Admitted);
         } else {
             self.restart_guard_read(id, handshake, now);
         }
@@ -73,7 +75,7 @@ impl Core {
             self.clock_seen(id, reading.asked_at(), reading.pttl(), now);
         }
         self.reconsider(id, now, |node| node.judge(reading));
-        self.set_up(now);
+        self.effects.push(Effect::SetUp);
     }
 
     /// Borrows a node to decide about its vote.
@@ -97,29 +99,39 @@ impl Core {
     fn admit(&mut self, id: NodeId, admission: Admission, now: ClockReading) {
         match admission {
             Admission::Unchanged => {}
-            Admission::Votes => self.node_votes(id, now),
+            Admission::Votes => self.effects.of_node(id, NodeEffect::Admitted),
             Admission::Refused(cause) => self.retire(id, cause, now),
             Admission::KeptOut(next) => {
-                self.node_kept_out(id, now);
+                self.effects.of_node(id, NodeEffect::Excluded);
                 // Behind the undos that the node is sent now: a look may find that it votes.
-                self.candidate(id, now).follow_up(next);
+                self.effects.of_node(id, NodeEffect::FollowUp(next));
             }
         }
     }
 
-    /// Writes the restart guards of a set once all of its nodes have been looked at.
-    pub(super) fn set_up(&mut self, now: ClockReading) {
+    /// Does what follows behind what a node is sent that is kept out.
+    pub(super) fn follow_up(&mut self, id: NodeId, next: FollowUp, now: ClockReading) {
+        self.candidate(id, now).follow_up(next);
+    }
+
+    /// Has the restart guards of a set written once all of its nodes have been looked at.
+    pub(super) fn set_up(&mut self) {
         let Some(quarantine) = self.nodes.set_up_quarantine(&self.config.settings) else { return };
         self.set_up.finish();
-        for id in self.config.node_ids() {
-            if let Some(seen) = self.node_mut(id).restart_guard.take_seen() {
-                self.reconsider(id, now, |node| node.enrol(&seen, quarantine));
-            }
+        for node in self.config.node_ids() {
+            self.effects.of_node(node, NodeEffect::Enrol(quarantine));
+        }
+    }
+
+    /// Writes the restart guard of a node that has waited for the other nodes of its set, if it has.
+    pub(super) fn enrol_in_set(&mut self, id: NodeId, quarantine: Duration, now: ClockReading) {
+        if let Some(seen) = self.node_mut(id).restart_guard.take_seen() {
+            self.reconsider(id, now, |node| node.enrol(&seen, quarantine));
         }
     }
 
     /// Takes the answer to a command that was to write the restart guard, or to drop who has read the old one.
-    pub(super) fn restart_guard_written(
+    pub(super) fn guard_written(
         &mut self,
         id: NodeId,
         pending: Pending,

@@ -39,7 +39,7 @@ impl Core {
         let Some(bytes) = bytes else { return };
         node.pipeline.push(pending(by_digest), now.boot, |out| out.extend_from_slice(bytes));
         if node.push.notifies() {
-            self.claim_written(id, to, now);
+            self.look_behind(id, to, now);
         }
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }

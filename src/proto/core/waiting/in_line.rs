@@ -14,6 +14,7 @@ use super::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED};
 use crate::proto::classify::classify;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::claims::Claim;
+use crate::proto::core::effects::Decision;
 use crate::proto::core::links::{Ability, Mistyped, Node, Pending};
 use crate::proto::core::locks::{Active, Phase};
 use crate::proto::core::{Core, MAX_PIPELINE};
@@ -71,6 +72,9 @@ pub(crate) struct Standing {
     /// When a ticket before it has expired that it has pinged, unless its owner has asked.
     pinged_until: Timestamp,
 }
+
+/// Tickets that leave the line: the one of a lock, behind the one that it has replaced.
+pub(crate) type Tickets = [Option<ClaimId>; 2];
 
 /// What a lock in line reads at its lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -206,6 +210,11 @@ impl Standing {
         hurries && self.hurried <= HURRIES
     }
 
+    /// One of the two before it stands there: that it leaves will be news.
+    fn is_there(&mut self, what: Looked) {
+        self.has_left[usize::from(what == Looked::LastButOne)] = None;
+    }
+
     /// The node that it listens to: the first in order that says of a holder, or that says anything.
     fn lead(&self, suspected: NodeSet) -> Option<(NodeId, Place)> {
         let can = self.places.iter().filter(|(node, _)| !suspected.contains(*node));
@@ -218,6 +227,15 @@ impl Active {
     fn may_stand_in_line(&self) -> bool {
         let is_of_ours = self.keys.len() == 1 && self.foreign().is_none();
         is_of_ours && self.waits() && !self.mode_change.is_companion()
+    }
+
+    /// Whether all who stand before it want permits as well: behind others a free slot is not for it.
+    fn waits_for_slot(&self) -> bool {
+        if mutant!(SlotsNotCounted) {
+            return false;
+        }
+        let last = self.line.as_ref().and_then(|line| line.place?.predecessors[0]);
+        self.permit.is_wanted() && last.is_none_or(TicketName::is_for_permit)
     }
 }
 
@@ -285,11 +303,11 @@ impl Core {
     }
 
     /// The first ask of a lock that waits. Where others have been seen to wait, it stands in line from the beginning.
-    pub(super) fn first_attempt_in_line(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active(id) else { return };
-        let Some(&key) = active.waiting.queues.first() else { return };
+    pub(super) fn first_attempt_in_line(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let key = self.locks.active(id).and_then(|active| active.waiting.queues.first().copied());
+        let Some(key) = key else { return Decision::Continue };
         if !self.queues.is_contended(key, now.boot) {
-            return self.attempt(id, None, now);
+            return Decision::Ask(None);
         }
         let is_unknown = self.round_trip.is_zero();
         let took = if is_unknown { LONGEST_GRACE_NEAR / GRACE_ROUND_TRIPS } else { Duration::ZERO };
@@ -297,13 +315,14 @@ impl Core {
         let hand_off = (self.round_trip * HAND_OFF_ROUND_TRIPS).max(SHORTEST_HAND_OFF);
         let until = self.queues.released_at(key).map_or(now.boot, |released| released + hand_off);
         if until <= now.boot {
-            return self.attempt(id, None, now);
+            return Decision::Ask(None);
         }
         // Who is first shall not find our ask before its own.
         if let Some((lock, _)) = self.locks.at_work_mut(id) {
             lock.phase = Phase::Pausing;
             self.pause_until(id, until);
         }
+        Decision::Continue
     }
 
     /// An attempt begins: its asks carry the ticket, if the lock has one.
@@ -359,18 +378,16 @@ impl Core {
         }
     }
 
-    /// The lock is decided, one way or the other, and stands in line no longer.
-    pub(in crate::proto::core) fn leave_line(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let Some(mut line) = active.line.take() else { return };
+    /// The lock is decided, one way or the other, and stands in line no longer. The tickets that it had.
+    #[must_use = "they are to leave the line on the nodes"]
+    pub(in crate::proto::core) fn leave_line(&mut self, id: LockId, now: ClockReading) -> Tickets {
+        let line = self.locks.active_mut(id).and_then(|active| active.line.take());
+        let Some(mut line) = line else { return [None; 2] };
         self.metrics.left_line(line.joined_at, now.boot);
         for name in line.stands_at(None).into_iter().flatten() {
             self.listeners.remove(&name);
         }
-        if mutant!(NeverLeavesLine) {
-            return self.part_from_lock(line.ticket, now);
-        }
-        self.abandon_all(line.former.into_iter().chain([line.ticket]), now);
+        [line.former, Some(line.ticket)]
     }
 }
 
@@ -380,7 +397,7 @@ impl Core {
     /// nodes knows its place.
     #[must_use]
     pub fn has_door(&self, id: LockId) -> bool {
-        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        let line = self.locks.line(id);
         line.is_some_and(|line| line.agreement.has_door())
     }
 
@@ -394,22 +411,22 @@ impl Core {
         }
     }
 
-    /// An attempt was refused. Whether what follows is of the line.
-    pub(super) fn pause_in_line(&mut self, id: LockId, now: ClockReading) -> bool {
+    /// An attempt was refused. Whether what follows is of the line, and the tickets that leave it.
+    pub(super) fn pause_in_line(&mut self, id: LockId, now: ClockReading) -> (bool, Tickets) {
+        let mut tickets = if self.may_have_lines() { [None; 2] } else { self.leave_line(id, now) };
         if mutant!(LeavesWhenRefused) {
-            self.leave_line(id, now);
+            tickets = self.leave_line(id, now);
         }
-        if !self.may_have_lines() {
-            self.leave_line(id, now);
-        }
-        let Some(active) = self.locks.active(id) else { return false };
+        let Some(active) = self.locks.active(id) else { return (false, tickets) };
         let (is_new, took) = (active.line.is_none(), active.round.took(now.boot));
         self.join_line(id, took);
-        let has_another = self.leave_former_place(id, now);
+        let former = self.leave_former_place(id);
+        let has_another = former.is_some();
+        tickets[0] = tickets[0].or(former);
         let (suspected, needed_grace) = (self.suspected, self.needed_grace(took));
         let leave = self.time_to_take_turn();
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return false };
-        let Some(line) = &mut active.line else { return false };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return (false, tickets) };
+        let Some(line) = &mut active.line else { return (false, tickets) };
         lock.phase = Phase::Pausing;
         (line.needed_grace, line.rests_until) = (needed_grace, None);
         let has_to_ask = is_new || has_another || line.needs_more_time();
@@ -433,34 +450,19 @@ impl Core {
         if hurries {
             self.scheduled.push_back(id);
         }
-        true
+        (true, tickets)
     }
 
-    /// The nodes know the new ticket, and the one before it goes. Whether there was one: it may be the only one before the new one.
-    fn leave_former_place(&mut self, id: LockId, now: ClockReading) -> bool {
-        let Some(active) = self.locks.active_mut(id) else { return false };
+    /// The nodes know the new ticket, and the one before it goes, if there is one: it may be the only one before the new one.
+    fn leave_former_place(&mut self, id: LockId) -> Option<ClaimId> {
+        let active = self.locks.active_mut(id)?;
         let votes = &active.votes;
         let answered = votes.grants().or(votes.denies()).len();
         // As long as a quorum of nodes may be without the new ticket, others could pass there.
         if answered + votes.quorum() <= votes.node_count() {
-            return false;
+            return None;
         }
-        let former = active.line.as_mut().and_then(|line| line.former.take());
-        self.abandon_all(former, now)
-    }
-
-    /// These tickets leave the line. Whether there are any.
-    fn abandon_all(
-        &mut self,
-        tickets: impl IntoIterator<Item = ClaimId>,
-        now: ClockReading,
-    ) -> bool {
-        let mut were_any = false;
-        for ticket in tickets {
-            self.abandon(ticket, now);
-            were_any = true;
-        }
-        were_any
+        active.line.as_mut()?.former.take()
     }
 
     /// The grace that an owner needs now, whose last ask took so long.
@@ -524,7 +526,7 @@ impl Core {
     }
 
     /// Reads at the lead what the lock waits for, which makes the node report its next change.
-    pub(super) fn look_in_line(&mut self, id: LockId, now: ClockReading) {
+    pub(in crate::proto::core) fn look_in_line(&mut self, id: LockId, now: ClockReading) {
         let Some((lock, active)) = self.locks.at_work(id) else { return };
         let Some((line, lead)) = active.line.as_ref().zip(active.waiting.leads().iter().next())
         else {
@@ -580,8 +582,7 @@ impl Core {
     /// The resource is free, or is not, as seen from behind the first two. Seen to be free twice in a row, it has been left idle.
     fn seen_from_behind(&mut self, id: LockId, is_free: bool, now: ClockReading) {
         let leave = self.time_to_take_turn();
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let Some(line) = &mut active.line else { return };
+        let Some(line) = self.locks.line_mut(id) else { return };
         if line.place.is_none_or(|place| place.before < 2) {
             return;
         }
@@ -628,31 +629,36 @@ impl Core {
         (id, round, what): (LockId, u32, Looked),
         token: Token<'_>,
         now: ClockReading,
-    ) -> Result<(), Mistyped> {
+    ) -> Result<Decision, Mistyped> {
         let (is_gone, number, slots) = self.read_look(id, what, token)?;
         let has_many = is_of_another_type(token);
         let is_this_round = self.locks.find(id).is_some_and(|lock| lock.round() == round);
-        if is_this_round && (what == Looked::Alive || self.listens_to(id, node)) {
-            match what {
-                Looked::Resource if has_many && self.waits_for_slot(id) => {
-                    self.ask_node(id, node, Looked::Slots, now);
-                }
-                Looked::FromBehind if has_many && self.waits_for_slot(id) => {
-                    self.ask_node(id, node, Looked::Slots, now);
-                }
-                Looked::FromBehind => self.seen_from_behind(id, is_gone, now),
-                Looked::Resource if has_many => self.many_seen(id, node, now),
-                Looked::Resource => self.one_seen(id, node, is_gone, now),
-                Looked::Slots => self.slots_seen(id, node, slots, now),
-                Looked::Life => self.life_seen(id, number, now),
-                Looked::LifeOfMany => self.life_of_many_seen(id, node, number, now),
-                Looked::Alive => self.sign_of_life(id, node, number, now),
-                Looked::Last | Looked::LastButOne if !is_gone => self.is_there(id, what),
-                Looked::Last => self.last_has_left(id, node, now),
-                Looked::LastButOne => self.is_second(id, now),
-            }
+        if !is_this_round || (what != Looked::Alive && !self.listens_to(id, node)) {
+            return Ok(Decision::Continue);
         }
-        Ok(())
+        let waits_for_slot = self.locks.active(id).is_some_and(Active::waits_for_slot);
+        match what {
+            Looked::Resource | Looked::FromBehind if has_many && waits_for_slot => {
+                self.ask_node(id, node, Looked::Slots, now);
+            }
+            Looked::FromBehind => self.seen_from_behind(id, is_gone, now),
+            Looked::Resource if has_many => return Ok(self.many_seen(id, node, now)),
+            // Nobody has it there, or one alone.
+            Looked::Resource => {
+                self.locks.line_mut(id).into_iter().for_each(|line| line.knows_many = false);
+                return Ok(self.resource_seen(id, node, is_gone, now));
+            }
+            Looked::Slots => return Ok(self.slots_seen(id, node, slots, now)),
+            Looked::Life => self.life_seen(id, number, now),
+            Looked::LifeOfMany => self.life_of_many_seen(id, node, number, now),
+            Looked::Alive => self.sign_of_life(id, node, number, now),
+            Looked::Last | Looked::LastButOne if !is_gone => {
+                self.locks.line_mut(id).into_iter().for_each(|line| line.is_there(what));
+            }
+            Looked::Last => return Ok(self.last_has_left(id, node, now)),
+            Looked::LastButOne => self.is_second(id, now),
+        }
+        Ok(Decision::Continue)
     }
 
     /// Whether what was looked at is free or has gone, or the number or the slots that were asked for.
@@ -685,7 +691,7 @@ impl Core {
         else {
             return stamp.is_empty();
         };
-        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        let line = self.locks.line(id);
         let Some((line, place)) = line.and_then(|line| Some((line, line.place?))) else {
             return false;
         };
@@ -697,10 +703,16 @@ impl Core {
 
     /// The resource is free at the lead, or is not. Whoever is first asks. Whoever is second leaves the first some time to
     /// take it, and asks then: the first may be dead, or may have been put behind it since it has heard.
-    fn resource_seen(&mut self, id: LockId, node: NodeId, is_free: bool, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let Some(line) = &mut active.line else { return };
-        let Some(place) = &mut line.place else { return };
+    fn resource_seen(
+        &mut self,
+        id: LockId,
+        node: NodeId,
+        is_free: bool,
+        now: ClockReading,
+    ) -> Decision {
+        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
+        let Some(line) = &mut active.line else { return Decision::Continue };
+        let Some(place) = &mut line.place else { return Decision::Continue };
         if !is_free {
             (line.seen_free, place.left_ms) = (0, HELD);
             let until = line.rests_until.take();
@@ -716,17 +728,24 @@ impl Core {
             self.pause_until(id, until.min(now.boot + leave));
         } else if line.seen_free < MOST_SEEN_FREE {
             line.seen_free += 1;
-            self.changed_at(id, node, now);
+            return self.changed_at(id, node, now);
         }
+        Decision::Continue
     }
 
     /// A semaphore has these slots at the lead, or is none. Where one of its slots was free already, and was left to who stands
     /// before, it is worth an ask that another one is free.
-    fn slots_seen(&mut self, id: LockId, node: NodeId, slots: Option<Slots>, now: ClockReading) {
+    fn slots_seen(
+        &mut self,
+        id: LockId,
+        node: NodeId,
+        slots: Option<Slots>,
+        now: ClockReading,
+    ) -> Decision {
         let leave = self.time_to_take_turn();
-        let of = self.permits_of(id);
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let Some(line) = &mut active.line else { return };
+        let of = self.locks.find(id).map_or(0, |lock| permits_of(lock.mode()));
+        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
+        let Some(line) = &mut active.line else { return Decision::Continue };
         let taken = slots.map_or(u64::MAX, |slots| slots.taken);
         let is_free = taken < of;
         let has_more = taken < std::mem::replace(&mut line.slots_taken, taken);
@@ -740,7 +759,7 @@ impl Core {
             let until = active.waiting.pause.until();
             self.pause_until(id, until);
         }
-        self.resource_seen(id, node, is_free, now);
+        self.resource_seen(id, node, is_free, now)
     }
 
     /// Asks something of a node, of which it need not report changes: for how long the holder may have the resource that came
@@ -768,28 +787,6 @@ impl Core {
         });
     }
 
-    fn wants_permit(&self, id: LockId) -> bool {
-        self.locks.active(id).is_some_and(|active| active.permit.is_wanted())
-    }
-
-    /// Whether all who stand before it want permits as well: behind others a free slot is not for it.
-    fn waits_for_slot(&self, id: LockId) -> bool {
-        if mutant!(SlotsNotCounted) {
-            return false;
-        }
-        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
-        let last = line.and_then(|line| line.place?.predecessors[0]);
-        self.wants_permit(id) && last.is_none_or(TicketName::is_for_permit)
-    }
-
-    /// How many permits the semaphore has of which it wants one.
-    fn permits_of(&self, id: LockId) -> u64 {
-        match self.locks.find(id).map(|lock| lock.mode()) {
-            Some(LockMode::Permit { of }) => of.into(),
-            _ => 0,
-        }
-    }
-
     /// What is marked outlives its holder. What is not is another's, and the ask tells for how long that is.
     fn life_seen(&mut self, id: LockId, life: Option<i64>, now: ClockReading) {
         let Some(life) = life.and_then(|ms| u64::try_from(ms).ok()) else { return };
@@ -801,19 +798,11 @@ impl Core {
         self.pause_until(id, until);
     }
 
-    /// Nobody has the resource at the lead, or one alone.
-    fn one_seen(&mut self, id: LockId, node: NodeId, is_free: bool, now: ClockReading) {
-        if let Some(line) = self.locks.active_mut(id).and_then(|active| active.line.as_mut()) {
-            line.knows_many = false;
-        }
-        self.resource_seen(id, node, is_free, now);
-    }
-
     /// Several have the resource at the lead. A reader may be beside them as soon as nobody stands before it, and asks once: that
     /// it has become the first, or that they have come behind a writer, its ask has not known.
-    fn many_seen(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+    fn many_seen(&mut self, id: LockId, node: NodeId, now: ClockReading) -> Decision {
         let shares = self.locks.find(id).is_some_and(|lock| lock.mode() == LockMode::Shared);
-        let line = self.locks.active_mut(id).and_then(|active| active.line.as_mut());
+        let line = self.locks.line_mut(id);
         let is_news = line.is_some_and(|line| {
             let was_second = |(of, place): &(NodeId, Place)| *of == node && place.before > 0;
             let has_become_first = line.places.iter().any(was_second);
@@ -824,8 +813,9 @@ impl Core {
         if is_news {
             return self.changed_at(id, node, now);
         }
-        self.resource_seen(id, node, false, now);
+        let decision = self.resource_seen(id, node, false, now);
         self.ask_node(id, node, Looked::LifeOfMany, now);
+        decision
     }
 
     /// One of several may have gone since the ask, and who is left may never release: the ask has told when the last of all ends. What
@@ -837,7 +827,7 @@ impl Core {
         life: Option<i64>,
         now: ClockReading,
     ) {
-        let line = self.locks.active(id).and_then(|active| active.line.as_ref());
+        let line = self.locks.line(id);
         let places = line.into_iter().flat_map(|line| &line.places);
         let told = places.filter(|(of, _)| *of == node).map(|(_, place)| place.left_ms).max();
         let (marked, pause) = (MARKED_FOR.as_millis() as i64, CAP_NOTIFIED.as_millis() as i64);
@@ -850,13 +840,12 @@ impl Core {
     fn sign_of_life(&mut self, id: LockId, node: NodeId, life: Option<i64>, now: ClockReading) {
         let Some(life) = life.filter(|&life| life != WITHOUT_END) else { return };
         let life = Duration::from_millis(life.max(0).unsigned_abs());
-        let wants_slot = self.waits_for_slot(id);
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
         if lock.phase != Phase::Pausing {
             return;
         }
         if active.line.as_ref().is_none_or(|line| !line.is_first()) {
-            let is_held = life > MARKED_FOR;
+            let (is_held, wants_slot) = (life > MARKED_FOR, active.waits_for_slot());
             return match is_held && wants_slot && self.listens_to(id, node) {
                 true => self.ask_node(id, node, Looked::Slots, now),
                 false => self.life_seen_from_behind(id, node, life, now),
@@ -895,19 +884,14 @@ impl Core {
         self.pause_until(id, until);
     }
 
-    /// One of the two before this lock stands there: that it leaves will be news.
-    fn is_there(&mut self, id: LockId, what: Looked) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let Some(line) = &mut active.line else { return };
-        line.has_left[usize::from(what == Looked::LastButOne)] = None;
-    }
-
     /// Whoever stood before this lock has left: it is the first if nobody else did, and asks where it stands otherwise.
-    fn last_has_left(&mut self, id: LockId, node: NodeId, now: ClockReading) {
-        let is_permit = self.wants_permit(id);
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let Some(line) = &mut active.line else { return };
-        let Some(place) = line.place.as_mut().filter(|place| place.before > 0) else { return };
+    fn last_has_left(&mut self, id: LockId, node: NodeId, now: ClockReading) -> Decision {
+        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
+        let is_permit = active.permit.is_wanted();
+        let Some(line) = &mut active.line else { return Decision::Continue };
+        let Some(place) = line.place.as_mut().filter(|place| place.before > 0) else {
+            return Decision::Continue;
+        };
         let [last, _] = place.predecessors;
         let is_named_again = std::mem::replace(&mut line.has_left[0], last) == last;
         let is_first = place.before == 1;
@@ -926,14 +910,14 @@ impl Core {
                 self.look_in_line(id, now);
                 self.ask_node(id, node, Looked::Life, now);
             }
-            (false, _) => self.changed_at(id, node, now),
+            (false, _) => return self.changed_at(id, node, now),
         }
+        Decision::Continue
     }
 
     /// Whoever stood last but one before this lock has left, since its turn had come.
     fn is_second(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let Some(line) = &mut active.line else { return };
+        let Some(line) = self.locks.line_mut(id) else { return };
         let Some(place) = line.place.as_mut().filter(|place| place.before > 1) else { return };
         let [_, last_but_one] = place.predecessors;
         if std::mem::replace(&mut line.has_left[1], last_but_one) != last_but_one {
@@ -958,17 +942,23 @@ impl Core {
 
     /// A node reports that the resource of a lock in line has changed. Whoever is first asks at once, unless that was in
     /// vain a moment ago, as when a holder extends. The others look.
-    pub(super) fn way_changed_in_line(&mut self, id: LockId, node: NodeId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(line) = &active.line else { return };
+    pub(super) fn way_changed_in_line(
+        &mut self,
+        id: LockId,
+        node: NodeId,
+        now: ClockReading,
+    ) -> Decision {
+        let Some((lock, active)) = self.locks.at_work(id) else { return Decision::Continue };
+        let Some(line) = &active.line else { return Decision::Continue };
         let was_in_vain = line.woken_in_vain_at.is_some_and(|at| now.boot < at + RESTED);
         // A look does not tell a reader whether those who share are in its way.
         let is_told_by_look = lock.mode() != LockMode::Shared;
         if line.is_first() && !(was_in_vain && is_told_by_look) {
-            self.changed_at(id, node, now);
+            return self.changed_at(id, node, now);
         } else if self.listens_to(id, node) {
             self.look_in_line(id, now);
         }
+        Decision::Continue
     }
 
     /// Whether the lock pauses and listens to this node.
@@ -995,6 +985,14 @@ fn grace_for(round_trip: Duration, is_notified: bool) -> Duration {
 fn with_margin(grace_ms: u32) -> Duration {
     let grace = Duration::from_millis(grace_ms.into());
     grace + grace / CLOCKS_APART + TO_SPARE
+}
+
+/// How many permits the semaphore has of which a lock wants one.
+fn permits_of(mode: LockMode) -> u64 {
+    match mode {
+        LockMode::Permit { of } => of.into(),
+        _ => 0,
+    }
 }
 
 fn is_of_another_type(token: Token<'_>) -> bool {

@@ -19,11 +19,12 @@ use std::time::Duration;
 use self::pause::Pause;
 use self::wait_queue::QueuePosition;
 use super::Core;
+use super::effects::{Decision, Effect};
 use super::push::Push;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Node, Pending};
-use crate::proto::core::locks::Phase;
+use crate::proto::core::locks::{Active, Lock, Phase};
 use crate::proto::event::RefusalReason;
 use crate::proto::lock_kind::LockKind;
 use crate::proto::mutants::mutant;
@@ -33,7 +34,7 @@ use crate::proto::request::Wait;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Vote;
 
-pub(super) use self::in_line::{Looked, Standing};
+pub(super) use self::in_line::{Looked, Standing, Tickets};
 pub(super) use self::wait_queue::{QueueKey, WaitQueues};
 
 /// How one lock waits: for how long, in which queues, and its present pause.
@@ -156,8 +157,8 @@ impl Waiting {
 
 impl Core {
     /// Puts a lock that waits into the queues of its resources, and lets it ask if it is the first in all of them.
-    pub(super) fn join_queues(&mut self, id: LockId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    pub(super) fn join_queues(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
         lock.phase = Phase::Queued;
         active.waiting.position = self.queues.next_position();
         for key in active.keys.iter() {
@@ -167,8 +168,9 @@ impl Core {
         }
         let deadline = active.waiting.deadline;
         self.arm_lock(id, deadline);
-        if self.is_first(id) {
-            self.first_attempt(id, now);
+        match self.is_first(id) {
+            true => self.first_attempt(id, now),
+            false => Decision::Continue,
         }
     }
 
@@ -200,27 +202,28 @@ impl Core {
         self.arm(purge_at);
     }
 
-    /// Lets the scheduled locks ask. One that is refused at once makes room for the next, so that this is a loop, and
-    /// not a recursion.
-    pub(super) fn run_scheduled(&mut self, now: ClockReading) {
-        if std::mem::replace(&mut self.runs_scheduled, true) {
-            return;
+    /// The locks that are scheduled ask, once this transition is over.
+    #[inline]
+    pub(super) fn run_scheduled(&mut self) {
+        if !self.scheduled.is_empty() {
+            self.effects.push(Effect::RunScheduled);
         }
-        while let Some(id) = self.scheduled.pop_front() {
-            match self.locks.find(id).map(|lock| lock.phase) {
-                Some(Phase::Queued) if self.is_first(id) => self.first_attempt(id, now),
-                Some(Phase::Pausing) => self.pause_due(id, now),
-                _ => {}
-            }
+    }
+
+    /// A lock that may be the first in its queues now asks, if it is.
+    pub(super) fn scheduled_due(&mut self, id: LockId, now: ClockReading) -> Decision {
+        match self.locks.find(id).map(|lock| lock.phase) {
+            Some(Phase::Queued) if self.is_first(id) => self.first_attempt(id, now),
+            Some(Phase::Pausing) => self.pause_due(id, now),
+            _ => Decision::Continue,
         }
-        self.runs_scheduled = false;
     }
 
     /// The first ask of a lock that waits.
-    fn first_attempt(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active(id) else { return };
+    fn first_attempt(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let Some(active) = self.locks.active(id) else { return Decision::Continue };
         if now.boot >= active.waiting.deadline {
-            return self.refuse(id, RefusalReason::OutOfTime, now);
+            return Decision::Refused(RefusalReason::OutOfTime);
         }
         if self.goes_to_the_line(id, now) {
             return self.first_attempt_in_line(id, now);
@@ -229,15 +232,15 @@ impl Core {
             active.waiting.queues.iter().filter_map(|&key| self.queues.yields_from(key, now.boot));
         let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
         match released.max().map(|released| released + hand_off + self.entropy.below(hand_off)) {
-            Some(until) if until > now.boot => self.yield_to_others(id, until, now),
-            _ => self.attempt(id, None, now),
+            Some(until) if until > now.boot => self.yield_to_others(id, until),
+            _ => Decision::Ask(None),
         }
     }
 
     /// This core has just released what other processes want too: they have until `until` to take it. Then the lock
     /// reads whether they have, if a node will send a notification, and waits as they do.
-    fn yield_to_others(&mut self, id: LockId, until: Timestamp, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    fn yield_to_others(&mut self, id: LockId, until: Timestamp) -> Decision {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
         let first = active.waiting.queues.first();
         let leads = first.map_or_else(NodeSet::default, |&key| self.queues.leads(key));
         let leads = leads.without(self.suspected);
@@ -247,22 +250,24 @@ impl Core {
         let profile = active.foreign().map(LockKind::profile);
         let is_told = profile.is_some_and(Profile::tells_every_release);
         let will_tell = |push: &Push| push.notifies() || is_told && push.takes_channels();
-        if leads.iter().all(|node| will_tell(&self.nodes[node.index()].push)) {
+        let will_be_told = leads.iter().all(|node| will_tell(&self.nodes[node.index()].push));
+        if will_be_told {
             active.waiting.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
-            self.waiter_wants_notifications(id, leads, now);
         }
         self.arm_lock(id, until);
+        if will_be_told { Decision::Listen(leads) } else { Decision::Continue }
     }
 
     /// A lock that waits in a queue has a deadline as well.
-    pub(super) fn queue_due(&mut self, id: LockId, now: ClockReading) {
+    pub(super) fn queue_due(&mut self, id: LockId, now: ClockReading) -> Decision {
         match self.locks.active(id).map(|active| active.waiting.deadline) {
             Some(deadline) if now.boot >= deadline => {
-                self.refuse(id, RefusalReason::OutOfTime, now)
+                return Decision::Refused(RefusalReason::OutOfTime);
             }
             Some(deadline) => self.arm_lock(id, deadline),
             None => {}
         }
+        Decision::Continue
     }
 
     /// What this core has just released is free for the first lock that waits here, which is scheduled: no node notifies
@@ -287,6 +292,7 @@ impl Core {
 
     /// A command about a claim has gone to a node. What this connection changes the node reports to nobody here, yet it
     /// forgets who wanted to know of the key: whoever waits for it reads it once more.
+    #[inline(never)]
     pub(super) fn look_behind(&mut self, claim: ClaimId, node: NodeId, now: ClockReading) {
         let Some(claim) = self.claims.find(claim) else { return };
         // Of several keys each has one holder: what we have changed is handed on when we release it.
@@ -306,15 +312,16 @@ impl Core {
         }
     }
 
-    /// Sets the time of the next attempt, at random, so that waiters spread out.
-    pub(super) fn pause(&mut self, id: LockId, now: ClockReading) {
-        if self.pause_in_line(id, now) {
-            return;
+    /// Sets the time of the next attempt, at random, so that waiters spread out. The tickets that leave the line.
+    pub(super) fn pause(&mut self, id: LockId, now: ClockReading) -> Tickets {
+        let (is_in_line, tickets) = self.pause_in_line(id, now);
+        if is_in_line {
+            return tickets;
         }
         self.look_for_leads(id, now);
         self.back_off_wakes(id, now);
         let will_be_notified = self.will_be_notified(id);
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return tickets };
         let led = active.attempt.was_led();
         let votes = &active.votes;
         let is_split = !led && !votes.grants().is_empty() && votes.is_contended();
@@ -335,6 +342,7 @@ impl Core {
         active.waiting.pause.lasts_until(until);
         self.arm_lock(id, until);
         self.shorten_pause(id);
+        tickets
     }
 
     /// Chooses the leads, whose notifications are waited for: the first node in order that denied, so that all who wait
@@ -369,17 +377,21 @@ impl Core {
     }
 
     /// A node denied after the verdict. If it comes before the lead in the order, it is the lead of all who wait for this
-    /// holder, once it sends notifications.
-    pub(super) fn denied_late(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
-        let waiter = self.claims.find(claim).and_then(Claim::waiter);
-        let Some((id, round)) = waiter else { return };
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    /// holder, once it sends notifications. The lock that listens to it from now on.
+    pub(super) fn denied_late(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        now: ClockReading,
+    ) -> Option<LockId> {
+        let (id, round) = self.claims.find(claim).and_then(Claim::waiter)?;
+        let (lock, active) = self.locks.at_work_mut(id)?;
         let is_alone = self.config.settings.wake != WakeStrategy::Timer;
         let mut leads = active.waiting.pause.leads();
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
         let is_meant = lock.phase == Phase::Pausing && lock.round() == round;
         if !is_meant || !is_alone || !is_earlier || active.line.is_some() {
-            return;
+            return None;
         }
         active.votes.cast(node, Vote::Deny);
         leads.insert(node);
@@ -393,8 +405,7 @@ impl Core {
         if active.is_told_by_pttl() {
             self.ask_remaining(node, id, now);
         }
-        self.waiter_wants_notifications(id, node.into(), now);
-        self.wake(id, now);
+        Some(id)
     }
 
     /// Of two leads the first is enough, as soon as it sends notifications.
@@ -442,25 +453,28 @@ impl Core {
     }
 
     /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the key in the way
-    /// will live, which also makes them report its next change, and acts on notifications that have come meanwhile. It
-    /// follows the undo, so that an attempt that is granted never pays for it.
-    pub(super) fn settle_in(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        if lock.phase != Phase::Pausing {
-            return;
-        }
-        let leads = active.waiting.pause.leads();
+    /// will live, which also makes them report its next change. It follows the undo, so that an attempt that is granted
+    /// never pays for it. Then it listens, and acts on notifications that have come meanwhile, or reads behind that.
+    pub(super) fn settle_in(
+        &mut self,
+        id: LockId,
+        denied: NodeSet,
+        now: ClockReading,
+    ) -> [Decision; 2] {
+        let pauses = |(lock, _): &(&Lock, &Active)| lock.phase == Phase::Pausing;
+        let Some((_, active)) = self.locks.at_work(id).filter(pauses) else {
+            return [Decision::Continue; 2];
+        };
+        let listen = Decision::Listen(active.waiting.pause.leads());
         if active.line.is_some() {
-            self.wants_notifications(leads, now);
-            return self.look_in_line(id, now);
+            return [listen, Decision::Look];
         }
         if active.is_told_by_pttl() {
             for node in denied.iter() {
                 self.ask_remaining(node, id, now);
             }
         }
-        self.waiter_wants_notifications(id, leads, now);
-        self.wake(id, now);
+        [listen, Decision::Wake]
     }
 
     /// Asks a node for how long the key in the way will live.
@@ -487,12 +501,12 @@ impl Core {
         round: u32,
         ms: i64,
         now: ClockReading,
-    ) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    ) -> Decision {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
         let is_asking = matches!(lock.phase, Phase::Asking | Phase::Pausing);
         let tells = active.is_told_by_pttl();
         if ms == -1 || !is_asking || lock.round() != round {
-            return;
+            return Decision::Continue;
         }
         let (hears, pause) = (active.waiting.hears, &mut active.waiting.pause);
         let (is_pausing, leads) = (lock.phase == Phase::Pausing, pause.leads());
@@ -513,10 +527,11 @@ impl Core {
                 false => pause.goes_on(),
             }
         }
-        if is_pausing {
-            self.shorten_pause(id);
-            self.pause_due(id, now);
+        if !is_pausing {
+            return Decision::Continue;
         }
+        self.shorten_pause(id);
+        self.pause_due(id, now)
     }
 
     /// The key in the way is still there, and a node will report its next change. A process that has had the lock lets
@@ -559,18 +574,19 @@ impl Core {
     }
 
     /// What is waited for may have changed before the node began to report that.
-    pub(super) fn look_at_way(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+    pub(super) fn look_at_way(&mut self, id: LockId, node: NodeId, now: ClockReading) -> Decision {
         self.lengthen_pause(id, now);
         match self.locks.active(id) {
             Some(active) if active.line.is_some() => self.look_in_line(id, now),
             Some(active) if active.keys.len() == 1 => self.ask_remaining(node, id, now),
             // Of several keys only the script can say whether they stand in the way.
-            _ => self.changed_at(id, node, now),
+            _ => return self.changed_at(id, node, now),
         }
+        Decision::Continue
     }
 
     /// A node reports that a resource has changed which this lock waits for.
-    pub(super) fn way_changed(&mut self, id: LockId, node: NodeId, now: ClockReading) {
+    pub(super) fn way_changed(&mut self, id: LockId, node: NodeId, now: ClockReading) -> Decision {
         match self.locks.active(id).is_some_and(|active| active.line.is_some()) {
             true => self.way_changed_in_line(id, node, now),
             false => self.changed_at(id, node, now),
@@ -578,21 +594,21 @@ impl Core {
     }
 
     /// A node has reported that a key in the way of this lock has changed, or cannot report any longer.
-    pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
+    pub(super) fn changed_at(&mut self, id: LockId, node: NodeId, now: ClockReading) -> Decision {
+        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
         active.waiting.pause.notified(node);
-        self.wake(id, now);
+        self.wake(id, now)
     }
 
     /// Ends a pause because of notifications, as soon as the lock does not ignore them.
-    fn wake(&mut self, id: LockId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    pub(super) fn wake(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
         let is_enough = !active.waiting.pause.heard().is_empty();
         if lock.phase != Phase::Pausing || !is_enough {
-            return;
+            return Decision::Continue;
         }
         self.metrics.wakes += u64::from(active.waiting.pause.wake(now.boot));
-        self.pause_due(id, now);
+        self.pause_due(id, now)
     }
 
     /// A notification that came while the lock ignored them is old: the key is read, which also makes the node report its
@@ -606,10 +622,10 @@ impl Core {
         self.ask_remaining(lead, id, now);
     }
 
-    pub(super) fn pause_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active(id) else { return };
+    pub(super) fn pause_due(&mut self, id: LockId, now: ClockReading) -> Decision {
+        let Some(active) = self.locks.active(id) else { return Decision::Continue };
         if now.boot >= active.waiting.deadline {
-            self.refuse(id, RefusalReason::OutOfTime, now);
+            return Decision::Refused(RefusalReason::OutOfTime);
         } else if now.boot < active.waiting.pause.until() {
             let until = active.waiting.pause.until();
             self.arm_lock(id, until);
@@ -623,9 +639,10 @@ impl Core {
                 Some(lead) if active.waiting.pause.is_late() && active.is_told_by_pttl() => {
                     self.look_first(id, lead, now);
                 }
-                lead => self.attempt(id, lead, now),
+                lead => return Decision::Ask(lead),
             }
         }
+        Decision::Continue
     }
 
     /// The node that is asked before the others, if its notification ended the pause.

@@ -1,0 +1,217 @@
+//! Decisions and effects: what follows from a transition elsewhere in the core.
+//!
+//! A transition returns its decision about its own lock, and its caller follows it at once. An effect concerns another
+//! object. Effects are queued, and `routes` applies them in order as soon as the transition has ended, so that no subject
+//! has to call the one that called it.
+
+use std::time::Duration;
+
+use super::links::Pending;
+use super::restart_guard::FollowUp;
+use super::waiting::QueueKey;
+use crate::proto::event::{LossCause, RefusalReason};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet, ObserverId};
+use crate::proto::vote::{Cause, Vote};
+
+/// The next step of a lock, as one of its transitions has decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the caller of a transition follows its decision"]
+pub(super) enum Decision {
+    /// Nothing follows.
+    Continue,
+    /// Begin an attempt, at this node before all others if there is one.
+    Ask(Option<NodeId>),
+    /// Ask these nodes as well in the present attempt.
+    AskMore(NodeSet),
+    /// Wait for notifications of these nodes.
+    Listen(NodeSet),
+    /// End the pause if a notification allows it.
+    Wake,
+    /// Read the resource at the lead.
+    Look,
+    /// Suspect these nodes, which have exceeded their allowance, and count the votes again.
+    Suspect(NodeSet),
+    Granted,
+    /// Repeat the attempt at once: it failed because of our clock, which has been corrected.
+    Repeat,
+    /// Go on waiting after a failed attempt, which these nodes denied.
+    Retry(NodeSet),
+    Refused(RefusalReason),
+}
+
+/// A consequence for another object than the one whose transition caused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// A decision about a lock that could not be returned.
+    Decided(LockId, Decision),
+    OfLock(LockId, LockEffect),
+    /// At one node.
+    OfClaim(NodeId, ClaimId, ClaimEffect),
+    OfNode(NodeId, NodeEffect),
+    WakeObserver(ObserverId),
+    /// Let the locks ask that are the first in their queues now.
+    RunScheduled,
+    RunNextScheduled,
+    /// Continue a set-up whose nodes may all have been read by now.
+    SetUp,
+}
+
+/// An effect on a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LockEffect {
+    /// Let the next in its queues ask: they may share the resource with this lock, which is granted.
+    AdmitNext,
+    CompanionExpired,
+    CompanionGranted,
+    /// The lock is shared from now on. The flag: its caller waits for an extension that this one covers.
+    Downgraded(bool),
+    Extended,
+    /// Fail its extension at this node, whose link will not be there.
+    FailQueuedExtension(NodeId),
+    /// This node has reported a change of a key that it waits for, or can report no longer.
+    KeyChangedAt(NodeId),
+    /// Leave the queues after a loss.
+    LeaveQueues,
+    Lost(LossCause),
+    /// Read the key that it waits for: it may have changed before this node began to report changes.
+    ReadKeyAt(NodeId),
+    /// Count the votes again.
+    Recount,
+}
+
+/// An effect on a claim at one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClaimEffect {
+    /// Undo an ask in flight to a node that does not vote any more.
+    Disown,
+    /// Fail its extension of this round.
+    FailExtension(u32, Cause),
+    /// Fail the ask that waits for the node's link.
+    FailQueuedAsk,
+    /// The connection will not confirm the undo.
+    UndoSettled(Vote),
+    /// The ask will not be answered, or its answer does not count.
+    VoteFailed,
+    /// The write-back of this round will not be confirmed.
+    WriteBackLost(u32, Cause),
+}
+
+/// An effect on a node, or on everything that depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeEffect {
+    /// The node votes from now on.
+    Admitted,
+    DisownUnproven,
+    /// Write its restart guard, with this quarantine.
+    Enrol(Duration),
+    /// The node does not vote for now.
+    Excluded,
+    /// Fail the asks and extensions that wait for its link.
+    FailQueued,
+    FailQueuedViews,
+    /// Fail the votes that wait for a proof of its history.
+    FailUnproven,
+    /// Continue after an exclusion.
+    FollowUp(FollowUp),
+    /// Tell the observers that its data can be seen no longer.
+    ForgetObserved,
+    /// Close the link that is being left, if nothing is due on it.
+    LeaveIfIdle,
+    LinkLost,
+    /// Let the observers read again: a change there may have been missed.
+    RefreshObservers,
+    /// The node has reported a change of this resource.
+    ResourceChanged(QueueKey),
+    /// Send what needs no vote.
+    ResumeNonVoter,
+    /// The node is refused as a voter until its next connection.
+    Retired(Cause),
+    SendOwed,
+    /// Settle the releases that wait only for this node.
+    SettleReleases,
+    /// The connection has ended. The number of ghosts that the node had before.
+    Severed(usize),
+    /// The node seems to hang.
+    Suspected,
+    /// The connection has ended with this request in flight. The flag: no byte of it was sent.
+    Unanswered(Pending, bool),
+}
+
+/// The queue of effects. Those of a transition come in their order, and before the effects queued earlier: the order of
+/// calls at the end of each transition, without their depth.
+#[derive(Debug)]
+pub(super) struct Effects {
+    /// A stack: the next effect is the last one, except for those of the present transition.
+    queued: Vec<Effect>,
+    /// The number of effects queued before the present transition.
+    before: usize,
+}
+
+impl Effects {
+    pub(super) fn new() -> Self {
+        Self { queued: Vec::with_capacity(16), before: 0 }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, effect: Effect) {
+        self.queued.push(effect);
+    }
+
+    pub(super) fn of_lock(&mut self, lock: LockId, effect: LockEffect) {
+        self.push(Effect::OfLock(lock, effect));
+    }
+
+    pub(super) fn of_claim(&mut self, node: NodeId, claim: ClaimId, effect: ClaimEffect) {
+        self.push(Effect::OfClaim(node, claim, effect));
+    }
+
+    pub(super) fn of_node(&mut self, node: NodeId, effect: NodeEffect) {
+        self.push(Effect::OfNode(node, effect));
+    }
+
+    /// Queues a decision that cannot be returned.
+    #[inline]
+    pub(super) fn decided(&mut self, lock: LockId, decision: Decision) {
+        if !matches!(decision, Decision::Continue) {
+            self.push(Effect::Decided(lock, decision));
+        }
+    }
+
+    /// Returns the next effect, after a transition.
+    #[inline]
+    pub(super) fn next(&mut self) -> Option<Effect> {
+        // The effects of the last transition are moved into stack order, above the earlier ones.
+        if self.queued.len() > self.before + 1 {
+            self.queued[self.before..].reverse();
+        }
+        let next = self.queued.pop();
+        self.before = self.queued.len();
+        next
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queued.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn effects_of_one_transition_come_in_order_and_before_earlier_ones() {
+        let [a, b, c, d] =
+            [0, 1, 2, 3].map(|node| Effect::OfNode(NodeId(node), NodeEffect::SendOwed));
+        let mut effects = Effects::new();
+        effects.push(a);
+        effects.push(d);
+        assert_eq!(effects.next(), Some(a));
+        effects.push(b);
+        effects.push(c);
+        let rest: Vec<_> = std::iter::from_fn(|| effects.next()).collect();
+        assert_eq!(rest, [b, c, d]);
+        effects.push(a);
+        assert_eq!((effects.next(), effects.next()), (Some(a), None));
+    }
+}

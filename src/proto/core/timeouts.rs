@@ -1,0 +1,105 @@
+//! Timeouts: what each node, lock, claim, view and observer does when its timer ends.
+
+use super::Core;
+use super::locks::Phase;
+use crate::proto::names::{LockId, NodeId, ViewId};
+use crate::proto::time::{ClockReading, Timestamp};
+
+impl Core {
+    /// Does what is due at `now`. Read the sockets first.
+    pub fn timeout(&mut self, now: ClockReading) {
+        let now = self.clamp(now);
+        if now.boot < self.next_timeout {
+            return;
+        }
+        self.next_timeout = Timestamp::NEVER;
+        // Before locks leave their queues, which arms the next purge.
+        self.queues.purge(now.boot);
+        self.begin_auto_extend(now);
+        for node in self.config.node_ids() {
+            self.node_due(node, now);
+            self.push_due(node, now);
+            self.run(now);
+        }
+        let by = if self.must_see_all(now) { Timestamp::NEVER } else { now.boot };
+        let mut at = 0;
+        while let Some(id) = self.locks.next_due(&mut at, by) {
+            self.lock_due(id, now);
+        }
+        let mut at = 0;
+        while let Some(id) = self.claims.next_due(&mut at, now.boot) {
+            self.claim_due(id, now);
+        }
+        let mut at = 0;
+        while let Some(key) = self.views.next_due(&mut at, now.boot) {
+            self.view_due(ViewId(key), now);
+        }
+        let mut at = 0;
+        while let Some(id) = self.observers.next_due(&mut at, now.boot) {
+            self.observer_due(id, now);
+            self.run(now);
+        }
+        self.is_auto_extending = false;
+        let subjects = [self.locks.due(), self.claims.due(), self.views.due()];
+        let next = subjects.into_iter().chain([self.queues.purge_at(), self.observers.due()]);
+        next.for_each(|at| self.arm(at));
+        self.check();
+    }
+
+    /// Returns whether locks may be due without a timer: when locks are extended together, or when the wall clock has
+    /// run ahead of the boot clock, which shortens every lease.
+    fn must_see_all(&mut self, now: ClockReading) -> bool {
+        let ahead = now.wall.0.wrapping_sub(now.boot.0);
+        let grown = ahead.wrapping_sub(self.wall_ahead) as i64;
+        let has_jumped = grown >= JUMP;
+        if has_jumped || grown < 0 {
+            self.wall_ahead = ahead;
+        }
+        has_jumped || self.is_auto_extending
+    }
+
+    /// Handles the timers of a node.
+    fn node_due(&mut self, id: NodeId, now: ClockReading) {
+        let goes_on = self.link_due(id, now);
+        self.run(now);
+        if !goes_on {
+            return;
+        }
+        self.quarantine_due(id, now);
+        self.run(now);
+        if self.nodes.is_overdue(id, self.config.quorum(), now.boot) {
+            self.suspect(id);
+            self.run(now);
+        }
+        let goes_on = self.silence_due(id, now);
+        self.run(now);
+        if goes_on && self.node(id).debt.again_at() != Timestamp::NEVER {
+            self.owed_due(id, now);
+        }
+    }
+
+    fn lock_due(&mut self, id: LockId, now: ClockReading) {
+        // A lock that ended in this timeout has nothing due.
+        let Some(lock) = self.locks.find(id) else { return };
+        let decision = match lock.phase {
+            Phase::Asking | Phase::Fencing => self.attempt_due(id, now),
+            Phase::Pausing => self.pause_due(id, now),
+            Phase::Queued => self.queue_due(id, now),
+            Phase::Extending | Phase::Held => return self.held_due(id, now),
+            Phase::Releasing => return self.release_due(id, now),
+            Phase::Lost(_) => return self.lost_due(id, now),
+        };
+        self.carry_out(id, decision, now);
+    }
+
+    fn held_due(&mut self, id: LockId, now: ClockReading) {
+        self.lease_due(id, now);
+        self.run(now);
+        self.heal_due(id, now);
+        self.auto_extend_due(id, now);
+        self.run(now);
+    }
+}
+
+/// The lead of the wall clock, in ns, that is noticed at once.
+const JUMP: i64 = 1_000_000;
