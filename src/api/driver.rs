@@ -17,8 +17,8 @@ use super::config::Config;
 use super::detached;
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::leader::{Campaign, Observation};
-use super::log::Notes;
 use super::metrics::MetricsReport;
+use super::notes::Notes;
 use super::own_poll::OwnPoll;
 use super::report::{NodeReport, RefusalReport};
 use super::start::StartError;
@@ -707,13 +707,13 @@ impl Driver {
     /// A refusal in words, with addresses.
     #[must_use]
     pub fn report(&self, refusal: &Refusal) -> RefusalReport {
-        RefusalReport::new(&self.config, self.sockets.core(), *refusal)
+        RefusalReport::new(self.config.addresses(), self.sockets.core(), *refusal)
     }
 
     /// Which nodes can vote now.
     #[must_use]
     pub fn node_report(&self) -> NodeReport {
-        NodeReport::new(&self.config, self.sockets.core())
+        NodeReport::new(self.config.addresses(), self.sockets.core())
     }
 
     /// What was counted since it was made.
@@ -775,7 +775,7 @@ impl Driver {
     /// Tells the log of an outcome. What that does is the host's.
     pub(super) fn note(&mut self, event: Option<Event>) {
         if let Some(notes) = &mut self.notes {
-            notes.tell(&self.config, self.sockets.core(), event);
+            notes.note(self.config.addresses(), self.sockets.core(), event);
         }
     }
 

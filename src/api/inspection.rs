@@ -263,8 +263,8 @@ fn nodes(
 ) -> Vec<NodeInspection> {
     let nodes = config.node_ids().zip(view.nodes).map(|(node, view)| {
         let explain = |cause| match cause {
-            Cause::NoAnswer => unanswered(config, core, node),
-            cause => explain(config, cause, core.detail(node, cause).as_deref()),
+            Cause::NoAnswer => unanswered(config.addresses(), core, node),
+            cause => explain(core, node, cause),
         };
         let mut words = match &view.state {
             Ok(state) => in_words(state, view.fate),

@@ -104,7 +104,7 @@ impl Observation {
                         "no leader's lock".to_owned()
                     }
                 },
-                Some(Err(cause)) => explain(config, *cause, core.detail(node, *cause).as_deref()),
+                Some(Err(cause)) => explain(core, node, *cause),
             };
             let (number, address) = (node.index() + 1, config.address(node).clone());
             NodeObservation { number, address, sight, words }

@@ -1,19 +1,12 @@
 //! What is worth a line in somebody's log.
 //!
-//! A trait and no dependency: the host writes the line, with whatever it logs with. Notes are made by
-//! the API when it hands out events, from what the core tells anyway; without a [`Log`] none is made.
-//! Not here: numbers, see `metrics`.
+//! A trait and no dependency: the host writes the line, with whatever it logs with. `notes` makes the notes.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::config::Config;
-use super::report::{NodeStatus, RefusalReport, explain};
-use crate::proto::{
-    Cause, Confirmed, Core, Event, LockId, LossCause, NodeId, NodeState, PushState, RefusalReason,
-    printable,
-};
+use super::report::{NodeStatus, RefusalReport};
+use crate::proto::{Cause, Confirmed, LockId, LossCause, RefusalReason};
 
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
@@ -215,133 +208,5 @@ pub(super) struct Logger(pub(super) Option<Arc<dyn Log>>);
 impl fmt::Debug for Logger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Logger(..)" } else { "None" })
-    }
-}
-
-/// From events to notes.
-pub(super) struct Notes {
-    log: Arc<dyn Log>,
-    nodes: Vec<Told>,
-    /// The names of the locks that have not ended.
-    names: HashMap<LockId, String>,
-}
-
-/// What was last told of a node. A node that is down is tried again all the time, which is no news.
-#[derive(Clone, Default)]
-struct Told {
-    state: Option<NodeState>,
-    reconnects: u64,
-    push: Option<Cause>,
-    skews: u64,
-}
-
-impl Notes {
-    /// `None` if nobody wants to hear any.
-    pub(super) fn new(config: &Config) -> Option<Box<Self>> {
-        let log = config.log().0.clone()?;
-        let nodes = vec![Told::default(); config.node_count()];
-        Some(Box::new(Self { log, nodes, names: HashMap::new() }))
-    }
-
-    /// Notes the name of a lock that begins.
-    pub(super) fn name<'r>(&mut self, lock: LockId, resources: impl Iterator<Item = &'r [u8]>) {
-        let shown = resources.map(|resource| printable(&String::from_utf8_lossy(resource)));
-        self.names.insert(lock, shown.collect::<Vec<_>>().join(", "));
-    }
-
-    /// Forgets a lock that leaves this process.
-    pub(super) fn forget(&mut self, lock: LockId) {
-        self.names.remove(&lock);
-    }
-
-    /// Tells of an event that is about to be handed out. What is known of the nodes comes before it: a
-    /// refusal is their doing, and whoever hears of it may not ask for another event.
-    pub(super) fn tell(&mut self, config: &Config, core: &Core, event: Option<Event>) {
-        for node in config.node_ids() {
-            self.tell_of_clock(config, core, node);
-            self.tell_of_node(config, core, node);
-            self.tell_of_push(config, core, node);
-        }
-        if let Some(event) = event {
-            self.tell_of_lock(config, core, event);
-        }
-    }
-
-    fn tell_of_lock(&mut self, config: &Config, core: &Core, event: Event) {
-        let named = |lock: &LockId| self.names.get(lock).map_or("", String::as_str);
-        match event {
-            Event::NotExtended(lock, refusal) | Event::AutoExtendFailed(lock, refusal) => {
-                let report = &RefusalReport::new(config, core, refusal);
-                self.log.note(&Note::NotExtended { lock, name: named(&lock), report });
-            }
-            Event::Refused(lock, refusal) => {
-                // Before the note: the log may panic.
-                let name = self.names.remove(&lock).unwrap_or_default();
-                let report = &RefusalReport::new(config, core, refusal);
-                self.log.note(&Note::Refused { lock, name: &name, report });
-            }
-            Event::Extended(lock) | Event::AutoExtended(lock) => {
-                self.log.note(&Note::Extended { lock, name: named(&lock) });
-            }
-            Event::Granted(lock) => self.log.note(&Note::Granted { lock, name: named(&lock) }),
-            Event::Lost(lock, cause) => {
-                let name = self.names.remove(&lock).unwrap_or_default();
-                self.log.note(&Note::Lost { lock, name: &name, cause });
-            }
-            Event::Released(lock, confirmed) => {
-                let name = self.names.remove(&lock).unwrap_or_default();
-                self.log.note(&Note::Released { lock, name: &name, confirmed });
-            }
-            Event::Downgraded(_)
-            | Event::DowngradeDelayed(..)
-            | Event::Node(..)
-            | Event::NotUpgraded(..)
-            | Event::Observed(_)
-            | Event::Shortened(_)
-            | Event::Upgraded(_)
-            | Event::Viewed(_) => {}
-        }
-    }
-
-    fn tell_of_node(&mut self, config: &Config, core: &Core, id: NodeId) {
-        let (state, told) = (core.node_state(id), &mut self.nodes[id.index()]);
-        let reconnects = core.metrics().node(id).reconnects();
-        let is_news = state == NodeState::Ready && told.reconnects != reconnects;
-        if state == NodeState::Connecting || told.state == Some(state) && !is_news {
-            return;
-        }
-        (told.state, told.reconnects) = (Some(state), reconnects);
-        let node = &NodeStatus::new(config, core, id);
-        self.log.note(&match state {
-            NodeState::Down(Cause::Quarantined) => Note::NodeQuarantined { node },
-            NodeState::Down(cause) => Note::NodeDown { node, cause },
-            NodeState::Suspected => Note::NodeSuspected { node },
-            NodeState::Connecting | NodeState::Ready => Note::NodeReady { node, reconnects },
-        });
-    }
-
-    /// An attempt to get its word again is no news, and neither is a link that nobody waits for.
-    fn tell_of_push(&mut self, config: &Config, core: &Core, id: NodeId) {
-        let told = &mut self.nodes[id.index()].push;
-        match core.push_state(id) {
-            PushState::Active => *told = None,
-            PushState::Unavailable(cause) if *told != Some(cause) => {
-                *told = Some(cause);
-                let node = &NodeStatus::new(config, core, id);
-                self.log.note(&Note::PushUnavailable { node, cause });
-            }
-            _ => {}
-        }
-    }
-
-    /// An ask that failed by our clock alone is repeated, and makes no event.
-    fn tell_of_clock(&mut self, config: &Config, core: &Core, id: NodeId) {
-        let skews = core.metrics().node(id).fails.of(Cause::ClockSkew);
-        if std::mem::replace(&mut self.nodes[id.index()].skews, skews) != skews {
-            let detail = core.detail(id, Cause::ClockSkew);
-            let words = &explain(config, Cause::ClockSkew, detail.as_deref());
-            let node = &NodeStatus::new(config, core, id);
-            self.log.note(&Note::ClockSkew { node, words });
-        }
     }
 }

@@ -15,6 +15,7 @@ mod label;
 mod leader;
 mod log;
 mod metrics;
+mod notes;
 mod observer;
 mod own_poll;
 mod report;

@@ -7,12 +7,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::config::Config;
 use crate::net::Address;
 use crate::proto::restart_guard::Found;
 use crate::proto::{
-    Cause, Core, HANGS, NodeId, NodeState, PushState, Refusal, RefusalReason, Replicas,
-    RestartGuardState, Silence, Vote,
+    Cause, Config, Core, HANGS, NodeId, NodeState, PushState, Refusal, RefusalReason, Replicas,
+    RestartGuardState, Settings, Silence, Vote,
 };
 
 /// Why a lock was not granted or not extended, with every node's vote.
@@ -39,7 +38,8 @@ pub struct NodeVote {
 }
 
 impl RefusalReport {
-    pub(super) fn new(config: &Config, core: &Core, refusal: Refusal) -> Self {
+    pub(super) fn new(addresses: &[Address], core: &Core, refusal: Refusal) -> Self {
+        let config = core.config();
         let is_quarantined = |id| refusal.votes.of(id) == Some(Vote::Fail(Cause::Quarantined));
         // The verdict does not wait for the last node.
         let may_be_new = |node| {
@@ -47,16 +47,22 @@ impl RefusalReport {
                 || core.node_state(node) == NodeState::Connecting
         };
         let is_new = config.node_ids().any(is_quarantined) && config.node_ids().all(may_be_new);
-        let report = Self::told(config, refusal, |node, cause| core.detail(node, cause));
+        let report =
+            Self::described(addresses, config, refusal, |node, cause| core.detail(node, cause));
         Self { is_new, ..report }
     }
 
-    /// The same where no core is at hand that knows the details.
-    pub(super) fn without_details(config: &Config, refusal: Refusal) -> Self {
-        Self::told(config, refusal, |_, _| None)
+    /// The same for a caller that has no core to ask for details.
+    pub(super) fn without_details(
+        addresses: &[Address],
+        config: &Config,
+        refusal: Refusal,
+    ) -> Self {
+        Self::described(addresses, config, refusal, |_, _| None)
     }
 
-    fn told(
+    fn described(
+        addresses: &[Address],
         config: &Config,
         refusal: Refusal,
         detail: impl Fn(NodeId, Cause) -> Option<String>,
@@ -68,9 +74,11 @@ impl RefusalReport {
                 None => "not asked, or not waited for".to_owned(),
                 Some(Vote::Grant) => "granted".to_owned(),
                 Some(Vote::Deny) => "held by another".to_owned(),
-                Some(Vote::Fail(cause)) => explain(config, cause, detail(node, cause).as_deref()),
+                Some(Vote::Fail(cause)) => {
+                    in_words(config.settings(), cause, detail(node, cause).as_deref())
+                }
             };
-            let address = config.address(node).clone();
+            let address = addresses[node.index()].clone();
             NodeVote { number: node.index() + 1, address, vote, words }
         });
         Self { refusal, nodes: nodes.collect(), is_new: false }
@@ -185,9 +193,9 @@ pub struct NodeStatus {
 }
 
 impl NodeStatus {
-    pub(super) fn new(config: &Config, core: &Core, node: NodeId) -> Self {
+    pub(super) fn new(addresses: &[Address], core: &Core, node: NodeId) -> Self {
         let (state, silence) = (core.node_state(node), core.silence(node));
-        let why = |cause| explain(config, cause, core.detail(node, cause).as_deref());
+        let why = |cause| explain(core, node, cause);
         let words = match state {
             NodeState::Connecting => match (silence, core.failed_before(node)) {
                 (Some(Silence::Unanswered), _) => HANGS.to_owned(),
@@ -199,7 +207,7 @@ impl NodeStatus {
             NodeState::Ready => "ready".to_owned(),
             NodeState::Suspected => HANGS.to_owned(),
         };
-        let address = config.address(node).clone();
+        let address = addresses[node.index()].clone();
         let restart_guard = core.restart_guard_state(node);
         let push = core.push_state(node);
         let no_line = core.no_line(node);
@@ -230,8 +238,9 @@ impl NodeStatus {
 }
 
 impl NodeReport {
-    pub(super) fn new(config: &Config, core: &Core) -> Self {
-        let nodes = config.node_ids().map(|node| NodeStatus::new(config, core, node));
+    pub(super) fn new(addresses: &[Address], core: &Core) -> Self {
+        let config = core.config();
+        let nodes = config.node_ids().map(|node| NodeStatus::new(addresses, core, node));
         Self { nodes: nodes.collect(), quorum: config.quorum() }
     }
 
@@ -323,17 +332,20 @@ impl fmt::Display for NodeStatus {
 const UNREACHED: &str = "no connection so far: the host is down, or packets to it are dropped";
 
 /// Why a node has not answered a question that was not waited for as long as an answer may take.
-pub(super) fn unanswered(config: &Config, core: &Core, node: NodeId) -> String {
+pub(super) fn unanswered(addresses: &[Address], core: &Core, node: NodeId) -> String {
     match (core.node_state(node), core.silence(node)) {
         (NodeState::Ready, _) => "no answer".to_owned(),
         (NodeState::Connecting, None) => "no answer, still connecting".to_owned(),
-        _ => NodeStatus::new(config, core, node).words,
+        _ => NodeStatus::new(addresses, core, node).words,
     }
 }
 
 /// A cause in words, with the numbers and details that belong to it.
-pub(super) fn explain(config: &Config, cause: Cause, detail: Option<&str>) -> String {
-    let settings = config.settings();
+pub(super) fn explain(core: &Core, node: NodeId, cause: Cause) -> String {
+    in_words(core.config().settings(), cause, core.detail(node, cause).as_deref())
+}
+
+fn in_words(settings: &Settings, cause: Cause, detail: Option<&str>) -> String {
     match (cause, detail) {
         (Cause::NoAnswer, None) => format!("no answer in {:?}", settings.response_timeout),
         (Cause::ConnectTimeout, Some(words)) => {

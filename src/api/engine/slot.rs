@@ -131,7 +131,8 @@ impl Slot {
             (_, Some(votes)) => {
                 let refusal = Refusal::new(RefusalReason::Expired, votes);
                 let config = &self.shared.config;
-                AcquireError::Refused(RefusalReport::without_details(config, refusal))
+                let (addresses, core) = (config.addresses(), config.core());
+                AcquireError::Refused(RefusalReport::without_details(addresses, &core, refusal))
             }
         }
     }
