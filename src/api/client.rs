@@ -6,22 +6,21 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
 use super::driver::{Driver, instant_in};
-use super::engine::EngineError;
+use super::error::{AcquireError, unless_contended};
 use super::guard::{LockGuard, ReleaseOutcome};
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::metrics::MetricsReport;
 use super::observer::Observer;
-use super::report::{NodeReport, RefusalReport};
+use super::report::NodeReport;
 use super::start::StartError;
 use crate::proto::{
-    ClockReading, DetachedLock, Event, LockId, LockRequest, LossCause, Profile, Refusal,
-    RefusalReason, RequestError, Wait,
+    ClockReading, DetachedLock, Event, LockId, LockRequest, Profile, Refusal, RefusalReason,
+    RequestError, Wait,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -466,19 +465,6 @@ pub(super) fn distinct<'a>(
     })
 }
 
-/// Contention alone says that somebody else has the lock.
-pub(super) fn unless_contended<G>(
-    outcome: Result<G, AcquireError>,
-) -> Result<Option<G>, AcquireError> {
-    match outcome {
-        Ok(guard) => Ok(Some(guard)),
-        Err(AcquireError::Refused(report)) if report.reason() == RefusalReason::Contended => {
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// Nobody would auto-extend a lock between two calls.
 fn acquire(
     driver: &mut Driver,
@@ -506,55 +492,6 @@ pub struct WithOutcome<T> {
     pub value: T,
     /// Whether the lock was released, or had been lost before.
     pub outcome: ReleaseOutcome,
-}
-
-/// Why a lock was not granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
-    Engine(EngineError),
-    /// The owner holds the lock already, and it is over: all guards of it have to end before it can be taken again. Only
-    /// [`Engine::acquire_reentrant`](crate::Engine::acquire_reentrant) says so.
-    Lost(LossCause),
-    /// The request cannot be carried out, whatever the nodes say.
-    Request(RequestError),
-    /// The nodes refused it.
-    Refused(RefusalReport),
-}
-
-impl fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Engine(error) => error.fmt(f),
-            Self::Lost(cause) => write!(f, "the owner's lock is lost: {cause}"),
-            Self::Request(error) => error.fmt(f),
-            Self::Refused(report) => report.fmt(f),
-        }
-    }
-}
-
-impl Error for AcquireError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(match self {
-            Self::Engine(error) => error,
-            Self::Lost(_) => return None,
-            Self::Request(error) => error,
-            Self::Refused(report) => report,
-        })
-    }
-}
-
-impl From<EngineError> for AcquireError {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl From<RequestError> for AcquireError {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
-    }
 }
 
 /// How long a client's drop waits for confirmations of releases.

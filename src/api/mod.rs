@@ -9,6 +9,7 @@ mod config;
 mod detached;
 mod driver;
 mod engine;
+mod error;
 mod guard;
 mod inspection;
 mod label;
@@ -22,15 +23,16 @@ mod report;
 mod setup;
 mod start;
 
-pub use client::{AcquireError, Client, WithOutcome};
+pub use client::{Client, WithOutcome};
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
 pub use engine::{
     AcquireAllFuture, AcquireFuture, CampaignFuture, ChangeFuture, DowngradeFuture, Engine,
-    EngineError, EngineLimits, ExtendFuture, HeldLock, Leadership, LossFuture, OwnedGuard,
-    OwnedObserver, QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport,
-    TryLockFuture, Unreleased, UpgradeFuture, WithError,
+    EngineLimits, ExtendFuture, HeldLock, Leadership, LossFuture, OwnedGuard, OwnedObserver,
+    QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture,
+    Unreleased, UpgradeFuture, WithError,
 };
+pub use error::{AcquireError, EngineError};
 pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
 pub use leader::{Campaign, NodeObservation, Observation};

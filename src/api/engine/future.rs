@@ -1,191 +1,38 @@
-//! What the engine's calls give back: futures, each with a blocking form.
+//! Futures of what is asked about a lock that is held, and of queries, each with a blocking form.
 //!
-//! They wait for an outcome and nothing else; what they wait for was handed to the thread by the call.
-//! Plain `std::future`, so that any executor will do, and none is needed. Not here: the outcomes.
+//! They wait for an outcome and nothing else: what they wait for was handed to the thread by the call. Plain `std::future`,
+//! so that any executor will do, and none is needed.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use super::EngineError;
-use super::guard::OwnedGuard;
 use super::reply::Reply;
-use super::shared::Shared;
-use super::slot::{Extension, Slot, Watcher};
-use crate::api::client::{AcquireError, unless_contended};
+use super::runtime::Runtime;
+use super::slot::{ExtendReply, LockSlot, Watcher};
+use crate::api::error::EngineError;
 use crate::api::guard::{ExtendError, ReleaseOutcome, unless_shared};
 use crate::proto::LossCause;
-
-/// A lock that is asked for: a future, or [`wait`](Self::wait) for it.
-///
-/// The nodes are asked from the moment of the call, whether it is polled or not. Dropping it cancels:
-/// whatever the nodes have granted by then, or grant later, is undone. Whoever polls it long after it was
-/// granted is refused ([`RefusalReason::Expired`](crate::RefusalReason::Expired)) if no validity is left.
-#[must_use = "dropping it cancels the acquisition"]
-pub struct AcquireFuture {
-    state: Asked,
-}
-
-enum Asked {
-    Refused(Box<AcquireError>),
-    Done,
-    UnderWay(Arc<Slot>),
-}
-
-impl AcquireFuture {
-    pub(super) fn refused(error: impl Into<AcquireError>) -> Self {
-        Self { state: Asked::Refused(Box::new(error.into())) }
-    }
-
-    pub(super) fn under_way(slot: Arc<Slot>) -> Self {
-        Self { state: Asked::UnderWay(slot) }
-    }
-
-    /// Blocks until it is granted or refused, for as long as the request says.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::Request`] at the door; [`AcquireError::Refused`] with every node's vote;
-    /// [`AcquireError::Engine`] if the engine is busy, over or another process's. Nothing of the attempt
-    /// stays on the nodes, or the undo is on its way.
-    ///
-    /// # Panics
-    ///
-    /// On the engine's own thread, which is where callbacks run: it would wait for itself.
-    pub fn wait(self) -> Result<OwnedGuard, AcquireError> {
-        self.refuse_own_thread();
-        block_on(self)
-    }
-
-    fn refuse_own_thread(&self) {
-        if let Asked::UnderWay(slot) = &self.state {
-            refuse_own_thread(&slot.shared);
-        }
-    }
-}
-
-impl Future for AcquireFuture {
-    type Output = Result<OwnedGuard, AcquireError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let outcome = match &self.state {
-            Asked::UnderWay(slot) => ready!(slot.poll_acquired(context.waker())),
-            Asked::Refused(_) | Asked::Done => Ok(()),
-        };
-        Poll::Ready(match std::mem::replace(&mut self.state, Asked::Done) {
-            Asked::Refused(error) => Err(*error),
-            Asked::Done => panic!("an AcquireFuture was polled after it was ready"),
-            // What was granted too late is undone by its guard.
-            Asked::UnderWay(slot) => outcome.and_then(|()| OwnedGuard::of(slot).if_valid()),
-        })
-    }
-}
-
-impl Drop for AcquireFuture {
-    fn drop(&mut self) {
-        if let Asked::UnderWay(slot) = &self.state {
-            slot.let_go();
-        }
-    }
-}
-
-/// One attempt to take a lock: a future, or [`wait`](Self::wait) for it. It gives `None` if somebody else has
-/// the lock.
-///
-/// As an [`AcquireFuture`], it asks from the moment of the call, and dropping it cancels.
-#[must_use = "dropping it cancels the acquisition"]
-pub struct TryLockFuture {
-    acquire: AcquireFuture,
-}
-
-impl TryLockFuture {
-    pub(super) fn new(acquire: AcquireFuture) -> Self {
-        Self { acquire }
-    }
-
-    /// Blocks until it is granted or refused.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::Refused`]: it is not known whether somebody has it, for too few nodes vote, or answered
-    /// too late. The others are those of [`AcquireFuture::wait`].
-    ///
-    /// # Panics
-    ///
-    /// On the engine's own thread, as [`AcquireFuture::wait`].
-    pub fn wait(self) -> Result<Option<OwnedGuard>, AcquireError> {
-        unless_contended(self.acquire.wait())
-    }
-}
-
-impl Future for TryLockFuture {
-    type Output = Result<Option<OwnedGuard>, AcquireError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.acquire).poll(context).map(unless_contended)
-    }
-}
-
-/// Locks that are asked for together: a future, or [`wait`](Self::wait) for it. It gives the outcome of each, in
-/// the order of the requests, once all have one.
-///
-/// As an [`AcquireFuture`], it asks from the moment of the call, and dropping it cancels: what was granted by
-/// then is released.
-#[must_use = "dropping it cancels the acquisitions"]
-pub struct AcquireAllFuture {
-    /// Those without an outcome, and some behind the first of them that have one.
-    asked: std::vec::IntoIter<AcquireFuture>,
-    outcomes: Vec<Result<OwnedGuard, AcquireError>>,
-}
-
-impl AcquireAllFuture {
-    pub(super) fn new(asked: Vec<AcquireFuture>) -> Self {
-        let outcomes = Vec::with_capacity(asked.len());
-        Self { asked: asked.into_iter(), outcomes }
-    }
-
-    /// Blocks until each of them is granted or refused. The errors are those of [`AcquireFuture::wait`].
-    ///
-    /// # Panics
-    ///
-    /// On the engine's own thread, as [`AcquireFuture::wait`].
-    pub fn wait(self) -> Vec<Result<OwnedGuard, AcquireError>> {
-        self.asked.as_slice().iter().for_each(AcquireFuture::refuse_own_thread);
-        block_on(self)
-    }
-}
-
-impl Future for AcquireAllFuture {
-    type Output = Vec<Result<OwnedGuard, AcquireError>>;
-
-    /// One after the other, so that each is polled once for all who come before it.
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { asked, outcomes } = self.get_mut();
-        while let Some(first) = asked.as_mut_slice().first_mut() {
-            outcomes.push(ready!(Pin::new(first).poll(context)));
-            asked.next();
-        }
-        // The first of them may have waited for the last.
-        let valid = |outcome: Result<OwnedGuard, _>| outcome.and_then(OwnedGuard::if_valid);
-        Poll::Ready(std::mem::take(outcomes).into_iter().map(valid).collect())
-    }
-}
 
 /// An extension under way: a future, or [`wait`](Self::wait) for it.
 ///
 /// It was handed to the thread by the call. Dropping it does not stop it.
 #[must_use = "it says whether the lock was extended"]
 pub struct ExtendFuture {
-    reply: Arc<Extension>,
-    shared: Arc<Shared>,
+    reply: Arc<ExtendReply>,
+    runtime: Arc<Runtime>,
 }
 
 impl ExtendFuture {
-    pub(super) fn new(reply: Arc<Extension>, shared: Arc<Shared>) -> Self {
-        Self { reply, shared }
+    pub(super) fn new(reply: Arc<ExtendReply>, runtime: Arc<Runtime>) -> Self {
+        Self { reply, runtime }
+    }
+
+    pub(super) fn failed(error: ExtendError, runtime: Arc<Runtime>) -> Self {
+        Self::new(Arc::new(Reply::of(Err(error))), runtime)
     }
 
     /// Blocks until a quorum has answered: at most the configuration's `response_timeout`.
@@ -198,7 +45,7 @@ impl ExtendFuture {
     ///
     /// On the engine's own thread, and if it was ready before.
     pub fn wait(self) -> Result<(), ExtendError> {
-        refuse_own_thread(&self.shared);
+        self.runtime.refuse_own_thread();
         block_on(self)
     }
 }
@@ -207,7 +54,7 @@ impl Future for ExtendFuture {
     type Output = Result<(), ExtendError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.shared.is_ours() {
+        if !self.runtime.is_ours() {
             return Poll::Ready(Err(ExtendError::Lost(LossCause::Forked)));
         }
         self.reply.poll("an ExtendFuture", context.waker())
@@ -222,8 +69,8 @@ impl Future for ExtendFuture {
 pub struct UpgradeFuture(ExtendFuture);
 
 impl UpgradeFuture {
-    pub(super) fn new(reply: Arc<Extension>, shared: Arc<Shared>) -> Self {
-        Self(ExtendFuture { reply, shared })
+    pub(super) fn new(change: ExtendFuture) -> Self {
+        Self(change)
     }
 
     /// Blocks until the nodes have answered: at most the configuration's `response_timeout`.
@@ -257,8 +104,8 @@ impl Future for UpgradeFuture {
 pub struct DowngradeFuture(ExtendFuture);
 
 impl DowngradeFuture {
-    pub(super) fn new(reply: Arc<Extension>, shared: Arc<Shared>) -> Self {
-        Self(ExtendFuture { reply, shared })
+    pub(super) fn new(change: ExtendFuture) -> Self {
+        Self(change)
     }
 
     /// Blocks until the nodes have answered: at most the configuration's `response_timeout`.
@@ -288,11 +135,11 @@ impl Future for DowngradeFuture {
 /// It was handed to the thread by the call. Dropping it does not stop it.
 #[must_use = "it says whether the lock was held to the end"]
 pub struct ReleaseFuture {
-    slot: Arc<Slot>,
+    slot: Arc<LockSlot>,
 }
 
 impl ReleaseFuture {
-    pub(super) fn new(slot: Arc<Slot>) -> Self {
+    pub(super) fn new(slot: Arc<LockSlot>) -> Self {
         Self { slot }
     }
 
@@ -303,7 +150,7 @@ impl ReleaseFuture {
     ///
     /// On the engine's own thread.
     pub fn wait(self) -> ReleaseOutcome {
-        refuse_own_thread(&self.slot.shared);
+        self.slot.runtime.refuse_own_thread();
         block_on(self)
     }
 }
@@ -322,12 +169,12 @@ impl Future for ReleaseFuture {
 /// lock that was held to its end. It does not keep the lock, and can be moved to another task or thread.
 #[must_use = "it says when the lock is lost"]
 pub struct LossFuture {
-    slot: Arc<Slot>,
+    slot: Arc<LockSlot>,
     number: Option<Watcher>,
 }
 
 impl LossFuture {
-    pub(super) fn new(slot: Arc<Slot>) -> Self {
+    pub(super) fn new(slot: Arc<LockSlot>) -> Self {
         Self { slot, number: None }
     }
 
@@ -337,7 +184,7 @@ impl LossFuture {
     ///
     /// On the engine's own thread.
     pub fn wait(self) -> Option<LossCause> {
-        refuse_own_thread(&self.slot.shared);
+        self.slot.runtime.refuse_own_thread();
         block_on(self)
     }
 }
@@ -363,12 +210,16 @@ impl Drop for LossFuture {
 #[must_use = "it does nothing but answer"]
 pub struct QueryFuture<T, E = EngineError> {
     reply: Arc<Reply<Result<T, E>>>,
-    shared: Arc<Shared>,
+    runtime: Arc<Runtime>,
 }
 
 impl<T, E: From<EngineError>> QueryFuture<T, E> {
-    pub(super) fn new(reply: Arc<Reply<Result<T, E>>>, shared: Arc<Shared>) -> Self {
-        Self { reply, shared }
+    pub(super) fn new(reply: Arc<Reply<Result<T, E>>>, runtime: Arc<Runtime>) -> Self {
+        Self { reply, runtime }
+    }
+
+    pub(super) fn failed(error: E, runtime: Arc<Runtime>) -> Self {
+        Self::new(Arc::new(Reply::of(Err(error))), runtime)
     }
 
     /// Blocks until the answer has come.
@@ -381,7 +232,7 @@ impl<T, E: From<EngineError>> QueryFuture<T, E> {
     ///
     /// On the engine's own thread, and if it was ready before.
     pub fn wait(self) -> Result<T, E> {
-        refuse_own_thread(&self.shared);
+        self.runtime.refuse_own_thread();
         block_on(self)
     }
 }
@@ -390,7 +241,7 @@ impl<T, E: From<EngineError>> Future for QueryFuture<T, E> {
     type Output = Result<T, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.shared.is_ours() {
+        if !self.runtime.is_ours() {
             return Poll::Ready(Err(EngineError::Forked.into()));
         }
         self.reply.poll("a QueryFuture", context.waker())
@@ -413,20 +264,9 @@ macro_rules! debug_by_name {
     )*};
 }
 
-debug_by_name!(
-    AcquireAllFuture,
-    AcquireFuture,
-    DowngradeFuture,
-    ExtendFuture,
-    LossFuture,
-    ReleaseFuture,
-    TryLockFuture,
-    UpgradeFuture
-);
+pub(super) use debug_by_name;
 
-pub(super) fn refuse_own_thread(shared: &Shared) {
-    assert!(!shared.is_own_thread(), "a callback of an engine cannot wait for that engine");
-}
+debug_by_name!(DowngradeFuture, ExtendFuture, LossFuture, ReleaseFuture, UpgradeFuture);
 
 /// The whole executor that a blocking call needs.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {

@@ -1,4 +1,6 @@
-//! What the holder of an engine's lock has in hand. Not here: the lock, which the slot stands for.
+//! The guard of a lock that an engine has granted.
+//!
+//! Invariant: it queues one release, or one request to detach the lock, and a forked child queues none.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +9,11 @@ use std::time::Duration;
 use super::future::{
     DowngradeFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, UpgradeFuture,
 };
+use super::handle::LockHandle;
 use super::queue::Command;
-use super::reply::{Asker, Reply};
-use super::slot::Slot;
-use crate::api::client::AcquireError;
+use super::reply::{Reply, Responder};
+use super::slot::LockSlot;
+use crate::api::error::AcquireError;
 use crate::proto::{DetachedLock, FencingToken, LockMode, LossCause};
 
 /// A lock that an [`Engine`](super::Engine) has granted. `Send` and `Sync`, and bound to no lifetime.
@@ -24,18 +27,18 @@ use crate::proto::{DetachedLock, FencingToken, LockMode, LossCause};
 #[must_use = "dropping the guard releases the lock"]
 pub struct OwnedGuard {
     /// Empty once it was released or detached.
-    slot: Option<Arc<Slot>>,
+    handle: Option<LockHandle>,
 }
 
 impl OwnedGuard {
     /// A guard for a lock that was granted.
-    pub(super) fn of(slot: Arc<Slot>) -> Self {
-        Self { slot: Some(slot) }
+    pub(super) fn of(handle: LockHandle) -> Self {
+        Self { handle: Some(handle) }
     }
 
     /// Itself, if anything is left of the lock.
     pub(super) fn if_valid(self) -> Result<Self, AcquireError> {
-        if self.is_valid() { Ok(self) } else { Err(self.its_slot().granted_too_late()) }
+        if self.is_valid() { Ok(self) } else { Err(self.its_slot().why_ended()) }
     }
 
     /// What the slot of another process would have of it.
@@ -86,8 +89,7 @@ impl OwnedGuard {
     /// the configuration's `max_ttl`. The validity is never shortened by it. One at a time: a second one is
     /// refused while the first is under way.
     pub fn extend(&self, ttl: Duration) -> ExtendFuture {
-        let slot = self.its_slot();
-        ExtendFuture::new(slot.extend(ttl), Arc::clone(&slot.shared))
+        self.handle().extend(ttl)
     }
 
     /// Tries once to become the only holder of a resource that is shared, and tells whether it is. It keeps its shared lock
@@ -108,8 +110,7 @@ impl OwnedGuard {
     /// # Ok(()) }
     /// ```
     pub fn try_upgrade(&self) -> UpgradeFuture {
-        let slot = self.its_slot();
-        UpgradeFuture::new(slot.change_mode(LockMode::Exclusive), Arc::clone(&slot.shared))
+        UpgradeFuture::new(self.handle().change_mode(LockMode::Exclusive))
     }
 
     /// Shares a resource from now on that it held alone, with a validity that is no shorter. The holder is a reader from the
@@ -118,17 +119,16 @@ impl OwnedGuard {
     ///
     /// It keeps its fencing token, which readers who come later may be ahead of.
     pub fn downgrade(&self) -> DowngradeFuture {
-        let slot = self.its_slot();
-        DowngradeFuture::new(slot.change_mode(LockMode::Shared), Arc::clone(&slot.shared))
+        DowngradeFuture::new(self.handle().change_mode(LockMode::Shared))
     }
 
     /// Releases the lock. The release is queued by the call, whether or not anybody waits for its
     /// [`ReleaseOutcome`](crate::ReleaseOutcome); a lock that was lost before is not an error, the outcome
     /// says so.
     pub fn release(mut self) -> ReleaseFuture {
-        let slot = self.take_slot();
-        slot.let_go();
-        ReleaseFuture::new(slot)
+        let handle = self.take_handle();
+        handle.release();
+        ReleaseFuture::new(handle.slot)
     }
 
     /// Detaches the lock, for another process on this machine to [attach](super::Engine::attach). Until then it
@@ -143,15 +143,15 @@ impl OwnedGuard {
     /// [`EngineError::ShutDown`](super::EngineError::ShutDown), and the lock is released;
     /// [`EngineError::Forked`](super::EngineError::Forked) in a forked child.
     pub fn detach(mut self) -> QueryFuture<Option<DetachedLock>> {
-        let slot = self.take_slot();
-        let (shared, reply) = (Arc::clone(&slot.shared), Arc::new(Reply::default()));
-        let asker = Asker::new(Arc::clone(&reply), Arc::clone(&shared), None);
-        slot.hand_back(Command::Detach(Arc::clone(&slot), asker));
-        QueryFuture::new(reply, shared)
+        let handle = self.take_handle();
+        let (runtime, reply) = (Arc::clone(&handle.slot.runtime), Arc::new(Reply::default()));
+        let responder = Responder::new(Arc::clone(&reply), Arc::clone(&runtime), None);
+        handle.hand_over(Command::Detach(Arc::clone(&handle.slot), responder));
+        QueryFuture::new(reply, runtime)
     }
 
-    fn take_slot(&mut self) -> Arc<Slot> {
-        self.slot.take().expect("only its end empties it, and takes the guard with it")
+    fn take_handle(&mut self) -> LockHandle {
+        self.handle.take().expect("only its end empties it, and takes the guard with it")
     }
 
     /// Watches for the loss of the lock: gives its cause, or `None` once the lock was held to its end and
@@ -181,15 +181,20 @@ impl OwnedGuard {
         self.its_slot().on_loss(Box::new(callback));
     }
 
-    pub(super) fn its_slot(&self) -> &Arc<Slot> {
-        self.slot.as_ref().expect("only its end empties it, and takes the guard with it")
+    pub(super) fn handle(&self) -> &LockHandle {
+        self.handle.as_ref().expect("only its end empties it, and takes the guard with it")
+    }
+
+    pub(super) fn its_slot(&self) -> &Arc<LockSlot> {
+        &self.handle().slot
     }
 }
 
 impl Drop for OwnedGuard {
     fn drop(&mut self) {
-        if let Some(slot) = &self.slot {
-            slot.let_go();
+        // Empty after a release or a detachment, which has queued its command.
+        if let Some(handle) = &self.handle {
+            handle.release();
         }
     }
 }

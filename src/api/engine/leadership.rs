@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::future::{AcquireFuture, LossFuture, ReleaseFuture};
+use super::acquisition::AcquireFuture;
+use super::future::{LossFuture, ReleaseFuture};
 use super::guard::OwnedGuard;
-use crate::api::client::AcquireError;
+use crate::api::error::AcquireError;
 use crate::proto::{FencingToken, LossCause};
 
 /// The lead in an election: see [`Engine::campaign`](super::Engine::campaign). `Send` and `Sync`, and bound to no lifetime.
@@ -30,7 +31,7 @@ impl Leadership {
     fn of(guard: OwnedGuard) -> Result<Self, AcquireError> {
         match guard.fencing_token() {
             Some(term) => Ok(Self { guard, term }),
-            None => Err(guard.its_slot().granted_too_late()),
+            None => Err(guard.its_slot().why_ended()),
         }
     }
 
@@ -44,7 +45,7 @@ impl Leadership {
     /// The label under which others see this leader; empty if the configuration has none.
     #[must_use]
     pub fn label(&self) -> &[u8] {
-        &self.guard.its_slot().shared.config.settings().label
+        &self.guard.its_slot().runtime.config.settings().label
     }
 
     /// How long it still leads if nothing is heard of the nodes, by the clock as it is now; zero once the lead is over.

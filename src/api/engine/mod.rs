@@ -8,29 +8,32 @@
 //! Not here: anything about the protocol. The thread is fed through the queue alone, and nothing else of
 //! redbolt starts one, but for name look-ups.
 
+mod acquisition;
 mod future;
 mod guard;
+mod handle;
 mod leadership;
 mod observer;
+mod observer_slot;
 mod pending;
 mod queue;
 mod reentrant;
 mod reply;
+mod runtime;
 mod shared;
 mod shutdown;
 mod slot;
 mod thread;
 mod with;
 
-use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub use self::acquisition::{AcquireAllFuture, AcquireFuture, TryLockFuture};
 pub use self::future::{
-    AcquireAllFuture, AcquireFuture, DowngradeFuture, ExtendFuture, LossFuture, QueryFuture,
-    ReleaseFuture, TryLockFuture, UpgradeFuture,
+    DowngradeFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, UpgradeFuture,
 };
 pub use self::guard::OwnedGuard;
 pub use self::leadership::{CampaignFuture, Leadership};
@@ -39,16 +42,20 @@ pub use self::reentrant::{ReentrantFuture, ReentrantGuard};
 pub use self::shutdown::{ShutdownReport, Unreleased};
 pub use self::with::{HeldLock, WithError};
 
-use self::observer::Lookout;
-use self::queue::{Command, Queue, Viewer, WarmUp};
-use self::reply::{Asker, Reply};
-use self::shared::{Place, Shared};
-use self::slot::Slot;
+use self::handle::LockHandle;
+use self::observer_slot::ObserverSlot;
+use self::queue::{Command, Queue, ViewRequest, WarmUp};
+use self::reentrant::Holds;
+use self::reply::{Reply, Responder};
+use self::runtime::{InFlight, Runtime};
+use self::shared::Shared;
+use self::slot::LockSlot;
 use self::thread::Thread;
-use super::client::{AcquireError, distinct};
+use super::client::distinct;
 use super::config::Config;
 use super::detached;
 use super::driver::{Driver, instant_in};
+use super::error::{AcquireError, EngineError};
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::leader::Campaign;
 use super::metrics::MetricsReport;
@@ -109,6 +116,8 @@ pub struct Engine {
 /// What is dropped with the last clone.
 struct Handle {
     shared: Arc<Shared>,
+    /// The locks of owners who may enter them again.
+    holds: Arc<Holds>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -125,10 +134,11 @@ impl Engine {
         let poll = OwnPoll::new(tokens + 1, config.clock())?;
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens))?;
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
-        let shared = Arc::new(Shared::new(config, limits, Queue::new(waker)));
+        let runtime = Runtime::new(config, limits.in_flight);
+        let shared = Arc::new(Shared::new(runtime, Queue::new(waker)));
         let thread = Thread::new(poll, driver, Arc::clone(&shared));
         let thread = start_thread("redbolt-engine", move || thread.run())?;
-        Ok(Self { handle: Arc::new(Handle { shared, thread: Mutex::new(Some(thread)) }) })
+        Ok(Self { handle: Arc::new(Handle::new(shared, Some(thread))) })
     }
 
     /// Takes the lock on `resource`, waits until it is granted, and extends it until it is released:
@@ -173,7 +183,7 @@ impl Engine {
         if queue.push(Command::Acquire(Arc::clone(&slot))).is_err() {
             return AcquireFuture::refused(EngineError::ShutDown);
         }
-        AcquireFuture::under_way(slot)
+        AcquireFuture::pending(self.lock_handle(slot))
     }
 
     /// Takes several locks that have nothing to do with each other, and gives their outcomes once each of them is
@@ -193,7 +203,7 @@ impl Engine {
         let commands = slots.iter().flatten().map(|slot| Command::Acquire(Arc::clone(slot)));
         let is_taken = self.handle.shared.queue.push_all(commands);
         let asked = |slot| match slot {
-            Ok(slot) if is_taken => AcquireFuture::under_way(slot),
+            Ok(slot) if is_taken => AcquireFuture::pending(self.lock_handle(slot)),
             Ok(_) => AcquireFuture::refused(EngineError::ShutDown),
             Err(error) => AcquireFuture::refused(error),
         };
@@ -201,10 +211,18 @@ impl Engine {
     }
 
     /// A slot for a lock that is to be asked for.
-    fn slot(&self, request: LockRequest<'_>) -> Result<Arc<Slot>, EngineError> {
-        let shared = &self.handle.shared;
-        let place = shared.enter()?;
-        Ok(Arc::new(Slot::new(Arc::clone(shared), place, request.into_owned())))
+    fn slot(&self, request: LockRequest<'_>) -> Result<Arc<LockSlot>, EngineError> {
+        let runtime = self.runtime();
+        let in_flight = runtime.enter()?;
+        Ok(Arc::new(LockSlot::new(Arc::clone(runtime), in_flight, request.into_owned())))
+    }
+
+    fn lock_handle(&self, slot: Arc<LockSlot>) -> LockHandle {
+        LockHandle::new(slot, Arc::clone(&self.handle.shared))
+    }
+
+    fn runtime(&self) -> &Arc<Runtime> {
+        &self.handle.shared.runtime
     }
 
     /// Takes a lock in one attempt, whatever the request says about waiting.
@@ -245,8 +263,8 @@ impl Engine {
         request: LockRequest<'_>,
         owner: &(impl AsRef<[u8]> + ?Sized),
     ) -> ReentrantFuture {
-        let shared = &self.handle.shared;
-        ReentrantFuture::new(shared, request, owner.as_ref(), |request| self.acquire(request))
+        let holds = &self.handle.holds;
+        ReentrantFuture::new(holds, request, owner.as_ref(), |request| self.acquire(request))
     }
 
     /// Stands for election, and leads from the outcome on until it [resigns](Leadership::resign) or the lead is lost. See
@@ -281,12 +299,12 @@ impl Engine {
         election: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<OwnedObserver, AcquireError> {
         let (shared, election) = (&self.handle.shared, election.as_ref());
-        self.place_for_none()?;
+        self.unlimited()?;
         check_lock_name(&self.config().core(), election)?;
-        let lookout = Arc::new(Lookout::new(Arc::clone(shared)));
-        let command = Command::Observe(election.into(), Arc::clone(&lookout));
+        let slot = Arc::new(ObserverSlot::new(Arc::clone(self.runtime())));
+        let command = Command::Observe(election.into(), Arc::clone(&slot));
         shared.queue.push(command).map_err(|_| EngineError::ShutDown)?;
-        Ok(OwnedObserver::of(lookout))
+        Ok(OwnedObserver::new(slot, Arc::clone(shared)))
     }
 
     /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
@@ -299,7 +317,7 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<Inspection, AcquireError> {
-        self.view(resource.as_ref(), Viewer::Inspect)
+        self.view(resource.as_ref(), ViewRequest::Inspect)
     }
 
     /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached; see
@@ -314,7 +332,10 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { force: Force::Locks, asker })
+        self.view(resource.as_ref(), |responder| ViewRequest::ForceUnlock {
+            force: Force::Locks,
+            responder,
+        })
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well; see
@@ -329,7 +350,7 @@ impl Engine {
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
         let force = Force::LocksOf(profile);
-        self.view(resource.as_ref(), move |asker| Viewer::ForceUnlock { force, asker })
+        self.view(resource.as_ref(), move |responder| ViewRequest::ForceUnlock { force, responder })
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
@@ -342,7 +363,10 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.view(resource.as_ref(), |asker| Viewer::ForceUnlock { force: Force::Anything, asker })
+        self.view(resource.as_ref(), |responder| ViewRequest::ForceUnlock {
+            force: Force::Anything,
+            responder,
+        })
     }
 
     /// Attaches a lock that was [detached](OwnedGuard::detach), by this process or another one on the same
@@ -364,7 +388,15 @@ impl Engine {
         });
         match slot {
             Ok((slot, detached)) => {
-                self.query(Ok(None), |asker| Command::Attach(slot, detached, asker))
+                let handle = self.lock_handle(Arc::clone(&slot));
+                self.query(Ok(None), |responder: Responder<OwnedGuard, AcquireError>| {
+                    // The guard is made with the outcome: if the future is gone by then, its drop releases
+                    // the lock.
+                    let attached = move |outcome: Result<(), AcquireError>| {
+                        responder.send(outcome.map(|()| OwnedGuard::of(handle)));
+                    };
+                    Command::Attach(slot, detached, Box::new(attached))
+                })
             }
             Err(error) => self.refused(error),
         }
@@ -379,7 +411,7 @@ impl Engine {
     /// [`EngineError::ShutDown`], and [`EngineError::Forked`] in a forked child.
     pub fn warm_up(&self, within: Duration) -> QueryFuture<NodeReport> {
         let warm_up = WarmUp { within, push: false };
-        self.query(self.place_for_none(), |asker| Command::WarmUp(warm_up, asker))
+        self.query(self.unlimited(), |responder| Command::WarmUp(warm_up, responder))
     }
 
     /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
@@ -391,7 +423,7 @@ impl Engine {
     /// As [`warm_up`](Self::warm_up).
     pub fn warm_up_push(&self, within: Duration) -> QueryFuture<NodeReport> {
         let warm_up = WarmUp { within, push: true };
-        self.query(self.place_for_none(), |asker| Command::WarmUp(warm_up, asker))
+        self.query(self.unlimited(), |responder| Command::WarmUp(warm_up, responder))
     }
 
     /// Which nodes can vote now. It is answered also when the engine is busy.
@@ -417,25 +449,25 @@ impl Engine {
     /// How many acquisitions and looks at resources have no outcome yet.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.handle.shared.in_flight()
+        self.runtime().in_flight()
     }
 
     /// How many panics of callbacks, wakers and a log were caught.
     #[must_use]
     pub fn panics(&self) -> u64 {
-        self.handle.shared.panics()
+        self.runtime().panics()
     }
 
     /// Whether this is the process that started it. In a forked child it is not, and there is no thread for it.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        self.handle.shared.is_ours()
+        self.runtime().is_ours()
     }
 
     /// The configuration that it was started with.
     #[must_use]
     pub fn config(&self) -> &Config {
-        &self.handle.shared.config
+        &self.runtime().config
     }
 
     /// Ends the engine, for all handles: refuses what is new from now on, cancels acquisitions, tells the
@@ -459,8 +491,8 @@ impl Engine {
         &self,
         question: impl FnOnce(&Driver) -> T + Send + 'static,
     ) -> QueryFuture<T> {
-        self.query(self.place_for_none(), |asker| {
-            Command::Look(Box::new(move |driver| asker.answer(Ok(question(driver)))))
+        self.query(self.unlimited(), |responder| {
+            Command::Look(Box::new(move |driver| responder.send(Ok(question(driver)))))
         })
     }
 
@@ -468,39 +500,36 @@ impl Engine {
     fn view<T>(
         &self,
         resource: &[u8],
-        viewer: impl FnOnce(Asker<T, AcquireError>) -> Viewer,
+        request: impl FnOnce(Responder<T, AcquireError>) -> ViewRequest,
     ) -> QueryFuture<T, AcquireError> {
-        let place = self.handle.shared.enter().map(Some);
-        self.query(place, |asker| Command::View(resource.into(), viewer(asker)))
+        let in_flight = self.runtime().enter().map(Some);
+        self.query(in_flight, |responder| Command::View(resource.into(), request(responder)))
     }
 
-    /// For what is not limited.
-    fn place_for_none(&self) -> Result<Option<Place>, EngineError> {
-        if self.handle.shared.is_ours() { Ok(None) } else { Err(EngineError::Forked) }
+    /// A call that does not count as in flight.
+    fn unlimited(&self) -> Result<Option<InFlight>, EngineError> {
+        if self.is_ours() { Ok(None) } else { Err(EngineError::Forked) }
     }
 
     fn query<T, E: From<EngineError>>(
         &self,
-        place: Result<Option<Place>, EngineError>,
-        command: impl FnOnce(Asker<T, E>) -> Command,
+        in_flight: Result<Option<InFlight>, EngineError>,
+        command: impl FnOnce(Responder<T, E>) -> Command,
     ) -> QueryFuture<T, E> {
-        let shared = &self.handle.shared;
-        let place = match place {
-            Ok(place) => place,
+        let runtime = self.runtime();
+        let in_flight = match in_flight {
+            Ok(in_flight) => in_flight,
             Err(error) => return self.refused(error.into()),
         };
         let reply = Arc::new(Reply::default());
-        let asker = Asker::new(Arc::clone(&reply), Arc::clone(shared), place);
-        // A question that comes too late is dropped, which answers it.
-        drop(shared.queue.push(command(asker)));
-        QueryFuture::new(reply, Arc::clone(shared))
+        let responder = Responder::new(Arc::clone(&reply), Arc::clone(runtime), in_flight);
+        // A command that comes too late is dropped, which answers it.
+        drop(self.handle.shared.queue.push(command(responder)));
+        QueryFuture::new(reply, Arc::clone(runtime))
     }
 
     fn refused<T, E: From<EngineError>>(&self, error: E) -> QueryFuture<T, E> {
-        let shared = &self.handle.shared;
-        let reply = Arc::new(Reply::default());
-        reply.put(Err(error), shared);
-        QueryFuture::new(reply, Arc::clone(shared))
+        QueryFuture::failed(error, Arc::clone(self.runtime()))
     }
 }
 
@@ -516,14 +545,20 @@ impl fmt::Debug for Engine {
 }
 
 impl Handle {
+    fn new(shared: Arc<Shared>, thread: Option<JoinHandle<()>>) -> Self {
+        let holds = Arc::new(Holds::new(Arc::clone(&shared.runtime)));
+        Self { shared, holds, thread: Mutex::new(thread) }
+    }
+
     fn end(&self, within: Duration, grace: Duration) -> ShutdownReport {
         let shared = &self.shared;
-        if !shared.is_ours() {
+        // The thread is the parent's, and a mutex of the queue may be locked for ever.
+        if !shared.runtime.is_ours() {
             return ShutdownReport::default();
         }
         let until = instant_in(within);
         shared.queue.close(until);
-        let report = if shared.is_own_thread() {
+        let report = if shared.runtime.is_own_thread() {
             None
         } else {
             shared.report_by(until.checked_add(grace).unwrap_or(until))
@@ -531,7 +566,7 @@ impl Handle {
         let Some(report) = report else { return ShutdownReport::default() };
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
-            && !shared.is_own_thread()
+            && !shared.runtime.is_own_thread()
         {
             // Its last act was the report, and a panic in it is part of that.
             let _ = thread.join();
@@ -590,35 +625,6 @@ impl EngineLimits {
     }
 }
 
-/// Why an engine does not take a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// As much is in flight as its limits allow.
-    Busy {
-        /// The limit, [`EngineLimits::in_flight`].
-        limit: usize,
-    },
-    /// This process was forked from the one that started it, and has no thread for it.
-    Forked,
-    /// It was shut down.
-    ShutDown,
-}
-
-impl fmt::Display for EngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy { limit } => {
-                write!(f, "{limit} calls are in flight, which is the engine's limit")
-            }
-            Self::Forked => f.write_str("the engine belongs to the process before the fork"),
-            Self::ShutDown => f.write_str("the engine was shut down"),
-        }
-    }
-}
-
-impl Error for EngineError {}
-
 /// How long a drop of the last handle waits for confirmations.
 const LAST_RELEASES: Duration = Duration::from_millis(50);
 
@@ -652,16 +658,18 @@ mod tests {
     }
 
     /// What a forked child has in hand: everything but the thread.
-    fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, Arc<Slot>) {
+    fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, LockHandle) {
         let poll = mio::Poll::new().unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
-        let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker)).forked();
-        let shared = Arc::new(shared);
-        let place = shared.copy_of_a_place();
-        let slot =
-            Arc::new(Slot::new(Arc::clone(&shared), place, LockRequest::new(b"job").into_owned()));
-        assert!(slot.granted(lease, None, None, votes).is_none());
-        (Engine { handle: Arc::new(Handle { shared, thread: Mutex::new(None) }) }, slot)
+        let runtime = Runtime::new(config, 1).forked();
+        let shared = Arc::new(Shared::new(runtime, Queue::new(waker)));
+        let runtime = &shared.runtime;
+        let request = LockRequest::new(b"job").into_owned();
+        let slot = LockSlot::new(Arc::clone(runtime), runtime.copy_in_flight(), request);
+        assert!(slot.grant(lease, None, None, votes).is_none());
+        let engine = Engine { handle: Arc::new(Handle::new(shared, None)) };
+        let handle = engine.lock_handle(Arc::new(slot));
+        (engine, handle)
     }
 
     struct Counter(AtomicUsize);
@@ -723,21 +731,21 @@ mod tests {
         let (lease, votes) = guard.copy();
         assert!(!lease.remaining(crate::net::now()).is_zero());
 
-        let (engine, slot) = forked(config(&node), lease, votes);
+        let (engine, handle) = forked(config(&node), lease, votes);
         let refused = AcquireError::Engine(EngineError::Forked);
         assert_eq!(soon(engine.acquire(LockRequest::new(b"other"))).unwrap_err(), refused);
         // One that was under way at the time of the fork.
-        assert_eq!(soon(AcquireFuture::under_way(Arc::clone(&slot))).unwrap_err(), refused);
+        assert_eq!(soon(AcquireFuture::pending(handle.clone())).unwrap_err(), refused);
         assert_eq!(soon(engine.node_report()).unwrap_err(), EngineError::Forked);
         assert!(!engine.shutdown(LIMIT).ended);
 
-        let lookout = Arc::new(Lookout::new(Arc::clone(&engine.handle.shared)));
-        assert!(lookout.seen(Observation::of_nobody()).is_none());
-        let mut observer = OwnedObserver::of(lookout);
+        let slot = Arc::new(ObserverSlot::new(Arc::clone(engine.runtime())));
+        assert!(slot.record(Observation::of_nobody()).is_none());
+        let mut observer = OwnedObserver::new(slot, Arc::clone(&engine.handle.shared));
         assert_eq!((soon(observer.changed()), observer.latest()), (None, None));
         drop(observer);
 
-        let copy = OwnedGuard::of(slot);
+        let copy = OwnedGuard::of(handle);
         assert!(!copy.is_valid() && copy.fencing_token().is_none());
         copy.on_loss(|_| unreachable!("there is no thread that could tell"));
         let lost = Err(ExtendError::Lost(LossCause::Forked));

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::EngineError;
 use super::queue::WarmUp;
-use super::reply::Asker;
-use super::slot::Slot;
+use super::reply::Responder;
+use super::slot::LockSlot;
 use crate::api::driver::{Driver, instant_in};
+use crate::api::error::EngineError;
 use crate::api::report::NodeReport;
 use crate::proto::DetachedLock;
 
@@ -21,9 +21,9 @@ pub(super) struct Pending {
 
 pub(super) enum Question {
     /// Nodes have yet to answer about this lock, which leaves then.
-    Detach(Arc<Slot>, Asker<Option<DetachedLock>, EngineError>),
+    Detach(Arc<LockSlot>, Responder<Option<DetachedLock>, EngineError>),
     /// Nodes have yet to be connected to.
-    WarmUp(Warming, Asker<NodeReport, EngineError>),
+    WarmUp(Warming, Responder<NodeReport, EngineError>),
 }
 
 /// How far it is with the connections.
@@ -36,15 +36,15 @@ pub(super) enum Warming {
 
 impl Pending {
     pub(super) fn detach(
-        slot: Arc<Slot>,
+        slot: Arc<LockSlot>,
         patience: Duration,
-        asker: Asker<Option<DetachedLock>, EngineError>,
+        responder: Responder<Option<DetachedLock>, EngineError>,
     ) -> Self {
-        Self { until: instant_in(patience), question: Question::Detach(slot, asker) }
+        Self { until: instant_in(patience), question: Question::Detach(slot, responder) }
     }
 
-    pub(super) fn warm_up(warm_up: WarmUp, asker: Asker<NodeReport, EngineError>) -> Self {
-        let question = Question::WarmUp(Warming::First(warm_up), asker);
+    pub(super) fn warm_up(warm_up: WarmUp, responder: Responder<NodeReport, EngineError>) -> Self {
+        let question = Question::WarmUp(Warming::First(warm_up), responder);
         Self { until: instant_in(warm_up.within), question }
     }
 
@@ -66,17 +66,17 @@ impl Warming {
     pub(super) fn go_on(
         self,
         driver: &mut Driver,
-        asker: Asker<NodeReport, EngineError>,
+        responder: Responder<NodeReport, EngineError>,
     ) -> Option<Pending> {
         let report = driver.node_report();
         match self {
             Self::First(WarmUp { within, push: true }) => {
                 driver.try_push();
-                let question = Question::WarmUp(Self::Second(report), asker);
+                let question = Question::WarmUp(Self::Second(report), responder);
                 return Some(Pending { until: instant_in(within), question });
             }
-            Self::First(_) => asker.answer(Ok(report)),
-            Self::Second(before) => asker.answer(Ok(report.or_before(before))),
+            Self::First(_) => responder.send(Ok(report)),
+            Self::Second(before) => responder.send(Ok(report.or_before(before))),
         }
         None
     }

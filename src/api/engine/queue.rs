@@ -3,71 +3,66 @@
 //! A vector under a mutex, swapped whole, and one wake-up write for each sleep. It is bounded by what
 //! can be in it: acquisitions and inspections in flight, which the engine limits, and for each lock one
 //! extension, one change of its mode and one release. So a release is never refused, and two vectors that change places are all
-//! the memory that it needs. Looks at the driver are not limited, for they are wanted most when all else
-//! is refused, and are answered as soon as they are taken. Not here: what a command does.
+//! the memory that it needs. Questions about the driver are not limited: they are wanted most when all else
+//! is refused, and are answered as soon as they are taken.
 //!
 //! # No wake-up is lost
 //!
-//! Whoever pushes, and the thread before it sleeps, take the same mutex, so one of them is first. If the
-//! push is first, the thread finds the command and does not sleep ([`may_sleep`](Queue::may_sleep)). If
-//! the thread is first, it has left `asleep`; the first push takes that away and writes, once, after the
-//! command is in the queue, and what was written stays readable until the thread polls. A writer
-//! that is held up between the two writes late, which wakes the thread for nothing.
+//! A push, and the thread before it sleeps ([`prepare_sleep`](Queue::prepare_sleep)), take the same mutex, so one of them is
+//! first. If the push is first, the thread finds the command and does not sleep. If the thread is first, it has set
+//! `asleep`; the first push clears that and writes, once, after the command is in the queue, and what was written stays
+//! readable until the thread polls. A push that is delayed between the two writes late, which wakes the thread for nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::EngineError;
-use super::guard::OwnedGuard;
-use super::observer::Lookout;
-use super::reply::Asker;
-use super::slot::Slot;
-use crate::api::client::AcquireError;
+use super::observer_slot::ObserverSlot;
+use super::reply::Responder;
+use super::slot::LockSlot;
 use crate::api::driver::Driver;
+use crate::api::error::{AcquireError, EngineError};
 use crate::api::inspection::{ForceUnlockReport, Inspection};
 use crate::api::report::NodeReport;
 use crate::proto::{DetachedLock, Force, LockMode, RequestError};
 
 /// What the thread is asked to do.
 pub(super) enum Command {
-    Acquire(Arc<Slot>),
-    /// Hold a lock that was detached.
-    Attach(Arc<Slot>, Box<DetachedLock>, Asker<OwnedGuard, AcquireError>),
+    Acquire(Arc<LockSlot>),
+    /// Hold a lock that was detached, and call this with the outcome.
+    Attach(Arc<LockSlot>, Box<DetachedLock>, Attached),
+    ChangeMode(Arc<LockSlot>, LockMode),
     /// End by then.
     Close(Instant),
-    /// Let a lock leave for another process.
-    Detach(Arc<Slot>, Asker<Option<DetachedLock>, EngineError>),
-    /// Make a lock one of this mode.
-    ChangeMode(Arc<Slot>, LockMode),
-    Extend(Arc<Slot>, Duration),
+    Detach(Arc<LockSlot>, Responder<Option<DetachedLock>, EngineError>),
+    Extend(Arc<LockSlot>, Duration),
     /// Answer a question about the driver.
     Look(Box<dyn FnOnce(&Driver) + Send>),
     /// Observe who leads by the lock on this resource.
-    Observe(Box<[u8]>, Arc<Lookout>),
-    /// Let go of a lock, or cancel its acquisition.
-    Release(Arc<Slot>),
-    /// Observe no longer.
-    Unobserve(Arc<Lookout>),
+    Observe(Box<[u8]>, Arc<ObserverSlot>),
+    /// Release a lock, or cancel its acquisition.
+    Release(Arc<LockSlot>),
+    Unobserve(Arc<ObserverSlot>),
     /// Ask the nodes about a resource.
-    View(Box<[u8]>, Viewer),
+    View(Box<[u8]>, ViewRequest),
     /// Connect to all nodes.
-    WarmUp(WarmUp, Asker<NodeReport, EngineError>),
+    WarmUp(WarmUp, Responder<NodeReport, EngineError>),
 }
 
-/// Whoever asks the nodes about a resource, with what for.
-pub(super) enum Viewer {
-    /// To break the lock that is there, or what else is.
-    ForceUnlock { force: Force, asker: Asker<ForceUnlockReport, AcquireError> },
-    /// To see who holds it.
-    Inspect(Asker<Inspection, AcquireError>),
+/// Takes the outcome of attaching a lock. Above the queue, it makes the guard.
+pub(super) type Attached = Box<dyn FnOnce(Result<(), AcquireError>) + Send>;
+
+/// Why the nodes are asked about a resource, and where the answer goes.
+pub(super) enum ViewRequest {
+    ForceUnlock { force: Force, responder: Responder<ForceUnlockReport, AcquireError> },
+    Inspect(Responder<Inspection, AcquireError>),
 }
 
-impl Viewer {
+impl ViewRequest {
     pub(super) fn refuse(self, error: RequestError) {
         match self {
-            Self::ForceUnlock { asker, .. } => asker.answer(Err(error.into())),
-            Self::Inspect(asker) => asker.answer(Err(error.into())),
+            Self::ForceUnlock { responder, .. } => responder.send(Err(error.into())),
+            Self::Inspect(responder) => responder.send(Err(error.into())),
         }
     }
 }
@@ -82,7 +77,7 @@ pub(super) struct WarmUp {
 
 impl Command {
     /// The lock that it is about.
-    pub(super) fn slot(&self) -> Option<&Arc<Slot>> {
+    pub(super) fn slot(&self) -> Option<&Arc<LockSlot>> {
         match self {
             Self::Acquire(slot)
             | Self::Attach(slot, ..)
@@ -99,30 +94,30 @@ impl Command {
         }
     }
 
-    /// Who wants to observe by it.
-    pub(super) fn lookout(&self) -> Option<&Arc<Lookout>> {
+    /// The observer that it would begin.
+    pub(super) fn observer(&self) -> Option<&Arc<ObserverSlot>> {
         match self {
-            Self::Observe(_, lookout) => Some(lookout),
+            Self::Observe(_, observer) => Some(observer),
             _ => None,
         }
     }
 }
 
 pub(super) struct Queue {
-    inner: Mutex<Inner>,
-    /// There are commands: for a look without the mutex, which comes soon enough if it comes late.
+    inner: Mutex<Pushed>,
+    /// There are commands: for a check without the mutex, which may be late.
     is_filled: AtomicBool,
     waker: mio::Waker,
 }
 
 #[derive(Default)]
-struct Inner {
+struct Pushed {
     commands: Vec<Command>,
-    /// The thread sleeps, or is about to, and nobody has woken it.
+    /// The thread sleeps, or is about to, and was not woken.
     asleep: bool,
-    /// Nothing new is begun.
+    /// Nothing new is taken.
     closed: bool,
-    /// Nobody takes commands any longer.
+    /// The thread takes no more commands.
     ended: bool,
 }
 
@@ -131,7 +126,7 @@ impl Queue {
         Self { inner: Mutex::default(), is_filled: AtomicBool::new(false), waker }
     }
 
-    /// Hands a command over; gives it back if it comes too late.
+    /// Hands a command over; returns it if it comes too late.
     pub(super) fn push(&self, command: Command) -> Result<(), Command> {
         let mut inner = self.lock();
         let ends = matches!(command, Command::Extend(..) | Command::Release(_));
@@ -143,7 +138,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Hands over what is begun together; whether it came in time.
+    /// Hands over commands that begin together. Returns whether they came in time.
     pub(super) fn push_all(&self, commands: impl IntoIterator<Item = Command>) -> bool {
         let mut inner = self.lock();
         if inner.closed {
@@ -166,7 +161,7 @@ impl Queue {
 
     /// Swaps all commands into `taken`, which is empty.
     pub(super) fn take(&self, taken: &mut Vec<Command>) {
-        debug_assert!(taken.is_empty(), "commands are obeyed before more are taken");
+        debug_assert!(taken.is_empty(), "commands are carried out before more are taken");
         let mut inner = self.lock();
         inner.asleep = false;
         self.is_filled.store(false, Ordering::Relaxed);
@@ -178,14 +173,14 @@ impl Queue {
         self.is_filled.load(Ordering::Relaxed)
     }
 
-    /// Whether there is nothing to do; then the next push wakes the thread up.
-    pub(super) fn may_sleep(&self) -> bool {
+    /// Has the next push wake the thread, unless there are commands. Returns whether the thread is to sleep.
+    pub(super) fn prepare_sleep(&self) -> bool {
         let mut inner = self.lock();
         inner.asleep = inner.commands.is_empty();
         inner.asleep
     }
 
-    /// Ends it; gives back what nobody will do.
+    /// Ends it. Returns the commands that will not be carried out.
     pub(super) fn end(&self) -> Vec<Command> {
         let mut inner = self.lock();
         inner.closed = true;
@@ -193,9 +188,10 @@ impl Queue {
         std::mem::take(&mut inner.commands)
     }
 
-    fn wake(&self, mut inner: MutexGuard<'_, Inner>) {
+    fn wake(&self, mut inner: MutexGuard<'_, Pushed>) {
         self.is_filled.store(true, Ordering::Relaxed);
         let asleep = std::mem::take(&mut inner.asleep);
+        // The write is a system call, and the thread takes the mutex first when it wakes up.
         drop(inner);
         if asleep {
             // It fails only if the descriptor is gone, which lives as long as we do.
@@ -203,7 +199,7 @@ impl Queue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Pushed> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -247,10 +243,10 @@ mod tests {
         let mut bench = Bench::new();
         assert!(bench.push().is_ok());
         assert!(!bench.was_woken(), "nobody sleeps");
-        assert!(!bench.queue.may_sleep(), "there is something to do");
+        assert!(!bench.queue.prepare_sleep(), "there is something to do");
         assert_eq!(bench.take(), 1);
         for _ in 0..2 {
-            assert!(bench.queue.may_sleep());
+            assert!(bench.queue.prepare_sleep());
             assert!(bench.push().is_ok());
             assert!(bench.was_woken());
             assert!(bench.push().is_ok());
@@ -258,7 +254,7 @@ mod tests {
             assert_eq!(bench.take(), 2);
         }
         // It woke up by itself, and nobody need wake it.
-        assert!(bench.queue.may_sleep());
+        assert!(bench.queue.prepare_sleep());
         assert_eq!(bench.take(), 0);
         assert!(bench.push().is_ok());
         assert!(!bench.was_woken());
@@ -267,7 +263,7 @@ mod tests {
     #[test]
     fn what_comes_too_late_is_given_back() {
         let mut bench = Bench::new();
-        assert!(bench.queue.may_sleep());
+        assert!(bench.queue.prepare_sleep());
         bench.queue.close(Instant::now());
         assert!(bench.was_woken());
         assert!(bench.push().is_err(), "nothing new");

@@ -19,25 +19,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use super::future::{
-    AcquireFuture, ExtendFuture, LossFuture, ReleaseFuture, block_on, refuse_own_thread,
-};
+use super::acquisition::AcquireFuture;
+use super::future::{ExtendFuture, LossFuture, ReleaseFuture, block_on};
 use super::guard::OwnedGuard;
-use super::shared::Shared;
-use super::slot::{Slot, Watcher};
-use crate::api::client::AcquireError;
+use super::handle::LockHandle;
+use super::runtime::Runtime;
+use super::slot::{LockSlot, Watcher};
+use crate::api::error::AcquireError;
 use crate::api::guard::ExtendError;
 use crate::proto::{FencingToken, LockMode, LockRequest, LossCause, Profile, RequestError};
 
 /// The locks of all owners.
-#[derive(Default)]
 pub(super) struct Holds {
-    inner: Mutex<Inner>,
+    runtime: Arc<Runtime>,
+    table: Mutex<Table>,
 }
 
 #[derive(Default)]
-struct Inner {
-    holds: HashMap<Arc<Owned>, Hold>,
+struct Table {
+    holds: HashMap<Arc<Owned>, CountedLock>,
     /// Acquisitions of an owner that are under way, to be woken when one of them is granted.
     entering: HashMap<Arc<Owned>, BTreeMap<u64, Waker>>,
     entering_ever: u64,
@@ -51,7 +51,7 @@ struct Owned {
 }
 
 /// A lock, and how many guards of it there are: at least one.
-struct Hold {
+struct CountedLock {
     guard: OwnedGuard,
     count: usize,
 }
@@ -74,52 +74,60 @@ struct Entered {
 }
 
 impl Holds {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn new(runtime: Arc<Runtime>) -> Self {
+        Self { runtime, table: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Enters the lock that this owner holds; `None` if it holds none.
-    fn enter(&self, owned: &Arc<Owned>, wanted: Wanted) -> Option<Result<Entered, AcquireError>> {
-        let mut inner = self.lock();
-        Some(inner.holds.get_mut(owned)?.enter(owned, wanted))
+    fn enter(
+        self: &Arc<Self>,
+        owned: &Arc<Owned>,
+        wanted: Wanted,
+    ) -> Option<Result<Entered, AcquireError>> {
+        let mut table = self.lock();
+        Some(table.holds.get_mut(owned)?.enter(self, owned, wanted))
     }
 
     /// Takes a lock that was granted into the table. If the owner holds another one by now, that is entered, and this one
     /// given back.
-    fn granted(
-        &self,
+    fn insert(
+        self: &Arc<Self>,
         owned: &Arc<Owned>,
         guard: OwnedGuard,
         wanted: Wanted,
     ) -> Result<Entered, AcquireError> {
-        let shared = Arc::clone(&guard.its_slot().shared);
-        let mut inner = self.lock();
-        if let Some(other) = inner.holds.get_mut(owned) {
-            let entered = other.enter(owned, wanted);
-            drop(inner);
+        let mut table = self.lock();
+        if let Some(other) = table.holds.get_mut(owned) {
+            let entered = other.enter(self, owned, wanted);
+            // The mutex is free before the release: what that drops is not ours.
+            drop(table);
             drop(guard);
             return entered;
         }
-        let hold = Hold { guard, count: 1 };
-        let first = hold.another(owned);
-        inner.holds.insert(Arc::clone(owned), hold);
-        let others = inner.entering.remove(owned);
-        drop(inner);
+        let hold = CountedLock { guard, count: 1 };
+        let first = hold.another(self, owned);
+        table.holds.insert(Arc::clone(owned), hold);
+        let others = table.entering.remove(owned);
+        drop(table);
         for other in others.into_iter().flat_map(BTreeMap::into_values) {
-            shared.wake(Some(other));
+            self.runtime.wake(Some(other));
         }
         Ok(Entered { guard: first, mode: wanted.mode, ttl: wanted.ttl })
     }
 
-    /// One guard less. The last one gets the lock.
+    /// Drops one guard; the last one returns the lock.
     fn leave(&self, owned: &Arc<Owned>) -> Option<OwnedGuard> {
-        let mut inner = self.lock();
-        let hold = inner.holds.get_mut(owned)?;
+        let mut table = self.lock();
+        let hold = table.holds.get_mut(owned)?;
         hold.count -= 1;
         if hold.count > 0 {
             return None;
         }
-        inner.holds.remove(owned).map(|hold| hold.guard)
+        table.holds.remove(owned).map(|hold| hold.guard)
     }
 
     fn count(&self, owned: &Arc<Owned>) -> usize {
@@ -130,37 +138,42 @@ impl Holds {
     /// the mutex is free.
     #[must_use]
     fn watch(&self, owned: &Arc<Owned>, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
-        let mut inner = self.lock();
+        let mut table = self.lock();
         let number = *number.get_or_insert_with(|| {
-            inner.entering_ever += 1;
-            inner.entering_ever
+            table.entering_ever += 1;
+            table.entering_ever
         });
-        let entering = inner.entering.entry(Arc::clone(owned)).or_default();
+        let entering = table.entering.entry(Arc::clone(owned)).or_default();
         entering.insert(number, waker.clone())
     }
 
     #[must_use]
     fn unwatch(&self, owned: &Arc<Owned>, number: u64) -> Option<Waker> {
-        let mut inner = self.lock();
-        let entering = inner.entering.get_mut(owned)?;
+        let mut table = self.lock();
+        let entering = table.entering.get_mut(owned)?;
         let waker = entering.remove(&number);
         if entering.is_empty() {
-            inner.entering.remove(owned);
+            table.entering.remove(owned);
         }
         waker
     }
 }
 
-impl Hold {
-    fn another(&self, owned: &Arc<Owned>) -> ReentrantGuard {
-        let slot = Arc::clone(self.guard.its_slot());
-        ReentrantGuard { slot, owned: Arc::clone(owned), is_out: false }
+impl CountedLock {
+    fn another(&self, holds: &Arc<Holds>, owned: &Arc<Owned>) -> ReentrantGuard {
+        let (handle, holds) = (self.guard.handle().clone(), Arc::clone(holds));
+        ReentrantGuard { handle, holds, owned: Arc::clone(owned), is_out: false }
     }
 
-    fn enter(&mut self, owned: &Arc<Owned>, wanted: Wanted) -> Result<Entered, AcquireError> {
+    fn enter(
+        &mut self,
+        holds: &Arc<Holds>,
+        owned: &Arc<Owned>,
+        wanted: Wanted,
+    ) -> Result<Entered, AcquireError> {
         self.check(wanted)?;
         self.count += 1;
-        Ok(Entered { guard: self.another(owned), mode: wanted.mode, ttl: wanted.ttl })
+        Ok(Entered { guard: self.another(holds, owned), mode: wanted.mode, ttl: wanted.ttl })
     }
 
     /// Whether the owner may enter it again.
@@ -197,7 +210,8 @@ fn can_become(held: LockMode, wanted: LockMode) -> bool {
 /// them, in whatever order they end. Dropping one never blocks.
 #[must_use = "dropping the last guard releases the lock"]
 pub struct ReentrantGuard {
-    slot: Arc<Slot>,
+    handle: LockHandle,
+    holds: Arc<Holds>,
     owned: Arc<Owned>,
     /// It does not count any longer.
     is_out: bool,
@@ -207,7 +221,7 @@ impl ReentrantGuard {
     /// How many guards of this lock its owner has now, with this one.
     #[must_use]
     pub fn hold_count(&self) -> usize {
-        if self.slot.shared.is_ours() { self.slot.shared.holds.count(&self.owned) } else { 0 }
+        if self.holds.runtime.is_ours() { self.holds.count(&self.owned) } else { 0 }
     }
 
     /// The owner, as it was given.
@@ -219,7 +233,7 @@ impl ReentrantGuard {
     /// The validity that is left, by the clock as it is now; zero once the lock is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.slot.remaining()
+        self.handle.slot.remaining()
     }
 
     /// Whether the lock is held, by the clock as it is now.
@@ -231,36 +245,36 @@ impl ReentrantGuard {
     /// Beside whom it is held: exclusively also if this guard was asked for to share it, and the owner has it alone.
     #[must_use]
     pub fn mode(&self) -> LockMode {
-        self.slot.mode()
+        self.handle.slot.mode()
     }
 
     /// The number of its permit, the same for all guards; see [`OwnedGuard::slot`](super::OwnedGuard::slot).
     #[must_use]
     pub fn slot(&self) -> Option<u16> {
-        self.slot.permit()
+        self.handle.slot.permit()
     }
 
     /// The fencing token, the same for all guards; `None` unless the first was asked for with one, and after the lock was
     /// lost. A reader that has become a writer has a new one.
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.slot.fencing_token()
+        self.handle.slot.fencing_token()
     }
 
     /// Asks the nodes to keep the lock for `ttl` from now, for all guards: as
     /// [`OwnedGuard::extend`](super::OwnedGuard::extend).
     pub fn extend(&self, ttl: Duration) -> ExtendFuture {
-        ExtendFuture::new(self.slot.extend(ttl), Arc::clone(&self.slot.shared))
+        self.handle.extend(ttl)
     }
 
     /// Watches for the loss of the lock: as [`OwnedGuard::lost`](super::OwnedGuard::lost).
     pub fn lost(&self) -> LossFuture {
-        LossFuture::new(Arc::clone(&self.slot))
+        LossFuture::new(Arc::clone(&self.handle.slot))
     }
 
     /// Has `callback` called once if the lock is lost: as [`OwnedGuard::on_loss`](super::OwnedGuard::on_loss).
     pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
-        self.slot.on_loss(Box::new(callback));
+        self.handle.slot.on_loss(Box::new(callback));
     }
 
     /// Ends this guard. The last one releases the lock, and gives its outcome; `None` if the owner has others.
@@ -270,10 +284,10 @@ impl ReentrantGuard {
 
     fn leave(&mut self) -> Option<OwnedGuard> {
         // In a forked child the mutex may be locked by a thread that is not there.
-        if std::mem::replace(&mut self.is_out, true) || !self.slot.shared.is_ours() {
+        if std::mem::replace(&mut self.is_out, true) || !self.holds.runtime.is_ours() {
             return None;
         }
-        self.slot.shared.holds.leave(&self.owned)
+        self.holds.leave(&self.owned)
     }
 }
 
@@ -297,7 +311,7 @@ impl fmt::Debug for ReentrantGuard {
 /// As an [`AcquireFuture`] it asks from the moment of the call, and dropping it cancels.
 #[must_use = "dropping it cancels the acquisition"]
 pub struct ReentrantFuture {
-    shared: Arc<Shared>,
+    holds: Arc<Holds>,
     state: Entering,
 }
 
@@ -305,7 +319,7 @@ enum Entering {
     Refused(Box<AcquireError>),
     Entered(ReentrantGuard),
     Raising(Raising),
-    Asked(Asked),
+    Acquiring(Acquiring),
     Done,
 }
 
@@ -314,13 +328,13 @@ struct Raising {
     guard: ReentrantGuard,
     mode: LockMode,
     ttl: Duration,
-    under_way: Option<ExtendFuture>,
+    pending: Option<ExtendFuture>,
     settling: Settling,
 }
 
-/// Waits until nothing of a lock is under way that another one has begun.
+/// Waits until nothing of a lock is pending that another re-entry has begun.
 struct Settling {
-    slot: Arc<Slot>,
+    slot: Arc<LockSlot>,
     number: Option<Watcher>,
 }
 
@@ -333,41 +347,40 @@ impl Drop for Settling {
 }
 
 /// An acquisition that is under way.
-struct Asked {
+struct Acquiring {
     acquire: AcquireFuture,
     owned: Arc<Owned>,
     wanted: Wanted,
-    /// Its place among those of its owner.
-    watch: Watch,
+    registration: Registration,
 }
 
-/// Ends with the acquisition, also if that is dropped.
-struct Watch {
-    shared: Arc<Shared>,
+/// The waker of an acquisition among those of its owner, until this is dropped.
+struct Registration {
+    holds: Arc<Holds>,
     owned: Arc<Owned>,
     number: Option<u64>,
 }
 
-impl Drop for Watch {
+impl Drop for Registration {
     fn drop(&mut self) {
         if let Some(number) = self.number
-            && self.shared.is_ours()
+            && self.holds.runtime.is_ours()
         {
-            let waker = self.shared.holds.unwatch(&self.owned, number);
-            self.shared.discard(waker);
+            let waker = self.holds.unwatch(&self.owned, number);
+            self.holds.runtime.discard(waker);
         }
     }
 }
 
 impl ReentrantFuture {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        holds: &Arc<Holds>,
         request: LockRequest<'_>,
         owner: &[u8],
         acquire: impl FnOnce(LockRequest<'_>) -> AcquireFuture,
     ) -> Self {
-        let state = Entering::begin(shared, request, owner, acquire);
-        Self { shared: Arc::clone(shared), state }
+        let state = Entering::begin(holds, request, owner, acquire);
+        Self { holds: Arc::clone(holds), state }
     }
 
     /// Blocks until the owner holds the lock, or is refused.
@@ -383,8 +396,8 @@ impl ReentrantFuture {
     ///
     /// On the engine's own thread, as [`AcquireFuture::wait`].
     pub fn wait(self) -> Result<ReentrantGuard, AcquireError> {
-        if matches!(self.state, Entering::Asked(_) | Entering::Raising(_)) {
-            refuse_own_thread(&self.shared);
+        if matches!(self.state, Entering::Acquiring(_) | Entering::Raising(_)) {
+            self.holds.runtime.refuse_own_thread();
         }
         block_on(self)
     }
@@ -392,7 +405,7 @@ impl ReentrantFuture {
 
 impl Entering {
     fn begin(
-        shared: &Arc<Shared>,
+        holds: &Arc<Holds>,
         request: LockRequest<'_>,
         owner: &[u8],
         acquire: impl FnOnce(LockRequest<'_>) -> AcquireFuture,
@@ -412,12 +425,14 @@ impl Entering {
             ttl: request.wanted_ttl(),
         };
         let owned = Arc::new(Owned { resource, owner: owner.into() });
-        let held = if shared.is_ours() { shared.holds.enter(&owned, wanted) } else { None };
+        // In a forked child the mutex may be locked by a thread that is not there.
+        let held = if holds.runtime.is_ours() { holds.enter(&owned, wanted) } else { None };
         if let Some(held) = held {
             return Self::entered(held);
         }
-        let watch = Watch { shared: Arc::clone(shared), owned: Arc::clone(&owned), number: None };
-        Self::Asked(Asked { acquire: acquire(request), owned, wanted, watch })
+        let (holds, of) = (Arc::clone(holds), Arc::clone(&owned));
+        let registration = Registration { holds, owned: of, number: None };
+        Self::Acquiring(Acquiring { acquire: acquire(request), owned, wanted, registration })
     }
 
     fn entered(held: Result<Entered, AcquireError>) -> Self {
@@ -431,8 +446,8 @@ impl Entering {
 impl Raising {
     fn of(entered: Entered) -> Self {
         let Entered { guard, mode, ttl } = entered;
-        let settling = Settling { slot: Arc::clone(&guard.slot), number: None };
-        Self { guard, mode, ttl, under_way: None, settling }
+        let settling = Settling { slot: Arc::clone(&guard.handle.slot), number: None };
+        Self { guard, mode, ttl, pending: None, settling }
     }
 
     /// Asks for what is missing from the call on.
@@ -444,18 +459,19 @@ impl Raising {
         }
     }
 
-    /// Begins what is missing next, unless another one is about it or has just done it; whether anything is missing.
+    /// Begins the step that is missing next, unless another re-entry has begun or just done it. Returns whether any is
+    /// missing.
     fn begin(&mut self) -> Result<bool, ExtendError> {
-        let slot = &self.guard.slot;
+        let LockHandle { slot, .. } = &self.guard.handle;
         let begun = if (slot.mode(), self.mode) == (LockMode::Shared, LockMode::Exclusive) {
-            slot.try_change_mode(LockMode::Exclusive)
+            self.guard.handle.try_change_mode(LockMode::Exclusive)
         } else if let Some(ttl) = slot.missing_ttl(self.ttl) {
-            slot.try_extend(ttl)
+            self.guard.handle.try_extend(ttl)
         } else {
             return Ok(false);
         };
         match begun {
-            Ok(reply) => self.under_way = Some(ExtendFuture::new(reply, Arc::clone(&slot.shared))),
+            Ok(pending) => self.pending = Some(pending),
             Err(ExtendError::Request(
                 RequestError::ExtensionUnderWay
                 | RequestError::ModeChangeUnderWay
@@ -470,15 +486,15 @@ impl Raising {
     /// tried again.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ExtendError>> {
         loop {
-            if let Some(under_way) = &mut self.under_way {
-                let outcome = ready!(Pin::new(under_way).poll(context));
-                self.under_way = None;
+            if let Some(pending) = &mut self.pending {
+                let outcome = ready!(Pin::new(pending).poll(context));
+                self.pending = None;
                 if outcome.is_err() {
                     return Poll::Ready(outcome);
                 }
             }
             match self.begin() {
-                Ok(true) if self.under_way.is_none() => {
+                Ok(true) if self.pending.is_none() => {
                     let Settling { slot, number } = &mut self.settling;
                     ready!(slot.poll_settled(number, context.waker()));
                 }
@@ -499,15 +515,16 @@ fn refused(error: ExtendError) -> AcquireError {
     }
 }
 
-impl Asked {
+impl Acquiring {
     /// What has become of it, unless it goes on.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Entering> {
-        let shared = Arc::clone(&self.watch.shared);
-        if shared.is_ours() {
-            // Before the look, so that a grant behind it wakes.
-            let replaced = shared.holds.watch(&self.owned, &mut self.watch.number, context.waker());
-            shared.discard(replaced);
-            if let Some(held) = shared.holds.enter(&self.owned, self.wanted) {
+        let holds = Arc::clone(&self.registration.holds);
+        if holds.runtime.is_ours() {
+            // Before the look-up: a grant behind it finds the waker.
+            let number = &mut self.registration.number;
+            let replaced = holds.watch(&self.owned, number, context.waker());
+            holds.runtime.discard(replaced);
+            if let Some(held) = holds.enter(&self.owned, self.wanted) {
                 return Poll::Ready(Entering::entered(held));
             }
         }
@@ -515,7 +532,7 @@ impl Asked {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Entering::Refused(Box::new(error))),
             Poll::Ready(Ok(guard)) => {
-                let held = shared.holds.granted(&self.owned, guard, self.wanted);
+                let held = holds.insert(&self.owned, guard, self.wanted);
                 Poll::Ready(Entering::entered(held))
             }
         }
@@ -531,10 +548,10 @@ impl Future for ReentrantFuture {
                 Entering::Refused(error) => return Poll::Ready(Err(*error)),
                 Entering::Entered(guard) => return Poll::Ready(Ok(guard)),
                 Entering::Done => panic!("a ReentrantFuture was polled after it was ready"),
-                Entering::Asked(mut asked) => match asked.poll(context) {
+                Entering::Acquiring(mut acquiring) => match acquiring.poll(context) {
                     Poll::Ready(next) => self.state = next,
                     Poll::Pending => {
-                        self.state = Entering::Asked(asked);
+                        self.state = Entering::Acquiring(acquiring);
                         return Poll::Pending;
                     }
                 },
@@ -603,7 +620,7 @@ mod tests {
         owned: Arc<Owned>,
         guards: Vec<Option<ReentrantGuard>>,
         /// All locks that were ever granted.
-        slots: Vec<Arc<Slot>>,
+        slots: Vec<Arc<LockSlot>>,
     }
 
     const WANTED: Wanted = Wanted {
@@ -615,8 +632,8 @@ mod tests {
     };
 
     impl Play {
-        fn holds(&self) -> &Holds {
-            &self.engine.handle.shared.holds
+        fn holds(&self) -> &Arc<Holds> {
+            &self.engine.handle.holds
         }
 
         fn act(&mut self, thread: usize, step: Step) {
@@ -630,7 +647,7 @@ mod tests {
                     let name = format!("job {}", self.slots.len());
                     let guard = self.engine.acquire(LockRequest::new(&name)).wait().unwrap();
                     self.slots.push(Arc::clone(guard.its_slot()));
-                    let entered = self.holds().granted(&self.owned, guard, WANTED).unwrap();
+                    let entered = self.holds().insert(&self.owned, guard, WANTED).unwrap();
                     self.guards[thread] = Some(entered.guard);
                 }
                 Step::Granted => {}
@@ -643,10 +660,14 @@ mod tests {
             let guards: Vec<_> = self.guards.iter().flatten().collect();
             assert_eq!(self.holds().count(&self.owned), guards.len());
             for slot in &self.slots {
-                let is_its = guards.iter().any(|guard| Arc::ptr_eq(&guard.slot, slot));
-                assert_eq!(is_its, !slot.is_let_go());
+                let is_its = guards.iter().any(|guard| Arc::ptr_eq(&guard.handle.slot, slot));
+                assert_eq!(is_its, !slot.is_released());
             }
-            assert!(guards.windows(2).all(|pair| Arc::ptr_eq(&pair[0].slot, &pair[1].slot)));
+            assert!(
+                guards
+                    .windows(2)
+                    .all(|pair| Arc::ptr_eq(&pair[0].handle.slot, &pair[1].handle.slot))
+            );
             assert_eq!(self.holds().lock().holds.len(), usize::from(!guards.is_empty()));
         }
     }
@@ -714,7 +735,7 @@ mod tests {
                 (Move::Ask(mode), _) => {
                     let mut asked = self.ask(mode);
                     // Of an owner without a lock each asks the nodes for itself.
-                    if matches!(asked.state, Entering::Asked(_)) {
+                    if matches!(asked.state, Entering::Acquiring(_)) {
                         let outcome = block_on(&mut asked);
                         outcome.map_or(Has::Nothing, |guard| Has::Entered(guard, mode))
                     } else {
@@ -741,7 +762,7 @@ mod tests {
         /// All that have entered hold one lock, as they want it, and beside nobody else.
         fn check(&self) {
             let count = self.threads.iter().filter(|has| !matches!(has, Has::Nothing)).count();
-            let holds = &self.engine.handle.shared.holds;
+            let holds = &self.engine.handle.holds;
             assert_eq!(holds.lock().holds.values().map(|hold| hold.count).sum::<usize>(), count);
             for has in &self.threads {
                 let Has::Entered(guard, mode) = has else { continue };
@@ -810,7 +831,7 @@ mod tests {
             assert!(Pin::new(&mut *future).poll(&mut context).is_pending());
             assert!(Pin::new(future).poll(&mut context).is_pending());
         }
-        let holds = &engine.handle.shared.holds;
+        let holds = &engine.handle.holds;
         assert_eq!(holds.lock().entering.values().map(BTreeMap::len).collect::<Vec<_>>(), [5]);
         waiting.truncate(2);
         drop(first);

@@ -13,18 +13,16 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::EngineError;
-use super::guard::OwnedGuard;
-use super::observer::Lookout;
+use super::observer_slot::ObserverSlot;
 use super::pending::{Pending, Question};
-use super::queue::{Command, Viewer, WarmUp};
-use super::reply::Asker;
+use super::queue::{Attached, Command, ViewRequest, WarmUp};
+use super::reply::Responder;
 use super::shared::Shared;
 use super::shutdown::{ShutdownReport, Unreleased};
-use super::slot::Slot;
+use super::slot::LockSlot;
 use crate::api::busy;
-use crate::api::client::AcquireError;
 use crate::api::driver::Driver;
+use crate::api::error::{AcquireError, EngineError};
 use crate::api::guard::{ExtendError, ReleaseOutcome, loss};
 use crate::api::own_poll::OwnPoll;
 use crate::api::report::NodeReport;
@@ -40,13 +38,13 @@ pub(super) struct Thread {
     /// Commands that were taken, the next one last.
     commands: Vec<Command>,
     /// The lock of the command that is being obeyed, so that a panic does not lose it.
-    concerned: Option<Arc<Slot>>,
+    concerned: Option<Arc<LockSlot>>,
     /// Every lock that has not ended, by its name in the core.
-    slots: HashMap<LockId, Arc<Slot>, BuildHasherDefault<NameHasher>>,
+    slots: HashMap<LockId, Arc<LockSlot>, BuildHasherDefault<NameHasher>>,
     /// Looks at resources under way, each with whoever asked for it.
-    views: HashMap<ViewId, Viewer, BuildHasherDefault<NameHasher>>,
+    views: HashMap<ViewId, ViewRequest, BuildHasherDefault<NameHasher>>,
     /// Those who observe who leads.
-    lookouts: HashMap<ObserverId, Arc<Lookout>, BuildHasherDefault<NameHasher>>,
+    observers: HashMap<ObserverId, Arc<ObserverSlot>, BuildHasherDefault<NameHasher>>,
     /// What is answered later.
     pending: Vec<Pending>,
     /// The engine is to end by then.
@@ -72,7 +70,7 @@ impl Thread {
             concerned: None,
             slots: HashMap::default(),
             views: HashMap::default(),
-            lookouts: HashMap::default(),
+            observers: HashMap::default(),
             pending: Vec::new(),
             until: None,
             waiters: Vec::new(),
@@ -85,7 +83,7 @@ impl Thread {
 
     /// Works until it is told to end.
     pub(super) fn run(mut self) {
-        let _ = self.shared.thread.set(std::thread::current().id());
+        self.shared.runtime.adopt_thread();
         let ended = catch_unwind(AssertUnwindSafe(|| self.work()));
         self.report.failed = !matches!(ended, Ok(Ok(())));
         self.end();
@@ -128,7 +126,7 @@ impl Thread {
         if heard && !self.driver.needs_loop() {
             return Ok(());
         }
-        let idle = !heard && self.commands.is_empty() && self.shared.queue.may_sleep();
+        let idle = !heard && self.commands.is_empty() && self.shared.queue.prepare_sleep();
         self.has_slept |= idle;
         let span = if idle { self.due() } else { Some(Duration::ZERO) };
         match self.poll.sleep(span, self.driver.latest()) {
@@ -146,7 +144,7 @@ impl Thread {
     /// Does not sleep for a moment after it was asked or has told something, or while answers are due, if
     /// the configuration wants it so: they are likely to come, and so is the next command. Whether one did.
     fn spin(&mut self) -> bool {
-        let busy = self.shared.config.busy_poll();
+        let busy = self.shared.runtime.config.busy_poll();
         let stirred = std::mem::take(&mut self.is_stirred);
         if busy.is_zero() || !self.commands.is_empty() {
             return false;
@@ -155,7 +153,7 @@ impl Thread {
             return false;
         }
         let span = self.due().map_or(busy, |due| due.min(busy));
-        let clock = self.shared.config.clock();
+        let clock = self.shared.runtime.config.clock();
         let heard = || self.driver.listen() || self.shared.queue.is_filled();
         busy::spin(span, || clock.boot(), heard)
     }
@@ -176,24 +174,26 @@ impl Thread {
         if self.commands.is_empty() {
             self.take_commands();
         }
-        let now = self.shared.config.clock().now();
+        let now = self.shared.runtime.config.clock().now();
         for _ in 0..COMMANDS_PER_TURN {
             let Some(command) = self.commands.pop() else { break };
             self.is_stirred = true;
             self.concerned = command.slot().cloned();
             match command {
                 Command::Acquire(slot) => self.acquire(slot, now),
-                Command::Attach(slot, detached, asker) => self.attach(slot, &detached, asker, now),
+                Command::Attach(slot, detached, attached) => {
+                    self.attach(slot, &detached, attached, now)
+                }
                 Command::ChangeMode(slot, mode) => self.change_mode(&slot, mode, now),
                 Command::Close(until) => self.close(until, now),
-                Command::Detach(slot, asker) => self.begin_to_detach(slot, asker),
+                Command::Detach(slot, responder) => self.begin_to_detach(slot, responder),
                 Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
                 Command::Look(question) => question(&self.driver),
-                Command::Observe(election, lookout) => self.observe(&election, lookout, now),
+                Command::Observe(election, observer) => self.observe(&election, observer, now),
                 Command::Release(slot) => self.release(&slot, now),
-                Command::Unobserve(lookout) => self.unobserve(&lookout),
-                Command::View(resource, viewer) => self.view(&resource, viewer, now),
-                Command::WarmUp(warm_up, asker) => self.warm_up(warm_up, asker),
+                Command::Unobserve(observer) => self.unobserve(&observer),
+                Command::View(resource, request) => self.view(&resource, request, now),
+                Command::WarmUp(warm_up, responder) => self.warm_up(warm_up, responder),
             }
         }
         self.concerned = None;
@@ -214,31 +214,31 @@ impl Thread {
         }
     }
 
-    fn acquire(&mut self, slot: Arc<Slot>, now: ClockReading) {
-        if slot.is_let_go() {
+    fn acquire(&mut self, slot: Arc<LockSlot>, now: ClockReading) {
+        if slot.is_released() {
             return;
         }
         match self.driver.core_mut().acquire(&slot.request, now) {
             Ok(id) => {
                 self.driver.name_lock(id, slot.request.resources());
-                slot.asked(id);
+                slot.set_id(id);
                 self.slots.insert(id, slot);
             }
             Err(error) => {
-                let waiter = slot.refused(AcquireError::Request(error));
+                let waiter = slot.refuse(AcquireError::Request(error));
                 self.will_wake(waiter);
             }
         }
     }
 
-    fn extend(&mut self, slot: &Slot, ttl: Duration, now: ClockReading) {
+    fn extend(&mut self, slot: &LockSlot, ttl: Duration, now: ClockReading) {
         let Some(id) = slot.id() else { return };
         if let Err(error) = self.driver.core_mut().extend(id, ttl, now) {
-            slot.not_extended(self.refused_at_the_door(slot, id, error));
+            slot.fail_extension(self.refused_at_the_door(slot, id, error));
         }
     }
 
-    fn change_mode(&mut self, slot: &Slot, mode: LockMode, now: ClockReading) {
+    fn change_mode(&mut self, slot: &LockSlot, mode: LockMode, now: ClockReading) {
         let Some(id) = slot.id() else { return };
         let core = self.driver.core_mut();
         let begun = match mode {
@@ -246,14 +246,14 @@ impl Thread {
             LockMode::Shared | LockMode::Permit { .. } => core.downgrade(id, now),
         };
         if let Err(error) = begun {
-            slot.mode_not_changed(self.refused_at_the_door(slot, id, error));
+            slot.fail_mode_change(self.refused_at_the_door(slot, id, error));
         }
     }
 
     /// Why the core does not do it. One who has let go knows that the lock is not held.
-    fn refused_at_the_door(&self, slot: &Slot, id: LockId, error: RequestError) -> ExtendError {
+    fn refused_at_the_door(&self, slot: &LockSlot, id: LockId, error: RequestError) -> ExtendError {
         match error {
-            RequestError::NotHeld if !slot.is_let_go() => {
+            RequestError::NotHeld if !slot.is_released() => {
                 let cause = slot.loss().unwrap_or_else(|| loss(self.driver.state(id)));
                 ExtendError::Lost(cause)
             }
@@ -261,106 +261,106 @@ impl Thread {
         }
     }
 
-    fn view(&mut self, resource: &[u8], viewer: Viewer, now: ClockReading) {
+    fn view(&mut self, resource: &[u8], request: ViewRequest, now: ClockReading) {
         let core = self.driver.core_mut();
-        let begun = match viewer {
-            Viewer::ForceUnlock { force, .. } => core.begin_force_unlock(force, resource, now),
-            Viewer::Inspect(_) => core.inspect(resource, now),
+        let begun = match request {
+            ViewRequest::ForceUnlock { force, .. } => core.begin_force_unlock(force, resource, now),
+            ViewRequest::Inspect(_) => core.inspect(resource, now),
         };
         match begun {
-            Ok(id) => drop(self.views.insert(id, viewer)),
-            Err(error) => viewer.refuse(error),
+            Ok(id) => drop(self.views.insert(id, request)),
+            Err(error) => request.refuse(error),
         }
     }
 
     fn viewed(&mut self, id: ViewId) {
         match self.views.remove(&id) {
-            Some(Viewer::ForceUnlock { asker, .. }) => {
+            Some(ViewRequest::ForceUnlock { responder, .. }) => {
                 if let Some(report) = self.driver.take_force_unlock(id) {
-                    asker.answer(Ok(report));
+                    responder.send(Ok(report));
                 }
             }
-            Some(Viewer::Inspect(asker)) => {
+            Some(ViewRequest::Inspect(responder)) => {
                 if let Some(inspection) = self.driver.take_inspection(id) {
-                    asker.answer(Ok(inspection));
+                    responder.send(Ok(inspection));
                 }
             }
             None => {}
         }
     }
 
-    fn observe(&mut self, election: &[u8], lookout: Arc<Lookout>, now: ClockReading) {
-        if lookout.is_let_go() {
+    fn observe(&mut self, election: &[u8], observer: Arc<ObserverSlot>, now: ClockReading) {
+        if observer.is_dropped() {
             return;
         }
         // Its name was accepted at the door.
         if let Ok(id) = self.driver.core_mut().observe(election, now) {
-            lookout.begun(id);
-            self.lookouts.insert(id, lookout);
+            observer.set_id(id);
+            self.observers.insert(id, observer);
         }
     }
 
-    fn unobserve(&mut self, lookout: &Lookout) {
-        if let Some(id) = lookout.id() {
+    fn unobserve(&mut self, observer: &ObserverSlot) {
+        if let Some(id) = observer.id() {
             self.driver.core_mut().unobserve(id);
-            self.lookouts.remove(&id);
+            self.observers.remove(&id);
         }
     }
 
     fn observed(&mut self, id: ObserverId) {
-        let Some(lookout) = self.lookouts.get(&id) else { return };
+        let Some(observer) = self.observers.get(&id) else { return };
         if let Some(observation) = self.driver.observation(id) {
-            let waiter = lookout.seen(observation);
+            let waiter = observer.record(observation);
             self.will_wake(waiter);
         }
     }
 
     fn attach(
         &mut self,
-        slot: Arc<Slot>,
+        slot: Arc<LockSlot>,
         detached: &DetachedLock,
-        asker: Asker<OwnedGuard, AcquireError>,
+        attached: Attached,
         now: ClockReading,
     ) {
         match self.driver.core_mut().attach(detached, now) {
             Ok(id) => {
                 self.driver.name_lock(id, detached.keys());
-                slot.asked(id);
-                self.slots.insert(id, Arc::clone(&slot));
+                slot.set_id(id);
+                self.slots.insert(id, slot);
                 self.granted(id);
-                asker.answer(Ok(OwnedGuard::of(slot)));
+                attached(Ok(()));
             }
-            Err(error) => asker.answer(Err(error.into())),
+            Err(error) => attached(Err(error.into())),
         }
     }
 
     fn begin_to_detach(
         &mut self,
-        slot: Arc<Slot>,
-        asker: Asker<Option<DetachedLock>, EngineError>,
+        slot: Arc<LockSlot>,
+        responder: Responder<Option<DetachedLock>, EngineError>,
     ) {
         let patience = slot.id().map_or(Duration::ZERO, |id| self.driver.patience_to_detach(id));
-        self.pending.push(Pending::detach(slot, patience, asker));
+        self.pending.push(Pending::detach(slot, patience, responder));
     }
 
     /// The lock leaves, if there is anything left of it; otherwise it is released.
-    fn detach(&mut self, slot: &Slot) -> Option<DetachedLock> {
+    fn detach(&mut self, slot: &LockSlot) -> Option<DetachedLock> {
         let id = slot.id()?;
         let is_valid = !self.driver.remaining(id).is_zero();
         let detached = if is_valid { self.driver.detach(id) } else { None };
         if detached.is_some() {
             // Nobody asks how it ended, and to those who watch it was not lost.
-            let nodes = self.shared.config.node_count() as u32;
+            let nodes = self.shared.runtime.config.node_count() as u32;
             self.over(id, ReleaseOutcome::Released(Confirmed { nodes: 0, of: nodes }));
         } else {
-            self.release(slot, self.shared.config.clock().now());
+            self.release(slot, self.shared.runtime.config.clock().now());
         }
         detached
     }
 
-    fn warm_up(&mut self, warm_up: WarmUp, asker: Asker<NodeReport, EngineError>) {
+    fn warm_up(&mut self, warm_up: WarmUp, responder: Responder<NodeReport, EngineError>) {
         self.driver.connect();
-        self.pending.push(Pending::warm_up(warm_up, asker));
+        self.pending.push(Pending::warm_up(warm_up, responder));
     }
 
     /// Answers what is known now, or need not be waited for any longer. Whether there was anything.
@@ -372,9 +372,9 @@ impl Thread {
                 continue;
             }
             match pending.question {
-                Question::Detach(slot, asker) => asker.answer(Ok(self.detach(&slot))),
-                Question::WarmUp(warming, asker) => {
-                    self.pending.extend(warming.go_on(&mut self.driver, asker));
+                Question::Detach(slot, responder) => responder.send(Ok(self.detach(&slot))),
+                Question::WarmUp(warming, responder) => {
+                    self.pending.extend(warming.go_on(&mut self.driver, responder));
                 }
             }
         }
@@ -383,7 +383,7 @@ impl Thread {
     }
 
     /// The holder lets go, or whoever waits gives up. An ask that was never made has no name.
-    fn release(&mut self, slot: &Slot, now: ClockReading) {
+    fn release(&mut self, slot: &LockSlot, now: ClockReading) {
         let Some(id) = slot.id() else { return };
         let state = self.driver.state(id);
         self.driver.core_mut().release(id, now);
@@ -422,9 +422,9 @@ impl Thread {
 
     fn take_back(&self, id: LockId) {
         if let Some(slot) = self.slots.get(&id)
-            && !slot.is_let_go()
+            && !slot.is_released()
         {
-            slot.lost(LossCause::ShutDown);
+            slot.lose(LossCause::ShutDown);
         }
     }
 
@@ -457,7 +457,7 @@ impl Thread {
     fn will_wake(&mut self, waiter: Option<Waker>) {
         let Some(waiter) = waiter else { return };
         if self.waiters.last().is_some_and(|last| last.will_wake(&waiter)) {
-            self.shared.discard(waiter);
+            self.shared.runtime.discard(waiter);
         } else {
             self.waiters.push(waiter);
         }
@@ -465,7 +465,7 @@ impl Thread {
 
     fn wake(&mut self) {
         for waiter in self.waiters.drain(..) {
-            self.shared.wake(Some(waiter));
+            self.shared.runtime.wake(Some(waiter));
         }
     }
 
@@ -476,7 +476,7 @@ impl Thread {
         if self.driver.has_log() {
             self.wake();
         }
-        self.shared.run(|| self.driver.note(event));
+        self.shared.runtime.run(|| self.driver.note(event));
         event
     }
 
@@ -486,53 +486,53 @@ impl Thread {
         let lease = self.driver.lease(id).copied().unwrap_or_default();
         let token = self.driver.fencing_token(id);
         let permit = self.driver.slot(id);
-        let waiter = slot.granted(lease, token, permit, self.driver.votes(id));
+        let waiter = slot.grant(lease, token, permit, self.driver.votes(id));
         self.will_wake(waiter);
     }
 
     fn refused(&mut self, id: LockId, refusal: Refusal) {
         let Some(slot) = self.slots.remove(&id) else { return };
-        if slot.is_let_go() {
+        if slot.is_released() {
             return;
         }
         if refusal.reason == RefusalReason::Cancelled {
             self.report.cancelled += 1;
-            let waiter = slot.refused(EngineError::ShutDown.into());
+            let waiter = slot.refuse(EngineError::ShutDown.into());
             return self.will_wake(waiter);
         }
-        let waiter = slot.refused(AcquireError::Refused(self.driver.report(&refusal)));
+        let waiter = slot.refuse(AcquireError::Refused(self.driver.report(&refusal)));
         self.will_wake(waiter);
     }
 
     fn extended(&self, id: LockId) {
         self.lease_changed(id);
         if let Some(slot) = self.slots.get(&id) {
-            slot.extended();
+            slot.finish_extension();
         }
     }
 
     fn lease_changed(&self, id: LockId) {
         if let (Some(slot), Some(lease)) = (self.slots.get(&id), self.driver.lease(id)) {
-            slot.lease_changed(*lease);
+            slot.set_lease(*lease);
         }
     }
 
     fn not_extended(&self, id: LockId, refusal: Refusal) {
         if let Some(slot) = self.slots.get(&id) {
-            slot.not_extended(ExtendError::Refused(self.driver.report(&refusal)));
+            slot.fail_extension(ExtendError::Refused(self.driver.report(&refusal)));
         }
     }
 
     fn mode_changed(&self, id: LockId) {
         let (driver, slot) = (&self.driver, self.slots.get(&id));
         if let (Some(slot), Some(lease), Some(mode)) = (slot, driver.lease(id), driver.mode(id)) {
-            slot.mode_changed(mode, *lease, driver.fencing_token(id));
+            slot.set_mode(mode, *lease, driver.fencing_token(id));
         }
     }
 
     fn not_upgraded(&self, id: LockId, refusal: Refusal) {
         if let Some(slot) = self.slots.get(&id) {
-            slot.mode_not_changed(ExtendError::Refused(self.driver.report(&refusal)));
+            slot.fail_mode_change(ExtendError::Refused(self.driver.report(&refusal)));
         }
     }
 
@@ -540,7 +540,7 @@ impl Thread {
         // Callbacks may take long.
         self.wake();
         if let Some(slot) = self.slots.get(&id) {
-            slot.lost(cause);
+            slot.lose(cause);
         }
         // Released in the same moment: nobody will let go of it a second time.
         if self.driver.state(id) == LockState::Unknown {
@@ -556,7 +556,7 @@ impl Thread {
     }
 
     fn count(&mut self, id: LockId, confirmed: Confirmed) {
-        if confirmed.nodes as usize >= self.shared.config.quorum() {
+        if confirmed.nodes as usize >= self.shared.runtime.config.quorum() {
             self.report.released += 1;
         } else if let Some(slot) = self.slots.get(&id) {
             let resources = slot.request.resources().map(<[u8]>::to_vec).collect();
@@ -566,7 +566,7 @@ impl Thread {
 
     fn over(&mut self, id: LockId, outcome: ReleaseOutcome) {
         if let Some(slot) = self.slots.remove(&id) {
-            let waiter = slot.ended(outcome);
+            let waiter = slot.end(outcome);
             self.will_wake(waiter);
         }
     }
@@ -581,9 +581,9 @@ impl Thread {
         }
         let unheard: Vec<Command> = self.commands.drain(..).chain(rest).collect();
         let slots = unheard.iter().filter_map(Command::slot);
-        self.concerned.iter().chain(slots).for_each(|slot| slot.abandoned());
-        let unbegun = unheard.iter().filter_map(Command::lookout);
-        self.lookouts.values().chain(unbegun).for_each(|lookout| lookout.over());
+        self.concerned.iter().chain(slots).for_each(|slot| slot.abandon());
+        let unbegun = unheard.iter().filter_map(Command::observer);
+        self.observers.values().chain(unbegun).for_each(|observer| observer.close());
         drop(unheard);
         self.views.clear();
         self.pending.clear();
@@ -593,14 +593,14 @@ impl Thread {
         let _ = catch_unwind(AssertUnwindSafe(|| drop(driver)));
         drop(poll);
         report.ended = true;
-        report.panics = shared.panics();
+        report.panics = shared.runtime.panics();
         shared.end(report);
     }
 
     /// What had not ended in time.
-    fn leave_behind(&mut self, id: LockId, slot: &Slot) {
+    fn leave_behind(&mut self, id: LockId, slot: &LockSlot) {
         if self.report.failed || self.driver.state(id) != LockState::Releasing {
-            return slot.abandoned();
+            return slot.abandon();
         }
         let votes = self.driver.votes(id);
         // At most MAX_NODES.
@@ -608,8 +608,8 @@ impl Thread {
         let (resources, confirmed) =
             (slot.request.resources().map(<[u8]>::to_vec).collect(), Confirmed { nodes, of });
         self.report.unreleased.push(Unreleased { resources, confirmed });
-        let waiter = slot.ended(ReleaseOutcome::Released(confirmed));
-        self.shared.wake(waiter);
+        let waiter = slot.end(ReleaseOutcome::Released(confirmed));
+        self.shared.runtime.wake(waiter);
     }
 }
 
@@ -639,16 +639,15 @@ const COMMANDS_PER_TURN: usize = 512;
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use redbolt_node::Node;
 
     use super::super::queue::Queue;
     use super::super::reply::Reply;
-    use super::super::{Engine, EngineLimits, Handle};
+    use super::super::runtime::Runtime;
+    use super::super::{Engine, Handle};
     use super::*;
     use crate::api::config::Config;
-    use crate::proto::{LockRequest, Wait, grows_in_proportion};
+    use crate::proto::{LockRequest, MAX_LOCKS, Wait, grows_in_proportion};
 
     /// An engine whose thread is worked by the test, and whose node cannot be reached.
     fn thread() -> Thread {
@@ -660,7 +659,7 @@ mod tests {
         let poll = OwnPoll::new(tokens + 1, config.clock()).unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens)).unwrap();
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens).unwrap();
-        let shared = Shared::new(config, EngineLimits::default(), Queue::new(waker));
+        let shared = Shared::new(Runtime::new(config, MAX_LOCKS), Queue::new(waker));
         Thread::new(poll, driver, Arc::new(shared))
     }
 
@@ -670,13 +669,13 @@ mod tests {
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
         let mut thread = thread_of(builder.new_nodes().build().unwrap());
-        let handle = Handle { shared: Arc::clone(&thread.shared), thread: Mutex::new(None) };
+        let handle = Handle::new(Arc::clone(&thread.shared), None);
         let engine = Engine { handle: Arc::new(handle) };
         let asked = engine.acquire(LockRequest::new("job").ttl(Duration::from_secs(20)));
-        while thread.shared.in_flight() > 0 {
+        while thread.shared.runtime.in_flight() > 0 {
             thread.process().unwrap();
         }
-        let now = thread.shared.config.clock().now();
+        let now = thread.shared.runtime.config.clock().now();
         thread.close(Instant::now(), now);
         thread.driver.settle();
         std::thread::sleep(Duration::from_millis(200));
@@ -694,17 +693,18 @@ mod tests {
             let mut thread = thread();
             let asked: Vec<_> = (0..count).map(|_| Arc::new(Reply::default())).collect();
             for (at, reply) in asked.iter().enumerate() {
-                let place = thread.shared.enter().unwrap();
-                let asker = Asker::new(Arc::clone(reply), Arc::clone(&thread.shared), Some(place));
+                let runtime = &thread.shared.runtime;
+                let in_flight = Some(runtime.enter().unwrap());
+                let responder = Responder::new(Arc::clone(reply), Arc::clone(runtime), in_flight);
                 let name = format!("resource {at}").into_bytes().into_boxed_slice();
-                thread.commands.push(Command::View(name, Viewer::Inspect(asker)));
+                thread.commands.push(Command::View(name, ViewRequest::Inspect(responder)));
             }
             move || {
                 // All of them are under way before the first is answered.
                 while !thread.commands.is_empty() {
                     thread.obey();
                 }
-                while thread.shared.in_flight() > 0 {
+                while thread.shared.runtime.in_flight() > 0 {
                     thread.hear().unwrap();
                     thread.driver.expire();
                     thread.driver.settle();
@@ -721,7 +721,7 @@ mod tests {
     fn acquisitions_are_refused_and_cancelled_in_proportion() {
         grows_in_proportion(512, |count| {
             let mut thread = thread();
-            let handle = Handle { shared: Arc::clone(&thread.shared), thread: Mutex::new(None) };
+            let handle = Handle::new(Arc::clone(&thread.shared), None);
             let engine = Engine { handle: Arc::new(handle) };
             let names: Vec<_> = (0..count).map(|at| format!("resource {at}")).collect();
             let requests =

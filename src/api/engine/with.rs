@@ -15,8 +15,9 @@ use std::time::Duration;
 use super::Engine;
 use super::future::{ExtendFuture, LossFuture};
 use super::guard::OwnedGuard;
-use super::slot::Slot;
-use crate::api::client::{AcquireError, WithOutcome};
+use super::handle::LockHandle;
+use crate::api::client::WithOutcome;
+use crate::api::error::AcquireError;
 use crate::proto::{FencingToken, LockMode, LockRequest, LossCause};
 
 impl Engine {
@@ -115,18 +116,18 @@ where
 /// nothing of it is held from then on, whoever keeps this.
 #[derive(Clone)]
 pub struct HeldLock {
-    slot: Arc<Slot>,
+    handle: LockHandle,
 }
 
 impl HeldLock {
     fn of(guard: &OwnedGuard) -> Self {
-        Self { slot: Arc::clone(guard.its_slot()) }
+        Self { handle: guard.handle().clone() }
     }
 
     /// The validity that is left; see [`OwnedGuard::remaining`].
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.slot.remaining()
+        self.handle.slot.remaining()
     }
 
     /// Whether the lock is held, by the clock as it is now.
@@ -138,35 +139,35 @@ impl HeldLock {
     /// Beside whom it is held.
     #[must_use]
     pub fn mode(&self) -> LockMode {
-        self.slot.request.mode()
+        self.handle.slot.request.mode()
     }
 
     /// The number of its permit; see [`OwnedGuard::slot`].
     #[must_use]
     pub fn slot(&self) -> Option<u16> {
-        self.slot.permit()
+        self.handle.slot.permit()
     }
 
     /// The fencing token; see [`OwnedGuard::fencing_token`].
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.slot.fencing_token()
+        self.handle.slot.fencing_token()
     }
 
     /// Asks the nodes to keep the lock for `ttl` from now; see [`OwnedGuard::extend`].
     pub fn extend(&self, ttl: Duration) -> ExtendFuture {
-        ExtendFuture::new(self.slot.extend(ttl), Arc::clone(&self.slot.shared))
+        self.handle.extend(ttl)
     }
 
     /// Watches for the loss of the lock; see [`OwnedGuard::lost`].
     pub fn lost(&self) -> LossFuture {
-        LossFuture::new(Arc::clone(&self.slot))
+        LossFuture::new(Arc::clone(&self.handle.slot))
     }
 
     /// Has `callback` called once if the lock is lost before the work is done; see [`OwnedGuard::on_loss`] for
     /// the thread on which it runs.
     pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
-        self.slot.on_loss(Box::new(callback));
+        self.handle.slot.on_loss(Box::new(callback));
     }
 }
 

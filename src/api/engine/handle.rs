@@ -1,0 +1,110 @@
+//! A lock as its holder uses it: its state, and the way to the thread.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::future::ExtendFuture;
+use super::queue::Command;
+use super::shared::Shared;
+use super::slot::LockSlot;
+use crate::api::guard::{ExtendError, ReleaseOutcome};
+use crate::proto::{LockMode, LossCause};
+
+#[derive(Clone)]
+pub(super) struct LockHandle {
+    pub(super) slot: Arc<LockSlot>,
+    shared: Arc<Shared>,
+}
+
+impl LockHandle {
+    pub(super) fn new(slot: Arc<LockSlot>, shared: Arc<Shared>) -> Self {
+        Self { slot, shared }
+    }
+
+    /// Queues the release of the lock, or cancels its acquisition. Never waits.
+    pub(super) fn release(&self) {
+        self.hand_over(Command::Release(Arc::clone(&self.slot)));
+    }
+
+    /// Queues the command that ends its holder's use of the lock.
+    pub(super) fn hand_over(&self, command: Command) {
+        let runtime = &self.slot.runtime;
+        // The parent of a forked child holds the lock, and the child must not take the mutexes.
+        if !runtime.is_ours() {
+            return;
+        }
+        let (callbacks, waiter) = self.slot.mark_released();
+        if self.shared.queue.push(command).is_err() {
+            runtime.wake(self.slot.end(ReleaseOutcome::Lost(LossCause::ShutDown)));
+        }
+        // After the command, and one by one: their destructors may panic, or drop the last engine.
+        runtime.discard(waiter);
+        for callback in callbacks {
+            runtime.discard(callback);
+        }
+    }
+
+    /// Asks for an extension. The future is ready at once if there can be none.
+    pub(super) fn extend(&self, ttl: Duration) -> ExtendFuture {
+        self.try_extend(ttl).unwrap_or_else(|error| self.failed(error))
+    }
+
+    pub(super) fn try_extend(&self, ttl: Duration) -> Result<ExtendFuture, ExtendError> {
+        let reply = self.slot.begin_extension(ttl)?;
+        if self.shared.queue.push(Command::Extend(Arc::clone(&self.slot), ttl)).is_err() {
+            self.slot.fail_extension(ExtendError::Lost(LossCause::ShutDown));
+        }
+        Ok(ExtendFuture::new(reply, Arc::clone(&self.slot.runtime)))
+    }
+
+    /// Asks for another mode. The future is ready at once if it cannot be changed.
+    pub(super) fn change_mode(&self, mode: LockMode) -> ExtendFuture {
+        self.try_change_mode(mode).unwrap_or_else(|error| self.failed(error))
+    }
+
+    pub(super) fn try_change_mode(&self, mode: LockMode) -> Result<ExtendFuture, ExtendError> {
+        let reply = self.slot.begin_mode_change(mode)?;
+        if self.shared.queue.push(Command::ChangeMode(Arc::clone(&self.slot), mode)).is_err() {
+            self.slot.fail_mode_change(ExtendError::Lost(LossCause::ShutDown));
+        }
+        Ok(ExtendFuture::new(reply, Arc::clone(&self.slot.runtime)))
+    }
+
+    fn failed(&self, error: ExtendError) -> ExtendFuture {
+        ExtendFuture::failed(error, Arc::clone(&self.slot.runtime))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Poll, Waker};
+
+    use super::*;
+    use crate::api::config::Config;
+    use crate::api::engine::queue::Queue;
+    use crate::api::engine::runtime::Runtime;
+    use crate::proto::LockRequest;
+
+    /// The thread may learn of a loss before it takes the release from the queue.
+    #[test]
+    fn a_loss_behind_a_release_is_told_by_the_ending_alone() {
+        let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let shared = Arc::new(Shared::new(Runtime::new(config, 1), queue));
+        let runtime = &shared.runtime;
+        let in_flight = runtime.enter().unwrap();
+        let request = LockRequest::new(b"job").into_owned();
+        let slot = Arc::new(LockSlot::new(Arc::clone(runtime), in_flight, request));
+        slot.on_loss(Box::new(|_| panic!("it was released")));
+        LockHandle::new(Arc::clone(&slot), Arc::clone(&shared)).release();
+        slot.lose(LossCause::Gone);
+        assert!(slot.end(ReleaseOutcome::Lost(LossCause::Gone)).is_none());
+        assert_eq!(
+            slot.poll_outcome(Waker::noop()),
+            Poll::Ready(ReleaseOutcome::Lost(LossCause::Gone))
+        );
+        assert_eq!(runtime.panics(), 0);
+        assert_eq!(shared.queue.end().len(), 1, "one release");
+    }
+}
