@@ -9,12 +9,15 @@
 //! redbolt starts one, but for name look-ups.
 
 mod acquisition;
+mod executor;
 mod future;
 mod guard;
 mod handle;
 mod leadership;
+mod mailbox;
 mod observer;
 mod observer_slot;
+mod outcomes;
 mod pending;
 mod queue;
 mod reentrant;

@@ -1,6 +1,5 @@
-//! Questions that the thread answers when nodes have said something, or when their time is over: how the
-//! connections are, and a lock that is to leave the process. Apart from `thread` because it looks at them once a
-//! turn, and at nothing of theirs in between. Not here: what is answered at once.
+//! Queries that the thread answers once nodes have, or when their time ends: how the connections are, and a lock that is
+//! detached. They are checked once a turn.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,39 +12,38 @@ use crate::api::error::EngineError;
 use crate::api::report::NodeReport;
 use crate::proto::DetachedLock;
 
-/// One that is waited with.
-pub(super) struct Pending {
+pub(super) struct PendingQuery {
     pub(super) until: Instant,
-    pub(super) question: Question,
+    pub(super) query: Query,
 }
 
-pub(super) enum Question {
-    /// Nodes have yet to answer about this lock, which leaves then.
+pub(super) enum Query {
+    /// Until the nodes have answered about this lock, which is detached then.
     Detach(Arc<LockSlot>, Responder<Option<DetachedLock>, EngineError>),
-    /// Nodes have yet to be connected to.
+    /// Until the nodes are connected.
     WarmUp(Warming, Responder<NodeReport, EngineError>),
 }
 
-/// How far it is with the connections.
+/// Which connections are being opened.
 pub(super) enum Warming {
-    /// The first ones, and behind them the second ones if they are wanted.
+    /// The first ones, and after them the second ones if they are wanted.
     First(WarmUp),
-    /// The second ones, with what was known before.
+    /// The second ones, with the report on the first.
     Second(NodeReport),
 }
 
-impl Pending {
+impl PendingQuery {
     pub(super) fn detach(
         slot: Arc<LockSlot>,
         patience: Duration,
         responder: Responder<Option<DetachedLock>, EngineError>,
     ) -> Self {
-        Self { until: instant_in(patience), question: Question::Detach(slot, responder) }
+        Self { until: instant_in(patience), query: Query::Detach(slot, responder) }
     }
 
     pub(super) fn warm_up(warm_up: WarmUp, responder: Responder<NodeReport, EngineError>) -> Self {
-        let question = Question::WarmUp(Warming::First(warm_up), responder);
-        Self { until: instant_in(warm_up.within), question }
+        let query = Query::WarmUp(Warming::First(warm_up), responder);
+        Self { until: instant_in(warm_up.within), query }
     }
 
     /// Whether there is more to wait for.
@@ -53,10 +51,10 @@ impl Pending {
         if self.until <= Instant::now() {
             return false;
         }
-        match &self.question {
-            Question::Detach(slot, _) => slot.id().is_some_and(|id| driver.awaits_answers(id)),
-            Question::WarmUp(Warming::First(_), _) => !driver.node_report().is_connected(),
-            Question::WarmUp(Warming::Second(_), _) => !driver.node_report().is_push_settled(),
+        match &self.query {
+            Query::Detach(slot, _) => slot.id().is_some_and(|id| driver.awaits_answers(id)),
+            Query::WarmUp(Warming::First(_), _) => !driver.node_report().is_connected(),
+            Query::WarmUp(Warming::Second(_), _) => !driver.node_report().is_push_settled(),
         }
     }
 }
@@ -67,13 +65,13 @@ impl Warming {
         self,
         driver: &mut Driver,
         responder: Responder<NodeReport, EngineError>,
-    ) -> Option<Pending> {
+    ) -> Option<PendingQuery> {
         let report = driver.node_report();
         match self {
             Self::First(WarmUp { within, push: true }) => {
                 driver.try_push();
-                let question = Question::WarmUp(Self::Second(report), responder);
-                return Some(Pending { until: instant_in(within), question });
+                let query = Query::WarmUp(Self::Second(report), responder);
+                return Some(PendingQuery { until: instant_in(within), query });
             }
             Self::First(_) => responder.send(Ok(report)),
             Self::Second(before) => responder.send(Ok(report.or_before(before))),
