@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::sentinel::Sentinels;
+use super::host_port::{HostPort, shown};
 use crate::proto::{Credentials, NodeSettings, Secret, is_printable};
 
 /// Where a node listens.
@@ -32,7 +32,26 @@ pub enum Address {
     Sentinels(Sentinels),
 }
 
+/// A master, by the name that its sentinels know it by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sentinels {
+    /// Hosts and ports, in the order given.
+    pub(super) places: Vec<HostPort>,
+    pub(super) master: String,
+    /// Connections to the master use TLS, and so do those to the sentinels unless that was configured apart.
+    pub(super) tls: bool,
+}
+
 impl Address {
+    /// The address of this host and port, which is looked up unless it is an IP address.
+    pub(super) fn of((host, port): &HostPort, is_tls: bool) -> Self {
+        let address = match host.parse() {
+            Ok(ip) => Self::Ip(ip, *port),
+            Err(_) => Self::Name(host.clone(), *port),
+        };
+        if is_tls { address.over_tls() } else { address }
+    }
+
     /// Reads an address and the settings that came with it.
     ///
     /// # Errors
@@ -111,6 +130,17 @@ impl fmt::Display for Address {
             Self::Unix(path) => unix(f, &path.display().to_string()),
             Self::Sentinels(sentinels) => sentinels.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for Sentinels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls { "rediss+sentinel://" } else { "redis+sentinel://" })?;
+        for (at, place) in self.places.iter().enumerate() {
+            let plus = if at > 0 { "+" } else { "" };
+            write!(f, "{plus}{}", shown(place))?;
+        }
+        write!(f, "/{}", self.master)
     }
 }
 
@@ -299,7 +329,7 @@ fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), Fault> {
     Ok((Address::Sentinels(sentinels), settings))
 }
 
-fn sentinel(text: &str) -> Result<(String, u16), Fault> {
+fn sentinel(text: &str) -> Result<HostPort, Fault> {
     match host_or_default(text, SENTINEL_PORT)? {
         Address::Name(host, port) => Ok((host.to_ascii_lowercase(), port)),
         Address::Ip(ip, port) => Ok((ip.to_string(), port)),

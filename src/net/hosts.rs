@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::sentinel::Place;
+use super::host_port::HostPort;
 use super::threads;
 
 /// The system's resolver, or what a test has instead.
@@ -28,7 +28,7 @@ impl HostResolver {
     }
 
     /// Blocks for as long as the system takes.
-    pub(super) fn resolve(&self, place: &Place) -> io::Result<Vec<SocketAddr>> {
+    pub(super) fn resolve(&self, place: &HostPort) -> io::Result<Vec<SocketAddr>> {
         let (host, port) = place;
         match (known(place), &self.0) {
             (Some(address), _) => Ok(vec![address]),
@@ -39,7 +39,7 @@ impl HostResolver {
 }
 
 /// The address of a place that needs no look-up.
-fn known((host, port): &Place) -> Option<SocketAddr> {
+fn known((host, port): &HostPort) -> Option<SocketAddr> {
     host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, *port))
 }
 
@@ -49,21 +49,21 @@ impl fmt::Debug for HostResolver {
     }
 }
 
-/// The look-ups that are shared by all who ask for the same place.
+/// The look-ups, each shared by all callers that ask for the same host and port.
 #[derive(Default)]
 pub(super) struct LookUps {
     resolver: HostResolver,
-    pending: Mutex<HashMap<Place, Arc<LookUp>>>,
+    pending: Mutex<HashMap<HostPort, Arc<LookUp>>>,
 }
 
 /// One look-up.
 #[derive(Default)]
 struct LookUp {
-    answer: Mutex<Option<(Instant, Answer)>>,
+    answer: Mutex<Option<(Instant, Addresses)>>,
     is_answered: Condvar,
 }
 
-type Answer = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
+type Addresses = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 
 impl LookUps {
     pub(super) fn new(resolver: HostResolver) -> Self {
@@ -78,7 +78,7 @@ impl LookUps {
     /// answer.
     pub(super) fn find(
         self: &Arc<Self>,
-        place: &Place,
+        place: &HostPort,
         until: Instant,
     ) -> io::Result<Vec<SocketAddr>> {
         if let Some(address) = known(place) {
@@ -96,13 +96,13 @@ impl LookUps {
     }
 
     /// The look-up of this place that goes on or has just ended, or a new one.
-    fn begin(self: &Arc<Self>, place: &Place) -> io::Result<Arc<LookUp>> {
+    fn begin(self: &Arc<Self>, place: &HostPort) -> io::Result<Arc<LookUp>> {
         let mut pending = lock(&self.pending);
         pending.retain(|_, known| known.is_fresh());
         if let Some(known) = pending.get(place) {
             return Ok(Arc::clone(known));
         }
-        // Sentinels may name ever other masters.
+        // Sentinels may name another master each time.
         if pending.len() >= MOST {
             return Err(io::Error::other(STILL_LOOKED_UP));
         }
@@ -110,7 +110,7 @@ impl LookUps {
         let (this, ours, of) = (Arc::clone(self), Arc::clone(&look_up), place.clone());
         let resolve = move || {
             let answer = this.resolver.resolve(&of);
-            ours.answered(answer.map_err(|error| (error.kind(), error.to_string())));
+            ours.answer(answer.map_err(|error| (error.kind(), error.to_string())));
         };
         threads::start("redbolt-resolve", resolve)?;
         pending.insert(place.clone(), Arc::clone(&look_up));
@@ -119,12 +119,12 @@ impl LookUps {
 }
 
 impl LookUp {
-    fn answered(&self, answer: Answer) {
+    fn answer(&self, answer: Addresses) {
         *lock(&self.answer) = Some((Instant::now(), answer));
         self.is_answered.notify_all();
     }
 
-    fn answer_by(&self, until: Instant) -> Option<Answer> {
+    fn answer_by(&self, until: Instant) -> Option<Addresses> {
         let mut answer = lock(&self.answer);
         while answer.is_none() {
             let left = until.saturating_duration_since(Instant::now());
@@ -137,13 +137,12 @@ impl LookUp {
         answer.as_ref().map(|(_, answer)| answer.clone())
     }
 
-    /// Whether it goes on, or has ended so lately that its answer is taken by who asks next.
+    /// Whether it goes on, or has ended so lately that the next caller takes its answer.
     fn is_fresh(&self) -> bool {
         lock(&self.answer).as_ref().is_none_or(|(since, _)| since.elapsed() < FRESH)
     }
 }
 
-/// Nothing is left half done by a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -151,7 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// 32 nodes with 32 sentinels each are the most that a configuration names, and each has a master.
 const MOST: usize = 2_048;
 
-/// An answer that nobody waited for is taken so much later. It is longer than the pause between two attempts.
+/// How long an answer is kept that no caller waited for: longer than the pause between two attempts.
 const FRESH: Duration = Duration::from_secs(10);
 
 const STILL_LOOKED_UP: &str = "its name is still being looked up";
@@ -164,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    fn place(host: &str) -> Place {
+    fn place(host: &str) -> HostPort {
         (host.to_owned(), 7)
     }
 

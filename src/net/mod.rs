@@ -6,7 +6,9 @@
 mod address;
 mod cause;
 mod clock;
+mod host_port;
 mod hosts;
+mod locator;
 mod resolve;
 mod sentinel;
 mod socket;
@@ -15,13 +17,12 @@ mod threads;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub use address::{Address, AddressError};
+pub use address::{Address, AddressError, Sentinels};
 #[cfg(target_os = "linux")]
 pub(crate) use clock::Alarm;
 pub use clock::now;
 pub(crate) use clock::{Clock, Origin};
 pub(crate) use hosts::HostResolver;
-pub use sentinel::Sentinels;
 pub(crate) use sentinel::{SentinelAccess, locate};
 pub(crate) use sockets::Sockets;
 pub(crate) use threads::start as start_thread;

@@ -14,54 +14,50 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::{Interest, Registry};
 use socket2::SockRef;
 
+use super::host_port::HostPort;
 use super::hosts::LookUps;
-use super::sentinel::{Place, Question, Told};
+use super::sentinel::{MasterQuery, NewSubscription};
 use super::socket::send;
 use super::threads;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
 use crate::proto::Cause;
 
-/// What a thread of its own has found out.
-pub(super) enum Answer {
-    Found(Found),
-    /// What one of the sentinels of a link's node has said, before it counts.
-    Told(usize, Told),
-}
-
-/// The answer to a look-up.
-pub(super) struct Found {
-    pub(super) link: usize,
-    pub(super) way: Result<Way, (Cause, io::Error)>,
+/// What a thread of the resolver has found out.
+pub(super) enum Finding {
+    /// How a link gets to its node.
+    Route { link: usize, route: Result<Route, (Cause, io::Error)> },
+    /// The answer of a sentinel of this node, before it counts as a vote for a route.
+    Sentinel { node: usize, new: NewSubscription },
 }
 
 /// How a link gets to its node.
 #[derive(Default)]
-pub(super) struct Way {
+pub(super) struct Route {
     pub(super) addresses: Vec<SocketAddr>,
-    /// The place of the master that sentinels have named.
-    pub(super) master: Option<Place>,
-    /// The contents of the files of TLS, if the link has it.
+    /// The master that sentinels have named.
+    pub(super) master: Option<HostPort>,
+    /// The contents of the files of TLS, if the link uses it.
     #[cfg(feature = "tls")]
     pub(super) certificates: Option<Certificates>,
 }
 
-/// With what a way is found.
-pub(super) struct Means {
+/// What a route is found with.
+pub(super) struct RouteSources {
     pub(super) look_ups: Arc<LookUps>,
-    /// Whose files are read, if TLS is spoken there.
+    /// Whose files are read, if the link uses TLS.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Connector>,
 }
 
-impl Means {
-    /// The way to these addresses. Reads the files, which blocks.
-    fn way(
+impl RouteSources {
+    /// The route to these addresses. Reads the files, which blocks.
+    fn route(
         &self,
         addresses: Vec<SocketAddr>,
-        master: Option<Place>,
-    ) -> Result<Way, (Cause, io::Error)> {
-        Ok(Way {
+        master: Option<HostPort>,
+    ) -> Result<Route, (Cause, io::Error)> {
+        Ok(Route {
             addresses,
             master,
             #[cfg(feature = "tls")]
@@ -74,82 +70,88 @@ impl Means {
 }
 
 pub(super) struct Resolver {
-    answers: Receiver<Answer>,
-    post: Post,
-    heard: mio::net::UnixStream,
+    findings: Receiver<Finding>,
+    sender: Notifier,
+    bell: mio::net::UnixStream,
 }
 
-/// How an answer comes to the loop.
+/// Sends findings to the loop, and wakes it.
 #[derive(Clone)]
-struct Post {
-    sender: Sender<Answer>,
+struct Notifier {
+    findings: Sender<Finding>,
     bell: Arc<UnixStream>,
 }
 
-impl Post {
-    fn send(&self, answer: Answer) {
-        // Sending fails if the client is gone. The bell is full only if it has been rung.
-        let _ = self.sender.send(answer);
+impl Notifier {
+    fn send(&self, finding: Finding) {
+        // Sending fails if the client is gone. The bell is full only if the loop is being woken already.
+        let _ = self.findings.send(finding);
         let _ = send(SockRef::from(&*self.bell), &[1]);
     }
 }
 
 impl Resolver {
     pub(super) fn new(registry: &Registry, token: mio::Token) -> io::Result<Self> {
-        let (bell, heard) = UnixStream::pair()?;
+        let (ringing, bell) = UnixStream::pair()?;
+        ringing.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
-        heard.set_nonblocking(true)?;
-        let mut heard = mio::net::UnixStream::from_std(heard);
-        registry.register(&mut heard, token, Interest::READABLE)?;
-        let (sender, answers) = channel();
-        Ok(Self { answers, post: Post { sender, bell: Arc::new(bell) }, heard })
+        let mut bell = mio::net::UnixStream::from_std(bell);
+        registry.register(&mut bell, token, Interest::READABLE)?;
+        let (sender, findings) = channel();
+        let sender = Notifier { findings: sender, bell: Arc::new(ringing) };
+        Ok(Self { findings, sender, bell })
     }
 
     /// Begins a look-up.
-    pub(super) fn look_up(&self, link: usize, place: Place, means: Means) -> io::Result<()> {
+    pub(super) fn look_up(
+        &self,
+        link: usize,
+        place: HostPort,
+        sources: RouteSources,
+    ) -> io::Result<()> {
         self.begin(link, move |_| {
-            let addresses = means.look_ups.resolver().resolve(&place);
-            means.way(addresses.map_err(|error| (Cause::NameLookup, error))?, None)
+            let addresses = sources.look_ups.resolver().resolve(&place);
+            sources.route(addresses.map_err(|error| (Cause::NameLookup, error))?, None)
         })
     }
 
-    /// Begins to ask sentinels. Those that answer are listened to from then on, if that is wanted.
+    /// Begins to ask sentinels. If wanted, it keeps the connections of those that answer, for the changes that they send.
     pub(super) fn ask(
         &self,
         link: usize,
-        question: Question,
-        means: Means,
-        listen: bool,
+        query: MasterQuery,
+        sources: RouteSources,
+        keeps_connections: bool,
     ) -> io::Result<()> {
-        self.begin(link, move |post| {
-            let post = post.clone();
-            let keep = move |told| {
-                if listen {
-                    post.send(Answer::Told(link, told))
+        self.begin(link, move |sender| {
+            let sender = sender.clone();
+            let keep = move |new| {
+                if keeps_connections {
+                    sender.send(Finding::Sentinel { node: link, new });
                 }
             };
-            let master = question.ask(keep).map_err(|error| (Cause::NameLookup, error))?;
-            means.way(master.addresses, Some(master.place))
+            let master = query.ask(keep).map_err(|error| (Cause::NameLookup, error))?;
+            sources.route(master.addresses, Some(master.place))
         })
     }
 
     fn begin(
         &self,
         link: usize,
-        find: impl FnOnce(&Post) -> Result<Way, (Cause, io::Error)> + Send + 'static,
+        find: impl FnOnce(&Notifier) -> Result<Route, (Cause, io::Error)> + Send + 'static,
     ) -> io::Result<()> {
-        let post = self.post.clone();
+        let sender = self.sender.clone();
         let look_up = move || {
-            let way = find(&post);
-            post.send(Answer::Found(Found { link, way }));
+            let route = find(&sender);
+            sender.send(Finding::Route { link, route });
         };
         threads::start("redbolt-resolve", look_up).map(drop)
     }
 
-    /// The next answer. Call it after the bell rang, until there is none.
-    pub(super) fn answer(&mut self) -> Option<Answer> {
+    /// The next finding. Call it after the bell rang, until there is none.
+    pub(super) fn next(&mut self) -> Option<Finding> {
         let mut sink = [0; 64];
-        while matches!(self.heard.read(&mut sink), Ok(1..)) {}
-        self.answers.try_recv().ok()
+        while matches!(self.bell.read(&mut sink), Ok(1..)) {}
+        self.findings.try_recv().ok()
     }
 }

@@ -1,11 +1,10 @@
 //! The body of the event loop: from readiness to the core, and from the core to the sockets.
 //!
-//! The core's outputs are matched here and nowhere else. Readiness is a hint: what counts is what a read or a
-//! write returns. Not here: waiting for readiness, which the API or the host does.
+//! Invariant: the core's outputs are matched here and nowhere else. Readiness is a hint: what counts is what a read or a
+//! write returns.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use mio::Registry;
@@ -14,13 +13,15 @@ use mio::event::Event;
 use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
-use super::hosts::{HostResolver, LookUps};
-use super::resolve::{Answer, Found, Means, Resolver, Way};
-use super::sentinel::{self, Asking, Ears, Place, Question, SentinelAccess, Sentinels};
+use super::host_port;
+use super::hosts::HostResolver;
+use super::locator::{Located, Locator, NoRoute};
+use super::resolve::Finding;
+use super::sentinel::SentinelAccess;
 use super::socket::Socket;
 #[cfg(feature = "tls")]
-use super::tls::{Certificates, Connector};
-use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp, sentinel_word};
+use super::tls::Connector;
+use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp};
 
 /// All sockets of one core.
 pub(crate) struct Sockets {
@@ -29,22 +30,14 @@ pub(crate) struct Sockets {
     /// The command links of all nodes, then their push links.
     sockets: Vec<LinkSocket>,
     registry: Registry,
-    /// The `mio::Token` of the first link; the others follow, then the resolver's, then those of the sentinels.
+    /// The `mio::Token` of the first link; the others follow, then those of the locator.
     first_token: usize,
-    resolver: Option<Resolver>,
-    look_ups: Arc<LookUps>,
-    ears: Ears,
-    /// When it was last looked whether all sentinels are listened to.
-    listened_at: Timestamp,
+    locator: Locator,
     dead_peer_timeout: Duration,
-    /// When the next address of a name is tried beside those that are being connected.
+    /// When the next address of a name is tried, alongside those that are being connected.
     race_at: Timestamp,
-    sentinels: SentinelAccess,
-    /// There is one if an address asks for TLS.
-    #[cfg(feature = "tls")]
-    tls: Option<Connector>,
     /// Something was read since the last [`drive`](Self::drive).
-    heard: bool,
+    has_read: bool,
     /// The process whose connections these are: two that shared them would mix up their answers.
     origin: Origin,
 }
@@ -52,32 +45,16 @@ pub(crate) struct Sockets {
 /// One link's socket.
 struct LinkSocket {
     link: Option<LinkId>,
-    address: Address,
-    state: State,
+    state: Connection,
     /// The kernel's send buffer is full. The poller reports when it has room.
     blocked: bool,
-    /// A look-up is under way, whether or not its answer is still wanted.
-    looking: bool,
-    /// Look-ups answered: each begins with another address of the name.
-    turns: usize,
-    /// Addresses of the name that have not been tried for this connection, the next one last.
-    others: Vec<SocketAddr>,
-    /// When the next of them is tried, if none has answered by then.
+    /// When the next address of its name is tried, if none has answered by then.
     race_at: Timestamp,
-    /// The pause between two of them.
-    stagger: Duration,
-    /// Where sentinels have said that the master is, when they were asked for this connection.
-    master: Option<Place>,
-    /// The sentinels that were asked where it is and have not answered yet.
-    asking: Asking,
-    /// The contents of the files of TLS, read for this connection.
-    #[cfg(feature = "tls")]
-    certificates: Option<Certificates>,
-    /// What has come is left unread until sentinels have given their word again.
+    /// What has come is left unread until sentinels have confirmed this master again.
     unread: bool,
 }
 
-enum State {
+enum Connection {
     Closed,
     /// The addresses of a name that have been tried and have not answered. The first that does is taken.
     Connecting(Vec<Socket>),
@@ -93,66 +70,47 @@ impl Sockets {
         registry: Registry,
         first_token: usize,
     ) -> io::Result<Self> {
-        let is_name = |address: &Address| {
-            !matches!(address, Address::Ip(..) | Address::TlsIp(..) | Address::Unix(_))
-        };
-        let names = addresses.iter().any(is_name);
-        let bell = mio::Token(first_token + 2 * addresses.len());
-        let resolver = names.then(|| Resolver::new(&registry, bell)).transpose()?;
-        let ears = Ears::new(addresses, bell.0 + 1);
+        let count = 2 * addresses.len();
+        let locator = Locator::new(addresses, clock.clone(), &registry, first_token + count)?;
         let dead_peer_timeout = core.config().settings().dead_peer_timeout;
-        let look_ups = Arc::default();
-        let sockets = [addresses, addresses].concat().into_iter();
-        let sockets = sockets.map(|address| LinkSocket::new(address, &look_ups)).collect();
-        let (origin, heard) = (Origin::here(), false);
         Ok(Self {
             core,
             clock,
-            sockets,
+            sockets: (0..count).map(|_| LinkSocket::new()).collect(),
             registry,
             first_token,
-            resolver,
-            look_ups,
-            ears,
-            listened_at: Timestamp::default(),
+            locator,
             dead_peer_timeout,
             race_at: Timestamp::NEVER,
-            sentinels: SentinelAccess::default(),
-            #[cfg(feature = "tls")]
-            tls: None,
-            heard,
-            origin,
+            has_read: false,
+            origin: Origin::here(),
         })
     }
 
     /// How many tokens there must be for these addresses: one for each link, of which each node has two, one for look-ups, and one
     /// for each sentinel.
     pub(crate) fn tokens_needed(addresses: &[Address]) -> usize {
-        2 * addresses.len() + 1 + Ears::new(addresses, 0).len()
+        2 * addresses.len() + Locator::tokens_needed(addresses)
     }
 
-    /// How sentinels are spoken with.
-    pub(crate) fn with_sentinels(self, sentinels: SentinelAccess) -> Self {
-        Self { sentinels, ..self }
-    }
-
-    /// How names of hosts become addresses.
-    pub(crate) fn with_hosts(mut self, hosts: HostResolver) -> Self {
-        self.look_ups = Arc::new(LookUps::new(hosts));
-        for link_socket in &mut self.sockets {
-            link_socket.asking = Asking::new(&self.look_ups);
-        }
+    /// Sets how to connect to sentinels.
+    pub(crate) fn with_sentinels(mut self, access: SentinelAccess) -> Self {
+        self.locator.set_sentinel_access(access);
         self
     }
 
-    /// With what sessions are begun where an address asks for TLS.
+    /// Sets how names of hosts become addresses.
+    pub(crate) fn with_hosts(mut self, hosts: HostResolver) -> Self {
+        self.locator.set_hosts(hosts);
+        self
+    }
+
+    /// Sets the TLS of addresses that ask for it.
     #[cfg(feature = "tls")]
     pub(crate) fn with_tls(mut self, tls: Option<Connector>) -> io::Result<Self> {
-        if tls.as_ref().is_some_and(Connector::has_files) && self.resolver.is_none() {
-            let bell = mio::Token(self.first_token + self.sockets.len());
-            self.resolver = Some(Resolver::new(&self.registry, bell)?);
-        }
-        Ok(Self { tls, ..self })
+        let token = self.first_token + self.sockets.len();
+        self.locator.set_tls(tls, &self.registry, token)?;
+        Ok(self)
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -172,16 +130,12 @@ impl Sockets {
     pub(crate) fn on_event(&mut self, event: &Event) -> bool {
         let Some(at) = event.token().0.checked_sub(self.first_token) else { return false };
         if !self.is_ours() {
-            return at <= self.sockets.len() + self.ears.len();
+            return at <= self.sockets.len() + self.locator.sentinel_count();
         }
-        if at == self.sockets.len() && self.resolver.is_some() {
-            self.answers_found();
-            return true;
+        if let Some(token) = at.checked_sub(self.sockets.len()) {
+            return self.on_locator_event(token);
         }
-        if at >= self.sockets.len() {
-            return self.sentinel_speaks(at - self.sockets.len());
-        }
-        if matches!(self.sockets[at].state, State::Connecting(_)) {
+        if matches!(self.sockets[at].state, Connection::Connecting(_)) {
             self.finish_connecting(at);
             return true;
         }
@@ -214,7 +168,7 @@ impl Sockets {
 
     fn is_awaited(&self, at: usize) -> bool {
         let link_socket = &self.sockets[at];
-        matches!(link_socket.state, State::Open(_))
+        matches!(link_socket.state, Connection::Open(_))
             && link_socket.link.is_some_and(|of| self.core.is_awaited(of))
     }
 
@@ -223,13 +177,13 @@ impl Sockets {
     pub(crate) fn needs_loop(&self) -> bool {
         let (command, push) = self.sockets.split_at(self.core.config().node_count());
         let waits = |link_socket: &LinkSocket| match link_socket.state {
-            State::Closed => false,
-            State::Connecting(_) | State::Resolving => true,
-            State::Open(_) => link_socket.blocked,
+            Connection::Closed => false,
+            Connection::Connecting(_) | Connection::Resolving => true,
+            Connection::Open(_) => link_socket.blocked,
         };
         command.iter().any(waits)
-            || self.ears.is_listening()
-            || push.iter().any(|link_socket| !matches!(link_socket.state, State::Closed))
+            || self.locator.is_subscribed()
+            || push.iter().any(|link_socket| !matches!(link_socket.state, Connection::Closed))
     }
 
     /// Fires due timers, opens and closes links as the core wants, and writes its commands.
@@ -248,14 +202,14 @@ impl Sockets {
             self.dial_late();
         }
         // The core has been given the time with everything that was read.
-        let heard = std::mem::take(&mut self.heard);
+        let has_read = std::mem::take(&mut self.has_read);
         let due = self.core.poll_timeout().is_some_and(|due| due <= self.core.latest());
-        if due || !heard {
+        if due || !has_read {
             let mut now = self.clock.now();
             let stalled = |due: Timestamp| due + STALL <= now.boot;
             if self.core.poll_timeout().is_some_and(stalled) && self.listen() {
                 now = self.clock.now();
-                self.heard = false;
+                self.has_read = false;
             }
             self.explain_unread(now.boot);
             self.core.timeout(now);
@@ -264,7 +218,9 @@ impl Sockets {
 
     /// Says why answers do not count, before they are given up.
     fn explain_unread(&mut self, now: Timestamp) {
-        if self.ears.len() == 0 || self.core.poll_timeout().is_none_or(|due| due > now) {
+        if self.locator.sentinel_count() == 0
+            || self.core.poll_timeout().is_none_or(|due| due > now)
+        {
             return;
         }
         for at in 0..self.core.config().node_count() {
@@ -280,8 +236,8 @@ impl Sockets {
         if !self.is_ours() {
             return;
         }
-        if self.ears.len() > 0 {
-            self.keep_listening();
+        if self.locator.sentinel_count() > 0 {
+            self.check_masters();
         }
         // Each pass but the last ends a link, or opens one.
         for _ in 0..=2 * self.sockets.len() {
@@ -341,7 +297,7 @@ impl Sockets {
                 LinkOp::Close(link) => {
                     #[cfg(feature = "tls")]
                     self.explain_handshake(link.index());
-                    self.sockets[link.index()].others.clear();
+                    self.locator.forget_addresses(link.index());
                     self.drop_socket(link.index());
                 }
                 LinkOp::Open(link) => {
@@ -353,142 +309,49 @@ impl Sockets {
     }
 
     fn open(&mut self, at: usize) {
-        match &self.sockets[at].address {
-            Address::TlsIp(ip, port) if self.has_files() => {
-                let place = (ip.to_string(), *port);
-                self.look_up(at, place);
+        match self.locator.locate(at, self.core.config().settings()) {
+            Ok(Located::Tcp(address)) => self.dial(at, address),
+            Ok(Located::Unix(path)) => self.connect(at, Socket::unix(&path)),
+            Ok(Located::Pending) => self.sockets[at].state = Connection::Resolving,
+            Err(error) => self.failed(at, &error),
+        }
+    }
+
+    /// Takes an event of the locator; `false` if it has no such token.
+    fn on_locator_event(&mut self, token: usize) -> bool {
+        match token.checked_sub(1) {
+            None if self.locator.has_resolver() => self.take_findings(),
+            Some(sentinel) if sentinel < self.locator.sentinel_count() => {
+                let node = self.locator.receive(sentinel, &self.registry);
+                self.follow_master(node);
             }
-            Address::Ip(ip, port) | Address::TlsIp(ip, port) => {
-                let place = SocketAddr::new(*ip, *port);
-                self.dial(at, place);
-            }
-            Address::Unix(path) => {
-                let socket = Socket::unix(path);
-                self.connect(at, socket);
-            }
-            Address::Name(host, port) | Address::TlsName(host, port) => {
-                let place = (host.clone(), *port);
-                self.look_up(at, place);
-            }
-            Address::Sentinels(sentinels) => {
-                let sentinels = sentinels.clone();
-                self.ask_sentinels(at, sentinels);
-            }
+            _ => return false,
         }
-    }
-
-    /// Finds out what a connection needs, unless that is known or goes on already.
-    fn look_up(&mut self, at: usize, place: Place) {
-        let link_socket = &mut self.sockets[at];
-        link_socket.state = State::Resolving;
-        if link_socket.looking {
-            return;
-        }
-        if !link_socket.others.is_empty() {
-            // An earlier look-up was answered after the link had given it up.
-            self.connect_next(at);
-            return;
-        }
-        link_socket.looking = true;
-        let means = self.means(at);
-        let resolver =
-            self.resolver.as_ref().expect("a resolver is made where there are names or files");
-        if let Err(error) = resolver.look_up(at, place, means) {
-            self.sockets[at].looking = false;
-            self.failed(at, &error);
-        }
-    }
-
-    fn means(&self, at: usize) -> Means {
-        #[cfg(not(feature = "tls"))]
-        let _ = at;
-        Means {
-            look_ups: Arc::clone(&self.look_ups),
-            #[cfg(feature = "tls")]
-            tls: self.tls.clone().filter(|_| self.sockets[at].address.is_tls()),
-        }
-    }
-
-    /// Whether TLS has files. They are not read on this thread: with a file system that hangs no lock would be extended.
-    fn has_files(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return self.tls.as_ref().is_some_and(Connector::has_files);
-        #[cfg(not(feature = "tls"))]
-        false
-    }
-
-    /// Asks where the master is now: what was said before this connection may be out of date. For the command link, which is
-    /// always there, they are listened to as well.
-    fn ask_sentinels(&mut self, at: usize, sentinels: Sentinels) {
-        self.sockets[at].state = State::Resolving;
-        if self.sockets[at].looking {
-            return;
-        }
-        if at < self.core.config().node_count() {
-            self.ears.forget(at);
-        }
-        if let Err(error) = self.begin_to_ask(at, sentinels) {
-            self.failed(at, &error);
-        }
-    }
-
-    fn begin_to_ask(&mut self, at: usize, sentinels: Sentinels) -> io::Result<()> {
-        let settings = self.core.config().settings();
-        let asking = self.sockets[at].asking.clone();
-        let asked_at = self.clock.now();
-        let question = Question::new(sentinels, &self.sentinels, asking, settings, asked_at);
-        let listen = at < self.core.config().node_count();
-        let resolver =
-            self.resolver.as_ref().expect("a resolver is made where there are sentinels");
-        resolver.ask(at, question, self.means(at), listen)?;
-        self.sockets[at].looking = true;
-        Ok(())
-    }
-
-    /// Sees to it that sentinels are listened to, and that answers which are due find a young word.
-    fn keep_listening(&mut self) {
-        self.listen_again(LISTEN_AGAIN);
-        for at in 0..self.core.config().node_count() {
-            if self.is_awaited(at) {
-                self.is_vouched_for(at);
-            }
-        }
-    }
-
-    /// Asks sentinels again where not all are listened to, such as after their restarts: nobody else would tell of a failover. Only
-    /// while something is going on, and after a pause.
-    fn listen_again(&mut self, pause: Duration) {
-        let now = self.core.latest();
-        if now < self.listened_at + pause {
-            return;
-        }
-        self.listened_at = now;
-        for at in 0..self.core.config().node_count() {
-            let link_socket = &self.sockets[at];
-            if let Address::Sentinels(sentinels) = &link_socket.address
-                && matches!(link_socket.state, State::Open(_))
-                && !link_socket.looking
-                && !self.ears.are_all_open(at)
-            {
-                let sentinels = sentinels.clone();
-                // Otherwise it is tried again the next time.
-                let _ = self.begin_to_ask(at, sentinels);
-            }
-        }
-    }
-
-    /// A sentinel has said something; `false` if there is none with this token.
-    fn sentinel_speaks(&mut self, token: usize) -> bool {
-        let Some(seat) = token.checked_sub(1).filter(|&seat| seat < self.ears.len()) else {
-            return false;
-        };
-        let node = self.ears.hear(seat, &self.registry);
-        self.told(node);
         true
     }
 
-    /// A sentinel of this node has said something.
-    fn told(&mut self, node: usize) {
+    /// Keeps the sentinels' connections open, and asks sentinels ahead of answers that are due.
+    fn check_masters(&mut self) {
+        let Self { locator, core, sockets, .. } = self;
+        let is_open = |at: usize| sockets[at].is_open();
+        let settings = core.config().settings();
+        locator.restore_subscriptions(LISTEN_AGAIN, core.latest(), is_open, settings);
+        for at in 0..self.core.config().node_count() {
+            if self.is_awaited(at) {
+                self.check_master(at);
+            }
+        }
+    }
+
+    /// Checks whether what the node of this link says counts now.
+    fn check_master(&mut self, at: usize) -> bool {
+        let Self { locator, core, sockets, registry, .. } = self;
+        let is_open = |at: usize| sockets[at].is_open();
+        locator.check_master(at, core.latest(), is_open, core.config().settings(), registry)
+    }
+
+    /// A sentinel of this node has answered or sent a change.
+    fn follow_master(&mut self, node: usize) {
         self.follow(node);
         self.follow(node + self.core.config().node_count());
         if self.sockets[node].unread {
@@ -496,42 +359,26 @@ impl Sockets {
         }
     }
 
-    /// Whether what the node says counts: most of its sentinels have named it a while ago at the most. They are asked again when half
-    /// of that time is over, and something is said.
-    fn is_vouched_for(&mut self, at: usize) -> bool {
-        let LinkSocket { master: Some(place), .. } = &self.sockets[at] else { return true };
-        if at >= self.core.config().node_count() {
-            return true;
-        }
-        let now = self.clock.now();
-        let word = self.ears.vouched_at(at, place);
-        if sentinel_word::needs_word(word, now) && !self.ears.ask(at, now, &self.registry) {
-            self.listen_again(ASK_AGAIN);
-        }
-        sentinel_word::counts(word, now)
-    }
-
     /// Gives up a link that leads to another master than most of its sentinels name now, and opens one that is down: its backoff
-    /// is for the master that is gone. They are asked again before that.
+    /// is for the old master. They are asked again before that.
     fn follow(&mut self, at: usize) {
+        let Some(named) = self.locator.other_master(at) else { return };
         let link_socket = &self.sockets[at];
-        let Some(place) = self.ears.named(at % self.core.config().node_count()) else { return };
-        let leads_there = link_socket.master.as_ref() == Some(&place);
-        if leads_there || matches!(link_socket.state, State::Resolving) {
+        if matches!(link_socket.state, Connection::Resolving) {
             return;
         }
-        if let (State::Closed, Some(link)) = (&link_socket.state, link_socket.link) {
+        if let (Connection::Closed, Some(link)) = (&link_socket.state, link_socket.link) {
             return self.core.open_now(link, self.clock.now());
         }
-        let words = format!("its sentinels name another master: {}", sentinel::shown(&place));
+        let words = format!("its sentinels name another master: {}", host_port::shown(&named));
         self.explain(at, Cause::Io, words);
         self.disconnected(at, Cause::Io);
     }
 
     /// Connects to the next address of a name, beside those that have not answered yet; `false` if there is none.
     fn connect_next(&mut self, at: usize) -> bool {
-        let Some(place) = self.sockets[at].others.pop() else { return false };
-        self.dial(at, place);
+        let Some(address) = self.locator.next_address(at) else { return false };
+        self.dial(at, address);
         true
     }
 
@@ -551,9 +398,9 @@ impl Sockets {
         self.race_at = times.min().unwrap_or(Timestamp::NEVER);
     }
 
-    fn dial(&mut self, at: usize, place: SocketAddr) {
-        let socket = Socket::tcp(place, self.dead_peer_timeout);
-        let socket = match self.sockets[at].address.is_tls() {
+    fn dial(&mut self, at: usize, address: SocketAddr) {
+        let socket = Socket::tcp(address, self.dead_peer_timeout);
+        let socket = match self.locator.is_tls(at) {
             true => socket.and_then(|socket| self.over_tls(at, socket)),
             false => socket,
         };
@@ -562,18 +409,7 @@ impl Sockets {
 
     #[cfg(feature = "tls")]
     fn over_tls(&mut self, at: usize, socket: Socket) -> io::Result<Socket> {
-        let tls = self.tls.as_ref().expect("a connector is made where addresses ask for TLS");
-        let link_socket = &self.sockets[at];
-        let certificates = match &link_socket.certificates {
-            Some(certificates) => Ok(certificates.clone()),
-            // There is no file, or a thread would have read it.
-            None => tls.read(),
-        };
-        let session = certificates.and_then(|certificates| match &link_socket.master {
-            Some(place) => certificates.session(&sentinel::over_tls(place)),
-            None => certificates.session(&link_socket.address),
-        });
-        Ok(socket.over_tls(session.map_err(io::Error::other)?))
+        self.locator.over_tls(at, socket)
     }
 
     /// Says what a connection was waiting for that was given up.
@@ -581,8 +417,8 @@ impl Sockets {
     fn explain_handshake(&mut self, at: usize) {
         let link_socket = &self.sockets[at];
         let words = match &link_socket.state {
-            State::Connecting(sockets) => sockets.iter().find_map(Socket::unfinished),
-            State::Resolving if link_socket.address.is_tls() && self.has_files() => {
+            Connection::Connecting(sockets) => sockets.iter().find_map(Socket::unfinished),
+            Connection::Resolving if self.locator.is_tls(at) && self.locator.has_files() => {
                 Some(STILL_READ)
             }
             _ => None,
@@ -613,71 +449,62 @@ impl Sockets {
     fn begin_connecting(&mut self, at: usize, socket: Socket) {
         let link_socket = &mut self.sockets[at];
         match &mut link_socket.state {
-            State::Connecting(sockets) => sockets.push(socket),
-            state => *state = State::Connecting(vec![socket]),
+            Connection::Connecting(sockets) => sockets.push(socket),
+            state => *state = Connection::Connecting(vec![socket]),
         }
-        if link_socket.others.is_empty() {
-            link_socket.race_at = Timestamp::NEVER;
-            return;
-        }
-        link_socket.race_at = self.clock.now().boot + link_socket.stagger;
+        link_socket.race_at = match self.locator.pause_before_next(at) {
+            Some(pause) => self.clock.now().boot + pause,
+            None => Timestamp::NEVER,
+        };
         self.race_at = self.race_at.min(link_socket.race_at);
     }
 
     /// Tries the next address of a name before the link fails: `localhost` often means `::1` first, and many servers
     /// listen on `127.0.0.1` only. The link fails with the last address that does.
     fn connect_failed(&mut self, at: usize, error: &io::Error) {
-        let others_go_on =
-            matches!(&self.sockets[at].state, State::Connecting(sockets) if !sockets.is_empty());
+        let others_go_on = matches!(&self.sockets[at].state, Connection::Connecting(sockets) if !sockets.is_empty());
         if !self.connect_next(at) && !others_go_on {
             self.failed(at, error);
         }
     }
 
-    fn answers_found(&mut self) {
-        while let Some(answer) = self.resolver.as_mut().and_then(Resolver::answer) {
-            match answer {
-                Answer::Found(found) => self.way_found(found),
-                Answer::Told(node, told) => {
-                    self.ears.listen(node, told, &self.registry);
-                    self.told(node);
+    fn take_findings(&mut self) {
+        while let Some(finding) = self.locator.next_finding() {
+            match finding {
+                Finding::Route { link, route } => {
+                    let is_awaited = matches!(self.sockets[link].state, Connection::Resolving);
+                    let timeout = self.core.config().settings().connect_timeout;
+                    let outcome = self.locator.take_route(link, route, is_awaited, timeout);
+                    self.use_route(link, outcome);
+                }
+                Finding::Sentinel { node, new } => {
+                    self.locator.subscribe(node, new, &self.registry);
+                    self.follow_master(node);
                 }
             }
         }
     }
 
-    fn way_found(&mut self, Found { link: at, way }: Found) {
-        let link_socket = &mut self.sockets[at];
-        link_socket.looking = false;
-        let awaited = matches!(link_socket.state, State::Resolving);
-        if !awaited && matches!(link_socket.address, Address::Sentinels(_)) {
-            return;
-        }
-        link_socket.master = None;
-        match way {
-            Ok(way) if way.addresses.is_empty() => {
-                if awaited {
-                    self.disconnected(at, Cause::NameLookup);
-                }
+    /// Connects along the route that was found, if the link still waits for one.
+    fn use_route(&mut self, at: usize, outcome: Option<Result<(), NoRoute>>) {
+        match outcome {
+            Some(Ok(())) => {
+                self.connect_next(at);
+                // The sentinels may have named another master since.
+                self.follow(at);
             }
-            Ok(way) => {
-                link_socket.take(way, self.core.config().settings().connect_timeout);
-                if awaited {
-                    self.connect_next(at);
-                    // They may have changed their minds since.
-                    self.follow(at);
+            Some(Err((cause, words))) => {
+                if let Some(words) = words {
+                    self.explain(at, cause, words);
                 }
-            }
-            Err(_) if !awaited => {}
-            Err((cause, error)) => {
-                self.explain(at, cause, error.to_string());
                 self.disconnected(at, cause);
             }
+            None => {}
         }
     }
 
     fn finish_connecting(&mut self, at: usize) {
-        let State::Connecting(sockets) = &mut self.sockets[at].state else { return };
+        let Connection::Connecting(sockets) = &mut self.sockets[at].state else { return };
         let mut place = 0;
         while place < sockets.len() {
             match sockets[place].is_connected() {
@@ -699,8 +526,8 @@ impl Sockets {
     fn connected(&mut self, at: usize, socket: Socket) {
         self.drop_socket(at);
         let link_socket = &mut self.sockets[at];
-        link_socket.state = State::Open(socket);
-        link_socket.others.clear();
+        link_socket.state = Connection::Open(socket);
+        self.locator.forget_addresses(at);
         self.set_blocked(at, false);
         if let Some(link) = self.sockets[at].link {
             self.core.connected(link, self.clock.now());
@@ -712,9 +539,8 @@ impl Sockets {
     /// Reads, unless what has come does not count now. Returns whether there was anything.
     #[inline]
     fn read(&mut self, at: usize, ended: bool) -> bool {
-        if self.ears.len() > 0 {
-            let is_open = matches!(self.sockets[at].state, State::Open(_));
-            self.sockets[at].unread = is_open && !self.is_vouched_for(at);
+        if self.locator.sentinel_count() > 0 {
+            self.sockets[at].unread = self.sockets[at].is_open() && !self.check_master(at);
             if self.sockets[at].unread {
                 return false;
             }
@@ -730,7 +556,7 @@ impl Sockets {
         let mut came = false;
         loop {
             let link_socket = &mut self.sockets[at];
-            let (State::Open(socket), Some(link)) = (&mut link_socket.state, link_socket.link)
+            let (Connection::Open(socket), Some(link)) = (&mut link_socket.state, link_socket.link)
             else {
                 return came;
             };
@@ -743,10 +569,10 @@ impl Sockets {
                     self.disconnected(at, Cause::ConnectionClosed);
                     return true;
                 }
-                Ok(_) if !self.is_still_vouched_for(at) => return true,
+                Ok(_) if !self.confirm_read(at) => return true,
                 Ok(bytes) => {
                     self.core.received(link, bytes, self.clock.now());
-                    self.heard = true;
+                    self.has_read = true;
                     came = true;
                     if bytes < room && !ended && is_drained {
                         return true;
@@ -763,10 +589,10 @@ impl Sockets {
         }
     }
 
-    /// Whether the bytes that were just read count; if not, their connection is closed. This thread may have been stopped
-    /// since it looked at the word of sentinels, and the answer be younger than that look.
-    fn is_still_vouched_for(&mut self, at: usize) -> bool {
-        if self.ears.len() == 0 || self.is_vouched_for(at) {
+    /// Checks that the bytes that were just read count, and closes their connection if not. This thread may have been stopped
+    /// since it checked the master before the read, and the bytes may be younger than that.
+    fn confirm_read(&mut self, at: usize) -> bool {
+        if self.locator.sentinel_count() == 0 || self.check_master(at) {
             return true;
         }
         self.explain(at, Cause::NoAnswer, NO_WORD.to_owned());
@@ -777,7 +603,7 @@ impl Sockets {
     /// Writes once what waits, if there is room. Returns whether the connection has failed at that.
     fn write(&mut self, at: usize) -> bool {
         let link_socket = &mut self.sockets[at];
-        let (State::Open(socket), Some(link), false) =
+        let (Connection::Open(socket), Some(link), false) =
             (&mut link_socket.state, link_socket.link, link_socket.blocked)
         else {
             return false;
@@ -804,13 +630,13 @@ impl Sockets {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set_blocked(at, true),
             Err(error) => self.write_failed(at, &error),
         }
-        !matches!(self.sockets[at].state, State::Open(_))
+        !matches!(self.sockets[at].state, Connection::Open(_))
     }
 
     /// Reads first what the server sent before it closed the connection. That may end the link, with a better cause.
     fn write_failed(&mut self, at: usize, error: &io::Error) {
         self.read(at, true);
-        if matches!(self.sockets[at].state, State::Open(_)) {
+        if matches!(self.sockets[at].state, Connection::Open(_)) {
             self.failed(at, error);
         }
     }
@@ -820,7 +646,7 @@ impl Sockets {
         let token = mio::Token(self.first_token + at);
         let link_socket = &mut self.sockets[at];
         link_socket.blocked = blocked;
-        if let State::Open(socket) = &mut link_socket.state
+        if let Connection::Open(socket) = &mut link_socket.state
             && let Err(error) = socket.watch(&self.registry, token, blocked)
         {
             self.failed(at, &error);
@@ -852,63 +678,34 @@ impl Sockets {
         let link_socket = &mut self.sockets[at];
         link_socket.blocked = false;
         link_socket.race_at = Timestamp::NEVER;
-        match std::mem::replace(&mut link_socket.state, State::Closed) {
-            State::Open(socket) => socket.end(&self.registry),
-            State::Connecting(sockets) => {
+        match std::mem::replace(&mut link_socket.state, Connection::Closed) {
+            Connection::Open(socket) => socket.end(&self.registry),
+            Connection::Connecting(sockets) => {
                 sockets.into_iter().for_each(|socket| socket.end(&self.registry));
             }
-            State::Closed | State::Resolving => {}
+            Connection::Closed | Connection::Resolving => {}
         }
     }
 }
 
 impl LinkSocket {
-    fn new(address: Address, look_ups: &Arc<LookUps>) -> Self {
-        let state = State::Closed;
+    fn new() -> Self {
         Self {
             link: None,
-            address,
-            state,
+            state: Connection::Closed,
             blocked: false,
-            looking: false,
-            turns: 0,
-            others: Vec::new(),
             race_at: Timestamp::NEVER,
-            stagger: Duration::ZERO,
-            master: None,
-            asking: Asking::new(look_ups),
-            #[cfg(feature = "tls")]
-            certificates: None,
             unread: false,
         }
     }
 
-    /// Takes what was found out for the next connection. Each begins with another address of the name, and all of them are
-    /// tried before its time ends.
-    fn take(&mut self, way: Way, connect_timeout: Duration) {
-        self.others = way.addresses;
-        self.stagger = STAGGER.min(connect_timeout / (self.others.len() as u32 + 1));
-        self.others.reverse();
-        let first = self.turns % self.others.len().max(1);
-        self.others.rotate_right(first);
-        self.turns = self.turns.wrapping_add(1);
-        self.master = way.master;
-        #[cfg(feature = "tls")]
-        {
-            self.certificates = way.certificates;
-        }
+    fn is_open(&self) -> bool {
+        matches!(self.state, Connection::Open(_))
     }
 }
 
-/// The pause between two addresses of a name: the least that RFC 8305 recommends, and shorter than the time after which a
-/// node of which nothing is known is suspected.
-const STAGGER: Duration = Duration::from_millis(100);
-
-/// The pause between two looks at whether all sentinels are listened to.
+/// The pause between two checks whether all sentinels have a subscription.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
-
-/// The same where fewer than most are, so that their word grows old.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// A timer that is noticed so much later may have come while the thread did not run. Looks that end in time read nothing in
 /// vain.

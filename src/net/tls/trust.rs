@@ -28,7 +28,6 @@ use rustls::{
 
 use super::Session;
 use crate::net::Address;
-use crate::net::sentinel::over_tls;
 
 /// What was chosen for all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -220,7 +219,9 @@ fn places_over_tls(
         return Err(TlsError::new(NO_SENTINELS));
     }
     let with_tls = all.filter(|known| sentinels.is_on.unwrap_or(known.tls));
-    let places: Vec<_> = with_tls.flat_map(|known| known.places.iter().map(over_tls)).collect();
+    let places: Vec<_> = with_tls
+        .flat_map(|known| known.places.iter().map(|place| Address::of(place, true)))
+        .collect();
     if places.is_empty() && sentinels.own != TlsSettings::default() {
         return Err(TlsError::new(NO_SENTINELS));
     }

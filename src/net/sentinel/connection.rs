@@ -1,30 +1,30 @@
-//! A connection to a sentinel that blocks, for as long as it is asked.
+//! A blocking connection to a sentinel that is asked.
 //!
-//! Its time is over at one moment, however many pieces its words come in: a sentinel that says a byte now and then is as good as
-//! none. It becomes a socket of the loop when the sentinel has answered. Not here: what is said on it.
+//! Invariant: everything on it ends at one deadline, however many pieces an answer comes in: a sentinel that sends a byte now and
+//! then is treated as silent. It becomes a socket of the loop when the sentinel has answered.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Place;
+use crate::net::host_port::HostPort;
 use crate::net::hosts::LookUps;
 use crate::net::socket::Socket;
 #[cfg(feature = "tls")]
 use crate::net::tls::Session;
 
-pub(super) struct Line {
-    stream: Bounded,
+pub(super) struct BlockingConnection {
+    stream: DeadlineStream,
     #[cfg(feature = "tls")]
     session: Option<Session>,
 }
 
-impl Line {
+impl BlockingConnection {
     /// Connects to the first address of the place that answers. `patience` bounds the look-up of its name and all that is done
     /// on the connection, together.
     pub(super) fn open(
-        place: &Place,
+        place: &HostPort,
         look_ups: &Arc<LookUps>,
         patience: Duration,
     ) -> io::Result<Self> {
@@ -37,7 +37,7 @@ impl Line {
             match TcpStream::connect_timeout(place, share) {
                 Ok(stream) => {
                     return Ok(Self {
-                        stream: Bounded { stream, until },
+                        stream: DeadlineStream { stream, until },
                         #[cfg(feature = "tls")]
                         session: None,
                     });
@@ -65,7 +65,7 @@ impl Line {
         self.stream.write_all(bytes)
     }
 
-    /// Blocks until there is something, or the time is over: then it would block.
+    /// Blocks until bytes have come, or until the deadline: then it would block.
     pub(super) fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         #[cfg(feature = "tls")]
         if let Some(session) = &mut self.session {
@@ -74,7 +74,7 @@ impl Line {
         self.stream.read(space)
     }
 
-    /// The same connection, which does not block any more. A sentinel that goes away without a word is noticed within the limit.
+    /// The same connection, non-blocking. A sentinel that vanishes is noticed within the limit.
     pub(super) fn into_socket(self, dead_peer_timeout: Duration) -> io::Result<Socket> {
         let stream = self.stream.stream;
         stream.set_nonblocking(true)?;
@@ -87,14 +87,14 @@ impl Line {
     }
 }
 
-/// A stream that blocks until a moment, and would block from then on. Signals do not interrupt it.
-struct Bounded {
+/// A stream that blocks until its deadline, and would block from then on. Signals do not interrupt it.
+struct DeadlineStream {
     stream: TcpStream,
     until: Instant,
 }
 
-impl Bounded {
-    fn patiently<T>(
+impl DeadlineStream {
+    fn retrying<T>(
         &mut self,
         mut step: impl FnMut(&mut TcpStream, Duration) -> io::Result<T>,
     ) -> io::Result<T> {
@@ -107,18 +107,18 @@ impl Bounded {
     }
 }
 
-impl Read for Bounded {
+impl Read for DeadlineStream {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
-        self.patiently(|stream, left| {
+        self.retrying(|stream, left| {
             stream.set_read_timeout(Some(left))?;
             stream.read(space)
         })
     }
 }
 
-impl Write for Bounded {
+impl Write for DeadlineStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.patiently(|stream, left| {
+        self.retrying(|stream, left| {
             stream.set_write_timeout(Some(left))?;
             stream.write(bytes)
         })
