@@ -1,14 +1,13 @@
-//! Trying for a moment before going to sleep, for whoever has a core to spare.
+//! Busy polling: trying for a moment before going to sleep, for programs with a core to spare.
 //!
-//! To fall asleep and to be woken takes as long as a near node takes to answer. Apart from the APIs
-//! because two of them do it, and so that its bound can be tested without a clock. Not here: what is tried,
-//! and the sleep.
+//! To fall asleep and to be woken takes as long as a near node takes to answer. Its bound can be
+//! tested without a clock.
 
 use std::time::Duration;
 
 use crate::proto::Timestamp;
 
-/// Tries until it succeeds, for at most `span` by `clock`; whether it did. Without a span nothing is tried.
+/// Tries until it succeeds, for at most `span` by `clock`. Returns whether it did. With a span of zero nothing is tried.
 pub(super) fn spin(
     span: Duration,
     clock: impl Fn() -> Timestamp,

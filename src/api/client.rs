@@ -2,7 +2,7 @@
 //!
 //! No thread stands behind it, so nothing happens between calls: a lock is extended when the caller
 //! extends it, and what a release could not write goes with the next call, or with the client's
-//! own drop. Not here: anything about the protocol.
+//! own drop.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -82,7 +82,7 @@ impl Client {
     pub fn warm_up(&self, within: Duration) -> NodeReport {
         let mut driver = self.driver.borrow_mut();
         driver.connect();
-        // A link that ended while nobody looked is not ready.
+        // A link that has ended since the last call is not ready.
         driver.process();
         settled(&mut driver, within, NodeReport::is_connected)
     }
@@ -399,7 +399,7 @@ impl Drop for Client {
     /// Lets go of what forgotten guards hold, and gives releases up to 50 ms to be confirmed.
     fn drop(&mut self) {
         let driver = self.driver.get_mut();
-        driver.let_go();
+        driver.release_all();
         let until = Instant::now() + LAST_RELEASES;
         while driver.has_pending_releases() {
             let left = until.saturating_duration_since(Instant::now());
@@ -465,7 +465,7 @@ pub(super) fn distinct<'a>(
     })
 }
 
-/// Nobody would auto-extend a lock between two calls.
+/// Between two calls there is no thread that would auto-extend the lock.
 fn acquire(
     driver: &mut Driver,
     request: &LockRequest<'_>,

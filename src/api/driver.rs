@@ -1,7 +1,7 @@
-//! The embedded API: a lock client inside somebody else's loop.
+//! The embedded API: a lock client inside the event loop of another program.
 //!
-//! No thread and no waiting. The host tells it of readiness and of its deadline passing; outcomes
-//! are events. It reads the clock itself, after the last read. Not here: blocking, see `client`.
+//! Invariant: it has no thread and never waits. The host reports readiness and passed deadlines; outcomes
+//! are events. It reads the clock itself, after the last read.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -70,10 +70,10 @@ pub struct Driver {
     sockets: Sockets,
     /// `None` in a host's registry.
     own: Option<Box<OwnPoll>>,
-    /// When the sockets were last looked at.
-    heard: Timestamp,
-    /// Commands only queue what they have to say.
-    is_gathering: bool,
+    /// When the sockets were read last.
+    read_at: Timestamp,
+    /// Commands only queue their bytes.
+    is_batching: bool,
     notes: Option<Box<Notes>>,
 }
 
@@ -129,14 +129,14 @@ impl Driver {
             getrandom::fill(bytes).expect("the system's source of randomness stays available");
         });
         let clock = config.clock().clone();
-        let heard = clock.boot();
+        let read_at = clock.boot();
         let sockets = Sockets::new(core, clock, config.addresses(), registry, first_token)?;
         let sockets = sockets.with_sentinels(config.sentinels().clone());
         let sockets = sockets.with_hosts(config.hosts().clone());
         #[cfg(feature = "tls")]
         let sockets = sockets.with_tls(config.tls().cloned())?;
         let notes = Notes::new(&config);
-        let mut driver = Self { config, sockets, own, heard, is_gathering: false, notes };
+        let mut driver = Self { config, sockets, own, read_at, is_batching: false, notes };
         driver.sockets.drive();
         Ok(driver)
     }
@@ -216,9 +216,9 @@ impl Driver {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn batch<T>(&mut self, commands: impl FnOnce(&mut Self) -> T) -> T {
-        let gathered = std::mem::replace(&mut self.is_gathering, true);
+        let gathered = std::mem::replace(&mut self.is_batching, true);
         let result = commands(self);
-        self.is_gathering = gathered;
+        self.is_batching = gathered;
         self.finish();
         result
     }
@@ -466,17 +466,17 @@ impl Driver {
     /// not replace the host's loop: only the poller reports some events, such as a completed connect, so poll
     /// without a timeout now and again. (A driver with an epoll of its own does that itself.)
     pub fn process_busy(&mut self) -> bool {
-        let (heard, _) = self.spin(self.deadline());
-        self.look(heard, Some(Duration::ZERO));
-        heard
+        let (has_read, _) = self.spin(self.deadline());
+        self.turn(has_read, Some(Duration::ZERO));
+        has_read
     }
 
-    /// Hears what happened while nobody called, such as a server closing an idle connection, so that
+    /// Reads what has come since the last call, such as the end of an idle connection, so that
     /// a request is not written to a connection that is gone. Calls in close succession pay nothing
     /// for it. Returns the time, for a command that follows at once.
     pub(super) fn catch_up(&mut self) -> ClockReading {
         let now = self.now();
-        let absence = now.boot.since(self.heard);
+        let absence = now.boot.since(self.read_at);
         if absence > ABSENT {
             self.sockets.core_mut().resume(now.boot);
         }
@@ -487,9 +487,9 @@ impl Driver {
         self.now()
     }
 
-    /// As [`catch_up`](Self::catch_up), and hears what nodes have answered about this lock: a grant that is
-    /// not read yet may be what the lock rests on, once another node says that it has lost the key. Events that are left over
-    /// are dropped: whoever waited for them has left by a panic of its log, and they are no outcome of the next command.
+    /// As [`catch_up`](Self::catch_up), and reads what nodes have answered about this lock: a grant that is
+    /// not read yet may be what the lock rests on, once another node has lost the key. Events that are left over
+    /// are dropped: their caller has left by a panic of its log, and they are no outcome of the next command.
     pub(super) fn catch_up_with(&mut self, id: LockId) {
         if self.awaits_answers(id) {
             self.wait(Some(Duration::ZERO));
@@ -499,9 +499,9 @@ impl Driver {
         while self.poll_event().is_some() {}
     }
 
-    /// Writes what a command has to say, unless more commands follow.
+    /// Writes the bytes of a command, unless more commands follow.
     fn finish(&mut self) {
-        if !self.is_gathering {
+        if !self.is_batching {
             self.sockets.settle();
         }
     }
@@ -518,11 +518,11 @@ impl Driver {
 
     /// Processes, and waits for up to `timeout` if it has an epoll of its own.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) {
-        let (heard, timeout) = self.spin(timeout);
-        self.look(heard, timeout);
+        let (has_read, timeout) = self.spin(timeout);
+        self.turn(has_read, timeout);
     }
 
-    /// Tries reads, for as long as the configuration and `timeout` allow. Tells whether one brought
+    /// Tries reads, for as long as the configuration and `timeout` allow. Returns whether one brought
     /// something, and for how long to sleep.
     fn spin(&mut self, timeout: Option<Duration>) -> (bool, Option<Duration>) {
         let busy = self.config.busy_poll();
@@ -531,21 +531,21 @@ impl Driver {
         }
         let span = timeout.map_or(busy, |timeout| timeout.min(busy));
         let clock = self.config.clock();
-        match busy::spin(span, || clock.boot(), || self.sockets.listen()) {
+        match busy::spin(span, || clock.boot(), || self.sockets.read_awaited()) {
             true => (true, Some(Duration::ZERO)),
             false => (false, timeout.map(|timeout| timeout - span)),
         }
     }
 
-    /// The rest of a turn. Readiness is not looked at where something was heard already, but where it alone
-    /// tells of things: or those would wait for as long as answers keep coming.
-    fn look(&mut self, heard: bool, timeout: Option<Duration>) {
-        // What the parent's poll has to tell would be taken from it.
+    /// The rest of a turn. It does not poll for readiness if something was read already, unless there are events that
+    /// only the poller reports: those would wait for as long as answers keep coming.
+    fn turn(&mut self, has_read: bool, timeout: Option<Duration>) {
+        // A forked child would take events from its parent's poll.
         if !self.is_ours() {
             return;
         }
         if let Some(own) = &mut self.own
-            && (!heard || self.sockets.needs_loop())
+            && (!has_read || self.sockets.needs_loop())
         {
             match own.sleep(timeout, self.sockets.core().latest()) {
                 Ok(events) => events.iter().for_each(|event| {
@@ -556,7 +556,7 @@ impl Driver {
             }
         }
         self.sockets.drive();
-        self.heard = self.sockets.core().latest();
+        self.read_at = self.sockets.core().latest();
     }
 
     /// Processes until this lock is lost, or what is awaited has become of it. Other events are dropped: those of other locks
@@ -613,14 +613,14 @@ impl Driver {
 
     /// How long to wait for nodes that have not answered about a lock that is to be detached: for a small part
     /// of what is left of it, because one may hang.
-    pub(super) fn patience_to_detach(&self, id: LockId) -> Duration {
-        let patience = HEAR_WITHIN.min(self.remaining(id) / 20);
+    pub(super) fn detach_timeout(&self, id: LockId) -> Duration {
+        let patience = MAX_DETACH_TIMEOUT.min(self.remaining(id) / 20);
         patience.min(self.config.settings().response_timeout)
     }
 
     /// Processes until all nodes have answered about a lock that is to be detached, or its patience is over.
-    pub(super) fn hear_answers(&mut self, id: LockId) {
-        let until = instant_in(self.patience_to_detach(id));
+    pub(super) fn await_answers(&mut self, id: LockId) {
+        let until = instant_in(self.detach_timeout(id));
         while self.awaits_answers(id) {
             let left = until.saturating_duration_since(Instant::now());
             self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
@@ -755,7 +755,7 @@ impl Driver {
         self.sockets.core_mut()
     }
 
-    /// The next outcome, of which the log has not heard.
+    /// The next outcome, before the log gets it.
     pub(super) fn next_event(&mut self) -> Option<Event> {
         self.sockets.core_mut().poll_event()
     }
@@ -772,24 +772,24 @@ impl Driver {
         }
     }
 
-    /// Tells the log of an outcome. What that does is the host's.
+    /// Gives an outcome to the log, which is the host's code.
     pub(super) fn note(&mut self, event: Option<Event>) {
         if let Some(notes) = &mut self.notes {
             notes.note(self.config.addresses(), self.sockets.core(), event);
         }
     }
 
-    /// Reads where answers are due; whether anything came.
-    pub(super) fn listen(&mut self) -> bool {
-        self.sockets.listen()
+    /// Reads where answers are due. Returns whether anything came.
+    pub(super) fn read_awaited(&mut self) -> bool {
+        self.sockets.read_awaited()
     }
 
     /// Whether an answer is due on a connection.
-    pub(super) fn is_awaiting(&self) -> bool {
+    pub(super) fn awaits_any_answer(&self) -> bool {
         self.sockets.awaits_answers()
     }
 
-    /// Whether the loop has to be looked at although something was heard already.
+    /// Whether there may be events that only the poller reports.
     pub(super) fn needs_loop(&self) -> bool {
         self.sockets.needs_loop()
     }
@@ -799,10 +799,10 @@ impl Driver {
         self.sockets.expire();
     }
 
-    /// The second half of a turn: writes what there is to say.
+    /// The second half of a turn: writes what the commands have queued.
     pub(super) fn settle(&mut self) {
         self.sockets.settle();
-        self.heard = self.sockets.core().latest();
+        self.read_at = self.sockets.core().latest();
     }
 
     /// The lease of a lock that is held.
@@ -810,9 +810,9 @@ impl Driver {
         self.sockets.core().lease(id)
     }
 
-    /// Lets go of everything, as when it is dropped.
-    pub(super) fn let_go(&mut self) {
-        self.sockets.let_go();
+    /// Releases everything, as when it is dropped.
+    pub(super) fn release_all(&mut self) {
+        self.sockets.release_all();
     }
 
     fn check_process(&self) -> Result<(), RequestError> {
@@ -822,7 +822,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.let_go();
+        self.release_all();
     }
 }
 
@@ -851,13 +851,13 @@ pub(super) fn instant_in(span: Duration) -> Instant {
     now.checked_add(span).unwrap_or(now + FOR_EVER)
 }
 
-/// Whoever calls again sooner has listened all the time.
+/// A caller that comes back sooner has not been away.
 const ABSENT: Duration = Duration::from_millis(1);
 
-/// Nobody waits longer for a node that may hang before a lock is detached.
-const HEAR_WITHIN: Duration = Duration::from_millis(500);
+/// The longest wait for a node that may hang before a lock is detached.
+const MAX_DETACH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Connections that were looked at more recently are taken to be open.
+/// Connections that were read more recently are taken to be open.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// A hundred years.
@@ -896,17 +896,17 @@ mod tests {
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
         let config = builder.connect_timeout(Duration::from_secs(60)).build().unwrap();
         let mut driver = Driver::new(config).unwrap();
-        assert!(driver.needs_loop() && !driver.is_awaiting(), "it is being connected");
+        assert!(driver.needs_loop() && !driver.awaits_any_answer(), "it is being connected");
         let until = Instant::now() + Duration::from_secs(10);
         while driver.needs_loop() {
             assert!(Instant::now() < until, "the connection is not looked at");
-            driver.look(true, Some(Duration::ZERO));
+            driver.turn(true, Some(Duration::ZERO));
         }
         while driver.node_report().nodes[0].state == NodeState::Connecting {
             assert!(Instant::now() < until);
             driver.process_busy();
         }
         driver.inspect(b"job").unwrap();
-        assert!(!driver.needs_loop() && driver.is_awaiting());
+        assert!(!driver.needs_loop() && driver.awaits_any_answer());
     }
 }

@@ -1,4 +1,4 @@
-//! The guard of a client's lock. Not here: automatic extension, for which a blocking client has no thread.
+//! The guard of a client's lock.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -26,7 +26,7 @@ pub struct LockGuard<'c> {
     id: LockId,
     /// Beside whom it was held when it was last changed: the core forgets a lock once no node can keep it.
     mode: LockMode,
-    /// The core has been told to let go.
+    /// The release was begun.
     released: bool,
 }
 
@@ -166,7 +166,7 @@ impl<'c> LockGuard<'c> {
     pub fn detach(mut self) -> Option<DetachedLock> {
         let mut driver = self.driver.borrow_mut();
         driver.catch_up();
-        driver.hear_answers(self.id);
+        driver.await_answers(self.id);
         if driver.remaining(self.id).is_zero() {
             return None;
         }

@@ -360,17 +360,17 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
 
 /// Who stands in line on a quorum of nodes. `None` if no quorum tells.
 fn line(quorum: usize, view: &View) -> Option<Line> {
-    let told: Vec<&Line> = view.nodes.iter().filter_map(|node| node.line.as_ref().ok()).collect();
+    let known: Vec<&Line> = view.nodes.iter().filter_map(|node| node.line.as_ref().ok()).collect();
     let mut tickets: HashMap<u32, Vec<&Waiter>> = HashMap::new();
-    for waiter in told.iter().flat_map(|line| &line.waiters) {
+    for waiter in known.iter().flat_map(|line| &line.waiters) {
         tickets.entry(waiter.fingerprint).or_default().push(waiter);
     }
     let waiters = tickets.into_values().filter_map(|on| nth_largest(quorum, on, |it| it.age));
     let mut waiters: Vec<Waiter> = waiters.cloned().collect();
     waiters.sort_by_key(|waiter| (waiter.stamp, waiter.fingerprint));
-    let count = nth_largest(quorum, told.clone(), |line| line.count)?.count.max(waiters.len());
-    let kept = nth_largest(quorum, told.clone(), |line| line.kept)?.kept;
-    let called = nth_largest(quorum, told, |line| line.called)?.called;
+    let count = nth_largest(quorum, known.clone(), |line| line.count)?.count.max(waiters.len());
+    let kept = nth_largest(quorum, known.clone(), |line| line.kept)?.kept;
+    let called = nth_largest(quorum, known, |line| line.called)?.called;
     Some(Line::new(waiters, count, kept, called))
 }
 

@@ -1,4 +1,4 @@
-//! Who holds a lock, for the operator who looks at it. Not here: what a label may hold, which the core checks.
+//! The label of this process, by which operators see who holds a lock.
 
 use std::fs;
 

@@ -59,7 +59,7 @@ impl MetricsReport {
     }
 
     /// Of all nodes together.
-    fn totals(&self, text: &mut Text<'_, '_>) -> fmt::Result {
+    fn totals(&self, text: &mut Exposition<'_, '_>) -> fmt::Result {
         for (name, help, count) in COUNTERS {
             text.family(name, "counter", help)?;
             text.sample(name, &[], count(&self.metrics))?;
@@ -96,7 +96,7 @@ impl MetricsReport {
     }
 
     /// How long was waited, and held.
-    fn waits(of: &Metrics, text: &mut Text<'_, '_>) -> fmt::Result {
+    fn waits(of: &Metrics, text: &mut Exposition<'_, '_>) -> fmt::Result {
         let name = "wait_seconds";
         text.family(name, "histogram", "From acquire to grant or refusal.")?;
         text.histogram(name, &[("outcome", &"granted")], &of.wait_granted)?;
@@ -110,7 +110,7 @@ impl MetricsReport {
         text.histogram("hold_seconds", &[], &of.hold)
     }
 
-    fn by_node(&self, text: &mut Text<'_, '_>) -> fmt::Result {
+    fn by_node(&self, text: &mut Exposition<'_, '_>) -> fmt::Result {
         text.family("node_ready", "gauge", "Whether the node can vote now.")?;
         for ((number, address, _), ready) in self.node_metrics().zip(&self.ready) {
             text.sample("node_ready", &of_node(&number, address), u64::from(*ready))?;
@@ -140,7 +140,7 @@ impl MetricsReport {
         Ok(())
     }
 
-    fn votes(&self, text: &mut Text<'_, '_>) -> fmt::Result {
+    fn votes(&self, text: &mut Exposition<'_, '_>) -> fmt::Result {
         let name = "node_votes_total";
         text.family(name, "counter", "Votes on attempts.")?;
         for (number, address, node) in self.node_metrics() {
@@ -157,7 +157,7 @@ impl MetricsReport {
 
 impl Display for MetricsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = Text { f };
+        let mut text = Exposition { f };
         self.totals(&mut text)?;
         self.by_node(&mut text)
     }
@@ -224,11 +224,11 @@ fn of_node<'a>(number: &'a usize, address: &'a Address) -> [Label<'a>; 2] {
 }
 
 /// The exposition format: families with their samples behind them.
-struct Text<'a, 'f> {
+struct Exposition<'a, 'f> {
     f: &'a mut fmt::Formatter<'f>,
 }
 
-impl Text<'_, '_> {
+impl Exposition<'_, '_> {
     fn family(&mut self, name: &str, kind: &str, help: &str) -> fmt::Result {
         writeln!(self.f, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}")
     }

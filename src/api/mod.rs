@@ -1,7 +1,7 @@
 //! The ways to hold a lock.
 //!
 //! All of them drive the same [`Core`](crate::proto::Core) through the same sockets, and differ in who waits: see
-//! [choosing an API](crate::manual::choosing_an_api). Not here: the protocol.
+//! [choosing an API](crate::manual::choosing_an_api).
 
 mod busy;
 mod client;

@@ -114,7 +114,7 @@ impl Notes {
         });
     }
 
-    /// An attempt to get its word again is no news, and neither is a link that nobody waits for.
+    /// A retry is not noted, and neither is a link that no waiter needs.
     fn note_push(&mut self, addresses: &[Address], core: &Core, id: NodeId) {
         let noted = &mut self.nodes[id.index()].push;
         match core.push_state(id) {

@@ -1,4 +1,4 @@
-//! Observing who leads on the calling thread. Not here: what is seen, see `leader`.
+//! Observing who leads on the calling thread.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,13 +1,12 @@
-//! The epoll of an engine, or of a driver that lives in nobody's registry, and how it sleeps.
+//! The epoll of an engine, or of a driver with an epoll of its own, and how it sleeps.
 //!
 //! A sleep with a timeout makes the kernel set a timer and take it back again, which costs more than the rest of the
-//! call. Whoever takes one lock after another sleeps twice for each, and the deadline is the same for thousands of
+//! call. A client that takes one lock after another sleeps twice for each, and the deadline is the same for thousands of
 //! them. So a loop that sleeps often sets an alarm once, and then sleeps without a timeout for as long as the alarm
 //! comes in time.
 //!
 //! A timeout is rounded up to whole milliseconds, an alarm is not. To end short sleeps by alarms was tried and is no gain: a
-//! process that has just released a lock then asks for it again while the next in line is being granted. Not here: when the
-//! deadline is, see `proto`.
+//! process that has just released a lock then asks for it again while the next waiter is being granted.
 
 use std::io;
 use std::time::Duration;
@@ -21,7 +20,7 @@ pub(super) struct OwnPoll {
     poll: Poll,
     events: Events,
     #[cfg(target_os = "linux")]
-    alarm: standing::Standing,
+    alarm: lasting::LastingAlarm,
 }
 
 impl OwnPoll {
@@ -32,7 +31,7 @@ impl OwnPoll {
         let _ = clock;
         Ok(Self {
             #[cfg(target_os = "linux")]
-            alarm: standing::Standing::new(poll.registry(), mio::Token(tokens), clock.clone()),
+            alarm: lasting::LastingAlarm::new(poll.registry(), mio::Token(tokens), clock.clone()),
             poll,
             // Each source is ready at most once in a turn, and so is the alarm.
             events: Events::with_capacity(2 * tokens + 1),
@@ -52,18 +51,18 @@ impl OwnPoll {
         now: Timestamp,
     ) -> io::Result<&Events> {
         #[cfg(target_os = "linux")]
-        let timeout = self.alarm.instead_of(timeout, now);
+        let timeout = self.alarm.replace_timeout(timeout, now);
         #[cfg(not(target_os = "linux"))]
         let _ = now;
         self.poll.poll(&mut self.events, timeout)?;
         #[cfg(target_os = "linux")]
-        self.alarm.hear(&self.events);
+        self.alarm.note_rung(&self.events);
         Ok(&self.events)
     }
 }
 
 #[cfg(target_os = "linux")]
-mod standing {
+mod lasting {
     use std::os::fd::AsRawFd;
     use std::time::Duration;
 
@@ -74,32 +73,32 @@ mod standing {
     use crate::proto::Timestamp;
 
     /// An alarm that stays set over many sleeps.
-    pub(super) struct Standing {
+    pub(super) struct LastingAlarm {
         /// What it is registered as.
         token: mio::Token,
         /// `None` where the system has none left.
         alarm: Option<Alarm>,
         clock: Clock,
-        /// When it will be over; long ago if it was never set.
-        over_at: Timestamp,
+        /// When it rings; long ago if it was never set.
+        due_at: Timestamp,
         /// Sleeps with a timeout since `counted_from`.
         sleeps: u32,
         counted_from: Timestamp,
     }
 
-    impl Standing {
+    impl LastingAlarm {
         pub(super) fn new(registry: &Registry, token: mio::Token, clock: Clock) -> Self {
             let alarm = Alarm::new().ok().filter(|alarm| {
                 let fd = alarm.as_raw_fd();
                 registry.register(&mut SourceFd(&fd), token, Interest::READABLE).is_ok()
             });
             let never = Timestamp::default();
-            Self { token, alarm, clock, over_at: never, sleeps: 0, counted_from: never }
+            Self { token, alarm, clock, due_at: never, sleeps: 0, counted_from: never }
         }
 
-        /// With which timeout to sleep: with none if an alarm ends the sleep in time.
+        /// Returns the timeout to sleep with: none if an alarm ends the sleep in time.
         #[inline]
-        pub(super) fn instead_of(
+        pub(super) fn replace_timeout(
             &mut self,
             timeout: Option<Duration>,
             now: Timestamp,
@@ -109,21 +108,21 @@ mod standing {
                 return timeout;
             }
             let until = now + span;
-            let is_in_time = now < self.over_at && self.over_at <= until;
-            let is_set = is_in_time || self.is_worth_it(span, now) && self.set(until);
+            let is_in_time = now < self.due_at && self.due_at <= until;
+            let is_set = is_in_time || self.count_sleep(span, now) && self.set(until);
             timeout.filter(|_| !is_set)
         }
 
-        /// An alarm tells once that it is over.
+        /// Notes whether the alarm has rung: it is reported once.
         #[inline]
-        pub(super) fn hear(&mut self, events: &Events) {
+        pub(super) fn note_rung(&mut self, events: &Events) {
             if events.iter().any(|event| event.token() == self.token) {
-                self.over_at = Timestamp::default();
+                self.due_at = Timestamp::default();
             }
         }
 
-        /// Whether there were many sleeps lately, in the time that the alarm would stand for.
-        fn is_worth_it(&mut self, span: Duration, now: Timestamp) -> bool {
+        /// Counts a sleep. Returns whether there were many lately, in the time that the alarm would stay set.
+        fn count_sleep(&mut self, span: Duration, now: Timestamp) -> bool {
             if now.since(self.counted_from) > span {
                 (self.counted_from, self.sleeps) = (now, 0);
             }
@@ -131,14 +130,14 @@ mod standing {
             self.sleeps >= MANY
         }
 
-        /// Whether that was possible.
+        /// Sets the alarm. Returns whether that was possible.
         #[cold]
         fn set(&mut self, until: Timestamp) -> bool {
             self.sleeps = 0;
             let at = self.clock.of_machine(until);
             let is_set = self.alarm.as_ref().is_some_and(|alarm| alarm.set(at).is_ok());
             if is_set {
-                self.over_at = until;
+                self.due_at = until;
             }
             is_set
         }
@@ -166,15 +165,15 @@ mod standing {
             Clock::bent(move |reading| ClockReading { boot: at(ms), ..reading })
         }
 
-        fn standing() -> Standing {
-            Standing::new(mio::Poll::new().unwrap().registry(), mio::Token(9), clock(0))
+        fn alarm() -> LastingAlarm {
+            LastingAlarm::new(mio::Poll::new().unwrap().registry(), mio::Token(9), clock(0))
         }
 
         /// The timeouts of sleeps at these times, each until its deadline.
-        fn timeouts(standing: &mut Standing, sleeps: &[(u64, u64)]) -> Vec<Option<u64>> {
+        fn timeouts(alarm: &mut LastingAlarm, sleeps: &[(u64, u64)]) -> Vec<Option<u64>> {
             let each = sleeps.iter().map(|&(now, until)| {
                 let span = Duration::from_millis(until - now);
-                let timeout = standing.instead_of(Some(span), at(now));
+                let timeout = alarm.replace_timeout(Some(span), at(now));
                 timeout.map(|timeout| timeout.as_millis() as u64)
             });
             each.collect()
@@ -182,14 +181,14 @@ mod standing {
 
         #[test]
         fn whoever_sleeps_often_until_the_same_time_sets_one_alarm() {
-            let mut standing = standing();
+            let mut alarm = alarm();
             let many: Vec<_> = (0..u64::from(MANY)).map(|ms| (ms, 700)).collect();
-            let first = timeouts(&mut standing, &many);
+            let first = timeouts(&mut alarm, &many);
             assert!(first[..first.len() - 1].iter().all(Option::is_some));
             assert_eq!(first.last(), Some(&None), "it is set now");
-            assert_eq!(timeouts(&mut standing, &[(20, 700), (699, 700), (30, 900)]), [None; 3]);
+            assert_eq!(timeouts(&mut alarm, &[(20, 700), (699, 700), (30, 900)]), [None; 3]);
             // It would come too late, or has come.
-            assert_eq!(timeouts(&mut standing, &[(40, 60), (700, 800)]), [Some(20), Some(100)]);
+            assert_eq!(timeouts(&mut alarm, &[(40, 60), (700, 800)]), [Some(20), Some(100)]);
         }
 
         #[test]
@@ -207,17 +206,17 @@ mod standing {
 
         #[test]
         fn whoever_sleeps_now_and_then_sets_none() {
-            let mut standing = standing();
+            let mut alarm = alarm();
             let rare: Vec<_> = (0..100).map(|at| (at * 10, at * 10 + 50)).collect();
-            assert!(timeouts(&mut standing, &rare).iter().all(Option::is_some));
-            assert_eq!(standing.over_at, Timestamp::default());
+            assert!(timeouts(&mut alarm, &rare).iter().all(Option::is_some));
+            assert_eq!(alarm.due_at, Timestamp::default());
         }
 
         #[test]
         fn not_to_sleep_and_to_sleep_without_end_stay_what_they_are() {
-            let mut standing = standing();
+            let mut alarm = alarm();
             for timeout in [Some(Duration::ZERO), None] {
-                assert_eq!(standing.instead_of(timeout, at(0)), timeout);
+                assert_eq!(alarm.replace_timeout(timeout, at(0)), timeout);
             }
         }
 
@@ -232,7 +231,7 @@ mod standing {
             };
             assert_eq!(tokens, [mio::Token(3)]);
             assert!(begun.elapsed() >= SPAN);
-            // Set anew, it tells nothing of the time before.
+            // Set again, it does not report the time before.
             own.alarm.clock = clock(41);
             assert!(own.alarm.set(at(60_000)));
             assert!(own.sleep(Some(Duration::ZERO), at(41)).unwrap().is_empty());

@@ -1,7 +1,7 @@
-//! Outcomes in words: which node said what.
+//! Outcomes in words: each node's vote and state.
 //!
 //! The core's refusals name nodes by number and causes by kind, inline and without memory of their
-//! own. Here they get addresses and details, for people. Not here: deciding anything.
+//! own. Here they get addresses and details, for people.
 
 use std::error::Error;
 use std::fmt;
@@ -97,11 +97,11 @@ impl RefusalReport {
         self.refusal.votes.is_contended() || self.was_queued()
     }
 
-    /// Whether it never came to ask, because others in this process wanted the resource before it.
+    /// Whether no node was asked, because others in this process wanted the resource before it.
     fn was_queued(&self) -> bool {
         let votes = &self.refusal.votes;
-        let heard = votes.grants().len() + votes.denies().len() + votes.fails().len();
-        self.refusal.reason == RefusalReason::OutOfTime && heard == 0
+        let answers = votes.grants().len() + votes.denies().len() + votes.fails().len();
+        self.refusal.reason == RefusalReason::OutOfTime && answers == 0
     }
 
     /// Whether it was refused because all nodes are new, as far as can be seen, and nobody has said so
@@ -147,7 +147,7 @@ impl fmt::Display for RefusalReport {
     }
 }
 
-/// What a newcomer has to know, and nobody else.
+/// Shown if all nodes look new.
 const NEW: &str = "; if these nodes are new and never held a lock, say so once: redbolt::init or the \
     command `redbolt init`, in a test ConfigBuilder::new_nodes; otherwise they vote when their \
     quarantine is over";

@@ -67,12 +67,12 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
         note_failures(&report, &mut failures);
         let left = until.saturating_duration_since(Instant::now());
         match progress(&report, setup, driver.has_set_up()) {
-            Progress::Done => return Ok(report),
-            Progress::Guarded => {
+            SetupProgress::Done => return Ok(report),
+            SetupProgress::Guarded => {
                 drop(driver);
-                return Err(SetupError::Guarded(look_at_the_rest(config, report, left)));
+                return Err(SetupError::Guarded(inspect_the_rest(config, report, left)));
             }
-            Progress::Open
+            SetupProgress::Open
                 if left.is_zero() || !driver.has_set_up() && is_hopeless(&report, &failures) =>
             {
                 recall_failures(&mut report, failures);
@@ -81,7 +81,7 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
                     false => SetupError::Unready(report),
                 });
             }
-            Progress::Open => {
+            SetupProgress::Open => {
                 let wait = driver.deadline().map_or(left, |deadline| deadline.min(left));
                 driver.wait(Some(wait));
             }
@@ -89,9 +89,9 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
     }
 }
 
-/// One node is enough to refuse, and the operator is told of all. By connections that write nothing:
-/// no restart guard that goes meanwhile makes a set new.
-fn look_at_the_rest(config: &Config, mut report: NodeReport, within: Duration) -> NodeReport {
+/// Asks the nodes that have not answered. One node is enough to refuse, and the report is to name all. The connections
+/// write nothing: a restart guard that vanishes meanwhile does not make a set new.
+fn inspect_the_rest(config: &Config, mut report: NodeReport, within: Duration) -> NodeReport {
     let is_open = |node: &NodeStatus| {
         node.restart_guard == RestartGuardState::Unknown && node.state == NodeState::Connecting
     };
@@ -130,20 +130,20 @@ fn recall_failures(report: &mut NodeReport, failures: Vec<Option<NodeStatus>>) {
 /// Whether only an operator can mend a node, and all others have said what they are.
 fn is_hopeless(report: &NodeReport, failures: &[Option<NodeStatus>]) -> bool {
     let lasts = |failure: &NodeStatus| matches!(failure.state, NodeState::Down(cause) if cause.is_configuration());
-    let heard = |(node, failure): (&NodeStatus, &Option<NodeStatus>)| {
+    let has_answered = |(node, failure): (&NodeStatus, &Option<NodeStatus>)| {
         failure.is_some() || node.restart_guard != RestartGuardState::Unknown
     };
-    failures.iter().flatten().any(lasts) && report.nodes.iter().zip(failures).all(heard)
+    failures.iter().flatten().any(lasts) && report.nodes.iter().zip(failures).all(has_answered)
 }
 
-enum Progress {
+enum SetupProgress {
     Done,
     /// There are guards where there must be none.
     Guarded,
     Open,
 }
 
-fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
+fn progress(report: &NodeReport, setup: Setup, written: bool) -> SetupProgress {
     let restart_guards = || report.nodes.iter().map(|node| (node.restart_guard, node.state));
     let is_ours = |restart_guard| {
         matches!(restart_guard, RestartGuardState::Votes | RestartGuardState::Quarantined { .. })
@@ -155,11 +155,11 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> Progress {
     };
     let is_init = setup == Setup::Init;
     if restart_guards().all(|(restart_guard, _)| is_ours(restart_guard)) && (written || !is_init) {
-        Progress::Done
+        SetupProgress::Done
     } else if is_init && !written && restart_guards().any(has_another) {
-        Progress::Guarded
+        SetupProgress::Guarded
     } else {
-        Progress::Open
+        SetupProgress::Open
     }
 }
 

@@ -1,5 +1,4 @@
-//! Why a client, a driver or an engine was not started. Not here: what is wrong with a configuration, which is
-//! found when that is built.
+//! Why a client, a driver or an engine was not started.
 
 use std::error::Error;
 use std::fmt;

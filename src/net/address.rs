@@ -1,9 +1,9 @@
-//! Where a node is, and what is said to it first: the forms in which people write it.
+//! The address of a node and the settings that come with it, in the forms in which people write them.
 //!
 //! `host`, `host:port`, `redis://[user[:password]@]host[:port][/db]`, `valkey://…` (the same), `rediss://…` and
 //! `valkeys://…` (the same over TLS), and `unix:///path[?db=n]`. User, password and path may be percent-encoded. `unix:/path` is the path as it
 //! is, which is how a socket is shown. `redis+sentinel://[user:password@]host[:port]+host…/master[/db]` is a master that these
-//! sentinels know, and `rediss+sentinel://…` one that is reached over TLS, as they are; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret. Not here: name look-up.
+//! sentinels know, and `rediss+sentinel://…` one that is reached over TLS, as they are; the user is the node's. Everything else is an error that says what is wrong without repeating what may be a secret.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};
@@ -73,7 +73,7 @@ impl Address {
         let (address, settings) = parse(text, HAS_TLS).map_err(wrong)?;
         let nothing = Secret::new(Vec::new());
         let is_missing = settings.credentials.as_ref().is_some_and(|it| it.password == nothing);
-        Ok((address, settings, is_missing.then(|| wrong(Fault::PasswordMissing))))
+        Ok((address, settings, is_missing.then(|| wrong(AddressFault::PasswordMissing))))
     }
 
     /// Whether all that is said there goes through TLS.
@@ -108,7 +108,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let fault = match without_mark(text).and_then(|text| parse(text, HAS_TLS)) {
             Ok((address, settings)) if settings == NodeSettings::default() => return Ok(address),
-            Ok(_) => Fault::NotAlone,
+            Ok(_) => AddressFault::NotAlone,
             Err(fault) => fault,
         };
         Err(AddressError { fault, shown: presentable(text) })
@@ -164,7 +164,7 @@ fn unix(f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
 /// Why an address could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError {
-    fault: Fault,
+    fault: AddressFault,
     shown: String,
 }
 
@@ -177,7 +177,7 @@ impl fmt::Display for AddressError {
 impl Error for AddressError {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum AddressFault {
     ByteOrderMark,
     Database,
     Empty,
@@ -198,7 +198,7 @@ enum Fault {
     Zone,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for AddressFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ByteOrderMark => {
@@ -245,31 +245,31 @@ impl fmt::Display for Fault {
 const HAS_TLS: bool = cfg!(feature = "tls");
 
 /// Text that some editors begin with an invisible character, which is part of no address.
-fn without_mark(text: &str) -> Result<&str, Fault> {
-    if text.starts_with(BYTE_ORDER_MARK) { Err(Fault::ByteOrderMark) } else { Ok(text) }
+fn without_mark(text: &str) -> Result<&str, AddressFault> {
+    if text.starts_with(BYTE_ORDER_MARK) { Err(AddressFault::ByteOrderMark) } else { Ok(text) }
 }
 
 /// Parses an address for a build with or without TLS.
-fn parse(text: &str, has_tls: bool) -> Result<(Address, NodeSettings), Fault> {
+fn parse(text: &str, has_tls: bool) -> Result<(Address, NodeSettings), AddressFault> {
     if text.is_empty() {
-        return Err(Fault::Empty);
+        return Err(AddressFault::Empty);
     }
     if let Some(path) = text.strip_prefix("unix:/").filter(|path| !path.starts_with('/')) {
         return Ok((socket(path)?, NodeSettings::default()));
     }
     match text.split_once("://") {
-        None if text.contains('@') => Err(Fault::UserWithoutScheme),
-        None if text.contains('/') => Err(Fault::SlashWithoutScheme),
+        None if text.contains('@') => Err(AddressFault::UserWithoutScheme),
+        None if text.contains('/') => Err(AddressFault::SlashWithoutScheme),
         None => Ok((host_and_port(text)?, NodeSettings::default())),
         Some(("redis" | "valkey", rest)) => over_tcp(rest),
         Some(("unix", rest)) => over_unix(rest),
         Some(("redis+sentinel" | "valkey+sentinel", rest)) => by_sentinels(rest),
         Some(("rediss" | "valkeys" | "rediss+sentinel" | "valkeys+sentinel", _)) if !has_tls => {
-            Err(Fault::Tls)
+            Err(AddressFault::Tls)
         }
         Some(("rediss" | "valkeys", rest)) => over_tcp(rest).map(over_tls),
         Some(("rediss+sentinel" | "valkeys+sentinel", rest)) => by_sentinels(rest).map(over_tls),
-        Some(_) => Err(Fault::Scheme),
+        Some(_) => Err(AddressFault::Scheme),
     }
 }
 
@@ -278,13 +278,13 @@ fn over_tls((address, settings): (Address, NodeSettings)) -> (Address, NodeSetti
     (address.over_tls(), settings)
 }
 
-fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), Fault> {
+fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     let (user_info, place) = match rest.rsplit_once('@') {
         Some((user_info, place)) => (Some(user_info), place),
         None => (None, rest),
     };
     if place.contains('?') || place.contains('#') {
-        return Err(Fault::Query);
+        return Err(AddressFault::Query);
     }
     let (host, database) = place.split_once('/').unwrap_or((place, ""));
     let credentials = user_info.map(credentials).transpose()?;
@@ -300,25 +300,25 @@ fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), Fault> {
 }
 
 /// `[user:password@]host[:port]+host…/master[/db]`. User and password are the node's.
-fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), Fault> {
+fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     let (user_info, place) = match rest.rsplit_once('@') {
         Some((user_info, place)) => (Some(user_info), place),
         None => (None, rest),
     };
     if place.contains('?') || place.contains('#') {
-        return Err(Fault::Query);
+        return Err(AddressFault::Query);
     }
-    let (hosts, rest) = place.split_once('/').ok_or(Fault::Master)?;
+    let (hosts, rest) = place.split_once('/').ok_or(AddressFault::Master)?;
     let (master, database) = rest.split_once('/').unwrap_or((rest, ""));
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     if master.is_empty() || !master.bytes().all(fits) {
-        return Err(Fault::Master);
+        return Err(AddressFault::Master);
     }
     let places = hosts.split('+').map(sentinel).collect::<Result<Vec<_>, _>>()?;
     // Each has one vote, and is asked in a thread of its own.
     let is_twice = |at: usize| places[..at].contains(&places[at]);
     if places.len() > MOST_SENTINELS || (0..places.len()).any(is_twice) {
-        return Err(Fault::Sentinels);
+        return Err(AddressFault::Sentinels);
     }
     let settings = NodeSettings {
         credentials: user_info.map(credentials).transpose()?,
@@ -329,70 +329,73 @@ fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), Fault> {
     Ok((Address::Sentinels(sentinels), settings))
 }
 
-fn sentinel(text: &str) -> Result<HostPort, Fault> {
+fn sentinel(text: &str) -> Result<HostPort, AddressFault> {
     match host_or_default(text, SENTINEL_PORT)? {
         Address::Name(host, port) => Ok((host.to_ascii_lowercase(), port)),
         Address::Ip(ip, port) => Ok((ip.to_string(), port)),
-        _ => Err(Fault::Host),
+        _ => Err(AddressFault::Host),
     }
 }
 
-fn over_unix(rest: &str) -> Result<(Address, NodeSettings), Fault> {
+fn over_unix(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     let (path, query) = rest.split_once('?').map_or((rest, None), |(path, q)| (path, Some(q)));
     let database = match query {
         None => 0,
         Some(query) => {
             let number = query.strip_prefix("db=").filter(|n| !n.is_empty());
-            database_number(number.ok_or(Fault::Query)?)?
+            database_number(number.ok_or(AddressFault::Query)?)?
         }
     };
-    let path = String::from_utf8(decoded(path)?).map_err(|_| Fault::Path)?;
+    let path = String::from_utf8(decoded(path)?).map_err(|_| AddressFault::Path)?;
     let has_user = !path.starts_with('/') && path.contains("@/");
-    let path =
-        path.strip_prefix('/').ok_or(if has_user { Fault::UnixUser } else { Fault::Path })?;
+    let path = path.strip_prefix('/').ok_or(if has_user {
+        AddressFault::UnixUser
+    } else {
+        AddressFault::Path
+    })?;
     Ok((socket(path)?, NodeSettings { database, ..NodeSettings::default() }))
 }
 
 /// By the rest of an absolute path.
-fn socket(path: &str) -> Result<Address, Fault> {
+fn socket(path: &str) -> Result<Address, AddressFault> {
     let path = format!("/{}", path.trim_start_matches('/'));
     if path.len() > LONGEST_SOCKET_PATH || path.contains('\0') {
-        return Err(Fault::Path);
+        return Err(AddressFault::Path);
     }
     Ok(Address::Unix(path.into()))
 }
 
 /// A user alone has an empty password, until there is one.
-fn credentials(user_info: &str) -> Result<Credentials, Fault> {
+fn credentials(user_info: &str) -> Result<Credentials, AddressFault> {
     let (user, password) = match user_info.split_once(':') {
         Some((user, password)) => (decoded(user)?, Some(decoded(password)?)),
         None => (decoded(user_info)?, None),
     };
     if password.as_ref().map_or(user.is_empty(), Vec::is_empty) {
-        return Err(Fault::PasswordMissing);
+        return Err(AddressFault::PasswordMissing);
     }
     let password = password.unwrap_or_default();
     let user = Some(user).filter(|user| !user.is_empty());
     Ok(Credentials { user, password: Secret::new(password) })
 }
 
-fn host_and_port(text: &str) -> Result<Address, Fault> {
+fn host_and_port(text: &str) -> Result<Address, AddressFault> {
     host_or_default(text, DEFAULT_PORT)
 }
 
-fn host_or_default(text: &str, default_port: u16) -> Result<Address, Fault> {
+fn host_or_default(text: &str, default_port: u16) -> Result<Address, AddressFault> {
     if has_zone(text) {
-        return Err(Fault::Zone);
+        return Err(AddressFault::Zone);
     }
     if let Ok(ip) = text.parse::<Ipv6Addr>() {
         return Ok(Address::Ip(ip.into(), default_port));
     }
     if let Some(bracketed) = text.strip_prefix('[') {
-        let (ip, port) = bracketed.split_once(']').ok_or(Fault::Host)?;
-        let ip: Ipv6Addr = ip.parse().map_err(|_| Fault::Host)?;
+        let (ip, port) = bracketed.split_once(']').ok_or(AddressFault::Host)?;
+        let ip: Ipv6Addr = ip.parse().map_err(|_| AddressFault::Host)?;
         let port = match port {
             "" => default_port,
-            port => port_number(port.strip_prefix(':').ok_or(Fault::Port)?)?,
+            port => port_number(port.strip_prefix(':').ok_or(AddressFault::Port)?)?,
         };
         return Ok(Address::Ip(ip.into(), port));
     }
@@ -405,7 +408,7 @@ fn host_or_default(text: &str, default_port: u16) -> Result<Address, Fault> {
     }
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     if host.is_empty() || host.len() > LONGEST_HOST || !host.bytes().all(fits) {
-        return Err(Fault::Host);
+        return Err(AddressFault::Host);
     }
     Ok(Address::Name(host.to_owned(), port))
 }
@@ -416,15 +419,15 @@ fn has_zone(text: &str) -> bool {
     ip.strip_prefix('[').unwrap_or(ip).parse::<Ipv6Addr>().is_ok()
 }
 
-fn port_number(text: &str) -> Result<u16, Fault> {
+fn port_number(text: &str) -> Result<u16, AddressFault> {
     match digits(text) {
         Some(port @ 1..=65_535) => Ok(port as u16),
-        _ => Err(Fault::Port),
+        _ => Err(AddressFault::Port),
     }
 }
 
-fn database_number(text: &str) -> Result<u32, Fault> {
-    if text.is_empty() { Ok(0) } else { digits(text).ok_or(Fault::Database) }
+fn database_number(text: &str) -> Result<u32, AddressFault> {
+    if text.is_empty() { Ok(0) } else { digits(text).ok_or(AddressFault::Database) }
 }
 
 /// Digits and nothing else: `str::parse` would take a sign.
@@ -432,7 +435,7 @@ fn digits(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-fn decoded(text: &str) -> Result<Vec<u8>, Fault> {
+fn decoded(text: &str) -> Result<Vec<u8>, AddressFault> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -441,7 +444,8 @@ fn decoded(text: &str) -> Result<Vec<u8>, Fault> {
             continue;
         }
         let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
-        let (high, low) = (digit().ok_or(Fault::Percent)?, digit().ok_or(Fault::Percent)?);
+        let (high, low) =
+            (digit().ok_or(AddressFault::Percent)?, digit().ok_or(AddressFault::Percent)?);
         // Two hexadecimal digits.
         out.push((high * 16 + low) as u8);
     }
@@ -536,7 +540,7 @@ mod tests {
         Address::parse(text).unwrap().0.to_string()
     }
 
-    fn fault(text: &str) -> Fault {
+    fn fault(text: &str) -> AddressFault {
         Address::parse(text).expect_err(text).fault
     }
 
@@ -586,7 +590,7 @@ mod tests {
     fn an_address_alone_has_no_settings() {
         for text in ["redis://:s3cret@h", "redis://h/3", "unix:///run/r.sock?db=1"] {
             let error = text.parse::<Address>().unwrap_err();
-            assert_eq!(error.fault, Fault::NotAlone);
+            assert_eq!(error.fault, AddressFault::NotAlone);
             assert!(!format!("{error} {error:?}").contains("s3"), "{error}");
         }
         assert_eq!("h:x".parse::<Address>().unwrap_err(), Address::parse("h:x").unwrap_err());
@@ -610,38 +614,38 @@ mod tests {
     #[test]
     fn everything_else_is_an_error() {
         for (text, expected) in [
-            ("", Fault::Empty),
-            ("http://h", Fault::Scheme),
-            ("user:pw@h", Fault::UserWithoutScheme),
-            ("redis://", Fault::Host),
-            ("redis://:7000", Fault::Host),
-            ("a b", Fault::Host),
-            ("h:", Fault::Port),
-            ("h:0", Fault::Port),
-            ("h:65536", Fault::Port),
-            ("h:1/0", Fault::SlashWithoutScheme),
-            ("/run/redis.sock", Fault::SlashWithoutScheme),
-            ("h:+1", Fault::Port),
-            ("[::1]7", Fault::Port),
-            ("[::1", Fault::Host),
-            ("redis://h/x", Fault::Database),
-            ("redisss://h", Fault::Scheme),
-            ("redis+sentinel://h", Fault::Master),
-            ("redis+sentinel://h/", Fault::Master),
-            ("redis+sentinel://h+/m", Fault::Host),
-            ("redis+sentinel://a+b+A:26379/m", Fault::Sentinels),
-            ("redis://h/1/2", Fault::Database),
-            ("redis://h?db=1", Fault::Query),
-            ("redis://user@h", Fault::PasswordMissing),
-            ("redis://user:@h", Fault::PasswordMissing),
-            ("redis://@h", Fault::PasswordMissing),
-            ("redis://u:%zz@h", Fault::Percent),
-            ("redis://u:%4@h", Fault::Percent),
-            ("unix://run/x", Fault::Path),
-            ("unix://", Fault::Path),
-            ("unix:///x?db=", Fault::Query),
-            ("unix:///x?timeout=1", Fault::Query),
-            ("unix:///x?db=-1", Fault::Database),
+            ("", AddressFault::Empty),
+            ("http://h", AddressFault::Scheme),
+            ("user:pw@h", AddressFault::UserWithoutScheme),
+            ("redis://", AddressFault::Host),
+            ("redis://:7000", AddressFault::Host),
+            ("a b", AddressFault::Host),
+            ("h:", AddressFault::Port),
+            ("h:0", AddressFault::Port),
+            ("h:65536", AddressFault::Port),
+            ("h:1/0", AddressFault::SlashWithoutScheme),
+            ("/run/redis.sock", AddressFault::SlashWithoutScheme),
+            ("h:+1", AddressFault::Port),
+            ("[::1]7", AddressFault::Port),
+            ("[::1", AddressFault::Host),
+            ("redis://h/x", AddressFault::Database),
+            ("redisss://h", AddressFault::Scheme),
+            ("redis+sentinel://h", AddressFault::Master),
+            ("redis+sentinel://h/", AddressFault::Master),
+            ("redis+sentinel://h+/m", AddressFault::Host),
+            ("redis+sentinel://a+b+A:26379/m", AddressFault::Sentinels),
+            ("redis://h/1/2", AddressFault::Database),
+            ("redis://h?db=1", AddressFault::Query),
+            ("redis://user@h", AddressFault::PasswordMissing),
+            ("redis://user:@h", AddressFault::PasswordMissing),
+            ("redis://@h", AddressFault::PasswordMissing),
+            ("redis://u:%zz@h", AddressFault::Percent),
+            ("redis://u:%4@h", AddressFault::Percent),
+            ("unix://run/x", AddressFault::Path),
+            ("unix://", AddressFault::Path),
+            ("unix:///x?db=", AddressFault::Query),
+            ("unix:///x?timeout=1", AddressFault::Query),
+            ("unix:///x?db=-1", AddressFault::Database),
         ] {
             assert_eq!(fault(text), expected, "{text}");
         }
@@ -651,7 +655,7 @@ mod tests {
     fn a_build_without_tls_names_the_missing_feature() {
         for text in ["rediss://h", "valkeys://u:s3cret@h", "rediss+sentinel://h/m"] {
             let fault = parse(text, false).unwrap_err();
-            assert_eq!(fault, Fault::Tls);
+            assert_eq!(fault, AddressFault::Tls);
             assert!(fault.to_string().contains("feature `tls`"), "{fault}");
             assert_eq!(Address::parse(text).is_ok(), HAS_TLS);
             assert!(parse(text, true).is_ok());
@@ -679,7 +683,7 @@ mod tests {
         assert_ne!("rediss://h".parse::<Address>(), "redis://h".parse());
         let [with, without] = ["rediss", "redis"].map(|scheme| format!("{scheme}+sentinel://h/m"));
         assert_ne!(with.parse::<Address>(), without.parse());
-        assert_eq!(fault("rediss://user@h"), Fault::PasswordMissing);
+        assert_eq!(fault("rediss://user@h"), AddressFault::PasswordMissing);
     }
 
     /// `host:(hidden)` helped nobody to find the letter O in a port.

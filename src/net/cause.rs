@@ -3,15 +3,15 @@
 use std::io;
 
 #[cfg(feature = "tls")]
-use super::tls::Fault;
+use super::tls::TlsFault;
 use crate::proto::Cause;
 
 /// The cause, and the system's message where the cause alone says too little.
 pub(super) fn of(error: &io::Error) -> (Cause, Option<String>) {
     use io::ErrorKind as Kind;
     #[cfg(feature = "tls")]
-    if let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<Fault>()) {
-        return fault.told();
+    if let Some(fault) = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsFault>()) {
+        return fault.cause();
     }
     let cause = match error.kind() {
         Kind::ConnectionRefused => Cause::ConnectionRefused,

@@ -1,7 +1,7 @@
 //! Sockets, clocks and the body of the event loop: everything that touches the operating system.
 //!
 //! Apart from `proto`, which it drives and which knows nothing of it. Apart from the APIs, which differ only in
-//! who waits, and where. Not here: quorums and TTLs.
+//! who waits, and where.
 
 mod address;
 mod cause;

@@ -1,8 +1,7 @@
 //! One non-blocking stream, over TCP, with TLS or without, or a Unix socket.
 //!
 //! Options are set on each connect: `TCP_NODELAY`, because a lock is one small write; keepalive and
-//! `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts a quarter of an hour. Not here: when to
-//! read and write.
+//! `TCP_USER_TIMEOUT`, because a half-open connection otherwise lasts a quarter of an hour.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -26,7 +25,7 @@ pub(super) enum Socket {
 impl Socket {
     /// Begins to connect. The stream becomes writable when it has connected or failed.
     pub(super) fn tcp(address: SocketAddr, dead_peer_timeout: Duration) -> io::Result<Self> {
-        Self::watched(TcpStream::connect(address)?, dead_peer_timeout)
+        Self::with_options(TcpStream::connect(address)?, dead_peer_timeout)
     }
 
     /// One that has connected, and does not block.
@@ -34,10 +33,10 @@ impl Socket {
         stream: std::net::TcpStream,
         dead_peer_timeout: Duration,
     ) -> io::Result<Self> {
-        Self::watched(TcpStream::from_std(stream), dead_peer_timeout)
+        Self::with_options(TcpStream::from_std(stream), dead_peer_timeout)
     }
 
-    fn watched(stream: TcpStream, dead_peer_timeout: Duration) -> io::Result<Self> {
+    fn with_options(stream: TcpStream, dead_peer_timeout: Duration) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let options = SockRef::from(&stream);
         options.set_tcp_keepalive(
@@ -106,8 +105,8 @@ impl Socket {
         };
     }
 
-    /// Whether it has connected, as far as that is possible now; an error if it cannot.
-    pub(super) fn is_connected(&mut self) -> io::Result<bool> {
+    /// Goes on connecting as far as that is possible now. Returns whether it has connected.
+    pub(super) fn continue_connecting(&mut self) -> io::Result<bool> {
         let (error, peer) = match self {
             Self::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
             Self::Unix(stream) => (stream.take_error()?, stream.peer_addr().map(drop)),
@@ -182,13 +181,13 @@ impl Socket {
         false
     }
 
-    /// Closes it, with a farewell where that is the custom.
-    pub(super) fn end(mut self, registry: &Registry) {
+    /// Closes it, over TLS with a closing message.
+    pub(super) fn close_in(mut self, registry: &Registry) {
         self.close();
         self.deregister(registry);
     }
 
-    /// Says farewell where that is the custom.
+    /// Writes the closing message of TLS.
     pub(super) fn close(&mut self) {
         #[cfg(feature = "tls")]
         if let Self::Tls(tls) = self {

@@ -45,7 +45,7 @@ pub(crate) struct Sockets {
 /// One link's socket.
 struct LinkSocket {
     link: Option<LinkId>,
-    state: Connection,
+    state: SocketState,
     /// The kernel's send buffer is full. The poller reports when it has room.
     blocked: bool,
     /// When the next address of its name is tried, if none has answered by then.
@@ -54,7 +54,7 @@ struct LinkSocket {
     unread: bool,
 }
 
-enum Connection {
+enum SocketState {
     Closed,
     /// The addresses of a name that have been tried and have not answered. The first that does is taken.
     Connecting(Vec<Socket>),
@@ -135,7 +135,7 @@ impl Sockets {
         if let Some(token) = at.checked_sub(self.sockets.len()) {
             return self.on_locator_event(token);
         }
-        if matches!(self.sockets[at].state, Connection::Connecting(_)) {
+        if matches!(self.sockets[at].state, SocketState::Connecting(_)) {
             self.finish_connecting(at);
             return true;
         }
@@ -148,7 +148,7 @@ impl Sockets {
 
     /// Reads where answers are due, without waiting for readiness. Returns whether anything came, be it the end of
     /// a connection.
-    pub(crate) fn listen(&mut self) -> bool {
+    pub(crate) fn read_awaited(&mut self) -> bool {
         if !self.is_ours() {
             return false;
         }
@@ -161,15 +161,14 @@ impl Sockets {
         came
     }
 
-    /// Whether there is a socket for [`listen`](Self::listen) to read from.
+    /// Whether there is a socket for [`read_awaited`](Self::read_awaited) to read from.
     pub(crate) fn awaits_answers(&self) -> bool {
         (0..self.core.config().node_count()).any(|at| self.is_awaited(at))
     }
 
     fn is_awaited(&self, at: usize) -> bool {
         let link_socket = &self.sockets[at];
-        matches!(link_socket.state, Connection::Open(_))
-            && link_socket.link.is_some_and(|of| self.core.is_awaited(of))
+        link_socket.is_open() && link_socket.link.is_some_and(|of| self.core.is_awaited(of))
     }
 
     /// Whether events are possible that only the poller reports: a completed connect, an address, room to write, a
@@ -177,13 +176,13 @@ impl Sockets {
     pub(crate) fn needs_loop(&self) -> bool {
         let (command, push) = self.sockets.split_at(self.core.config().node_count());
         let waits = |link_socket: &LinkSocket| match link_socket.state {
-            Connection::Closed => false,
-            Connection::Connecting(_) | Connection::Resolving => true,
-            Connection::Open(_) => link_socket.blocked,
+            SocketState::Closed => false,
+            SocketState::Connecting(_) | SocketState::Resolving => true,
+            SocketState::Open(_) => link_socket.blocked,
         };
         command.iter().any(waits)
             || self.locator.is_subscribed()
-            || push.iter().any(|link_socket| !matches!(link_socket.state, Connection::Closed))
+            || push.iter().any(|link_socket| !matches!(link_socket.state, SocketState::Closed))
     }
 
     /// Fires due timers, opens and closes links as the core wants, and writes its commands.
@@ -207,7 +206,7 @@ impl Sockets {
         if due || !has_read {
             let mut now = self.clock.now();
             let stalled = |due: Timestamp| due + STALL <= now.boot;
-            if self.core.poll_timeout().is_some_and(stalled) && self.listen() {
+            if self.core.poll_timeout().is_some_and(stalled) && self.read_awaited() {
                 now = self.clock.now();
                 self.has_read = false;
             }
@@ -216,7 +215,7 @@ impl Sockets {
         }
     }
 
-    /// Says why answers do not count, before they are given up.
+    /// Explains why answers do not count, before they are given up.
     fn explain_unread(&mut self, now: Timestamp) {
         if self.locator.sentinel_count() == 0
             || self.core.poll_timeout().is_none_or(|due| due > now)
@@ -225,7 +224,7 @@ impl Sockets {
         }
         for at in 0..self.core.config().node_count() {
             if self.sockets[at].unread {
-                self.explain(at, Cause::NoAnswer, NO_WORD.to_owned());
+                self.explain(at, Cause::NoAnswer, NOT_CONFIRMED.to_owned());
             }
         }
     }
@@ -241,7 +240,7 @@ impl Sockets {
         }
         // Each pass but the last ends a link, or opens one.
         for _ in 0..=2 * self.sockets.len() {
-            self.link_ops();
+            self.apply_link_ops();
             if !self.write_all() {
                 return;
             }
@@ -280,7 +279,7 @@ impl Sockets {
     ///
     /// It also reads what has come. A socket that is closed with unread answers is reset, and a server whose
     /// connection is reset drops what it has not read, releases too.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release_all(&mut self) {
         if self.is_ours() {
             self.core.release_all(self.clock.now());
             self.settle();
@@ -291,7 +290,7 @@ impl Sockets {
         }
     }
 
-    fn link_ops(&mut self) {
+    fn apply_link_ops(&mut self) {
         while let Some(op) = self.core.poll_link() {
             match op {
                 LinkOp::Close(link) => {
@@ -312,7 +311,7 @@ impl Sockets {
         match self.locator.locate(at, self.core.config().settings()) {
             Ok(Located::Tcp(address)) => self.dial(at, address),
             Ok(Located::Unix(path)) => self.connect(at, Socket::unix(&path)),
-            Ok(Located::Pending) => self.sockets[at].state = Connection::Resolving,
+            Ok(Located::Pending) => self.sockets[at].state = SocketState::Resolving,
             Err(error) => self.failed(at, &error),
         }
     }
@@ -335,7 +334,7 @@ impl Sockets {
         let Self { locator, core, sockets, .. } = self;
         let is_open = |at: usize| sockets[at].is_open();
         let settings = core.config().settings();
-        locator.restore_subscriptions(LISTEN_AGAIN, core.latest(), is_open, settings);
+        locator.restore_subscriptions(CHECK_SUBSCRIPTIONS, core.latest(), is_open, settings);
         for at in 0..self.core.config().node_count() {
             if self.is_awaited(at) {
                 self.check_master(at);
@@ -364,10 +363,10 @@ impl Sockets {
     fn follow(&mut self, at: usize) {
         let Some(named) = self.locator.other_master(at) else { return };
         let link_socket = &self.sockets[at];
-        if matches!(link_socket.state, Connection::Resolving) {
+        if matches!(link_socket.state, SocketState::Resolving) {
             return;
         }
-        if let (Connection::Closed, Some(link)) = (&link_socket.state, link_socket.link) {
+        if let (SocketState::Closed, Some(link)) = (&link_socket.state, link_socket.link) {
             return self.core.open_now(link, self.clock.now());
         }
         let words = format!("its sentinels name another master: {}", host_port::shown(&named));
@@ -375,7 +374,7 @@ impl Sockets {
         self.disconnected(at, Cause::Io);
     }
 
-    /// Connects to the next address of a name, beside those that have not answered yet; `false` if there is none.
+    /// Connects to the next address of a name, alongside those that have not answered yet; `false` if there is none.
     fn connect_next(&mut self, at: usize) -> bool {
         let Some(address) = self.locator.next_address(at) else { return false };
         self.dial(at, address);
@@ -412,13 +411,13 @@ impl Sockets {
         self.locator.over_tls(at, socket)
     }
 
-    /// Says what a connection was waiting for that was given up.
+    /// Explains what a connection was waiting for that was given up.
     #[cfg(feature = "tls")]
     fn explain_handshake(&mut self, at: usize) {
         let link_socket = &self.sockets[at];
         let words = match &link_socket.state {
-            Connection::Connecting(sockets) => sockets.iter().find_map(Socket::unfinished),
-            Connection::Resolving if self.locator.is_tls(at) && self.locator.has_files() => {
+            SocketState::Connecting(sockets) => sockets.iter().find_map(Socket::unfinished),
+            SocketState::Resolving if self.locator.is_tls(at) && self.locator.has_files() => {
                 Some(STILL_READ)
             }
             _ => None,
@@ -449,8 +448,8 @@ impl Sockets {
     fn begin_connecting(&mut self, at: usize, socket: Socket) {
         let link_socket = &mut self.sockets[at];
         match &mut link_socket.state {
-            Connection::Connecting(sockets) => sockets.push(socket),
-            state => *state = Connection::Connecting(vec![socket]),
+            SocketState::Connecting(sockets) => sockets.push(socket),
+            state => *state = SocketState::Connecting(vec![socket]),
         }
         link_socket.race_at = match self.locator.pause_before_next(at) {
             Some(pause) => self.clock.now().boot + pause,
@@ -462,7 +461,7 @@ impl Sockets {
     /// Tries the next address of a name before the link fails: `localhost` often means `::1` first, and many servers
     /// listen on `127.0.0.1` only. The link fails with the last address that does.
     fn connect_failed(&mut self, at: usize, error: &io::Error) {
-        let others_go_on = matches!(&self.sockets[at].state, Connection::Connecting(sockets) if !sockets.is_empty());
+        let others_go_on = matches!(&self.sockets[at].state, SocketState::Connecting(sockets) if !sockets.is_empty());
         if !self.connect_next(at) && !others_go_on {
             self.failed(at, error);
         }
@@ -472,7 +471,7 @@ impl Sockets {
         while let Some(finding) = self.locator.next_finding() {
             match finding {
                 Finding::Route { link, route } => {
-                    let is_awaited = matches!(self.sockets[link].state, Connection::Resolving);
+                    let is_awaited = matches!(self.sockets[link].state, SocketState::Resolving);
                     let timeout = self.core.config().settings().connect_timeout;
                     let outcome = self.locator.take_route(link, route, is_awaited, timeout);
                     self.use_route(link, outcome);
@@ -504,17 +503,17 @@ impl Sockets {
     }
 
     fn finish_connecting(&mut self, at: usize) {
-        let Connection::Connecting(sockets) = &mut self.sockets[at].state else { return };
-        let mut place = 0;
-        while place < sockets.len() {
-            match sockets[place].is_connected() {
-                Ok(false) => place += 1,
+        let SocketState::Connecting(sockets) = &mut self.sockets[at].state else { return };
+        let mut index = 0;
+        while index < sockets.len() {
+            match sockets[index].continue_connecting() {
+                Ok(false) => index += 1,
                 Ok(true) => {
-                    let socket = sockets.swap_remove(place);
+                    let socket = sockets.swap_remove(index);
                     return self.connected(at, socket);
                 }
                 Err(error) => {
-                    sockets.remove(place).end(&self.registry);
+                    sockets.remove(index).close_in(&self.registry);
                     self.connect_failed(at, &error);
                     return self.finish_connecting(at);
                 }
@@ -526,7 +525,7 @@ impl Sockets {
     fn connected(&mut self, at: usize, socket: Socket) {
         self.drop_socket(at);
         let link_socket = &mut self.sockets[at];
-        link_socket.state = Connection::Open(socket);
+        link_socket.state = SocketState::Open(socket);
         self.locator.forget_addresses(at);
         self.set_blocked(at, false);
         if let Some(link) = self.sockets[at].link {
@@ -556,7 +555,8 @@ impl Sockets {
         let mut came = false;
         loop {
             let link_socket = &mut self.sockets[at];
-            let (Connection::Open(socket), Some(link)) = (&mut link_socket.state, link_socket.link)
+            let (SocketState::Open(socket), Some(link)) =
+                (&mut link_socket.state, link_socket.link)
             else {
                 return came;
             };
@@ -577,7 +577,7 @@ impl Sockets {
                     if bytes < room && !ended && is_drained {
                         return true;
                     }
-                    self.link_ops();
+                    self.apply_link_ops();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return came,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -595,7 +595,7 @@ impl Sockets {
         if self.locator.sentinel_count() == 0 || self.check_master(at) {
             return true;
         }
-        self.explain(at, Cause::NoAnswer, NO_WORD.to_owned());
+        self.explain(at, Cause::NoAnswer, NOT_CONFIRMED.to_owned());
         self.disconnected(at, Cause::NoAnswer);
         false
     }
@@ -603,7 +603,7 @@ impl Sockets {
     /// Writes once what waits, if there is room. Returns whether the connection has failed at that.
     fn write(&mut self, at: usize) -> bool {
         let link_socket = &mut self.sockets[at];
-        let (Connection::Open(socket), Some(link), false) =
+        let (SocketState::Open(socket), Some(link), false) =
             (&mut link_socket.state, link_socket.link, link_socket.blocked)
         else {
             return false;
@@ -630,13 +630,13 @@ impl Sockets {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set_blocked(at, true),
             Err(error) => self.write_failed(at, &error),
         }
-        !matches!(self.sockets[at].state, Connection::Open(_))
+        !self.sockets[at].is_open()
     }
 
     /// Reads first what the server sent before it closed the connection. That may end the link, with a better cause.
     fn write_failed(&mut self, at: usize, error: &io::Error) {
         self.read(at, true);
-        if matches!(self.sockets[at].state, Connection::Open(_)) {
+        if self.sockets[at].is_open() {
             self.failed(at, error);
         }
     }
@@ -646,7 +646,7 @@ impl Sockets {
         let token = mio::Token(self.first_token + at);
         let link_socket = &mut self.sockets[at];
         link_socket.blocked = blocked;
-        if let Connection::Open(socket) = &mut link_socket.state
+        if let SocketState::Open(socket) = &mut link_socket.state
             && let Err(error) = socket.watch(&self.registry, token, blocked)
         {
             self.failed(at, &error);
@@ -678,12 +678,12 @@ impl Sockets {
         let link_socket = &mut self.sockets[at];
         link_socket.blocked = false;
         link_socket.race_at = Timestamp::NEVER;
-        match std::mem::replace(&mut link_socket.state, Connection::Closed) {
-            Connection::Open(socket) => socket.end(&self.registry),
-            Connection::Connecting(sockets) => {
-                sockets.into_iter().for_each(|socket| socket.end(&self.registry));
+        match std::mem::replace(&mut link_socket.state, SocketState::Closed) {
+            SocketState::Open(socket) => socket.close_in(&self.registry),
+            SocketState::Connecting(sockets) => {
+                sockets.into_iter().for_each(|socket| socket.close_in(&self.registry));
             }
-            Connection::Closed | Connection::Resolving => {}
+            SocketState::Closed | SocketState::Resolving => {}
         }
     }
 }
@@ -692,7 +692,7 @@ impl LinkSocket {
     fn new() -> Self {
         Self {
             link: None,
-            state: Connection::Closed,
+            state: SocketState::Closed,
             blocked: false,
             race_at: Timestamp::NEVER,
             unread: false,
@@ -700,18 +700,17 @@ impl LinkSocket {
     }
 
     fn is_open(&self) -> bool {
-        matches!(self.state, Connection::Open(_))
+        matches!(self.state, SocketState::Open(_))
     }
 }
 
 /// The pause between two checks whether all sentinels have a subscription.
-const LISTEN_AGAIN: Duration = Duration::from_secs(5);
+const CHECK_SUBSCRIPTIONS: Duration = Duration::from_secs(5);
 
-/// A timer that is noticed so much later may have come while the thread did not run. Looks that end in time read nothing in
-/// vain.
+/// A timer that is noticed so much later may have come while the thread did not run. Turns that are in time do not read a second time.
 const STALL: Duration = Duration::from_millis(2);
 
 #[cfg(feature = "tls")]
 const STILL_READ: &str = "the files of TLS are still being read, or a name is being looked up";
 
-const NO_WORD: &str = "most of its sentinels have not named it for 5 s";
+const NOT_CONFIRMED: &str = "most of its sentinels have not named it for 5 s";

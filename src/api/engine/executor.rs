@@ -81,7 +81,7 @@ impl Executor {
             Command::Close(until) => self.close(until, now),
             Command::Detach(slot, responder) => self.begin_detaching(slot, responder),
             Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
-            Command::Look(question) => question(&self.driver),
+            Command::ReadDriver(question) => question(&self.driver),
             Command::Observe(election, slot) => self.observe(&election, slot, now),
             Command::Release(slot) => self.release(&slot, now),
             Command::Unobserve(slot) => self.unobserve(&slot),
@@ -189,7 +189,7 @@ impl Executor {
         slot: Arc<LockSlot>,
         responder: Responder<Option<DetachedLock>, EngineError>,
     ) {
-        let patience = slot.id().map_or(Duration::ZERO, |id| self.driver.patience_to_detach(id));
+        let patience = slot.id().map_or(Duration::ZERO, |id| self.driver.detach_timeout(id));
         self.pending.push(PendingQuery::detach(slot, patience, responder));
     }
 

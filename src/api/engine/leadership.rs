@@ -1,5 +1,4 @@
-//! What a leader has in hand, and the campaign for it: the engine's guard and its future, in a leader's words. Not here:
-//! the lock, which the slot stands for.
+//! Leadership: the guard of an engine's lock, and the future of it, under a leader's names.
 
 use std::fmt;
 use std::future::Future;

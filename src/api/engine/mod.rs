@@ -1,12 +1,12 @@
 //! The engine: one background thread behind a handle that every thread and task can use.
 //!
-//! The handle hands commands over (`queue`), the thread gives them to the core that all APIs share and
-//! writes once for all commands of a turn (`thread`), and outcomes come back in a slot for each lock
-//! (`slot`), to whoever waits there: as a future, or blocking (`future`). What a holder looks at is in
-//! the slot as well, so that no look waits for the thread (`guard`).
+//! The handle queues commands (`queue`), the thread carries them out on the core that all APIs share (`thread`,
+//! `executor`), and outcomes come back in the slot of each lock (`outcomes`, `slot`), where a future or a blocked thread
+//! waits. The lease is in the slot as well, so that no holder waits for the thread.
 //!
-//! Not here: anything about the protocol. The thread is fed through the queue alone, and nothing else of
-//! redbolt starts one, but for name look-ups.
+//! Files import only files below them: `runtime`, `reply`, `slot`, `queue`, `shared`, and on these the thread on one side,
+//! and `handle`, `guard`, `acquisition` and the rest of the API on the other. Invariant: the thread is fed through the queue
+//! alone.
 
 mod acquisition;
 mod executor;
@@ -116,7 +116,7 @@ pub struct Engine {
     handle: Arc<Handle>,
 }
 
-/// What is dropped with the last clone.
+/// It is dropped with the last clone of the engine.
 struct Handle {
     shared: Arc<Shared>,
     /// The locks of owners who may enter them again.
@@ -436,7 +436,7 @@ impl Engine {
     /// [`EngineError::ShutDown`] once the engine is shut down: what it knew is gone with its thread.
     /// [`EngineError::Forked`] in a forked child.
     pub fn node_report(&self) -> QueryFuture<NodeReport> {
-        self.look(Driver::node_report)
+        self.read_driver(Driver::node_report)
     }
 
     /// What was counted since the start. It is answered also when the engine is busy.
@@ -446,7 +446,7 @@ impl Engine {
     /// [`EngineError::ShutDown`] once the engine is shut down: the counts are gone with its thread, so take
     /// the last ones before. [`EngineError::Forked`] in a forked child.
     pub fn metrics(&self) -> QueryFuture<MetricsReport> {
-        self.look(Driver::metrics)
+        self.read_driver(Driver::metrics)
     }
 
     /// How many acquisitions and looks at resources have no outcome yet.
@@ -489,13 +489,13 @@ impl Engine {
         self.handle.end(within, GRACE)
     }
 
-    /// Has the thread answer a question about its driver. It needs no place among what is in flight.
-    fn look<T: Send + 'static>(
+    /// Has the thread answer a question about its driver. It does not count as in flight.
+    fn read_driver<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Driver) -> T + Send + 'static,
     ) -> QueryFuture<T> {
         self.query(self.unlimited(), |responder| {
-            Command::Look(Box::new(move |driver| responder.send(Ok(question(driver)))))
+            Command::ReadDriver(Box::new(move |driver| responder.send(Ok(question(driver)))))
         })
     }
 
@@ -536,7 +536,7 @@ impl Engine {
     }
 }
 
-/// What the short forms ask for.
+/// The request of the short forms.
 fn extended(resource: &(impl AsRef<[u8]> + ?Sized)) -> LockRequest<'_> {
     LockRequest::new(resource).auto_extend(AutoExtend::until_released())
 }
@@ -631,8 +631,8 @@ impl EngineLimits {
 /// How long a drop of the last handle waits for confirmations.
 const LAST_RELEASES: Duration = Duration::from_millis(50);
 
-/// For the thread to report after its time is over: without the report nobody knows which locks are left. It takes so
-/// long only where the thread does not run, or is in a callback.
+/// For the thread to report after its time has ended: only the report names the locks that are left. It takes this long
+/// only if the thread does not run, or is in a callback.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The same for a drop, which shows no report.
@@ -694,7 +694,7 @@ mod tests {
 
         // The thread does nothing until all have asked and wait.
         let (go, gate) = mpsc::channel::<()>();
-        let waits = engine.look(move |_| gate.recv());
+        let waits = engine.read_driver(move |_| gate.recv());
         let counter = Arc::new(Counter(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&counter));
         let names: Vec<String> = (0..50).map(|at| format!("job{at}")).collect();
@@ -711,7 +711,7 @@ mod tests {
         soon(waits).unwrap().unwrap();
         // The first look can be taken in the turn of the requests, before they are written; the
         // second one is taken in a later turn.
-        (0..2).for_each(|_| soon(engine.look(|_| ())).unwrap());
+        (0..2).for_each(|_| soon(engine.read_driver(|_| ())).unwrap());
         server.resume();
         // No future is polled before the thread has reported all outcomes: a poll puts another waker
         // among the equal ones, and a wake-up may come after the outcome that it is for.
@@ -719,7 +719,7 @@ mod tests {
         while soon(engine.metrics()).unwrap().metrics.grants < 51 {
             assert!(Instant::now() < until, "not all are granted");
         }
-        soon(engine.look(|_| ())).unwrap();
+        soon(engine.read_driver(|_| ())).unwrap();
         let wakes = counter.0.load(Ordering::Relaxed);
         assert!(asked.into_iter().all(|acquire| soon(acquire).is_ok()));
         // The node answers them in one write, but may be told of them in two.
@@ -773,11 +773,11 @@ mod tests {
         let waiting = engine.acquire(LockRequest::new(b"job").wait(Wait::Forever));
         // In one turn, so that it fails with commands before and behind it.
         let (go, until) = mpsc::channel::<()>();
-        let held_up = engine.look(move |_| {
+        let held_up = engine.read_driver(move |_| {
             // It ends when the sender is dropped.
             let _ = until.recv_timeout(LIMIT);
         });
-        let failing = engine.look(|_| -> () { panic!("on purpose, as a bug would") });
+        let failing = engine.read_driver(|_| -> () { panic!("on purpose, as a bug would") });
         let behind = engine.acquire(LockRequest::new(b"next").wait(Wait::Forever));
         let question = engine.node_report();
         drop(go);
@@ -806,7 +806,7 @@ mod tests {
         let engine = Engine::start(config(&node), EngineLimits::default()).unwrap();
         let guard = soon(engine.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap();
         let (began, begun) = mpsc::channel();
-        drop(engine.look(move |_| {
+        drop(engine.read_driver(move |_| {
             began.send(()).unwrap();
             std::thread::sleep(4 * LEAST_GRACE);
         }));

@@ -37,7 +37,7 @@ pub(super) enum Command {
     Detach(Arc<LockSlot>, Responder<Option<DetachedLock>, EngineError>),
     Extend(Arc<LockSlot>, Duration),
     /// Answer a question about the driver.
-    Look(Box<dyn FnOnce(&Driver) + Send>),
+    ReadDriver(Box<dyn FnOnce(&Driver) + Send>),
     /// Observe who leads by the lock on this resource.
     Observe(Box<[u8]>, Arc<ObserverSlot>),
     /// Release a lock, or cancel its acquisition.
@@ -86,7 +86,7 @@ impl Command {
             | Self::Extend(slot, _)
             | Self::Release(slot) => Some(slot),
             Self::Close(_)
-            | Self::Look(_)
+            | Self::ReadDriver(_)
             | Self::Observe(..)
             | Self::Unobserve(_)
             | Self::View(..)
@@ -222,7 +222,7 @@ mod tests {
         }
 
         fn push(&self) -> Result<(), Command> {
-            self.queue.push(Command::Look(Box::new(|_| ())))
+            self.queue.push(Command::ReadDriver(Box::new(|_| ())))
         }
 
         /// Whether the waker was written to since the last look: each write is told of once.

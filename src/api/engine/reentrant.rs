@@ -1,15 +1,14 @@
 //! Locks that their owner may enter again: one lock on the nodes, and counted guards of it in this process.
 //!
-//! The caller says who the owner is: a task, a request, never a thread. A table has the lock that an owner holds on a
-//! resource, and how many guards of it there are. All that changes a count is done under the table's mutex: whoever takes
-//! the count from one to zero takes the lock out of the table, so that a re-entry either comes before and keeps it, or
-//! comes after and asks for a lock of its own. The lock is released, and wakers are called, when the mutex is free.
+//! The caller names the owner: a task, a request, never a thread. A table has the lock that an owner holds on a
+//! resource, and the number of its guards. Invariant: counts change under the table's mutex. The call that takes a count from
+//! one to zero takes the lock out of the table, so that a re-entry either comes before and keeps it, or comes after and asks
+//! for a lock of its own. The lock is released, and wakers are called, after the mutex is free.
 //!
-//! Of several acquisitions of one owner that are under way, each asks for itself, waiting for as long as it says. The first
-//! to be granted goes into the table, and the others join it. Where a re-entry wants more of the lock than it is (alone, or
+//! Of several pending acquisitions of one owner, each asks for itself, and waits for as long as its request says. The first
+//! to be granted goes into the table, and the others join it. If a re-entry wants more of the lock than it has (alone, or
 //! for longer), it asks for that while its guard counts already, one step after the other: several of one owner take
-//! turns. Nothing of this is on the nodes, where a count would be
-//! raised twice by a request that is sent again. Not here: the lock, which the slot stands for.
+//! turns. Nothing of this is on the nodes, where a count would be raised twice by a request that is sent again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -38,7 +37,7 @@ pub(super) struct Holds {
 #[derive(Default)]
 struct Table {
     holds: HashMap<Arc<Owned>, CountedLock>,
-    /// Acquisitions of an owner that are under way, to be woken when one of them is granted.
+    /// Pending acquisitions of an owner, to be woken when one of them is granted.
     entering: HashMap<Arc<Owned>, BTreeMap<u64, Waker>>,
     entering_ever: u64,
 }
@@ -56,7 +55,7 @@ struct CountedLock {
     count: usize,
 }
 
-/// What an acquisition wants of a lock that its owner holds already.
+/// The lock that an acquisition asks for, compared with one that its owner holds already.
 #[derive(Clone, Copy)]
 struct Wanted {
     mode: LockMode,
@@ -92,8 +91,7 @@ impl Holds {
         Some(table.holds.get_mut(owned)?.enter(self, owned, wanted))
     }
 
-    /// Takes a lock that was granted into the table. If the owner holds another one by now, that is entered, and this one
-    /// given back.
+    /// Inserts a lock that was granted. If the owner holds another one by now, that is entered, and this one released.
     fn insert(
         self: &Arc<Self>,
         owned: &Arc<Owned>,
@@ -134,8 +132,8 @@ impl Holds {
         self.lock().holds.get(owned).map_or(0, |hold| hold.count)
     }
 
-    /// Has whoever enters woken when another acquisition of the owner is granted. What this replaces is to be dropped once
-    /// the mutex is free.
+    /// Registers the waker of an acquisition, for the case that another one of the owner is granted. What it replaces is to
+    /// be dropped after the mutex is free.
     #[must_use]
     fn watch(&self, owned: &Arc<Owned>, number: &mut Option<u64>, waker: &Waker) -> Option<Waker> {
         let mut table = self.lock();
@@ -197,7 +195,7 @@ impl CountedLock {
     }
 }
 
-/// Whether who holds a resource in one mode holds it in the other as well, or can try to.
+/// Whether the holder in one mode holds the resource in the other as well, or can try to.
 fn can_become(held: LockMode, wanted: LockMode) -> bool {
     let is_permit = |mode| matches!(mode, LockMode::Permit { .. });
     held == wanted || !is_permit(held) && !is_permit(wanted)
@@ -213,7 +211,7 @@ pub struct ReentrantGuard {
     handle: LockHandle,
     holds: Arc<Holds>,
     owned: Arc<Owned>,
-    /// It does not count any longer.
+    /// It has left the count.
     is_out: bool,
 }
 
@@ -346,7 +344,7 @@ impl Drop for Settling {
     }
 }
 
-/// An acquisition that is under way.
+/// A pending acquisition.
 struct Acquiring {
     acquire: AcquireFuture,
     owned: Arc<Owned>,
@@ -450,7 +448,7 @@ impl Raising {
         Self { guard, mode, ttl, pending: None, settling }
     }
 
-    /// Asks for what is missing from the call on.
+    /// Asks for what is missing, from the call on.
     fn begun(mut self) -> Entering {
         match self.begin() {
             Ok(true) => Entering::Raising(self),

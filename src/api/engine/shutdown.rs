@@ -1,4 +1,4 @@
-//! How an engine ended. Not here: ending it, which the thread does.
+//! How an engine ended.
 
 use std::fmt;
 

@@ -46,7 +46,7 @@ struct SlotState {
     token: Option<FencingToken>,
     /// The number of a semaphore's permit.
     permit: Option<u16>,
-    /// Those that granted it.
+    /// Of the attempt that was granted.
     votes: Option<Votes>,
     /// By its holder, or its acquisition was cancelled.
     is_released: bool,
@@ -294,6 +294,7 @@ impl LockSlot {
     }
 
     pub(super) fn unwatch(&self, number: Watcher) {
+        // In a forked child the mutex may be locked by a thread that is not there.
         if !self.runtime.is_ours() {
             return;
         }
@@ -303,7 +304,7 @@ impl LockSlot {
         self.runtime.discard(watcher);
     }
 
-    /// Has `callback` called at a loss; at once if it is lost already.
+    /// Has `callback` called if the lock is lost; at once if it is lost already.
     pub(super) fn on_loss(&self, callback: Callback) {
         if !self.runtime.is_ours() {
             return;
@@ -313,6 +314,7 @@ impl LockSlot {
             None if state.is_released => {}
             None => state.on_loss.push(callback),
             Some(cause) => {
+                // The callback may release this lock, which takes the mutex.
                 drop(state);
                 callback(cause);
             }
@@ -433,6 +435,7 @@ impl LockSlot {
         for watcher in watchers.into_values() {
             self.runtime.wake(Some(watcher));
         }
+        // Last, because each may take long, and one that panics must not keep the others from being called.
         for callback in callbacks {
             self.runtime.run(|| callback(cause));
         }
@@ -445,6 +448,7 @@ impl LockSlot {
         if state.outcome.is_some() {
             return None;
         }
+        // A loss that was reported before the release stays the outcome: what the lock protected was in danger.
         if let ReleaseOutcome::Lost(cause) = outcome {
             state.lost.get_or_insert(cause);
         }

@@ -89,11 +89,11 @@ impl Thread {
         if busy.is_zero() || !self.mailbox.is_empty() {
             return false;
         }
-        if !was_active && !self.executor.driver.is_awaiting() {
+        if !was_active && !self.executor.driver.awaits_any_answer() {
             return false;
         }
         let span = self.executor.deadline().map_or(busy, |due| due.min(busy));
-        let has_come = || self.executor.driver.listen() || self.shared.queue.is_filled();
+        let has_come = || self.executor.driver.read_awaited() || self.shared.queue.is_filled();
         busy::spin(span, || config.clock().boot(), has_come)
     }
 

@@ -1,8 +1,6 @@
-//! Work that ends with its lock: run while it is held, told or cancelled when it is lost, and the lock released
-//! behind it, however the work ends.
+//! Work that ends with its lock: run while it is held, and notified or cancelled when it is lost.
 //!
-//! Apart from `guard` because here nobody has the lock in hand that could forget it. Not here: how a loss is
-//! noticed.
+//! Invariant: the lock is released after the work, however that ends, and nothing of the work runs after the release.
 
 use std::error::Error;
 use std::fmt;
@@ -91,7 +89,7 @@ impl Engine {
     }
 }
 
-/// The work is gone when this returns, so that nothing of it runs behind the release.
+/// The work is dropped when this returns, before the lock is released.
 async fn unless_lost<T, F, Fut>(guard: &OwnedGuard, work: F) -> Result<T, WithError>
 where
     F: FnOnce(HeldLock) -> Fut,
@@ -103,7 +101,7 @@ where
         if let Poll::Ready(Some(cause)) = lost.as_mut().poll(context) {
             return Poll::Ready(Err(cause));
         }
-        // Where the engine's thread is late, the clock is not.
+        // The engine's thread may be late to report a loss; the clock is not.
         if !guard.is_valid() {
             return Poll::Ready(Err(LossCause::Expired));
         }

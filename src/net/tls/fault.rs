@@ -15,12 +15,12 @@ use crate::proto::Cause;
 
 /// Why TLS ends a connection.
 #[derive(Debug)]
-pub(in crate::net) struct Fault {
+pub(in crate::net) struct TlsFault {
     cause: Cause,
     words: Option<String>,
 }
 
-impl Fault {
+impl TlsFault {
     pub(super) fn of(error: &rustls::Error) -> Self {
         match error {
             rustls::Error::InvalidCertificate(error) => {
@@ -52,12 +52,12 @@ impl Fault {
         Self { cause, words: Some(words) }
     }
 
-    pub(in crate::net) fn told(&self) -> (Cause, Option<String>) {
+    pub(in crate::net) fn cause(&self) -> (Cause, Option<String>) {
         (self.cause, self.words.clone())
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for TlsFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.words {
             Some(words) => write!(f, "{} ({words})", self.cause),
@@ -66,10 +66,10 @@ impl fmt::Display for Fault {
     }
 }
 
-impl Error for Fault {}
+impl Error for TlsFault {}
 
-impl From<Fault> for io::Error {
-    fn from(fault: Fault) -> Self {
+impl From<TlsFault> for io::Error {
+    fn from(fault: TlsFault) -> Self {
         Self::new(io::ErrorKind::InvalidData, fault)
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     fn words(error: CertificateError) -> String {
-        Fault::of(&rustls::Error::InvalidCertificate(error)).told().1.unwrap()
+        TlsFault::of(&rustls::Error::InvalidCertificate(error)).cause().1.unwrap()
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn whose_move_it_is() {
-        let cause = |error| Fault::of(&error).told().0;
+        let cause = |error| TlsFault::of(&error).cause().0;
         let refused = rustls::Error::AlertReceived(Alert::CertificateRequired);
         assert_eq!(cause(refused), Cause::TlsRefused);
         assert_eq!(cause(rustls::Error::DecryptError), Cause::Tls);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustls::client::ClientConnection;
 use rustls::pki_types::ServerName;
 
-pub(super) use fault::Fault;
+pub(super) use fault::TlsFault;
 pub use stream::TlsStream;
 pub(super) use trust::Certificates;
 pub use trust::TlsError;
@@ -77,7 +77,7 @@ impl Session {
         for _ in 0..LAST_READS {
             match self.receive(socket) {
                 Ok(1..) => {}
-                Err(last) if last.get_ref().is_some_and(|inner| inner.is::<Fault>()) => {
+                Err(last) if last.get_ref().is_some_and(|inner| inner.is::<TlsFault>()) => {
                     return last;
                 }
                 Ok(0) | Err(_) => break,
@@ -98,7 +98,7 @@ impl Session {
                     self.receive(socket)?;
                 }
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                    return Err(Fault::truncated().into());
+                    return Err(TlsFault::truncated().into());
                 }
                 outcome => return outcome,
             }
@@ -152,31 +152,31 @@ impl Session {
 
     /// Reads once from the socket, and decrypts what is complete. Returns how much came: nothing at the end of the connection.
     fn receive(&mut self, socket: &mut (impl Read + Write)) -> io::Result<usize> {
-        let mut source = Source { socket, first: &mut self.first, is_short: false };
+        let mut source = RecordReader { socket, first: &mut self.first, is_short: false };
         let length = self.connection.read_tls(&mut source)?;
         self.drained = source.is_short;
         if length == 0 && self.connection.is_handshaking() {
-            return Err(Fault::cut().into());
+            return Err(TlsFault::cut().into());
         }
         let processed = self.connection.process_new_packets().map(|_| length);
         processed.map_err(|error| {
             // The server's log says why, if it gets the alert.
             let _ = self.flush(socket);
             let is_plain = self.connection.is_handshaking() && !self.first.is_some_and(is_record);
-            if is_plain { Fault::plain().into() } else { Fault::of(&error).into() }
+            if is_plain { TlsFault::plain().into() } else { TlsFault::of(&error).into() }
         })
     }
 }
 
 /// A socket whose reads are looked at.
-struct Source<'a, S> {
+struct RecordReader<'a, S> {
     socket: &'a mut S,
     first: &'a mut Option<u8>,
     /// The last read did not fill its space.
     is_short: bool,
 }
 
-impl<S: Read> Read for Source<'_, S> {
+impl<S: Read> Read for RecordReader<'_, S> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         let length = self.socket.read(space)?;
         self.is_short = length < space.len();
