@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::busy;
 use super::label;
 use super::log::{Log, Logger};
-use crate::net::{self, Address, AddressError, Clock, HostResolver, SentinelAccess};
+use crate::net::{self, Address, AddressError, Clock, HostResolver, NetAccess, SentinelAccess};
 #[cfg(feature = "tls")]
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
@@ -40,11 +40,7 @@ pub struct Config {
     addresses: Arc<[Address]>,
     log: Logger,
     busy_poll: Duration,
-    clock: Clock,
-    hosts: HostResolver,
-    sentinels: SentinelAccess,
-    #[cfg(feature = "tls")]
-    tls: Option<Connector>,
+    net: NetAccess,
 }
 
 impl Config {
@@ -109,7 +105,7 @@ impl Config {
     pub fn locate(&self, address: &Address) -> io::Result<Address> {
         match address {
             Address::Sentinels(known) => {
-                net::locate(known, &self.sentinels, &self.hosts, self.settings())
+                net::locate(known, &self.net.sentinels, &self.net.hosts, self.settings())
             }
             other => Ok(other.clone()),
         }
@@ -127,7 +123,7 @@ impl Config {
         address: &Address,
         stream: S,
     ) -> io::Result<TlsStream<S>> {
-        let tls = self.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let tls = self.net.tls.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         TlsStream::new(tls, address, stream)
     }
 
@@ -145,25 +141,15 @@ impl Config {
     /// What everything that is made of it goes by.
     #[inline]
     pub(super) fn clock(&self) -> &Clock {
-        &self.clock
+        &self.net.clock
     }
 
-    /// How names of hosts become addresses.
-    pub(super) fn hosts(&self) -> &HostResolver {
-        &self.hosts
+    pub(super) fn net(&self) -> &NetAccess {
+        &self.net
     }
 
     pub(super) fn log(&self) -> &Logger {
         &self.log
-    }
-
-    pub(super) fn sentinels(&self) -> &SentinelAccess {
-        &self.sentinels
-    }
-
-    #[cfg(feature = "tls")]
-    pub(super) fn tls(&self) -> Option<&Connector> {
-        self.tls.as_ref()
     }
 
     pub(super) fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
@@ -568,11 +554,13 @@ impl ConfigBuilder {
             addresses: addresses.into(),
             log,
             busy_poll,
-            clock,
-            hosts,
-            sentinels,
-            #[cfg(feature = "tls")]
-            tls,
+            net: NetAccess {
+                clock,
+                hosts,
+                sentinels,
+                #[cfg(feature = "tls")]
+                tls,
+            },
         })
     }
 }

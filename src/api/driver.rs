@@ -128,13 +128,9 @@ impl Driver {
         let core = Core::new(config.core(), |bytes| {
             getrandom::fill(bytes).expect("the system's source of randomness stays available");
         });
-        let clock = config.clock().clone();
-        let read_at = clock.boot();
-        let sockets = Sockets::new(core, clock, config.addresses(), registry, first_token)?;
-        let sockets = sockets.with_sentinels(config.sentinels().clone());
-        let sockets = sockets.with_hosts(config.hosts().clone());
-        #[cfg(feature = "tls")]
-        let sockets = sockets.with_tls(config.tls().cloned())?;
+        let read_at = config.clock().boot();
+        let (addresses, net) = (config.addresses(), config.net());
+        let sockets = Sockets::new(core, net, addresses, registry, first_token)?;
         let notes = Notes::new(&config);
         let mut driver = Self { config, sockets, own, read_at, is_batching: false, notes };
         driver.sockets.drive();

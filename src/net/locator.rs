@@ -19,26 +19,33 @@ use super::resolve::{Finding, Resolver, Route, RouteSources};
 use super::sentinel::{
     MasterQuery, NewSubscription, OutstandingQueries, SentinelAccess, Subscriptions,
 };
-#[cfg(feature = "tls")]
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
 use crate::proto::{Cause, Settings, Timestamp, sentinel_word};
 
+/// What the connections of a client are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct NetAccess {
+    pub(crate) clock: Clock,
+    /// How names of hosts become addresses.
+    pub(crate) hosts: HostResolver,
+    pub(crate) sentinels: SentinelAccess,
+    /// There is one if an address asks for TLS.
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Connector>,
+}
+
 pub(super) struct Locator {
-    clock: Clock,
+    net: NetAccess,
     /// The command links of all nodes, then their push links.
     links: Vec<LinkRoute>,
     /// There is one if a node has a name, sentinels, or files of TLS.
     resolver: Option<Resolver>,
     look_ups: Arc<LookUps>,
-    access: SentinelAccess,
     subscriptions: Subscriptions,
     /// When it was last checked whether all sentinels have a subscription.
     checked_at: Timestamp,
-    /// There is one if an address asks for TLS.
-    #[cfg(feature = "tls")]
-    tls: Option<Connector>,
 }
 
 /// What is known of the way of one link to its node.
@@ -76,60 +83,32 @@ impl Locator {
     /// Its tokens are `first_token`, for look-ups, and those after it, one for each sentinel.
     pub(super) fn new(
         addresses: &[Address],
-        clock: Clock,
+        net: &NetAccess,
         registry: &Registry,
         first_token: usize,
     ) -> io::Result<Self> {
+        let look_ups = Arc::new(LookUps::new(net.hosts.clone()));
+        let links = addresses.iter().chain(addresses);
+        let mut locator = Self {
+            net: net.clone(),
+            links: links.map(|address| LinkRoute::new(address.clone(), &look_ups)).collect(),
+            resolver: None,
+            look_ups,
+            subscriptions: Subscriptions::new(addresses, first_token + 1),
+            checked_at: Timestamp::default(),
+        };
         let is_name = |address: &Address| {
             !matches!(address, Address::Ip(..) | Address::TlsIp(..) | Address::Unix(_))
         };
-        let has_names = addresses.iter().any(is_name);
-        let look_ups = Arc::default();
-        let links = addresses.iter().chain(addresses);
-        Ok(Self {
-            clock,
-            links: links.map(|address| LinkRoute::new(address.clone(), &look_ups)).collect(),
-            resolver: has_names
-                .then(|| Resolver::new(registry, mio::Token(first_token)))
-                .transpose()?,
-            look_ups,
-            access: SentinelAccess::default(),
-            subscriptions: Subscriptions::new(addresses, first_token + 1),
-            checked_at: Timestamp::default(),
-            #[cfg(feature = "tls")]
-            tls: None,
-        })
+        if addresses.iter().any(is_name) || locator.has_files() {
+            locator.resolver = Some(Resolver::new(registry, mio::Token(first_token))?);
+        }
+        Ok(locator)
     }
 
     /// How many tokens it has for these addresses.
     pub(super) fn tokens_needed(addresses: &[Address]) -> usize {
         1 + Subscriptions::new(addresses, 0).len()
-    }
-
-    pub(super) fn set_sentinel_access(&mut self, access: SentinelAccess) {
-        self.access = access;
-    }
-
-    pub(super) fn set_hosts(&mut self, hosts: HostResolver) {
-        self.look_ups = Arc::new(LookUps::new(hosts));
-        for link in &mut self.links {
-            link.outstanding = OutstandingQueries::new(&self.look_ups);
-        }
-    }
-
-    /// Sets the TLS of addresses that ask for it. `token` is the first one of [`new`](Self::new).
-    #[cfg(feature = "tls")]
-    pub(super) fn set_tls(
-        &mut self,
-        tls: Option<Connector>,
-        registry: &Registry,
-        token: usize,
-    ) -> io::Result<()> {
-        if tls.as_ref().is_some_and(Connector::has_files) && self.resolver.is_none() {
-            self.resolver = Some(Resolver::new(registry, mio::Token(token))?);
-        }
-        self.tls = tls;
-        Ok(())
     }
 
     fn node_count(&self) -> usize {
@@ -157,7 +136,7 @@ impl Locator {
     /// Whether TLS has files. They are not read on this thread: with a file system that hangs no lock would be extended.
     pub(super) fn has_files(&self) -> bool {
         #[cfg(feature = "tls")]
-        return self.tls.as_ref().is_some_and(Connector::has_files);
+        return self.net.tls.as_ref().is_some_and(Connector::has_files);
         #[cfg(not(feature = "tls"))]
         false
     }
@@ -207,7 +186,7 @@ impl Locator {
         RouteSources {
             look_ups: Arc::clone(&self.look_ups),
             #[cfg(feature = "tls")]
-            tls: self.tls.clone().filter(|_| self.is_tls(at)),
+            tls: self.net.tls.clone().filter(|_| self.is_tls(at)),
         }
     }
 
@@ -235,8 +214,8 @@ impl Locator {
         settings: &Settings,
     ) -> io::Result<()> {
         let outstanding = self.links[at].outstanding.clone();
-        let now = self.clock.now();
-        let query = MasterQuery::new(sentinels, &self.access, outstanding, settings, now);
+        let now = self.net.clock.now();
+        let query = MasterQuery::new(sentinels, &self.net.sentinels, outstanding, settings, now);
         let keeps_connections = at < self.node_count();
         let resolver =
             self.resolver.as_ref().expect("a resolver is made where there are sentinels");
@@ -347,7 +326,7 @@ impl Locator {
         if at >= self.node_count() {
             return true;
         }
-        let now = self.clock.now();
+        let now = self.net.clock.now();
         let asked_at = self.subscriptions.vouched_at(at, place);
         if sentinel_word::needs_word(asked_at, now) && !self.subscriptions.ask(at, now, registry) {
             self.restore_subscriptions(ASK_AGAIN, latest, is_open, settings);
@@ -355,10 +334,21 @@ impl Locator {
         sentinel_word::counts(asked_at, now)
     }
 
+    /// Begins TLS on a socket, if the address asks for it.
+    pub(super) fn secure(&self, at: usize, socket: Socket) -> io::Result<Socket> {
+        if !self.is_tls(at) {
+            return Ok(socket);
+        }
+        #[cfg(feature = "tls")]
+        return self.over_tls(&self.links[at], socket);
+        // Such an address cannot be read.
+        #[cfg(not(feature = "tls"))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     #[cfg(feature = "tls")]
-    pub(super) fn over_tls(&self, at: usize, socket: Socket) -> io::Result<Socket> {
-        let tls = self.tls.as_ref().expect("a connector is made where addresses ask for TLS");
-        let link = &self.links[at];
+    fn over_tls(&self, link: &LinkRoute, socket: Socket) -> io::Result<Socket> {
+        let tls = self.net.tls.as_ref().expect("a connector is made where addresses ask for TLS");
         let certificates = match &link.certificates {
             Some(certificates) => Ok(certificates.clone()),
             // There is no file, or a thread would have read it.

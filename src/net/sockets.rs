@@ -14,13 +14,9 @@ use super::address::Address;
 use super::cause;
 use super::clock::{Clock, Origin};
 use super::host_port;
-use super::hosts::HostResolver;
-use super::locator::{Located, Locator, NoRoute};
+use super::locator::{Located, Locator, NetAccess, NoRoute};
 use super::resolve::Finding;
-use super::sentinel::SentinelAccess;
 use super::socket::Socket;
-#[cfg(feature = "tls")]
-use super::tls::Connector;
 use crate::proto::{Cause, ClockReading, Core, LinkId, LinkOp, Timestamp};
 
 /// All sockets of one core.
@@ -65,17 +61,17 @@ enum SocketState {
 impl Sockets {
     pub(crate) fn new(
         core: Core,
-        clock: Clock,
+        net: &NetAccess,
         addresses: &[Address],
         registry: Registry,
         first_token: usize,
     ) -> io::Result<Self> {
         let count = 2 * addresses.len();
-        let locator = Locator::new(addresses, clock.clone(), &registry, first_token + count)?;
+        let locator = Locator::new(addresses, net, &registry, first_token + count)?;
         let dead_peer_timeout = core.config().settings().dead_peer_timeout;
         Ok(Self {
             core,
-            clock,
+            clock: net.clock.clone(),
             sockets: (0..count).map(|_| LinkSocket::new()).collect(),
             registry,
             first_token,
@@ -91,26 +87,6 @@ impl Sockets {
     /// for each sentinel.
     pub(crate) fn tokens_needed(addresses: &[Address]) -> usize {
         2 * addresses.len() + Locator::tokens_needed(addresses)
-    }
-
-    /// Sets how to connect to sentinels.
-    pub(crate) fn with_sentinels(mut self, access: SentinelAccess) -> Self {
-        self.locator.set_sentinel_access(access);
-        self
-    }
-
-    /// Sets how names of hosts become addresses.
-    pub(crate) fn with_hosts(mut self, hosts: HostResolver) -> Self {
-        self.locator.set_hosts(hosts);
-        self
-    }
-
-    /// Sets the TLS of addresses that ask for it.
-    #[cfg(feature = "tls")]
-    pub(crate) fn with_tls(mut self, tls: Option<Connector>) -> io::Result<Self> {
-        let token = self.first_token + self.sockets.len();
-        self.locator.set_tls(tls, &self.registry, token)?;
-        Ok(self)
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -399,16 +375,8 @@ impl Sockets {
 
     fn dial(&mut self, at: usize, address: SocketAddr) {
         let socket = Socket::tcp(address, self.dead_peer_timeout);
-        let socket = match self.locator.is_tls(at) {
-            true => socket.and_then(|socket| self.over_tls(at, socket)),
-            false => socket,
-        };
+        let socket = socket.and_then(|socket| self.locator.secure(at, socket));
         self.connect(at, socket);
-    }
-
-    #[cfg(feature = "tls")]
-    fn over_tls(&mut self, at: usize, socket: Socket) -> io::Result<Socket> {
-        self.locator.over_tls(at, socket)
     }
 
     /// Explains what a connection was waiting for that was given up.
@@ -425,12 +393,6 @@ impl Sockets {
         if let Some(words) = words {
             self.explain(at, Cause::ConnectTimeout, words.to_owned());
         }
-    }
-
-    /// Such an address cannot be read.
-    #[cfg(not(feature = "tls"))]
-    fn over_tls(&mut self, _: usize, _: Socket) -> io::Result<Socket> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn connect(&mut self, at: usize, socket: io::Result<Socket>) {

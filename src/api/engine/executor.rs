@@ -4,7 +4,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::mailbox::Leftovers;
 use super::observer_slot::ObserverSlot;
 use super::outcomes::Outcomes;
 use super::pending::{PendingQuery, Query};
@@ -274,10 +273,13 @@ impl Executor {
     }
 
     /// Ends everything that was begun and all commands that were not, closes the connections, and reports.
-    pub(super) fn end(mut self, leftovers: Leftovers, has_failed: bool) -> ShutdownReport {
+    pub(super) fn end(
+        mut self,
+        (commands, current): (Vec<Command>, Option<Arc<LockSlot>>),
+        has_failed: bool,
+    ) -> ShutdownReport {
         self.outcomes.wake();
         let Self { driver, runtime, outcomes, pending, .. } = self;
-        let Leftovers { commands, current } = leftovers;
         let mut report = outcomes.close(&driver, has_failed);
         current.iter().chain(commands.iter().filter_map(Command::slot)).for_each(|it| it.abandon());
         commands.iter().filter_map(Command::observer).for_each(|observer| observer.close());

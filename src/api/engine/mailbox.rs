@@ -20,12 +20,6 @@ pub(super) struct Mailbox {
     is_bursty: bool,
 }
 
-/// What was not carried out when the thread ended.
-pub(super) struct Leftovers {
-    pub(super) commands: Vec<Command>,
-    pub(super) current: Option<Arc<LockSlot>>,
-}
-
 impl Mailbox {
     pub(super) fn is_empty(&self) -> bool {
         self.commands.is_empty()
@@ -65,9 +59,9 @@ impl Mailbox {
         self.current = None;
     }
 
-    /// Ends the queue. What was pushed before is returned, and nothing can be pushed after.
-    pub(super) fn close(mut self, queue: &Queue) -> Leftovers {
-        let rest = queue.end();
-        Leftovers { commands: self.commands.drain(..).chain(rest).collect(), current: self.current }
+    /// Ends the queue. Returns the commands that were not carried out, and the lock of one that was being carried out.
+    pub(super) fn close(mut self, queue: &Queue) -> (Vec<Command>, Option<Arc<LockSlot>>) {
+        self.commands.extend(queue.end());
+        (self.commands, self.current)
     }
 }

@@ -335,10 +335,7 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.view(resource.as_ref(), |responder| ViewRequest::ForceUnlock {
-            force: Force::Locks,
-            responder,
-        })
+        self.force(Force::Locks, resource.as_ref())
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well; see
@@ -352,8 +349,7 @@ impl Engine {
         profile: Profile,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        let force = Force::LocksOf(profile);
-        self.view(resource.as_ref(), move |responder| ViewRequest::ForceUnlock { force, responder })
+        self.force(Force::LocksOf(profile), resource.as_ref())
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
@@ -366,10 +362,7 @@ impl Engine {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.view(resource.as_ref(), |responder| ViewRequest::ForceUnlock {
-            force: Force::Anything,
-            responder,
-        })
+        self.force(Force::Anything, resource.as_ref())
     }
 
     /// Attaches a lock that was [detached](OwnedGuard::detach), by this process or another one on the same
@@ -497,6 +490,10 @@ impl Engine {
         self.query(self.unlimited(), |responder| {
             Command::ReadDriver(Box::new(move |driver| responder.send(Ok(question(driver)))))
         })
+    }
+
+    fn force(&self, force: Force, resource: &[u8]) -> QueryFuture<ForceUnlockReport, AcquireError> {
+        self.view(resource, |responder| ViewRequest::ForceUnlock { force, responder })
     }
 
     /// Has the thread ask the nodes about a resource.

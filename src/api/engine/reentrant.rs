@@ -347,7 +347,6 @@ impl Drop for Settling {
 /// A pending acquisition.
 struct Acquiring {
     acquire: AcquireFuture,
-    owned: Arc<Owned>,
     wanted: Wanted,
     registration: Registration,
 }
@@ -428,9 +427,8 @@ impl Entering {
         if let Some(held) = held {
             return Self::entered(held);
         }
-        let (holds, of) = (Arc::clone(holds), Arc::clone(&owned));
-        let registration = Registration { holds, owned: of, number: None };
-        Self::Acquiring(Acquiring { acquire: acquire(request), owned, wanted, registration })
+        let registration = Registration { holds: Arc::clone(holds), owned, number: None };
+        Self::Acquiring(Acquiring { acquire: acquire(request), wanted, registration })
     }
 
     fn entered(held: Result<Entered, AcquireError>) -> Self {
@@ -516,13 +514,12 @@ fn refused(error: ExtendError) -> AcquireError {
 impl Acquiring {
     /// What has become of it, unless it goes on.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Entering> {
-        let holds = Arc::clone(&self.registration.holds);
+        let Registration { holds, owned, number } = &mut self.registration;
         if holds.runtime.is_ours() {
             // Before the look-up: a grant behind it finds the waker.
-            let number = &mut self.registration.number;
-            let replaced = holds.watch(&self.owned, number, context.waker());
+            let replaced = holds.watch(owned, number, context.waker());
             holds.runtime.discard(replaced);
-            if let Some(held) = holds.enter(&self.owned, self.wanted) {
+            if let Some(held) = holds.enter(owned, self.wanted) {
                 return Poll::Ready(Entering::entered(held));
             }
         }
@@ -530,7 +527,7 @@ impl Acquiring {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Entering::Refused(Box::new(error))),
             Poll::Ready(Ok(guard)) => {
-                let held = holds.insert(&self.owned, guard, self.wanted);
+                let held = holds.insert(owned, guard, self.wanted);
                 Poll::Ready(Entering::entered(held))
             }
         }

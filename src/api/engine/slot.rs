@@ -106,12 +106,7 @@ impl LockSlot {
             return Poll::Ready(Err(EngineError::Forked.into()));
         };
         match std::mem::take(&mut state.acquisition) {
-            Acquisition::Pending => {
-                let replaced = register(&mut state.waiter, waker);
-                drop(state);
-                drop(replaced);
-                Poll::Pending
-            }
+            Acquisition::Pending => wait(state, waker),
             Acquisition::Decided(outcome) => {
                 state.acquisition = Acquisition::Taken;
                 Poll::Ready(outcome.map_err(|error| *error))
@@ -177,17 +172,12 @@ impl LockSlot {
     }
 
     pub(super) fn poll_outcome(&self, waker: &Waker) -> Poll<ReleaseOutcome> {
-        let Some(mut state) = self.lock_if_ours() else {
+        let Some(state) = self.lock_if_ours() else {
             return Poll::Ready(ReleaseOutcome::Lost(LossCause::Forked));
         };
         match state.outcome {
             Some(outcome) => Poll::Ready(outcome),
-            None => {
-                let replaced = register(&mut state.waiter, waker);
-                drop(state);
-                drop(replaced);
-                Poll::Pending
-            }
+            None => wait(state, waker),
         }
     }
 
@@ -512,6 +502,14 @@ impl SlotState {
         self.in_flight = None;
         self.waiter.take()
     }
+}
+
+/// Registers the task that waits for the acquisition or the release.
+fn wait<T>(mut state: MutexGuard<'_, SlotState>, waker: &Waker) -> Poll<T> {
+    let replaced = register(&mut state.waiter, waker);
+    drop(state);
+    drop(replaced);
+    Poll::Pending
 }
 
 /// Registers a watcher under its number. What it replaces is to be dropped after the mutex is free.
