@@ -20,7 +20,7 @@ use super::report::NodeReport;
 use super::start::StartError;
 use crate::proto::{
     ClockReading, DetachedLock, Event, LockId, LockRequest, Profile, Refusal, RefusalReason,
-    RequestError, Wait,
+    RequestError, ViewId, Wait,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -272,10 +272,7 @@ impl Client {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<Inspection, RequestError> {
-        let mut driver = self.driver.borrow_mut();
-        driver.catch_up();
-        let id = driver.inspect(resource)?;
-        viewed(&mut driver, |driver| driver.take_inspection(id))
+        self.view(|driver| driver.inspect(resource), Driver::take_inspection)
     }
 
     /// Observes who leads in `election`, for as long as the result lives. Takes no part and writes nothing. What is seen is
@@ -319,10 +316,7 @@ impl Client {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ForceUnlockReport, RequestError> {
-        let mut driver = self.driver.borrow_mut();
-        driver.catch_up();
-        let id = driver.force_unlock(resource)?;
-        viewed(&mut driver, |driver| driver.take_force_unlock(id))
+        self.view(|driver| driver.force_unlock(resource), Driver::take_force_unlock)
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as its form tells
@@ -336,10 +330,7 @@ impl Client {
         profile: Profile,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ForceUnlockReport, RequestError> {
-        let mut driver = self.driver.borrow_mut();
-        driver.catch_up();
-        let id = driver.force_unlock_of(profile, resource)?;
-        viewed(&mut driver, |driver| driver.take_force_unlock(id))
+        self.view(|driver| driver.force_unlock_of(profile, resource), Driver::take_force_unlock)
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
@@ -352,10 +343,7 @@ impl Client {
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ForceUnlockReport, RequestError> {
-        let mut driver = self.driver.borrow_mut();
-        driver.catch_up();
-        let id = driver.force_unlock_foreign(resource)?;
-        viewed(&mut driver, |driver| driver.take_force_unlock(id))
+        self.view(|driver| driver.force_unlock_foreign(resource), Driver::take_force_unlock)
     }
 
     /// Attaches a lock that was [detached](LockGuard::detach), by this process or another one on the same
@@ -373,6 +361,28 @@ impl Client {
     pub fn attach(&self, detached: &DetachedLock) -> Result<LockGuard<'_>, RequestError> {
         let id = self.driver.borrow_mut().attach(detached)?;
         Ok(LockGuard::new(&self.driver, id, detached.mode()))
+    }
+
+    /// Begins a view of a resource, and waits for its result.
+    fn view<T>(
+        &self,
+        begin: impl FnOnce(&mut Driver) -> Result<ViewId, RequestError>,
+        take: impl Fn(&mut Driver, ViewId) -> Option<T>,
+    ) -> Result<T, RequestError> {
+        let mut driver = self.driver.borrow_mut();
+        driver.catch_up();
+        let id = begin(&mut driver)?;
+        loop {
+            if let Some(seen) = take(&mut driver, id) {
+                return Ok(seen);
+            }
+            if !driver.is_ours() {
+                return Err(RequestError::Forked);
+            }
+            let timeout = driver.deadline();
+            driver.wait(timeout);
+            while driver.poll_event().is_some() {}
+        }
     }
 
     /// What was counted since it was made.
@@ -431,22 +441,6 @@ fn settled(
             return report;
         }
         driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
-    }
-}
-
-fn viewed<T>(
-    driver: &mut Driver,
-    take: impl Fn(&mut Driver) -> Option<T>,
-) -> Result<T, RequestError> {
-    loop {
-        if let Some(seen) = take(driver) {
-            return Ok(seen);
-        }
-        if !driver.is_ours() {
-            return Err(RequestError::Forked);
-        }
-        driver.wait(driver.deadline());
-        while driver.poll_event().is_some() {}
     }
 }
 

@@ -166,11 +166,7 @@ impl Driver {
     ///
     /// It is not held, an extension is under way, or the TTL is out of its range.
     pub fn extend(&mut self, id: LockId, ttl: Duration) -> Result<(), RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let outcome = core.extend(id, ttl, now);
-        self.finish();
-        outcome
+        self.command(|core, now| core.extend(id, ttl, now))
     }
 
     /// Lets go of a lock, or cancels its acquisition; see
@@ -227,11 +223,7 @@ impl Driver {
     ///
     /// The lock is not held or not shared, or an extension or a change of its mode is under way.
     pub fn try_upgrade(&mut self, id: LockId) -> Result<(), RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let result = core.try_upgrade(id, now);
-        self.finish();
-        result
+        self.command(|core, now| core.try_upgrade(id, now))
     }
 
     /// Makes a shared lock of an exclusive one, at once: its holder is a reader from this call on, whatever the
@@ -242,11 +234,7 @@ impl Driver {
     ///
     /// The lock is not held or not exclusive, or on several resources.
     pub fn downgrade(&mut self, id: LockId) -> Result<(), RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let result = core.downgrade(id, now);
-        self.finish();
-        result
+        self.command(|core, now| core.downgrade(id, now))
     }
 
     /// Asks all nodes who holds `resource`, without taking part. The outcome is
@@ -259,11 +247,7 @@ impl Driver {
         &mut self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ViewId, RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let id = core.inspect(resource.as_ref(), now)?;
-        self.finish();
-        Ok(id)
+        self.command(|core, now| core.inspect(resource.as_ref(), now))
     }
 
     /// The result of an inspection that is complete, once.
@@ -295,11 +279,7 @@ impl Driver {
         &mut self,
         election: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ObserverId, RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let id = core.observe(election.as_ref(), now)?;
-        self.finish();
-        Ok(id)
+        self.command(|core, now| core.observe(election.as_ref(), now))
     }
 
     /// Who leads, as it was announced last; `None` before the first [`Event::Observed`].
@@ -328,11 +308,7 @@ impl Driver {
         &mut self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ViewId, RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let id = core.force_unlock(resource.as_ref(), now)?;
-        self.finish();
-        Ok(id)
+        self.command(|core, now| core.force_unlock(resource.as_ref(), now))
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well. See
@@ -346,11 +322,7 @@ impl Driver {
         profile: Profile,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ViewId, RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let id = core.force_unlock_of(profile, resource.as_ref(), now)?;
-        self.finish();
-        Ok(id)
+        self.command(|core, now| core.force_unlock_of(profile, resource.as_ref(), now))
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes data as well that is no lock of redbolt. See
@@ -363,11 +335,7 @@ impl Driver {
         &mut self,
         resource: &(impl AsRef<[u8]> + ?Sized),
     ) -> Result<ViewId, RequestError> {
-        self.check_process()?;
-        let (core, now) = self.sockets.core_now();
-        let id = core.force_unlock_foreign(resource.as_ref(), now)?;
-        self.finish();
-        Ok(id)
+        self.command(|core, now| core.force_unlock_foreign(resource.as_ref(), now))
     }
 
     /// What was broken, once all nodes have answered or their time is over; once. For the ids that
@@ -493,6 +461,18 @@ impl Driver {
             self.catch_up();
         }
         while self.poll_event().is_some() {}
+    }
+
+    /// Gives the core a command, and writes its bytes. In a forked child it is an error.
+    fn command<T>(
+        &mut self,
+        command: impl FnOnce(&mut Core, ClockReading) -> Result<T, RequestError>,
+    ) -> Result<T, RequestError> {
+        self.check_process()?;
+        let (core, now) = self.sockets.core_now();
+        let outcome = command(core, now);
+        self.finish();
+        outcome
     }
 
     /// Writes the bytes of a command, unless more commands follow.

@@ -207,24 +207,16 @@ impl NodeStatus {
             NodeState::Ready => "ready".to_owned(),
             NodeState::Suspected => HANGS.to_owned(),
         };
-        let address = addresses[node.index()].clone();
-        let restart_guard = core.restart_guard_state(node);
-        let push = core.push_state(node);
-        let no_line = core.no_line(node);
-        let no_channel = core.no_channel(node);
-        let replicas = core.replicas(node);
-        let number = node.index() + 1;
-        let is_silent = state == NodeState::Suspected || silence.is_some();
         Self {
-            number,
-            address,
+            number: node.index() + 1,
+            address: addresses[node.index()].clone(),
             state,
-            restart_guard,
-            push,
-            no_line,
-            no_channel,
-            replicas,
-            is_silent,
+            restart_guard: core.restart_guard_state(node),
+            push: core.push_state(node),
+            no_line: core.no_line(node),
+            no_channel: core.no_channel(node),
+            replicas: core.replicas(node),
+            is_silent: state == NodeState::Suspected || silence.is_some(),
             words,
         }
     }

@@ -279,35 +279,35 @@ fn over_tls((address, settings): (Address, NodeSettings)) -> (Address, NodeSetti
 }
 
 fn over_tcp(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
+    let (user_info, place) = without_user(rest)?;
+    let (host, database) = place.split_once('/').unwrap_or((place, ""));
+    let credentials = user_info.map(credentials).transpose()?;
+    Ok((host_and_port(host)?, settings(credentials, database)?))
+}
+
+/// The user and password before an `@`, and what follows it.
+fn without_user(rest: &str) -> Result<(Option<&str>, &str), AddressFault> {
     let (user_info, place) = match rest.rsplit_once('@') {
         Some((user_info, place)) => (Some(user_info), place),
         None => (None, rest),
     };
-    if place.contains('?') || place.contains('#') {
-        return Err(AddressFault::Query);
+    match place.contains(['?', '#']) {
+        true => Err(AddressFault::Query),
+        false => Ok((user_info, place)),
     }
-    let (host, database) = place.split_once('/').unwrap_or((place, ""));
-    let credentials = user_info.map(credentials).transpose()?;
-    let address = host_and_port(host)?;
-    Ok((
-        address,
-        NodeSettings {
-            credentials,
-            database: database_number(database)?,
-            ..NodeSettings::default()
-        },
-    ))
+}
+
+fn settings(
+    credentials: Option<Credentials>,
+    database: &str,
+) -> Result<NodeSettings, AddressFault> {
+    let database = database_number(database)?;
+    Ok(NodeSettings { credentials, database, ..NodeSettings::default() })
 }
 
 /// `[user:password@]host[:port]+host…/master[/db]`. User and password are the node's.
 fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
-    let (user_info, place) = match rest.rsplit_once('@') {
-        Some((user_info, place)) => (Some(user_info), place),
-        None => (None, rest),
-    };
-    if place.contains('?') || place.contains('#') {
-        return Err(AddressFault::Query);
-    }
+    let (user_info, place) = without_user(rest)?;
     let (hosts, rest) = place.split_once('/').ok_or(AddressFault::Master)?;
     let (master, database) = rest.split_once('/').unwrap_or((rest, ""));
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
@@ -320,11 +320,7 @@ fn by_sentinels(rest: &str) -> Result<(Address, NodeSettings), AddressFault> {
     if places.len() > MOST_SENTINELS || (0..places.len()).any(is_twice) {
         return Err(AddressFault::Sentinels);
     }
-    let settings = NodeSettings {
-        credentials: user_info.map(credentials).transpose()?,
-        database: database_number(database)?,
-        ..NodeSettings::default()
-    };
+    let settings = settings(user_info.map(credentials).transpose()?, database)?;
     let sentinels = Sentinels { places, master: master.to_owned(), tls: false };
     Ok((Address::Sentinels(sentinels), settings))
 }

@@ -3,7 +3,6 @@
 //! Invariant: a future that is dropped before it has returned its guard cancels the acquisition, or releases the lock
 //! that was granted meanwhile.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -255,9 +255,9 @@ impl<T, E> fmt::Debug for QueryFuture<T, E> {
 }
 
 macro_rules! debug_by_name {
-    ($($name:ident),*) => {$(
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    ($($name:ident $(<$life:lifetime>)?),*) => {$(
+        impl std::fmt::Debug for $name $(<$life>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($name)).finish_non_exhaustive()
             }
         }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::acquisition::AcquireFuture;
-use super::future::{LossFuture, ReleaseFuture};
+use super::future::{LossFuture, ReleaseFuture, debug_by_name};
 use super::guard::OwnedGuard;
 use crate::api::error::AcquireError;
 use crate::proto::{FencingToken, LossCause};
@@ -120,8 +120,4 @@ impl Future for CampaignFuture {
     }
 }
 
-impl fmt::Debug for CampaignFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CampaignFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!(CampaignFuture);

@@ -1,12 +1,11 @@
 //! Observing who leads from any thread or task.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::future::block_on;
+use super::future::{block_on, debug_by_name};
 use super::observer_slot::ObserverSlot;
 use super::queue::Command;
 use super::shared::Shared;
@@ -64,12 +63,6 @@ impl Drop for OwnedObserver {
     }
 }
 
-impl fmt::Debug for OwnedObserver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedObserver").finish_non_exhaustive()
-    }
-}
-
 /// The next change of who leads: a future, or [`wait`](Self::wait) for it. Dropping it misses nothing.
 #[must_use = "it says who leads"]
 pub struct ChangeFuture<'o> {
@@ -96,8 +89,4 @@ impl Future for ChangeFuture<'_> {
     }
 }
 
-impl fmt::Debug for ChangeFuture<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChangeFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!(OwnedObserver, ChangeFuture<'_>);

@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use super::acquisition::AcquireFuture;
-use super::future::{ExtendFuture, LossFuture, ReleaseFuture, block_on};
+use super::future::{ExtendFuture, LossFuture, ReleaseFuture, block_on, debug_by_name};
 use super::guard::OwnedGuard;
 use super::handle::LockHandle;
 use super::runtime::Runtime;
@@ -563,11 +563,7 @@ impl Future for ReentrantFuture {
     }
 }
 
-impl fmt::Debug for ReentrantFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantFuture").finish_non_exhaustive()
-    }
-}
+debug_by_name!(ReentrantFuture);
 
 #[cfg(test)]
 mod tests {
