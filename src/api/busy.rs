@@ -28,7 +28,7 @@ pub(super) fn spin(
 }
 
 /// The longest that can be asked for: far more than an answer in one data centre takes, and too little to
-/// be noticed on a core where nobody answers.
+/// be noticed on a core that waits for an answer that does not come.
 pub(super) const LONGEST: Duration = Duration::from_micros(200);
 
 #[cfg(test)]

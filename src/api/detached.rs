@@ -1,5 +1,5 @@
-//! What only an API knows of a lock that leaves the process: where the nodes are, and which boot of the
-//! machine its clock counts from. Not here: the record, which is the core's.
+//! The part of a detached lock's record that only an API knows: where the nodes are, and which boot of the
+//! machine its clock counts from.
 
 use std::borrow::Cow;
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) fn checked<'r>(
         return Err(RequestError::OtherNodes);
     }
     let ours = boot();
-    // One without a name can only be told by the clocks.
+    // A boot without a name is recognised by the clocks only.
     let known = !ours.is_empty() && !detached.boot().is_empty();
     Ok(match known && detached.boot() != ours {
         true => Cow::Owned(detached.outlived()),

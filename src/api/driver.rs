@@ -122,7 +122,7 @@ impl Driver {
         first_token: usize,
         own: Option<Box<OwnPoll>>,
     ) -> Result<Self, StartError> {
-        // The first failure to draw is told here; later ones cannot be, so they end the process
+        // The first failure to draw is reported here; later ones cannot be, so they end the process
         // rather than let a token be guessed.
         getrandom::fill(&mut [0; 16]).map_err(io::Error::other)?;
         let core = Core::new(config.core(), |bytes| {
@@ -536,7 +536,7 @@ impl Driver {
     }
 
     /// Processes until this lock is lost, or what is awaited has become of it. Other events are dropped: those of other locks
-    /// because their guards ask the core, which knows; and those of this one because they tell of what nobody waits for,
+    /// because their guards ask the core, which knows; and those of this one because they report what this call does not wait for,
     /// such as a downgrade that was delayed, and has come to pass since.
     pub(super) fn outcome(&mut self, id: LockId, awaited: fn(&Event) -> bool) -> Event {
         loop {
@@ -594,7 +594,7 @@ impl Driver {
         patience.min(self.config.settings().response_timeout)
     }
 
-    /// Processes until all nodes have answered about a lock that is to be detached, or its patience is over.
+    /// Processes until all nodes have answered about a lock that is to be detached, or the timeout for that ends.
     pub(super) fn await_answers(&mut self, id: LockId) {
         let until = instant_in(self.detach_timeout(id));
         while self.awaits_answers(id) {
@@ -821,7 +821,7 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// When a span is over; of one that no clock can hold, far beyond every wait.
+/// The end of a span that begins now; of one that no clock can hold, a time far beyond every wait.
 pub(super) fn instant_in(span: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(span).unwrap_or(now + FOR_EVER)

@@ -210,8 +210,8 @@ impl fmt::Debug for LockGuard<'_> {
     }
 }
 
-/// How a lock was lost that its holder has not released. One that is not known any longer has been
-/// over for longer than its TTL.
+/// How a lock was lost that its holder has not released. One that the core does not know any more
+/// has expired longer ago than its TTL.
 pub(super) fn loss(state: LockState) -> LossCause {
     match state {
         LockState::Lost(cause) => cause,

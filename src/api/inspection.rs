@@ -1,5 +1,4 @@
 //! What the nodes say about a resource, added up: who holds it, or whose lock an operator has broken.
-//! Not here: asking them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -358,7 +357,7 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
     other.unwrap_or(InspectionVerdict::Undecided)
 }
 
-/// Who stands in line on a quorum of nodes. `None` if no quorum tells.
+/// The waiters in the queue on a quorum of nodes. `None` if fewer nodes report them.
 fn line(quorum: usize, view: &View) -> Option<Line> {
     let known: Vec<&Line> = view.nodes.iter().filter_map(|node| node.line.as_ref().ok()).collect();
     let mut tickets: HashMap<u32, Vec<&Waiter>> = HashMap::new();
@@ -374,7 +373,7 @@ fn line(quorum: usize, view: &View) -> Option<Line> {
     Some(Line::new(waiters, count, kept, called))
 }
 
-/// Who has a permit on a quorum of nodes. `None` if nobody has.
+/// The holders of permits on a quorum of nodes. `None` if there are none.
 fn permits(quorum: usize, view: &View) -> Option<Permits> {
     let mut holders: HashMap<(u16, u32), Vec<&Holder>> = HashMap::new();
     let mut counts = Vec::new();
@@ -399,7 +398,7 @@ fn permits(quorum: usize, view: &View) -> Option<Permits> {
     Some(Permits::new(ended, count, Some(last)))
 }
 
-/// Of keys on a quorum of nodes, the one that ends it: it lasts until all but quorum - 1 of them are over.
+/// Of keys on a quorum of nodes, the one that ends it: it lasts until all but quorum - 1 of them have expired.
 fn last_of_quorum<T>(
     quorum: usize,
     keys: Vec<&T>,

@@ -1,4 +1,4 @@
-//! What is worth a line in somebody's log.
+//! Notes of what happens, for the log of the program.
 //!
 //! A trait and no dependency: the host writes the line, with whatever it logs with. `notes` makes the notes.
 

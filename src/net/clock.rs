@@ -11,7 +11,7 @@
 //!
 //! An alarm is a timer that stays in the kernel while others sleep and wake up (`timerfd_create` on this clock, Linux 3.15).
 //!
-//! Not here: what follows from the time, or from a fork; who sleeps until an alarm, see `api::own_poll`.
+//! Alarms are slept on in `api::own_poll`.
 
 #![allow(unsafe_code)]
 
@@ -115,7 +115,7 @@ const BOOT: libc::clockid_t = libc::CLOCK_BOOTTIME;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const BOOT: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
-/// A timer on the boot clock, readable from when it is over until it is set anew.
+/// A timer on the boot clock, readable from when it ends until it is set again.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub(crate) struct Alarm(OwnedFd);
@@ -132,7 +132,7 @@ impl Alarm {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Sets it to be over at this time of the machine's clock, at once if that has passed. Whatever it was set to before is
+    /// Sets it to end at this time of the machine's clock, at once if that has passed. Whatever it was set to before is
     /// forgotten.
     pub(crate) fn set(&self, at: Timestamp) -> io::Result<()> {
         // No time at all would set none, and no machine runs for as long as the longest.

@@ -48,7 +48,7 @@ pub(super) struct Locator {
     checked_at: Timestamp,
 }
 
-/// What is known of the way of one link to its node.
+/// How one link gets to its node, as far as it is known.
 struct LinkRoute {
     address: Address,
     /// A look-up is pending, whether or not its answer is still wanted.
@@ -72,7 +72,7 @@ struct LinkRoute {
 pub(super) enum Located {
     Tcp(SocketAddr),
     Unix(PathBuf),
-    /// A [`Finding`] will tell.
+    /// It is being looked up: a [`Finding`] has the answer.
     Pending,
 }
 

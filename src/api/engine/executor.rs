@@ -213,7 +213,7 @@ impl Executor {
         self.pending.push(PendingQuery::warm_up(warm_up, responder));
     }
 
-    /// Answers the queries that need not be waited for any longer. Returns whether there were any.
+    /// Answers the queries that have nothing left to wait for. Returns whether there were any.
     fn answer_pending(&mut self) -> bool {
         let before = self.pending.len();
         for pending in std::mem::take(&mut self.pending) {

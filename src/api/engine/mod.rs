@@ -719,7 +719,7 @@ mod tests {
         soon(engine.read_driver(|_| ())).unwrap();
         let wakes = counter.0.load(Ordering::Relaxed);
         assert!(asked.into_iter().all(|acquire| soon(acquire).is_ok()));
-        // The node answers them in one write, but may be told of them in two.
+        // The node answers them in one write, but may get them in two.
         assert!((1..=2).contains(&wakes), "{wakes} wakes");
     }
 
@@ -791,7 +791,7 @@ mod tests {
         assert!(report.ended && report.failed && !report.is_clean(), "{report}");
         assert_eq!(engine.in_flight(), 0);
         assert_eq!(soon(engine.acquire(LockRequest::new(b"job"))).unwrap_err(), over);
-        // Its connections have let go.
+        // Its connections are closed, and their locks released.
         let next = Engine::start(config(&node), EngineLimits::default()).unwrap();
         drop(soon(next.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap());
     }

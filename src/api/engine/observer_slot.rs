@@ -61,7 +61,7 @@ impl ObserverSlot {
     }
 
     /// Marks it as dropped, for the case that the thread has not begun to observe. Returns the waiter, to be discarded
-    /// after the thread was told.
+    /// after the command to the thread.
     #[must_use]
     pub(super) fn mark_dropped(&self) -> Option<Waker> {
         let mut state = self.lock();
@@ -93,7 +93,7 @@ impl ObserverSlot {
         state.waiter.take()
     }
 
-    /// Ends it: the thread will not observe any longer.
+    /// Ends it: there will be no more observations.
     pub(super) fn close(&self) {
         let waiter = {
             let mut state = self.lock();

@@ -132,8 +132,8 @@ impl LockSlot {
         }
     }
 
-    /// The validity that is left; zero once it was released. In a forked child it is zero: the child could not tell
-    /// when the parent releases the lock.
+    /// The validity that is left; zero once it was released. In a forked child it is zero: the child could not
+    /// notice when the parent releases the lock.
     pub(super) fn remaining(&self) -> Duration {
         if !self.runtime.is_ours() {
             return Duration::ZERO;

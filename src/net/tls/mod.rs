@@ -38,7 +38,7 @@ impl Session {
         Ok(Self { connection, drained: false, first: None, has_begun: false })
     }
 
-    /// Goes on with the handshake as far as the socket allows. Whether it is over.
+    /// Goes on with the handshake as far as the socket allows. Returns whether it has ended.
     pub(super) fn shake_hands(&mut self, socket: &mut (impl Read + Write)) -> io::Result<bool> {
         while self.connection.is_handshaking() {
             self.has_begun = true;
@@ -134,7 +134,7 @@ impl Session {
     /// Announces the end, as far as the kernel takes it at once.
     pub(super) fn close(&mut self, socket: &mut impl Write) {
         self.connection.send_close_notify();
-        // The connection is over, whoever hears of it.
+        // The connection ends, whether or not the peer gets this.
         let _ = self.flush(socket);
     }
 

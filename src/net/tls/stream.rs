@@ -1,4 +1,4 @@
-//! TLS over somebody else's stream, which may block: for a tool that asks a node what locks never ask.
+//! TLS over a caller's stream, which may block: for a tool that asks a node what locks never ask.
 //!
 //! Not here: the connections of locks, which never block, see `sockets`.
 

@@ -1,6 +1,6 @@
 //! Whom we believe over TLS, and who we are there.
 //!
-//! Files are read when a configuration is built, so that what is wrong with them is told at once, and again before each
+//! Files are read when a configuration is built, so that faults in them are reported at once, and again before each
 //! connection: certificates are replaced while programs run. Reading can hang with its file system, so it is never done on the
 //! thread of the loop; a session is begun with what was read. As long as they say the same, all connections of a
 //! configuration to one place share a memory of sessions, so that a reconnect resumes; other certificates begin with an empty
@@ -40,7 +40,7 @@ pub(crate) struct TlsSettings {
     pub(crate) key: Option<PathBuf>,
     /// The name that servers have to prove, instead of that in their address.
     pub(crate) server_name: Option<String>,
-    /// Nobody has to prove anything.
+    /// Every server is accepted, whatever certificate it shows.
     pub(crate) accept_any: bool,
 }
 
@@ -121,7 +121,7 @@ impl Connector {
         let theirs = sentinels.own.clone().or(&nodes);
         let nothing = TlsSettings::default();
         let is_for_sentinels = !places.is_empty() && theirs != sentinels.own.or(&nothing);
-        // Whoever asks for TLS and gets none has to know.
+        // Options of TLS without any connection over TLS are an error of the operator.
         if no_nodes && !is_for_sentinels && nodes != nothing {
             return Err(TlsError::new(NO_ADDRESS));
         }
