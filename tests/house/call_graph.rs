@@ -149,8 +149,10 @@ impl Code {
     }
 }
 
-/// The strongly connected components of more than one, the largest first.
-fn components<'n>(calls: &BTreeMap<&'n str, BTreeSet<&'n str>>) -> Vec<BTreeSet<&'n str>> {
+/// The strongly connected components of more than one node, the largest first.
+pub(crate) fn components<'n>(
+    calls: &BTreeMap<&'n str, BTreeSet<&'n str>>,
+) -> Vec<BTreeSet<&'n str>> {
     let reached: BTreeMap<_, _> = calls.keys().map(|&from| (from, reach(calls, from))).collect();
     let mut left: BTreeSet<&str> = calls.keys().copied().collect();
     let mut found = Vec::new();

@@ -87,7 +87,7 @@ pub(crate) fn files_below_ending(
 }
 
 /// `src/proto/lease.rs` is the module `crate::proto::lease`.
-fn module_of(file: &str) -> Vec<String> {
+pub(crate) fn module_of(file: &str) -> Vec<String> {
     let inner = file.split_once("src/").map_or("", |(_, inner)| inner);
     let parts = inner.trim_end_matches(".rs").split('/');
     let parts = parts.filter(|part| !matches!(*part, "" | "lib" | "main" | "mod"));
