@@ -5,11 +5,11 @@
 //! Not here: what the commands do to the keys, see `keys`.
 
 use crate::{
-    commands::integer_of,
+    clock::ClockReading,
     denial::{Denial, Denials},
+    integer::integer_of,
     keys::{Expiry, Keys, WrongType},
     sharers::Sharers,
-    store::ClockReading,
 };
 
 /// The keys, for a script that may not call everything.

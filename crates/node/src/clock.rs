@@ -8,7 +8,33 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::store::ClockReading;
+/// The wall clock of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClockReading {
+    micros: u64,
+}
+
+impl ClockReading {
+    /// From Unix time in microseconds.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self { micros }
+    }
+
+    /// From Unix time in milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self { micros: millis * 1_000 }
+    }
+
+    /// Unix time in microseconds.
+    pub const fn micros(self) -> u64 {
+        self.micros
+    }
+
+    /// Signed, as on the server: TTLs may be negative.
+    pub(crate) fn millis(self) -> i64 {
+        (self.micros / 1_000).cast_signed()
+    }
+}
 
 /// The machine's wall clock, with the time that a test has added. Copies show the same time.
 ///

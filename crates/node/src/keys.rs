@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use crate::{fields::Fields, sharers::Sharers, store::ClockReading, tracking::Journal};
+use crate::{clock::ClockReading, fields::Fields, sharers::Sharers, tracking::Journal};
 
 /// The keys of one database, ordered so that two runs never differ.
 pub(crate) type Entries = BTreeMap<Vec<u8>, Entry>;

@@ -33,13 +33,16 @@ mod clock;
 mod commands;
 mod denial;
 mod fields;
+mod integer;
 mod keys;
 mod mutants;
 mod node;
 mod reply;
 mod request;
+mod script;
 mod scripts;
 mod serve;
+mod session;
 mod sharers;
 mod store;
 mod tracking;
@@ -52,9 +55,10 @@ pub use store::Memory;
 #[doc(hidden)]
 pub mod model {
     pub use crate::{
-        clock::Clock,
+        clock::{Clock, ClockReading},
         denial::Denial,
-        store::{ClockReading, ConnId, Snapshot, Store},
+        session::ConnId,
+        store::{Snapshot, Store},
     };
 }
 

@@ -15,12 +15,7 @@ use mio::{
 };
 use socket2::SockRef;
 
-use crate::{
-    clock::Clock,
-    reply::Reply,
-    request::Requests,
-    store::{ConnId, Store},
-};
+use crate::{clock::Clock, reply::Reply, request::Requests, session::ConnId, store::Store};
 
 /// A listener and its connections.
 pub(crate) struct Server {

@@ -4,30 +4,19 @@
 //! [`Store::poll_close`] return what else the caller has to do. Not here: what each command does, see `commands`.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     fmt,
 };
 
-use sha1_smol::Sha1;
-
 use crate::{
-    calls::{Answer, Calls, Stop},
-    commands::{self, Settings},
+    clock::ClockReading,
     denial::{Denial, Denials},
     keys::{self, Entries},
+    script::Script,
     scripts,
-    tracking::{Journal, Tracking},
+    session::{ConnId, Session, Sessions},
+    tracking::{Journal, Messages},
 };
-
-/// The wall clock of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClockReading {
-    micros: u64,
-}
-
-/// A connection, by the number that `CLIENT ID` replies. Numbers begin again after a restart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConnId(u64);
 
 /// What a restart does to the keys.
 #[derive(Debug, Clone)]
@@ -47,8 +36,20 @@ pub struct Snapshot {
     databases: Vec<Entries>,
 }
 
-/// A model of a Lua script: keys, then arguments, as `KEYS` and `ARGV` have them.
-pub(crate) type Script = fn(&mut Calls<'_>, &[&[u8]], &[&[u8]]) -> Result<Answer, Stop>;
+/// What CONFIG SET changes.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) maxmemory: u64,
+    pub(crate) policy: &'static str,
+    /// Of the default user; empty: none is needed.
+    pub(crate) password: Vec<u8>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { maxmemory: 0, policy: "noeviction", password: Vec::new() }
+    }
+}
 
 /// One node's memory and connections, without its sockets.
 ///
@@ -65,14 +66,13 @@ pub(crate) type Script = fn(&mut Calls<'_>, &[&[u8]], &[&[u8]]) -> Result<Answer
 /// ```
 pub struct Store {
     pub(crate) databases: Vec<Entries>,
-    /// In the order of their numbers.
-    pub(crate) sessions: Vec<Session>,
+    pub(crate) sessions: Sessions,
     pub(crate) settings: Settings,
     pub(crate) users: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) denials: Denials,
     /// The commands that it has beside those of Redis 7.0.
     pub(crate) optional: Vec<&'static str>,
-    pub(crate) scripts: Vec<Taught>,
+    pub(crate) scripts: Vec<Script>,
     pub(crate) run_id: String,
     /// The history of its data, told only where it was given.
     pub(crate) replication_id: Option<String>,
@@ -80,89 +80,10 @@ pub struct Store {
     pub(crate) started: ClockReading,
     /// Scratch space for replies whose length comes first.
     pub(crate) scratch: Vec<u8>,
-    /// The keys that tracking connections have read since the last change. A key counts as the same one in all
-    /// databases.
-    pub(crate) readers: BTreeMap<Vec<u8>, BTreeSet<ConnId>>,
     pub(crate) journal: Journal,
-    pub(crate) pushes: VecDeque<(ConnId, Vec<u8>)>,
+    messages: Messages,
     loading_until: Option<ClockReading>,
-    last_id: u64,
     closing: VecDeque<ConnId>,
-}
-
-/// What a node knows of one connection.
-pub(crate) struct Session {
-    pub(crate) id: ConnId,
-    pub(crate) name: Vec<u8>,
-    pub(crate) database: usize,
-    /// False until AUTH, if a password is set.
-    pub(crate) authenticated: bool,
-    /// The channels that it is subscribed to.
-    pub(crate) channels: BTreeSet<Vec<u8>>,
-    pub(crate) tracking: Option<Tracking>,
-}
-
-impl Session {
-    /// In RESP2 a subscribed connection may run few commands.
-    pub(crate) fn is_subscribed(&self) -> bool {
-        !self.channels.is_empty()
-    }
-}
-
-/// A script whose model is known.
-#[derive(Clone)]
-pub(crate) struct Taught {
-    pub(crate) text: &'static str,
-    pub(crate) sha: [u8; SHA_DIGITS],
-    pub(crate) run: Script,
-    /// Whether a client has sent the text since the start, so that EVALSHA finds it.
-    pub(crate) loaded: bool,
-}
-
-impl ClockReading {
-    /// From Unix time in microseconds.
-    pub const fn from_micros(micros: u64) -> Self {
-        Self { micros }
-    }
-
-    /// From Unix time in milliseconds.
-    pub const fn from_millis(millis: u64) -> Self {
-        Self { micros: millis * 1_000 }
-    }
-
-    /// Unix time in microseconds.
-    pub const fn micros(self) -> u64 {
-        self.micros
-    }
-
-    /// Signed, as on the server: TTLs may be negative.
-    pub(crate) fn millis(self) -> i64 {
-        (self.micros / 1_000).cast_signed()
-    }
-}
-
-impl ConnId {
-    /// The number that `CLIENT ID` replies.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) fn from_number(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-impl Taught {
-    pub(crate) fn new(text: &'static str, run: Script) -> Self {
-        let mut sha = [0; SHA_DIGITS];
-        sha.copy_from_slice(Sha1::from(text).digest().to_string().as_bytes());
-        Self { text, sha, run, loaded: false }
-    }
-
-    /// Whether EVALSHA finds it by this digest.
-    pub(crate) fn is_called(&self, sha: &[u8]) -> bool {
-        self.loaded && self.sha.eq_ignore_ascii_case(sha)
-    }
 }
 
 impl Store {
@@ -172,7 +93,7 @@ impl Store {
     pub fn new(run_id: &str, now: ClockReading) -> Self {
         Self {
             databases: vec![Entries::new(); DATABASES],
-            sessions: Vec::new(),
+            sessions: Sessions::default(),
             settings: Settings::default(),
             users: BTreeMap::new(),
             denials: Denials::default(),
@@ -183,11 +104,9 @@ impl Store {
             is_replica: false,
             started: now,
             scratch: Vec::new(),
-            readers: BTreeMap::new(),
             journal: Journal::default(),
-            pushes: VecDeque::new(),
+            messages: Messages::default(),
             loading_until: None,
-            last_id: 0,
             closing: VecDeque::new(),
         }
     }
@@ -224,9 +143,9 @@ impl Store {
 
     /// Adds a script: the model that EVAL of this text runs from now on.
     #[cfg(test)]
-    pub(crate) fn teach(&mut self, text: &'static str, run: Script) {
+    pub(crate) fn teach(&mut self, text: &'static str, run: crate::script::Model) {
         self.scripts.retain(|known| known.text != text);
-        self.scripts.push(Taught::new(text, run));
+        self.scripts.push(Script::new(text, run));
     }
 
     /// Adds an ACL user who may do everything. The user `default` is set by `requirepass` instead.
@@ -253,10 +172,7 @@ impl Store {
 
     /// Opens a connection.
     pub fn connect(&mut self) -> ConnId {
-        self.last_id += 1;
-        let id = ConnId(self.last_id);
-        self.sessions.push(self.fresh_session(id));
-        id
+        self.sessions.open(self.settings.password.is_empty())
     }
 
     /// Ends a connection.
@@ -264,21 +180,12 @@ impl Store {
         self.remove(conn);
     }
 
-    /// Runs one command, its name first, and appends the reply to `out`.
-    ///
-    /// On a connection that has ended it does nothing: the last commands of a killed client do not run.
-    pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: ClockReading, out: &mut Vec<u8>) {
-        if !args.is_empty() && self.session(conn).is_some() {
-            commands::run(self, conn, args, now, out);
-        }
-    }
-
     /// The next pushed message, and the connection that gets it: a tracked key has changed. Its bytes follow all that
     /// the connection was sent so far.
     ///
     /// Call it until there is none, after each command and after [`expire`](Self::expire), even to drop the messages.
     pub fn poll_push(&mut self) -> Option<(ConnId, Vec<u8>)> {
-        self.pushes.pop_front()
+        self.messages.pop()
     }
 
     /// The next connection that the node itself has ended (QUIT, CLIENT KILL).
@@ -293,13 +200,11 @@ impl Store {
     pub fn restart(&mut self, memory: Memory, run_id: &str, now: ClockReading) {
         self.sessions.clear();
         self.closing.clear();
-        self.readers.clear();
-        self.pushes.clear();
+        self.messages.clear();
         self.replace(memory, now);
         self.is_replica = false;
         self.loading_until = None;
         self.scripts.iter_mut().for_each(|script| script.loaded = false);
-        self.last_id = 0;
         self.run_id.clear();
         self.run_id.push_str(run_id);
         self.started = now;
@@ -353,15 +258,29 @@ impl Store {
         self.settle(None, &[]);
     }
 
-    /// A new session, or one after RESET.
-    pub(crate) fn fresh_session(&self, id: ConnId) -> Session {
-        let authenticated = self.settings.password.is_empty();
-        let (name, channels) = (Vec::new(), BTreeSet::new());
-        Session { id, name, database: 0, authenticated, channels, tracking: None }
+    /// Whether any connection waits for the expiry of a key, so that [`expire`](Self::expire) matters.
+    pub fn awaits_expiry(&self) -> bool {
+        self.messages.awaits_expiry()
+    }
+
+    /// Whether a command of this connection can matter to any tracking connection.
+    pub(crate) fn is_watched(&self, conn: ConnId) -> bool {
+        self.awaits_expiry() || self.sessions.tracking(conn).is_some()
+    }
+
+    /// Adds the messages for everything noted during a command of `current` that named these keys, or outside of any
+    /// command.
+    pub(crate) fn settle(&mut self, current: Option<ConnId>, named: &[&[u8]]) {
+        self.messages.add(&mut self.journal, &mut self.sessions, current, named);
+    }
+
+    /// Sends a message to all who are subscribed to its channel, behind what was changed before. Returns how many they are.
+    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+        self.journal.published(&self.sessions, channel, message)
     }
 
     pub(crate) fn session(&mut self, conn: ConnId) -> Option<&mut Session> {
-        self.place(conn).map(|at| &mut self.sessions[at])
+        self.sessions.get(conn)
     }
 
     /// Ends a connection from inside.
@@ -372,15 +291,11 @@ impl Store {
     }
 
     fn remove(&mut self, conn: ConnId) -> bool {
-        let Some(at) = self.place(conn) else { return false };
-        self.sessions.remove(at);
-        self.forget_reader(conn);
-        self.pushes.retain(|(target, _)| *target != conn);
-        true
-    }
-
-    pub(crate) fn place(&self, conn: ConnId) -> Option<usize> {
-        self.sessions.binary_search_by_key(&conn, |session| session.id).ok()
+        let existed = self.sessions.remove(conn);
+        if existed {
+            self.messages.remove(conn);
+        }
+        existed
     }
 }
 
@@ -389,7 +304,7 @@ impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
             .field("run_id", &self.run_id)
-            .field("connections", &self.sessions.len())
+            .field("connections", &self.sessions.iter().count())
             .field("keys", &self.databases.iter().map(Entries::len).sum::<usize>())
             .finish_non_exhaustive()
     }
@@ -404,12 +319,12 @@ impl fmt::Debug for Snapshot {
 }
 
 pub(crate) const DEFAULT_USER: &[u8] = b"default";
-pub(crate) const SHA_DIGITS: usize = 40;
 const DATABASES: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::Answer;
 
     struct Bench {
         store: Store,

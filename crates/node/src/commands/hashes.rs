@@ -2,7 +2,7 @@
 //!
 //! Not here: all that write, which only the lock scripts do.
 
-use super::{Call, Outcome};
+use super::call::{Call, Outcome};
 
 pub(super) fn hlen(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];

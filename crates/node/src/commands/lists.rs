@@ -2,7 +2,7 @@
 //!
 //! Not here: all that write, which only the lock scripts do, and to wait for an entry.
 
-use super::{Call, Outcome};
+use super::call::{Call, Outcome};
 
 pub(super) fn llen(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];

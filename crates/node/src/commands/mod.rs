@@ -3,6 +3,7 @@
 //! The checks come in the server's order: the name, the number of arguments, authentication, whether the connection is
 //! subscribed, whether the keys are loaded. A command writes its whole reply, or fails and has written nothing.
 
+mod call;
 mod hashes;
 mod lists;
 mod scripting;
@@ -12,59 +13,36 @@ mod sorted_sets;
 mod strings;
 mod tracking;
 
-use std::str;
+use self::call::{Call, Failure, Outcome, c_string, is_word, wrong_arity};
+use crate::{clock::ClockReading, denial::Denial, reply::Reply, session::ConnId, store::Store};
 
-use crate::{
-    denial::Denial,
-    keys::{Keys, WrongType},
-    reply::Reply,
-    store::{ClockReading, ConnId, Session, Store},
-};
-
-pub(crate) use server::Settings;
-
-/// Runs one command on a live connection; `args` holds its name at least.
-pub(crate) fn run(
-    store: &mut Store,
-    conn: ConnId,
-    args: &[&[u8]],
-    now: ClockReading,
-    out: &mut Vec<u8>,
-) {
-    let mut call = Call { store, conn, args, now, reply: Reply::new(out), named: &[] };
-    let outcome = find(args, call.store).and_then(|(command, body)| {
-        call.permit(command)?;
-        let outcome = body(&mut call);
-        call.note_reading(command);
-        outcome
-    });
-    call.store.settle(Some(conn), call.named);
-    if !is_about_itself(args) {
-        // Also where it has failed: it was the next command.
-        let tracking = call.store.session(conn).and_then(|session| session.tracking.as_mut());
-        tracking.into_iter().for_each(|tracking| tracking.caches_next = false);
-    }
-    if let Err(Failure(text)) = outcome {
-        call.reply.error(&text);
+impl Store {
+    /// Runs one command, its name first, and appends the reply to `out`.
+    ///
+    /// On a connection that has ended it does nothing: the last commands of a killed client do not run.
+    pub fn command(&mut self, conn: ConnId, args: &[&[u8]], now: ClockReading, out: &mut Vec<u8>) {
+        if args.is_empty() || self.session(conn).is_none() {
+            return;
+        }
+        let mut call = Call { store: self, conn, args, now, reply: Reply::new(out), named: &[] };
+        let outcome = find(args, call.store).and_then(|(command, body)| {
+            command.permit(&mut call)?;
+            let outcome = body(&mut call);
+            command.note_reading(&mut call);
+            outcome
+        });
+        call.store.settle(Some(conn), call.named);
+        if !is_about_itself(args) {
+            // Also where it has failed: it was the next command.
+            let tracking = call.store.session(conn).and_then(|session| session.tracking.as_mut());
+            tracking.into_iter().for_each(|tracking| tracking.caches_next = false);
+        }
+        if let Err(Failure(text)) = outcome {
+            call.reply.error(&text);
+        }
     }
 }
 
-/// One command on its way.
-struct Call<'a> {
-    store: &'a mut Store,
-    conn: ConnId,
-    args: &'a [&'a [u8]],
-    now: ClockReading,
-    reply: Reply<'a>,
-    /// The keys that it reads if it reads any, as a tracking server sees it.
-    named: &'a [&'a [u8]],
-}
-
-/// The text of an error reply.
-#[derive(Debug, PartialEq, Eq)]
-struct Failure(Vec<u8>);
-
-type Outcome = Result<(), Failure>;
 type Handler = fn(&mut Call<'_>) -> Outcome;
 
 /// An entry of the command table.
@@ -223,6 +201,50 @@ impl Command {
     const fn reading(self, reads: Reads) -> Self {
         Self { reads, ..self }
     }
+
+    fn permit(&self, call: &mut Call<'_>) -> Outcome {
+        let password_set = !call.store.settings.password.is_empty();
+        if password_set && !self.open && !call.session().authenticated {
+            return Err("NOAUTH Authentication required.".into());
+        }
+        self.is_allowed(call)?;
+        if call.session().is_subscribed() && !self.subscribed {
+            return Err(not_while_subscribed(call.args));
+        }
+        if call.store.is_loading(call.now) && !self.loading {
+            return Err("LOADING Redis is loading the dataset in memory".into());
+        }
+        Ok(())
+    }
+
+    fn is_allowed(&self, call: &Call<'_>) -> Outcome {
+        if call.store.denials.is_empty() {
+            return Ok(());
+        }
+        let is_forbidden = |name: &str| call.store.denials.of(name) == Some(Denial::Forbidden);
+        let container = named(COMMANDS, call.args[0]).map_or("", |container| container.name);
+        let name = match container == self.name {
+            true => self.name.to_owned(),
+            false => format!("{container}|{}", self.name),
+        };
+        if is_forbidden(container) || is_forbidden(&name) {
+            let words = format!("NOPERM this user has no permissions to run the '{name}' command");
+            return Err(words.into());
+        }
+        Ok(())
+    }
+
+    /// Done or failed, it has read.
+    fn note_reading(&self, call: &mut Call<'_>) {
+        call.named = match self.reads {
+            Reads::Nothing => return,
+            Reads::One => &call.args[1..2],
+            Reads::Many => &call.args[1..],
+        };
+        if call.session().tracking.is_some() {
+            call.store.journal.read();
+        }
+    }
 }
 
 impl Arity {
@@ -296,10 +318,6 @@ fn is_about_itself(args: &[&[u8]]) -> bool {
     }
 }
 
-fn wrong_arity(name: &str) -> Failure {
-    Failure::from(format!("ERR wrong number of arguments for '{name}' command"))
-}
-
 /// The server quotes arguments until their quotes have used up a budget of its own.
 fn unknown_command(args: &[&[u8]]) -> Failure {
     let mut quoted = Vec::new();
@@ -329,134 +347,7 @@ fn not_while_subscribed(args: &[&[u8]]) -> Failure {
     Failure([b"ERR Can't execute '", &name[..], ALLOWED].concat())
 }
 
-/// At most `room` bytes, and none from the first NUL on: the server prints arguments as C strings.
-fn c_string(bytes: &[u8], room: usize) -> &[u8] {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    &bytes[..end.min(room)]
-}
-
-impl<'a> Call<'a> {
-    fn permit(&mut self, command: &Command) -> Outcome {
-        let password_set = !self.store.settings.password.is_empty();
-        if password_set && !command.open && !self.session().authenticated {
-            return Err("NOAUTH Authentication required.".into());
-        }
-        self.is_allowed(command)?;
-        if self.session().is_subscribed() && !command.subscribed {
-            return Err(not_while_subscribed(self.args));
-        }
-        if self.store.is_loading(self.now) && !command.loading {
-            return Err("LOADING Redis is loading the dataset in memory".into());
-        }
-        Ok(())
-    }
-
-    fn is_allowed(&self, command: &Command) -> Outcome {
-        if self.store.denials.is_empty() {
-            return Ok(());
-        }
-        let is_forbidden = |name: &str| self.store.denials.of(name) == Some(Denial::Forbidden);
-        let container = named(COMMANDS, self.args[0]).map_or("", |container| container.name);
-        let name = match container == command.name {
-            true => command.name.to_owned(),
-            false => format!("{container}|{}", command.name),
-        };
-        if is_forbidden(container) || is_forbidden(&name) {
-            let words = format!("NOPERM this user has no permissions to run the '{name}' command");
-            return Err(words.into());
-        }
-        Ok(())
-    }
-
-    fn session(&mut self) -> &mut Session {
-        let session = self.store.session(self.conn);
-        session.expect("a command runs on a live connection only")
-    }
-
-    /// Where the database with this number stands.
-    fn database(&self, index: i32) -> Result<usize, Failure> {
-        let place = usize::try_from(index).ok().filter(|&at| at < self.store.databases.len());
-        place.ok_or_else(|| "ERR DB index is out of range".into())
-    }
-
-    /// Done or failed, it has read.
-    fn note_reading(&mut self, command: &Command) {
-        self.named = match command.reads {
-            Reads::Nothing => return,
-            Reads::One => &self.args[1..2],
-            Reads::Many => &self.args[1..],
-        };
-        if self.session().tracking.is_some() {
-            self.store.journal.read();
-        }
-    }
-
-    /// The keys of the selected database.
-    fn keys(&mut self) -> Keys<'_> {
-        self.keys_and_reply().0
-    }
-
-    fn keys_and_reply(&mut self) -> (Keys<'_>, &mut Reply<'a>) {
-        let database = self.session().database;
-        let is_watched = self.store.is_watched(self.conn);
-        let keys = Keys::new(&mut self.store.databases[database], self.now);
-        let keys = if is_watched { keys.written_down(&mut self.store.journal) } else { keys };
-        (keys, &mut self.reply)
-    }
-
-    fn ok(&mut self) -> Outcome {
-        self.reply.status("OK");
-        Ok(())
-    }
-
-    fn int(&mut self, value: i64) -> Outcome {
-        self.reply.int(value);
-        Ok(())
-    }
-}
-
-impl From<WrongType> for Failure {
-    fn from(_: WrongType) -> Self {
-        WrongType::TEXT.into()
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(text: &str) -> Self {
-        Self(text.into())
-    }
-}
-
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
-        Self(text.into())
-    }
-}
-
-/// An integer as the server reads one: no blanks, no plus, no leading zero.
-fn integer(arg: &[u8]) -> Result<i64, Failure> {
-    integer_of(arg).ok_or_else(|| NOT_AN_INTEGER.into())
-}
-
-/// The same, or nothing.
-pub(crate) fn integer_of(arg: &[u8]) -> Option<i64> {
-    let text = str::from_utf8(arg).ok().filter(|text| is_canonical(text));
-    text.and_then(|text| text.parse().ok())
-}
-
-fn is_canonical(text: &str) -> bool {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    text == "0" || digits.starts_with(|first: char| first.is_ascii_digit() && first != '0')
-}
-
-#[inline]
-fn is_word(arg: &[u8], word: &str) -> bool {
-    arg.eq_ignore_ascii_case(word.as_bytes())
-}
-
 const LONGEST_NAME: usize = size_of::<u128>();
-const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-const SYNTAX_ERROR: &str = "ERR syntax error";
 const ALLOWED: &[u8] = b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
                          allowed in this context";
 const QUOTED: usize = 128;
@@ -464,16 +355,6 @@ const QUOTED: usize = 128;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn integers_are_read_as_strictly_as_by_the_server() {
-        for (text, value) in [("0", 0), ("-7", -7), ("9223372036854775807", i64::MAX)] {
-            assert_eq!(integer(text.as_bytes()), Ok(value));
-        }
-        for text in ["", "-", "-0", "007", "+1", " 1", "1 ", "1.0", "9223372036854775808", "x"] {
-            assert_eq!(integer(text.as_bytes()), Err(NOT_AN_INTEGER.into()), "{text:?}");
-        }
-    }
 
     #[test]
     fn commands_are_in_order_and_found_in_any_case() {

@@ -5,10 +5,10 @@
 
 use std::mem;
 
-use super::{Call, Failure, Outcome, integer, is_word};
+use super::call::{Call, Failure, Outcome, integer, is_word};
 use crate::{
     calls::{Answer, CallError, Calls, Stop},
-    store::SHA_DIGITS,
+    script::SHA_DIGITS,
 };
 
 pub(super) fn eval(call: &mut Call<'_>) -> Outcome {

@@ -3,23 +3,8 @@
 
 use std::mem;
 
-use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
-use crate::reply::decimal;
-
-/// What CONFIG SET changes.
-#[derive(Clone)]
-pub(crate) struct Settings {
-    pub(crate) maxmemory: u64,
-    pub(crate) policy: &'static str,
-    /// Of the default user; empty: none is needed.
-    pub(crate) password: Vec<u8>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { maxmemory: 0, policy: "noeviction", password: Vec::new() }
-    }
-}
+use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
+use crate::{reply::decimal, store::Settings};
 
 /// Sections come in an order of their own, each once, and unknown ones are passed over.
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {

@@ -1,7 +1,10 @@
 //! Commands about the connection itself: who it is, where it looks, and its end.
 
-use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
-use crate::store::{ConnId, DEFAULT_USER, Session};
+use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, c_string, integer, is_word, wrong_arity};
+use crate::{
+    session::{ConnId, Session},
+    store::DEFAULT_USER,
+};
 
 pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
     let (user, password) = match call.args[1..] {
@@ -30,7 +33,7 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
         [message] if is_subscribed => pong(call, message),
         [] => call.reply.status("PONG"),
         [message] => call.reply.bulk(message),
-        _ => return Err(super::wrong_arity("ping")),
+        _ => return Err(wrong_arity("ping")),
     }
     Ok(())
 }
@@ -53,8 +56,8 @@ pub(super) fn quit(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
-    let fresh = call.store.fresh_session(call.conn);
-    *call.session() = fresh;
+    let authenticated = call.store.settings.password.is_empty();
+    *call.session() = Session::new(call.conn, authenticated);
     call.reply.status("RESET");
     Ok(())
 }
@@ -149,7 +152,7 @@ impl Kind {
             b"pubsub" => Ok(Self::Subscribed),
             b"master" | b"replica" | b"slave" => Ok(Self::Other),
             _ => {
-                let name = super::c_string(name, name.len());
+                let name = c_string(name, name.len());
                 Err(Failure([b"ERR Unknown client type '", name, b"'"].concat()))
             }
         }

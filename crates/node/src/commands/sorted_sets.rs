@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::{Call, Outcome, SYNTAX_ERROR, integer, is_word};
+use super::call::{Call, Outcome, SYNTAX_ERROR, integer, is_word};
 
 pub(super) fn zcard(call: &mut Call<'_>) -> Outcome {
     let key = call.args[1];

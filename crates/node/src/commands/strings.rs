@@ -1,6 +1,6 @@
 //! Commands on strings, and on keys of any type: deletion, expiry.
 
-use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
+use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, c_string, integer, is_word};
 use crate::keys::{Expiry, Keys};
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
@@ -206,9 +206,7 @@ impl Conditions {
             b"XX" => Ok(&mut self.with_ttl),
             b"GT" => Ok(&mut self.later),
             b"LT" => Ok(&mut self.earlier),
-            _ => {
-                Err(Failure([b"ERR Unsupported option ", super::c_string(arg, arg.len())].concat()))
-            }
+            _ => Err(Failure([b"ERR Unsupported option ", c_string(arg, arg.len())].concat())),
         }
     }
 

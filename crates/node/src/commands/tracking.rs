@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
-use crate::{store::ConnId, tracking::Tracking};
+use super::call::{Call, Failure, Outcome, SYNTAX_ERROR, integer, is_word};
+use crate::session::{ConnId, Tracking};
 
 /// One reply per channel.
 pub(super) fn subscribe(call: &mut Call<'_>) -> Outcome {

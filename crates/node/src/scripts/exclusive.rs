@@ -1,10 +1,10 @@
 //! The scripts of locks that nobody shares: a resource is a string, the token of its holder.
 
-use super::mark::{OUTLIVES_MS, close, marked, token_before_mark, with_mark};
-use super::{
+use super::common::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
     token_and_ttl,
 };
+use super::mark::{OUTLIVES_MS, close, marked, token_before_mark, with_mark};
 use crate::{
     calls::{Answer, Calls, Stop, caught},
     mutants::mutant,

@@ -2,8 +2,9 @@
 
 use sha1_smol::Sha1;
 
+use super::common::BAD_ARGUMENTS;
 use super::shared::{READER, WRITER};
-use super::{BAD_ARGUMENTS, mark, permits, python, redisson, redisson_rw, shared, spring, symfony};
+use super::{mark, permits, python, redisson, redisson_rw, shared, spring, symfony};
 use crate::calls::{Answer, Calls, Stop, caught};
 
 /// Removes what was seen, and notifies waiters. A key that was marked, and has no holders left, is closed.

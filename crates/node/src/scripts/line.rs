@@ -3,20 +3,20 @@
 //! As in the Lua text, a ticket is put at its place first, whatever comes of the ask. Times are the node's: stamps in µs,
 //! all else in ms.
 
+use super::common::{
+    BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
+};
 use super::mark::{CLOSED, LINE, NEVER, OUTLIVES_MS, close, marked, with_mark};
 use super::permits::{self, Order, Pair, deny_twin as deny_twin_permit};
 use super::shared::{
     Found, MAX_VIEWED, Mode, READER, TOKEN_DIGITS, WRITER, begins_as_a_token, begins_with_digits,
     deny_twin, live_as_long_as_the_last, make_members, odd_from, rehearse_undo, share,
 };
-use super::{
-    BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
-};
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
+    clock::ClockReading,
     mutants::mutant,
     sharers::Sharers,
-    store::ClockReading,
 };
 
 /// Gives the resource to the first in line for it. Whoever is not that waits.
@@ -862,7 +862,7 @@ mod tests {
     use crate::{
         denial::Denials,
         keys::{Entries, Keys},
-        store::Script,
+        script::Model,
     };
 
     /// A resource and its line, at a time that only the test moves.
@@ -886,7 +886,7 @@ mod tests {
             self
         }
 
-        fn run(&mut self, script: Script, names: &[&[u8]], argv: &[&str]) -> String {
+        fn run(&mut self, script: Model, names: &[&[u8]], argv: &[&str]) -> String {
             let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
             match script(&mut Calls::new(self.keys(), &Denials::default()), names, &argv) {
                 Ok(Answer::StatusLine(line)) | Err(Stop::Answered(Answer::StatusLine(line))) => {

@@ -3,6 +3,7 @@
 //! A test compares each with its Lua text on a real server. The library calls scripts with well-formed arguments; for
 //! others the models reply with an error of their own.
 
+mod common;
 mod exclusive;
 mod force_unlock;
 mod line;
@@ -17,14 +18,10 @@ mod spring;
 mod symfony;
 mod timed;
 
-use std::{
-    str::{self, FromStr},
-    sync::OnceLock,
-};
+use std::sync::OnceLock;
 
 use redbolt::proto::{
-    fence::{MAX_SKEW, MAX_TOKEN},
-    restart_guard::{BIG_MS, Standing},
+    restart_guard::BIG_MS,
     script::{
         ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
         ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
@@ -38,19 +35,20 @@ use redbolt::proto::{
     },
 };
 
+use self::common::{BAD_ARGUMENTS, span};
 use crate::{
-    calls::{Answer, Calls, Stop, caught},
-    store::{Script, Taught},
+    calls::{Answer, Calls, Stop},
+    script::{Model, Script},
 };
 
 /// The scripts of every new store.
-pub(crate) fn shipped() -> &'static [Taught] {
+pub(crate) fn shipped() -> &'static [Script] {
     // Computed once: a simulator makes many stores, and a digest takes microseconds.
-    static SHIPPED: OnceLock<Vec<Taught>> = OnceLock::new();
-    SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Taught::new(text, run)).into())
+    static SHIPPED: OnceLock<Vec<Script>> = OnceLock::new();
+    SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Script::new(text, run)).into())
 }
 
-const MODELS: [(&str, Script); 47] = [
+const MODELS: [(&str, Model); 47] = [
     (ACQUIRE_FENCED.text, exclusive::acquire_fenced),
     (ACQUIRE_IN_LINE.text, line::acquire_in_line),
     (ACQUIRE_MANY.text, exclusive::acquire_many),
@@ -113,100 +111,13 @@ fn enrol(calls: &mut Calls<'_>, names: &[&[u8]], argv: &[&[u8]]) -> Result<Answe
     Ok(Answer::Int(i64::from(found == value)))
 }
 
-/// The restart guard, if one is given, lets the node vote.
-fn check_restart_guard(calls: &mut Calls<'_>, name: Option<&&[u8]>) -> Result<(), Stop> {
-    let Some(name) = name else { return Ok(()) };
-    match calls.pttl(name)? {
-        left if Standing::of(left) == Standing::Votes => Ok(()),
-        left => Err(Stop::Answered(Answer::StatusAnd("GUARD", left))),
-    }
-}
-
-/// The proposal, in µs, is close to the node's clock.
-fn check_clock(proposal: u64, now: u64) -> Result<(), Stop> {
-    match u128::from(proposal.abs_diff(now)) > MAX_SKEW.as_micros() {
-        true => Err(Stop::Answered(Answer::StatusAnd("CLOCK", now.cast_signed()))),
-        false => Ok(()),
-    }
-}
-
-/// A counter from which a token can be made.
-fn counter_to_raise(calls: &mut Calls<'_>, name: &[u8]) -> Result<f64, Stop> {
-    counter(calls, name)?.filter(|&count| count < (MAX_TOKEN - 1) as f64).ok_or(BAD_COUNTER)
-}
-
-/// Raises a counter to at least the given value.
-fn raise(calls: &mut Calls<'_>, name: &[u8], least: Argument<'_>, life: i64) -> Result<(), Stop> {
-    let count = counter(calls, name)?.filter(|&count| count <= MAX_TOKEN as f64);
-    if count.ok_or(BAD_COUNTER)? < number::<u64>(least)? as f64 {
-        calls.set_for(name, least.copied().unwrap_or_default(), life)?;
-    }
-    Ok(())
-}
-
-/// The same of one without a TTL.
-fn raise_for_ever(calls: &mut Calls<'_>, name: &[u8], least: Argument<'_>) -> Result<(), Stop> {
-    let count = counter(calls, name)?.filter(|&count| count <= MAX_TOKEN as f64);
-    if count.ok_or(BAD_COUNTER)? < number::<u64>(least)? as f64 {
-        calls.set(name, least.copied().unwrap_or_default())?;
-    }
-    Ok(())
-}
-
-/// A counter as `tonumber` reads it: a C string with blanks around a number, no hexadecimal here.
-fn counter(calls: &mut Calls<'_>, name: &[u8]) -> Result<Option<f64>, Stop> {
-    let Some(found) = caught(calls.get(name))? else { return Ok(None) };
-    Ok(found.map_or(Some(0.0), lua_number))
-}
-
-/// What `tonumber` makes of it.
-fn lua_number(value: &[u8]) -> Option<f64> {
-    let text = value.split(|&byte| byte == 0).next().and_then(|text| str::from_utf8(text).ok());
-    let blanks = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
-    text.and_then(|text| text.trim_matches(blanks).parse().ok())
-}
-
-type Argument<'a> = Option<&'a &'a [u8]>;
-
-/// What an ask for one resource says first, its name, token and TTL, if the restart guard behind the name lets the node vote.
-fn begin<'a>(
-    calls: &mut Calls<'_>,
-    names: &[&'a [u8]],
-    argv: &[&'a [u8]],
-) -> Result<(&'a [u8], &'a [u8], i64), Stop> {
-    let (token, ttl) = token_and_ttl(argv)?;
-    let &[resource, ref restart_guard @ ..] = names else { return Err(BAD_ARGUMENTS) };
-    check_restart_guard(calls, restart_guard.first())?;
-    Ok((resource, token, ttl))
-}
-
-fn token_and_ttl<'a>(argv: &[&'a [u8]]) -> Result<(&'a [u8], i64), Stop> {
-    let [token, ttl, ..] = argv else { return Err(BAD_ARGUMENTS) };
-    Ok((token, span(Some(ttl))?))
-}
-
-/// Milliseconds for which a key can be set.
-fn span(arg: Argument<'_>) -> Result<i64, Stop> {
-    number(arg).and_then(|ms| if ms > 0 { Ok(ms) } else { Err(BAD_ARGUMENTS) })
-}
-
-fn number<T: FromStr>(arg: Argument<'_>) -> Result<T, Stop> {
-    let text = arg.and_then(|arg| str::from_utf8(arg).ok());
-    text.and_then(|text| text.parse().ok()).ok_or(BAD_ARGUMENTS)
-}
-
-const BAD_ARGUMENTS: Stop = Stop::Answered(Answer::Error(
-    "ERR this embedded node runs a lock script only with its arguments",
-));
-const BAD_COUNTER: Stop = Stop::Answered(Answer::Error("ERR the fencing counter cannot be raised"));
-
 #[cfg(test)]
 mod tests {
     use super::{exclusive::*, *};
     use crate::{
+        clock::ClockReading,
         denial::Denials,
         keys::{Entries, Keys},
-        store::ClockReading,
     };
 
     #[test]
@@ -217,7 +128,7 @@ mod tests {
     }
 
     /// Runs a script at the instant `NOW`, on keys that are set for so many ms.
-    fn run(script: Script, set: &[(&str, i64)], names: &[&str], argv: &[&str]) -> Answer {
+    fn run(script: Model, set: &[(&str, i64)], names: &[&str], argv: &[&str]) -> Answer {
         let mut entries = Entries::new();
         let mut keys = Keys::new(&mut entries, ClockReading::from_micros(NOW));
         set.iter().for_each(|(name, ttl)| keys.set_for(name.as_bytes(), b"7", *ttl));
@@ -263,7 +174,7 @@ mod tests {
     #[test]
     fn wrong_arguments_are_an_error_and_touch_nothing() {
         for (script, argv) in [
-            (acquire_many as Script, &["token", "1000", "3"][..]),
+            (acquire_many as Model, &["token", "1000", "3"][..]),
             (acquire_many, &["token", "1000"]),
             (acquire_many, &["token", "0", "1"]),
             (acquire_fenced, &["token", "1000", "2", "1", "1000"]),

@@ -2,15 +2,15 @@
 //!
 //! Apart from `shared`, whose sets they write as well, since here a holder's own other claim is not in its way.
 
+use super::common::{
+    Argument, BAD_ARGUMENTS, begin, check_clock, check_restart_guard, counter_to_raise, number,
+    span, token_and_ttl,
+};
 use super::exclusive::{Whose, extend_value, undo_value, whose};
 use super::mark::LINE;
 use super::shared::{
     Mode, TOKEN_DIGITS, WRITER, deny_beside_writer, deny_unless_members, extend_member, look,
     make_members, rehearse_share, rehearse_undo, share, undo_member,
-};
-use super::{
-    Argument, BAD_ARGUMENTS, begin, check_clock, check_restart_guard, counter_to_raise, number,
-    span, token_and_ttl,
 };
 use crate::{
     calls::{Answer, Calls, Stop},

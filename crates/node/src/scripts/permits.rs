@@ -2,12 +2,12 @@
 //!
 //! Times are the node's, in ms. Whoever ends now is over; the keys exist through their last millisecond.
 
-use super::mark::{LINE, OUTLIVES_MS, close};
-use super::shared::twins;
-use super::{
+use super::common::{
     Argument, BAD_ARGUMENTS, BAD_COUNTER, check_clock, check_restart_guard, lua_number, number,
     span, token_and_ttl,
 };
+use super::mark::{LINE, OUTLIVES_MS, close};
+use super::shared::twins;
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
     mutants::mutant,

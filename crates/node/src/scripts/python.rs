@@ -1,7 +1,7 @@
 //! The scripts of python-redis-lock: a resource is a string, the token of its holder, and a release is an entry of a list.
 
+use super::common::{BAD_ARGUMENTS, check_restart_guard, token_and_ttl};
 use super::exclusive::undo_value;
-use super::{BAD_ARGUMENTS, check_restart_guard, token_and_ttl};
 use crate::calls::{Answer, CallError, Calls, Stop};
 use crate::mutants::mutant;
 

@@ -2,8 +2,9 @@
 
 use redbolt::proto::fence::MAX_TOKEN;
 
-use super::{
-    BAD_ARGUMENTS, BAD_COUNTER, begin, check_restart_guard, raise_for_ever, span, token_and_ttl,
+use super::common::{
+    self, BAD_ARGUMENTS, BAD_COUNTER, begin, check_restart_guard, raise_for_ever, span,
+    token_and_ttl,
 };
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
@@ -31,7 +32,7 @@ pub(super) fn acquire_redisson_fenced(
     check_restart_guard(calls, restart_guard.first())?;
     check_free(calls, resource, token, ttl)?;
     let is_token = |&count: &f64| (0.0..MAX_TOKEN as f64).contains(&count);
-    super::counter(calls, counter)?.filter(is_token).ok_or(BAD_COUNTER)?;
+    common::counter(calls, counter)?.filter(is_token).ok_or(BAD_COUNTER)?;
     if mutant!(CounterBeginsAnew) {
         calls.del(counter)?;
     }

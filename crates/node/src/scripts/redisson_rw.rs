@@ -2,9 +2,9 @@
 //!
 //! A release is told on a channel, as of its other locks.
 
+use super::common::{BAD_ARGUMENTS, begin, lua_number, number, span, token_and_ttl};
 use super::redisson::beside;
 use super::shared::twins;
-use super::{BAD_ARGUMENTS, begin, lua_number, number, span, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 
 /// Puts a reader beside others, if there is nobody else.

@@ -3,12 +3,12 @@
 //!
 //! Times are the node's, in ms. Whoever ends now is over; the key itself exists through its last millisecond.
 
-use super::exclusive::extend_value;
-use super::mark::{LINE, NEVER, OUTLIVES_MS, close, marked};
-use super::{
+use super::common::{
     BAD_ARGUMENTS, begin, check_clock, check_restart_guard, counter_to_raise, number, raise, span,
     token_and_ttl,
 };
+use super::exclusive::extend_value;
+use super::mark::{LINE, NEVER, OUTLIVES_MS, close, marked};
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
     mutants::mutant,
@@ -474,9 +474,10 @@ mod tests {
 
     use super::*;
     use crate::{
+        clock::ClockReading,
         denial::Denials,
         keys::{Entries, Keys},
-        store::{ClockReading, Script},
+        script::Model,
     };
 
     /// A resource, its counter and the guard, at a time that only the test moves.
@@ -500,7 +501,7 @@ mod tests {
             self
         }
 
-        fn run(&mut self, script: Script, names: &[&[u8]], argv: &[&str]) -> Answer {
+        fn run(&mut self, script: Model, names: &[&[u8]], argv: &[&str]) -> Answer {
             let argv: Vec<&[u8]> = argv.iter().map(|arg| arg.as_bytes()).collect();
             match script(&mut Calls::new(self.keys(), &Denials::default()), names, &argv) {
                 Ok(answer) | Err(Stop::Answered(answer)) => answer,
@@ -692,7 +693,7 @@ mod tests {
     fn wrong_arguments_are_an_error_and_touch_nothing() {
         let (one, two): (&[&[u8]], &[&[u8]]) = (&[b"r"], &[b"r", b"c"]);
         for (script, names, argv) in [
-            (acquire_shared as Script, one, &["token"][..]),
+            (acquire_shared as Model, one, &["token"][..]),
             (acquire_shared, one, &["token", "0"]),
             (acquire_shared, &[], &["token", "1000"]),
             (acquire_shared_fenced, one, &["token", "1000", "1", "1000", "x"]),

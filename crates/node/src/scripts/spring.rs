@@ -1,6 +1,6 @@
 //! The script of Spring's lock registries: a resource is a string, the token of its holder, and a release is told on a channel.
 
-use super::BAD_ARGUMENTS;
+use super::common::BAD_ARGUMENTS;
 use super::exclusive::undo_value;
 use crate::calls::{Answer, Calls, Stop};
 

@@ -1,7 +1,7 @@
 //! The scripts of Symfony's locks: a resource is a sorted set of its holders, beside a mark if one has it alone.
 
+use super::common::{BAD_ARGUMENTS, begin, number, token_and_ttl};
 use super::shared::{self, TOKEN_DIGITS, look, rehearse_undo, share, twins};
-use super::{BAD_ARGUMENTS, begin, number, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 

@@ -1,7 +1,7 @@
 //! The scripts of locks whose value is a time: a resource is a string, a second since 1970 and the digits of its holder. Beside it
 //! is a key that lasts as long as the holder's lease.
 
-use super::{BAD_ARGUMENTS, check_restart_guard, lua_number, token_and_ttl};
+use super::common::{BAD_ARGUMENTS, check_restart_guard, lua_number, token_and_ttl};
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
