@@ -10,54 +10,15 @@ use std::fmt;
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use redbolt::net::Address;
 
-use crate::args::{NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes, SentinelArgs};
-use crate::environment;
+use crate::args::{Nodes, SentinelArgs};
 use crate::exit::Failure;
+use crate::given::{Given, Origin};
 use crate::name::word;
-
-/// An address as it was written, and where.
-#[derive(Clone, Debug)]
-pub(crate) struct Given {
-    pub(crate) text: String,
-    origin: Origin,
-}
-
-#[derive(Clone, Debug)]
-enum Origin {
-    Option,
-    Variable,
-    Line(PathBuf, usize),
-}
-
-impl Given {
-    /// A failure about this address, which says where it was written.
-    pub(crate) fn wrong(&self, error: impl fmt::Display) -> Failure {
-        let error = match self.before_comment() {
-            Some(address) => format!("node address `{address}`: {COMMENT}"),
-            None => error.to_string(),
-        };
-        Failure::usage(match &self.origin {
-            Origin::Option => format!("--node: {error}"),
-            Origin::Variable => format!("{NODES_VARIABLE}: {error}"),
-            Origin::Line(path, line) => format!("{} line {line}: {error}", path.display()),
-        })
-    }
-}
-
-impl Given {
-    /// The address before a comment, if there is one behind it in the line of a file.
-    fn before_comment(&self) -> Option<Address> {
-        let Origin::Line(..) = self.origin else { return None };
-        let at = self.text.match_indices('#').map(|(at, _)| at);
-        let mut blank = at.filter(|&at| self.text[..at].ends_with(char::is_whitespace));
-        let address = self.text[..blank.next()?].trim_end();
-        Some(Address::parse(address).ok()?.0)
-    }
-}
+use crate::variables::{self, NODES_FILE_VARIABLE, NODES_VARIABLE};
 
 /// All addresses, in order. A file is read only once, since it may be a pipe.
 pub(crate) fn given(nodes: &Nodes) -> Result<&[Given], Failure> {
@@ -99,8 +60,8 @@ fn find(nodes: &Nodes) -> Result<Vec<Given>, Failure> {
             .flat_map(|list| of_list(list, &Origin::Option))
             .collect());
     }
-    let listed = environment::value(NODES_VARIABLE);
-    let file = environment::value(NODES_FILE_VARIABLE);
+    let listed = variables::value(NODES_VARIABLE);
+    let file = variables::value(NODES_FILE_VARIABLE);
     match (listed, file) {
         (Some(_), Some(_)) => Err(Failure::usage(BOTH)),
         (None, Some(path)) => of_file(Path::new(&path)),
@@ -259,7 +220,7 @@ fn public_access(path: &Path, file: &Metadata) -> Result<(), String> {
 
 /// Whether the addresses in the environment may contain a password.
 pub(crate) fn environment_is_secret() -> bool {
-    let Some(list) = environment::value(NODES_VARIABLE) else { return false };
+    let Some(list) = variables::value(NODES_VARIABLE) else { return false };
     match list.to_str() {
         Some(list) => may_have_password(list),
         None => list.as_encoded_bytes().contains(&b'@'),
@@ -299,9 +260,6 @@ pub(crate) fn options(nodes: &Nodes) -> String {
     }
     given.iter().map(|given| format!(" --node {}", word(OsStr::new(&given.text)))).collect()
 }
-
-const COMMENT: &str =
-    "a comment needs a line of its own, which begins with #; in a password, write a blank as %20";
 
 const COMMA: &str = "a comma ends an address; in a password, write it as %2C";
 

@@ -11,15 +11,22 @@ use std::time::Duration;
 use clap::builder::{
     OsStringValueParser, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
 };
-use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use redbolt::Profile;
 use redbolt::config::{RestartGuard, RestartTrust};
 use redbolt::proto::{MAX_LABEL, MAX_RESOURCE};
 
-use crate::addresses::Given;
-use crate::{duration, environment, exit};
+use crate::given::Given;
+use crate::variables::{
+    CONNECT_TIMEOUT_VARIABLE, LABEL_VARIABLE, MAX_TTL_VARIABLE, PASSWORD_FILE_VARIABLE,
+    RESPONSE_TIMEOUT_VARIABLE, RESTART_GUARD_KEY_VARIABLE, RESTART_TRUST_VARIABLE,
+    SENTINEL_PASSWORD_FILE_VARIABLE, SENTINEL_TLS_CA_VARIABLE, SENTINEL_TLS_CERT_VARIABLE,
+    SENTINEL_TLS_KEY_VARIABLE, SENTINEL_TLS_SERVER_NAME_VARIABLE, SENTINEL_TLS_VARIABLE,
+    SENTINEL_USER_VARIABLE, TLS_CA_VARIABLE, TLS_CERT_VARIABLE, TLS_KEY_VARIABLE,
+    TLS_SERVER_NAME_VARIABLE,
+};
+use crate::{duration, exit};
 
 /// Distributed locks on independent Redis or Valkey nodes, for the shell.
 #[derive(Debug, Parser)]
@@ -766,72 +773,6 @@ pub(crate) struct InnerArgs {
     pub(crate) words: Vec<OsString>,
 }
 
-impl InnerArgs {
-    /// What the user typed.
-    pub(crate) fn cli(&self) -> Result<Cli, clap::Error> {
-        environment::parse(
-            [OsString::from("redbolt")].into_iter().chain(self.words.iter().cloned()),
-        )
-    }
-}
-
-/// If a refused value came from the environment, names the variable instead of the option.
-pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) -> clap::Error {
-    let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
-        (refusal.get(ContextKind::InvalidArg), refusal.get(ContextKind::InvalidValue))
-    else {
-        return refusal;
-    };
-    let option = option.split([' ', '=']).next().unwrap_or_default();
-    let is_typed = |word: &OsString| {
-        let rest = word.as_encoded_bytes().strip_prefix(option.as_bytes());
-        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
-    };
-    let variable =
-        VARIABLES.iter().find(|(name, _)| *name == option).map(|(_, variable)| *variable);
-    let said = variable.and_then(environment::value).and_then(|said| said.into_string().ok());
-    let said = said.unwrap_or_default();
-    if let Some(variable) = variable
-        && !typed(words).iter().take_while(|&word| word != "--").any(is_typed)
-        && (said == *value || said.split(',').any(|part| part == value))
-    {
-        let blamed = ContextValue::String(format!("{variable} in the environment"));
-        refusal.insert(ContextKind::InvalidArg, blamed);
-    }
-    refusal
-}
-
-/// What the user typed after `redbolt`. In the inner process it follows words of its own.
-fn typed(words: &[OsString]) -> &[OsString] {
-    let own = match words.get(1) {
-        Some(word) if word == INNER => words.iter().position(|word| word == "--"),
-        _ => Some(0),
-    };
-    own.map_or(&[], |own| &words[own + 1..])
-}
-
-/// Options that can come from the environment, and their variables.
-pub(crate) const VARIABLES: [(&str, &str); 18] = [
-    ("--label", LABEL_VARIABLE),
-    ("--max-ttl", MAX_TTL_VARIABLE),
-    ("--restart-guard-key", RESTART_GUARD_KEY_VARIABLE),
-    ("--restart-trust", RESTART_TRUST_VARIABLE),
-    ("--response-timeout", RESPONSE_TIMEOUT_VARIABLE),
-    ("--connect-timeout", CONNECT_TIMEOUT_VARIABLE),
-    ("--password-file", PASSWORD_FILE_VARIABLE),
-    ("--sentinel-user", SENTINEL_USER_VARIABLE),
-    ("--sentinel-password-file", SENTINEL_PASSWORD_FILE_VARIABLE),
-    ("--sentinel-tls", SENTINEL_TLS_VARIABLE),
-    ("--sentinel-tls-ca", SENTINEL_TLS_CA_VARIABLE),
-    ("--sentinel-tls-cert", SENTINEL_TLS_CERT_VARIABLE),
-    ("--sentinel-tls-key", SENTINEL_TLS_KEY_VARIABLE),
-    ("--sentinel-tls-server-name", SENTINEL_TLS_SERVER_NAME_VARIABLE),
-    ("--tls-ca", TLS_CA_VARIABLE),
-    ("--tls-cert", TLS_CERT_VARIABLE),
-    ("--tls-key", TLS_KEY_VARIABLE),
-    ("--tls-server-name", TLS_SERVER_NAME_VARIABLE),
-];
-
 fn some_bytes(key: OsString) -> Result<OsString, &'static str> {
     if key.is_empty() { Err("the name of a lock cannot be empty") } else { Ok(key) }
 }
@@ -871,28 +812,6 @@ pub(crate) const SHIM: &str = "__exec";
 
 /// The same for the inner process of `redbolt lock`.
 pub(crate) const INNER: &str = "__inner";
-
-/// Variables that stand in for options.
-pub(crate) const NODES_VARIABLE: &str = "REDBOLT_NODES";
-pub(crate) const NODES_FILE_VARIABLE: &str = "REDBOLT_NODES_FILE";
-pub(crate) const PASSWORD_FILE_VARIABLE: &str = "REDBOLT_PASSWORD_FILE";
-pub(crate) const LABEL_VARIABLE: &str = "REDBOLT_LABEL";
-pub(crate) const MAX_TTL_VARIABLE: &str = "REDBOLT_MAX_TTL";
-pub(crate) const RESTART_GUARD_KEY_VARIABLE: &str = "REDBOLT_RESTART_GUARD_KEY";
-pub(crate) const RESTART_TRUST_VARIABLE: &str = "REDBOLT_RESTART_TRUST";
-pub(crate) const RESPONSE_TIMEOUT_VARIABLE: &str = "REDBOLT_RESPONSE_TIMEOUT";
-pub(crate) const CONNECT_TIMEOUT_VARIABLE: &str = "REDBOLT_CONNECT_TIMEOUT";
-pub(crate) const SENTINEL_USER_VARIABLE: &str = "REDBOLT_SENTINEL_USER";
-pub(crate) const SENTINEL_PASSWORD_FILE_VARIABLE: &str = "REDBOLT_SENTINEL_PASSWORD_FILE";
-pub(crate) const SENTINEL_TLS_VARIABLE: &str = "REDBOLT_SENTINEL_TLS";
-pub(crate) const SENTINEL_TLS_CA_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_CA";
-pub(crate) const SENTINEL_TLS_CERT_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_CERT";
-pub(crate) const SENTINEL_TLS_KEY_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_KEY";
-pub(crate) const SENTINEL_TLS_SERVER_NAME_VARIABLE: &str = "REDBOLT_SENTINEL_TLS_SERVER_NAME";
-pub(crate) const TLS_CA_VARIABLE: &str = "REDBOLT_TLS_CA";
-pub(crate) const TLS_CERT_VARIABLE: &str = "REDBOLT_TLS_CERT";
-pub(crate) const TLS_KEY_VARIABLE: &str = "REDBOLT_TLS_KEY";
-pub(crate) const TLS_SERVER_NAME_VARIABLE: &str = "REDBOLT_TLS_SERVER_NAME";
 
 const NODE_HELP: &str = "\
 A node: host, host:port, redis://[user[:password]@]host[:port][/db], the same over TLS with \
@@ -1213,14 +1132,6 @@ mod tests {
         {
             assert!(line.chars().count() <= 100, "{line}");
         }
-    }
-
-    #[test]
-    fn what_the_user_has_typed_is_behind_the_words_of_the_inner_process() {
-        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
-        assert_eq!(typed(&words("redbolt status --max-ttl x")), words("status --max-ttl x"));
-        let inner = words("redbolt __inner --outer 7 -- lock --max-ttl x job -- a");
-        assert_eq!(typed(&inner), words("lock --max-ttl x job -- a"));
     }
 
     #[test]

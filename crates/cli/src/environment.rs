@@ -1,23 +1,16 @@
-//! Variables of the environment, and the command line that they complete.
-//!
-//! A variable that is empty is not set. docker compose (`X=${X}`), Helm and systemd make such variables.
+//! The command line, completed by variables of the environment.
 
 use std::env;
 use std::ffi::OsString;
 
 use clap::builder::Resettable;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
-use crate::args::Cli;
-
-/// Returns the value of a variable, unless it is empty.
-pub(crate) fn value(name: &str) -> Option<OsString> {
-    #[cfg(any(test, feature = "fuzz"))]
-    if let Some(variables) = chosen::variables() {
-        return variables.get(name).cloned().filter(|value| !value.is_empty());
-    }
-    env::var_os(name).filter(|value| !value.is_empty())
-}
+use crate::args::{Cli, INNER, InnerArgs};
+use crate::variables;
+#[cfg(any(test, feature = "fuzz"))]
+use crate::variables::chosen;
 
 /// Parses the words of a command line, with the variables of the options that it does not have.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
@@ -26,6 +19,11 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, cl
     let words = chosen::complete(&command, words.into_iter().collect());
     let mut matches = command.try_get_matches_from_mut(words)?;
     Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Parses what the user typed, in the inner process of `redbolt lock`.
+pub(crate) fn parse_typed(inner: &InnerArgs) -> Result<Cli, clap::Error> {
+    parse([OsString::from("redbolt")].into_iter().chain(inner.words.iter().cloned()))
 }
 
 /// clap would take an empty value from them.
@@ -41,59 +39,49 @@ fn without_empty_variables(command: Command) -> Command {
     command.mut_args(set).mut_subcommands(without_empty_variables)
 }
 
-/// Variables that a test chooses, instead of those of the process, which no test may change while others run.
-#[cfg(any(test, feature = "fuzz"))]
-pub(crate) mod chosen {
-    use std::cell::RefCell;
-    use std::collections::BTreeMap;
-    use std::ffi::OsString;
-    use std::os::unix::ffi::OsStrExt;
-    use std::rc::Rc;
-
-    use clap::Command;
-
-    use crate::args::VARIABLES;
-
-    pub(crate) type Variables = BTreeMap<&'static str, OsString>;
-
-    thread_local! {
-        static CHOSEN: RefCell<Option<Rc<Variables>>> = const { RefCell::new(None) };
+/// If a refused value came from the environment, names the variable instead of the option.
+pub(crate) fn blame_environment(mut refusal: clap::Error, words: &[OsString]) -> clap::Error {
+    let (Some(ContextValue::String(option)), Some(ContextValue::String(value))) =
+        (refusal.get(ContextKind::InvalidArg), refusal.get(ContextKind::InvalidValue))
+    else {
+        return refusal;
+    };
+    let option = option.split([' ', '=']).next().unwrap_or_default();
+    let is_typed = |word: &OsString| {
+        let rest = word.as_encoded_bytes().strip_prefix(option.as_bytes());
+        rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
+    };
+    let variable = variables::of_option(option);
+    let said = variable.and_then(variables::value).and_then(|said| said.into_string().ok());
+    let said = said.unwrap_or_default();
+    if let Some(variable) = variable
+        && !typed(words).iter().take_while(|&word| word != "--").any(is_typed)
+        && (said == *value || said.split(',').any(|part| part == value))
+    {
+        let blamed = ContextValue::String(format!("{variable} in the environment"));
+        refusal.insert(ContextKind::InvalidArg, blamed);
     }
+    refusal
+}
 
-    /// Returns the variables that were chosen for this thread.
-    pub(crate) fn variables() -> Option<Rc<Variables>> {
-        CHOSEN.with_borrow(Clone::clone)
-    }
+/// What the user typed after `redbolt`. In the inner process it follows words of its own.
+fn typed(words: &[OsString]) -> &[OsString] {
+    let own = match words.get(1) {
+        Some(word) if word == INNER => words.iter().position(|word| word == "--"),
+        _ => Some(0),
+    };
+    own.map_or(&[], |own| &words[own + 1..])
+}
 
-    /// Runs `body` on this thread as if these were all variables.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the program has only those of its process"))]
-    pub(crate) fn with<T>(variables: Variables, body: impl FnOnce() -> T) -> T {
-        let before = CHOSEN.replace(Some(Rc::new(variables)));
-        let outcome = body();
-        CHOSEN.set(before);
-        outcome
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Adds the options that the chosen variables stand for, because clap reads only those of the process.
-    pub(crate) fn complete(command: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
-        let Some(variables) = variables() else { return words };
-        let subcommand = words.get(1).and_then(|name| command.find_subcommand(name));
-        let Some(subcommand) = subcommand else { return words };
-        let is_option = |word: &&OsString| *word != "--";
-        for (option, variable) in VARIABLES {
-            let is_typed = |word: &OsString| {
-                let rest = word.as_bytes().strip_prefix(option.as_bytes());
-                rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'=')
-            };
-            let is_known = subcommand.get_arguments().any(|arg| arg.get_long() == option.get(2..));
-            let value = variables.get(variable).filter(|value| !value.is_empty());
-            let Some(value) = value.filter(|_| is_known) else { continue };
-            if !words.iter().take_while(is_option).any(is_typed) {
-                let mut word = OsString::from(format!("{option}="));
-                word.push(value);
-                words.insert(2, word);
-            }
-        }
-        words
+    #[test]
+    fn what_the_user_has_typed_is_behind_the_words_of_the_inner_process() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(typed(&words("redbolt status --max-ttl x")), words("status --max-ttl x"));
+        let inner = words("redbolt __inner --outer 7 -- lock --max-ttl x job -- a");
+        assert_eq!(typed(&inner), words("lock --max-ttl x job -- a"));
     }
 }

@@ -11,9 +11,11 @@ mod args;
 mod duration;
 mod environment;
 mod exit;
+mod given;
 mod name;
 mod nodes;
 #[doc(hidden)]
 pub mod read_any;
 mod say;
 mod token_file;
+mod variables;

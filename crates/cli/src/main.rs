@@ -20,6 +20,7 @@ mod duration;
 mod environment;
 mod exit;
 mod foreign;
+mod given;
 mod held;
 mod init;
 #[cfg(target_os = "linux")]
@@ -37,6 +38,7 @@ mod signals;
 mod status;
 mod token_file;
 mod unlock;
+mod variables;
 mod waiters;
 
 use std::env;
@@ -72,7 +74,7 @@ fn main() -> ExitCode {
         }
         Err(refusal) => {
             let words: Vec<_> = env::args_os().collect();
-            refuse(&args::blame_environment(refusal, &words))
+            refuse(&environment::blame_environment(refusal, &words))
         }
     }
 }
@@ -86,7 +88,7 @@ fn shim() -> Result<Result<u8, Failure>, clap::Error> {
 #[cfg(target_os = "linux")]
 fn inner() -> Result<Result<u8, Failure>, clap::Error> {
     let inner = InnerArgs::try_parse_from(env::args_os().skip(1))?;
-    let cli = inner.cli()?;
+    let cli = environment::parse_typed(&inner)?;
     Ok(match cli.command.with_keys() {
         Command::Lock(args) => run_inner(&args, &inner),
         Command::Lead(args) => run_inner(&args.into(), &inner),

@@ -15,11 +15,11 @@ use redbolt::proto::{Settings, SettingsError};
 use redbolt::{Config, ConfigBuilder, ConfigError};
 
 use crate::addresses;
-use crate::args::{self, Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
+use crate::args::{Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
 use crate::duration;
-use crate::environment;
 use crate::exit::Failure;
 use crate::name::word;
+use crate::variables;
 
 /// A configuration of these nodes, with what all subcommands share.
 pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
@@ -75,11 +75,11 @@ pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Fai
             }
             ConfigError::Settings(SettingsError::Span { what: "response_timeout", .. }) => {
                 let is_said = |value: &str| duration::parse(value).ok() == nodes.response_timeout;
-                origin("--response-timeout", args::RESPONSE_TIMEOUT_VARIABLE, is_said)
+                origin("--response-timeout", is_said)
             }
             ConfigError::Settings(SettingsError::Span { what: "connect_timeout", .. }) => {
                 let is_said = |value: &str| duration::parse(value).ok() == nodes.connect_timeout;
-                origin("--connect-timeout", args::CONNECT_TIMEOUT_VARIABLE, is_said)
+                origin("--connect-timeout", is_said)
             }
             _ => return Failure::usage(error),
         };
@@ -89,22 +89,21 @@ pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Fai
 
 fn max_ttl_origin(nodes: &Nodes) -> &'static str {
     let is_said = |value: &str| duration::parse(value).ok() == nodes.max_ttl;
-    origin("--max-ttl", args::MAX_TTL_VARIABLE, is_said)
+    origin("--max-ttl", is_said)
 }
 
 fn restart_guard_key_origin(nodes: &Nodes) -> &'static str {
     let is_said = |value: &str| nodes.restart_guard_key.as_deref() == Some(value);
-    origin("--restart-guard-key", args::RESTART_GUARD_KEY_VARIABLE, is_said)
+    origin(RESTART_GUARD_KEY, is_said)
 }
 
 /// Where a value comes from: the environment, if it has the same value.
-fn origin(
-    option: &'static str,
-    variable: &'static str,
-    says: impl Fn(&str) -> bool,
-) -> &'static str {
-    let said = environment::value(variable).and_then(|value| value.into_string().ok());
-    if said.is_some_and(|value| says(&value)) { variable } else { option }
+fn origin(option: &'static str, says: impl Fn(&str) -> bool) -> &'static str {
+    let is_said = |variable: &&str| {
+        let said = variables::value(variable).and_then(|value| value.into_string().ok());
+        said.is_some_and(|value| says(&value))
+    };
+    variables::of_option(option).filter(is_said).unwrap_or(option)
 }
 
 fn settings(mut builder: ConfigBuilder, nodes: &Nodes) -> ConfigBuilder {
@@ -176,10 +175,7 @@ fn restart_trust(nodes: &Nodes, count: usize) -> Result<Vec<RestartTrust>, Failu
         _ if words.len() == count => Ok(words),
         _ => Err(Failure::usage(format_args!(
             "{} has {} words for {count} nodes: give one for all, or one for each",
-            origin("--restart-trust", args::RESTART_TRUST_VARIABLE, |value| value
-                .split(',')
-                .count()
-                == words.len()),
+            origin("--restart-trust", |value| value.split(',').count() == words.len()),
             words.len()
         ))),
     }
@@ -196,9 +192,9 @@ pub(crate) fn command(words: &str, nodes: &Nodes) -> String {
     let mut words = vec![format!("redbolt {words}{}", addresses::options(nodes))];
     words.extend(times(nodes));
     if let Some(key) = &nodes.restart_guard_key
-        && restart_guard_key_origin(nodes) != args::RESTART_GUARD_KEY_VARIABLE
+        && restart_guard_key_origin(nodes) == RESTART_GUARD_KEY
     {
-        words.push(format!("--restart-guard-key {}", word(OsStr::new(key))));
+        words.push(format!("{RESTART_GUARD_KEY} {}", word(OsStr::new(key))));
     }
     words.extend(other_options(nodes));
     words.join(" ")
@@ -207,13 +203,13 @@ pub(crate) fn command(words: &str, nodes: &Nodes) -> String {
 /// The options with times that the environment does not give.
 fn times(nodes: &Nodes) -> impl Iterator<Item = String> {
     let all = [
-        ("--max-ttl", args::MAX_TTL_VARIABLE, nodes.max_ttl),
-        ("--response-timeout", args::RESPONSE_TIMEOUT_VARIABLE, nodes.response_timeout),
-        ("--connect-timeout", args::CONNECT_TIMEOUT_VARIABLE, nodes.connect_timeout),
+        ("--max-ttl", nodes.max_ttl),
+        ("--response-timeout", nodes.response_timeout),
+        ("--connect-timeout", nodes.connect_timeout),
     ];
-    all.into_iter().filter_map(|(option, variable, time)| {
+    all.into_iter().filter_map(|(option, time)| {
         let is_said = |value: &str| duration::parse(value).ok() == time;
-        let is_typed = time.is_some() && origin(option, variable, is_said) == option;
+        let is_typed = time.is_some() && origin(option, is_said) == option;
         is_typed.then(|| format!("{option} {}", duration::exact(time.unwrap_or_default())))
     })
 }
@@ -224,13 +220,12 @@ fn other_options(nodes: &Nodes) -> Vec<String> {
         nodes.restart_trust.iter().filter_map(ValueEnum::to_possible_value).collect();
     let trust: Vec<_> = trust.iter().map(PossibleValue::get_name).collect();
     let trust = (!trust.is_empty()).then(|| trust.join(",").into());
-    let trust = ("--restart-trust", args::RESTART_TRUST_VARIABLE, trust);
-    let all =
-        [trust, ("--password-file", args::PASSWORD_FILE_VARIABLE, path(&nodes.password_file))];
+    let trust = ("--restart-trust", trust);
+    let all = [trust, ("--password-file", path(&nodes.password_file))];
     let all = all.into_iter().chain(of_sentinels(&nodes.sentinels)).chain(of_tls(&nodes.tls));
-    let typed = |(option, variable, value): Given| {
+    let typed = |(option, value): Given| {
         let value = value?;
-        let is_typed = origin(option, variable, |said| OsStr::new(said) == value) == option;
+        let is_typed = origin(option, |said| OsStr::new(said) == value) == option;
         is_typed.then(|| format!("{option} {}", word(&value)))
     };
     let danger = nodes.tls.danger_accept_any_certificate;
@@ -238,40 +233,28 @@ fn other_options(nodes: &Nodes) -> Vec<String> {
     all.filter_map(typed).chain(danger).collect()
 }
 
-/// An option, its variable, and its value if one of them has it.
-type Given = (&'static str, &'static str, Option<OsString>);
+/// An option, and its value if it or its variable has one.
+type Given = (&'static str, Option<OsString>);
 
 fn of_sentinels(sentinels: &SentinelArgs) -> [Given; 7] {
     let tls = sentinels.sentinel_tls.map(|word| word.word().into());
     [
-        ("--sentinel-user", args::SENTINEL_USER_VARIABLE, text(&sentinels.sentinel_user)),
-        (
-            "--sentinel-password-file",
-            args::SENTINEL_PASSWORD_FILE_VARIABLE,
-            path(&sentinels.sentinel_password_file),
-        ),
-        ("--sentinel-tls", args::SENTINEL_TLS_VARIABLE, tls),
-        ("--sentinel-tls-ca", args::SENTINEL_TLS_CA_VARIABLE, path(&sentinels.sentinel_tls_ca)),
-        (
-            "--sentinel-tls-cert",
-            args::SENTINEL_TLS_CERT_VARIABLE,
-            path(&sentinels.sentinel_tls_cert),
-        ),
-        ("--sentinel-tls-key", args::SENTINEL_TLS_KEY_VARIABLE, path(&sentinels.sentinel_tls_key)),
-        (
-            "--sentinel-tls-server-name",
-            args::SENTINEL_TLS_SERVER_NAME_VARIABLE,
-            text(&sentinels.sentinel_tls_server_name),
-        ),
+        ("--sentinel-user", text(&sentinels.sentinel_user)),
+        ("--sentinel-password-file", path(&sentinels.sentinel_password_file)),
+        ("--sentinel-tls", tls),
+        ("--sentinel-tls-ca", path(&sentinels.sentinel_tls_ca)),
+        ("--sentinel-tls-cert", path(&sentinels.sentinel_tls_cert)),
+        ("--sentinel-tls-key", path(&sentinels.sentinel_tls_key)),
+        ("--sentinel-tls-server-name", text(&sentinels.sentinel_tls_server_name)),
     ]
 }
 
 fn of_tls(tls: &TlsArgs) -> [Given; 4] {
     [
-        ("--tls-ca", args::TLS_CA_VARIABLE, path(&tls.tls_ca)),
-        ("--tls-cert", args::TLS_CERT_VARIABLE, path(&tls.tls_cert)),
-        ("--tls-key", args::TLS_KEY_VARIABLE, path(&tls.tls_key)),
-        ("--tls-server-name", args::TLS_SERVER_NAME_VARIABLE, text(&tls.tls_server_name)),
+        ("--tls-ca", path(&tls.tls_ca)),
+        ("--tls-cert", path(&tls.tls_cert)),
+        ("--tls-key", path(&tls.tls_key)),
+        ("--tls-server-name", text(&tls.tls_server_name)),
     ]
 }
 
@@ -282,6 +265,8 @@ fn path(path: &Option<PathBuf>) -> Option<OsString> {
 fn text(text: &Option<String>) -> Option<OsString> {
     text.clone().map(OsString::from)
 }
+
+const RESTART_GUARD_KEY: &str = "--restart-guard-key";
 
 /// No timeout may be longer.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

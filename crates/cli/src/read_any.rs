@@ -11,17 +11,18 @@ use std::path::Path;
 use redbolt::{DetachedLock, net};
 
 use crate::addresses;
-use crate::args::{self, Command, LockArgs, NODES_FILE_VARIABLE, NODES_VARIABLE, Nodes};
+use crate::args::{Command, LockArgs, Nodes};
 use crate::duration;
-use crate::environment::{self, chosen};
+use crate::environment;
 use crate::nodes;
 use crate::say;
 use crate::token_file::{self, Content};
+use crate::variables::{self, NODES_FILE_VARIABLE, NODES_VARIABLE, chosen};
 
 /// Returns the names of the variables that the program reads.
 #[must_use]
 pub fn variable_names() -> Vec<&'static str> {
-    let of_options = args::VARIABLES.iter().map(|(_, variable)| *variable);
+    let of_options = variables::VARIABLES.iter().map(|(_, variable)| *variable);
     of_options.chain([NODES_VARIABLE, NODES_FILE_VARIABLE]).collect()
 }
 
@@ -39,7 +40,7 @@ pub fn command_line(
         let command = match environment::parse(words.iter().cloned()) {
             Ok(cli) => cli.command.with_keys(),
             Err(refusal) => {
-                let refusal = args::blame_environment(refusal, words);
+                let refusal = environment::blame_environment(refusal, words);
                 return assert!(!refusal.to_string().is_empty(), "{words:?}");
             }
         };
@@ -111,7 +112,7 @@ fn nodes_of(command: &Command) -> Option<&Nodes> {
 
 /// All that is done with them before anything is sent. Whatever nodes file is named, it has these bytes.
 fn use_nodes(nodes: &Nodes, nodes_file: &[u8]) {
-    let named = environment::value(NODES_FILE_VARIABLE).filter(|_| nodes.addresses.is_empty());
+    let named = variables::value(NODES_FILE_VARIABLE).filter(|_| nodes.addresses.is_empty());
     let named = nodes.nodes_file.as_ref().map(|path| path.clone().into_os_string()).or(named);
     if let Some(path) = named {
         match addresses::of_bytes(Path::new(&path), nodes_file.to_vec()) {

@@ -14,7 +14,6 @@ use redbolt::{
     report::{NodeReport, NodeState},
 };
 
-use super::Interruption;
 use super::figures::Figures;
 use super::lanes::Lanes;
 use super::progress::Progress;
@@ -107,7 +106,7 @@ impl Load {
         mut figures: Option<&mut Figures>,
         span: Duration,
         progress: &Progress,
-    ) -> Result<Interruption, Failure> {
+    ) -> Result<Option<Signal>, Failure> {
         let until = Instant::now() + span;
         loop {
             let now = Instant::now();
@@ -192,7 +191,7 @@ impl Load {
 
     /// A signal that ends the run. A signal that the caller ignores does not, as with `nohup`. It is polled for now and
     /// then only, so that it costs the locks nothing.
-    fn interruption(&mut self, now: Instant) -> Interruption {
+    fn interruption(&mut self, now: Instant) -> Option<Signal> {
         if now < self.listens_at {
             return None;
         }

@@ -32,7 +32,7 @@ use self::report::Report;
 use crate::args::{BenchArgs, Nodes};
 use crate::exit::{self, Failure};
 use crate::say::{json_line, print, say};
-use crate::signals::{Signal, Signals, die_of};
+use crate::signals::{Signals, die_of};
 use crate::{init, nodes};
 
 /// Measures the nodes of `args`. Returns the exit status.
@@ -134,9 +134,6 @@ fn status(figures: &Figures) -> Result<u8, Failure> {
         None => Ok(exit::SUCCESS),
     }
 }
-
-/// What ends a wait.
-type Interruption = Option<Signal>;
 
 const CONSENT: &str =
     "bench would put load on them, with keys of its own; to do it all the same: --yes";

@@ -14,8 +14,9 @@ use super::child::{Child, End};
 use super::lease::Lease;
 use super::requests::Arrival;
 use crate::addresses;
-use crate::args::{LockArgs, NODES_VARIABLE, SHIM};
+use crate::args::{LockArgs, SHIM};
 use crate::signals::Signals;
+use crate::variables::NODES_VARIABLE;
 
 /// A command that was started.
 #[derive(Debug)]

@@ -20,7 +20,6 @@ use redbolt::{
     },
 };
 
-use super::NOT_RUN;
 use super::minority::Minority;
 use super::poller::{Poller, now};
 use super::speak::say;
@@ -480,6 +479,8 @@ impl AsFd for Lease {
         self.driver.as_fd()
     }
 }
+
+pub(super) const NOT_RUN: &str = "the command was not run";
 
 /// The nodes that can vote, or may be able to.
 const UNHEARD: &str = "the time was over before enough nodes had voted";

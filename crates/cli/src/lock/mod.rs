@@ -43,7 +43,7 @@ use std::time::Duration;
 use redbolt::{Config, LockMode, Profile, Wait};
 
 use self::child::End;
-use self::lease::{Lease, Wanted};
+use self::lease::{Lease, NOT_RUN, Wanted};
 use self::line::{Line, Outcome};
 use self::linger::{Rest, linger};
 use self::pair::{Notice, NoticeSender};
@@ -242,8 +242,6 @@ fn unconfirmed(args: &LockArgs, left: Duration) -> String {
         name::last_word(&args.key)
     )
 }
-
-const NOT_RUN: &str = "the command was not run";
 
 const UNCONFIRMED: &str = "warning: too few nodes confirmed the release; the lock may stay taken \
     until its TTL is over";

@@ -14,7 +14,7 @@ use redbolt::{
 };
 use serde_json::{Value, json};
 
-use super::{restart_guard_as_json, table, whole};
+use super::layout::{restart_guard_as_json, table, whole};
 use crate::args::StatusArgs;
 use crate::duration::show;
 use crate::exit::{self, Failure};

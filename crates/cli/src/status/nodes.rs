@@ -12,7 +12,7 @@ use redbolt::{
 };
 use serde_json::{Value, json};
 
-use super::{restart_guard_as_json, table, whole};
+use super::layout::{restart_guard_as_json, table, whole};
 use crate::args::StatusArgs;
 use crate::contact::contact_push;
 use crate::duration::show;
