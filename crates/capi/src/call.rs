@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::status::Status;
 
 /// Runs a call, and says what it came to. If the caller wants an error, it is written, or null.

@@ -11,7 +11,7 @@ use redbolt::{Client, DetachedLock, LockGuard, LockRequest, Wait};
 use crate::call::{call, given, look, may_wait, place};
 use crate::config::{ConfigHandle, built};
 use crate::door::{Entered, Held, Shared};
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::foreign::{give, text, zero_ended};
 use crate::lock::LockHandle;
 use crate::many::{Outcomes, asked};

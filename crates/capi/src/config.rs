@@ -10,8 +10,8 @@ use redbolt::log::{Level, Log, Note};
 use redbolt::{Config, ConfigBuilder, init, init_change};
 
 use crate::call::{call, given, in_callback, look, may_wait};
-use crate::error::Failure;
-use crate::foreign::{EndCallback, OwnedData, bytes, text, words};
+use crate::failure::{Failure, words};
+use crate::foreign::{EndCallback, OwnedData, bytes, text};
 use crate::status::Status;
 
 /// Which nodes, and how: to be filled, and used for as many clients, drivers and engines as wanted, which it may end before. For

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use redbolt::{Client, LockGuard};
 
 use crate::call::may_wait;
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::status::Status;
 
 /// A client, shared by its handle and by its locks.

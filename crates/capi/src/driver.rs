@@ -14,8 +14,8 @@ use redbolt::{DetachedLock, Driver, LockId, RequestError};
 use crate::call::{call, given, look, place};
 use crate::config::{ConfigHandle, built};
 use crate::door::in_use;
-use crate::error::Failure;
 use crate::event::{EventRecord, told};
+use crate::failure::Failure;
 use crate::foreign::{UserData, give, places, text};
 use crate::lock::{Mode, tell, whole_ms};
 use crate::many::asked;
@@ -29,9 +29,9 @@ pub struct DriverHandle {
     state: Mutex<State>,
 }
 
-pub(crate) struct State {
-    pub(crate) driver: Driver,
-    pub(crate) numbers: Numbers,
+struct State {
+    driver: Driver,
+    numbers: Numbers,
 }
 
 /// A driver that begins to connect. A node that cannot be reached is no error here. `redbolt_driver_free` ends it.
@@ -104,10 +104,11 @@ pub extern "C" fn redbolt_driver_next_event(
     let error = error.map(|error| error.write(None));
     look(false, || {
         let (Ok(mut state), Some(place)) = (entered(driver), event) else { return false };
-        let Some((event, refusal)) = told(&mut state) else { return false };
+        let State { driver, numbers } = &mut *state;
+        let Some((event, refusal)) = told(driver, numbers) else { return false };
         place.write(event);
         if let (Some(error), Some(refusal)) = (error, refusal) {
-            *error = Some(Box::new(refusal(&state.driver)));
+            *error = Some(Box::new(refusal(driver)));
         }
         true
     })

@@ -14,7 +14,7 @@ use redbolt::{
 
 use crate::call::{call, given, in_callback, look, may_wait, place};
 use crate::config::{ConfigHandle, built};
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::foreign::{UserData, bytes, give, text, zero_ended};
 use crate::lock::LockHandle;
 use crate::many::{Outcomes, asked};

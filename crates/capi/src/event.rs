@@ -6,8 +6,8 @@ use std::ptr;
 use redbolt::report::{NodeState, Refusal};
 use redbolt::{Driver, Event, LockId};
 
-use crate::driver::State;
-use crate::error::Failure;
+use crate::failure::Failure;
+use crate::numbers::Numbers;
 use crate::status::{Loss, Status};
 
 /// What happened.
@@ -67,47 +67,50 @@ pub struct EventRecord {
 pub(crate) type Words = Box<dyn FnOnce(&Driver) -> Failure>;
 
 /// The next event that a host can be told of.
-pub(crate) fn told(state: &mut State) -> Option<(EventRecord, Option<Words>)> {
+pub(crate) fn told(
+    driver: &mut Driver,
+    numbers: &mut Numbers,
+) -> Option<(EventRecord, Option<Words>)> {
     loop {
-        let event = state.driver.poll_event()?;
+        let event = driver.poll_event()?;
         // Not of locks that were detached meanwhile, and not what nobody can ask a driver for here.
-        if let Some(told) = record(state, event) {
+        if let Some(told) = record(numbers, event) {
             return Some(told);
         }
     }
 }
 
-fn record(state: &mut State, event: Event) -> Option<(EventRecord, Option<Words>)> {
+fn record(numbers: &mut Numbers, event: Event) -> Option<(EventRecord, Option<Words>)> {
     use EventKind as Kind;
     Some(match event {
-        Event::Granted(id) => (of(state, Kind::Granted, id)?, None),
-        Event::Extended(id) => (of(state, Kind::Extended, id)?, None),
-        Event::AutoExtended(id) => (of(state, Kind::AutoExtended, id)?, None),
-        Event::Shortened(id) => (of(state, Kind::Shortened, id)?, None),
-        Event::Upgraded(id) => (of(state, Kind::Upgraded, id)?, None),
-        Event::Downgraded(id) => (of(state, Kind::Downgraded, id)?, None),
+        Event::Granted(id) => (of(numbers, Kind::Granted, id)?, None),
+        Event::Extended(id) => (of(numbers, Kind::Extended, id)?, None),
+        Event::AutoExtended(id) => (of(numbers, Kind::AutoExtended, id)?, None),
+        Event::Shortened(id) => (of(numbers, Kind::Shortened, id)?, None),
+        Event::Upgraded(id) => (of(numbers, Kind::Upgraded, id)?, None),
+        Event::Downgraded(id) => (of(numbers, Kind::Downgraded, id)?, None),
         Event::Refused(id, refusal) => {
-            let record = of(state, Kind::Refused, id)?;
-            state.numbers.forget(record.lock);
+            let record = of(numbers, Kind::Refused, id)?;
+            numbers.forget(record.lock);
             refused(record, refusal)
         }
-        Event::NotExtended(id, refusal) => refused(of(state, Kind::NotExtended, id)?, refusal),
-        Event::NotUpgraded(id, refusal) => refused(of(state, Kind::NotUpgraded, id)?, refusal),
+        Event::NotExtended(id, refusal) => refused(of(numbers, Kind::NotExtended, id)?, refusal),
+        Event::NotUpgraded(id, refusal) => refused(of(numbers, Kind::NotUpgraded, id)?, refusal),
         Event::AutoExtendFailed(id, refusal) => {
-            refused(of(state, Kind::AutoExtendFailed, id)?, refusal)
+            refused(of(numbers, Kind::AutoExtendFailed, id)?, refusal)
         }
         Event::DowngradeDelayed(id, refusal) => {
-            refused(of(state, Kind::DowngradeDelayed, id)?, refusal)
+            refused(of(numbers, Kind::DowngradeDelayed, id)?, refusal)
         }
         Event::Lost(id, cause) => {
-            let record = of(state, Kind::Lost, id)?;
-            state.numbers.lost(record.lock);
+            let record = of(numbers, Kind::Lost, id)?;
+            numbers.lost(record.lock);
             let record = EventRecord { status: Status::Lost, loss: cause.into(), ..record };
             (record, Some(Box::new(move |_| cause.into())))
         }
         Event::Released(id, confirmed) => {
-            let record = of(state, Kind::Released, id)?;
-            state.numbers.forget(record.lock);
+            let record = of(numbers, Kind::Released, id)?;
+            numbers.forget(record.lock);
             (EventRecord { confirmed: confirmed.nodes, ..record }, None)
         }
         Event::Node(node, NodeState::Ready) => (of_node(node.index(), Status::Ok), None),
@@ -116,8 +119,8 @@ fn record(state: &mut State, event: Event) -> Option<(EventRecord, Option<Words>
     })
 }
 
-fn of(state: &State, kind: EventKind, id: LockId) -> Option<EventRecord> {
-    let (lock, data) = state.numbers.of(id)?;
+fn of(numbers: &Numbers, kind: EventKind, id: LockId) -> Option<EventRecord> {
+    let (lock, data) = numbers.of(id)?;
     Some(EventRecord { lock, data: data.0, ..EventRecord::new(kind) })
 }
 

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::slice;
 
 use crate::call::in_callback;
-use crate::error::Failure;
+use crate::failure::{Failure, words};
 
 /// A text of the host, which ends with a zero byte.
 ///
@@ -89,12 +89,6 @@ fn is_array<T>(start: *const T, count: usize, name: &str) -> Result<bool, Failur
         (false, None) => Err(Failure::argument(&format!("{name} is longer than memory"))),
         (false, Some(_)) => Ok(true),
     }
-}
-
-/// Words for the host, without the zero bytes that would end them too early.
-pub(crate) fn words(text: &str) -> CString {
-    let bytes = text.bytes().filter(|byte| *byte != 0).collect::<Vec<_>>();
-    CString::new(bytes).expect("the zero bytes are gone")
 }
 
 /// Gives a text away. It comes back to [`redbolt_text_free`].

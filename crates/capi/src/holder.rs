@@ -10,7 +10,7 @@ use redbolt::{
 
 use crate::call::may_wait;
 use crate::door::Held;
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::status::Status;
 
 pub(crate) enum Holder {

@@ -10,7 +10,7 @@ use redbolt::inspect::{ForceUnlockReport, Inspection, Owner};
 use crate::call::{call, given, may_wait};
 use crate::client::ClientHandle;
 use crate::engine::EngineHandle;
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::foreign::{bytes, give, zero_ended};
 use crate::lock::whole_ms;
 use crate::status::Status;

@@ -30,6 +30,7 @@ pub mod driver;
 pub mod engine;
 pub mod error;
 pub mod event;
+pub mod failure;
 pub mod foreign;
 mod holder;
 pub mod inspect;

@@ -10,7 +10,7 @@ use redbolt::{LockMode, OwnedGuard};
 
 use crate::call::{call, given, in_callback, look};
 use crate::door::Held;
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::foreign::{EndCallback, OwnedData, UserData, give};
 use crate::holder::{Holder, released};
 use crate::status::{Loss, Status};

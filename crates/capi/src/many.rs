@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use redbolt::LockRequest;
 
 use crate::call::given;
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::foreign::{array, places};
 use crate::lock::LockHandle;
 use crate::request::RequestHandle;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redbolt::{AutoExtend, LockMode, LockRequest, Profile, Wait};
 
 use crate::call::{call, given, look, place};
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::foreign::{bytes, zero_ended};
 use crate::status::Status;
 

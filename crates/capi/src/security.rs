@@ -8,7 +8,7 @@ use std::path::Path;
 use redbolt::config::{Credentials, Secret};
 
 use crate::config::{ConfigHandle, change};
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::foreign::{bytes, text, zero_ended};
 use crate::status::Status;
 
