@@ -13,9 +13,9 @@ use redbolt_test_servers::Connection;
 
 use crate::clock::now;
 use crate::nodes::LIMIT;
-use crate::wire::{Order, Report};
-use crate::work::{BETWEEN_LOOKS, Part, say};
-use crate::{Failure, RESOURCE};
+use crate::part::{BETWEEN_LOOKS, Part};
+use crate::stage::{Failure, RESOURCE};
+use crate::wire::{Order, Report, say};
 
 /// Carries out orders with an engine that auto-extends each lock until it is lost. With `careless`,
 /// a second extender beside it extends the key and finally deletes it, whoever owns it.

@@ -16,10 +16,10 @@ use redbolt_test_servers::{Reply, Server, servers};
 use crate::clock::{Moment, now};
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT};
+use crate::part::Role;
+use crate::stage::{Failure, RESOURCE, Stage};
 use crate::wire::{Order, Report};
-use crate::work::Role;
 use crate::worker::Worker;
-use crate::{Failure, RESOURCE, Stage};
 
 /// Stops processes that auto-extend a lock.
 #[derive(Clone, Debug)]

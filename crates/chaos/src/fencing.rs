@@ -19,10 +19,10 @@ use redbolt_test_servers::{Mode, Reply, Server, servers};
 use crate::clock::Moment;
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT, Ways};
+use crate::stage::{Failure, RESOURCE, Stage};
 use crate::wire::{Order, Report};
 use crate::witness::Witness;
 use crate::worker::Worker;
-use crate::{Failure, RESOURCE, Stage};
 
 /// Lets processes acquire fenced locks.
 #[derive(Clone, Debug)]

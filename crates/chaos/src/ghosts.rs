@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use redbolt::{Config, Driver, LockRequest, report::NodeState};
 use redbolt_test_servers::{Connection, Mode, Proxy, Reply, Server};
 
-use crate::Failure;
 use crate::nodes::{self, LIMIT};
+use crate::stage::Failure;
 
 /// Lets requests run late.
 #[derive(Clone, Debug)]

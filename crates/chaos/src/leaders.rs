@@ -17,10 +17,10 @@ use redbolt_test_servers::{Server, servers};
 use crate::clock::Moment;
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT};
+use crate::part::{Part, Role};
+use crate::stage::{Failure, RESOURCE, Stage};
 use crate::wire::{Order, Report};
-use crate::work::{Part, Role};
 use crate::worker::Worker;
-use crate::{Failure, RESOURCE, Stage};
 
 /// Elects leaders, round by round.
 #[derive(Clone, Debug)]

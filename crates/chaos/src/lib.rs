@@ -22,18 +22,17 @@ mod leaders;
 mod ledger;
 mod line;
 mod nodes;
+mod part;
 mod pauses;
 mod places;
 mod register;
 mod restarts;
+mod stage;
 mod storm;
 mod wire;
 mod witness;
 mod work;
 mod worker;
-
-use std::error::Error;
-use std::path::PathBuf;
 
 pub use auto_extension::{AutoExtension, AutoExtensionResult};
 pub use commands::{Commands, CommandsResult, SignalStorm, SignalStormResult};
@@ -42,23 +41,9 @@ pub use ghosts::{Ghosts, GhostsResult};
 pub use leaders::{Leaders, LeadersResult};
 pub use ledger::{Claim, Ledger};
 pub use line::{Line, LineResult};
+pub use part::{Part, Role};
 pub use pauses::{Pauses, PausesResult};
 pub use restarts::{Restarts, RestartsResult};
+pub use stage::{Failure, Stage};
 pub use storm::{Prize, Storm, StormResult};
-pub use work::{Part, Role, serve};
-
-/// Why a program could not run to its end. Such a run proves nothing and refutes nothing.
-pub type Failure = Box<dyn Error + Send + Sync>;
-
-/// What every program needs.
-#[derive(Clone, Debug)]
-pub struct Stage {
-    /// The program `chaos`, which runs again as each of the worker processes.
-    pub program: PathBuf,
-    /// The seed of all random choices. The same seed makes the same choices, but processes and
-    /// servers are not deterministic.
-    pub seed: u64,
-}
-
-/// The one resource that all processes compete for.
-pub(crate) const RESOURCE: &str = "job";
+pub use work::serve;

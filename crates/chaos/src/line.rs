@@ -17,11 +17,11 @@ use redbolt_test_servers::{Server, servers};
 use crate::clock::{Moment, now};
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT, eventually};
+use crate::part::{Part, Role};
 use crate::places::{Watch, is_clear, tickets};
+use crate::stage::{Failure, RESOURCE, Stage};
 use crate::wire::{Order, Report};
-use crate::work::{Part, Role};
 use crate::worker::Worker;
-use crate::{Failure, RESOURCE, Stage};
 
 /// Lets processes stand in line, round by round.
 #[derive(Clone, Debug)]

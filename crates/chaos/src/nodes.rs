@@ -6,8 +6,8 @@ use redbolt::Client;
 use redbolt::proto::restart_guard::Standing;
 use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
-use crate::work::Part;
-use crate::{Failure, RESOURCE};
+use crate::part::Part;
+use crate::stage::{Failure, RESOURCE};
 
 /// Declares these nodes new, as an operator does with `redbolt init`.
 pub(crate) fn init(part: &Part) -> Result<(), Failure> {

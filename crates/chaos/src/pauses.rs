@@ -16,9 +16,9 @@ use crate::clock::{Moment, now};
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT};
 use crate::register::Register;
+use crate::stage::{Failure, Stage};
 use crate::wire::{Order, Report};
 use crate::worker::Worker;
-use crate::{Failure, Stage};
 
 /// Stops holders.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use redbolt_test_servers::{Connection, Reply, Server};
 
-use crate::{Failure, RESOURCE};
+use crate::stage::{Failure, RESOURCE};
 
 /// A node's account of one round.
 pub(crate) struct Watch {

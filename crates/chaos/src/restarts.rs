@@ -18,10 +18,10 @@ use redbolt_test_servers::{Mode, Server, servers};
 use crate::clock::{Moment, now};
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT, Ways};
+use crate::stage::{Failure, Stage};
 use crate::wire::{Order, Report};
 use crate::witness::Witness;
 use crate::worker::Worker;
-use crate::{Failure, Stage};
 
 /// Kills and restarts nodes of held locks.
 #[derive(Clone, Debug)]

@@ -16,9 +16,9 @@ use redbolt_test_servers::{Mode, Server, servers};
 use crate::clock::Moment;
 use crate::ledger::{Claim, Ledger};
 use crate::nodes::{self, LIMIT, Ways};
+use crate::stage::{Failure, Stage};
 use crate::wire::{Order, Report, Wants};
 use crate::worker::Worker;
-use crate::{Failure, Stage};
 
 /// Runs a storm of faults.
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
 //! The protocol between the director and its workers: one line for each order and each report.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
-use crate::Failure;
 use crate::clock::Moment;
+use crate::stage::Failure;
 
 /// Take the lock and hold it.
 #[derive(Clone, Copy, Debug)]
@@ -176,6 +177,13 @@ impl Report {
             _ => return Err(format!("not a report: {line:?}").into()),
         })
     }
+}
+
+/// Writes a report to standard output.
+pub(crate) fn say(report: &Report) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", report.line())?;
+    Ok(out.flush()?)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use redbolt::proto::script::ACQUIRE_MANY;
 use redbolt_test_servers::{Reply, Server};
 
 use crate::clock::{Moment, now};
-use crate::{Failure, RESOURCE};
+use crate::stage::{Failure, RESOURCE};
 
 /// Watches one node for commands of a kind, until [`dismiss`](Self::dismiss) or the node's end.
 pub(crate) struct Witness {

@@ -3,119 +3,21 @@
 //!
 //! Not here: checking the results, which the director does from the reports.
 
-use std::io::{self, BufRead, Write};
-use std::str::FromStr;
+use std::io::{self, BufRead};
 use std::thread;
-use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, ConfigBuilder, Engine, EngineLimits, ExtendError, LockGuard,
-    LockMode, LockRequest, Wait,
-    config::{RestartGuard, WakeStrategy},
+    AcquireError, Client, Config, Engine, EngineLimits, ExtendError, LockGuard, LockMode,
+    LockRequest, Wait,
     leader::{Campaign, Leadership},
 };
 use rustix::process::{Pid, Signal};
 
+use crate::auto_extended;
 use crate::clock::{Moment, now};
-use crate::wire::{Order, Report, Wants};
-use crate::{Failure, RESOURCE, auto_extended};
-
-/// The arguments of a worker process.
-#[derive(Clone, Debug)]
-pub struct Part {
-    /// The process id of the director, which gives the orders.
-    pub director: u32,
-    /// The addresses of the nodes.
-    pub nodes: Vec<String>,
-    /// `max_ttl`.
-    pub max_ttl: Duration,
-    /// Whether the restart guard is on.
-    pub guarded: bool,
-    /// The label of its tokens, by which nodes show the owner of a lock.
-    pub label: String,
-}
-
-/// How a worker handles its locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Extends them when ordered.
-    Takes,
-    /// Auto-extends them.
-    AutoExtends,
-    /// Auto-extends them, with a careless extender beside it.
-    AutoExtendsCarelessly,
-    /// Campaigns to lead.
-    Leads,
-    /// As [`Takes`](Self::Takes), and stands in line for them.
-    StandsInLine,
-    /// As [`Takes`](Self::Takes), and waits for them by a timer alone.
-    WaitsByTimer,
-}
-
-impl Role {
-    /// All roles.
-    pub const ALL: [Self; 6] = [
-        Self::Takes,
-        Self::AutoExtends,
-        Self::AutoExtendsCarelessly,
-        Self::Leads,
-        Self::StandsInLine,
-        Self::WaitsByTimer,
-    ];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Takes => "takes",
-            Self::AutoExtends => "auto-extends",
-            Self::AutoExtendsCarelessly => "auto-extends-carelessly",
-            Self::Leads => "leads",
-            Self::StandsInLine => "stands-in-line",
-            Self::WaitsByTimer => "waits-by-timer",
-        }
-    }
-
-    /// The configuration of a worker in this role.
-    pub(crate) fn config(self, part: &Part) -> Result<Config, Failure> {
-        let builder = part.builder()?;
-        let builder = match self {
-            Self::StandsInLine => builder.wake(WakeStrategy::Line),
-            Self::WaitsByTimer => builder.wake(WakeStrategy::Timer),
-            Self::Takes | Self::AutoExtends | Self::AutoExtendsCarelessly | Self::Leads => builder,
-        };
-        Ok(builder.build()?)
-    }
-}
-
-impl FromStr for Role {
-    type Err = Failure;
-
-    fn from_str(word: &str) -> Result<Self, Failure> {
-        let named = Self::ALL.into_iter().find(|role| role.word() == word);
-        named.ok_or_else(|| format!("no role: {word:?}").into())
-    }
-}
-
-impl Part {
-    pub(crate) fn config(&self) -> Result<Config, Failure> {
-        Ok(self.builder()?.build()?)
-    }
-
-    fn builder(&self) -> Result<ConfigBuilder, Failure> {
-        let restart_guard = if self.guarded { RestartGuard::On } else { RestartGuard::Off };
-        let mut builder = Config::builder()
-            .max_ttl(self.max_ttl)
-            .restart_guard(restart_guard)
-            .label(self.label.as_bytes())
-            .retry_backoff(Duration::from_millis(1), Duration::from_millis(8))
-            .reconnect_backoff(Duration::from_millis(5), Duration::from_millis(20));
-        for node in &self.nodes {
-            builder = builder.node(node)?;
-        }
-        Ok(builder)
-    }
-}
+use crate::part::{BETWEEN_LOOKS, Part, Role};
+use crate::stage::{Failure, RESOURCE};
+use crate::wire::{Order, Report, Wants, say};
 
 /// Carries out the orders on standard input, one per line, in its role, and reports on standard
 /// output.
@@ -284,11 +186,3 @@ fn change_mode(guard: &mut LockGuard<'_>, last: Moment) -> Result<Moment, Failur
     }
     Ok(last)
 }
-
-pub(crate) fn say(report: &Report) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{}", report.line())?;
-    Ok(out.flush()?)
-}
-
-pub(crate) const BETWEEN_LOOKS: Duration = Duration::from_micros(400);

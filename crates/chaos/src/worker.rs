@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::Failure;
+use crate::part::{Part, Role};
+use crate::stage::Failure;
 use crate::wire::{Order, Report};
-use crate::work::{Part, Role};
 
 /// A worker process. Dropping the handle kills it.
 ///

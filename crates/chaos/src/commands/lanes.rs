@@ -12,10 +12,9 @@ use redbolt_test_servers::{Server, until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::SECTION;
 use super::processes::{in_folder, send};
-use crate::Failure;
 use crate::nodes::{self, LIMIT};
+use crate::stage::Failure;
 
 /// Runs so many lanes side by side, each with random numbers of its own, and returns their results in order.
 pub(super) fn run<T: Send>(
@@ -108,3 +107,8 @@ pub(super) fn left_behind(home: &Path) -> usize {
 
 /// Others may hold the lock before, each for some seconds.
 const LONGEST_CALL: Duration = Duration::from_secs(120);
+
+/// The most overlaps that a report shows.
+pub(super) const SHOWN: usize = 10;
+
+const SECTION: &str = include_str!("section.sh");

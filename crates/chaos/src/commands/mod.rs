@@ -24,11 +24,11 @@ use fastrand::Rng;
 use redbolt_test_servers::{Server, servers};
 use tempfile::TempDir;
 
-use self::lanes::end_of;
+use self::lanes::{SHOWN, end_of};
 pub use self::signals::{SignalStorm, SignalStormResult};
 use self::stalls::Watch;
 use self::strike::Strikes;
-use crate::{Failure, RESOURCE, Stage};
+use crate::stage::{Failure, RESOURCE, Stage};
 
 /// Runs commands under a lock.
 #[derive(Clone, Debug)]
@@ -207,9 +207,4 @@ impl<'a> Scene<'a> {
     }
 }
 
-const SECTION: &str = include_str!("section.sh");
-
 const MAX_TTL: Duration = Duration::from_secs(5);
-
-/// The most overlaps that a report shows.
-const SHOWN: usize = 10;

@@ -19,11 +19,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use rustix_libc_wrappers::process::SignalExt;
 use tempfile::TempDir;
 
-use super::SHOWN;
-use super::lanes::{self, end_of};
+use super::lanes::{self, SHOWN, end_of};
 use super::processes::{in_folder, inner_of, send};
 use super::stalls::Watch;
-use crate::{Failure, RESOURCE, Stage};
+use crate::stage::{Failure, RESOURCE, Stage};
 
 /// Runs commands under locks, and sends signals.
 #[derive(Clone, Debug)]

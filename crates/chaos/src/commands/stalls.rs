@@ -13,8 +13,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Failure;
 use crate::clock::{Moment, now};
+use crate::stage::Failure;
 
 /// The stalls of the machine, from and to, as threads notice them that only sleep.
 #[derive(Default)]
