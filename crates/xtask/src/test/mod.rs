@@ -1,6 +1,8 @@
 //! `cargo xtask check`, `test` and `test --all`: the checks that a change must pass, the cheapest
 //! first. A run continues after a failure and ends with a list of all failures.
 
+mod finished;
+mod freeze;
 mod plan;
 mod program;
 mod queue;
@@ -21,18 +23,21 @@ use std::{
 };
 
 use self::{
+    finished::Finished,
+    freeze::Freezer,
     plan::Weight,
     program::{Programs, Test},
     queue::{Outcome, Queue},
     report::Report,
     search::{Search, Searches},
-    stress::{Freezer, Stress},
+    stress::Stress,
 };
 use crate::{
     capi, package,
     package::{of_file, target},
     programs,
     step::{self, Failure, cargo},
+    tasks,
 };
 
 /// The options of `cargo xtask test`.
@@ -86,8 +91,8 @@ pub(crate) fn test(extent: &Extent) -> Result<(), Failure> {
     // The TTLs of other libraries' locks are short, so that nothing runs alongside.
     steps.take("interop", || interop(&built, if extent.all { &INSTALLED } else { &INTEROP }));
     if extent.all {
-        steps.take("models", || crate::models(true));
-        steps.take("chaos", || crate::chaos(&[]));
+        steps.take("models", || tasks::models(true));
+        steps.take("chaos", || tasks::chaos(&[]));
     }
     println!("\n{steps}\n\n{report}");
     steps.end()
@@ -295,23 +300,6 @@ fn doctest() -> Command {
     // The libraries are those that the tests have been built with.
     program::lint(&mut command);
     command
-}
-
-/// A step that ran alongside others. Its output is printed after theirs.
-struct Finished {
-    name: &'static str,
-    output: String,
-    outcome: Result<(), Failure>,
-    took: Duration,
-}
-
-impl Finished {
-    /// Runs a command to its end.
-    fn of(name: &'static str, command: &mut Command, watch: impl Fn(Option<u32>)) -> Self {
-        let start = Instant::now();
-        let (output, outcome) = step::capture(name, command, watch);
-        Self { name, output, outcome, took: start.elapsed() }
-    }
 }
 
 /// The steps so far, how long each took, and the failures.

@@ -16,9 +16,9 @@ use std::{
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::{
+    freeze::Freezer,
     plan::{self, Weight},
     program::{Programs, Test},
-    stress::Freezer,
 };
 
 /// How a test ended.

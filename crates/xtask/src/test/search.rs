@@ -10,11 +10,11 @@ use std::{
 
 use rustix::process::Signal;
 
-use super::{Finished, stress::signal};
+use super::{finished::Finished, freeze::signal};
 use crate::{
     package::target,
-    plant,
     step::{self, cargo},
+    tasks::plant,
 };
 
 /// One run of the simulator.
