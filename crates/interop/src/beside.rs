@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use redbolt_test_servers::{Reply, Server, servers};
 
-use crate::Failure;
 use crate::checks::{SETTLED, at, ms};
+use crate::failure::Failure;
 use crate::fleet::comes;
 use crate::library::Library;
 use crate::own;

@@ -3,6 +3,7 @@
 //! Not here: how results are shown, see `table`.
 
 mod at_least;
+mod common;
 mod crash;
 mod exclusion;
 mod fencing;
@@ -14,54 +15,20 @@ mod wrong_field;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AutoExtend, Engine, EngineLimits, Profile, ReleaseOutcome};
+use redbolt::{AutoExtend, Engine, EngineLimits, Profile};
 
-use crate::Failure;
+pub(crate) use self::common::{Extent, Found, NONE, SETTLED, at, ms};
+use self::common::{held, percentiles, release};
+use crate::failure::Failure;
 use crate::fleet::{Fleet, comes, tries};
 use crate::library::Extends;
 use crate::peer::Peer;
 
-/// How much is done.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Extent {
-    pub(crate) turns: u32,
-    pub(crate) hand_offs: usize,
-}
-
-impl Extent {
-    /// How many attempts of each side have to meet a lock of the other one: 200 of 450 turns.
-    fn contended(self) -> u32 {
-        self.turns * 4 / 9
-    }
-}
-
 /// What a short run does of a library that locks as others do.
 pub(crate) const SHORT: [&str; 2] = ["exclusion", "foreign release"];
 
-/// In the table of all libraries, for what one does not have.
-pub(crate) const NONE: &str = "–";
-
 /// A check: its name, and what it found out if all was as it has to be.
 pub(crate) type Check = (&'static str, fn(&Fleet<'_>, Extent) -> Result<Found, Failure>);
-
-/// What a check found out.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    /// For the table of all libraries.
-    pub(crate) brief: String,
-    pub(crate) words: String,
-}
-
-impl Found {
-    fn new(brief: impl Into<String>, words: impl Into<String>) -> Self {
-        Self { brief: brief.into(), words: words.into() }
-    }
-
-    /// The library has no such thing.
-    fn none() -> Self {
-        Self::new(NONE, "it has none")
-    }
-}
 
 /// All of them, in the order of the table.
 pub(crate) const ALL: [Check; 10] = [
@@ -76,13 +43,6 @@ pub(crate) const ALL: [Check; 10] = [
     ("crash", crash::check),
     ("nothing left", nothing_left::check),
 ];
-
-fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
-    match outcome {
-        ReleaseOutcome::Released(_) => Ok(()),
-        other => Err(format!("{other:?}").into()),
-    }
-}
 
 /// A lock is kept for longer than three TTLs, by each side; without extension it is not.
 fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
@@ -218,33 +178,3 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
 
 /// As readers of Symfony's are called.
 const A_READER: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
-
-/// The median, and the largest of a hundred.
-fn percentiles(mut spans: Vec<Duration>) -> String {
-    spans.sort_unstable();
-    format!("{}/{}", ms(at(&spans, 50)), ms(at(&spans, 99)))
-}
-
-/// So many of a hundred are smaller; they are in order.
-pub(crate) fn at(spans: &[Duration], part: usize) -> Duration {
-    let place = (spans.len() * part / 100).min(spans.len().saturating_sub(1));
-    spans.get(place).copied().unwrap_or_default()
-}
-
-pub(crate) fn ms(span: Duration) -> String {
-    match span.as_secs_f64() * 1_000.0 {
-        ms if ms < 1.0 => format!("{ms:.2} ms"),
-        ms if ms < 10.0 => format!("{ms:.1} ms"),
-        ms => format!("{ms:.0} ms"),
-    }
-}
-
-fn held(reply: &str) -> Result<(), Failure> {
-    if reply == "held" { Ok(()) } else { Err(reply.into()) }
-}
-
-/// So long a waiter needs at most to go to sleep.
-pub(crate) const SETTLED: Duration = Duration::from_millis(250);
-
-/// Longer than any check takes.
-const LONG: Duration = Duration::from_secs(20);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use redbolt::{AcquireError, Client, Config, LockRequest, Profile, Wait};
 use redbolt_test_servers::{Reply, Server, servers};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::library::Library;
 use crate::peer::{LIMIT, Peer};
 

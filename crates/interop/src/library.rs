@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use redbolt::Profile;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::peer::Peer;
 
 /// A library that takes locks.

@@ -4,6 +4,7 @@
 
 mod beside;
 mod checks;
+mod failure;
 mod fleet;
 mod libraries;
 mod library;
@@ -11,7 +12,6 @@ mod own;
 mod peer;
 mod table;
 
-use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,8 +26,6 @@ use self::fleet::Fleet;
 use self::libraries::ALL;
 use self::library::Library;
 use self::table::Section;
-
-type Failure = Box<dyn Error>;
 
 /// Checks redbolt beside other libraries. They are installed into ~/.cache/redbolt-interop, or where REDBOLT_INTEROP_CACHE says.
 #[derive(Debug, Parser)]

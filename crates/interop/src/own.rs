@@ -13,7 +13,7 @@ use redbolt::{
     AcquireError, Client, Config, LockGuard, LockRequest, Profile, ReleaseOutcome, Wait,
 };
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::library::Library;
 use crate::peer::Peer;
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// A process that runs. It is killed in the end.
 pub(crate) struct Peer {

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::{Fleet, comes, tries};
 
-use super::{Extent, Found};
+use super::common::{Extent, Found, LONG};
 
 /// Who has it after its work keeps others out, on both sides; without that time nobody does.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
@@ -87,9 +87,9 @@ fn overrun(fleet: &Fleet<'_>) -> Result<&'static str, Failure> {
     peer.expect("acquire over 0 1000", "held")?;
     let mut lock = client.acquire(fleet.patiently("over"))?;
     // The control: until it releases, redbolt's lock is there.
-    lock.extend(super::LONG)?;
+    lock.extend(LONG)?;
     peer.expect("release over", "released")?;
-    match lock.extend(super::LONG) {
+    match lock.extend(LONG) {
         Ok(()) => Err("after an overrun it leaves redbolt's lock".into()),
         Err(_) => Ok("after an overrun it deletes redbolt's lock, which an extension notices"),
     }

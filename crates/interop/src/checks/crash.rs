@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::{Fleet, comes, tries};
 use crate::own;
 use crate::peer::Peer;
 
-use super::{Extent, Found};
+use super::common::{Extent, Found};
 
 /// A process of each side dies. Without a TTL its lock would stay.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use redbolt::Client;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::Fleet;
 
-use super::{Extent, Found, release, wrong_field};
+use super::common::{Extent, Found, release};
+use super::wrong_field;
 
 /// No count may be lost, and without the same key some are.
 pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {

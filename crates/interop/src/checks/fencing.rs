@@ -2,11 +2,11 @@
 
 use redbolt::Client;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::Fleet;
 use crate::peer::Peer;
 
-use super::{Extent, Found, release};
+use super::common::{Extent, Found, release};
 
 /// Whoever comes next has a larger token. Where the counter is lost, nobody has.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {

@@ -2,10 +2,10 @@
 //!
 //! It is lost by a DEL from outside, so that who had it knows nothing of that and does what it always does.
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::{Fleet, tries};
 
-use super::{Extent, Found, LONG};
+use super::common::{Extent, Found, LONG};
 
 /// The peer's release and redbolt's. Some libraries delete without a look: that they do is known of each.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {

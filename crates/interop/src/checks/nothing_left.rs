@@ -6,11 +6,11 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::{Fleet, comes};
 
+use super::common::{Extent, Found};
 use super::wake_up::hand_over;
-use super::{Extent, Found};
 
 /// Each side has had the lock from the other one. What they are not known to keep is gone.
 pub(super) fn check(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use redbolt::{Client, Profile};
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::{Fleet, User};
 use crate::peer::Peer;
 
-use super::{Extent, Found, LONG, SETTLED, at, held, ms, percentiles, release};
+use super::common::{Extent, Found, LONG, SETTLED, at, held, ms, percentiles, release};
 
 /// Between all sides. Who is told of a release wakes many times sooner than who is not.
 pub(super) fn check(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use redbolt::Profile;
 use redbolt_test_servers::Server;
 
-use crate::Failure;
+use crate::failure::Failure;
 use crate::fleet::{Fleet, names, text};
 
-use super::{LONG, held};
+use super::common::{LONG, held};
 
 /// What was wrong when the peer was granted what redbolt holds.
 pub(super) fn control(fleet: &Fleet<'_>) -> Result<String, Failure> {

@@ -1,0 +1,80 @@
+//! What the checks have in common: their extent, what they find out, and spans of time.
+
+use std::time::Duration;
+
+use redbolt::ReleaseOutcome;
+
+use crate::failure::Failure;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    pub(crate) turns: u32,
+    pub(crate) hand_offs: usize,
+}
+
+impl Extent {
+    /// How many attempts of each side have to meet a lock of the other one: 200 of 450 turns.
+    pub(super) fn contended(self) -> u32 {
+        self.turns * 4 / 9
+    }
+}
+
+/// In the table of all libraries, for what one does not have.
+pub(crate) const NONE: &str = "–";
+
+/// What a check found out.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    /// For the table of all libraries.
+    pub(crate) brief: String,
+    pub(crate) words: String,
+}
+
+impl Found {
+    pub(super) fn new(brief: impl Into<String>, words: impl Into<String>) -> Self {
+        Self { brief: brief.into(), words: words.into() }
+    }
+
+    /// The library has no such thing.
+    pub(super) fn none() -> Self {
+        Self::new(NONE, "it has none")
+    }
+}
+
+pub(super) fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
+    match outcome {
+        ReleaseOutcome::Released(_) => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// The median, and the largest of a hundred.
+pub(super) fn percentiles(mut spans: Vec<Duration>) -> String {
+    spans.sort_unstable();
+    format!("{}/{}", ms(at(&spans, 50)), ms(at(&spans, 99)))
+}
+
+/// So many of a hundred are smaller; they are in order.
+pub(crate) fn at(spans: &[Duration], part: usize) -> Duration {
+    let place = (spans.len() * part / 100).min(spans.len().saturating_sub(1));
+    spans.get(place).copied().unwrap_or_default()
+}
+
+pub(crate) fn ms(span: Duration) -> String {
+    match span.as_secs_f64() * 1_000.0 {
+        ms if ms < 1.0 => format!("{ms:.2} ms"),
+        ms if ms < 10.0 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.0} ms"),
+    }
+}
+
+pub(super) fn held(reply: &str) -> Result<(), Failure> {
+    if reply == "held" { Ok(()) } else { Err(reply.into()) }
+}
+
+/// So long a waiter needs at most to go to sleep.
+pub(crate) const SETTLED: Duration = Duration::from_millis(250);
+
+/// Longer than any check takes.
+pub(super) const LONG: Duration = Duration::from_secs(20);
