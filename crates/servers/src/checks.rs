@@ -13,16 +13,16 @@ use redbolt::{
 use redbolt_test_servers::Reply;
 use redbolt_testkit::{NATIVE, acl_rules};
 
+use crate::cell::{Cell, Failure};
 use crate::node::{LIMIT, Node, Waiter, request, until};
-use crate::{Cell, Failure};
 
 /// A program and its arguments.
 type Start<'a> = (&'a OsStr, &'a [&'a str]);
 
-pub(crate) type Check = fn(Start<'_>) -> Result<Cell, Failure>;
+type Check = fn(Start<'_>) -> Result<Cell, Failure>;
 
 /// All of them, in the order of the table.
-pub(crate) const ALL: [(&str, Check); 10] = [
+const ALL: [(&str, Check); 10] = [
     ("lock", lock),
     ("guard", guard),
     ("quarantine", quarantine),
@@ -35,8 +35,18 @@ pub(crate) const ALL: [(&str, Check); 10] = [
     ("release", release),
 ];
 
+/// The features, in the order of [`run`]'s cells.
+pub fn features() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _)| *name)
+}
+
+/// Runs all checks on a program that is started with these arguments, each on servers of its own.
+pub fn run(program: &OsStr, args: &[&str]) -> Vec<Cell> {
+    ALL.iter().map(|(_, check)| outcome(*check, program, args)).collect()
+}
+
 /// A refusal that names what only an operator could change is an answer, and no failure of redbolt.
-pub(crate) fn outcome(check: Check, program: &OsStr, args: &[&str]) -> Cell {
+fn outcome(check: Check, program: &OsStr, args: &[&str]) -> Cell {
     check((program, args)).unwrap_or_else(|error| match cause_in(&error) {
         Some(cause) if cause.is_configuration() => Cell::Named(cause.to_string()),
         _ => Cell::Failed(error.to_string()),

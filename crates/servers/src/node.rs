@@ -7,7 +7,7 @@ use redbolt::report::{LockState, NodeStatus};
 use redbolt::{Client, Config, Driver, LockId, LockRequest, Wait};
 use redbolt_test_servers::{Reply, Server};
 
-use crate::Failure;
+use crate::cell::Failure;
 
 /// A new server.
 pub(crate) struct Node {

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 
 use redbolt_test_servers::Server;
 
-use crate::programs::WANTED;
-use crate::{Cell, features, kind_of, run};
+use crate::cell::Cell;
+use crate::checks::{features, run};
+use crate::programs::{WANTED, kind_of};
 
 /// What came of one server program.
 #[derive(Clone, Debug)]

@@ -10,8 +10,11 @@ use redbolt::proto::{
     Cause, ClockReading, Config, Core, Event, LinkId, LinkOp, LockId, LockRequest, NodeId, Settings,
 };
 
+use crate::command::{Command, Kind};
+use crate::host::Host;
+use crate::random::Random;
 use crate::request::Words;
-use crate::{Command, Handshake, Host, Kind, Random, Scripted};
+use crate::scripted::{Handshake, Scripted};
 
 /// A core on a test bench.
 pub struct Bench {

@@ -5,7 +5,8 @@
 
 use redbolt::proto::script::{self, ACQUIRE_PERMIT, Role, Script, VIEW_LINE, WRITE_BACK};
 
-use crate::GUARD;
+/// The key of the restart guard, unless a configuration names another.
+pub const GUARD: &[u8] = b"redbolt:guard";
 
 /// The script with this text.
 #[must_use]

@@ -22,12 +22,9 @@ pub mod request;
 mod scripted;
 
 pub use bench::Bench;
-pub use command::{Command, Kind, script_of_digest, script_of_text};
+pub use command::{Command, GUARD, Kind, script_of_digest, script_of_text};
 pub use host::{Host, command_links, fill};
 pub use manual::{NATIVE, acl_rules, publish};
 pub use peer::Peer;
 pub use random::{Random, mix};
 pub use scripted::{Handshake, Scripted, bulk};
-
-/// The key of the restart guard, unless a configuration names another.
-pub const GUARD: &[u8] = b"redbolt:guard";

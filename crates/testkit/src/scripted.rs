@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use redbolt::proto::restart_guard::BIG_MS;
 
+use crate::command::{Command, Kind};
 use crate::request::{Requests, Words};
-use crate::{Command, Kind};
 
 /// The unanswered requests of a node, in order.
 #[derive(Clone, Debug, Default)]

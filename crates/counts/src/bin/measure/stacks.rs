@@ -4,12 +4,12 @@
 //! knows the function that an instruction comes from, and the callers into which it was inlined.
 
 use std::collections::HashMap;
+use std::error::Error;
 
 use addr2line::Context;
 use addr2line::gimli::{self, Dwarf, EndianSlice, LittleEndian, SectionId};
 use object::{Object, ObjectSection};
 
-use crate::Outcome;
 use crate::callgrind::Entry;
 use crate::names::{of_library, plain};
 
@@ -22,7 +22,7 @@ pub(crate) struct Stacks<'p> {
 }
 
 impl<'p> Stacks<'p> {
-    pub(crate) fn of(program: &'p [u8]) -> Outcome<Self> {
+    pub(crate) fn of(program: &'p [u8]) -> Result<Self, Box<dyn Error>> {
         let file = object::File::parse(program)?;
         let section = |id: SectionId| {
             let section = file.section_by_name(id.name());
