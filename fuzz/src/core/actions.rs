@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use redbolt::proto::{Cause, MAX_KEYS, Wait};
 
+use super::ledger::Sort;
 use super::peer;
-use super::world::{Sort, World};
+use super::world::World;
 use crate::input::{Input, pick};
 
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {

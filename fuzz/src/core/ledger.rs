@@ -13,8 +13,17 @@ use redbolt::proto::{
 };
 
 use super::line::{Line, Stand};
-use super::wire::{Received, Request, Wire};
-use super::world::{PERMITS, Sort};
+use super::received::Received;
+use super::request::integer;
+
+/// What kind of lock is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Plain,
+    Fenced,
+    Shared,
+    Permit,
+}
 
 /// All locks, in the order of their requests.
 pub(super) struct Ledger {
@@ -477,16 +486,19 @@ impl Ledger {
         self.locks[lock].line.tickets[ticket].leave_answered(node, token, connection);
     }
 
-    /// Whoever is decided leaves the line on each node that may have its ticket, as soon as that can be told.
-    pub(super) fn check_left(&self, core: &Core, wires: &[Wire]) {
+    /// Whoever is decided leaves the line on this node if it may have the ticket. `is_due`: whether the core has asked
+    /// for that, by lock and ticket.
+    pub(super) fn check_left(
+        &self,
+        node: usize,
+        connection: u32,
+        is_due: impl Fn(usize, usize) -> bool,
+    ) {
         let now = self.now.boot;
         for (at, lock) in self.locks.iter().enumerate() {
             for (number, ticket) in lock.line.over(lock.phase != Phase::Asking) {
-                for wire in wires.iter().filter(|wire| wire.is_of_voter(core)) {
-                    let is_owed = ticket.is_owed(wire.place.node, wire.connection, now);
-                    let leave = Request::Leave { lock: at, ticket: number };
-                    assert!(!is_owed || wire.is_due(leave), "a ticket is left behind");
-                }
+                let is_owed = ticket.is_owed(node, connection, now);
+                assert!(!is_owed || is_due(at, number), "a ticket is left behind");
             }
         }
     }
@@ -951,7 +963,7 @@ const WRITTEN_BY_CLAIM: usize = 1 << 32;
 /// The lock of a command: the first key is its name.
 fn place(keys: &[&[u8]]) -> usize {
     let digits = keys[0].strip_prefix(b"k").expect("a lock's key");
-    usize::try_from(super::wire::integer(digits)).expect("a lock's number")
+    usize::try_from(integer(digits)).expect("a lock's number")
 }
 
 fn mask(nodes: NodeSet) -> u32 {
@@ -961,3 +973,6 @@ fn mask(nodes: NodeSet) -> u32 {
 fn count(mask: u32) -> usize {
     mask.count_ones() as usize
 }
+
+/// How many a semaphore has.
+pub(super) const PERMITS: u16 = 3;

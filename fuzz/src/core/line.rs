@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redbolt::proto::{Core, LockId, Timestamp};
 
-use super::wire::Received;
+use super::received::Received;
 
 /// An ask in line, as far as it is about the ticket.
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,8 @@ mod ledger;
 mod line;
 mod peer;
 mod push;
+mod received;
+mod request;
 mod setup;
 mod wire;
 mod world;

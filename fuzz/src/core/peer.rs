@@ -1,6 +1,6 @@
 //! The nodes' answers: those of an honest node, and those of other nodes.
 
-use super::wire::{Kind, Request, Step};
+use super::request::{Kind, Request, Step};
 
 /// A node, as described by its answers.
 #[derive(Clone, Debug)]

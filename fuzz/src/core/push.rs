@@ -6,7 +6,7 @@ use redbolt::proto::LinkId;
 use redbolt_testkit::request;
 
 use super::peer;
-use super::wire::State;
+use super::request::State;
 
 pub(super) struct PushWire {
     pub(super) link: Option<LinkId>,

@@ -6,140 +6,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::restart_guard::{BIG_MS, Standing, Value};
 use redbolt::proto::script::{ACQUIRE_PERMIT_IN_LINE, Grant, Role, Script};
 use redbolt::proto::{Cause, Core, LinkId, NodeState};
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_testkit::{request, script_of_digest, script_of_text};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, PERMITS};
 use super::line::Stand;
 use super::peer::{self, Place};
-use super::world::PERMITS;
-
-/// The state of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Closed,
-    Opening,
-    Open,
-}
-
-/// A command of the handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
-    Auth,
-    Select,
-    SetName,
-    ClientId,
-    InfoServer,
-    InfoReplication,
-    InfoMemory,
-    Eval,
-    EvalSha,
-    Del,
-    DelEx,
-    DelIfEq,
-    Set,
-    RestartGuardValue,
-    RestartGuardTtl,
-}
-
-/// A command, as far as its answer matters. A lock is named by its index in the ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Request {
-    Handshake(Step),
-    /// The restart guard is read again.
-    Look(Step),
-    /// With its check behind it, if that is a separate command.
-    Ask {
-        lock: usize,
-        attempt: usize,
-        kind: Kind,
-    },
-    /// Whether the node is the master that it was. The grant in front of it counts only then.
-    History,
-    /// The undo by a command of the server's own.
-    Delete {
-        lock: usize,
-        attempt: usize,
-    },
-    /// The ask for one slot of a permit.
-    Move {
-        lock: usize,
-        attempt: usize,
-        slot: u16,
-    },
-    /// The ask for a second claim, of a lock that changes its mode.
-    Change {
-        lock: usize,
-        claim: usize,
-        proposed: Option<u64>,
-    },
-    /// A fencing counter is read, by who observes.
-    Counter,
-    Enrol,
-    Extend {
-        lock: usize,
-        round: usize,
-    },
-    Undo {
-        lock: usize,
-        attempt: usize,
-    },
-    Remaining,
-    /// Takes a ticket out of the line.
-    Leave {
-        lock: usize,
-        ticket: usize,
-    },
-    /// What is read next is to be reported when it changes.
-    Caching,
-    /// What a lock in line waits for.
-    Watched,
-    /// The node is to report changes on the push link, or none.
-    Track,
-    Kill,
-    KillOthers,
-    ViewHolders,
-    ViewLine,
-    ViewTtl,
-    ViewType,
-    ViewValue,
-    WriteBack {
-        lock: usize,
-        attempt: usize,
-        target: u64,
-    },
-}
-
-/// The form of a lock request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Plain,
-    Many,
-    Fenced {
-        proposed: u64,
-    },
-    Shared,
-    Permit,
-    /// With the ticket of this number.
-    InLine {
-        ticket: usize,
-        of_permit: bool,
-        /// Where an honest node puts the ticket.
-        stamp: u64,
-        proposed: Option<u64>,
-    },
-}
-
-impl Kind {
-    /// Whether a slot is granted.
-    fn of_permit(self) -> bool {
-        matches!(self, Self::Permit | Self::InLine { of_permit: true, .. })
-    }
-}
+use super::received::Received;
+use super::request::{Kind, Request, State, Step, integer};
 
 pub(super) struct Wire {
     pub(super) link: Option<LinkId>,
@@ -869,12 +746,6 @@ fn parse(bytes: &[u8]) -> (Vec<&[u8]>, usize) {
     request::first(bytes).expect("the core writes whole commands")
 }
 
-/// A number in a command's argument.
-pub(super) fn integer(word: &[u8]) -> u64 {
-    let text = std::str::from_utf8(word).expect("a number is ASCII");
-    text.parse().expect("a number")
-}
-
 const KNOWN: &str = "a script of the library";
 
 /// The keys of a resource's line behind that of the resource.
@@ -962,127 +833,6 @@ fn place_in(line: &str, of_permit: bool) -> Option<(u64, Received)> {
             Some((stamp.parse().ok()?, Received::Int(left)))
         }
         _ => None,
-    }
-}
-
-/// A token, as far as the model parses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Received {
-    Array,
-    Bulk,
-    Clock,
-    Error,
-    /// A slot.
-    Given(u16),
-    Guarded,
-    Int(i64),
-    NilBulk,
-    /// An error of a node that does later what it does not do now.
-    NotNow,
-    Ok,
-    OkWith(u64),
-    Simple,
-}
-
-impl Received {
-    pub(super) fn new(token: Token<'_>) -> Self {
-        match token {
-            Token::Array(_) | Token::NilArray => Self::Array,
-            Token::Bulk(_) => Self::Bulk,
-            Token::Int(number) => Self::Int(number),
-            Token::NilBulk => Self::NilBulk,
-            Token::Simple(b"OK") => Self::Ok,
-            Token::Simple(line) => Self::status(line).unwrap_or(Self::Simple),
-            Token::Error(text) => match text.split(|&byte| byte == b' ').next() {
-                Some(b"BUSY" | b"LOADING" | b"MISCONF" | b"READONLY") => Self::NotNow,
-                _ => Self::Error,
-            },
-        }
-    }
-
-    /// A word and a number.
-    fn status(line: &[u8]) -> Option<Self> {
-        let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
-        match word {
-            "OK" => {
-                let counter = number.parse().ok().filter(|&n| is_exclusive(n)).map(Self::OkWith);
-                let slot = || number.split(' ').next().and_then(|slot| slot.parse().ok());
-                counter.or_else(|| slot().map(Self::Given))
-            }
-            "GUARD" => {
-                let pttl =
-                    number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
-                pttl.map(|_| Self::Guarded)
-            }
-            "CLOCK" => number.parse::<u64>().ok().map(|_| Self::Clock),
-            _ => None,
-        }
-    }
-
-    /// The slot, if the answer gives one.
-    fn slot(self) -> Option<u16> {
-        match self {
-            Self::Given(slot) => Some(slot),
-            Self::OkWith(number) => u16::try_from(number).ok(),
-            _ => None,
-        }
-    }
-
-    fn is_denial(self) -> bool {
-        matches!(self, Self::NilBulk | Self::Int(_))
-    }
-
-    pub(super) fn is_error(self) -> bool {
-        matches!(self, Self::Error | Self::NotNow)
-    }
-
-    /// Whether the request can be answered with this type. `half`: only the check of a lock request
-    /// is unanswered.
-    fn can_answer(self, request: Request, half: bool, guarded: bool) -> bool {
-        let is_status = matches!(self, Self::Ok | Self::OkWith(_) | Self::Guarded | Self::Clock);
-        let is_line = is_status || matches!(self, Self::Given(_) | Self::Simple);
-        self.is_error()
-            || match request {
-                Request::Handshake(Step::Auth | Step::Select | Step::SetName) => is_line,
-                Request::Handshake(Step::ClientId | Step::Eval | Step::EvalSha | Step::Del)
-                | Request::Handshake(Step::DelEx | Step::DelIfEq | Step::RestartGuardTtl)
-                | Request::Look(Step::RestartGuardTtl) => matches!(self, Self::Int(_)),
-                Request::Handshake(Step::Set) | Request::Look(Step::Set) => self == Self::NilBulk,
-                Request::Handshake(Step::RestartGuardValue) | Request::Look(_) => {
-                    matches!(self, Self::Bulk | Self::NilBulk)
-                }
-                Request::ViewType => is_line,
-                Request::Handshake(_)
-                | Request::Counter
-                | Request::History
-                | Request::ViewHolders
-                | Request::ViewLine
-                | Request::ViewValue => self == Self::Bulk,
-                Request::Ask { .. } if half => matches!(self, Self::Int(_)),
-                Request::Ask { kind: Kind::Plain, .. } if guarded => {
-                    matches!(self, Self::Ok | Self::NilBulk)
-                }
-                Request::Ask { kind: Kind::InLine { .. }, .. } => {
-                    matches!(self, Self::Clock | Self::Guarded | Self::Int(-1..))
-                }
-                Request::Ask { kind: Kind::Permit, .. } | Request::Move { .. } => {
-                    is_line || matches!(self, Self::Int(-1..))
-                }
-                Request::Ask { .. } | Request::Change { .. } => {
-                    is_status || matches!(self, Self::NilBulk | Self::Int(-1..))
-                }
-                Request::Delete { .. } => matches!(self, Self::Int(0..=1)),
-                Request::Enrol
-                | Request::Extend { .. }
-                | Request::Leave { .. }
-                | Request::Undo { .. }
-                | Request::WriteBack { .. } => matches!(self, Self::Int(0..)),
-                Request::Kill | Request::KillOthers | Request::Remaining | Request::ViewTtl => {
-                    matches!(self, Self::Int(_))
-                }
-                Request::Caching | Request::Track => is_line,
-                Request::Watched => self == Self::Bulk,
-            }
     }
 }
 

@@ -8,10 +8,12 @@ use redbolt::proto::{
     WakeStrategy, fence,
 };
 
-use super::ledger::{Ledger, Phase};
+use super::ledger::{Ledger, PERMITS, Phase, Sort};
 use super::peer::{self, Place};
 use super::push::PushWire;
-use super::wire::{Answer, Answered, Received, State, Wire};
+use super::received::Received;
+use super::request::{Request, State};
+use super::wire::{Answer, Answered, Wire};
 
 pub(super) struct World {
     core: Core,
@@ -486,7 +488,10 @@ impl World {
         }
         self.events();
         self.ledger.check(&self.core);
-        self.ledger.check_left(&self.core, &self.wires);
+        for wire in self.wires.iter().filter(|wire| wire.is_of_voter(&self.core)) {
+            let is_due = |lock, ticket| wire.is_due(Request::Leave { lock, ticket });
+            self.ledger.check_left(wire.place.node, wire.connection, is_due);
+        }
     }
 
     fn link_ops(&mut self) {
@@ -626,18 +631,6 @@ fn wire(settings: &Settings, at: usize) -> Wire {
         (settings.restart_guard == RestartGuard::On).then(|| settings.restart_guard_key.clone());
     Wire::new(place, restart_guard, node.credentials.is_some() || node.database != 0)
 }
-
-/// What kind of lock is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
-    Plain,
-    Fenced,
-    Shared,
-    Permit,
-}
-
-/// How many a semaphore has.
-pub(super) const PERMITS: u16 = 3;
 
 /// Enough for locks to conflict; more would only take time.
 const MOST_LOCKS: usize = 6;
