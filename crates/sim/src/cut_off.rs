@@ -21,8 +21,7 @@ use redbolt::proto::{
 };
 use redbolt_node::Memory;
 use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
-use redbolt_testkit::request::Requests;
-use redbolt_testkit::{GUARD, Host, Random};
+use redbolt_testkit::{Flow, GUARD, Host, Random};
 
 use crate::Violation;
 use crate::plan::MS;
@@ -179,9 +178,7 @@ struct Wire {
     open_at: Time,
     is_open: bool,
     conn: ConnId,
-    asked: Requests,
-    up: VecDeque<(Time, Vec<u8>)>,
-    down: VecDeque<(Time, Vec<u8>)>,
+    flow: Flow,
 }
 
 impl World {
@@ -253,7 +250,9 @@ impl World {
     /// No sentinel has named the replica before, so it has no connections yet. Its clock is behind that of the
     /// master before it, so that its keys live longer.
     fn promote(&mut self) {
-        if let Some(place) = pop_due(&mut self.promotions, self.now) {
+        if let Some((_, place)) = self.promotions.front().copied().filter(|(at, _)| *at <= self.now)
+        {
+            self.promotions.pop_front();
             let keys = Memory::Stale(self.servers[place - 1].snapshot());
             let clock = self.node_clock(place);
             self.servers[place].restart(keys, &run_id(["old", "new", "newest"][place]), clock);
@@ -279,17 +278,16 @@ impl World {
     fn next(&self, at: usize) -> Time {
         let client = &self.clients[at];
         if let Some(Stop { until, .. }) = client.stop {
-            let up = client.wire.iter().filter_map(|wire| wire.up.front());
-            return up.map(|(at, _)| *at).fold(until, Time::min);
+            let up = client.wire.iter().filter_map(|wire| wire.flow.up.next_at());
+            return up.fold(until, Time::min);
         }
         let timer = client.core.poll_timeout();
         let timer = timer.map(|at| at.0.saturating_sub(BOOT) + client.boot_behind);
         let answers = client.seats.iter().filter_map(|seat| seat.answer).map(|(at, _)| at);
         let wire = client.wire.iter().flat_map(|wire| {
             let opens = (!wire.is_open).then_some(wire.open_at);
-            let unread = wire.down.front().filter(|(at, _)| *at > self.now);
-            let flows = [wire.up.front(), unread].into_iter().flatten().map(|(at, _)| *at);
-            flows.chain(opens)
+            let unread = wire.flow.down.next_at().filter(|at| *at > self.now);
+            [wire.flow.up.next_at(), unread].into_iter().flatten().chain(opens)
         });
         let switches = self.switches_at.iter().flatten().copied().filter(|&at| at > self.now);
         let promoted_at = self.promotions.front().map(|(at, _)| *at);
@@ -378,16 +376,8 @@ impl World {
         }
         if let Some(link) = client.opens.take() {
             let conn = self.servers[place].connect();
-            client.wire = Some(Wire {
-                link,
-                place,
-                open_at,
-                is_open: false,
-                conn,
-                asked: Requests::default(),
-                up: VecDeque::new(),
-                down: VecDeque::new(),
-            });
+            client.wire =
+                Some(Wire { link, place, open_at, is_open: false, conn, flow: Flow::default() });
         }
     }
 
@@ -420,15 +410,10 @@ impl World {
         let Some(place) = self.clients[at].wire.as_ref().map(|wire| wire.place) else { return };
         let node_clock = self.node_clock(place);
         let Some(wire) = &mut self.clients[at].wire else { return };
-        while let Some(bytes) = pop_due(&mut wire.up, now) {
-            let mut replies = Vec::new();
-            let (store, conn) = (&mut self.servers[place], wire.conn);
-            wire.asked.hear(&bytes);
-            wire.asked.each(|words| store.command(conn, words, node_clock, &mut replies));
-            if !replies.is_empty() {
-                wire.down.push_back((now + MS, replies));
-            }
-        }
+        let (store, conn) = (&mut self.servers[place], wire.conn);
+        wire.flow.serve(now, now + MS, |words, replies| {
+            store.command(conn, words, node_clock, replies);
+        });
     }
 
     /// The client takes the bytes that have come, on its open connection.
@@ -444,8 +429,8 @@ impl World {
             }
             return;
         }
-        let is_due = wire.down.front().is_some_and(|(comes, _)| *comes <= now);
-        let is_awaited = !wire.up.is_empty() || !wire.down.is_empty();
+        let is_due = wire.flow.down.next_at().is_some_and(|comes| comes <= now);
+        let is_awaited = !wire.flow.up.is_empty() || !wire.flow.down.is_empty();
         if is_awaited && sentinel_word::needs_word(self.vouched_at(at, place), clock) {
             self.ask_sentinels(at);
         }
@@ -454,7 +439,7 @@ impl World {
             return;
         }
         while let Some(wire) = &mut self.clients[at].wire
-            && let Some(bytes) = pop_due(&mut wire.down, now)
+            && let Some(bytes) = wire.flow.down.arrived(now)
         {
             let link = wire.link;
             self.clients[at].core.hear(link, &bytes, clock);
@@ -527,10 +512,7 @@ impl World {
         }
         if let Some(wire) = client.wire.as_mut().filter(|wire| wire.is_open) {
             let bytes = client.core.take(wire.link, usize::MAX);
-            if !bytes.is_empty() {
-                let last = wire.up.back().map_or(0, |(at, _)| *at);
-                wire.up.push_back((last.max(now + late + MS), bytes));
-            }
+            wire.flow.up.push(now + late + MS, bytes);
         }
         let asks = client.opens.is_some();
         self.hear_events(at);
@@ -694,11 +676,6 @@ fn remember(store: &mut Store) {
     let set = [b"SET", GUARD, &expected.value(), b"PX", life.as_bytes()];
     store.command(conn, &set, node_clock(0), &mut Vec::new());
     store.disconnect(conn);
-}
-
-fn pop_due<T>(queue: &mut VecDeque<(Time, T)>, now: Time) -> Option<T> {
-    queue.front().filter(|(at, _)| *at <= now)?;
-    queue.pop_front().map(|(_, due)| due)
 }
 
 fn run_id(name: &str) -> String {

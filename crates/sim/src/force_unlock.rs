@@ -6,7 +6,6 @@
 //! schedules because a lock that is broken is held by two clients for a while, as the operator has asked for. Nodes and
 //! connections have no faults here.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +15,7 @@ use redbolt::proto::{
     NodeSettings, Profile, RestartGuard, Settings, Timestamp, WakeStrategy, script::FORCE_UNLOCK,
 };
 use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
-use redbolt_testkit::request::Requests;
-use redbolt_testkit::{Host, Random};
+use redbolt_testkit::{Flow, Host, Random};
 
 use crate::plan::MS;
 use crate::world::node::EPOCH_US;
@@ -107,9 +105,7 @@ struct Wire {
     link: LinkId,
     open_at: Option<Time>,
     conn: ConnId,
-    asked: Requests,
-    up: VecDeque<(Time, Vec<u8>)>,
-    down: VecDeque<(Time, Vec<u8>)>,
+    flow: Flow,
 }
 
 impl World {
@@ -146,8 +142,8 @@ impl World {
         let client = &self.clients[at];
         let timer = client.core.poll_timeout().map(|at| at.0.saturating_sub(BOOT));
         let wires = client.wires.iter().flatten().flat_map(|wire| {
-            let flows = [wire.up.front(), wire.down.front()].into_iter().flatten();
-            flows.map(|(at, _)| *at).chain(wire.open_at)
+            let bytes = [wire.flow.up.next_at(), wire.flow.down.next_at()];
+            bytes.into_iter().flatten().chain(wire.open_at)
         });
         wires.chain(timer).chain([client.acts_at]).min().unwrap_or(LONG)
     }
@@ -183,39 +179,26 @@ impl World {
             return;
         }
         let mut looks = false;
-        while let Some((_, bytes)) = wire.up.pop_front_if(|(comes, _)| *comes <= now) {
-            let mut replies = Vec::new();
-            let (store, conn, rule) = (&mut self.servers[node], wire.conn, self.rule);
-            wire.asked.hear(&bytes);
-            wire.asked.each(|words| {
-                let is_break = words.get(1) == Some(&FORCE_UNLOCK.text.as_bytes());
-                looks |= !is_break && words.contains(&&b"job"[..]);
-                match rule {
-                    Rule::Meant => {}
-                    Rule::TypeOnly | Rule::Blind if !is_break => {}
-                    // The type is the argument behind the keys.
-                    Rule::TypeOnly if !is_of_type(store, conn, words, node_clock(now)) => {}
-                    _ => {
-                        return store.command(
-                            conn,
-                            &[b"DEL", b"job"],
-                            node_clock(now),
-                            &mut replies,
-                        );
-                    }
-                }
-                store.command(conn, words, node_clock(now), &mut replies);
-            });
-            if !replies.is_empty() {
-                wire.down.push_back((now + delay, replies));
+        let (store, conn, rule, clock_there) =
+            (&mut self.servers[node], wire.conn, self.rule, node_clock(now));
+        wire.flow.serve(now, now + delay, |words, replies| {
+            let is_break = words.get(1) == Some(&FORCE_UNLOCK.text.as_bytes());
+            looks |= !is_break && words.contains(&&b"job"[..]);
+            match rule {
+                Rule::Meant => {}
+                Rule::TypeOnly | Rule::Blind if !is_break => {}
+                // The type is the argument behind the keys.
+                Rule::TypeOnly if !is_of_type(store, conn, words, clock_there) => {}
+                _ => return store.command(conn, &[b"DEL", b"job"], clock_there, replies),
             }
-        }
+            store.command(conn, words, clock_there, replies);
+        });
         if looks && at == HOLDERS {
             let seen = self.clients.iter_mut().filter_map(|client| client.lock.as_mut());
             seen.for_each(|held| held.is_at_risk = true);
         }
         while let Some(wire) = &mut self.clients[at].wires[node]
-            && let Some((_, bytes)) = wire.down.pop_front_if(|(comes, _)| *comes <= now)
+            && let Some(bytes) = wire.flow.down.arrived(now)
         {
             let link = wire.link;
             self.clients[at].core.hear(link, &bytes, clock);
@@ -269,14 +252,8 @@ impl World {
                 LinkOp::Open(link) => {
                     let node = link.node().index();
                     let conn = self.servers[node].connect();
-                    self.clients[at].wires[node] = Some(Wire {
-                        link,
-                        open_at: Some(now + MS),
-                        conn,
-                        asked: Requests::default(),
-                        up: VecDeque::new(),
-                        down: VecDeque::new(),
-                    });
+                    self.clients[at].wires[node] =
+                        Some(Wire { link, open_at: Some(now + MS), conn, flow: Flow::default() });
                 }
                 LinkOp::Close(link) => self.clients[at].wires[link.node().index()] = None,
             }
@@ -288,11 +265,7 @@ impl World {
                 continue;
             };
             let bytes = core.take(wire.link, usize::MAX);
-            // Bytes arrive in the order in which they were sent.
-            let comes = wire.up.back().map_or(0, |(at, _)| *at).max(now + delay);
-            if !bytes.is_empty() {
-                wire.up.push_back((comes, bytes));
-            }
+            wire.flow.up.push(now + delay, bytes);
         }
         while let Some(event) = self.clients[at].core.poll_event() {
             self.told(at, event);

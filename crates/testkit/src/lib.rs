@@ -1,4 +1,4 @@
-//! The parts that all tests of a core share: driving a core, reading and classifying its requests,
+//! The parts that all tests of a core share: driving a core, bytes in flight, reading and classifying its requests,
 //! nodes that answer, and random numbers from a seed. A change of the protocol edits this crate
 //! only.
 //!
@@ -14,6 +14,7 @@
 
 mod bench;
 pub mod command;
+mod flow;
 mod host;
 mod manual;
 mod peer;
@@ -23,6 +24,7 @@ mod scripted;
 
 pub use bench::Bench;
 pub use command::{Command, GUARD, Kind, script_of_digest, script_of_text};
+pub use flow::{Flow, Stream};
 pub use host::{Host, command_links, fill};
 pub use manual::{NATIVE, acl_rules, publish};
 pub use peer::Peer;

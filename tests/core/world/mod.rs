@@ -554,7 +554,7 @@ impl World {
         let wire = &mut self.wires[wire];
         if let State::Open(conn) = wire.state {
             wire.state = State::Forgotten;
-            wire.up.clear();
+            wire.flow.up.clear();
             self.servers[node].store.disconnect(conn);
         }
     }
@@ -562,11 +562,11 @@ impl World {
     fn abandon(&mut self, wire: usize, written: Written) {
         let wire = &mut self.wires[wire];
         wire.alive = false;
-        wire.down.clear();
+        wire.flow.down.clear();
         match written {
             Written::Runs => {}
             Written::LeavesGhost => wire.held = true,
-            Written::Vanishes => wire.up.clear(),
+            Written::Vanishes => wire.flow.up.clear(),
         }
     }
 
@@ -583,7 +583,7 @@ impl World {
         self.servers[node].accept = Accept::No;
         for wire in self.wires.iter_mut().filter(|wire| wire.node == node) {
             wire.state = State::Ended;
-            wire.up.clear();
+            wire.flow.up.clear();
         }
         self.flow();
     }
@@ -599,7 +599,7 @@ impl World {
     pub(crate) fn hang_up(&mut self, node: usize) {
         for wire in self.wires.iter_mut().filter(|wire| wire.node == node) {
             wire.state = State::Ended;
-            wire.up.clear();
+            wire.flow.up.clear();
         }
         self.flow();
     }
@@ -616,7 +616,7 @@ impl World {
     /// The server sends unsolicited bytes.
     pub(crate) fn say(&mut self, client: usize, node: usize, bytes: &[u8]) {
         if let Some(wire) = self.clients[client].links[node] {
-            self.wires[wire].down.push(self.boot, bytes.to_vec());
+            self.wires[wire].flow.down.push(self.boot, bytes.to_vec());
         }
         self.flow();
     }
@@ -624,7 +624,7 @@ impl World {
     /// The same on its push link.
     pub(crate) fn say_to_push(&mut self, client: usize, node: usize, bytes: &[u8]) {
         if let Some(wire) = self.clients[client].links[self.servers.len() + node] {
-            self.wires[wire].down.push(self.boot, bytes.to_vec());
+            self.wires[wire].flow.down.push(self.boot, bytes.to_vec());
         }
         self.flow();
     }
@@ -680,10 +680,10 @@ impl World {
 
     fn wire_at(&self, wire: &Wire) -> Option<u64> {
         let server = &self.servers[wire.node];
-        let up = wire.up.next_at().filter(|_| !wire.held && !server.paused);
+        let up = wire.flow.up.next_at().filter(|_| !wire.held && !server.paused);
         let stopped = self.clients[wire.client].is_stopped;
         let reads = wire.alive && wire.state != State::Connecting && !stopped;
-        let down = wire.down.next_at().filter(|_| reads);
+        let down = wire.flow.down.next_at().filter(|_| reads);
         let answered = server.accept != Accept::Silent && !stopped;
         let open =
             (wire.alive && answered && wire.state == State::Connecting).then_some(wire.open_at);
@@ -709,7 +709,7 @@ impl World {
             let is_to = |wire: &&mut Wire| wire.node == node && wire.state == State::Open(conn);
             let to = self.wires.iter_mut().find(is_to);
             if let Some(wire) = to.filter(|wire| wire.alive && !server.loses_messages) {
-                wire.down.push(self.boot + server.delay, message);
+                wire.flow.down.push(self.boot + server.delay, message);
                 moved = true;
             }
         }
@@ -787,7 +787,7 @@ impl World {
             server.window -= taken.len();
         }
         let moved = !taken.is_empty();
-        wire.up.push(at, taken);
+        wire.flow.up.push(at, taken);
         moved
     }
 
@@ -822,7 +822,7 @@ impl World {
         if server.paused || wire.held {
             return false;
         }
-        let requests = wire.arrived(self.boot);
+        let requests = wire.flow.requests(self.boot);
         let moved = !requests.is_empty();
         for words in requests {
             let mut reply = Vec::new();
@@ -831,12 +831,12 @@ impl World {
             server.run(conn, &args, now, &mut reply);
             let keeps_nothing = reply.starts_with(b"-NOSCRIPT") || reply.starts_with(b"+WAIT ");
             if wire.alive {
-                wire.down.push(self.boot + server.delay, reply);
+                wire.flow.down.push(self.boot + server.delay, reply);
             }
             let node = wire.node;
             self.log.push(Ran { at: self.boot, node, is_ghost: !wire.alive, keeps_nothing, words });
         }
-        if !wire.alive && wire.up.is_empty() {
+        if !wire.alive && wire.flow.up.is_empty() {
             server.store.disconnect(conn);
             wire.state = State::Ended;
         }
@@ -847,7 +847,7 @@ impl World {
             let is_killed = |w: &&mut Wire| w.node == node && w.state == State::Open(killed);
             if let Some(wire) = self.wires.iter_mut().find(is_killed) {
                 wire.state = State::Ended;
-                wire.up.clear();
+                wire.flow.up.clear();
             }
         }
         moved
@@ -863,13 +863,13 @@ impl World {
             return false;
         }
         let core = &mut self.clients[client].core;
-        if let Some(mut bytes) = wire.down.arrived(self.boot) {
+        if let Some(mut bytes) = wire.flow.down.arrived(self.boot) {
             let most = bytes.len().min(piece(&mut self.random, self.chunk));
             let taken = core.read(link, now, |space| fill(space, &bytes[..most]));
-            wire.down.unread(self.boot, bytes.split_off(taken));
+            wire.flow.down.unread(self.boot, bytes.split_off(taken));
             return true;
         }
-        if wire.state == State::Ended && wire.down.is_empty() {
+        if wire.state == State::Ended && wire.flow.down.is_empty() {
             wire.alive = false;
             self.clients[client].links[link.index()] = None;
             self.clients[client].core.disconnected(link, Cause::ConnectionClosed, now);
