@@ -6,163 +6,20 @@
 use std::time::Duration;
 
 use redbolt::proto::{
-    ClockReading, DetachedLock, Event as Told, Lease, LockId, LockRequest, LockState, LossCause,
-    NodeState, Profile, RefusalReason, Wait,
+    DetachedLock, Event as Told, Lease, LockRequest, LockState, LossCause, NodeState, Profile,
+    RefusalReason, Wait,
     fence::{is_exclusive, is_shared},
 };
 
 use crate::coverage::{Edge, Phase};
 use crate::history::{Does, Operation};
 use crate::invariant::Violation;
-use crate::patience::{Asked, Left};
+use crate::notes::{Call, Marks, Running, Seen};
 use crate::plan::{Job, KEYS, Kind, MAX_NODES, MS};
 use crate::register::User;
 use crate::world::World;
-use crate::world::queue::{Event, Time};
+use crate::world::queue::{Event, Step, Time};
 use crate::world::wire::NO_SLOT;
-
-/// A job's next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Requests the lock.
-    Start,
-    /// Checks the lease, and will write if it is valid.
-    Look,
-    /// Writes, without another check.
-    Write,
-    Extend,
-    /// Takes the lock in the other mode.
-    ChangeMode,
-    Release,
-    /// Releases, whatever the outcome was.
-    Cancel,
-    /// The same, after the faults.
-    LetGo,
-    /// Checks the lease just before it ends.
-    Last,
-    /// The lock is detached from its client.
-    Detach,
-    /// A client attaches it.
-    Attach,
-}
-
-/// The state of a job.
-#[derive(Default)]
-pub(crate) struct Running {
-    pub(crate) id: Option<LockId>,
-    /// The lock while it is detached.
-    detached: Option<DetachedLock>,
-    /// It has been detached from the client that requested it.
-    pub(crate) was_detached: bool,
-    /// How many final outcomes it got.
-    ends: u8,
-    acquire: Option<Call>,
-    release: Option<Call>,
-    pub(crate) extend: Option<Call>,
-    /// A change of its mode.
-    pub(crate) change: Option<Call>,
-    extensions: u64,
-    pub(crate) extend_ttl: u64,
-    granted: Option<Time>,
-    /// The index of its attempt that was granted.
-    pub(crate) attempt: usize,
-    /// When it was granted, on its client's clocks.
-    pub(crate) held_since: ClockReading,
-    /// Its lease, as last reported.
-    pub(crate) lease: Option<Lease>,
-    /// A check just before the end of the lease is scheduled.
-    looks: bool,
-    pub(crate) token: Option<u64>,
-    /// When it became a writer, if it was a reader first.
-    pub(crate) wrote_since: Option<Time>,
-    /// The number of its permit.
-    pub(crate) slot: Option<u16>,
-    /// When its validity ends at the latest, in true time, as far as is known.
-    valid_until: Time,
-    /// Whether the client considers it held.
-    pub(crate) is_held: bool,
-    /// The last observed state of the acquisition.
-    seen: Seen,
-    paused_at: Time,
-    /// How many pauses in a row were next to none.
-    hasty: u32,
-    pub(crate) released: Option<Marks>,
-    /// Since when it is first in its client's wait queue.
-    pub(crate) turn_at: Time,
-    /// When it passed its door in the line, if it has.
-    pub(crate) door_at: Option<Time>,
-    /// To whom it leaves a free resource.
-    pub(crate) left: Left,
-    /// By node.
-    pub(crate) asked: [Asked; MAX_NODES],
-    /// The client that acquires this job's resource again and again, and since when.
-    pub(crate) passed_by: Option<(u8, Time)>,
-}
-
-/// The state of an acquisition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Seen {
-    #[default]
-    Asking,
-    Fencing,
-    Pausing,
-    Queued,
-}
-
-/// A call that has not returned.
-#[derive(Clone, Copy)]
-pub(crate) struct Call {
-    pub(crate) at: Time,
-    /// For how long the client had been stopped before the call.
-    stalled: Time,
-    bound: Time,
-}
-
-/// How far the client had written when it called release.
-pub(crate) struct Marks {
-    /// Wires that are opened later have numbers from here on.
-    pub(crate) wires: usize,
-    /// The wire of each link, and the offset at which the release begins.
-    pub(crate) offsets: [Option<(usize, usize)>; MAX_NODES],
-}
-
-impl Running {
-    /// Whether it got its final outcome.
-    pub(crate) fn is_over(&self) -> bool {
-        self.ends > 0
-    }
-
-    /// Whether nothing is left to release.
-    pub(crate) fn is_let_go(&self) -> bool {
-        self.id.is_none() || self.released.is_some()
-    }
-
-    pub(crate) fn was_granted(&self) -> bool {
-        self.granted.is_some()
-    }
-
-    pub(crate) fn is_acquiring(&self) -> bool {
-        self.acquire.is_some() && self.released.is_none()
-    }
-
-    pub(crate) fn is_holding(&self) -> bool {
-        self.is_held
-    }
-
-    /// When it was requested, if that call has not returned.
-    pub(crate) fn called_at(&self) -> Option<Time> {
-        self.acquire.map(|call| call.at)
-    }
-
-    /// A call that should have returned by now.
-    pub(crate) fn open_call(&self) -> Option<&'static str> {
-        let name = |call: Option<Call>, name| call.map(|_| name);
-        name(self.acquire, "acquire")
-            .or_else(|| name(self.release, "release"))
-            .or_else(|| name(self.extend, "extend"))
-            .or_else(|| name(self.change, "a change of mode"))
-    }
-}
 
 impl World {
     /// Schedules a job's first steps.

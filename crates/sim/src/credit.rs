@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use redbolt::proto::{Cause, ClockReading, Lease, NodeId, NodeSet, Vote, Votes};
 
-use crate::actor::Step;
 use crate::fault::What;
 use crate::invariant::Violation;
 use crate::plan::{MS, Start};
-use crate::world::queue::{Event, Time};
+use crate::world::queue::{Event, Step, Time};
 use crate::world::wire::Wire;
 use crate::world::{Attempt, World};
 

@@ -23,7 +23,7 @@ use redbolt_node::Memory;
 use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
 use redbolt_testkit::{Flow, GUARD, Host, Random};
 
-use crate::Violation;
+use crate::invariant::Violation;
 use crate::plan::MS;
 use crate::world::node::EPOCH_US;
 use crate::world::queue::Time;

@@ -18,24 +18,12 @@ use redbolt_testkit::command::number;
 
 use crate::fault::{Fault, What};
 use crate::invariant::Violation;
+use crate::notes::Ticket;
 use crate::patience::{keys_of, takes_turns};
 use crate::plan::{Class, Job, KEYS, Kind, MAX_NODES, MS, Start};
 use crate::world::World;
 use crate::world::node::{Node, grace_ms};
 use crate::world::queue::Time;
-
-/// What a waiter has sent of its stamp, and which nodes have told it one.
-#[derive(Clone)]
-pub(crate) struct Ticket {
-    job: usize,
-    name: Vec<u8>,
-    /// A bit for each node, by the client's number.
-    told: u8,
-    /// The last stamp on each connection, by wire.
-    sent: Vec<(usize, u64)>,
-    /// In how many asks it has said none.
-    silent: usize,
-}
 
 /// What an ask in line shows at its node.
 impl World {

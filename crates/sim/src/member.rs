@@ -10,73 +10,17 @@ use redbolt_testkit::Random;
 
 use crate::fault::What;
 use crate::invariant::Violation;
-use crate::plan::{KEYS, Kind, MAX_NODES, MS, Plan, Start};
+use crate::notes::Holdings;
+use crate::plan::{Fate, Format, KEYS, Kind, MS, Member, Plan, Start};
 use crate::world::World;
 use crate::world::node::EPOCH_US;
-use crate::world::queue::{Event, Time};
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Member {
-    pub(crate) at: Time,
-    /// Microseconds by which its clock is ahead.
-    ahead: i64,
-    format: Format,
-    /// For how many seconds it wants the lock.
-    timeout: u64,
-    /// How long it tries.
-    patience: Time,
-    work: Time,
-    fate: Fate,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    /// A whole second.
-    Setnx,
-    /// Of redis-objects up to 1.4.0: a second with a fraction.
-    Timed,
-    /// Of redis-objects since: an empty string with a TTL.
-    Empty,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Releases,
-    /// Its value stays.
-    Dies,
-    /// It has died before, and left this second.
-    Left(u64),
-}
+use crate::world::queue::{Event, Move, Time};
 
 impl Member {
-    /// When it ends at the latest.
-    pub(crate) fn end(&self) -> Time {
-        self.at + self.patience + self.work
-    }
-
     /// Its clock, in microseconds.
     fn clock(&self, now: Time) -> u64 {
         (EPOCH_US + now / 1_000).saturating_add_signed(self.ahead)
     }
-}
-
-/// What a member has.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Holdings {
-    /// Until when it has each node, by its clock.
-    ends: [Option<u64>; MAX_NODES],
-    /// Until when it holds the lock, in true time.
-    until: Time,
-}
-
-/// A member's next step, at a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Move {
-    /// SETNX, and GET if there is something.
-    Ask(u8),
-    /// GETSET, because a second was over.
-    TakeOver(u8),
-    Release,
 }
 
 impl Plan {

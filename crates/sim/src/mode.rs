@@ -5,9 +5,9 @@
 
 use redbolt::proto::{ClockReading, LockMode, RequestError, Timestamp};
 
-use crate::actor::Call;
 use crate::history::{Does, Operation};
 use crate::invariant::Violation;
+use crate::notes::Call;
 use crate::plan::Job;
 use crate::world::World;
 use crate::world::queue::Time;

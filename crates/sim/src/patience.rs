@@ -10,41 +10,11 @@ use redbolt::proto::{LockState, WakeStrategy};
 
 use crate::fault::{Fault, What};
 use crate::invariant::Violation;
+use crate::notes::{Asked, Left, Watch};
 use crate::plan::{Class, Job, KEYS, MAX_NODES, MS, Plan};
 use crate::world::World;
 use crate::world::node::{Taken, grace_ms};
 use crate::world::queue::Time;
-
-/// The observed state of a resource.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Watch {
-    /// Since when no node has its key.
-    free_since: Option<Time>,
-    /// Since when nobody has it but those who share, and nobody wants it alone.
-    shared_since: Option<Time>,
-    /// When a job last began or ceased to hold it.
-    changed_at: Time,
-    /// Since when there has been a slot for each who wants a permit of it, and somebody did.
-    pub(crate) slot_free_since: Option<(usize, Time)>,
-}
-
-/// To whom a job that sleeps leaves a free resource.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Left {
-    /// Since when it has slept.
-    since: Time,
-    /// A hash of the first ticket on each node.
-    first: u64,
-    /// Since when these tickets are the first.
-    from: Time,
-}
-
-/// How often a job has requested a lock from a node while another job held it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    since: Time,
-    times: u64,
-}
 
 impl World {
     /// Before each event: no waiter may have slept too long beside a free resource.

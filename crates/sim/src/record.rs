@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::Totals;
+use crate::report::Totals;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/RECORD.md");
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redbolt_testkit::mix;
 
-use crate::Outcome;
+use crate::lab::Outcome;
 
 /// Sums over schedules, independent of the order in which they ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! Shrinks a failing schedule until nothing can be left out of it: clients, jobs, members, faults, nodes,
 //! network delays.
 
-use crate::plan::{Cut, Plan};
-use crate::{Class, Lab, Violation};
+use crate::invariant::Violation;
+use crate::lab::Lab;
+use crate::plan::{Class, Cut, Plan};
 
 /// The largest cut of a seed's schedule, found within `tries` runs, that still breaks the same
 /// invariant; and the violation of the cut schedule.

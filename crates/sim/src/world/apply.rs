@@ -3,7 +3,7 @@
 use redbolt::proto::LockState;
 
 use super::World;
-use super::queue::{Event, Time};
+use super::queue::{Event, Step, Time};
 use super::wire::Wire;
 use crate::fault::{Fault, Loss, What};
 use crate::plan::{MAX_NODES, MS, Plan};
@@ -347,7 +347,7 @@ impl World {
     fn cancel_all(&mut self, client: usize) {
         for job in 0..self.jobs.len() {
             if usize::from(self.plan.jobs[job].client) == client {
-                self.queue.push(self.now, Event::Act(job as u16, crate::actor::Step::Cancel));
+                self.queue.push(self.now, Event::Act(job as u16, Step::Cancel));
             }
         }
     }
@@ -411,7 +411,7 @@ impl World {
         for job in 0..self.jobs.len() {
             let is_its = usize::from(self.plan.jobs[job].client) == client;
             if is_its && !self.jobs[job].is_let_go() {
-                self.queue.push(self.now, Event::Act(job as u16, crate::actor::Step::LetGo));
+                self.queue.push(self.now, Event::Act(job as u16, Step::LetGo));
             }
         }
         self.settle(client);

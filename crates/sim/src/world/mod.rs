@@ -28,17 +28,14 @@ use redbolt_testkit::{Random, command_links};
 
 use self::client::Client;
 use self::node::Node;
-use self::queue::{Event, Queue, Time};
+use self::queue::{Event, Queue, Step, Time};
 use self::wire::{NO_SLOT, Says, Wire};
-use crate::actor::Running;
 use crate::coverage::{Coverage, Phase, Phases};
 use crate::fault::{Fault, Loss, What, When};
 use crate::history::History;
 use crate::invariant::Violation;
-use crate::line::Ticket;
-use crate::member::Holdings;
-use crate::patience::Watch;
-use crate::plan::{ClientPlan, KEYS, LANES, MAX_NODES, MS, Plan, Setup, Start};
+use crate::notes::{Holdings, Running, Ticket, Watch};
+use crate::plan::{Class, ClientPlan, KEYS, LANES, MAX_NODES, MS, Plan, Setup, Start};
 use crate::register::Register;
 
 /// The world of one schedule, and the memory for many.
@@ -140,7 +137,7 @@ pub(crate) struct Tally {
 impl World {
     pub(crate) fn new() -> Self {
         Self {
-            plan: Plan::draw(crate::Class::Safe, 0),
+            plan: Plan::draw(Class::Safe, 0),
             now: 0,
             queue: Queue::default(),
             clients: Vec::new(),
@@ -338,7 +335,7 @@ impl World {
             Event::Reset(wire) => self.ended(wire as usize, Cause::ConnectionReset),
             Event::Timer(client) => self.timer(client.into()),
             Event::Heal => self.heal(),
-            Event::Probe(job) => self.act(job.into(), crate::actor::Step::Start),
+            Event::Probe(job) => self.act(job.into(), Step::Start),
             Event::Expire(node) => self.expire(node.into()),
             Event::Wipe(node, loss) => self.wipe(node.into(), loss),
             Event::Snapshot(node) => self.nodes[usize::from(node)].take_snapshot(),

@@ -10,9 +10,9 @@ pub(crate) type Time = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A job takes a step.
-    Act(u16, crate::actor::Step),
+    Act(u16, Step),
     /// A member of another library takes a step.
-    Member(u16, crate::member::Move),
+    Member(u16, Move),
     /// A fault that was armed for a phase happens.
     Fault(u16),
     /// A fault that lasts ends.
@@ -45,6 +45,41 @@ pub(crate) enum Event {
     Leftovers,
     /// The end of the schedule.
     Final,
+}
+
+/// A job's next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Requests the lock.
+    Start,
+    /// Checks the lease, and will write if it is valid.
+    Look,
+    /// Writes, without another check.
+    Write,
+    Extend,
+    /// Takes the lock in the other mode.
+    ChangeMode,
+    Release,
+    /// Releases, whatever the outcome was.
+    Cancel,
+    /// The same, after the faults.
+    LetGo,
+    /// Checks the lease just before it ends.
+    Last,
+    /// The lock is detached from its client.
+    Detach,
+    /// A client attaches it.
+    Attach,
+}
+
+/// A member's next step, at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// SETNX, and GET if there is something.
+    Ask(u8),
+    /// GETSET, because a second was over.
+    TakeOver(u8),
+    Release,
 }
 
 /// The earliest entry is the greatest, because `BinaryHeap` pops the greatest.
