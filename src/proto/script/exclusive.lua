@@ -16,6 +16,13 @@ if most >= 0 then return most end
 local v = redis.pcall('GET', KEYS[i])
 if type(v) == 'table' and not string.find(v.err, '^WRONGTYPE') then return v end
 
+-- Returns 0 if a command failed because the data are of another type, and any other error as it is.
+--@part return_if_failed found
+if type($found) == 'table' then
+  if string.find($found.err, '^WRONGTYPE') then return 0 end
+  return $found
+end
+
 -- Returns 0 unless the value read is the token ARGV[1] with a mark (see line.lua) and its holder
 -- has not expired. `left` is the ms until then; the key outlives the holder by 8 s.
 --@part return_0_unless_marked_mine

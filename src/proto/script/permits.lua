@@ -117,10 +117,7 @@ redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last + (line and 8000 or 
 -- not have that slot.
 --@part read_my_permit slot
 local slot = redis.pcall('HGET', KEYS[1], ARGV[1])
-if type(slot) == 'table' then
-  if string.find(slot.err, '^WRONGTYPE') then return 0 end
-  return slot
-end
+--@use return_if_failed slot
 if slot ~= ARGV[$slot] then return 0 end
 --@use read_clock_ms
 local mine = redis.call('ZSCORE', ends, ARGV[1])
@@ -189,10 +186,7 @@ return 1
 -- 0 otherwise. The keys live no longer than the remaining holders.
 --@script undo_permit
 local slot = redis.pcall('HGET', KEYS[1], ARGV[1])
-if type(slot) == 'table' then
-  if string.find(slot.err, '^WRONGTYPE') then return 0 end
-  return slot
-end
+--@use return_if_failed slot
 local ends = KEYS[2]
 local n = redis.call('ZREM', ends, ARGV[1])
 if slot then

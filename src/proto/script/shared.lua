@@ -132,14 +132,20 @@ redis.call('DEL', KEYS[1])
 $before
 redis.call('SET', KEYS[1], 'r:' .. ARGV[1], 'PX', ARGV[2])
 
+-- Reads the proposed counter ARGV[3] as `c`, and replies with the node's clock in µs if it is more
+-- than 5 s from it.
+--@part read_proposal
+local c = tonumber(ARGV[3])
+local us = time[1] * 1000000 + time[2]
+if math.abs(c - us) > 5000000 then
+  return redis.status_reply(string.format('CLOCK %.0f', us))
+end
+
 -- Reads the time at which the member ARGV[1] expires, as `mine`, and returns 0 if it is not a live
 -- member. Data of another type has no members.
 --@part read_mine
 local mine = redis.pcall('ZSCORE', KEYS[1], ARGV[1])
-if type(mine) == 'table' then
-  if string.find(mine.err, '^WRONGTYPE') then return 0 end
-  return mine
-end
+--@use return_if_failed mine
 --@use read_clock_ms
 if not mine or tonumber(mine) <= now then return 0 end
 
@@ -159,14 +165,12 @@ if now + ARGV[2] > tonumber(mine) then
 end
 return 1
 
--- Removes the member ARGV[1].
---@part undo_member
+-- Removes the member ARGV[1]. `$also` runs if it was there.
+--@part undo_member also
 local n = redis.pcall('ZREM', KEYS[1], ARGV[1])
-if type(n) == 'table' then
-  if string.find(n.err, '^WRONGTYPE') then return 0 end
-  return n
-end
+--@use return_if_failed n
 if n == 1 then
+  $also
   --@use live_as_long_as_the_last
 end
 return n
@@ -207,11 +211,7 @@ if not is_free then
   --@use make_members true | false
   --@use deny_unless_shared
 end
-local c = tonumber(ARGV[3])
-local us = time[1] * 1000000 + time[2]
-if math.abs(c - us) > 5000000 then
-  return redis.status_reply(string.format('CLOCK %.0f', us))
-end
+--@use read_proposal
 i = 2
 --@use read_counter < 9007199254740990
 v = math.floor(v)
@@ -284,11 +284,7 @@ local guard, i = KEYS[3], 1
 --@use read_clock_ms
 --@use read_value
 --@use deny_unless_alone 5
-local c = tonumber(ARGV[3])
-local us = time[1] * 1000000 + time[2]
-if math.abs(c - us) > 5000000 then
-  return redis.status_reply(string.format('CLOCK %.0f', us))
-end
+--@use read_proposal
 i = 2
 --@use read_counter < 9007199254740990
 if v >= c then c = math.floor(v) + 1 end

@@ -7,10 +7,10 @@ use crate::proto::profile::Profile;
 use crate::proto::script::lua::{Library, assemble, sections};
 use crate::proto::script::{
     Argument::{Nodes, Ttl},
-    Grant, RESTART_GUARD, Role, SHARED, Script,
+    EXCLUSIVE, Grant, RESTART_GUARD, Role, SHARED, Script,
 };
 
-const LIBRARY: Library<'_> = &[sections!("redisson_rw.lua"), SHARED, RESTART_GUARD];
+const LIBRARY: Library<'_> = &[sections!("redisson_rw.lua"), EXCLUSIVE, SHARED, RESTART_GUARD];
 
 /// Acquires a read/write lock of Redisson as a reader.
 pub static ACQUIRE_REDISSON_READ: Script = Script {

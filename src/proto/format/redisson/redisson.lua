@@ -30,10 +30,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 -- Returns 0 unless ARGV[1] has the lock. Data of another type has no holder.
 --@part return_0_unless_mine
 local mine = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(mine) == 'table' then
-  if string.find(mine.err, '^WRONGTYPE') then return 0 end
-  return mine
-end
+--@use return_if_failed mine
 if mine == 0 then return 0 end
 
 -- Gives the free lock KEYS[1] to ARGV[1] for ARGV[2] ms. KEYS[2] is the guard, if nodes are

@@ -32,10 +32,7 @@ redis.call('PEXPIRE', own, ARGV[2])
 -- Reads whether ARGV[1] followed by `$behind` is a field. Data of another type has no fields.
 --@part read_field name behind
 local $name = redis.pcall('HEXISTS', KEYS[1], ARGV[1] .. '$behind')
-if type($name) == 'table' then
-  if string.find($name.err, '^WRONGTYPE') then return 0 end
-  return $name
-end
+--@use return_if_failed $name
 
 -- Lets ARGV[1] read the lock KEYS[1] for ARGV[2] ms if it is free or read by others. KEYS[2] is the
 -- guard, if nodes are guarded. ARGV[3] is the number of nodes: another node's claim of the same

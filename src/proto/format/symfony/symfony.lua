@@ -75,13 +75,4 @@ return 1
 
 -- Takes the lock KEYS[1] from the writer ARGV[1], and returns 1; returns 0 if it is not its lock.
 --@script undo_symfony_write
-local n = redis.pcall('ZREM', KEYS[1], ARGV[1])
-if type(n) == 'table' then
-  if string.find(n.err, '^WRONGTYPE') then return 0 end
-  return n
-end
-if n == 1 then
-  redis.call('ZREM', KEYS[1], '__write__')
-  --@use live_as_long_as_the_last
-end
-return n
+--@use undo_member redis.call('ZREM', KEYS[1], '__write__')
