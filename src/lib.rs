@@ -96,7 +96,8 @@ pub mod engine {
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
     pub use crate::proto::{
-        DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Sharers, Waiter,
+        DataKind, Fate, Foreign, ForeignLock, Holder, Kept, KeyState, Line, Permits, Sharers,
+        Waiter,
     };
 }
 

@@ -16,7 +16,7 @@ use crate::net::{self, Address, AddressError, Clock, HostResolver, NetAccess, Se
 #[cfg(feature = "tls")]
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
-    self, ClockReading, Credentials, NodeId, RestartGuard, RestartTrust, Secret, Settings,
+    self, ClockReading, Credentials, NodeId, Profile, RestartGuard, RestartTrust, Secret, Settings,
     SettingsError, Setup, WakeStrategy,
 };
 
@@ -382,6 +382,21 @@ impl ConfigBuilder {
     /// lose their memory at once: see [new nodes](crate::manual::restart_guard#new-nodes).
     pub fn new_nodes(mut self) -> Self {
         self.settings.setup = Setup::IfNew;
+        self
+    }
+
+    /// The formats of other libraries that [inspections](super::Client::inspect) and
+    /// [forced unlocks](super::Client::force_unlock) know, the likeliest first; `&Profile::ALL` for all. Locks need no such
+    /// word: each names its own [profile](crate::LockRequest::profile). A program contains only the formats that it names.
+    ///
+    /// ```
+    /// use redbolt::{Config, Profile};
+    ///
+    /// let config = Config::builder().node("10.0.0.1")?.formats(&[Profile::REDISSON]).build()?;
+    /// # Ok::<(), redbolt::ConfigError>(())
+    /// ```
+    pub fn formats(mut self, formats: &[Profile]) -> Self {
+        self.settings.formats = formats.to_vec();
         self
     }
 

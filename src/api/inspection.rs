@@ -9,7 +9,8 @@ use super::config::Config;
 use super::report::{explain, unanswered};
 use crate::net::Address;
 use crate::proto::{
-    Cause, Core, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Sharers, View, Waiter,
+    Cause, Core, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Profile, Sharers, View,
+    Waiter, format,
 };
 
 /// Who holds a resource, by every node.
@@ -164,6 +165,7 @@ pub struct ForceUnlockReport {
     /// Who stood in line for it, as in an [`Inspection`]. The resource is kept for them.
     pub line: Option<Line>,
     quorum: usize,
+    formats: Vec<Profile>,
 }
 
 impl ForceUnlockReport {
@@ -171,7 +173,7 @@ impl ForceUnlockReport {
         let quorum = config.quorum();
         let (was, line) = (verdict(quorum, &view), line(quorum, &view));
         let nodes = nodes(config, core, view, what_became);
-        Self { nodes, was, line, quorum }
+        Self { nodes, was, line, quorum, formats: config.settings().formats.clone() }
     }
 
     /// Whether a quorum of the nodes has confirmed that what was there is not there any more: that nobody
@@ -203,6 +205,19 @@ impl ForceUnlockReport {
         self.with(Fate::Kept)
     }
 
+    /// The names of the profiles that may know what was left alone, but are not
+    /// [configured](crate::ConfigBuilder::formats); as far as the type of the key tells.
+    fn missing_formats(&self) -> Vec<&'static str> {
+        let left_alone = self.nodes.iter().filter(|node| node.fate == Some(Fate::Kept));
+        let unknown = left_alone.filter_map(|node| match &node.state {
+            Ok(KeyState::Foreign(data)) if data.profiles.is_empty() => Some(&data.kind),
+            _ => None,
+        });
+        let is_missing = |name: &&str| self.formats.iter().all(|profile| profile.name() != *name);
+        let names = unknown.take(1).flat_map(format::names_for).copied();
+        names.filter(is_missing).collect()
+    }
+
     fn with(&self, fate: Fate) -> usize {
         self.nodes.iter().filter(|node| node.fate == Some(fate)).count()
     }
@@ -212,7 +227,13 @@ impl fmt::Display for ForceUnlockReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (gone, nodes) = (self.gone(), self.nodes.len());
         write!(f, "gone on {gone} of {nodes} nodes, {} needed", self.quorum)?;
-        self.nodes.iter().try_for_each(|node| write!(f, "; {node}"))
+        self.nodes.iter().try_for_each(|node| write!(f, "; {node}"))?;
+        match &self.missing_formats()[..] {
+            [] => Ok(()),
+            names => {
+                write!(f, "; it may be of a format that is not configured: {}", names.join(" or "))
+            }
+        }
     }
 }
 
@@ -455,7 +476,7 @@ mod tests {
     fn other_data_on_a_quorum_is_in_everybody_s_way() {
         let data = |kind, seconds| {
             let remaining = Some(Duration::from_secs(seconds));
-            Ok(KeyState::Foreign(Foreign { kind, remaining }))
+            Ok(KeyState::Foreign(Foreign::new(kind, remaining)))
         };
         let told = |states: &[Result<KeyState, Cause>]| verdict(2, &view(states));
         let mixed = [data(DataKind::Hash, 9), data(DataKind::List, 5), held(1, 3)];

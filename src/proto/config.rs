@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::fence;
 use super::lease::Drift;
 use super::names::{MAX_NODES, NodeId};
+use super::profile::Profile;
 use super::restart_guard::{RestartGuard, RestartTrust, Setup};
 use crate::resp::{BufMut, command};
 
@@ -79,6 +80,9 @@ pub struct Settings {
     pub fencing_counter_ttl: Duration,
     /// How those who wait for one resource get it one after the other. Default: they stand in line.
     pub wake: WakeStrategy,
+    /// The formats of other libraries that inspections and forced unlocks know, the likeliest first. Names of keys that they
+    /// keep with their locks are refused. Default none.
+    pub formats: Vec<Profile>,
 }
 
 /// How those who wait for one resource get it one after the other.
@@ -132,6 +136,7 @@ impl Default for Settings {
             setup: Setup::Enrol,
             fencing_counter_ttl: 7 * DAY,
             wake: WakeStrategy::default(),
+            formats: Vec::new(),
         }
     }
 }
@@ -171,6 +176,7 @@ setters! {
         setup: Setup,
         fencing_counter_ttl: Duration,
         wake: WakeStrategy,
+        formats: Vec<Profile>,
     }
 }
 

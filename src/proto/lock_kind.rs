@@ -19,7 +19,8 @@ use super::vote::{Cause, Vote};
 
 /// The commands of a kind of lock.
 #[derive(Debug)]
-pub(super) struct LockKind {
+#[non_exhaustive]
+pub struct LockKind {
     pub(super) ask: Command,
     pub(super) extend: Command,
     pub(super) undo: Command,
@@ -35,12 +36,14 @@ pub(super) struct LockKind {
 
 impl LockKind {
     /// A kind of another library's locks, with its commands: to ask, to extend and to undo.
-    pub(super) const fn foreign(profile: Profile, [ask, extend, undo]: [Command; 3]) -> Self {
+    #[must_use]
+    pub const fn foreign(profile: Profile, [ask, extend, undo]: [Command; 3]) -> Self {
         Self { ask, extend, undo, profile, ..PLAIN }
     }
 
     /// The same whose tokens begin with a mark.
-    pub(super) const fn marked(self, mark: &'static [u8]) -> Self {
+    #[must_use]
+    pub const fn marked(self, mark: &'static [u8]) -> Self {
         Self { mark, ..self }
     }
 
@@ -68,7 +71,7 @@ pub(super) const PLAIN: LockKind = LockKind {
     write_back: Command::Run(&script::WRITE_BACK),
     mark: b"",
     is_told_by_ask: false,
-    profile: Profile::Plain,
+    profile: Profile::PLAIN,
 };
 
 /// Several resources, all or nothing.
@@ -135,18 +138,22 @@ pub(super) const TICKET_PERMIT: LockKind =
 
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+#[non_exhaustive]
+pub enum Command {
     /// The undo of a lock on one resource, by the server's own command.
     Delete(CompareAndDelete),
     /// The ask for a permit, for one slot and no other.
     Move,
+    /// A script.
     Run(&'static Script),
+    /// The ask for one resource, by `SET NX PX`.
     SetIfAbsent,
 }
 
 /// A command that deletes one key if it holds what it should, which some servers have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompareAndDelete {
+#[non_exhaustive]
+pub enum CompareAndDelete {
     /// `DELEX key IFEQ value`, since Redis 8.4.
     DelEx,
     /// `DELIFEQ key value`, since Valkey 9.0.

@@ -77,7 +77,9 @@ mod core;
 mod entropy;
 mod event;
 pub mod fence;
-mod format;
+#[doc(hidden)]
+pub mod format;
+mod key_state;
 mod keys;
 mod lease;
 pub mod line;
@@ -112,6 +114,7 @@ pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
 };
 pub use self::fence::FencingToken;
+pub use self::key_state::ForeignLock;
 pub use self::lease::Lease;
 pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]

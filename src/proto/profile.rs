@@ -1,70 +1,65 @@
-//! Profiles: whose locks a lock takes part in.
+//! Profiles: with which library's locks a lock takes part.
 //!
-//! A fleet that already locks has a format: what is at a key, what a release tells those who wait. A profile names one, and
-//! chooses a kind of lock (`lock_kind`) that excludes, and is excluded by, those who use it. It is data: validity, quorum,
-//! undo and waiting are those of every lock. Not here: the formats, see `format`.
+//! A profile is redbolt's own format or points to the [`Format`] of another library. It is data: validity, quorum, undo and
+//! waiting are those of every lock. Invariant: a program links only the formats whose profiles it names.
 
 use std::fmt;
 
 use super::format::{Format, python, redisson, spring, symfony, timed};
 use super::lock_kind::LockKind;
-use super::mutants::mutant;
 use super::request::LockMode;
 
-/// Whose locks a lock takes part in. See [the manual](crate::manual::profiles) for the libraries of each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Profile {
-    /// Of redbolt, and of all who take a lock by `SET NX PX` and delete it where it has their own value.
-    #[default]
-    Plain,
-    /// Of python-redis-lock, a library for Python, whose members sleep on a list.
-    PythonRedisLock,
-    /// Of redis-objects, a library for Ruby, in any version of it.
-    RedisObjects,
-    /// Of Redisson: its `RLock`, and its `RFencedLock` if a fencing token is wanted.
-    Redisson,
-    /// Of Redisson's `RReadWriteLock`, to be shared or not.
-    RedissonRw,
-    /// Of whoever locks by `SETNX` with the second at which the lock is over, and takes over what is.
-    Setnx,
-    /// Of Spring Integration's Redis lock registry, which is told of releases on its channel.
-    Spring,
-    /// Of Symfony's lock component in Redis, to be shared or not.
-    Symfony,
-}
+/// With which library's locks a lock takes part. See [the manual](crate::manual::profiles) for the libraries of each.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Profile(Option<&'static Format>);
 
 impl Profile {
-    /// All of them.
+    /// The default: redbolt's own locks, and those of libraries that take a lock by `SET NX PX` and delete it if it has their
+    /// value.
+    pub const PLAIN: Self = Self(None);
+    /// Locks of python-redis-lock, a library for Python whose waiters sleep on a list.
+    pub const PYTHON_REDIS_LOCK: Self = Self::of(&python::PYTHON_REDIS_LOCK);
+    /// Locks of redis-objects, a library for Ruby, in any version of it.
+    pub const REDIS_OBJECTS: Self = Self::of(&timed::REDIS_OBJECTS);
+    /// Locks of Redisson: its `RLock`, and its `RFencedLock` if a fencing token is wanted.
+    pub const REDISSON: Self = Self::of(&redisson::REDISSON);
+    /// Locks of Redisson's `RReadWriteLock`, shared or exclusive.
+    pub const REDISSON_RW: Self = Self::of(&redisson::read_write::REDISSON_RW);
+    /// Locks taken by `SETNX` with the second at which they end, which others take over then.
+    pub const SETNX: Self = Self::of(&timed::SETNX);
+    /// Locks of Spring Integration's Redis lock registry, which is notified of releases on its channel.
+    pub const SPRING: Self = Self::of(&spring::SPRING);
+    /// Locks of Symfony's lock component in Redis, shared or exclusive.
+    pub const SYMFONY: Self = Self::of(&symfony::SYMFONY);
+
+    /// All of them. A program that uses this, or [`of_name`](Self::of_name), links all formats.
     pub const ALL: [Self; 8] = [
-        Self::Plain,
-        Self::PythonRedisLock,
-        Self::RedisObjects,
-        Self::Redisson,
-        Self::RedissonRw,
-        Self::Setnx,
-        Self::Spring,
-        Self::Symfony,
+        Self::PLAIN,
+        Self::PYTHON_REDIS_LOCK,
+        Self::REDIS_OBJECTS,
+        Self::REDISSON,
+        Self::REDISSON_RW,
+        Self::SETNX,
+        Self::SPRING,
+        Self::SYMFONY,
     ];
 
-    /// Its format, unless that is redbolt's own.
-    fn format(self) -> Option<&'static Format> {
-        match self {
-            Self::Plain => None,
-            Self::PythonRedisLock => Some(&python::PYTHON_REDIS_LOCK),
-            Self::RedisObjects => Some(&timed::REDIS_OBJECTS),
-            Self::Redisson => Some(&redisson::REDISSON),
-            Self::RedissonRw => Some(&redisson::read_write::REDISSON_RW),
-            Self::Setnx => Some(&timed::SETNX),
-            Self::Spring => Some(&spring::SPRING),
-            Self::Symfony => Some(&symfony::SYMFONY),
-        }
+    /// The profile of a format.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of(format: &'static Format) -> Self {
+        Self(Some(format))
+    }
+
+    /// Its format; `None` for redbolt's own.
+    pub(super) fn format(self) -> Option<&'static Format> {
+        self.0
     }
 
     /// Its name on the command line and in records.
     #[must_use]
     pub fn name(self) -> &'static str {
-        self.format().map_or("plain", Format::name)
+        self.format().map_or("plain", |format| format.name)
     }
 
     /// The profile of this name.
@@ -88,7 +83,7 @@ impl Profile {
 
     /// The same, if it was asked for under this name.
     pub(super) fn cannot_be(self, name: &[u8]) -> Option<&'static str> {
-        self.format()?.cannot_be(name)
+        (self.format()?.cannot_be)(name)
     }
 
     /// Whether its members tell who waits of releases.
@@ -96,26 +91,25 @@ impl Profile {
         self.format().is_some_and(Format::has_channels)
     }
 
-    /// Whether they tell of every release, so that whoever hears them need not ask in between. A registry of Spring's may
-    /// be one that tells nobody, and a writer of Redisson's that becomes a reader does not. Neither does a spin lock of Redisson's,
-    /// whose format is that of the lock that does; nor one of ours whose user may not publish: who waits for them asks later.
+    /// Whether its members publish each release, so that a subscriber need not ask in between.
     pub(super) fn tells_every_release(self) -> bool {
-        self.format().is_some_and(Format::tells_every_release)
+        self.format().is_some_and(|format| format.tells_every_release)
     }
 
-    /// The channels on which they do so for a lock of this name. Where the key of a registry of Spring's ends is not to be
-    /// seen, so that each of the first colons may be its end.
+    /// The channels on which releases of a lock with this name are published.
     pub(super) fn channels(self, name: &[u8]) -> Vec<Vec<u8>> {
         self.format().map_or_else(Vec::new, |format| format.channels(name))
     }
 
     /// The kind of lock that it is in this mode, with a fencing token or without; `None` if that is one of redbolt's own.
     pub(super) fn kind(self, mode: LockMode, fenced: bool) -> Option<&'static LockKind> {
-        let mut mode = mode;
-        if mutant!(WriterReads) && self == Self::RedissonRw {
-            mode = LockMode::Shared;
-        }
         self.format().map(|format| format.kind(mode, fenced))
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -144,13 +138,13 @@ mod tests {
             let channels = channels.map(|channel| String::from_utf8(channel).unwrap());
             channels.collect::<Vec<_>>()
         };
-        assert_eq!(of(Profile::Redisson, "job"), ["redisson_lock__channel:{job}"]);
-        assert_eq!(of(Profile::Redisson, "{a}:job"), ["redisson_lock__channel:{a}:job"]);
-        assert_eq!(of(Profile::RedissonRw, "job"), ["redisson_rwlock:{job}"]);
-        assert_eq!(of(Profile::Spring, "shop:job"), ["shop-channel:shop:job"]);
+        assert_eq!(of(Profile::REDISSON, "job"), ["redisson_lock__channel:{job}"]);
+        assert_eq!(of(Profile::REDISSON, "{a}:job"), ["redisson_lock__channel:{a}:job"]);
+        assert_eq!(of(Profile::REDISSON_RW, "job"), ["redisson_rwlock:{job}"]);
+        assert_eq!(of(Profile::SPRING, "shop:job"), ["shop-channel:shop:job"]);
         let either = ["shop-channel:shop:eu:job", "shop:eu-channel:shop:eu:job"];
-        assert_eq!(of(Profile::Spring, "shop:eu:job"), either);
-        assert_eq!(of(Profile::Spring, &format!("shop{}", ":".repeat(40))).len(), 16);
+        assert_eq!(of(Profile::SPRING, "shop:eu:job"), either);
+        assert_eq!(of(Profile::SPRING, &format!("shop{}", ":".repeat(40))).len(), 16);
         for profile in Profile::ALL {
             assert_eq!(profile.has_channels(), !of(profile, "shop:job").is_empty(), "{profile}");
         }
@@ -159,27 +153,27 @@ mod tests {
     #[test]
     fn what_a_format_has_no_room_for_is_refused() {
         let of = |profile: Profile, mode, keys| profile.cannot(mode, keys, false).is_some();
-        assert!(!of(Profile::Plain, LockMode::Shared, 7));
-        assert!(!of(Profile::Redisson, LockMode::Exclusive, 1));
-        assert!(of(Profile::Redisson, LockMode::Exclusive, 2));
-        assert!(of(Profile::Redisson, LockMode::Shared, 1));
-        assert!(of(Profile::Redisson, LockMode::Permit { of: 3 }, 1));
-        for rw in [Profile::RedissonRw, Profile::Symfony] {
+        assert!(!of(Profile::PLAIN, LockMode::Shared, 7));
+        assert!(!of(Profile::REDISSON, LockMode::Exclusive, 1));
+        assert!(of(Profile::REDISSON, LockMode::Exclusive, 2));
+        assert!(of(Profile::REDISSON, LockMode::Shared, 1));
+        assert!(of(Profile::REDISSON, LockMode::Permit { of: 3 }, 1));
+        for rw in [Profile::REDISSON_RW, Profile::SYMFONY] {
             assert!(!of(rw, LockMode::Shared, 1) && !of(rw, LockMode::Exclusive, 1));
             assert!(of(rw, LockMode::Shared, 2) && of(rw, LockMode::Permit { of: 3 }, 1));
             assert!(rw.cannot(LockMode::Shared, 1, true).is_some());
             assert!(rw.cannot(LockMode::Exclusive, 1, true).is_some());
             assert!(rw.cannot_change_mode().is_some());
         }
-        assert!(Profile::Plain.cannot_change_mode().is_none());
+        assert!(Profile::PLAIN.cannot_change_mode().is_none());
         let counts = |profile: Profile| profile.cannot(LockMode::Exclusive, 1, true).is_none();
-        assert!(counts(Profile::Plain) && counts(Profile::Redisson) && !counts(Profile::Spring));
+        assert!(counts(Profile::PLAIN) && counts(Profile::REDISSON) && !counts(Profile::SPRING));
         for (name, is_refused) in [("job", true), (":job", true), ("shop:job", false)] {
-            assert_eq!(Profile::Spring.cannot_be(name.as_bytes()).is_some(), is_refused, "{name}");
-            assert_eq!(Profile::Plain.cannot_be(name.as_bytes()), None);
+            assert_eq!(Profile::SPRING.cannot_be(name.as_bytes()).is_some(), is_refused, "{name}");
+            assert_eq!(Profile::PLAIN.cannot_be(name.as_bytes()), None);
         }
         for (name, is_refused) in [("job", true), ("lock:", true), ("lock:job", false)] {
-            let refused = Profile::PythonRedisLock.cannot_be(name.as_bytes()).is_some();
+            let refused = Profile::PYTHON_REDIS_LOCK.cannot_be(name.as_bytes()).is_some();
             assert_eq!(refused, is_refused, "{name}");
         }
     }

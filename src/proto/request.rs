@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::config::Config;
 use super::fence;
-use super::format::{self, timed};
+use super::format;
 use super::line;
 use super::permits::{self, MAX_PERMITS};
 use super::profile::Profile;
@@ -93,7 +93,7 @@ impl<'a> LockRequest<'a> {
             first: resource.as_ref().into(),
             more: Vec::new(),
             prefix: Cow::default(),
-            profile: Profile::Plain,
+            profile: Profile::PLAIN,
             ttl,
             wait,
             mode: LockMode::Exclusive,
@@ -109,7 +109,7 @@ impl<'a> LockRequest<'a> {
         self
     }
 
-    /// Whose locks it takes part in: [redbolt's own](Profile::Plain), unless said otherwise.
+    /// Whose locks it takes part in: [redbolt's own](Profile::PLAIN), unless said otherwise.
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
@@ -275,7 +275,7 @@ impl<'a> LockRequest<'a> {
             if config.restart_guard_key() == Some(key) {
                 return Err(RequestError::RestartGuardKey);
             }
-            check_counter(key)?;
+            check_counter(config, self.profile, key)?;
         }
         if let Some(index) = self.second_of_a_kind() {
             return Err(RequestError::DuplicateKey { index });
@@ -366,7 +366,7 @@ pub(super) fn check_resource(key: &[u8]) -> Result<(), RequestError> {
 /// minds it or not, and no counter's.
 pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), RequestError> {
     check_resource(key)?;
-    check_counter(key)?;
+    check_counter(config, Profile::PLAIN, key)?;
     if config.settings.restart_guard_key == key {
         Err(RequestError::RestartGuardKey)
     } else {
@@ -375,10 +375,11 @@ pub(crate) fn check_lock_name(config: &Config, key: &[u8]) -> Result<(), Request
 }
 
 /// Keys that are kept with resources are not resources: a script that writes them would change the lock of another client.
-fn check_counter(key: &[u8]) -> Result<(), RequestError> {
+fn check_counter(config: &Config, profile: Profile, key: &[u8]) -> Result<(), RequestError> {
+    let is_reserved = || RESERVED.iter().any(|prefix| key.starts_with(prefix));
     if key.starts_with(fence::COUNTER_PREFIX) {
         Err(RequestError::CounterKey)
-    } else if RESERVED.iter().any(|prefix| key.starts_with(prefix)) || format::is_beside(key) {
+    } else if is_reserved() || format::keeps(&config.settings.formats, profile, key) {
         Err(RequestError::ReservedKey)
     } else {
         Ok(())
@@ -386,8 +387,7 @@ fn check_counter(key: &[u8]) -> Result<(), RequestError> {
 }
 
 /// How the names begin of what is kept beside a resource.
-const RESERVED: [&[u8]; 4] =
-    [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, line::PREFIX, timed::LEASE_PREFIX];
+const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, line::PREFIX];
 
 /// A TTL is judged by the whole milliseconds that the nodes will get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {
@@ -468,7 +468,8 @@ pub enum RequestError {
         /// What it cannot do, and why.
         what: &'static str,
     },
-    /// The name of the resource is that of a key which redbolt, or a library whose format it has, keeps with its locks.
+    /// The name of the resource is that of a key which redbolt, or a format that is configured or asked for, keeps with its
+    /// locks.
     ReservedKey,
     /// A shared lock on several resources.
     SharedKeys {
@@ -604,7 +605,7 @@ impl RequestError {
             }
             Self::ReservedKey => {
                 "the resource has the name of a key beside locks: redbolt:until:..., redbolt:slotfence:..., redbolt:line..., \
-                 lock-signal:..., redisson_lock_token:... or another of Redisson's"
+                 or one that another library's format keeps there"
             }
             Self::RestartGuardKey => "the resource has the name of the restart guard's key",
             Self::AutoExtendUnsupported => {

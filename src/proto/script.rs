@@ -8,7 +8,7 @@ use std::fmt;
 use std::ptr;
 
 use self::lua::{Section, sections};
-use super::format;
+use super::profile::Profile;
 
 mod force_unlock;
 mod line;
@@ -23,28 +23,24 @@ pub use self::own::{
     UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
     WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
 };
-pub use super::format::python::{ACQUIRE_PYTHON, UNDO_PYTHON};
-pub use super::format::redisson::read_write::{
-    ACQUIRE_REDISSON_READ, ACQUIRE_REDISSON_WRITE, EXTEND_REDISSON_RW, UNDO_REDISSON_RW,
-};
-pub use super::format::redisson::{
-    ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, EXTEND_REDISSON, UNDO_REDISSON, WRITE_BACK_REDISSON,
-};
-pub use super::format::spring::UNDO_SPRING;
-pub use super::format::symfony::{
-    ACQUIRE_SYMFONY_READ, ACQUIRE_SYMFONY_WRITE, EXTEND_SYMFONY_WRITE, UNDO_SYMFONY_WRITE,
-};
-pub use super::format::timed::{ACQUIRE_TIMED, EXTEND_TIMED, UNDO_TIMED, token_behind_time};
+pub use super::format::scripts::*;
 
 pub(super) const EXCLUSIVE: &[Section] = sections!("script/exclusive.lua");
+pub(super) const FORCE_UNLOCK_LUA: &[Section] = sections!("script/force_unlock.lua");
 pub(super) const PERMITS: &[Section] = sections!("script/permits.lua");
 pub(super) const RESTART_GUARD: &[Section] = sections!("script/restart_guard.lua");
 pub(super) const SHARED: &[Section] = sections!("script/shared.lua");
 
 /// All scripts of the library.
 pub fn all() -> impl Iterator<Item = &'static Script> {
-    let own = [own::SCRIPTS, line::SCRIPTS, force_unlock::SCRIPTS];
-    own.into_iter().chain(format::SCRIPTS).flatten().copied()
+    let formats = Profile::ALL.into_iter().filter_map(Profile::format);
+    let formats = formats.map(|format| format.scripts);
+    own().chain(formats.flatten().copied())
+}
+
+/// The scripts of redbolt's own format.
+pub fn own() -> impl Iterator<Item = &'static Script> {
+    [own::SCRIPTS, line::SCRIPTS, force_unlock::SCRIPTS].into_iter().flatten().copied()
 }
 
 /// A script. Each one is a static, and is equal to itself alone.
@@ -60,8 +56,7 @@ pub struct Script {
     pub number: u8,
     /// What it is for.
     pub role: Role,
-    /// The prefixes of the keys in KEYS behind the resources: a semaphore's, the lease of a lock whose value is a time, and
-    /// the fencing counters.
+    /// The prefixes of the keys in KEYS behind the resources, such as a semaphore's and the fencing counters.
     pub keys: &'static [&'static [u8]],
     /// The prefixes behind those, if a counter is proposed.
     pub fenced_keys: &'static [&'static [u8]],
@@ -154,7 +149,8 @@ pub enum Argument {
 
 impl Script {
     /// A script without keys but the resources and without arguments but the token.
-    pub(super) const fn with_text(name: &'static str, text: &'static [u8]) -> Self {
+    #[must_use]
+    pub const fn with_text(name: &'static str, text: &'static [u8]) -> Self {
         let Ok(text) = std::str::from_utf8(text) else { panic!("Lua files are UTF-8") };
         Self {
             name,
@@ -245,10 +241,9 @@ mod tests {
 
     #[test]
     fn each_script_has_its_own_digest() {
-        for script in all() {
-            let digest = Sha1::from(script.text).digest().to_string();
-            assert_eq!(script.digest, digest, "{script:?}");
-        }
+        let of = |script: &Script| Sha1::from(script.text).digest().to_string();
+        let wrong = all().filter(|script| script.digest != of(script));
+        assert_eq!(wrong.map(|script| (script.name, of(script))).collect::<Vec<_>>(), []);
         assert!(all().count() > 40);
     }
 

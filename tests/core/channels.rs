@@ -48,7 +48,7 @@ fn waits_as(world: &mut World, client: usize, profile: Profile, key: &[u8]) -> L
 }
 
 fn waits(world: &mut World) -> LockId {
-    waits_as(world, 0, Profile::Redisson, b"job")
+    waits_as(world, 0, Profile::REDISSON, b"job")
 }
 
 fn everywhere(world: &mut World, command: &[&[u8]]) {
@@ -106,7 +106,7 @@ fn who_hears_a_channel_keeps_it_when_another_resource_has_the_same() {
     forbid(&mut world, &[TRACKING]);
     world.foreign(b"{job}", &[60_000; 3]);
     let id = waits(&mut world);
-    let other = waits_as(&mut world, 0, Profile::Redisson, b"{job}");
+    let other = waits_as(&mut world, 0, Profile::REDISSON, b"{job}");
     released(&mut world, b"job", CHANNEL);
     assert!(is_granted_within(&mut world, id, HAND_OFF));
     assert!(!world.is_granted(other));
@@ -128,10 +128,10 @@ fn a_node_is_not_told_to_report_to_a_connection_that_may_not_hear_it() {
 #[test]
 fn each_library_is_heard_where_it_tells() {
     let cases: [(Profile, &[u8], &[u8]); 4] = [
-        (Profile::Redisson, b"job", CHANNEL),
-        (Profile::RedissonRw, b"job", b"redisson_rwlock:{job}"),
-        (Profile::Spring, b"shop:eu:job", b"shop-channel:shop:eu:job"),
-        (Profile::Spring, b"shop:eu:job", b"shop:eu-channel:shop:eu:job"),
+        (Profile::REDISSON, b"job", CHANNEL),
+        (Profile::REDISSON_RW, b"job", b"redisson_rwlock:{job}"),
+        (Profile::SPRING, b"shop:eu:job", b"shop-channel:shop:eu:job"),
+        (Profile::SPRING, b"shop:eu:job", b"shop:eu-channel:shop:eu:job"),
     ];
     for (profile, key, channel) in cases {
         let mut world = world(1);
@@ -149,7 +149,7 @@ fn each_library_is_heard_where_it_tells() {
 fn what_is_told_on_several_channels_is_one_ask() {
     let mut world = world(1);
     forbid(&mut world, &[TRACKING]);
-    waits_as(&mut world, 0, Profile::Spring, b"shop:eu:job");
+    waits_as(&mut world, 0, Profile::SPRING, b"shop:eu:job");
     let before = asks(&world, 0);
     for channel in ["shop-channel:shop:eu:job", "shop:eu-channel:shop:eu:job"] {
         everywhere(&mut world, &[b"PUBLISH", channel.as_bytes(), b"x"]);
@@ -261,7 +261,7 @@ fn whoever_gives_up_behind_others_leaves_nothing() {
 #[test]
 fn a_lock_that_does_not_wait_for_anybody_hears_nothing() {
     let mut world = World::with(3, 1, patient).warm();
-    let request = LockRequest::new(b"job").profile(Profile::Redisson);
+    let request = LockRequest::new(b"job").profile(Profile::REDISSON);
     let id = world.acquire(0, &request.clone().wait(Wait::Forever), &[]);
     world.run(ms(100));
     let tried = world.acquire(0, &request, &[]);
@@ -302,7 +302,7 @@ fn a_registry_that_is_heard_on_one_of_its_channels_is_heard() {
                 .then(|| error("NOPERM no"))
                 .flatten()
         });
-        waits_as(&mut world, 0, Profile::Spring, b"shop:eu:job");
+        waits_as(&mut world, 0, Profile::SPRING, b"shop:eu:job");
         let node = world.node(0);
         assert_eq!(world.core().no_channel(node), None, "{forbidden}");
     }

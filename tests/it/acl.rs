@@ -94,9 +94,9 @@ fn the_manual_s_acl_is_enough_for_locks_of_python_redis_lock_of_symfony_and_of_s
     for (name, server) in servers() {
         assert_eq!(server.cmd("ACL SETUSER worker ~lock:*"), Reply::Status("OK".into()), "{name}");
         let client = client_of(as_user(&server, 0).new_nodes());
-        let symfony = || patiently(b"jobs:a").profile(Profile::Symfony);
-        let python = patiently(b"lock:a").profile(Profile::PythonRedisLock);
-        let setnx = patiently(b"jobs:a").profile(Profile::Setnx);
+        let symfony = || patiently(b"jobs:a").profile(Profile::SYMFONY);
+        let python = patiently(b"lock:a").profile(Profile::PYTHON_REDIS_LOCK);
+        let setnx = patiently(b"jobs:a").profile(Profile::SETNX);
         for request in [python, symfony(), symfony().shared(), setnx] {
             let mut lock = client.acquire(request).unwrap();
             lock.extend(LIMIT).unwrap();
@@ -194,7 +194,7 @@ fn the_manual_s_acl_is_enough_to_hear_the_releases_of_redisson_s_locks() {
         server.cmd("HSET jobs:a peer:1 1");
         server.cmd("PEXPIRE jobs:a 600000");
         let mut waiter = driver_of(as_user(&server, 0));
-        let request = patiently(b"jobs:a").profile(Profile::Redisson).wait(Wait::Forever);
+        let request = patiently(b"jobs:a").profile(Profile::REDISSON).wait(Wait::Forever);
         let id = waiter.acquire(request).unwrap();
         let channel = "redisson_lock__channel:{jobs:a}";
         let hears = || match server.cmd(&format!("PUBSUB NUMSUB {channel}")) {

@@ -94,7 +94,7 @@ impl Waiter {
 }
 
 fn redisson() -> LockRequest<'static> {
-    patiently(b"job").profile(Profile::Redisson)
+    patiently(b"job").profile(Profile::REDISSON)
 }
 
 fn held(server: &Server) {

@@ -275,6 +275,10 @@ fn a_force_unlock_deletes_only_the_value_that_was_seen() {
         let words = [&b"EVAL"[..], script::FORCE_UNLOCK.text.as_bytes(), b"2", b"k", b"u"];
         server.run(&[&words[..], &[kind.as_bytes()], seen].concat())
     };
+    let order_of = |script: &script::Script, seen: &[&[u8]]| {
+        let words = [&b"EVAL"[..], script.text.as_bytes(), b"1", b"k", b"hash"];
+        server.run(&[&words[..], seen].concat())
+    };
     let text = "x".repeat(200);
     for (write, kind, seen, count) in [
         ("SET k abc", "string", &[&b"abc"[..]][..], 1),
@@ -292,8 +296,7 @@ fn a_force_unlock_deletes_only_the_value_that_was_seen() {
         ("ZADD k 1 w:abc 2 d", "string", &[b"r:w"], 0),
         ("ZADD k 1 abc 2 d", "zset", &[b"abc", b"e"], 1),
         ("ZADD k 1 abc 1 d", "zset", &[b"abc", b"d"], 2),
-        ("HSET k abc 1 d 1", "hash", &[b"abc"], 1),
-        ("HSET k mode write a:write 1 a 1", "hash", &[b"a:write"], 1),
+        ("HSET k abc 1 d 1", "hash", &[b"abc"], 0), // another library's
         ("DEL none", "string", &[b""], 0),
         ("DEL none", "zset", &[b"abc"], 0),
         ("DEL none", "dump", &[b""], 0),
@@ -302,10 +305,14 @@ fn a_force_unlock_deletes_only_the_value_that_was_seen() {
         server.cmd(write);
         assert_eq!(order(kind, seen), Reply::Int(count), "{write}, {kind} {seen:?}");
     }
-    assert_eq!(server.cmd("HGET k mode"), Reply::Nil);
+    server.cmd("HSET k abc 1 d 1");
+    assert_eq!(order_of(&script::FORCE_UNLOCK_REDISSON, &[b"abc", b"e"]), Reply::Int(1));
+    assert_eq!(order_of(&script::FORCE_UNLOCK_REDISSON_RW, &[b"d"]), Reply::Int(1));
     server.cmd("HSET k mode write a:write 1 a 1");
-    order("hash", &[b"a:write"]);
+    assert_eq!(order_of(&script::FORCE_UNLOCK_REDISSON_RW, &[b"a:write"]), Reply::Int(1));
     assert_eq!(server.cmd("HGET k mode"), Reply::Bulk(b"read".to_vec()), "who is left reads");
+    assert_eq!(order_of(&script::FORCE_UNLOCK_REDISSON_RW, &[b"a"]), Reply::Int(1));
+    assert_eq!(server.cmd("EXISTS k"), Reply::Int(0), "no mode stays without holders");
 }
 
 /// More holders than a report names.

@@ -76,16 +76,16 @@ fn force_unlock_leaves_permits_that_were_taken_meanwhile() {
 
 #[test]
 fn force_unlock_leaves_a_lock_of_redisson_s_format_that_was_taken_meanwhile() {
-    let redisson = || long(b"job").profile(Profile::Redisson);
+    let redisson = || long(b"job").profile(Profile::REDISSON);
     next_holders_stay("hgetall", 1, redisson(), redisson());
-    let rw = || long(b"job").profile(Profile::RedissonRw);
+    let rw = || long(b"job").profile(Profile::REDISSON_RW);
     next_holders_stay("hgetall", 1, rw(), rw());
     next_holders_stay("hgetall", 2, rw().shared(), rw());
 }
 
 #[test]
 fn force_unlock_leaves_a_lock_of_symfony_s_format_that_was_taken_meanwhile() {
-    let symfony = || long(b"job").profile(Profile::Symfony);
+    let symfony = || long(b"job").profile(Profile::SYMFONY);
     next_holders_stay("zrangebyscore", 1, symfony(), symfony());
     next_holders_stay("zrangebyscore", 2, symfony().shared(), symfony());
 }
@@ -93,8 +93,8 @@ fn force_unlock_leaves_a_lock_of_symfony_s_format_that_was_taken_meanwhile() {
 /// A holder that was seen loses the lock, one that was not keeps it: also where the first one was alone.
 #[test]
 fn force_unlock_breaks_the_holders_that_were_seen_and_no_others() {
-    let rw = || long(b"job").profile(Profile::RedissonRw);
-    let symfony = || long(b"job").profile(Profile::Symfony);
+    let rw = || long(b"job").profile(Profile::REDISSON_RW);
+    let symfony = || long(b"job").profile(Profile::SYMFONY);
     for (looks, request) in [
         ("pttl", long(b"job").shared()),
         ("zrangebyscore", long(b"job").permits(2)),
@@ -140,6 +140,32 @@ fn force_unlock_leaves_data_that_was_replaced_meanwhile() {
         assert_eq!(breaks_anything(&client(std::slice::from_ref(&server))).broken(), 1);
         assert_eq!(server.cmd("EXISTS job"), Reply::Int(0), "{next}");
     }
+}
+
+/// Data of a format that is not configured may be a lock of another library, or not. The report says which format to name.
+#[test]
+fn force_unlock_leaves_a_lock_whose_format_is_not_configured() {
+    let server = server();
+    let holder = client(std::slice::from_ref(&server));
+    let operator = client_of(patient([server.address()]).formats(&[Profile::SYMFONY]));
+    for (profile, named) in [
+        (Profile::REDISSON, "redisson or redisson-rw"),
+        (Profile::REDISSON_RW, "redisson or redisson-rw"),
+        (Profile::SETNX, "python-redis-lock or redis-objects or setnx or spring"),
+    ] {
+        let mut lock = holder.acquire(long(b"job").profile(profile)).unwrap();
+        let report = breaks(&operator);
+        assert_eq!((report.kept(), report.broken()), (1, 0), "{report}");
+        let advice = format!("; it may be of a format that is not configured: {named}");
+        assert!(report.to_string().ends_with(&advice), "{report}");
+        lock.extend(LONG).unwrap();
+        // The profile that an operator names needs no other configuration; its own lock is not one of a member's.
+        assert_eq!(operator.force_unlock_of(profile, b"job").unwrap().broken(), 1, "{profile}");
+        assert!(lock.extend(LONG).is_err(), "{profile}");
+    }
+    let lock = holder.acquire(long(b"job").profile(Profile::SYMFONY)).unwrap();
+    assert_eq!(breaks(&operator).broken(), 1);
+    drop(lock);
 }
 
 /// One way through the network.

@@ -82,7 +82,7 @@ fn follow_recipe(fleet: &Fleet, server: &Server) {
 
 fn use_redbolt(fleet: &Fleet, server: &Server) {
     let client = client(std::slice::from_ref(server));
-    let ask = LockRequest::new(KEY).profile(Profile::Setnx).ttl(TTL).wait(Wait::Forever);
+    let ask = LockRequest::new(KEY).profile(Profile::SETNX).ttl(TTL).wait(Wait::Forever);
     while fleet.goes_on() {
         let lock = client.acquire(ask.clone()).unwrap();
         fleet.section();

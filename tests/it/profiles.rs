@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 fn redisson(resource: &[u8]) -> LockRequest<'_> {
-    patiently(resource).profile(Profile::Redisson)
+    patiently(resource).profile(Profile::REDISSON)
 }
 
 fn eval(server: &Server, script: &str, keys: &[&str], args: &[&str]) -> Reply {
@@ -88,7 +88,7 @@ fn whoever_holds_it_as_redisson_does_is_waited_for_and_heard() {
     let client = client(std::slice::from_ref(&server));
     server.cmd("HSET job 1f0c:42 2");
     server.cmd("PEXPIRE job 600000");
-    assert!(refusal(client.acquire(long(b"job").profile(Profile::Redisson))).is_contended());
+    assert!(refusal(client.acquire(long(b"job").profile(Profile::REDISSON))).is_contended());
     assert!(refusal(client.acquire(long(b"job"))).is_contended(), "nor is it free for others");
     std::thread::scope(|scope| {
         let waits = scope.spawn(move || waits_for(client));
@@ -172,7 +172,7 @@ fn the_release_of_a_lock_of_spring_s_is_told_to_its_registry() {
         let mut listeners: Vec<_> = servers.iter().map(|it| listener(it, channel)).collect();
         let client = client(&servers);
         client.warm_up(Duration::from_secs(15));
-        let spring = || patiently(name.as_bytes()).profile(Profile::Spring);
+        let spring = || patiently(name.as_bytes()).profile(Profile::SPRING);
         let lock = client.acquire(spring()).unwrap();
         eventually("all nodes grant it", || held_on(&servers, name) == 3);
         released(lock);
@@ -211,7 +211,7 @@ fn a_lock_of_spring_s_is_undone_and_told_by_its_holder_alone() {
 }
 
 fn python(name: &str) -> LockRequest<'_> {
-    patiently(name.as_bytes()).profile(Profile::PythonRedisLock)
+    patiently(name.as_bytes()).profile(Profile::PYTHON_REDIS_LOCK)
 }
 
 /// Its members sleep on a list, and one of them is to look.
@@ -308,10 +308,10 @@ fn whoever_breaks_a_lock_of_that_name_touches_no_other_data() {
 fn python_redis_lock_leaves_a_key_that_is_not_a_list() {
     let server = server();
     let [holder, client] = [(); 2].map(|()| client(std::slice::from_ref(&server)));
-    let other = holder.acquire(patiently(b"lock:job").profile(Profile::PythonRedisLock)).unwrap();
+    let other = holder.acquire(patiently(b"lock:job").profile(Profile::PYTHON_REDIS_LOCK)).unwrap();
     server.cmd("SET lock-signal:job token PX 30000");
     assert!(matches!(other.release(), ReleaseOutcome::Released(_)), "its own release goes through");
-    let refused = refusal(client.acquire(long(b"lock:job").profile(Profile::PythonRedisLock)));
+    let refused = refusal(client.acquire(long(b"lock:job").profile(Profile::PYTHON_REDIS_LOCK)));
     assert!(refused.to_string().contains("the key holds other data"), "{refused}");
     assert_eq!(server.cmd("GET lock-signal:job"), bulk("token"), "another client's lock");
     assert!(pttl(&server, "lock-signal:job") > 10_000);
@@ -335,7 +335,7 @@ fn a_key_beside_a_lock_is_not_a_lock() {
         "redisson_lock_timeout:{job}",
         "{job}:peer:1:rwlock_timeout:1",
     ] {
-        for profile in [Profile::Plain, Profile::Redisson] {
+        for profile in [Profile::PLAIN, Profile::REDISSON] {
             let refused = client.acquire(long(name.as_bytes()).profile(profile));
             let is_refused =
                 matches!(refused, Err(AcquireError::Request(RequestError::ReservedKey)));
@@ -354,7 +354,7 @@ fn a_node_where_nobody_can_be_told_gives_no_lock_of_python_redis_lock_s() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     client.warm_up(Duration::from_secs(15));
-    let ask = || long(b"lock:job").profile(Profile::PythonRedisLock);
+    let ask = || long(b"lock:job").profile(Profile::PYTHON_REDIS_LOCK);
     for rule in ["-lpush", "+lpush resetkeys ~lock:* ~redbolt:guard"] {
         server.cmd(&format!("ACL SETUSER default {rule}"));
         let report = refusal(client.acquire(ask()));
@@ -366,7 +366,7 @@ fn a_node_where_nobody_can_be_told_gives_no_lock_of_python_redis_lock_s() {
 }
 
 fn rw(resource: &[u8]) -> LockRequest<'_> {
-    patiently(resource).profile(Profile::RedissonRw)
+    patiently(resource).profile(Profile::REDISSON_RW)
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn readers_of_redisson_s_have_keys_of_their_own_and_the_last_to_leave_tells() {
             }
         }
         let writes = |client: &Client| {
-            refusal(client.acquire(long(resource.as_bytes()).profile(Profile::RedissonRw)))
+            refusal(client.acquire(long(resource.as_bytes()).profile(Profile::REDISSON_RW)))
         };
         assert!(writes(&one).is_contended());
         released(first);
@@ -400,7 +400,7 @@ fn readers_of_redisson_s_have_keys_of_their_own_and_the_last_to_leave_tells() {
         eventually("it is free", || held_on(&servers, resource) == 0);
         let writer = other.acquire(rw(resource.as_bytes())).unwrap();
         assert!(
-            refusal(one.acquire(long(resource.as_bytes()).profile(Profile::RedissonRw).shared()))
+            refusal(one.acquire(long(resource.as_bytes()).profile(Profile::REDISSON_RW).shared()))
                 .is_contended()
         );
         eventually("all nodes grant it", || held_on(&servers, resource) == 3);
@@ -425,7 +425,7 @@ fn a_reader_that_leaves_lets_redisson_s_own_readers_stay_for_their_time() {
     server.cmd("PEXPIRE job 20000");
     server.cmd("SET {job}:peer:1:rwlock_timeout:1 1 PX 10000");
     server.cmd("SET {job}:peer:1:rwlock_timeout:2 1 PX 20000");
-    let ask = || LockRequest::new("job").ttl(Duration::from_secs(28)).profile(Profile::RedissonRw);
+    let ask = || LockRequest::new("job").ttl(Duration::from_secs(28)).profile(Profile::REDISSON_RW);
     assert!(refusal(client.acquire(ask())).is_contended(), "it reads");
     let mut lock = client.acquire(ask().shared()).unwrap();
     assert!(pttl(&server, "job") > 20_000, "as long as the last of them");
@@ -503,7 +503,7 @@ fn a_reader_whose_own_key_is_over_is_none_any_longer() {
 fn who_reads_or_writes_as_others_do_cannot_change_its_mode() {
     let servers = servers(1);
     let engine = engine(&servers);
-    for profile in [Profile::RedissonRw, Profile::Symfony] {
+    for profile in [Profile::REDISSON_RW, Profile::SYMFONY] {
         let ask = || patiently(b"job").profile(profile);
         let reader = engine.acquire(ask().shared()).wait().unwrap();
         let refused = reader.try_upgrade().wait().unwrap_err().to_string();
@@ -522,7 +522,7 @@ fn who_reads_or_writes_as_others_do_cannot_change_its_mode() {
 #[test]
 fn a_reader_of_another_format_goes_on_in_another_process() {
     let servers = servers(3);
-    for profile in [Profile::RedissonRw, Profile::Symfony] {
+    for profile in [Profile::REDISSON_RW, Profile::SYMFONY] {
         let ask = patiently(b"job").profile(profile).shared();
         let text = client(&servers).acquire(ask).unwrap().detach().unwrap().to_text();
         assert!(text.contains(&format!("\nkind {profile}-shared\n")), "{text}");
@@ -536,7 +536,7 @@ fn a_reader_of_another_format_goes_on_in_another_process() {
 }
 
 fn symfony(resource: &[u8]) -> LockRequest<'_> {
-    patiently(resource).profile(Profile::Symfony)
+    patiently(resource).profile(Profile::SYMFONY)
 }
 
 /// As members name themselves: 32 bytes in base64.
@@ -569,7 +569,7 @@ fn a_lock_of_symfony_s_is_a_set_of_holders_and_is_marked_if_one_has_it_alone() {
     for client in [&one, &other] {
         client.warm_up(Duration::from_secs(15));
     }
-    let asks = || long(b"job").profile(Profile::Symfony);
+    let asks = || long(b"job").profile(Profile::SYMFONY);
     let names = |server: &Server| match server.cmd("ZRANGE job 0 -1 WITHSCORES") {
         Reply::Array(found) => found,
         other => panic!("{other:?}"),
@@ -611,11 +611,11 @@ fn a_lock_of_symfony_s_is_a_set_of_holders_and_is_marked_if_one_has_it_alone() {
 fn whoever_holds_it_as_symfony_does_is_waited_for_and_only_while_its_time_lasts() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
-    let asks = || long(b"job").profile(Profile::Symfony);
+    let asks = || long(b"job").profile(Profile::SYMFONY);
     // A reader, and one whose time is over.
     set_of_symfony(&server, &[(OF_SYMFONY, 20_000), (&OF_SYMFONY.replace('M', "N"), -5)]);
     assert!(refusal(client.acquire(asks())).is_contended());
-    let lock = client.acquire(LockRequest::new("job").profile(Profile::Symfony).shared()).unwrap();
+    let lock = client.acquire(LockRequest::new("job").profile(Profile::SYMFONY).shared()).unwrap();
     assert_eq!(server.cmd("ZCARD job"), Reply::Int(2), "the one that is over has gone");
     released(lock);
     assert_eq!(server.cmd("ZCARD job"), Reply::Int(1));
@@ -652,7 +652,7 @@ fn whoever_holds_it_as_symfony_does_is_waited_for_and_only_while_its_time_lasts(
 fn what_no_member_of_symfony_s_can_have_made_is_in_its_way_and_stays() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
-    let asks = || long(b"job").profile(Profile::Symfony);
+    let asks = || long(b"job").profile(Profile::SYMFONY);
     for made in ["SET job x", "HSET job x 1", "SADD job x", "ZADD job 5 player", "ZADD job 5 line"]
     {
         for ends in [true, false] {
@@ -713,7 +713,7 @@ fn nobody_else_can_undo_or_extend_a_lock_of_symfony_s() {
 fn readers_of_one_format_are_in_the_way_of_those_of_the_others() {
     let servers = servers(3);
     let (one, other) = (client(&servers), client(&servers));
-    let all = [Profile::Plain, Profile::RedissonRw, Profile::Symfony];
+    let all = [Profile::PLAIN, Profile::REDISSON_RW, Profile::SYMFONY];
     for (holds, wants) in all.into_iter().flat_map(|holds| all.map(|wants| (holds, wants))) {
         let lock = one.acquire(patiently(b"job").profile(holds).shared()).unwrap();
         let asked = other.acquire(long(b"job").profile(wants).shared());
@@ -741,7 +741,7 @@ fn second(server: &Server) -> u64 {
     String::from_utf8_lossy(seconds).parse().unwrap()
 }
 
-const TIMED: [Profile; 2] = [Profile::RedisObjects, Profile::Setnx];
+const TIMED: [Profile; 2] = [Profile::REDIS_OBJECTS, Profile::SETNX];
 
 /// Its members read it as a number, and go by that.
 #[test]
@@ -939,32 +939,32 @@ fn what_is_held_in_one_format_is_in_the_way_of_the_others() {
     let servers = servers(3);
     let (one, other) = (client(&servers), client(&servers));
     for (holds, wants) in [
-        (Profile::Redisson, Profile::Plain),
-        (Profile::Plain, Profile::Redisson),
-        (Profile::Redisson, Profile::Redisson),
-        (Profile::Spring, Profile::Plain),
-        (Profile::Plain, Profile::Spring),
-        (Profile::Spring, Profile::Redisson),
-        (Profile::Spring, Profile::Spring),
-        (Profile::Symfony, Profile::Plain),
-        (Profile::Plain, Profile::Symfony),
-        (Profile::Symfony, Profile::Redisson),
-        (Profile::Redisson, Profile::Symfony),
-        (Profile::Symfony, Profile::Symfony),
-        (Profile::PythonRedisLock, Profile::Plain),
-        (Profile::Plain, Profile::PythonRedisLock),
-        (Profile::Redisson, Profile::PythonRedisLock),
-        (Profile::PythonRedisLock, Profile::PythonRedisLock),
-        (Profile::RedissonRw, Profile::RedissonRw),
-        (Profile::RedissonRw, Profile::Plain),
-        (Profile::Plain, Profile::RedissonRw),
-        (Profile::Redisson, Profile::RedissonRw),
-        (Profile::RedissonRw, Profile::Redisson),
-        (Profile::Setnx, Profile::Plain),
-        (Profile::Plain, Profile::Setnx),
-        (Profile::Redisson, Profile::RedisObjects),
-        (Profile::RedisObjects, Profile::Redisson),
-        (Profile::Setnx, Profile::RedisObjects),
+        (Profile::REDISSON, Profile::PLAIN),
+        (Profile::PLAIN, Profile::REDISSON),
+        (Profile::REDISSON, Profile::REDISSON),
+        (Profile::SPRING, Profile::PLAIN),
+        (Profile::PLAIN, Profile::SPRING),
+        (Profile::SPRING, Profile::REDISSON),
+        (Profile::SPRING, Profile::SPRING),
+        (Profile::SYMFONY, Profile::PLAIN),
+        (Profile::PLAIN, Profile::SYMFONY),
+        (Profile::SYMFONY, Profile::REDISSON),
+        (Profile::REDISSON, Profile::SYMFONY),
+        (Profile::SYMFONY, Profile::SYMFONY),
+        (Profile::PYTHON_REDIS_LOCK, Profile::PLAIN),
+        (Profile::PLAIN, Profile::PYTHON_REDIS_LOCK),
+        (Profile::REDISSON, Profile::PYTHON_REDIS_LOCK),
+        (Profile::PYTHON_REDIS_LOCK, Profile::PYTHON_REDIS_LOCK),
+        (Profile::REDISSON_RW, Profile::REDISSON_RW),
+        (Profile::REDISSON_RW, Profile::PLAIN),
+        (Profile::PLAIN, Profile::REDISSON_RW),
+        (Profile::REDISSON, Profile::REDISSON_RW),
+        (Profile::REDISSON_RW, Profile::REDISSON),
+        (Profile::SETNX, Profile::PLAIN),
+        (Profile::PLAIN, Profile::SETNX),
+        (Profile::REDISSON, Profile::REDIS_OBJECTS),
+        (Profile::REDIS_OBJECTS, Profile::REDISSON),
+        (Profile::SETNX, Profile::REDIS_OBJECTS),
     ] {
         let lock = one.acquire(patiently(b"lock:job").profile(holds)).unwrap();
         assert!(refusal(other.acquire(long(b"lock:job").profile(wants))).is_contended());
@@ -981,7 +981,7 @@ fn it_is_extended_as_long_as_its_field_is_there() {
     let server = server();
     let client = client(std::slice::from_ref(&server));
     let mut lock = client
-        .acquire(LockRequest::new("job").ttl(Duration::from_secs(8)).profile(Profile::Redisson))
+        .acquire(LockRequest::new("job").ttl(Duration::from_secs(8)).profile(Profile::REDISSON))
         .unwrap();
     lock.extend(Duration::from_secs(25)).unwrap();
     assert!(pttl(&server, "job") > 15_000);
@@ -1027,7 +1027,7 @@ fn its_fencing_token_is_that_of_redisson_s_counter() {
 #[test]
 fn a_lock_of_another_format_goes_on_in_another_process() {
     let servers = servers(3);
-    for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::Plain) {
+    for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::PLAIN) {
         let text = {
             let lock = client(&servers);
             let lock = lock.acquire(patiently(b"lock:job").profile(profile)).unwrap();
@@ -1053,22 +1053,22 @@ fn what_a_format_has_no_room_for_is_refused_at_the_door() {
         Err(AcquireError::Request(error @ RequestError::ProfileCannot { .. })) => error.to_string(),
         other => panic!("{other:?}"),
     };
-    let ask = || long(b"job").profile(Profile::Redisson);
+    let ask = || long(b"job").profile(Profile::REDISSON);
     assert_eq!(
         refused(ask().shared()),
         "a lock of the profile redisson cannot be shared: its format has no readers"
     );
     assert!(refused(ask().permits(3)).contains("have permits"));
     assert!(refused(ask().and_resource("other")).contains("several resources"));
-    let spring = |name| long(name).profile(Profile::Spring);
+    let spring = |name| long(name).profile(Profile::SPRING);
     assert!(refused(spring(b"job")).contains("the registry's key, a colon and the lock's"));
     assert!(refused(spring(b"a:job").fenced()).contains("have a fencing token"));
-    let python = |name| long(name).profile(Profile::PythonRedisLock);
+    let python = |name| long(name).profile(Profile::PYTHON_REDIS_LOCK);
     assert!(refused(python(b"job")).contains("has to be `lock:` and the lock's"));
     assert!(refused(python(b"lock:job").fenced()).contains("have a fencing token"));
     assert!(refused(python(b"lock:job").shared()).contains("be shared"));
     assert!(refused(python(b"lock:job").and_resource("lock:b")).contains("several resources"));
-    let symfony = || long(b"job").profile(Profile::Symfony);
+    let symfony = || long(b"job").profile(Profile::SYMFONY);
     assert!(refused(symfony().fenced()).contains("have a fencing token"));
     assert!(refused(symfony().shared().fenced()).contains("have a fencing token"));
     assert!(refused(symfony().permits(2)).contains("have permits"));

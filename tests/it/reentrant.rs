@@ -75,7 +75,7 @@ fn a_re_entry_is_a_guard_of_the_same_lock_and_sends_nothing() {
 fn a_re_entry_in_the_format_of_another_library_sends_nothing_either() {
     let servers = servers(3);
     let engine = engine(&servers);
-    for (profile, name) in [(Profile::Redisson, "job"), (Profile::RedissonRw, "data")] {
+    for (profile, name) in [(Profile::REDISSON, "job"), (Profile::REDISSON_RW, "data")] {
         let request = || patiently(name.as_bytes()).profile(profile);
         let outer = enter(&engine, request());
         eventually("all nodes grant", || held_on(&servers, name) == 3);

@@ -9,7 +9,7 @@ use redbolt::inspect::Inspection;
 use redbolt::proto::restart_guard;
 use redbolt::{
     AcquireError, Client, Config, ConfigBuilder, Driver, Event, LockGuard, LockId, LockRequest,
-    RefusalReport, Wait,
+    Profile, RefusalReport, Wait,
 };
 use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -107,6 +107,7 @@ pub(crate) fn builder(servers: &[Server]) -> ConfigBuilder {
 pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
     with_nodes(
         Config::builder()
+            .formats(&Profile::ALL)
             .response_timeout(PATIENCE)
             .connect_timeout(PATIENCE)
             .dead_peer_timeout(DEAD),
@@ -116,7 +117,7 @@ pub(crate) fn patient<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> 
 
 /// A builder for these addresses with the default settings.
 pub(crate) fn default<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> ConfigBuilder {
-    with_nodes(Config::builder(), addresses)
+    with_nodes(Config::builder().formats(&Profile::ALL), addresses)
 }
 
 fn with_nodes<A: AsRef<str>>(

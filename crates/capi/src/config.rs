@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redbolt::config::{RestartGuard, RestartTrust, WakeStrategy};
 use redbolt::log::{Level, Log, Note};
-use redbolt::{Config, ConfigBuilder, init, init_change};
+use redbolt::{Config, ConfigBuilder, Profile, init, init_change};
 
 use crate::call::{call, given, in_callback, look, may_wait};
 use crate::failure::{Failure, words};
@@ -68,7 +68,10 @@ pub type LogCallback =
 /// A configuration without nodes and with the defaults. `redbolt_config_free` ends it.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_new() -> Option<Box<ConfigHandle>> {
-    look(None, || Some(Box::new(ConfigHandle { builder: Config::builder() })))
+    look(None, || {
+        let builder = Config::builder().formats(&Profile::ALL);
+        Some(Box::new(ConfigHandle { builder }))
+    })
 }
 
 /// Ends a configuration. Null is ignored.

@@ -29,7 +29,7 @@ impl RequestHandle {
         Self {
             resources: vec![resource.to_vec()],
             prefix: Vec::new(),
-            profile: Profile::Plain,
+            profile: Profile::PLAIN,
             ttl: DEFAULT_TTL,
             wait: Wait::No,
             mode: LockMode::Exclusive,

@@ -13,16 +13,14 @@ use std::time::Duration;
 use redbolt::proto::Settings;
 use redbolt::{
     Client, Config, DetachedLock, ExtendError, LockGuard, LossCause, Profile, ReleaseOutcome,
-    RequestError,
-    inspect::{DataKind, InspectionVerdict},
-    net,
-    report::Confirmed,
+    RequestError, inspect::InspectionVerdict, net, report::Confirmed,
 };
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
 use crate::contact::contact;
 use crate::duration::show;
 use crate::exit::{self, Failure};
+use crate::foreign;
 use crate::name;
 use crate::nodes;
 use crate::say::say;
@@ -138,10 +136,11 @@ fn look(
 /// Whether a quorum has the time of a member that has lost, in a fleet where losers overwrite. An extension takes that for a loss,
 /// and a release deletes it inside the lock's own lease, as members do.
 fn is_overwritten(client: &Client, detached: &DetachedLock) -> bool {
-    let losers_overwrite = matches!(detached.profile(), Profile::RedisObjects | Profile::Setnx);
+    let losers_overwrite = [Profile::REDIS_OBJECTS, Profile::SETNX].contains(&detached.profile());
     let Some(key) = detached.keys().next().filter(|_| losers_overwrite) else { return false };
     let verdict = client.inspect(key).map(|seen| seen.verdict);
-    matches!(verdict, Ok(InspectionVerdict::Foreign(data)) if matches!(data.kind, DataKind::Time { .. }))
+    let Ok(InspectionVerdict::Foreign(data)) = verdict else { return false };
+    foreign::lock(&data).is_some_and(|lock| lock.ends.is_some())
 }
 
 /// Notes in the file that a release was begun, so that it can be tried again.

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use redbolt::config::{Credentials, RestartTrust, Secret};
 use redbolt::proto::{Settings, SettingsError};
-use redbolt::{Config, ConfigBuilder, ConfigError};
+use redbolt::{Config, ConfigBuilder, ConfigError, Profile};
 
 use crate::addresses;
 use crate::args::{Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
@@ -31,6 +31,7 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
     let builder = Config::builder()
         .label_host_and_pid_of(holder)
         .client_name(b"redbolt-cli")
+        .formats(&Profile::ALL)
         // The command bounds the hold: a lock is extended only while its command runs.
         .max_hold(None);
     let mut builder = settings(builder, nodes);

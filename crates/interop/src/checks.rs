@@ -129,7 +129,7 @@ fn re_entry(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
 
 /// Readers of both stand beside each other, none ends the others, and a writer of either waits for the last.
 fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
-    if !matches!(fleet.library.profile, Profile::RedissonRw | Profile::Symfony) {
+    if ![Profile::REDISSON_RW, Profile::SYMFONY].contains(&fleet.library.profile) {
         return Ok(Found::none());
     }
     let mut peer = fleet.peer()?;
@@ -161,9 +161,9 @@ fn readers(fleet: &Fleet<'_>, extent: Extent) -> Result<Found, Failure> {
         return Err("a reader of redbolt's has ended its own".into());
     }
     // A reader that has no key of its own, or whose time is over.
-    let (dead, what) = match fleet.library.profile {
-        Profile::Symfony => (format!("ZADD {} 1 {A_READER}", fleet.key("book")), "time"),
-        _ => (format!("HSET {} other:1 1", fleet.key("book")), "a key"),
+    let (dead, what) = match fleet.library.profile == Profile::SYMFONY {
+        true => (format!("ZADD {} 1 {A_READER}", fleet.key("book")), "time"),
+        false => (format!("HSET {} other:1 1", fleet.key("book")), "a key"),
     };
     fleet.servers[0].cmd(&dead);
     peer.expect("release-read book", "released")?;

@@ -86,10 +86,10 @@ impl<'l> Fleet<'l> {
         for server in &self.servers {
             server.cmd(&format!("PERSIST {key}"));
             match self.library.profile {
-                Profile::RedisObjects | Profile::Setnx => {
+                it if [Profile::REDIS_OBJECTS, Profile::SETNX].contains(&it) => {
                     server.cmd(&format!("SET {key} {A_LATE_SECOND}"));
                 }
-                Profile::Symfony => {
+                it if it == Profile::SYMFONY => {
                     for member in names(server.cmd(&format!("ZRANGE {key} 0 -1"))) {
                         server.cmd(&format!("ZADD {key} +inf {member}"));
                     }

@@ -11,7 +11,7 @@ const IN_PYTHON: Library = Library {
     name: "",
     version: "",
     runtime: Runtime::Python { packages: &[], program: "" },
-    profile: Profile::Plain,
+    profile: Profile::PLAIN,
     prefix: "",
     takes_majorities: false,
     extends: Extends::WhenTold,
@@ -34,7 +34,7 @@ const REDISSON: Library = Library {
         program: "RedissonPeer.java",
         kind: "lock",
     },
-    profile: Profile::Redisson,
+    profile: Profile::REDISSON,
     prefix: "",
     takes_majorities: true,
     extends: Extends::ByItself,
@@ -54,7 +54,7 @@ const REDIS_OBJECTS: Library = Library {
         gems: &["redis-objects:1.4.0", "redis:4.8.0"],
         program: "redis_objects.rb",
     },
-    profile: Profile::RedisObjects,
+    profile: Profile::REDIS_OBJECTS,
     extends: Extends::Never,
     deletes_without_a_look: true,
     ..IN_PYTHON
@@ -84,7 +84,7 @@ pub(crate) const ALL: [Library; 22] = [
             program: "RedissonPeer.java",
             kind: "read-write",
         },
-        profile: Profile::RedissonRw,
+        profile: Profile::REDISSON_RW,
         takes_majorities: false,
         ..REDISSON
     },
@@ -111,7 +111,7 @@ pub(crate) const ALL: [Library; 22] = [
             program: "SpringPeer.java",
             kind: "lock",
         },
-        profile: Profile::Spring,
+        profile: Profile::SPRING,
         prefix: "shop:",
         says: &[
             ("CAS/CAD for value operations not supported", "its first extension before Redis 8.4"),
@@ -151,7 +151,7 @@ pub(crate) const ALL: [Library; 22] = [
             ],
             program: "symfony.php",
         },
-        profile: Profile::Symfony,
+        profile: Profile::SYMFONY,
         takes_majorities: true,
         ..IN_PYTHON
     },
@@ -172,7 +172,7 @@ pub(crate) const ALL: [Library; 22] = [
             packages: &["retools==0.1", "redis==5.3.1"],
             program: "retools_lock.py",
         },
-        profile: Profile::Setnx,
+        profile: Profile::SETNX,
         extends: Extends::Never,
         deletes_without_a_look: true,
         ..IN_PYTHON
@@ -209,7 +209,7 @@ pub(crate) const ALL: [Library; 22] = [
             packages: &["python-redis-lock==4.0.1"],
             program: "python_redis_lock.py",
         },
-        profile: Profile::PythonRedisLock,
+        profile: Profile::PYTHON_REDIS_LOCK,
         prefix: "lock:",
         keeps: &[Kept {
             what: "key lock-signal:",

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     let wanted = |library: &&Library| {
         arguments.peers.is_empty() || arguments.peers.iter().any(|name| name == library.name)
     };
-    let can = |library: &&Library| !arguments.beside || library.profile == Profile::Redisson;
+    let can = |library: &&Library| !arguments.beside || library.profile == Profile::REDISSON;
     let libraries: Vec<_> = ALL.iter().filter(wanted).filter(can).collect();
     if libraries.is_empty() {
         eprintln!("interop: no such library, there are {}", ALL.map(|it| it.name).join(", "));

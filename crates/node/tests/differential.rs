@@ -32,9 +32,11 @@ use redbolt::proto::{
         ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
         ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
         EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
-        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
-        UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
-        UPGRADE, UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+        EXTEND_TIMED, FORCE_UNLOCK, FORCE_UNLOCK_PYTHON, FORCE_UNLOCK_REDISSON,
+        FORCE_UNLOCK_REDISSON_RW, FORCE_UNLOCK_SPRING, FORCE_UNLOCK_SYMFONY, FORCE_UNLOCK_TIMED,
+        LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON, UNDO_REDISSON,
+        UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED, UPGRADE,
+        UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
         WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
     },
 };
@@ -107,6 +109,7 @@ fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
         (EXTEND_REDISSON.text, &[":0", ":1"]),
         (UNDO_REDISSON.text, &[":0", ":1"]),
         (WRITE_BACK_REDISSON.text, &[":0", ":1"]),
+        (FORCE_UNLOCK_REDISSON.text, &[":0", ":1"]),
         (VIEW_PERMITS.text, &["$"]),
         (UNDO.text, &[":0"]),
     ]);
@@ -117,7 +120,11 @@ fn random_histories_of_redisson_locks_get_the_replies_of_a_real_server() {
 fn random_histories_of_spring_locks_get_the_replies_of_a_real_server() {
     let any_call = prop_oneof![2 => lock_call(), 1 => redisson_call(), 3 => spring_call()];
     let pair = compare(200, 0.0, vec(lock_step(any_call), 1..60));
-    pair.has_answered(&[(UNDO_SPRING.text, &[":0", ":1"]), (EXTEND.text, &[":0", ":1"])]);
+    pair.has_answered(&[
+        (UNDO_SPRING.text, &[":0", ":1"]),
+        (FORCE_UNLOCK_SPRING.text, &[":0", ":1"]),
+        (EXTEND.text, &[":0", ":1"]),
+    ]);
 }
 
 /// Of python-redis-lock, beside locks of redbolt's own and an operator who breaks them.
@@ -129,7 +136,7 @@ fn random_histories_of_python_redis_locks_get_the_replies_of_a_real_server() {
         (ACQUIRE_PYTHON.text, &["+OK", ":", "+GUARD"]),
         (UNDO_PYTHON.text, &[":0", ":1"]),
         (EXTEND.text, &[":0", ":1"]),
-        (FORCE_UNLOCK.text, &[":0", ":1"]),
+        (FORCE_UNLOCK_PYTHON.text, &[":0", ":1"]),
     ]);
 }
 
@@ -143,6 +150,7 @@ fn random_histories_of_symfony_locks_get_the_replies_of_a_real_server() {
         (ACQUIRE_SYMFONY_WRITE.text, &["+OK", ":", "+GUARD"]),
         (EXTEND_SYMFONY_WRITE.text, &[":0", ":1"]),
         (UNDO_SYMFONY_WRITE.text, &[":0", ":1"]),
+        (FORCE_UNLOCK_SYMFONY.text, &[":0", ":1"]),
         (EXTEND_SHARED.text, &[":0", ":1"]),
         (UNDO_SHARED.text, &[":0", ":1"]),
         (VIEW_SHARED.text, &["$"]),
@@ -158,6 +166,7 @@ fn random_histories_of_timed_locks_get_the_replies_of_a_real_server() {
         (ACQUIRE_TIMED.text, &["+OK", ":", ":-1", "+GUARD"]),
         (EXTEND_TIMED.text, &[":0", ":1"]),
         (UNDO_TIMED.text, &[":0", ":1"]),
+        (FORCE_UNLOCK_TIMED.text, &[":0", ":1"]),
     ]);
 }
 
@@ -171,6 +180,7 @@ fn random_histories_of_redisson_s_readers_get_the_replies_of_a_real_server() {
         (ACQUIRE_REDISSON_WRITE.text, &["+OK", ":", "+GUARD"]),
         (EXTEND_REDISSON_RW.text, &[":0", ":1"]),
         (UNDO_REDISSON_RW.text, &[":0", ":1"]),
+        (FORCE_UNLOCK_REDISSON_RW.text, &[":0", ":1"]),
     ]);
 }
 
@@ -1062,7 +1072,7 @@ fn a_script_of_python_redis_lock_that_may_not_go_on_ends_where_it_does_on_a_real
     let ask =
         ["EVAL", ACQUIRE_PYTHON.text, "3", "lock:a", "lock-signal:a", "guard", SHARER_A, "900000"];
     let undo = ["EVAL", UNDO_PYTHON.text, "2", "lock:a", "lock-signal:a", SHARER_A];
-    let breaks = ["EVAL", FORCE_UNLOCK.text, "2", "lock:a", "u", "string", SHARER_A];
+    let breaks = ["EVAL", FORCE_UNLOCK_PYTHON.text, "1", "lock:a", "string", SHARER_A];
     let commands = ["del", "get", "getrange", "lpush", "pexpire", "pttl", "set"];
     for command in commands.map(Some).into_iter().chain([None]) {
         for held in [&["PING"][..], &["SET", "lock:a", SHARER_A, "PX", "600000"], &ask] {
@@ -1590,10 +1600,13 @@ fn redisson_call() -> impl Strategy<Value = Vec<Word>> {
     let of_operator = (name(), pair(), vec(sharer(), 1..3), any::<bool>()).prop_map(
         |(name, pair, seen, looks)| match looks {
             true => call(name, VIEW_PERMITS.text, pair, vec![text("16")]),
-            false => call(name, FORCE_UNLOCK.text, pair, [vec![text("hash")], seen].concat()),
+            false => {
+                let words = [vec![text("hash")], seen].concat();
+                call(name, FORCE_UNLOCK_REDISSON.text, vec![pair[0].clone()], words)
+            }
         },
     );
-    prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo, 2 => of_operator]
+    prop_oneof![6 => acquire, 3 => write_back, 4 => extend, 4 => undo, 6 => of_operator]
 }
 
 /// Of those who have a lock as a member of Spring's registries, which may be held otherwise.
@@ -1608,7 +1621,10 @@ fn spring_call() -> impl Strategy<Value = Vec<Word>> {
     let undo = (name(), resource(), token()).prop_map(|(name, resource, token)| {
         call(name, UNDO_SPRING.text, vec![resource], vec![token])
     });
-    prop_oneof![3 => acquire, 2 => extend, 3 => undo]
+    let force = (name(), resource(), token()).prop_map(|(name, resource, token)| {
+        call(name, FORCE_UNLOCK_SPRING.text, vec![resource], vec![text("string"), token])
+    });
+    prop_oneof![3 => acquire, 2 => extend, 3 => undo, 2 => force]
 }
 
 /// Of those who have a lock of python-redis-lock, which is held otherwise now and then, and whose list may be something else.
@@ -1633,8 +1649,7 @@ fn python_call() -> impl Strategy<Value = Vec<Word>> {
     let undo = (name(), pair(), token())
         .prop_map(|(name, pair, token)| call(name, UNDO_PYTHON.text, pair, vec![token]));
     let force = (name(), pair(), token()).prop_map(|(name, pair, token)| {
-        let keys = vec![pair[0].clone(), text("u1")];
-        call(name, FORCE_UNLOCK.text, keys, vec![text("string"), token])
+        call(name, FORCE_UNLOCK_PYTHON.text, vec![pair[0].clone()], vec![text("string"), token])
     });
     let by_hand = select(vec![
         "LLEN lock-signal:a",
@@ -1690,11 +1705,11 @@ fn symfony_call() -> impl Strategy<Value = Vec<Word>> {
             true => call(name, VIEW_SHARED.text, vec![key], vec![text("16")]),
             false => {
                 let words = [vec![text("zset")], seen].concat();
-                call(name, FORCE_UNLOCK.text, vec![key, text("u1")], words)
+                call(name, FORCE_UNLOCK_SYMFONY.text, vec![key], words)
             }
         },
     );
-    prop_oneof![16 => ask, 12 => extend, 8 => undo, 2 => of_operator]
+    prop_oneof![16 => ask, 12 => extend, 8 => undo, 6 => of_operator]
 }
 
 /// Of those whose value is a time, and members that leave one of their own.
@@ -1719,11 +1734,16 @@ fn timed_call() -> impl Strategy<Value = Vec<Word>> {
     let undo = (name(), names(), sharer())
         .prop_map(|(name, names, token)| call(name, UNDO_TIMED.text, names, vec![token]));
     let odd = ["", "1", "4200000001", "999999999", "1000000000.5", "1.2.3", " 1100000000", "x1"];
-    let time = prop_oneof![
-        3 => select(vec![-5_000, -5, 400_000, 800_000]).prop_map(Word::Second),
-        1 => select(odd.to_vec()).prop_map(text),
-    ];
-    let of_member = (resource(), time, any::<bool>()).prop_map(|(resource, time, is_new)| {
+    let time = || {
+        prop_oneof![
+            3 => select(vec![-5_000, -5, 400_000, 800_000]).prop_map(Word::Second),
+            1 => select(odd.to_vec()).prop_map(text),
+        ]
+    };
+    let force = (name(), resource(), time()).prop_map(|(name, resource, seen)| {
+        call(name, FORCE_UNLOCK_TIMED.text, vec![resource], vec![text("string"), seen])
+    });
+    let of_member = (resource(), time(), any::<bool>()).prop_map(|(resource, time, is_new)| {
         let set = vec![text("SET"), resource, time];
         [set, if is_new { vec![text("NX")] } else { vec![] }].concat()
     });
@@ -1732,7 +1752,14 @@ fn timed_call() -> impl Strategy<Value = Vec<Word>> {
         line("DEL redbolt:lease:r1"),
         line("SET redbolt:lease:r1 somebody"),
     ]);
-    prop_oneof![10 => acquire, 6 => extend, 6 => undo, 5 => of_member, 1 => of_lease]
+    prop_oneof![
+        10 => acquire,
+        6 => extend,
+        6 => undo,
+        5 => of_member,
+        9 => force,
+        1 => of_lease,
+    ]
 }
 
 /// Of readers and writers as Redisson has them, and of those who touch the keys that readers have.
@@ -1764,7 +1791,17 @@ fn redisson_rw_call() -> impl Strategy<Value = Vec<Word>> {
         line(&format!("PTTL {}", hold(SHARER_A))),
         line(&format!("PTTL {}", hold(SHARER_B))),
     ]);
-    prop_oneof![6 => ask, 3 => extend, 4 => undo, 2 => of_holds]
+    let field = || {
+        let fields = select(vec![SHARER_A, SHARER_A, SHARER_B, TWIN_OF_A]);
+        (fields, any::<bool>()).prop_map(|(token, writes)| {
+            text(&format!("{token}{}", if writes { ":write" } else { "" }))
+        })
+    };
+    let force = (name(), resource(), vec(field(), 1..3)).prop_map(|(name, resource, seen)| {
+        let words = [vec![text("hash")], seen].concat();
+        call(name, FORCE_UNLOCK_REDISSON_RW.text, vec![resource], words)
+    });
+    prop_oneof![6 => ask, 3 => extend, 4 => undo, 2 => force, 2 => of_holds]
 }
 
 /// Of holders with two claims, of which each may be the other's.

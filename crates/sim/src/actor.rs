@@ -560,7 +560,7 @@ impl World {
         let counters = self.attempts[self.jobs[at].attempt].counters;
         let said = counters.iter().filter(|&&counter| Some(counter) == token).count();
         let of_mode = if job.shared { is_shared } else { is_exclusive };
-        let is_own = job.profile == Profile::Plain;
+        let is_own = job.profile == Profile::PLAIN;
         let is_wrong = token.is_some_and(|token| is_own && !of_mode(token));
         if is_wrong || token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
             self.violated(Violation::Miscredited { job: at, what: "a fencing token", node: 0 });

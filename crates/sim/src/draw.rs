@@ -180,7 +180,7 @@ impl Plan {
         for job in &mut self.jobs {
             if draw.chance(most) {
                 job.profile = draw.pick(&FOREIGN);
-                job.shared = job.profile == Profile::RedissonRw && draw.chance(600);
+                job.shared = job.profile == Profile::REDISSON_RW && draw.chance(600);
                 job.fenced = false;
                 job.keys = 1 << job.keys.trailing_zeros();
             }
@@ -195,20 +195,20 @@ impl Plan {
         }
         self.faults.retain(|fault| !fault.what.loses_memory());
         for job in &mut self.jobs {
-            if job.profile != Profile::Plain && draw.chance(800) {
-                (job.profile, job.shared) = (Profile::Redisson, false);
+            if job.profile != Profile::PLAIN && draw.chance(800) {
+                (job.profile, job.shared) = (Profile::REDISSON, false);
             }
-            job.fenced = job.profile == Profile::Redisson;
+            job.fenced = job.profile == Profile::REDISSON;
         }
     }
 
     /// Those that were added later stand in for others, so that earlier schedules stay what they were.
     fn draw_late_profiles(&mut self, draw: &mut Random) {
         let most = draw.pick(&[0, 150, 300]);
-        for job in self.jobs.iter_mut().filter(|job| job.profile != Profile::Plain) {
+        for job in self.jobs.iter_mut().filter(|job| job.profile != Profile::PLAIN) {
             if draw.chance(most) {
                 job.profile = draw.pick(&LATE);
-                job.shared = job.profile == Profile::Symfony && draw.chance(600);
+                job.shared = job.profile == Profile::SYMFONY && draw.chance(600);
             }
         }
     }
@@ -341,7 +341,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(500),
             shared: false,
             permits: 0,
-            profile: Profile::Plain,
+            profile: Profile::PLAIN,
             changes: [0; 2],
             hand_on: None,
         });
@@ -413,7 +413,7 @@ impl Plan {
             fenced: self.can_fence() && draw.chance(800),
             shared: false,
             permits: 0,
-            profile: Profile::Plain,
+            profile: Profile::PLAIN,
             changes: [0; 2],
             hand_on: None,
         }
@@ -474,16 +474,16 @@ const REDISSON: u64 = 0x72;
 
 /// The profiles whose locks live as long as their TTL.
 const FOREIGN: [Profile; 6] = [
-    Profile::RedisObjects,
-    Profile::Redisson,
-    Profile::RedissonRw,
-    Profile::RedissonRw,
-    Profile::Setnx,
-    Profile::Spring,
+    Profile::REDIS_OBJECTS,
+    Profile::REDISSON,
+    Profile::REDISSON_RW,
+    Profile::REDISSON_RW,
+    Profile::SETNX,
+    Profile::SPRING,
 ];
 
 /// More of them.
-const LATE: [Profile; 3] = [Profile::PythonRedisLock, Profile::Symfony, Profile::Symfony];
+const LATE: [Profile; 3] = [Profile::PYTHON_REDIS_LOCK, Profile::SYMFONY, Profile::SYMFONY];
 
 /// Schedules that found a bug before anybody beside them changed its mode, or before crowds in line were not all alike: they stay
 /// what they were.

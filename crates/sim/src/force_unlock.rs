@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use redbolt::proto::{
     ClockReading, Config, Core, Event, LinkId, LinkOp, LockId, LockMode, LockRequest, LossCause,
-    NodeSettings, Profile, RestartGuard, Settings, Timestamp, WakeStrategy, script::FORCE_UNLOCK,
+    NodeSettings, Profile, RestartGuard, Settings, Timestamp, WakeStrategy, script,
 };
 use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
 use redbolt_testkit::{Flow, Host, Random};
@@ -51,10 +51,10 @@ impl Locks {
         let request = LockRequest::new(b"job").ttl(TTL);
         let request = match self {
             Self::Permits => return request.permits(3),
-            Self::Redisson => return request.profile(Profile::Redisson),
+            Self::Redisson => return request.profile(Profile::REDISSON),
             Self::Plain => request,
-            Self::RedissonRw => request.profile(Profile::RedissonRw),
-            Self::Symfony => request.profile(Profile::Symfony),
+            Self::RedissonRw => request.profile(Profile::REDISSON_RW),
+            Self::Symfony => request.profile(Profile::SYMFONY),
         };
         if shares { request.shared() } else { request }
     }
@@ -182,7 +182,7 @@ impl World {
         let (store, conn, rule, clock_there) =
             (&mut self.servers[node], wire.conn, self.rule, node_clock(now));
         wire.flow.serve(now, now + delay, |words, replies| {
-            let is_break = words.get(1) == Some(&FORCE_UNLOCK.text.as_bytes());
+            let is_break = words.get(1).is_some_and(|text| is_break(text));
             looks |= !is_break && words.contains(&&b"job"[..]);
             match rule {
                 Rule::Meant => {}
@@ -218,7 +218,7 @@ impl World {
         let core = &mut self.clients[at].core;
         let order = match (anything, self.locks) {
             (true, _) => core.force_unlock_foreign(b"job", now),
-            (_, Locks::Symfony) => core.force_unlock_of(Profile::Symfony, b"job", now),
+            (_, Locks::Symfony) => core.force_unlock_of(Profile::SYMFONY, b"job", now),
             _ => core.force_unlock(b"job", now),
         };
         order.expect("the name is that of a lock");
@@ -320,11 +320,18 @@ impl Client {
         let mut settings = Settings::new(vec![NodeSettings::default(); nodes]);
         settings.restart_guard = RestartGuard::Off;
         settings.wake = WakeStrategy::Timer;
+        settings.formats = Profile::ALL.to_vec();
         let config = Arc::new(Config::new(settings).expect("the settings are valid"));
         let core = Core::new(config, entropy.entropy());
         let wires = (0..nodes).map(|_| None).collect();
         Self { core, wires, lock: None, acts_at: 0, far }
     }
+}
+
+/// Whether this is the text of a script that removes holders, of redbolt's format or another.
+fn is_break(text: &[u8]) -> bool {
+    let breaks = |script: &&script::Script| script.role == script::Role::ForceUnlock;
+    script::all().filter(breaks).any(|script| script.text.as_bytes() == text)
 }
 
 fn node_clock(now: Time) -> NodeNow {

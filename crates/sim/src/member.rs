@@ -6,6 +6,7 @@
 //! clocks may differ by. Not drawn, because no lock of this format survives it: clocks that differ by more, nodes that forget, a `DEL` that comes
 //! late, and the take-over of newer versions of redis-objects, who set without a look.
 
+use redbolt::proto::Profile;
 use redbolt_testkit::Random;
 
 use crate::fault::What;
@@ -61,9 +62,8 @@ impl Plan {
     }
 
     fn draw_jobs_beside_members(&mut self, draw: &mut Random) {
-        use redbolt::proto::Profile::{RedisObjects, Setnx};
         for job in &mut self.jobs {
-            job.profile = draw.pick(&[RedisObjects, Setnx]);
+            job.profile = draw.pick(&[Profile::REDIS_OBJECTS, Profile::SETNX]);
             (job.keys, job.shared, job.fenced) = (1, false, false);
             if job.kind != Kind::Probe && draw.chance(600) {
                 job.patience = draw.between(500, 4_000) * MS;

@@ -299,8 +299,8 @@ impl Bench {
     fn ask(&mut self, at: usize) {
         let now = clocks(self.now);
         let profile = match self.crowd.told {
-            Teller::ByNodes => Profile::Plain,
-            Teller::ByLibrary => Profile::Redisson,
+            Teller::ByNodes => Profile::PLAIN,
+            Teller::ByLibrary => Profile::REDISSON,
         };
         let ask = LockRequest::new(b"job").ttl(Duration::from_secs(10)).wait(Wait::UpTo(PATIENCE));
         let ask = ask.profile(profile);

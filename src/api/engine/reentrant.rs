@@ -615,7 +615,7 @@ mod tests {
     }
 
     const WANTED: Wanted = Wanted {
-        profile: Profile::Plain,
+        profile: Profile::PLAIN,
         mode: LockMode::Exclusive,
         fenced: false,
         auto_extended: false,

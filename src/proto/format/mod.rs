@@ -1,67 +1,135 @@
 //! The wire formats of other libraries.
 //!
-//! A format is what is at a key while a lock is held, and what a release publishes. Each has a folder with its scripts, its
-//! kinds of lock, its names and its channels, and is one [`Format`], which a profile chooses. Validity, quorum, undo and
-//! waiting are those of every lock.
+//! A format is what is at a key while a lock is held, and what a release publishes. Each has a folder, and is one [`Format`],
+//! which a profile points to. Invariant: nothing outside a folder names its library, except the profile and [`scripts`], so that
+//! a program links only the formats that it names.
 
+pub(super) mod plain;
 pub(super) mod python;
 pub(super) mod redisson;
 pub(super) mod spring;
 pub(super) mod symfony;
 pub(super) mod timed;
 
-use super::lock_kind::LockKind;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ptr;
+
+pub use super::key_state::{DataKind, Foreign, ForeignLock, KeyState, holder_of};
+pub use super::lock_kind::{Command, LockKind};
+use super::mutants::mutant;
+use super::profile::Profile;
 use super::request::LockMode;
-use super::script::Script;
+use super::script::{FORCE_UNLOCK, Script};
 
 /// The scripts of all formats.
-pub(super) static SCRIPTS: [&[&Script]; 6] = [
-    python::SCRIPTS,
-    redisson::SCRIPTS,
-    redisson::read_write::SCRIPTS,
-    spring::SCRIPTS,
-    symfony::SCRIPTS,
-    timed::SCRIPTS,
-];
+pub mod scripts {
+    pub use super::python::*;
+    pub use super::redisson::{read_write::*, *};
+    pub use super::spring::*;
+    pub use super::symfony::*;
+    pub use super::timed::*;
+}
 
-/// Whether a key of this name is one that a library keeps with its locks.
-pub(super) fn is_beside(name: &[u8]) -> bool {
-    python::is_beside(name) || redisson::is_beside(name)
+/// Whether one of these formats, or that of `own`, keeps a key of this name with its locks.
+pub(super) fn keeps(formats: &[Profile], own: Profile, key: &[u8]) -> bool {
+    let formats = formats.iter().chain([&own]).filter_map(|profile| profile.format());
+    formats.into_iter().any(|format| (format.keeps)(key))
+}
+
+/// The first of these formats that knows the data at a key, and the state of that key.
+pub(super) fn recognise(
+    formats: impl IntoIterator<Item = Profile>,
+    key: &[u8],
+    data: &Data<'_>,
+) -> Option<(&'static Format, KeyState)> {
+    let mut formats = formats.into_iter().filter_map(Profile::format);
+    formats.find_map(|format| Some((format, (format.recognise)(key, data)?)))
+}
+
+/// The names of the profiles that have keys of this type. Names, so that nothing is linked.
+pub(crate) fn names_for(kind: &DataKind) -> &'static [&'static str] {
+    match kind {
+        DataKind::Hash => &["redisson", "redisson-rw"],
+        DataKind::SortedSet => &["symfony"],
+        DataKind::String { .. } => &["python-redis-lock", "redis-objects", "setnx", "spring"],
+        _ => &[],
+    }
+}
+
+/// The data at a key, as a node has reported it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Data<'a> {
+    /// The beginning of a string, without the mark of redbolt's waiters.
+    String(&'a [u8]),
+    /// The values and names of all fields of a hash.
+    Hash(&'a [(&'a str, &'a str)]),
+    /// A sorted set.
+    SortedSet {
+        /// The number of members whose score is later than the node's clock.
+        count: usize,
+        /// Up to 2,048 of those, with the ms until their score.
+        members: &'a [(&'a str, &'a str)],
+    },
 }
 
 /// Names the channels on which releases of a lock are published.
 type ChannelsOf = fn(&[u8]) -> Vec<Vec<u8>>;
 
 /// The wire format of another library. A lock of it is on one resource.
-pub(super) struct Format {
-    name: &'static str,
-    exclusive: &'static LockKind,
-    /// If the format has readers.
-    shared: Option<&'static LockKind>,
-    /// For an exclusive lock with a fencing token, if the format has a counter.
-    fenced: Option<&'static LockKind>,
-    cannot_be: fn(&[u8]) -> Option<&'static str>,
-    channels: Option<ChannelsOf>,
-    tells_every_release: bool,
+#[non_exhaustive]
+pub struct Format {
+    /// Its name on the command line and in records.
+    pub name: &'static str,
+    /// The scripts that no other format has.
+    pub scripts: &'static [&'static Script],
+    /// The kind of an exclusive lock.
+    pub exclusive: &'static LockKind,
+    /// The kind of a shared lock, if the format has readers.
+    pub shared: Option<&'static LockKind>,
+    /// The kind of an exclusive lock with a fencing token, if the format has a counter.
+    pub fenced: Option<&'static LockKind>,
+    /// Why a lock cannot have this name, if it cannot.
+    pub cannot_be: fn(&[u8]) -> Option<&'static str>,
+    /// Whether a key of this name is kept with locks, so that it is not a lock.
+    pub keeps: fn(&[u8]) -> bool,
+    /// The channels on which releases of the lock with this name are published.
+    pub channels: Option<ChannelsOf>,
+    /// Whether each release is published, so that a subscriber need not ask in between.
+    pub tells_every_release: bool,
+    /// The state of a key with this name and these data, if they are of this format.
+    pub recognise: fn(&[u8], &Data<'_>) -> Option<KeyState>,
+    /// The member or field that is not a holder.
+    pub mark: &'static str,
+    /// Removes holders that an operator has seen. Its KEYS is the lock. Behind the type of the key, its ARGV are a string or the
+    /// members or fields that were seen. It returns the number of those that were still there.
+    pub force_unlock: &'static Script,
 }
 
 impl Format {
-    /// A format without a name, with this kind of lock and nothing more.
-    const fn of(exclusive: &'static LockKind) -> Self {
+    /// A format with this name and this kind of lock, and nothing more.
+    #[must_use]
+    pub const fn new(name: &'static str, exclusive: &'static LockKind) -> Self {
         Self {
-            name: "",
+            name,
+            scripts: &[],
             exclusive,
             shared: None,
             fenced: None,
             cannot_be: |_| None,
+            keeps: |_| false,
             channels: None,
             tells_every_release: false,
+            recognise: |_, _| None,
+            mark: "",
+            force_unlock: &FORCE_UNLOCK,
         }
     }
 
-    /// Its name on the command line and in records.
-    pub(super) fn name(&self) -> &'static str {
-        self.name
+    /// Whether this member or field is a holder.
+    pub(super) fn is_holder(&self, name: &str) -> bool {
+        name != self.mark
     }
 
     /// Whether it has readers.
@@ -83,19 +151,9 @@ impl Format {
         }
     }
 
-    /// Why a lock of it cannot have this name, if it cannot.
-    pub(super) fn cannot_be(&self, name: &[u8]) -> Option<&'static str> {
-        (self.cannot_be)(name)
-    }
-
     /// Whether releases are published on channels.
     pub(super) fn has_channels(&self) -> bool {
         self.channels.is_some()
-    }
-
-    /// Whether each release is published, so that a subscriber need not ask in between.
-    pub(super) fn tells_every_release(&self) -> bool {
-        self.tells_every_release
     }
 
     /// The channels on which releases of the lock with this name are published.
@@ -105,11 +163,52 @@ impl Format {
 
     /// The kind of a lock of it.
     pub(super) fn kind(&self, mode: LockMode, fenced: bool) -> &'static LockKind {
+        let mut mode = mode;
+        // A format with readers that notifies waiters.
+        if mutant!(WriterReads) && self.has_readers() && self.has_channels() {
+            mode = LockMode::Shared;
+        }
         let other = match mode {
             LockMode::Shared => self.shared,
             _ if fenced => self.fenced,
             _ => None,
         };
         other.unwrap_or(self.exclusive)
+    }
+}
+
+/// Each format is a static, and is equal to itself alone.
+impl PartialEq for Format {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self, other)
+    }
+}
+
+impl Eq for Format {}
+
+impl Hash for Format {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl fmt::Debug for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_profile_is_named_for_one_type_of_key() {
+        let string = Foreign::string(b"", None, None).kind;
+        let kinds = [DataKind::Hash, DataKind::SortedSet, string];
+        let mut names = kinds.iter().flat_map(names_for).copied().collect::<Vec<_>>();
+        names.sort_unstable();
+        let profiles = Profile::ALL.into_iter().filter(|profile| profile.format().is_some());
+        assert_eq!(names, profiles.map(Profile::name).collect::<Vec<_>>());
     }
 }

@@ -1,15 +1,13 @@
 //! The scripts of an operator who breaks a lock.
 
-use super::lua::{Library, assemble, sections};
-use super::{PERMITS, Role, SHARED, Script};
-use crate::proto::format::{python, redisson, spring};
+use super::lua::{Library, assemble};
+use super::{EXCLUSIVE, FORCE_UNLOCK_LUA, PERMITS, Role, SHARED, Script};
 
-const LIBRARY: Library<'_> =
-    &[sections!("force_unlock.lua"), SHARED, PERMITS, redisson::LUA, spring::LUA, python::LUA];
+const LIBRARY: Library<'_> = &[FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, PERMITS];
 
-/// Removes the holders that an operator has seen.
+/// Removes the holders of a lock of redbolt that an operator has seen, or data that has not changed since.
 pub static FORCE_UNLOCK: Script = Script {
-    digest: "0d584e67f11beb6c24388e94a878ce9f0afbb3be",
+    digest: "5782c5d5734befe5785849c3e2b117fb3200411f",
     number: 42,
     role: Role::ForceUnlock,
     ..assemble!(LIBRARY, "force_unlock")

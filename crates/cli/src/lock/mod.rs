@@ -230,7 +230,7 @@ fn wait(
 /// Advice about a release that too few nodes have confirmed.
 fn unconfirmed(args: &LockArgs, left: Duration) -> String {
     let profile = match args.format.profile {
-        Profile::Plain => String::new(),
+        profile if profile == Profile::PLAIN => String::new(),
         profile => format!(" --profile {profile}"),
     };
     let command = nodes::command(&format!("unlock --force{profile}"), &args.nodes);

@@ -98,7 +98,7 @@ const WIDTH: usize = 79;
 
 #[cfg(test)]
 mod tests {
-    use redbolt::inspect::{DataKind, Foreign, Holder};
+    use redbolt::inspect::{DataKind, Foreign, ForeignLock, Holder};
 
     use super::*;
 
@@ -116,11 +116,14 @@ mod tests {
         let hash = Foreign::new(DataKind::Hash, None);
         let hash = in_words(&InspectionVerdict::Foreign(hash), None);
         assert_eq!(hash, "held by other data, a hash without end");
-        let owner = "1f0c…:42".to_owned();
-        let theirs = Foreign::new(DataKind::Redisson { owner, holds: 1 }, None);
+        let theirs = ForeignLock::new("hash", "held by Redisson 1f0c…:42".to_owned());
+        let theirs = Foreign::new(DataKind::Lock(theirs), None);
         let theirs = in_words(&InspectionVerdict::Foreign(theirs), None);
         assert_eq!(theirs, "held by Redisson 1f0c…:42 without end");
-        let over = Foreign::new(DataKind::Time { ends: Duration::from_secs(1_100_000_000) }, None);
+        let mut over =
+            ForeignLock::new("string", "held by SETNX until second 1100000000".to_owned());
+        over.ends = Some(Duration::from_secs(1_100_000_000));
+        let over = Foreign::new(DataKind::Lock(over), None);
         let over = in_words(&InspectionVerdict::Foreign(over), None);
         assert!(over.ends_with("until second 1100000000 for 0 us more unless extended"), "{over}");
         assert!(in_words(&InspectionVerdict::Undecided, None).contains("nobody"));

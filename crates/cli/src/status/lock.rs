@@ -7,8 +7,8 @@ use std::time::Duration;
 use redbolt::{
     Client, Config, Profile,
     inspect::{
-        DataKind, Foreign, Holder, Inspection, InspectionVerdict, KeyState, NodeInspection,
-        Permits, Sharers,
+        DataKind, Foreign, ForeignLock, Holder, Inspection, InspectionVerdict, KeyState,
+        NodeInspection, Permits, Sharers,
     },
     report::{NodeReport, NodeStatus, RestartGuardState},
 };
@@ -237,35 +237,17 @@ fn hash(holder: &Holder) -> String {
 
 fn data_as_json(data: &Foreign) -> Value {
     let mut told = kind_as_json(&data.kind);
-    told["profile"] = data.kind.profile().map(Profile::name).into();
+    told["profile"] = data.profiles.first().map(|profile| profile.name()).into();
     told
 }
 
 fn kind_as_json(kind: &DataKind) -> Value {
-    let mode = |is_write| if is_write { "write" } else { "read" };
     match kind {
         DataKind::String { bytes, fingerprint, library, owner } => {
             let hash = format!("{fingerprint:08x}");
             json!({ "type": "string", "bytes": bytes, "hash": hash, "library": library, "holder": owner })
         }
-        DataKind::Redisson { owner, holds } => {
-            json!({ "type": "hash", "library": "Redisson", "holder": owner, "holds": holds })
-        }
-        DataKind::RedissonReadWrite { is_write, holders, owner, holds } => json!({
-            "type": "hash",
-            "library": "Redisson",
-            "mode": mode(*is_write),
-            "holders": holders,
-            "holder": owner,
-            "holds": holds,
-        }),
-        DataKind::Symfony { is_write, holders } => json!({
-            "type": "zset",
-            "library": "Symfony",
-            "mode": mode(*is_write),
-            "holders": holders,
-        }),
-        DataKind::Time { ends } => json!({ "type": "string", "ends_unix_s": ends.as_secs() }),
+        DataKind::Lock(lock) => lock_as_json(lock),
         DataKind::Hash => json!({ "type": "hash" }),
         DataKind::List => json!({ "type": "list" }),
         DataKind::Set => json!({ "type": "set" }),
@@ -274,6 +256,27 @@ fn kind_as_json(kind: &DataKind) -> Value {
         DataKind::Module(name) => json!({ "type": name }),
         _ => json!({ "type": null }),
     }
+}
+
+fn lock_as_json(lock: &ForeignLock) -> Value {
+    let mut told = json!({ "type": lock.key_type });
+    if let Some(library) = lock.library {
+        told["library"] = library.into();
+    }
+    if let Some(is_write) = lock.is_write {
+        told["mode"] = if is_write { "write" } else { "read" }.into();
+    }
+    if let Some(holders) = lock.holders {
+        told["holders"] = holders.into();
+    }
+    if let Some(holds) = lock.holds {
+        told["holder"] = lock.owner.as_deref().into();
+        told["holds"] = holds.into();
+    }
+    if let Some(ends) = lock.ends {
+        told["ends_unix_s"] = ends.as_secs().into();
+    }
+    told
 }
 
 /// The library's words for a node that did not answer, without its address.

@@ -100,11 +100,13 @@ fn waits(client: &Client, fleet: &Fleet<'_>) -> Result<Instant, Failure> {
 /// The control: a release that tells nobody. A waiter that polls finds that as soon as any, so there is none.
 fn untold(fleet: &Fleet<'_>, waiter: &mut Peer, told: Duration) -> Result<String, Failure> {
     let (span, how) = match fleet.library.profile {
-        Profile::Redisson | Profile::RedissonRw | Profile::Spring => {
+        profile if PUBLISH.contains(&profile) => {
             (to_it(fleet, &fleet.client_as(User::Mute)?, waiter, SHORT)?, "without a message")
         }
         // Who may not write the list gets no lock of this profile.
-        Profile::PythonRedisLock => (after_a_del(fleet, waiter)?, "after a DEL"),
+        profile if profile == Profile::PYTHON_REDIS_LOCK => {
+            (after_a_del(fleet, waiter)?, "after a DEL")
+        }
         _ => return Ok("it polls: no control".to_owned()),
     };
     waiter.expect("release hand", "released")?;
@@ -129,7 +131,7 @@ fn after_a_del(fleet: &Fleet<'_>, waiter: &mut Peer) -> Result<Duration, Failure
 /// The messages of the peer alone wake redbolt, where nodes must not report changes of a key. The control is who may not hear
 /// those either, and goes by the timer.
 fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<String, Failure> {
-    if !matches!(fleet.library.profile, Profile::Redisson | Profile::RedissonRw | Profile::Spring) {
+    if !PUBLISH.contains(&fleet.library.profile) {
         return Ok(String::new());
     }
     let (mut hears, mut goes_by_time) =
@@ -174,3 +176,6 @@ const SHORT: Duration = Duration::from_secs(3);
 
 /// By then the timer of redbolt's waiter has its longest pauses.
 const TIMER_IS_SLOW: Duration = Duration::from_millis(400);
+
+/// Profiles whose members publish releases.
+const PUBLISH: [Profile; 3] = [Profile::REDISSON, Profile::REDISSON_RW, Profile::SPRING];

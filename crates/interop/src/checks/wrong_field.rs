@@ -15,9 +15,9 @@ use super::common::{LONG, held};
 /// What was wrong when the peer was granted what redbolt holds.
 pub(super) fn control(fleet: &Fleet<'_>) -> Result<String, Failure> {
     let (wrong, order) = match fleet.library.profile {
-        Profile::Redisson | Profile::RedissonRw | Profile::Spring => ("its own owner", "acquire"),
-        Profile::RedisObjects | Profile::Setnx => ("a time that is over", "acquire"),
-        Profile::Symfony => ("no mark of a writer", "read"),
+        it if it == Profile::SPRING || HASHES.contains(&it) => ("its own owner", "acquire"),
+        it if TIMES.contains(&it) => ("a time that is over", "acquire"),
+        it if it == Profile::SYMFONY => ("no mark of a writer", "read"),
         // Whatever is at the key is in the way.
         _ => return Ok(String::new()),
     };
@@ -44,7 +44,7 @@ pub(super) fn control(fleet: &Fleet<'_>) -> Result<String, Failure> {
 fn owner(fleet: &Fleet<'_>, server: &Server) -> String {
     let key = fleet.key("field");
     match fleet.library.profile {
-        Profile::Redisson | Profile::RedissonRw => {
+        it if HASHES.contains(&it) => {
             let fields = names(server.cmd(&format!("HKEYS {key}")));
             fields.into_iter().find(|field| field != "mode").unwrap_or_default()
         }
@@ -56,13 +56,16 @@ fn owner(fleet: &Fleet<'_>, server: &Server) -> String {
 fn spoil(fleet: &Fleet<'_>, server: &Server, owner: &str) {
     let key = fleet.key("field");
     match fleet.library.profile {
-        Profile::Redisson | Profile::RedissonRw => {
+        it if HASHES.contains(&it) => {
             let ours = self::owner(fleet, server);
             server.cmd(&format!("HSET {key} {owner} 1"));
             server.cmd(&format!("HDEL {key} {ours}"));
         }
-        Profile::Symfony => drop(server.cmd(&format!("ZREM {key} __write__"))),
-        Profile::Spring => drop(server.cmd(&format!("SET {key} {owner} KEEPTTL"))),
+        it if it == Profile::SYMFONY => drop(server.cmd(&format!("ZREM {key} __write__"))),
+        it if it == Profile::SPRING => drop(server.cmd(&format!("SET {key} {owner} KEEPTTL"))),
         _ => drop(server.cmd(&format!("SET {key} 1"))),
     }
 }
+
+const HASHES: [Profile; 2] = [Profile::REDISSON, Profile::REDISSON_RW];
+const TIMES: [Profile; 2] = [Profile::REDIS_OBJECTS, Profile::SETNX];

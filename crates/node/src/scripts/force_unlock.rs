@@ -4,10 +4,10 @@ use sha1_smol::Sha1;
 
 use super::common::BAD_ARGUMENTS;
 use super::shared::{READER, WRITER};
-use super::{mark, permits, python, redisson, redisson_rw, shared, spring, symfony};
+use super::{mark, permits, shared};
 use crate::calls::{Answer, Calls, Stop, caught};
 
-/// Removes what was seen, and notifies waiters. A key that was marked, and has no holders left, is closed.
+/// Removes what was seen. A key that was marked, and has no holders left, is closed.
 pub(super) fn force_unlock(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
@@ -16,48 +16,47 @@ pub(super) fn force_unlock(
     let (&[name, ref more @ ..], &[seen, ref words @ ..]) = (names, argv) else {
         return Err(BAD_ARGUMENTS);
     };
-    let (count, kind) = match seen {
+    let count = match seen {
         b"dump" => {
-            let kind = calls.kind(name)?;
             let is_same = digest(calls, name)?.is_some_and(|digest| words == [digest.as_bytes()]);
-            (i64::from(is_same && calls.del(name)?), kind)
+            i64::from(is_same && calls.del(name)?)
         }
-        b"string" => {
-            let &[seen] = words else { return Err(BAD_ARGUMENTS) };
-            match remove_string(calls, name, seen)? {
-                Some(count) => (count, "string"),
-                // A reader that shared it alone is a member of a set by now, or a writer that becomes a reader.
-                None => {
-                    let reader = seen.strip_prefix(READER).filter(|token| !token.is_empty());
-                    let member = reader.map_or_else(|| [WRITER, seen].concat(), <[u8]>::to_vec);
-                    (remove_members(calls, name, &[&member])?, "zset")
-                }
-            }
+        b"string" => return remove_seen(calls, name, words).map(Answer::Int),
+        b"zset" => remove_members(calls, name, words, None)?,
+        b"hash" if caught(calls.hexists(name, permits::MARK))? == Some(true) => {
+            let &[ends] = more else { return Err(BAD_ARGUMENTS) };
+            permits::Pair { resource: name, ends }.remove(calls, words)?
         }
-        b"zset" => (remove_members(calls, name, words)?, "zset"),
-        b"hash" => match caught(calls.hexists(name, permits::MARK))? {
-            None => (0, "hash"),
-            Some(true) => {
-                let &[ends] = more else { return Err(BAD_ARGUMENTS) };
-                (permits::Pair { resource: name, ends }.remove(calls, words)?, "hash")
-            }
-            Some(false) => (remove_holders_of_redisson(calls, name, words)?, "hash"),
-        },
-        _ => (0, "none"),
+        _ => 0,
     };
-    match kind {
-        "hash" if count > 0 => {
-            redisson::tell(calls, name);
-            redisson_rw::tell(calls, name, b"1");
-        }
-        "string" if count > 0 => {
-            calls.del(&[LEASE, name].concat()).ok();
-            spring::tell(calls, name);
-            python::tell_of(calls, name);
-        }
-        _ => {}
-    }
     Ok(Answer::Int(count))
+}
+
+/// The resource, and what was seen there, of a script of another library's format.
+pub(super) fn resource_and_seen<'a>(
+    names: &[&'a [u8]],
+    argv: &'a [&'a [u8]],
+) -> Result<(&'a [u8], &'a [&'a [u8]]), Stop> {
+    match (names, argv) {
+        (&[name], [_, seen @ ..]) => Ok((name, seen)),
+        _ => Err(BAD_ARGUMENTS),
+    }
+}
+
+/// Removes a string that was seen, or its token from a set: a reader that shared it alone is a member by now, or a writer that
+/// becomes a reader.
+pub(super) fn remove_seen(
+    calls: &mut Calls<'_>,
+    name: &[u8],
+    words: &[&[u8]],
+) -> Result<i64, Stop> {
+    let &[seen] = words else { return Err(BAD_ARGUMENTS) };
+    if let Some(count) = remove_string(calls, name, seen)? {
+        return Ok(count);
+    }
+    let reader = seen.strip_prefix(READER).filter(|token| !token.is_empty());
+    let member = reader.map_or_else(|| [WRITER, seen].concat(), <[u8]>::to_vec);
+    remove_members(calls, name, &[&member], None)
 }
 
 /// All of it but for the TTL, as a digest.
@@ -87,44 +86,26 @@ fn remove_string(calls: &mut Calls<'_>, name: &[u8], seen: &[u8]) -> Result<Opti
     Ok(Some(count))
 }
 
-fn remove_members(calls: &mut Calls<'_>, name: &[u8], members: &[&[u8]]) -> Result<i64, Stop> {
+/// Removes members that were seen, and another one with them.
+pub(super) fn remove_members(
+    calls: &mut Calls<'_>,
+    name: &[u8],
+    members: &[&[u8]],
+    also: Option<&[u8]>,
+) -> Result<i64, Stop> {
     let mut count = 0;
     for member in members {
         let Some(was_there) = caught(calls.zrem(name, member))? else { return Ok(0) };
         count += i64::from(was_there);
     }
     if count > 0 {
-        calls.zrem(name, symfony::ALONE)?;
+        if let Some(also) = also {
+            calls.zrem(name, also)?;
+        }
         shared::live_as_long_as_the_last(calls, name)?;
     }
     Ok(count)
 }
-
-/// Those who are left of a writer's lock read. Without holders there is no mode.
-fn remove_holders_of_redisson(
-    calls: &mut Calls<'_>,
-    name: &[u8],
-    fields: &[&[u8]],
-) -> Result<i64, Stop> {
-    let (mut count, mut writes) = (0, false);
-    for field in fields {
-        if calls.hdel(name, &[field])? == 1 {
-            count += 1;
-            writes |= field.ends_with(b":write");
-        }
-    }
-    if count > 0 && calls.hexists(name, b"mode")? {
-        if calls.hlen(name)? == 1 {
-            calls.del(name)?;
-        } else if writes {
-            calls.hset(name, &[(b"mode", b"read")])?;
-        }
-    }
-    Ok(count)
-}
-
-/// What the lease of a lock begins with whose value is a time.
-const LEASE: &[u8] = b"redbolt:lease:";
 
 /// The longest mark.
 const MARK: usize = 17;

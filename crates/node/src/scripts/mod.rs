@@ -28,9 +28,11 @@ use redbolt::proto::{
         ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
         ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
         EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
-        EXTEND_TIMED, FORCE_UNLOCK, LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON,
-        UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED,
-        UPGRADE, UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+        EXTEND_TIMED, FORCE_UNLOCK, FORCE_UNLOCK_PYTHON, FORCE_UNLOCK_REDISSON,
+        FORCE_UNLOCK_REDISSON_RW, FORCE_UNLOCK_SPRING, FORCE_UNLOCK_SYMFONY, FORCE_UNLOCK_TIMED,
+        LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON, UNDO_REDISSON,
+        UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED, UPGRADE,
+        UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
         WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
     },
 };
@@ -48,7 +50,7 @@ pub(crate) fn shipped() -> &'static [Script] {
     SHIPPED.get_or_init(|| MODELS.map(|(text, run)| Script::new(text, run)).into())
 }
 
-const MODELS: [(&str, Model); 47] = [
+const MODELS: [(&str, Model); 53] = [
     (ACQUIRE_FENCED.text, exclusive::acquire_fenced),
     (ACQUIRE_IN_LINE.text, line::acquire_in_line),
     (ACQUIRE_MANY.text, exclusive::acquire_many),
@@ -70,6 +72,12 @@ const MODELS: [(&str, Model); 47] = [
     (UPGRADE.text, mode_change::upgrade),
     (UPGRADE_FENCED.text, mode_change::upgrade_fenced),
     (FORCE_UNLOCK.text, force_unlock::force_unlock),
+    (FORCE_UNLOCK_PYTHON.text, python::force_unlock_python),
+    (FORCE_UNLOCK_REDISSON.text, redisson::force_unlock_redisson),
+    (FORCE_UNLOCK_REDISSON_RW.text, redisson_rw::force_unlock_redisson_rw),
+    (FORCE_UNLOCK_SPRING.text, spring::force_unlock_spring),
+    (FORCE_UNLOCK_SYMFONY.text, symfony::force_unlock_symfony),
+    (FORCE_UNLOCK_TIMED.text, timed::force_unlock_timed),
     (ENROL.text, enrol),
     (EXTEND.text, exclusive::extend),
     (EXTEND_PERMIT.text, permits::extend_permit),

@@ -2,6 +2,7 @@
 
 use super::common::{BAD_ARGUMENTS, check_restart_guard, token_and_ttl};
 use super::exclusive::undo_value;
+use super::force_unlock::{remove_seen, resource_and_seen};
 use crate::calls::{Answer, CallError, Calls, Stop};
 use crate::mutants::mutant;
 
@@ -46,11 +47,18 @@ pub(super) fn undo_python(
     Ok(Answer::Int(count.into()))
 }
 
-/// The same of a lock that was broken, if it is one.
-pub(super) fn tell_of(calls: &mut Calls<'_>, resource: &[u8]) {
-    if let Some(name) = resource.strip_prefix(b"lock:") {
+/// Removes a token that an operator has seen, and tells if the key can be a lock's.
+pub(super) fn force_unlock_python(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (name, seen) = resource_and_seen(names, argv)?;
+    let count = remove_seen(calls, name, seen)?;
+    if let Some(name) = name.strip_prefix(b"lock:").filter(|_| count > 0) {
         tell(calls, &[b"lock-signal:", name].concat());
     }
+    Ok(Answer::Int(count))
 }
 
 /// Wakes one of those who wait. No entry stays that does not end by itself.

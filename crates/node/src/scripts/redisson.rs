@@ -6,6 +6,7 @@ use super::common::{
     self, BAD_ARGUMENTS, BAD_COUNTER, begin, check_restart_guard, raise_for_ever, span,
     token_and_ttl,
 };
+use super::force_unlock::resource_and_seen;
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
@@ -79,8 +80,26 @@ pub(super) fn undo_redisson(
     Ok(Answer::Int(1))
 }
 
+/// Removes holders that an operator has seen, and tells.
+pub(super) fn force_unlock_redisson(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (name, seen) = resource_and_seen(names, argv)?;
+    let mut count = 0;
+    for field in seen {
+        let Some(removed) = caught(calls.hdel(name, &[field]))? else { return Ok(Answer::Int(0)) };
+        count += removed;
+    }
+    if count > 0 {
+        tell(calls, name);
+    }
+    Ok(Answer::Int(count))
+}
+
 /// Wakes who waits.
-pub(super) fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
+fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
     calls.publish_if_allowed(beside(b"redisson_lock__channel", resource), b"0");
 }
 

@@ -3,6 +3,7 @@
 //! A release is told on a channel, as of its other locks.
 
 use super::common::{BAD_ARGUMENTS, begin, lua_number, number, span, token_and_ttl};
+use super::force_unlock::resource_and_seen;
 use super::redisson::beside;
 use super::shared::twins;
 use crate::calls::{Answer, Calls, Stop, caught};
@@ -113,8 +114,35 @@ pub(super) fn undo_redisson_rw(
     Ok(Answer::Int(1))
 }
 
+/// Removes holders that an operator has seen, and tells. Those who are left of a writer's lock read. Without holders there is no
+/// mode.
+pub(super) fn force_unlock_redisson_rw(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (name, seen) = resource_and_seen(names, argv)?;
+    let (mut count, mut writes) = (0, false);
+    for field in seen {
+        let Some(removed) = caught(calls.hdel(name, &[field]))? else { return Ok(Answer::Int(0)) };
+        count += removed;
+        writes |= removed == 1 && field.ends_with(b":write");
+    }
+    if count > 0 {
+        if calls.hexists(name, MODE)? {
+            if calls.hlen(name)? == 1 {
+                calls.del(name)?;
+            } else if writes {
+                calls.hset(name, &[(MODE, b"read")])?;
+            }
+        }
+        tell(calls, name, b"1");
+    }
+    Ok(Answer::Int(count))
+}
+
 /// Wakes all who want to read, or one who wants to write.
-pub(super) fn tell(calls: &mut Calls<'_>, resource: &[u8], message: &[u8]) {
+fn tell(calls: &mut Calls<'_>, resource: &[u8], message: &[u8]) {
     calls.publish_if_allowed(beside(b"redisson_rwlock", resource), message);
 }
 

@@ -2,6 +2,7 @@
 
 use super::common::BAD_ARGUMENTS;
 use super::exclusive::undo_value;
+use super::force_unlock::{remove_seen, resource_and_seen};
 use crate::calls::{Answer, Calls, Stop};
 
 /// Deletes the key if it is ours, and tells.
@@ -18,8 +19,22 @@ pub(super) fn undo_spring(
     Ok(Answer::Int(count.into()))
 }
 
+/// Removes a token that an operator has seen, and tells.
+pub(super) fn force_unlock_spring(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (name, seen) = resource_and_seen(names, argv)?;
+    let count = remove_seen(calls, name, seen)?;
+    if count > 0 {
+        tell(calls, name);
+    }
+    Ok(Answer::Int(count))
+}
+
 /// Wakes who waits, on the channel of each registry that it may belong to.
-pub(super) fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
+fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
     let colons = resource.iter().enumerate().filter(|&(_, &byte)| byte == b':').take(16);
     for (at, _) in colons {
         let channel = [&resource[..at], b"-channel:", resource].concat();

@@ -1,8 +1,9 @@
 //! The scripts of Symfony's locks: a resource is a sorted set of its holders, beside a mark if one has it alone.
 
 use super::common::{BAD_ARGUMENTS, begin, number, token_and_ttl};
+use super::force_unlock::{remove_members, resource_and_seen};
 use super::shared::{self, TOKEN_DIGITS, look, rehearse_undo, share, twins};
-use crate::calls::{Answer, Calls, Stop, caught};
+use crate::calls::{Answer, Calls, Stop};
 use crate::mutants::mutant;
 
 /// Lets a holder share the resource, if the restart guard lets the node vote and nobody has it alone.
@@ -88,12 +89,17 @@ pub(super) fn undo_symfony_write(
     argv: &[&[u8]],
 ) -> Result<Answer, Stop> {
     let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
-    let was_there = caught(calls.zrem(resource, token))?.unwrap_or(false);
-    if was_there {
-        calls.zrem(resource, ALONE)?;
-        shared::live_as_long_as_the_last(calls, resource)?;
-    }
-    Ok(Answer::Int(was_there.into()))
+    Ok(Answer::Int(remove_members(calls, resource, &[token], Some(ALONE))?))
+}
+
+/// Removes members that an operator has seen, and the mark of a writer with them.
+pub(super) fn force_unlock_symfony(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (name, seen) = resource_and_seen(names, argv)?;
+    Ok(Answer::Int(remove_members(calls, name, seen, Some(ALONE))?))
 }
 
 /// Whether there is a set of members of Symfony's, and the TTL of the key. Anything else is in the way for as long as it lives.
@@ -121,7 +127,7 @@ fn is_member(name: &[u8]) -> bool {
 }
 
 /// Beside whoever has the resource alone.
-pub(super) const ALONE: &[u8] = b"__write__";
+const ALONE: &[u8] = b"__write__";
 /// Before a token of ours.
 const MARK: &[u8] = b"s:";
 /// How long the names of others are.

@@ -2,6 +2,7 @@
 //! is a key that lasts as long as the holder's lease.
 
 use super::common::{BAD_ARGUMENTS, check_restart_guard, lua_number, token_and_ttl};
+use super::force_unlock::resource_and_seen;
 use crate::calls::{Answer, Calls, Stop, caught};
 use crate::mutants::mutant;
 
@@ -80,6 +81,23 @@ pub(super) fn undo_timed(
     Ok(Answer::Int(((is_own || is_of_member) && calls.del(resource)?).into()))
 }
 
+/// Removes a value that an operator has seen, with the lease.
+pub(super) fn force_unlock_timed(
+    calls: &mut Calls<'_>,
+    names: &[&[u8]],
+    argv: &[&[u8]],
+) -> Result<Answer, Stop> {
+    let (name, seen) = resource_and_seen(names, argv)?;
+    let &[seen] = seen else { return Err(BAD_ARGUMENTS) };
+    let value = caught(calls.getrange(name, seen.len()))?;
+    let is_seen = value.is_some_and(|value| value == seen);
+    let was_there = is_seen && calls.del(name)?;
+    if was_there {
+        calls.del(&[LEASE, name].concat()).ok();
+    }
+    Ok(Answer::Int(was_there.into()))
+}
+
 /// Ends the holder's lease. Whether it lasted until now.
 fn end_lease(calls: &mut Calls<'_>, lease: &[u8], token: &[u8]) -> Result<bool, Stop> {
     let value = caught(calls.get(lease))?.flatten();
@@ -142,3 +160,6 @@ fn second(value: &[u8]) -> Option<f64> {
     let number = lua_number(value).filter(|_| is_plain)?;
     (1e9..=4.2e9).contains(&number).then_some(number)
 }
+
+/// What the name of a lease begins with.
+const LEASE: &[u8] = b"redbolt:lease:";

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::proto::config::Config;
+use crate::proto::key_state::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::keys::Keys;
 use crate::proto::line::{InLine, TicketName};
 use crate::proto::lock_kind::{
@@ -16,7 +17,6 @@ use crate::proto::lock_kind::{
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::SlotOrder;
-use crate::proto::profile::Profile;
 use crate::proto::request::LockMode;
 use crate::proto::script::ACQUIRE_FENCED;
 use crate::proto::time::Timestamp;
@@ -143,7 +143,8 @@ impl Claim {
 
     /// It is one of another library's locks.
     pub(crate) fn is_of(&mut self, kind: &'static LockKind) {
-        if mutant!(TokenOfRegistry) && kind.profile() == Profile::Spring {
+        // A format whose request is redbolt's own.
+        if mutant!(TokenOfRegistry) && kind.ask == Command::SetIfAbsent {
             self.random = [0xa7; 16];
         }
         self.kind = kind;
@@ -607,13 +608,6 @@ fn eight_digits(bytes: [u8; 4]) -> [u8; 8] {
     let letters = (halves + each(6)) >> 4 & each(1);
     (halves + each(b'0'.into()) + letters * u64::from(b'a' - b'9' - 1)).to_le_bytes()
 }
-
-/// Hexadecimal digits of a token that are random.
-pub(crate) const RANDOM_DIGITS: usize = 32;
-
-/// Hexadecimal digits of a token, before its label. The last two are the node's number: what is undone
-/// or extended on another node's server, to which an address may lead one day, finds nothing of ours.
-pub(crate) const TOKEN_DIGITS: usize = RANDOM_DIGITS + 2;
 
 #[cfg(test)]
 mod tests {

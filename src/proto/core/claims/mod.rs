@@ -23,7 +23,7 @@ use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
 
-pub(super) use self::claim::{Claim, RANDOM_DIGITS, TOKEN_DIGITS, hex};
+pub(super) use self::claim::{Claim, hex};
 pub(super) use self::debt::Debt;
 pub(super) use self::set::Claims;
 
@@ -114,7 +114,7 @@ impl Core {
             node.track_next(now.boot);
         }
         let mut script = claim.kind().undo;
-        if mutant!(ForeignUndoneAsPlain) && claim.kind().profile() != Profile::Plain {
+        if mutant!(ForeignUndoneAsPlain) && claim.kind().profile() != Profile::PLAIN {
             script = PLAIN.undo;
         }
         let native = node.capabilities.compare_and_delete().filter(|_| natively);

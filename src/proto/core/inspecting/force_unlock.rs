@@ -3,16 +3,16 @@
 //! A node is inspected first, as by anybody else, and its answer decides: a lock of ours is deleted, other data only if
 //! that was asked for. Nothing is done about the holder, even if it is of this core.
 
-use super::contents::{DataKind, KeyState};
 use super::{STRING, Seen};
 use crate::proto::classify::classify;
 use crate::proto::core::Core;
 use crate::proto::core::links::{Link, Mistyped, Pending};
+use crate::proto::key_state::{Foreign, KeyState};
 use crate::proto::names::{NodeId, ViewId};
 use crate::proto::permits;
 use crate::proto::profile::Profile;
 use crate::proto::request::{RequestError, check_lock_name};
-use crate::proto::script;
+use crate::proto::script::{FORCE_UNLOCK, Script};
 use crate::proto::time::ClockReading;
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
@@ -30,7 +30,7 @@ pub(crate) enum Force {
 
 impl Force {
     /// Whether data is to go that is no lock of redbolt.
-    fn breaks(self, data: &DataKind) -> bool {
+    fn breaks(self, data: &Foreign) -> bool {
         match self {
             Self::Locks => false,
             Self::LocksOf(profile) => data.is_of(profile),
@@ -52,6 +52,12 @@ pub enum Fate {
 }
 
 impl Seen {
+    /// The script that removes what was seen, by this method. A digest is compared by redbolt's own.
+    fn script(&self, kind: &[u8]) -> &'static Script {
+        let format = self.format.filter(|_| kind != DUMP);
+        format.map_or(&FORCE_UNLOCK, |format| format.force_unlock)
+    }
+
     /// The arguments by which the script compares: the method, and the values that were seen.
     fn to_compare(&self) -> Result<(&[u8], &[Vec<u8>]), Cause> {
         let kind = self.kind.as_deref().map_err(|&cause| cause)?;
@@ -88,7 +94,8 @@ impl Core {
     }
 
     /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as that is
-    /// known by [its form](DataKind::is_of).
+    /// known by [its form](crate::proto::Foreign::is_of). The format of `profile` need not be
+    /// [configured](crate::ConfigBuilder::formats).
     ///
     /// # Errors
     ///
@@ -135,7 +142,7 @@ impl Core {
         let (Some(force), Ok(state)) = (viewing.force, &view.state) else { return false };
         match (state, force) {
             (KeyState::Free, _) => return false,
-            (KeyState::Foreign(data), force) if !force.breaks(&data.kind) => {
+            (KeyState::Foreign(data), force) if !force.breaks(data) => {
                 view.fate = Some(Fate::Kept);
                 return false;
             }
@@ -163,17 +170,20 @@ impl Core {
     /// Always by its text: it is not sent again if the node does not know a digest.
     fn send_force_unlock(&mut self, node_id: NodeId, id: ViewId, now: ClockReading) {
         let Some(viewing) = self.views.find(id.0) else { return };
-        let Ok((kind, seen)) = viewing.seen[node_id.index()].to_compare() else { return };
+        let seen_there = &viewing.seen[node_id.index()];
+        let Ok((kind, seen)) = seen_there.to_compare() else { return };
+        let script = seen_there.script(kind);
         let pipeline = &mut self.nodes[node_id.index()].pipeline;
         pipeline.push(Pending::ForceUnlock(id), now.boot, |out| {
             // The second key only if it is needed: the user may have no rule for it.
-            let keys = if kind == HASH { 2 } else { 1 };
+            let has_ends = kind == HASH && *script == FORCE_UNLOCK;
+            let keys = 1 + usize::from(has_ends);
             let eval = command(out, 4 + keys + seen.len());
-            let eval = eval.arg(b"EVAL").arg(script::FORCE_UNLOCK.text.as_bytes()).int(keys as u64);
+            let eval = eval.arg(b"EVAL").arg(script.text.as_bytes()).int(keys as u64);
             let resource = &viewing.view.resource;
-            let eval = match kind {
-                HASH => eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource),
-                _ => eval.arg(resource),
+            let eval = match has_ends {
+                true => eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource),
+                false => eval.arg(resource),
             };
             let _ = seen.iter().fold(eval.arg(kind), |eval, name| eval.arg(name));
         });

@@ -6,7 +6,6 @@
 
 mod contents;
 mod force_unlock;
-mod foreign;
 mod holdings;
 mod waiters;
 
@@ -15,25 +14,28 @@ use std::time::Duration;
 use self::holdings::FEW;
 use super::Core;
 use crate::proto::classify::classify;
+use crate::proto::config::Config;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{FIRST_CONTACT, Link, Mistyped, Pending};
 use crate::proto::event::Event;
+use crate::proto::format::Format;
+use crate::proto::key_state::{self, VIEWED, of_type, without_mark};
 use crate::proto::line;
 use crate::proto::names::{LockId, NodeId, NodeSet, ViewId};
 use crate::proto::permits;
 use crate::proto::request::{RequestError, check_resource};
 use crate::proto::script;
+use crate::proto::slab::Slab;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
-use self::contents::Holders;
-pub use self::contents::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
-pub(super) use self::contents::{VIEWED, of_string, of_type};
+use self::contents::{Contents, Reader};
 pub use self::force_unlock::Fate;
 pub(crate) use self::force_unlock::Force;
 pub(super) use self::holdings::Holdings;
 pub use self::waiters::{Kept, Line, Waiter};
+pub use crate::proto::key_state::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
 
 /// What each node says about a resource.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +85,16 @@ impl NodeView {
 impl Viewing {
     /// How many holders a node is to name. Those that are not named are not removed.
     fn most_holders(&self) -> u64 {
-        if self.force.is_some() { MOST_BROKEN } else { contents::MOST_SHOWN as u64 }
+        if self.force.is_some() { MOST_BROKEN } else { key_state::MOST_SHOWN as u64 }
+    }
+
+    /// Reads replies, with the format that the operator has named first.
+    fn reader<'a>(&'a self, config: &'a Config) -> Reader<'a> {
+        let named = match self.force {
+            Some(Force::LocksOf(profile)) => Some(profile),
+            _ => None,
+        };
+        Reader::new(&config.settings.formats, named, &self.view.resource)
     }
 
     /// How many nodes have answered all that they were asked.
@@ -106,6 +117,8 @@ pub(super) struct Seen {
     is_marked: bool,
     /// The members or fields of the holders, if several can hold it.
     holders: Vec<Vec<u8>>,
+    /// The format that has recognised the data, unless that is redbolt's own.
+    format: Option<&'static Format>,
     /// The digest of all that is there, or why there is none. Taken before the rest.
     digest: Result<Vec<u8>, Cause>,
 }
@@ -118,6 +131,7 @@ impl Seen {
             is_whole: false,
             is_marked: false,
             holders: Vec::new(),
+            format: None,
             digest: Err(Cause::NoAnswer),
         }
     }
@@ -182,10 +196,8 @@ impl Core {
         }?;
         let mut token = Vec::new();
         claim.write_token(&mut token, &self.config);
-        match of_string(&token[claim.kind().mark.len()..]) {
-            KeyState::Held(holder) => Some(holder.fingerprint),
-            _ => None,
-        }
+        let holder = key_state::holder_of(&token[claim.kind().mark.len()..])?;
+        Some(holder.fingerprint)
     }
 
     /// The claim of a lock, if that is on the resource and is held.
@@ -357,17 +369,20 @@ impl Core {
         node: NodeId,
         token: Token<'_>,
     ) -> Result<(), Mistyped> {
-        let Some(viewing) = self.open_view(id, node) else {
+        let Some(viewing) = open(&mut self.views, id, node) else {
             return matches!(token, Token::Bulk(_) | Token::Error(_)).then_some(()).ok_or(Mistyped);
         };
         let seen = &mut viewing.seen[node.index()];
         viewing.view.nodes[node.index()].state = match token {
             Token::Bulk(value) => {
                 seen.kind = Ok(STRING.to_vec());
-                let (token, is_marked) = contents::without_mark(value);
+                let (token, is_marked) = without_mark(value);
                 (seen.value, seen.is_marked) = (token.to_vec(), is_marked);
                 seen.is_whole = value.len() <= VIEWED;
-                Ok(of_string(value))
+                let contents = viewing.reader(&self.config).of_string(value);
+                let (state, format, _) = contents.into_parts();
+                viewing.seen[node.index()].format = format;
+                Ok(state)
             }
             Token::Error(text) => match classify(text).cause() {
                 Cause::WrongType => {
@@ -468,7 +483,8 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let found = match token {
-            Token::Bulk(lines) => contents::of_permits(lines),
+            Token::Bulk(lines) => open(&mut self.views, id, node)
+                .and_then(|viewing| viewing.reader(&self.config).of_permits(lines)),
             Token::Error(_) => None,
             _ => return Err(Mistyped),
         };
@@ -481,15 +497,17 @@ impl Core {
         &mut self,
         id: ViewId,
         node: NodeId,
-        found: Option<Holders>,
+        found: Option<Contents>,
         now: ClockReading,
     ) {
         let Some(viewing) = self.open_view(id, node) else { return };
         let view = &mut viewing.view.nodes[node.index()];
         let remaining = view.state.as_ref().ok().and_then(KeyState::remaining);
         if let Some(found) = found {
-            view.state = Ok(found.state.lives_for(remaining));
-            viewing.seen[node.index()].holders = found.names;
+            let (state, format, holders) = found.into_parts();
+            view.state = Ok(state.lives_for(remaining));
+            let seen = &mut viewing.seen[node.index()];
+            (seen.holders, seen.format) = (holders, format);
         }
         self.looked(id, node, now);
     }
@@ -503,7 +521,8 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let sharers = match token {
-            Token::Bulk(lines) => contents::of_sharers(lines),
+            Token::Bulk(lines) => open(&mut self.views, id, node)
+                .and_then(|viewing| viewing.reader(&self.config).of_sharers(lines)),
             Token::Error(_) => None,
             _ => return Err(Mistyped),
         };
@@ -593,12 +612,17 @@ impl Core {
 
     /// An inspection that still waits for this node.
     fn open_view(&mut self, id: ViewId, node: NodeId) -> Option<&mut Viewing> {
-        self.views.find_mut(id.0).filter(|viewing| viewing.open.contains(node))
+        open(&mut self.views, id, node)
     }
 
     fn view_ids(&self) -> Vec<ViewId> {
         (0..self.views.capacity()).filter_map(|at| self.views.at(at)).map(ViewId).collect()
     }
+}
+
+/// An inspection that still waits for this node.
+fn open(views: &mut Slab<Viewing>, id: ViewId, node: NodeId) -> Option<&mut Viewing> {
+    views.find_mut(id.0).filter(|viewing| viewing.open.contains(node))
 }
 
 /// The most holders that one order breaks on a node. Their lines fit the largest reply that is read, also if each end is the

@@ -5,8 +5,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::contents;
 use crate::proto::config::check_label;
+use crate::proto::key_state;
 use crate::proto::line::TicketName;
 use crate::proto::request::LockMode;
 
@@ -101,7 +101,7 @@ impl Waiter {
             None => (rest, None),
         };
         // Its name is the same on all nodes but for the node's number.
-        let fingerprint = contents::fingerprint(&[&TicketName::of(name.as_bytes()).0]);
+        let fingerprint = key_state::fingerprint(&[&TicketName::of(name.as_bytes()).0]);
         let mode = match name.as_bytes().first()? {
             b'x' => Some(LockMode::Exclusive),
             b's' => Some(LockMode::Shared),

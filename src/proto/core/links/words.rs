@@ -5,7 +5,7 @@
 
 use super::node::Node;
 use crate::proto::classify::{ServerError, classify, without_arguments};
-use crate::proto::core::claims::RANDOM_DIGITS;
+use crate::proto::key_state::RANDOM_DIGITS;
 use crate::proto::mutants::mutant;
 use crate::proto::vote::Cause;
 

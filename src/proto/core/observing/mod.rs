@@ -16,10 +16,10 @@ use std::time::Duration;
 
 use super::Core;
 use crate::proto::classify::classify;
-use crate::proto::core::inspecting::{KeyState, VIEWED, of_string, of_type};
 use crate::proto::core::links::{Ability, Link, Mistyped, Node, Nodes, Pending};
 use crate::proto::event::Event;
 use crate::proto::fence::COUNTER_PREFIX;
+use crate::proto::key_state::{KeyState, VIEWED, of_string, of_type};
 use crate::proto::names::{ClaimId, NodeId, NodeSet, ObserverId};
 use crate::proto::slab::{Key, Slab};
 use crate::proto::time::{ClockReading, Timestamp};

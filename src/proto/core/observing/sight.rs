@@ -5,8 +5,8 @@
 
 use std::fmt;
 
-use crate::proto::core::inspecting::{Holder, KeyState};
 use crate::proto::fence::{Agreement, FencingToken, agreement, is_exclusive};
+use crate::proto::key_state::{Holder, KeyState};
 use crate::proto::vote::Cause;
 
 /// Who leads, as one who observes sees it. It is a hint: it may be over when it is read.
@@ -159,8 +159,7 @@ mod tests {
         assert_eq!(seen(&[Some(held(a, 8)), Some(held(b, 10)), Some(free(8))]), nobody);
         assert_eq!(seen(&[Some(held(a, 8)), Some(free(8)), None]), unknown);
         assert_eq!(seen(&[Some(free(8)), None, None]), unknown);
-        let taken =
-            NodeSight { state: crate::proto::core::inspecting::of_type(b"zset"), counter: None };
+        let taken = NodeSight { state: crate::proto::key_state::of_type(b"zset"), counter: None };
         assert_eq!(seen(&[Some(taken.clone()), Some(taken), None]), nobody);
     }
 }

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use super::form::Form;
 use crate::proto::config::{Config, MAX_LABEL};
-use crate::proto::core::claims::{RANDOM_DIGITS, hex};
+use crate::proto::core::claims::hex;
 use crate::proto::fence::{FencingToken, MAX_TOKEN};
+use crate::proto::key_state::RANDOM_DIGITS;
 use crate::proto::lease::Lease;
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
 use crate::proto::permits::MAX_PERMITS;
@@ -103,7 +104,7 @@ impl DetachedLock {
     pub fn profile(&self) -> Profile {
         match self.form {
             Form::Foreign(profile) => profile,
-            _ => Profile::Plain,
+            _ => Profile::PLAIN,
         }
     }
 
@@ -215,7 +216,7 @@ impl DetachedLock {
         for node in &self.nodes {
             line("node", &format!("{} {}", node.part.word(), escaped(node.name.as_bytes())));
         }
-        line("kind", self.kind());
+        line("kind", &self.kind());
         for key in &self.keys {
             line("key", &escaped(key));
         }
@@ -242,17 +243,21 @@ impl DetachedLock {
         text
     }
 
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> String {
+        let Form::Foreign(profile) = self.form else { return self.own_kind().to_owned() };
+        let more = match (self.mode, self.fencing_token) {
+            (_, Some(_)) => OF_FENCED,
+            (LockMode::Shared, None) => OF_SHARED,
+            _ => "",
+        };
+        format!("{profile}{more}")
+    }
+
+    fn own_kind(&self) -> &'static str {
         match (&self.form, self.fencing_token) {
-            (Form::Asked, _) => {}
+            (Form::Asked | Form::Foreign(_), _) => {}
             (Form::Upgraded(_), None) => return UPGRADED,
             (Form::Upgraded(_), Some(_)) => return UPGRADED_FENCED,
-            (Form::Foreign(Profile::Redisson), Some(_)) => return REDISSON_FENCED,
-            (Form::Foreign(Profile::Symfony), None) if self.mode == LockMode::Shared => {
-                return SYMFONY_SHARED;
-            }
-            (Form::Foreign(_), None) if self.mode == LockMode::Shared => return REDISSON_SHARED,
-            (Form::Foreign(profile), _) => return profile.name(),
             (Form::Downgraded, None) => return DOWNGRADED,
             (Form::Downgraded, Some(_)) => return DOWNGRADED_FENCED,
         }
@@ -307,7 +312,8 @@ impl DetachedLock {
 impl FromStr for DetachedLock {
     type Err = DetachedLockError;
 
-    /// Reads what [`to_text`](DetachedLock::to_text) has written, and nothing else.
+    /// Reads what [`to_text`](DetachedLock::to_text) has written, and nothing else. A program that reads records contains the
+    /// formats of all [profiles](crate::Profile).
     ///
     /// # Errors
     ///
@@ -366,19 +372,19 @@ fn mode(kind: &str) -> (LockMode, Form, bool) {
         UPGRADED => (LockMode::Exclusive, Form::Upgraded(None), false),
         UPGRADED_FENCED => (LockMode::Exclusive, Form::Upgraded(None), true),
         FENCED => (LockMode::Exclusive, Form::Asked, true),
-        REDISSON_FENCED => (LockMode::Exclusive, Form::Foreign(Profile::Redisson), true),
-        REDISSON_SHARED => (LockMode::Shared, Form::Foreign(Profile::RedissonRw), false),
-        SYMFONY_SHARED => (LockMode::Shared, Form::Foreign(Profile::Symfony), false),
-        _ => (LockMode::Exclusive, foreign(kind), false),
+        _ => foreign(kind).unwrap_or((LockMode::Exclusive, Form::Asked, false)),
     }
 }
 
-/// The form of a lock of this kind, which may be another library's.
-fn foreign(kind: &str) -> Form {
-    match Profile::of_name(kind) {
-        None | Some(Profile::Plain) => Form::Asked,
-        Some(profile) => Form::Foreign(profile),
-    }
+/// The same of another library's lock, which its format must have room for.
+fn foreign(kind: &str) -> Option<(LockMode, Form, bool)> {
+    let shared = kind.strip_suffix(OF_SHARED).map(|name| (name, LockMode::Shared));
+    let (name, mode) = shared.unwrap_or((kind, LockMode::Exclusive));
+    let fenced = name.strip_suffix(OF_FENCED);
+    let profile = Profile::of_name(fenced.unwrap_or(name))?;
+    let is_possible = profile.cannot(mode, 1, fenced.is_some()).is_none();
+    let is_foreign = profile != Profile::PLAIN && is_possible;
+    is_foreign.then_some((mode, Form::Foreign(profile), fenced.is_some()))
 }
 
 impl fmt::Debug for DetachedLock {
@@ -621,10 +627,9 @@ const SHARED: &str = "shared";
 const FENCED: &str = "fenced";
 const SHARED_FENCED: &str = "shared-fenced";
 
-/// Locks of other libraries have the names of their profiles.
-const REDISSON_FENCED: &str = "redisson-fenced";
-const REDISSON_SHARED: &str = "redisson-rw-shared";
-const SYMFONY_SHARED: &str = "symfony-shared";
+/// Locks of other libraries have the names of their profiles, and one of these behind it.
+const OF_FENCED: &str = "-fenced";
+const OF_SHARED: &str = "-shared";
 
 /// Kinds of locks that have changed their mode, by the claim that they are held by.
 const UPGRADED: &str = "upgraded";
@@ -681,13 +686,13 @@ mod tests {
             }
         }
         let of = |profile| Form::Foreign(profile);
-        let counted = DetachedLock { form: of(Profile::Redisson), ..fenced };
+        let counted = DetachedLock { form: of(Profile::REDISSON), ..fenced };
         let mut foreign = vec![counted];
-        for profile in [Profile::RedissonRw, Profile::Symfony] {
+        for profile in [Profile::REDISSON_RW, Profile::SYMFONY] {
             let mode = LockMode::Shared;
             foreign.push(DetachedLock { form: of(profile), mode, ..plain.clone() });
         }
-        for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::Plain) {
+        for profile in Profile::ALL.into_iter().filter(|&profile| profile != Profile::PLAIN) {
             foreign.push(DetachedLock { form: of(profile), ..plain.clone() });
         }
         for detached in foreign {

@@ -38,7 +38,7 @@ impl Core {
     /// By which kind of claim a lock is held.
     fn form(&self, id: LockId, claim: &Claim) -> Form {
         let profile = claim.kind().profile();
-        if profile != Profile::Plain {
+        if profile != Profile::PLAIN {
             return Form::Foreign(profile);
         } else if claim.is_downgraded() {
             return Form::Downgraded;

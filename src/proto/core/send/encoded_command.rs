@@ -3,7 +3,8 @@
 //! The commands of one claim to its nodes differ in two digits, those of the token that name the node. So a command
 //! is encoded once and then copied. Not here: its arguments, see `lock_kind`, and which nodes it goes to.
 
-use crate::proto::core::claims::{RANDOM_DIGITS, TOKEN_DIGITS, hex};
+use crate::proto::core::claims::hex;
+use crate::proto::key_state::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, NodeId};
 

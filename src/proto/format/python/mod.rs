@@ -1,13 +1,17 @@
 //! The format of python-redis-lock, see python.lua.
 
-use crate::proto::format::Format;
+use crate::proto::format::plain::is_base64;
+use crate::proto::format::{Data, Format};
+use crate::proto::key_state::{Foreign, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind, PLAIN};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, Section, assemble, sections};
-use crate::proto::script::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
+use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::{
+    Argument::Ttl, EXCLUSIVE, FORCE_UNLOCK_LUA, Grant, RESTART_GUARD, Role, SHARED, Script,
+};
 
-pub(in crate::proto) const LUA: &[Section] = sections!("python.lua");
-const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
+const LIBRARY: Library<'_> =
+    &[sections!("python.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, RESTART_GUARD];
 
 /// Acquires a lock of python-redis-lock.
 pub static ACQUIRE_PYTHON: Script = Script {
@@ -28,38 +32,59 @@ pub static UNDO_PYTHON: Script = Script {
     ..assemble!(LIBRARY, "undo_python")
 };
 
-/// All of them.
-pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE_PYTHON, &UNDO_PYTHON];
+/// Removes a holder that an operator has seen and wakes a waiter.
+pub static FORCE_UNLOCK_PYTHON: Script = Script {
+    digest: "1e33a4a4fac7e7ccaa067560499d59f7e04bee9e",
+    number: 47,
+    role: Role::ForceUnlock,
+    ..assemble!(LIBRARY, "force_unlock_python")
+};
 
 /// One resource.
-const LOCK_KIND: LockKind = LockKind::foreign(
-    Profile::PythonRedisLock,
+static LOCK_KIND: LockKind = LockKind::foreign(
+    Profile::of(&PYTHON_REDIS_LOCK),
     [Command::Run(&ACQUIRE_PYTHON), PLAIN.extend, Command::Run(&UNDO_PYTHON)],
 );
 
 /// Locks of python-redis-lock.
 pub(in crate::proto) static PYTHON_REDIS_LOCK: Format = Format {
-    name: "python-redis-lock",
+    scripts: &[&ACQUIRE_PYTHON, &UNDO_PYTHON, &FORCE_UNLOCK_PYTHON],
     cannot_be: |name| {
-        let is_lock = name.len() > LOCK.len() && name.starts_with(LOCK);
-        (!is_lock).then_some("have this name: it has to be `lock:` and the lock's")
+        (!is_lock(name)).then_some("have this name: it has to be `lock:` and the lock's")
     },
-    ..Format::of(&LOCK_KIND)
+    keeps: |name| name.starts_with(SIGNAL),
+    recognise,
+    force_unlock: &FORCE_UNLOCK_PYTHON,
+    ..Format::new(NAME, &LOCK_KIND)
 };
 
-/// Whether a key is the list of a lock's waiters.
-pub(super) fn is_beside(name: &[u8]) -> bool {
-    name.starts_with(SIGNAL)
+fn is_lock(name: &[u8]) -> bool {
+    name.len() > LOCK.len() && name.starts_with(LOCK)
 }
 
+/// A token of python-redis-lock, 18 bytes in base64, or one of redbolt at the name of a lock.
+fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
+    let &Data::String(value) = data else { return None };
+    if is_lock(key)
+        && let Some(holder) = holder_of(value)
+    {
+        return Some(KeyState::Held(holder));
+    }
+    let is_token = value.len() == 24 && is_base64(value) && !value.ends_with(b"==");
+    let data = is_token.then(|| Foreign::string(value, Some(NAME), None));
+    Some(KeyState::Foreign(data?.of_profiles(&[Profile::PYTHON_REDIS_LOCK])))
+}
+
+const NAME: &str = "python-redis-lock";
+
 /// The list on which those wait who want the lock of this name.
-pub(crate) fn signal(name: &[u8]) -> Vec<u8> {
+fn signal(name: &[u8]) -> Vec<u8> {
     [SIGNAL, name.strip_prefix(LOCK).unwrap_or(name)].concat()
 }
 
 /// How the names of locks begin, and those of their lists.
-pub(crate) const LOCK: &[u8] = b"lock:";
-pub(crate) const SIGNAL: &[u8] = b"lock-signal:";
+const LOCK: &[u8] = b"lock:";
+const SIGNAL: &[u8] = b"lock-signal:";
 
 #[cfg(test)]
 mod tests {
@@ -69,5 +94,18 @@ mod tests {
     fn a_lock_s_list_has_its_name() {
         assert_eq!(signal(b"lock:job"), b"lock-signal:job");
         assert_eq!(signal(b"lock:lock:job"), b"lock-signal:lock:job");
+    }
+
+    #[test]
+    fn a_token_in_base64_is_of_python_redis_lock() {
+        let of = |value: &[u8]| recognise(b"lock:job", &Data::String(value));
+        let Some(KeyState::Foreign(data)) = of(b"MDEyMzQ1Njc4OWFiY2RlZmdo") else { panic!() };
+        assert!(
+            data.is_of(Profile::PYTHON_REDIS_LOCK) && data.to_string().contains(NAME),
+            "{data}"
+        );
+        assert_eq!(of(b"MDEyMzQ1Njc4OWFiY2RlZg=="), None, "of redsync");
+        assert!(matches!(of(b"00112233445566778899aabbccddeeff00"), Some(KeyState::Held(_))));
+        assert_eq!(recognise(b"job", &Data::String(b"00112233445566778899aabbccddeeff00")), None);
     }
 }

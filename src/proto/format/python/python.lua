@@ -43,3 +43,14 @@ if n > 0 and type(redis.pcall('LPUSH', KEYS[2], 1)) == 'number' then
   --@use tell_python KEYS[2]
 end
 return n
+
+-- Removes the token ARGV[2] that an operator has seen, wakes one of the waiters, and returns 1;
+-- returns 0 if it is not there any more. See force_unlock.lua.
+--@script force_unlock_python
+local n = 0
+--@use remove_seen_string
+if n > 0 and string.sub(KEYS[1], 1, 5) == 'lock:' then
+  local signal = 'lock-signal:' .. string.sub(KEYS[1], 6)
+  --@use tell_python signal
+end
+return n

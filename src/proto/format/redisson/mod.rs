@@ -2,17 +2,18 @@
 
 pub(in crate::proto) mod read_write;
 
-use crate::proto::format::Format;
+use crate::proto::format::plain::is_uuid;
+use crate::proto::format::{Data, Format};
+use crate::proto::key_state::{DataKind, Foreign, ForeignLock, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, Section, assemble, sections};
+use crate::proto::script::lua::{Library, assemble, sections};
 use crate::proto::script::{
     Argument::{Counter, Ttl},
     EXCLUSIVE, Grant, RESTART_GUARD, Role, Script,
 };
 
-pub(in crate::proto) const LUA: &[Section] = sections!("redisson.lua");
-const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE, RESTART_GUARD];
+const LIBRARY: Library<'_> = &[sections!("redisson.lua"), EXCLUSIVE, RESTART_GUARD];
 
 /// Acquires a lock of Redisson.
 pub static ACQUIRE_REDISSON: Script = Script {
@@ -60,39 +61,78 @@ pub static WRITE_BACK_REDISSON: Script = Script {
     ..assemble!(LIBRARY, "write_back_redisson")
 };
 
-/// All of them.
-pub(crate) static SCRIPTS: &[&Script] = &[
-    &ACQUIRE_REDISSON,
-    &ACQUIRE_REDISSON_FENCED,
-    &EXTEND_REDISSON,
-    &UNDO_REDISSON,
-    &WRITE_BACK_REDISSON,
-];
+/// Removes the holder of a lock of Redisson that an operator has seen, and notifies waiters.
+pub static FORCE_UNLOCK_REDISSON: Script = Script {
+    digest: "013c22a321fa5f3ab3b24feba794600b5c1a301d",
+    number: 48,
+    role: Role::ForceUnlock,
+    ..assemble!(LIBRARY, "force_unlock_redisson")
+};
 
 /// One resource.
-const LOCK_KIND: LockKind = kind(&ACQUIRE_REDISSON);
+static LOCK_KIND: LockKind = kind(&ACQUIRE_REDISSON);
 
 /// One resource with a fencing token.
-const FENCED: LockKind = kind(&ACQUIRE_REDISSON_FENCED);
+static FENCED: LockKind = kind(&ACQUIRE_REDISSON_FENCED);
 
 const fn kind(ask: &'static Script) -> LockKind {
     let [extend, undo] = [Command::Run(&EXTEND_REDISSON), Command::Run(&UNDO_REDISSON)];
-    LockKind::foreign(Profile::Redisson, [Command::Run(ask), extend, undo])
+    LockKind::foreign(Profile::of(&REDISSON), [Command::Run(ask), extend, undo])
         .written_back_by(&WRITE_BACK_REDISSON)
 }
 
 /// Locks of Redisson. Its spin locks have this format but publish no release, and neither does a redbolt holder that may
 /// not publish; their waiters ask later.
 pub(in crate::proto) static REDISSON: Format = Format {
-    name: "redisson",
+    scripts: &[
+        &ACQUIRE_REDISSON,
+        &ACQUIRE_REDISSON_FENCED,
+        &EXTEND_REDISSON,
+        &UNDO_REDISSON,
+        &WRITE_BACK_REDISSON,
+        &FORCE_UNLOCK_REDISSON,
+    ],
     fenced: Some(&FENCED),
+    keeps: is_beside,
     channels: Some(|name| vec![beside(CHANNEL, name)]),
     tells_every_release: true,
-    ..Format::of(&LOCK_KIND)
+    recognise: |_, data| recognise(data),
+    force_unlock: &FORCE_UNLOCK_REDISSON,
+    ..Format::new("redisson", &LOCK_KIND)
 };
 
+/// A hash of one holder and its number of entries.
+fn recognise(data: &Data<'_>) -> Option<KeyState> {
+    let &Data::Hash(&[(holds, owner)]) = data else { return None };
+    if let Some(holder) = holder_of(owner.as_bytes()) {
+        return Some(KeyState::Held(holder));
+    }
+    let (owner, holds) = (owner_of(owner)?, holds.parse().ok()?);
+    let words = format!("held by Redisson {owner}{}", several_holds(holds));
+    let lock = ForeignLock {
+        library: Some(LIBRARY_NAME),
+        owner: Some(owner),
+        holds: Some(holds),
+        ..ForeignLock::new("hash", words)
+    };
+    let data = Foreign::new(DataKind::Lock(lock), None);
+    Some(KeyState::Foreign(data.of_profiles(&[Profile::REDISSON])))
+}
+
+/// A field of Redisson's, which is its holder's name, without most of that.
+fn owner_of(field: &str) -> Option<String> {
+    let (uuid, thread) = field.split_once(':').filter(|(uuid, _)| is_uuid(uuid.as_bytes()))?;
+    Some(format!("{}…:{}", uuid.get(..4)?, thread.parse::<u64>().ok()?))
+}
+
+fn several_holds(holds: u64) -> String {
+    if holds == 1 { String::new() } else { format!(", {holds} holds") }
+}
+
+const LIBRARY_NAME: &str = "Redisson";
+
 /// Whether a key is one that Redisson keeps with its locks: counters, latches, the queues of fair locks, and hold keys.
-pub(super) fn is_beside(name: &[u8]) -> bool {
+fn is_beside(name: &[u8]) -> bool {
     let is_hold = memchr::memmem::rfind(name, HOLD).is_some_and(|at| {
         let entry = &name[at + HOLD.len()..];
         !entry.is_empty() && entry.iter().all(u8::is_ascii_digit)
@@ -108,7 +148,7 @@ fn counter(name: &[u8]) -> Vec<u8> {
 }
 
 /// The name of what Redisson keeps beside a lock: both have to be in one slot of a cluster.
-pub(crate) fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     match name.contains(&b'{') {
         true => [prefix, b":", name].concat(),
         false => [prefix, b":{", name, b"}"].concat(),
@@ -116,18 +156,18 @@ pub(crate) fn beside(prefix: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 /// How the names of the channels begin on which releases are told, of locks and of read/write locks.
-pub(crate) const CHANNEL: &[u8] = b"redisson_lock__channel";
-pub(crate) const RW_CHANNEL: &[u8] = b"redisson_rwlock";
+const CHANNEL: &[u8] = b"redisson_lock__channel";
+const RW_CHANNEL: &[u8] = b"redisson_rwlock";
 
 /// How the name of a lock's counter begins.
-pub(crate) const COUNTER: &[u8] = b"redisson_lock_token";
+const COUNTER: &[u8] = b"redisson_lock_token";
 
 /// The prefixes of all keys that Redisson keeps with its locks, up to a colon.
-pub(crate) const BESIDE: [&[u8]; 4] =
+const BESIDE: [&[u8]; 4] =
     [COUNTER, b"redisson_unlock_latch", b"redisson_lock_queue", b"redisson_lock_timeout"];
 
 /// The part of the name of a reader's hold key that stands before the number of its entry.
-pub(crate) const HOLD: &[u8] = b":rwlock_timeout:";
+const HOLD: &[u8] = b":rwlock_timeout:";
 
 #[cfg(test)]
 mod tests {
@@ -137,5 +177,19 @@ mod tests {
     fn a_name_with_braces_gets_no_others() {
         assert_eq!(beside(COUNTER, b"job"), b"redisson_lock_token:{job}");
         assert_eq!(beside(COUNTER, b"{a}:job"), b"redisson_lock_token:{a}:job");
+    }
+
+    #[test]
+    fn a_hash_of_redisson_tells_who_holds_it() {
+        const OWNER: &str = "1f0c2d3e-0011-2233-4455-66778899aabb:42";
+        let of = |holds, owner| recognise(&Data::Hash(&[(holds, owner)]));
+        let Some(KeyState::Foreign(data)) = of("2", OWNER) else { panic!() };
+        assert_eq!(data.to_string(), "held by Redisson 1f0c…:42, 2 holds");
+        assert!(!format!("{data:?}").contains(&OWNER[..8]));
+        assert_eq!((of("x", OWNER), of("1", "a"), of("read", "mode")), (None, None, None));
+        assert_eq!(recognise(&Data::Hash(&[])), None);
+        let ours = of("1", "a0112233445566778899aabbccddeeff00:web-1:77");
+        let Some(KeyState::Held(holder)) = ours else { panic!("{ours:?}") };
+        assert_eq!(holder.label.as_deref(), Some("web-1:77"));
     }
 }

@@ -1,7 +1,10 @@
 //! The format of Redisson's read/write locks, see redisson_rw.lua.
 
-use super::{RW_CHANNEL, beside};
-use crate::proto::format::Format;
+use super::{LIBRARY_NAME, RW_CHANNEL, beside, is_beside, owner_of, several_holds};
+use crate::proto::format::{Data, Format};
+use crate::proto::key_state::{
+    DataKind, Foreign, ForeignLock, KeyState, MOST_SHOWN, Sharers, holder_of, plural,
+};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
 use crate::proto::script::lua::{Library, assemble, sections};
@@ -47,25 +50,144 @@ pub static UNDO_REDISSON_RW: Script = Script {
     ..assemble!(LIBRARY, "undo_redisson_rw")
 };
 
-/// All of them.
-pub(crate) static SCRIPTS: &[&Script] =
-    &[&ACQUIRE_REDISSON_READ, &ACQUIRE_REDISSON_WRITE, &EXTEND_REDISSON_RW, &UNDO_REDISSON_RW];
+/// Removes holders that an operator has seen, and notifies waiters.
+pub static FORCE_UNLOCK_REDISSON_RW: Script = Script {
+    digest: "dec719e2db7feba5ba022539fb399c24626a563a",
+    number: 49,
+    role: Role::ForceUnlock,
+    ..assemble!(LIBRARY, "force_unlock_redisson_rw")
+};
 
 /// One resource, for its writer.
-const WRITE: LockKind = kind(&ACQUIRE_REDISSON_WRITE);
+static WRITE: LockKind = kind(&ACQUIRE_REDISSON_WRITE);
 
 /// One resource, for a reader. The key's TTL does not show that a writer has become a reader.
-const READ: LockKind = kind(&ACQUIRE_REDISSON_READ).told_by_ask();
+static READ: LockKind = kind(&ACQUIRE_REDISSON_READ).told_by_ask();
 
 const fn kind(ask: &'static Script) -> LockKind {
     let [extend, undo] = [Command::Run(&EXTEND_REDISSON_RW), Command::Run(&UNDO_REDISSON_RW)];
-    LockKind::foreign(Profile::RedissonRw, [Command::Run(ask), extend, undo])
+    LockKind::foreign(Profile::of(&REDISSON_RW), [Command::Run(ask), extend, undo])
 }
 
 /// Read/write locks of Redisson. A writer that becomes a reader publishes nothing.
 pub(in crate::proto) static REDISSON_RW: Format = Format {
-    name: "redisson-rw",
+    scripts: &[
+        &ACQUIRE_REDISSON_READ,
+        &ACQUIRE_REDISSON_WRITE,
+        &EXTEND_REDISSON_RW,
+        &UNDO_REDISSON_RW,
+        &FORCE_UNLOCK_REDISSON_RW,
+    ],
     shared: Some(&READ),
+    keeps: is_beside,
     channels: Some(|name| vec![beside(RW_CHANNEL, name)]),
-    ..Format::of(&WRITE)
+    recognise: |_, data| recognise(data),
+    mark: MODE,
+    force_unlock: &FORCE_UNLOCK_REDISSON_RW,
+    ..Format::new("redisson-rw", &WRITE)
 };
+
+/// A hash with a mode. All holders are of redbolt, or others hold it too.
+fn recognise(data: &Data<'_>) -> Option<KeyState> {
+    let &Data::Hash(fields) = data else { return None };
+    let &(mode, _) = fields.iter().find(|&&(_, field)| field == MODE)?;
+    let names = || fields.iter().map(|&(_, field)| field).filter(|&field| field != MODE);
+    let count = names().count();
+    let writer = names().find_map(|name| holder_of(name.strip_suffix(WRITES)?.as_bytes()));
+    let readers = names().map(|name| holder_of(name.as_bytes())).collect::<Option<Vec<_>>>();
+    match (mode, writer, readers) {
+        ("write", Some(writer), _) => Some(KeyState::Held(writer)),
+        ("read", _, Some(mut readers)) if count > 0 => {
+            readers.truncate(MOST_SHOWN);
+            Some(KeyState::Shared(Sharers::new(readers, count, None)))
+        }
+        ("read" | "write", ..) => Some(lock(mode == "write", count, fields)),
+        _ => None,
+    }
+}
+
+fn lock(is_write: bool, holders: usize, fields: &[(&str, &str)]) -> KeyState {
+    let theirs = |&(holds, field): &(&str, &str)| {
+        let name = field.strip_suffix(WRITES).unwrap_or(field);
+        Some((owner_of(name)?, holds.parse().ok()?))
+    };
+    let (owner, holds) = fields.iter().find_map(theirs).unzip();
+    let holds = holds.unwrap_or_default();
+    let mut words = match is_write {
+        true => "held by a writer of Redisson".to_owned(),
+        false => format!("held by {holders} reader{} of Redisson", plural(holders)),
+    };
+    if let Some(owner) = &owner {
+        let among = if holders > 1 { ", among them" } else { "" };
+        words += &format!("{among} {owner}{}", several_holds(holds));
+    }
+    let lock = ForeignLock {
+        library: Some(LIBRARY_NAME),
+        is_write: Some(is_write),
+        holders: Some(holders),
+        owner,
+        holds: Some(holds),
+        ..ForeignLock::new("hash", words)
+    };
+    let data = Foreign::new(DataKind::Lock(lock), None);
+    KeyState::Foreign(data.of_profiles(&[Profile::REDISSON_RW]))
+}
+
+/// The field that says whether a writer has the lock.
+const MODE: &str = "mode";
+
+/// What a writer's field ends with.
+const WRITES: &str = ":write";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::key_state::Holder;
+
+    fn of_hash(text: &str) -> Option<KeyState> {
+        let fields: Option<Vec<_>> = text.lines().map(|line| line.split_once(' ')).collect();
+        recognise(&Data::Hash(&fields?))
+    }
+
+    #[test]
+    fn readers_and_writers_of_redbolt_are_known() {
+        let digits = "00112233445566778899aabbccddeeff00";
+        let label = |holder: &Holder| holder.label.clone().unwrap_or_default();
+        match of_hash(&format!("write mode\n1 {digits}:web:write")) {
+            Some(KeyState::Held(holder)) => assert_eq!(label(&holder), "web"),
+            other => panic!("{other:?}"),
+        }
+        match of_hash(&format!("read mode\n1 {digits}:web\n1 {digits}")) {
+            Some(KeyState::Shared(sharers)) => {
+                assert_eq!(sharers.holders.iter().map(label).collect::<Vec<_>>(), ["web", ""]);
+            }
+            other => panic!("{other:?}"),
+        }
+        let mixed = of_hash(&format!("read mode\n1 {digits}\n1 a:1"));
+        assert!(matches!(mixed, Some(KeyState::Foreign(_))), "{mixed:?}");
+        let KeyState::Foreign(empty) = of_hash("read mode").unwrap() else { panic!() };
+        let DataKind::Lock(lock) = empty.kind else { panic!() };
+        assert_eq!((lock.holders, lock.owner, lock.holds), (Some(0), None, Some(0)));
+        assert_eq!(of_hash("fast mode\n1 a:1"), None);
+        assert_eq!(of_hash("1 a\n2 b"), None);
+    }
+
+    #[test]
+    fn a_hash_with_a_mode_tells_who_holds_it() {
+        const OWNER: &str = "1f0c2d3e-0011-2233-4455-66778899aabb:42";
+        let told = |text: &str| match of_hash(text) {
+            Some(KeyState::Foreign(data)) => data.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told("read mode\n1 a:1\n1 b:2"), "held by 2 readers of Redisson");
+        assert_eq!(told("write mode\n1 a:1:write"), "held by a writer of Redisson");
+        assert_eq!(
+            told(&format!("write mode\n2 {OWNER}:write")),
+            "held by a writer of Redisson 1f0c…:42, 2 holds"
+        );
+        assert_eq!(
+            told(&format!("read mode\n1 {OWNER}\n1 b:2")),
+            "held by 2 readers of Redisson, among them 1f0c…:42"
+        );
+    }
+}

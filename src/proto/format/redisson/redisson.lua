@@ -81,3 +81,17 @@ local i = 2
 --@use read_counter <= 9007199254740991
 if v < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2]) end
 return 1
+
+-- Removes the holders in the ARGV behind the first that an operator has seen, notifies waiters, and
+-- returns their number.
+--@script force_unlock_redisson
+local n = 0
+for i = 2, #ARGV do
+  local found = redis.pcall('HDEL', KEYS[1], ARGV[i])
+  --@use return_if_failed found
+  n = n + found
+end
+if n > 0 then
+  --@use tell_redisson
+end
+return n

@@ -118,3 +118,24 @@ end
 redis.call('DEL', KEYS[1])
 --@use tell_redisson_rw 0
 return 1
+
+-- Removes the holders in the ARGV behind the first that an operator has seen, notifies waiters, and
+-- returns their number. If the writer was one of them, the remaining holders are readers. Without
+-- holders only the mode is left.
+--@script force_unlock_redisson_rw
+local n, writes = 0, false
+for i = 2, #ARGV do
+  local found = redis.pcall('HDEL', KEYS[1], ARGV[i])
+  --@use return_if_failed found
+  n = n + found
+  writes = writes or found == 1 and string.sub(ARGV[i], -6) == ':write'
+end
+if n > 0 then
+  if redis.call('HEXISTS', KEYS[1], 'mode') == 1 then
+    if redis.call('HLEN', KEYS[1]) == 1 then redis.call('DEL', KEYS[1])
+    elseif writes then redis.call('HSET', KEYS[1], 'mode', 'read')
+    end
+  end
+  --@use tell_redisson_rw 1
+end
+return n

@@ -1,13 +1,14 @@
 //! The format of Spring Integration's lock registry, see spring.lua.
 
-use crate::proto::format::Format;
+use crate::proto::format::plain::{is_uuid, uuid_libraries};
+use crate::proto::format::{Data, Format};
+use crate::proto::key_state::{Foreign, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind, PLAIN};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, Section, assemble, sections};
-use crate::proto::script::{EXCLUSIVE, Role, Script};
+use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::{EXCLUSIVE, FORCE_UNLOCK_LUA, Role, SHARED, Script};
 
-pub(in crate::proto) const LUA: &[Section] = sections!("spring.lua");
-const LIBRARY: Library<'_> = &[LUA, EXCLUSIVE];
+const LIBRARY: Library<'_> = &[sections!("spring.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED];
 
 /// Removes the holder of a lock of Spring and notifies waiters.
 pub static UNDO_SPRING: Script = Script {
@@ -17,28 +18,51 @@ pub static UNDO_SPRING: Script = Script {
     ..assemble!(LIBRARY, "undo_spring")
 };
 
-/// All of them.
-pub(crate) static SCRIPTS: &[&Script] = &[&UNDO_SPRING];
+/// Removes a holder that an operator has seen and notifies waiters.
+pub static FORCE_UNLOCK_SPRING: Script = Script {
+    digest: "8b0fe2db956446bef288bf9311a29a719f9ba069",
+    number: 50,
+    role: Role::ForceUnlock,
+    ..assemble!(LIBRARY, "force_unlock_spring")
+};
 
 /// One resource.
-const LOCK_KIND: LockKind =
-    LockKind::foreign(Profile::Spring, [PLAIN.ask, PLAIN.extend, Command::Run(&UNDO_SPRING)]);
+static LOCK_KIND: LockKind =
+    LockKind::foreign(Profile::of(&SPRING), [PLAIN.ask, PLAIN.extend, Command::Run(&UNDO_SPRING)]);
 
 /// Locks of Spring's registries. A registry may publish nothing.
 pub(in crate::proto) static SPRING: Format = Format {
-    name: "spring",
+    scripts: &[&UNDO_SPRING, &FORCE_UNLOCK_SPRING],
     cannot_be: |name| {
-        let colon = memchr::memchr(b':', name);
-        colon
-            .is_none_or(|at| at == 0)
+        (!is_lock(name))
             .then_some("have this name: it has to be the registry's key, a colon and the lock's")
     },
     channels: Some(|name| {
         let colons = memchr::memchr_iter(b':', name).take(COLONS);
         colons.map(|at| [&name[..at], b"-channel:", name].concat()).collect()
     }),
-    ..Format::of(&LOCK_KIND)
+    recognise,
+    force_unlock: &FORCE_UNLOCK_SPRING,
+    ..Format::new("spring", &LOCK_KIND)
 };
 
+/// Whether a registry's key, a colon and a lock's name can be read from it.
+fn is_lock(name: &[u8]) -> bool {
+    memchr::memchr(b':', name).is_some_and(|at| at > 0)
+}
+
+/// A token of redbolt at the name of a lock, or a UUID. Other libraries write UUIDs too.
+fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
+    let &Data::String(value) = data else { return None };
+    if is_lock(key)
+        && let Some(holder) = holder_of(value)
+    {
+        return Some(KeyState::Held(holder));
+    }
+    let libraries = concat!("Spring, ", uuid_libraries!());
+    let data = is_uuid(value).then(|| Foreign::string(value, Some(libraries), None));
+    Some(KeyState::Foreign(data?.of_profiles(&[Profile::PLAIN, Profile::SPRING])))
+}
+
 /// How many colons of a name are taken for the end of a registry's key, as in `tell_spring` of spring.lua.
-pub(crate) const COLONS: usize = 16;
+const COLONS: usize = 16;

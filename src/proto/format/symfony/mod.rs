@@ -1,15 +1,22 @@
 //! The format of Symfony's lock component, see symfony.lua.
 
-use crate::proto::format::Format;
+use std::time::Duration;
+
+use crate::proto::format::{Data, Format};
+use crate::proto::key_state::{
+    DataKind, Foreign, ForeignLock, Holder, KeyState, MOST_SHOWN, Sharers, holder_of, plural,
+};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
 use crate::proto::script::lua::{Library, assemble, sections};
 use crate::proto::script::{
     Argument::{Nodes, Ttl},
-    EXCLUSIVE, EXTEND_SHARED, Grant, RESTART_GUARD, Role, SHARED, Script, UNDO_SHARED,
+    EXCLUSIVE, EXTEND_SHARED, FORCE_UNLOCK_LUA, Grant, RESTART_GUARD, Role, SHARED, Script,
+    UNDO_SHARED,
 };
 
-const LIBRARY: Library<'_> = &[sections!("symfony.lua"), EXCLUSIVE, SHARED, RESTART_GUARD];
+const LIBRARY: Library<'_> =
+    &[sections!("symfony.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, RESTART_GUARD];
 
 /// Acquires a lock of Symfony as one of its readers.
 pub static ACQUIRE_SYMFONY_READ: Script = Script {
@@ -46,19 +53,23 @@ pub static UNDO_SYMFONY_WRITE: Script = Script {
     ..assemble!(LIBRARY, "undo_symfony_write")
 };
 
-/// All of them.
-pub(crate) static SCRIPTS: &[&Script] =
-    &[&ACQUIRE_SYMFONY_READ, &ACQUIRE_SYMFONY_WRITE, &EXTEND_SYMFONY_WRITE, &UNDO_SYMFONY_WRITE];
+/// Removes holders of a lock of Symfony that an operator has seen.
+pub static FORCE_UNLOCK_SYMFONY: Script = Script {
+    digest: "b0a3687191d0bdb45e3abb6a07165aca999f4411",
+    number: 51,
+    role: Role::ForceUnlock,
+    ..assemble!(LIBRARY, "force_unlock_symfony")
+};
 
 /// One resource, for its writer.
-const WRITE: LockKind = kind([
+static WRITE: LockKind = kind([
     Command::Run(&ACQUIRE_SYMFONY_WRITE),
     Command::Run(&EXTEND_SYMFONY_WRITE),
     Command::Run(&UNDO_SYMFONY_WRITE),
 ]);
 
 /// One resource, for a reader. The key's TTL does not show that a writer has become a reader.
-const READ: LockKind = kind([
+static READ: LockKind = kind([
     Command::Run(&ACQUIRE_SYMFONY_READ),
     Command::Run(&EXTEND_SHARED),
     Command::Run(&UNDO_SHARED),
@@ -66,19 +77,114 @@ const READ: LockKind = kind([
 .told_by_ask();
 
 const fn kind(commands: [Command; 3]) -> LockKind {
-    LockKind::foreign(Profile::Symfony, commands).marked(MARK)
+    LockKind::foreign(Profile::of(&SYMFONY), commands).marked(MARK)
 }
 
 /// Locks of Symfony. A release notifies no waiter.
-pub(in crate::proto) static SYMFONY: Format =
-    Format { name: "symfony", shared: Some(&READ), ..Format::of(&WRITE) };
+pub(in crate::proto) static SYMFONY: Format = Format {
+    scripts: &[
+        &ACQUIRE_SYMFONY_READ,
+        &ACQUIRE_SYMFONY_WRITE,
+        &EXTEND_SYMFONY_WRITE,
+        &UNDO_SYMFONY_WRITE,
+        &FORCE_UNLOCK_SYMFONY,
+    ],
+    shared: Some(&READ),
+    recognise: |_, data| recognise(data),
+    mark: ALONE,
+    force_unlock: &FORCE_UNLOCK_SYMFONY,
+    ..Format::new("symfony", &WRITE)
+};
+
+/// A sorted set whose holders all have names of this format: ours alone, or others too.
+fn recognise(data: &Data<'_>) -> Option<KeyState> {
+    let &Data::SortedSet { count, members } = data else { return None };
+    let names = || members.iter().filter(|&&(_, name)| name != ALONE);
+    let is_write = names().count() < members.len();
+    let mut ours = names().map(holder).collect::<Option<Vec<_>>>();
+    ours.iter_mut().for_each(|holders| holders.truncate(MOST_SHOWN));
+    match ours {
+        Some(holders) if is_write => holders.into_iter().next().map(KeyState::Held),
+        Some(holders) if !holders.is_empty() => {
+            Some(KeyState::Shared(Sharers::new(holders, count, None)))
+        }
+        None if names().all(|member| is_member(member.1) || holder(member).is_some()) => {
+            Some(lock(is_write, count.checked_sub(usize::from(is_write))?))
+        }
+        _ => None,
+    }
+}
+
+/// A holder of redbolt, which has so many ms left.
+fn holder(&(left, name): &(&str, &str)) -> Option<Holder> {
+    let holder = holder_of(name.as_bytes().strip_prefix(MARK)?)?;
+    let remaining = Some(Duration::from_millis(left.parse().ok()?));
+    Some(Holder { remaining, ..holder })
+}
+
+fn lock(is_write: bool, holders: usize) -> KeyState {
+    let words = match is_write {
+        true => "held by Symfony".to_owned(),
+        false => format!("held by {holders} reader{} of Symfony", plural(holders)),
+    };
+    let lock = ForeignLock {
+        library: Some("Symfony"),
+        is_write: Some(is_write),
+        holders: Some(holders),
+        ..ForeignLock::new("zset", words)
+    };
+    let data = Foreign::new(DataKind::Lock(lock), None);
+    KeyState::Foreign(data.of_profiles(&[Profile::SYMFONY]))
+}
 
 /// Whether this is the name of a member of Symfony's: 32 bytes in base64.
-pub(crate) fn is_member(name: &str) -> bool {
+fn is_member(name: &str) -> bool {
     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
     name.len() == 44 && name.strip_suffix('=').is_some_and(|it| it.bytes().all(is_base64))
 }
 
-/// What our holders' names begin with, and who has the lock alone beside.
-pub(crate) const MARK: &[u8] = b"s:";
-pub(crate) const ALONE: &str = "__write__";
+/// What our holders' names begin with.
+const MARK: &[u8] = b"s:";
+
+/// The member that a lock has in addition if a writer holds it.
+const ALONE: &str = "__write__";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_symfony_s_tells_who_holds_it() {
+        let name = "bm90IGEgc2VjcmV0IGF0IGFsbCwgb25seSAzMiBieXQ=";
+        let ours = "s:00112233445566778899aabbccddeeff00:web";
+        let of = |count, text: &str| {
+            let members: Option<Vec<_>> = text.lines().map(|line| line.split_once(' ')).collect();
+            recognise(&Data::SortedSet { count, members: &members? })
+        };
+        let told = |count, text: &str| match of(count, text) {
+            Some(KeyState::Foreign(data)) => data.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(told(2, &format!("7 {name}\n7 __write__")), "held by Symfony");
+        assert_eq!(told(1, &format!("7 {name}")), "held by 1 reader of Symfony");
+        assert_eq!(told(2, &format!("7 {name}\n9 {ours}")), "held by 2 readers of Symfony");
+        match of(2, &format!("7 __write__\n7 {ours}")) {
+            Some(KeyState::Held(holder)) => assert_eq!(holder.label.as_deref(), Some("web")),
+            other => panic!("{other:?}"),
+        }
+        match of(20, &format!("7 {ours}\n8 {}", &ours[..36])) {
+            Some(KeyState::Shared(sharers)) => {
+                let left = |ms| Some(Duration::from_millis(ms));
+                assert_eq!((sharers.count, sharers.holders.len()), (20, 2));
+                assert_eq!(sharers.holders.iter().map(|it| it.remaining).max(), Some(left(8)));
+            }
+            other => panic!("{other:?}"),
+        }
+        for other in ["", "7", "7 player-1", "7 s:player", "7 00112233445566778899aabbccddeeff00"] {
+            assert_eq!(told(1, other), "None", "{other}");
+        }
+        // One of ours whose label makes it as long, and a node that miscounts.
+        assert_eq!(told(1, "7 00112233445566778899aabbccddeeff00:abcdefgh="), "None");
+        assert_eq!(told(0, &format!("7 {name}\n7 __write__")), "None");
+    }
+}

@@ -76,3 +76,10 @@ return 1
 -- Takes the lock KEYS[1] from the writer ARGV[1], and returns 1; returns 0 if it is not its lock.
 --@script undo_symfony_write
 --@use undo_member redis.call('ZREM', KEYS[1], '__write__')
+
+-- Removes the members of KEYS[1] in the ARGV behind the first that an operator has seen, and returns
+-- their number. If a writer was seen, no other holder has the member `__write__`.
+--@script force_unlock_symfony
+local n = 0
+--@use remove_members redis.call('ZREM', KEYS[1], '__write__')
+return n

@@ -1,6 +1,9 @@
 //! The format of locks whose value is a time, of SETNX and redis-objects, see timed.lua.
 
-use crate::proto::format::Format;
+use std::time::Duration;
+
+use crate::proto::format::{Data, Format};
+use crate::proto::key_state::{DataKind, Foreign, ForeignLock, KeyState, TOKEN_DIGITS, holder_of};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
 use crate::proto::script::lua::{Library, assemble, sections};
@@ -9,7 +12,7 @@ use crate::proto::script::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role,
 const LIBRARY: Library<'_> = &[sections!("timed.lua"), EXCLUSIVE, RESTART_GUARD];
 
 /// What the key begins with that lasts as long as a holder's lease.
-pub(in crate::proto) const LEASE_PREFIX: &[u8] = b"redbolt:lease:";
+const LEASE_PREFIX: &[u8] = b"redbolt:lease:";
 
 /// Acquires a lock whose value is a time.
 pub static ACQUIRE_TIMED: Script = Script {
@@ -40,26 +43,74 @@ pub static UNDO_TIMED: Script = Script {
     ..assemble!(LIBRARY, "undo_timed")
 };
 
-/// All of them.
-pub(crate) static SCRIPTS: &[&Script] = &[&ACQUIRE_TIMED, &EXTEND_TIMED, &UNDO_TIMED];
+/// Removes a value that an operator has seen, and the holder's lease.
+pub static FORCE_UNLOCK_TIMED: Script = Script {
+    digest: "17ab25109f992d60acfa6f54eacc7e4e6f967a76",
+    number: 52,
+    role: Role::ForceUnlock,
+    ..assemble!(LIBRARY, "force_unlock_timed")
+};
 
 /// One resource.
-const LOCK_KIND: LockKind = kind(Profile::Setnx);
+static LOCK_KIND: LockKind = kind(&SETNX);
 
 /// One resource, as redis-objects locks it.
-const OF_REDIS_OBJECTS: LockKind = kind(Profile::RedisObjects);
+static OF_REDIS_OBJECTS: LockKind = kind(&REDIS_OBJECTS);
 
-const fn kind(profile: Profile) -> LockKind {
+const fn kind(format: &'static Format) -> LockKind {
     let [extend, undo] = [Command::Run(&EXTEND_TIMED), Command::Run(&UNDO_TIMED)];
-    LockKind::foreign(profile, [Command::Run(&ACQUIRE_TIMED), extend, undo]).told_by_ask()
+    let commands = [Command::Run(&ACQUIRE_TIMED), extend, undo];
+    LockKind::foreign(Profile::of(format), commands).told_by_ask()
 }
 
 /// Locks of the SETNX recipe.
-pub(in crate::proto) static SETNX: Format = Format { name: "setnx", ..Format::of(&LOCK_KIND) };
+pub(in crate::proto) static SETNX: Format = Format {
+    scripts: &[&ACQUIRE_TIMED, &EXTEND_TIMED, &UNDO_TIMED, &FORCE_UNLOCK_TIMED],
+    ..format("setnx", &LOCK_KIND)
+};
 
-/// Locks of redis-objects.
-pub(in crate::proto) static REDIS_OBJECTS: Format =
-    Format { name: "redis-objects", ..Format::of(&OF_REDIS_OBJECTS) };
+/// Locks of redis-objects, with the same scripts.
+pub(in crate::proto) static REDIS_OBJECTS: Format = format("redis-objects", &OF_REDIS_OBJECTS);
+
+const fn format(name: &'static str, kind: &'static LockKind) -> Format {
+    Format {
+        keeps: |name| name.starts_with(LEASE_PREFIX),
+        recognise: |_, data| recognise(data),
+        force_unlock: &FORCE_UNLOCK_TIMED,
+        ..Format::new(name, kind)
+    }
+}
+
+/// A time, or what redis-objects writes without one: nothing, or `1`, which says too little to name a profile.
+fn recognise(data: &Data<'_>) -> Option<KeyState> {
+    let &Data::String(value) = data else { return None };
+    let data = match value {
+        b"" => Foreign::string(value, Some("redis-objects"), None)
+            .of_profiles(&[Profile::REDIS_OBJECTS]),
+        b"1" => Foreign::string(value, None, None),
+        _ => match token_behind_time(value).and_then(|token| holder_of(&token)) {
+            Some(holder) => return Some(KeyState::Held(holder)),
+            None => of_member(time(value)?),
+        },
+    };
+    Some(KeyState::Foreign(data))
+}
+
+/// The lock of a member whose time ends then.
+fn of_member(ends: Duration) -> Foreign {
+    let words = format!("held by SETNX or redis-objects until second {}", ends.as_secs());
+    let lock = ForeignLock { ends: Some(ends), ..ForeignLock::new("string", words) };
+    let data = Foreign::new(DataKind::Lock(lock), None);
+    data.of_profiles(&[Profile::SETNX, Profile::REDIS_OBJECTS])
+}
+
+/// A time of this century, in seconds since 1970 with a fraction or without.
+fn time(value: &[u8]) -> Option<Duration> {
+    let is_plain = value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let text = std::str::from_utf8(value).ok().filter(|_| is_plain && value.len() <= 20)?;
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (1e9..4.2e9).contains(seconds))?;
+    Some(Duration::from_secs_f64(seconds))
+}
 
 /// The first digits of the token whose lock has this value, if it is one of ours.
 #[must_use]
@@ -77,9 +128,6 @@ pub fn token_behind_time(value: &[u8]) -> Option<Vec<u8>> {
     digits.chunks(2).map(hex).collect()
 }
 
-/// So many digits of a token are in a value.
-const TOKEN_DIGITS: usize = 34;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +143,17 @@ mod tests {
         }
         assert_eq!(of(&format!(".{digits}")), None);
         assert_eq!(of(&format!("1795327176.16{}", &digits[2..])), None, "no digit");
+    }
+
+    #[test]
+    fn a_second_of_this_century_is_a_time() {
+        let ms = |value: &str| time(value.as_bytes()).map(|ends| ends.as_millis());
+        assert_eq!(
+            (ms("1795327176"), ms("1795327176.75")),
+            (Some(1_795_327_176_000), Some(1_795_327_176_750))
+        );
+        for value in ["", "1", "1795327176123", "1795327176-x", "1e9", "999999999", "1.7.9"] {
+            assert_eq!(ms(value), None, "{value}");
+        }
     }
 }

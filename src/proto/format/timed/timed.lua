@@ -100,3 +100,12 @@ return 1
 --@use read_second
 if is_own or has_lease and ends and #v < 60 then return redis.call('DEL', KEYS[1]) end
 return 0
+
+-- Removes the value ARGV[2] that an operator has seen, with the lease, and returns 1; returns 0 if
+-- it is not there any more.
+--@script force_unlock_timed
+local v = redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[2])
+--@use return_if_failed v
+local n = v == ARGV[2] and redis.call('DEL', KEYS[1]) or 0
+if n > 0 then redis.pcall('DEL', 'redbolt:lease:' .. KEYS[1]) end
+return n
