@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::{
-    env,
+    env, fs,
     io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -14,6 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use memchr::memmem;
+use redbolt::{Profile, proto::script};
 use redbolt_test_servers::{Reply, Server, servers};
 
 #[test]
@@ -330,8 +332,7 @@ struct End {
 }
 
 fn run(example: &str, arguments: &[String]) -> End {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let program = BUILT.get_or_init(examples).join(example);
+    let program = examples_once().join(example);
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -365,6 +366,48 @@ fn read(mut stream: impl Read) -> String {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text
+}
+
+#[test]
+fn one_lock_is_taken_and_released_on_real_nodes() {
+    let servers = servers(3);
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let end = run("one_lock", &addresses);
+    assert!(end.output.starts_with("held, and then released, "), "{end:?}");
+}
+
+/// Each text is in a section of its own, which the linker leaves out unless the program names the format.
+#[test]
+fn a_program_that_takes_one_lock_contains_no_format_of_another_library() {
+    let one_lock = stripped("one_lock");
+    let contains = |program: &[u8], text: &str| memmem::find(program, text.as_bytes()).is_some();
+    let formats = Profile::ALL.map(Profile::name).into_iter().filter(|&name| name != "plain");
+    let others = ["Redisson", "Spring", "Symfony", "lock-signal:", "redbolt:lease:", "-channel:"];
+    let words = formats.chain(others).filter(|word| contains(&one_lock, word));
+    assert_eq!(words.collect::<Vec<_>>(), [""; 0]);
+    let foreign = || script::all().filter(|script| script::own().all(|own| own != *script));
+    let of_foreign = foreign().filter(|script| contains(&one_lock, script.text));
+    assert_eq!(of_foreign.map(|script| script.name).collect::<Vec<_>>(), [""; 0]);
+    assert!(contains(&one_lock, script::UNDO.text));
+    // The embedded nodes of this one know them all.
+    let blocking = stripped("blocking");
+    assert!(foreign().all(|script| contains(&blocking, script.text)) && foreign().count() > 20);
+}
+
+/// The program of an example without debug information, which has names of files and items that are not linked.
+fn stripped(example: &str) -> Vec<u8> {
+    let program = examples_once().join(example);
+    let stripped = env::temp_dir().join(format!("redbolt-{example}-{}", std::process::id()));
+    let done = Command::new("strip").arg("-o").args([&stripped, &program]).status().unwrap();
+    assert!(done.success(), "{example} cannot be stripped");
+    let bytes = fs::read(&stripped).unwrap();
+    fs::remove_file(&stripped).unwrap();
+    bytes
+}
+
+fn examples_once() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(examples)
 }
 
 /// The directory of the examples. `cargo xtask test` has built them and names it.

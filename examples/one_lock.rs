@@ -1,0 +1,21 @@
+//! The smallest program: one lock, taken and released, on nodes that are given.
+//!
+//! ```text
+//! cargo run --example one_lock -- 10.0.0.1 10.0.0.2 10.0.0.3
+//! ```
+
+use std::env;
+use std::error::Error;
+
+use redbolt::{Config, Engine, EngineLimits};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
+    let config = Config::builder().nodes(env::args().skip(1))?.new_nodes().build()?;
+    let engine = Engine::start(config, EngineLimits::default())?;
+    match engine.try_lock("redbolt-example").wait()? {
+        Some(lock) => println!("held, and then {}", lock.release().wait()),
+        None => println!("another client holds the lock"),
+    }
+    Ok(())
+}
