@@ -28,6 +28,7 @@ mod leftovers;
 mod line;
 mod locks;
 mod log;
+mod made_up_format;
 mod metrics;
 mod mixed_fleet;
 mod mode_change;
