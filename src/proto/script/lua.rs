@@ -43,7 +43,29 @@ macro_rules! assemble {
     }};
 }
 
-pub(in crate::proto) use {assemble, sections};
+/// The scripts of a library, each with its number, digest, role and name, and what else it has; and a table of them.
+macro_rules! scripts {
+    (
+        $library:expr;
+        $($(#[$doc:meta])+ $script:ident = $number:literal, $digest:literal, $role:expr, $name:literal
+            $({ $($field:ident: $value:expr),+ })?;)+
+    ) => {
+        $(
+            $(#[$doc])+
+            pub static $script: $crate::proto::script::Script = $crate::proto::script::Script {
+                digest: $digest,
+                number: $number,
+                role: $role,
+                $($($field: $value,)+)?
+                ..$crate::proto::script::lua::assemble!($library, $name)
+            };
+        )+
+
+        pub(super) static SCRIPTS: &[&$crate::proto::script::Script] = &[$(&$script),+];
+    };
+}
+
+pub(in crate::proto) use {assemble, scripts, sections};
 
 /// The number of sections in a file.
 pub(in crate::proto) const fn count(file: &str) -> usize {

@@ -5,40 +5,29 @@ use crate::proto::format::{Data, Format};
 use crate::proto::key_state::{Foreign, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind, PLAIN};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::lua::{Library, scripts, sections};
 use crate::proto::script::{
-    Argument::Ttl, EXCLUSIVE, FORCE_UNLOCK_LUA, Grant, RESTART_GUARD, Role, SHARED, Script,
+    Argument::Ttl, EXCLUSIVE, FORCE_UNLOCK_LUA, Grant, RESTART_GUARD, Role, SHARED,
 };
 
 const LIBRARY: Library<'_> =
     &[sections!("python.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, RESTART_GUARD];
 
-/// Acquires a lock of python-redis-lock.
-pub static ACQUIRE_PYTHON: Script = Script {
-    digest: "64773acc9dc28631e9988b5d6d28e93721b40c92",
-    number: 5,
-    role: Role::Ask(Grant::Ok),
-    key_beside: Some(signal),
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "acquire_python")
-};
+scripts! {
+    LIBRARY;
 
-/// Removes its holder and wakes a waiter.
-pub static UNDO_PYTHON: Script = Script {
-    digest: "ad3e2f8f759c6e5ca2df41b9998770991f78d4b1",
-    number: 28,
-    role: Role::Undo,
-    key_beside: Some(signal),
-    ..assemble!(LIBRARY, "undo_python")
-};
+    /// Acquires a lock of python-redis-lock.
+    ACQUIRE_PYTHON = 5, "64773acc9dc28631e9988b5d6d28e93721b40c92",
+        Role::Ask(Grant::Ok), "acquire_python" { key_beside: Some(signal), arguments: &[Ttl] };
 
-/// Removes a holder that an operator has seen and wakes a waiter.
-pub static FORCE_UNLOCK_PYTHON: Script = Script {
-    digest: "1e33a4a4fac7e7ccaa067560499d59f7e04bee9e",
-    number: 47,
-    role: Role::ForceUnlock,
-    ..assemble!(LIBRARY, "force_unlock_python")
-};
+    /// Removes its holder and wakes a waiter.
+    UNDO_PYTHON = 28, "ad3e2f8f759c6e5ca2df41b9998770991f78d4b1", Role::Undo, "undo_python"
+        { key_beside: Some(signal) };
+
+    /// Removes a holder that an operator has seen and wakes a waiter.
+    FORCE_UNLOCK_PYTHON = 47, "1e33a4a4fac7e7ccaa067560499d59f7e04bee9e",
+        Role::ForceUnlock, "force_unlock_python";
+}
 
 /// One resource.
 static LOCK_KIND: LockKind = LockKind::foreign(
@@ -48,7 +37,7 @@ static LOCK_KIND: LockKind = LockKind::foreign(
 
 /// Locks of python-redis-lock.
 pub(in crate::proto) static PYTHON_REDIS_LOCK: Format = Format {
-    scripts: &[&ACQUIRE_PYTHON, &UNDO_PYTHON, &FORCE_UNLOCK_PYTHON],
+    scripts: SCRIPTS,
     cannot_be: |name| {
         (!is_lock(name)).then_some("have this name: it has to be `lock:` and the lock's")
     },

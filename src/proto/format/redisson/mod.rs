@@ -7,7 +7,7 @@ use crate::proto::format::{Data, Format};
 use crate::proto::key_state::{DataKind, Foreign, ForeignLock, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::lua::{Library, scripts, sections};
 use crate::proto::script::{
     Argument::{Counter, Ttl},
     EXCLUSIVE, Grant, RESTART_GUARD, Role, Script,
@@ -15,59 +15,33 @@ use crate::proto::script::{
 
 const LIBRARY: Library<'_> = &[sections!("redisson.lua"), EXCLUSIVE, RESTART_GUARD];
 
-/// Acquires a lock of Redisson.
-pub static ACQUIRE_REDISSON: Script = Script {
-    digest: "e6ff21e274a73d069dbfd6c1515f0a404420d188",
-    number: 6,
-    role: Role::Ask(Grant::Ok),
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "acquire_redisson")
-};
+scripts! {
+    LIBRARY;
 
-/// Acquires a lock of Redisson with a fencing token.
-pub static ACQUIRE_REDISSON_FENCED: Script = Script {
-    digest: "8bb847045a428bf667d7055164b2a4fb319e42fb",
-    number: 7,
-    role: Role::Ask(Grant::Counter),
-    key_beside: Some(counter),
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "acquire_redisson_fenced")
-};
+    /// Acquires a lock of Redisson.
+    ACQUIRE_REDISSON = 6, "e6ff21e274a73d069dbfd6c1515f0a404420d188",
+        Role::Ask(Grant::Ok), "acquire_redisson" { arguments: &[Ttl] };
 
-/// Extends the holder of a lock of Redisson.
-pub static EXTEND_REDISSON: Script = Script {
-    digest: "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
-    number: 19,
-    role: Role::Extend,
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "extend_redisson")
-};
+    /// Acquires a lock of Redisson with a fencing token.
+    ACQUIRE_REDISSON_FENCED = 7, "8bb847045a428bf667d7055164b2a4fb319e42fb",
+        Role::Ask(Grant::Counter), "acquire_redisson_fenced"
+        { key_beside: Some(counter), arguments: &[Ttl] };
 
-/// Removes the holder of a lock of Redisson and notifies waiters.
-pub static UNDO_REDISSON: Script = Script {
-    digest: "17cd1274828fed4c8a2a8683c4ec462479594d2d",
-    number: 29,
-    role: Role::Undo,
-    ..assemble!(LIBRARY, "undo_redisson")
-};
+    /// Extends the holder of a lock of Redisson.
+    EXTEND_REDISSON = 19, "d5143b9d0e8dbcb95a6ee6edd33fc91b098a225b",
+        Role::Extend, "extend_redisson" { arguments: &[Ttl] };
 
-/// Raises the fencing counter of a lock of Redisson.
-pub static WRITE_BACK_REDISSON: Script = Script {
-    digest: "46406c9d7a02adabd1770d3df9de6d02ea175f08",
-    number: 39,
-    role: Role::WriteBack,
-    key_beside: Some(counter),
-    arguments: &[Counter],
-    ..assemble!(LIBRARY, "write_back_redisson")
-};
+    /// Removes the holder of a lock of Redisson and notifies waiters.
+    UNDO_REDISSON = 29, "17cd1274828fed4c8a2a8683c4ec462479594d2d", Role::Undo, "undo_redisson";
 
-/// Removes the holder of a lock of Redisson that an operator has seen, and notifies waiters.
-pub static FORCE_UNLOCK_REDISSON: Script = Script {
-    digest: "013c22a321fa5f3ab3b24feba794600b5c1a301d",
-    number: 48,
-    role: Role::ForceUnlock,
-    ..assemble!(LIBRARY, "force_unlock_redisson")
-};
+    /// Raises the fencing counter of a lock of Redisson.
+    WRITE_BACK_REDISSON = 39, "46406c9d7a02adabd1770d3df9de6d02ea175f08",
+        Role::WriteBack, "write_back_redisson" { key_beside: Some(counter), arguments: &[Counter] };
+
+    /// Removes the holder of a lock of Redisson that an operator has seen, and notifies waiters.
+    FORCE_UNLOCK_REDISSON = 48, "013c22a321fa5f3ab3b24feba794600b5c1a301d",
+        Role::ForceUnlock, "force_unlock_redisson";
+}
 
 /// One resource.
 static LOCK_KIND: LockKind = kind(&ACQUIRE_REDISSON);
@@ -84,14 +58,7 @@ const fn kind(ask: &'static Script) -> LockKind {
 /// Locks of Redisson. Its spin locks have this format but publish no release, and neither does a redbolt holder that may
 /// not publish; their waiters ask later.
 pub(in crate::proto) static REDISSON: Format = Format {
-    scripts: &[
-        &ACQUIRE_REDISSON,
-        &ACQUIRE_REDISSON_FENCED,
-        &EXTEND_REDISSON,
-        &UNDO_REDISSON,
-        &WRITE_BACK_REDISSON,
-        &FORCE_UNLOCK_REDISSON,
-    ],
+    scripts: SCRIPTS,
     fenced: Some(&FENCED),
     keeps: is_beside,
     channels: Some(|name| vec![beside(CHANNEL, name)]),

@@ -7,7 +7,7 @@ use crate::proto::key_state::{
 };
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::lua::{Library, scripts, sections};
 use crate::proto::script::{
     Argument::{Nodes, Ttl},
     EXCLUSIVE, Grant, RESTART_GUARD, Role, SHARED, Script,
@@ -15,48 +15,29 @@ use crate::proto::script::{
 
 const LIBRARY: Library<'_> = &[sections!("redisson_rw.lua"), EXCLUSIVE, SHARED, RESTART_GUARD];
 
-/// Acquires a read/write lock of Redisson as a reader.
-pub static ACQUIRE_REDISSON_READ: Script = Script {
-    digest: "9058d83f8fdd2dae20223f5077177ea560574864",
-    number: 8,
-    role: Role::Ask(Grant::Ok),
-    arguments: &[Ttl, Nodes],
-    ..assemble!(LIBRARY, "acquire_redisson_read")
-};
+scripts! {
+    LIBRARY;
 
-/// Acquires a read/write lock of Redisson as the writer.
-pub static ACQUIRE_REDISSON_WRITE: Script = Script {
-    digest: "b5fc7e00d78fd9990faab9a4a59ed8f9f003be8b",
-    number: 9,
-    role: Role::Ask(Grant::Ok),
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "acquire_redisson_write")
-};
+    /// Acquires a read/write lock of Redisson as a reader.
+    ACQUIRE_REDISSON_READ = 8, "9058d83f8fdd2dae20223f5077177ea560574864",
+        Role::Ask(Grant::Ok), "acquire_redisson_read" { arguments: &[Ttl, Nodes] };
 
-/// Extends a reader or the writer.
-pub static EXTEND_REDISSON_RW: Script = Script {
-    digest: "281436ad395971538b1e536bd3db5f6e6312de20",
-    number: 20,
-    role: Role::Extend,
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "extend_redisson_rw")
-};
+    /// Acquires a read/write lock of Redisson as the writer.
+    ACQUIRE_REDISSON_WRITE = 9, "b5fc7e00d78fd9990faab9a4a59ed8f9f003be8b",
+        Role::Ask(Grant::Ok), "acquire_redisson_write" { arguments: &[Ttl] };
 
-/// Removes a reader or the writer, and notifies waiters.
-pub static UNDO_REDISSON_RW: Script = Script {
-    digest: "f4c5772dfe7e873f952d82a216125dceff4fccd7",
-    number: 30,
-    role: Role::Undo,
-    ..assemble!(LIBRARY, "undo_redisson_rw")
-};
+    /// Extends a reader or the writer.
+    EXTEND_REDISSON_RW = 20, "281436ad395971538b1e536bd3db5f6e6312de20",
+        Role::Extend, "extend_redisson_rw" { arguments: &[Ttl] };
 
-/// Removes holders that an operator has seen, and notifies waiters.
-pub static FORCE_UNLOCK_REDISSON_RW: Script = Script {
-    digest: "dec719e2db7feba5ba022539fb399c24626a563a",
-    number: 49,
-    role: Role::ForceUnlock,
-    ..assemble!(LIBRARY, "force_unlock_redisson_rw")
-};
+    /// Removes a reader or the writer, and notifies waiters.
+    UNDO_REDISSON_RW = 30, "f4c5772dfe7e873f952d82a216125dceff4fccd7",
+        Role::Undo, "undo_redisson_rw";
+
+    /// Removes holders that an operator has seen, and notifies waiters.
+    FORCE_UNLOCK_REDISSON_RW = 49, "dec719e2db7feba5ba022539fb399c24626a563a",
+        Role::ForceUnlock, "force_unlock_redisson_rw";
+}
 
 /// One resource, for its writer.
 static WRITE: LockKind = kind(&ACQUIRE_REDISSON_WRITE);
@@ -71,13 +52,7 @@ const fn kind(ask: &'static Script) -> LockKind {
 
 /// Read/write locks of Redisson. A writer that becomes a reader publishes nothing.
 pub(in crate::proto) static REDISSON_RW: Format = Format {
-    scripts: &[
-        &ACQUIRE_REDISSON_READ,
-        &ACQUIRE_REDISSON_WRITE,
-        &EXTEND_REDISSON_RW,
-        &UNDO_REDISSON_RW,
-        &FORCE_UNLOCK_REDISSON_RW,
-    ],
+    scripts: SCRIPTS,
     shared: Some(&READ),
     keeps: is_beside,
     channels: Some(|name| vec![beside(RW_CHANNEL, name)]),

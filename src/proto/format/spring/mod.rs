@@ -5,26 +5,21 @@ use crate::proto::format::{Data, Format};
 use crate::proto::key_state::{Foreign, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind, PLAIN};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, assemble, sections};
-use crate::proto::script::{EXCLUSIVE, FORCE_UNLOCK_LUA, Role, SHARED, Script};
+use crate::proto::script::lua::{Library, scripts, sections};
+use crate::proto::script::{EXCLUSIVE, FORCE_UNLOCK_LUA, Role, SHARED};
 
 const LIBRARY: Library<'_> = &[sections!("spring.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED];
 
-/// Removes the holder of a lock of Spring and notifies waiters.
-pub static UNDO_SPRING: Script = Script {
-    digest: "1d42caa99544707bb380afc8b080bbd19fc75b51",
-    number: 32,
-    role: Role::Undo,
-    ..assemble!(LIBRARY, "undo_spring")
-};
+scripts! {
+    LIBRARY;
 
-/// Removes a holder that an operator has seen and notifies waiters.
-pub static FORCE_UNLOCK_SPRING: Script = Script {
-    digest: "8b0fe2db956446bef288bf9311a29a719f9ba069",
-    number: 50,
-    role: Role::ForceUnlock,
-    ..assemble!(LIBRARY, "force_unlock_spring")
-};
+    /// Removes the holder of a lock of Spring and notifies waiters.
+    UNDO_SPRING = 32, "1d42caa99544707bb380afc8b080bbd19fc75b51", Role::Undo, "undo_spring";
+
+    /// Removes a holder that an operator has seen and notifies waiters.
+    FORCE_UNLOCK_SPRING = 50, "8b0fe2db956446bef288bf9311a29a719f9ba069",
+        Role::ForceUnlock, "force_unlock_spring";
+}
 
 /// One resource.
 static LOCK_KIND: LockKind =
@@ -32,7 +27,7 @@ static LOCK_KIND: LockKind =
 
 /// Locks of Spring's registries. A registry may publish nothing.
 pub(in crate::proto) static SPRING: Format = Format {
-    scripts: &[&UNDO_SPRING, &FORCE_UNLOCK_SPRING],
+    scripts: SCRIPTS,
     cannot_be: |name| {
         (!is_lock(name))
             .then_some("have this name: it has to be the registry's key, a colon and the lock's")

@@ -8,58 +8,38 @@ use crate::proto::key_state::{
 };
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, assemble, sections};
+use crate::proto::script::lua::{Library, scripts, sections};
 use crate::proto::script::{
     Argument::{Nodes, Ttl},
-    EXCLUSIVE, EXTEND_SHARED, FORCE_UNLOCK_LUA, Grant, RESTART_GUARD, Role, SHARED, Script,
-    UNDO_SHARED,
+    EXCLUSIVE, EXTEND_SHARED, FORCE_UNLOCK_LUA, Grant, RESTART_GUARD, Role, SHARED, UNDO_SHARED,
 };
 
 const LIBRARY: Library<'_> =
     &[sections!("symfony.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, RESTART_GUARD];
 
-/// Acquires a lock of Symfony as one of its readers.
-pub static ACQUIRE_SYMFONY_READ: Script = Script {
-    digest: "a792f7ed0fdbda8a6053e6035dd95b93d5481112",
-    number: 12,
-    role: Role::Ask(Grant::Ok),
-    arguments: &[Ttl, Nodes],
-    ..assemble!(LIBRARY, "acquire_symfony_read")
-};
+scripts! {
+    LIBRARY;
 
-/// Acquires a lock of Symfony as its writer.
-pub static ACQUIRE_SYMFONY_WRITE: Script = Script {
-    digest: "ff458bb66b69acd4fdbc8ba45db4ebc9a2661f32",
-    number: 13,
-    role: Role::Ask(Grant::Ok),
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "acquire_symfony_write")
-};
+    /// Acquires a lock of Symfony as one of its readers.
+    ACQUIRE_SYMFONY_READ = 12, "a792f7ed0fdbda8a6053e6035dd95b93d5481112",
+        Role::Ask(Grant::Ok), "acquire_symfony_read" { arguments: &[Ttl, Nodes] };
 
-/// Extends the writer of a lock of Symfony.
-pub static EXTEND_SYMFONY_WRITE: Script = Script {
-    digest: "3a1488cc8d6e538109c8221030eb4a91159e85f9",
-    number: 22,
-    role: Role::Extend,
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "extend_symfony_write")
-};
+    /// Acquires a lock of Symfony as its writer.
+    ACQUIRE_SYMFONY_WRITE = 13, "ff458bb66b69acd4fdbc8ba45db4ebc9a2661f32",
+        Role::Ask(Grant::Ok), "acquire_symfony_write" { arguments: &[Ttl] };
 
-/// Removes the writer of a lock of Symfony.
-pub static UNDO_SYMFONY_WRITE: Script = Script {
-    digest: "2fa62c34eef4e23863327c1997b1ef99dda1232b",
-    number: 33,
-    role: Role::Undo,
-    ..assemble!(LIBRARY, "undo_symfony_write")
-};
+    /// Extends the writer of a lock of Symfony.
+    EXTEND_SYMFONY_WRITE = 22, "3a1488cc8d6e538109c8221030eb4a91159e85f9",
+        Role::Extend, "extend_symfony_write" { arguments: &[Ttl] };
 
-/// Removes holders of a lock of Symfony that an operator has seen.
-pub static FORCE_UNLOCK_SYMFONY: Script = Script {
-    digest: "b0a3687191d0bdb45e3abb6a07165aca999f4411",
-    number: 51,
-    role: Role::ForceUnlock,
-    ..assemble!(LIBRARY, "force_unlock_symfony")
-};
+    /// Removes the writer of a lock of Symfony.
+    UNDO_SYMFONY_WRITE = 33, "2fa62c34eef4e23863327c1997b1ef99dda1232b",
+        Role::Undo, "undo_symfony_write";
+
+    /// Removes holders of a lock of Symfony that an operator has seen.
+    FORCE_UNLOCK_SYMFONY = 51, "b0a3687191d0bdb45e3abb6a07165aca999f4411",
+        Role::ForceUnlock, "force_unlock_symfony";
+}
 
 /// One resource, for its writer.
 static WRITE: LockKind = kind([
@@ -82,13 +62,7 @@ const fn kind(commands: [Command; 3]) -> LockKind {
 
 /// Locks of Symfony. A release notifies no waiter.
 pub(in crate::proto) static SYMFONY: Format = Format {
-    scripts: &[
-        &ACQUIRE_SYMFONY_READ,
-        &ACQUIRE_SYMFONY_WRITE,
-        &EXTEND_SYMFONY_WRITE,
-        &UNDO_SYMFONY_WRITE,
-        &FORCE_UNLOCK_SYMFONY,
-    ],
+    scripts: SCRIPTS,
     shared: Some(&READ),
     recognise: |_, data| recognise(data),
     mark: ALONE,

@@ -6,50 +6,33 @@ use crate::proto::format::{Data, Format};
 use crate::proto::key_state::{DataKind, Foreign, ForeignLock, KeyState, TOKEN_DIGITS, holder_of};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, assemble, sections};
-use crate::proto::script::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role, Script};
+use crate::proto::script::lua::{Library, scripts, sections};
+use crate::proto::script::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role};
 
 const LIBRARY: Library<'_> = &[sections!("timed.lua"), EXCLUSIVE, RESTART_GUARD];
 
 /// What the key begins with that lasts as long as a holder's lease.
 const LEASE_PREFIX: &[u8] = b"redbolt:lease:";
 
-/// Acquires a lock whose value is a time.
-pub static ACQUIRE_TIMED: Script = Script {
-    digest: "17c11a5f66044f67b0d5b8b9509234bbf1a18301",
-    number: 14,
-    role: Role::Ask(Grant::Ok),
-    keys: &[LEASE_PREFIX],
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "acquire_timed")
-};
+scripts! {
+    LIBRARY;
 
-/// Extends the holder of a lock whose value is a time.
-pub static EXTEND_TIMED: Script = Script {
-    digest: "9dfbeb363fc9632ca469b24f714d8ad20dba9433",
-    number: 23,
-    role: Role::Extend,
-    keys: &[LEASE_PREFIX],
-    arguments: &[Ttl],
-    ..assemble!(LIBRARY, "extend_timed")
-};
+    /// Acquires a lock whose value is a time.
+    ACQUIRE_TIMED = 14, "17c11a5f66044f67b0d5b8b9509234bbf1a18301",
+        Role::Ask(Grant::Ok), "acquire_timed" { keys: &[LEASE_PREFIX], arguments: &[Ttl] };
 
-/// Removes the holder of a lock whose value is a time.
-pub static UNDO_TIMED: Script = Script {
-    digest: "0f54cbea4f74a5747ea0d5bad59131ab8aefc8bd",
-    number: 34,
-    role: Role::Undo,
-    keys: &[LEASE_PREFIX],
-    ..assemble!(LIBRARY, "undo_timed")
-};
+    /// Extends the holder of a lock whose value is a time.
+    EXTEND_TIMED = 23, "9dfbeb363fc9632ca469b24f714d8ad20dba9433", Role::Extend, "extend_timed"
+        { keys: &[LEASE_PREFIX], arguments: &[Ttl] };
 
-/// Removes a value that an operator has seen, and the holder's lease.
-pub static FORCE_UNLOCK_TIMED: Script = Script {
-    digest: "17ab25109f992d60acfa6f54eacc7e4e6f967a76",
-    number: 52,
-    role: Role::ForceUnlock,
-    ..assemble!(LIBRARY, "force_unlock_timed")
-};
+    /// Removes the holder of a lock whose value is a time.
+    UNDO_TIMED = 34, "0f54cbea4f74a5747ea0d5bad59131ab8aefc8bd", Role::Undo, "undo_timed"
+        { keys: &[LEASE_PREFIX] };
+
+    /// Removes a value that an operator has seen, and the holder's lease.
+    FORCE_UNLOCK_TIMED = 52, "17ab25109f992d60acfa6f54eacc7e4e6f967a76",
+        Role::ForceUnlock, "force_unlock_timed";
+}
 
 /// One resource.
 static LOCK_KIND: LockKind = kind(&SETNX);
@@ -64,10 +47,8 @@ const fn kind(format: &'static Format) -> LockKind {
 }
 
 /// Locks of the SETNX recipe.
-pub(in crate::proto) static SETNX: Format = Format {
-    scripts: &[&ACQUIRE_TIMED, &EXTEND_TIMED, &UNDO_TIMED, &FORCE_UNLOCK_TIMED],
-    ..format("setnx", &LOCK_KIND)
-};
+pub(in crate::proto) static SETNX: Format =
+    Format { scripts: SCRIPTS, ..format("setnx", &LOCK_KIND) };
 
 /// Locks of redis-objects, with the same scripts.
 pub(in crate::proto) static REDIS_OBJECTS: Format = format("redis-objects", &OF_REDIS_OBJECTS);
