@@ -145,9 +145,10 @@ impl Core {
         count: Count,
         now: ClockReading,
     ) -> Option<Vote> {
-        if (mutant!(NoScriptIsFinal) && count == Count::NoScript)
-            || (mutant!(UndoErrorIsDone) && matches!(count, Count::Fail(_)))
-        {
+        if mutant!(NoScriptIsFinal) && count == Count::NoScript {
+            return self.undo_confirmed(node_id, id, 0, now);
+        }
+        if mutant!(UndoErrorIsDone) && matches!(count, Count::Fail(_)) {
             return self.undo_confirmed(node_id, id, 0, now);
         }
         match count {
