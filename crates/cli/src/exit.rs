@@ -8,7 +8,7 @@ use std::io;
 
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
-use redbolt::StartError;
+use redbolt::{RequestError, StartError};
 
 /// All went well.
 pub(crate) const SUCCESS: u8 = 0;
@@ -43,6 +43,11 @@ impl Failure {
     /// An error of the user.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self { status: USAGE, message: message.to_string() }
+    }
+
+    /// A request for this lock that the library refuses.
+    pub(crate) fn request(lock: impl fmt::Display, error: RequestError) -> Self {
+        Self::usage(format_args!("{lock}: {error}"))
     }
 
     /// Too few nodes can vote.

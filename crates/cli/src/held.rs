@@ -48,7 +48,9 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     let refused = match outcome {
         Ok(()) => None,
         Err(ExtendError::Lost(cause)) => return Ok(lost(&detached, cause)),
-        Err(ExtendError::Request(error)) => return Err(Failure::usage(error)),
+        Err(ExtendError::Request(error)) => {
+            return Err(Failure::request(named(&detached), error));
+        }
         Err(ExtendError::Refused(report)) => Some(report),
         Err(error) => return Err(Failure::no_quorum(error)),
     };
@@ -207,7 +209,7 @@ fn attach<'c>(client: &'c Client, detached: &DetachedLock) -> Result<LockGuard<'
             let nodes: Vec<_> = detached.node_names().collect();
             Failure::usage(format_args!("{error}\nit was taken on {}", nodes.join(", ")))
         }
-        error => Failure::usage(error),
+        error => Failure::request(named(detached), error),
     })
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<u8, Failure> {
     // Whether a node may vote is of no concern to whoever looks.
     let builder = nodes::builder(&args.nodes)?.read_only().restart_guard(RestartGuard::Off);
     let client = Client::new(nodes::build(builder, &args.nodes)?)?;
-    let mut observer = client.observe(args.key.as_bytes()).map_err(Failure::usage)?;
+    let observer = client.observe(args.key.as_bytes());
+    let mut observer = observer.map_err(|error| Failure::request(name::show(&args.key), error))?;
     if !args.once {
         // A lead may not change for days, so the next line would notice too late.
         end_with_reader()?;

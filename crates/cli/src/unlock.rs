@@ -32,7 +32,7 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
         Some(profile) => client.force_unlock_of(profile, key),
         None => client.force_unlock(key),
     };
-    let report = report.map_err(Failure::usage)?;
+    let report = report.map_err(|error| Failure::request(name::show(&args.key), error))?;
     let became = format!("{}: {}", name::show(&args.key), what_became(&report));
     print(&report.nodes, report.line.as_ref(), &became);
     let (gone, nodes, quorum) = (report.gone(), report.nodes.len(), client.config().quorum());
@@ -53,7 +53,8 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
 }
 
 fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
-    let seen = client.inspect(args.key.as_bytes()).map_err(Failure::usage)?;
+    let seen = client.inspect(args.key.as_bytes());
+    let seen = seen.map_err(|error| Failure::request(name::show(&args.key), error))?;
     let options = args.format.profile.map(of_profile).unwrap_or_default();
     let mut advice = format!("{ONLY_SHOWN}: {}\n{GOES_ON}", command(args, &options));
     let verdict = match &seen.verdict {

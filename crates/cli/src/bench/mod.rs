@@ -84,7 +84,8 @@ fn consent(args: &BenchArgs, signs: &[Sign]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::usage(format_args!(
-        "these nodes look as if they were in use: nothing was done\n{lines}{CONSENT}"
+        "these nodes look as if they were in use: nothing was done\n{lines}{CONSENT}{}",
+        nodes::command("bench --yes", &args.nodes)
     )))
 }
 
@@ -136,7 +137,7 @@ fn status(figures: &Figures) -> Result<u8, Failure> {
 }
 
 const CONSENT: &str =
-    "bench would put load on them, with keys of its own; to do it all the same: --yes";
+    "bench would put load on them, with keys that only it uses; to do it all the same: ";
 
 const NEW: &str = "if these nodes are new and never held a lock: ";
 

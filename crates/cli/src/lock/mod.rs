@@ -199,7 +199,8 @@ fn wait(
     poller: &Poller,
 ) -> Result<Waited, Failure> {
     let once = request.try_once || request.wait.is_some_and(|wait| wait.is_zero());
-    lease.request(if once { Wait::No } else { Wait::Forever }).map_err(Failure::usage)?;
+    let asked = lease.request(if once { Wait::No } else { Wait::Forever });
+    asked.map_err(|error| Failure::request(name::show(key), error))?;
     let patience = match once {
         true => Patience::of_one_attempt(now()?),
         false => Patience::new(request.wait, now()?),

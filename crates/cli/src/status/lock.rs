@@ -26,7 +26,8 @@ use crate::waiters;
 /// Prints who holds the lock of this name. The exit status says whether there was a verdict.
 pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Result<u8, Failure> {
     let config = client.config();
-    let seen = client.inspect(key.as_bytes()).map_err(Failure::usage)?;
+    let seen =
+        client.inspect(key.as_bytes()).map_err(|error| Failure::request(name::show(key), error))?;
     // As the nodes were when they answered.
     let restart_guards = client.node_report();
     if args.json {

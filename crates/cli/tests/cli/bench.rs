@@ -238,7 +238,7 @@ fn a_bench_refuses_nodes_with_keys_without_yes() {
     world.nodes[1].cmd("SET session:2 theirs");
     world.nodes[0].cmd("CONFIG RESETSTAT");
     let sign = format!("node 2 {}: 2 keys", world.nodes[1].address());
-    let ran = bench(&world, &[]).expect(64).expect_says("--yes").expect_says(&sign);
+    let ran = bench(&world, &[]).expect(64).expect_says("redbolt bench --yes").expect_says(&sign);
     assert_eq!(ran.stdout, "");
     let stats = crate::harness::info(&world, "commandstats");
     assert!(!stats.contains("cmdstat_set:") && stats.contains("cmdstat_info:"), "{stats}");

@@ -431,3 +431,18 @@ fn each_shell_gets_its_completions() {
         assert!(!script.contains("__exec"), "the hidden subcommand appears in the completions");
     }
 }
+
+#[test]
+fn a_refused_request_names_its_lock() {
+    let told = "redbolt: job: the TTL of 3600s is over the maximum of 30s (max_ttl)";
+    let options = ["--node", "127.0.0.1:1", "--ttl", "3600s"];
+    let commands = [
+        &["lock", "job", "--", "true"][..],
+        &["lead", "job", "--", "true"],
+        &["acquire", "job", "--token-file", "token"],
+    ];
+    for command in commands {
+        let words = [&command[..1], &options, &command[1..]].concat();
+        ran(&words).expect(64).expect_says(told);
+    }
+}
