@@ -16,6 +16,7 @@
 //! one lives, orphans become its children; when it dies, all that it leaves becomes the outer one's.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::thread;
@@ -65,7 +66,7 @@ impl Family {
     /// Returns whether `child` is stopped, as by Ctrl-Z.
     pub(super) fn is_stopped(&self, child: &Child) -> bool {
         let pid = || child.unreaped().map(Pid::as_raw);
-        child.is_stopped() || pid().is_some_and(|pid| is_in_stopped_vfork(pid, &processes()))
+        child.is_stopped() || pid().is_some_and(|pid| is_in_stopped_vfork(pid, read_process))
     }
 
     /// Whether no process is left, given whether we have children. Orphans become our children, so without children
@@ -141,7 +142,11 @@ fn children() -> Vec<i32> {
 /// The processes whose parent is this one. The kernel lists also those that the table of processes hides, unless it was
 /// built without these lists.
 fn listed_children() -> Vec<i32> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    children_of("self")
+}
+
+fn children_of(process: impl fmt::Display) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lists =
         threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     lists.flat_map(|list| parse_pids(&list)).collect()
@@ -171,9 +176,12 @@ fn descendants(ancestor: i32, processes: &[Process]) -> Vec<i32> {
 ///
 /// A shell in `vfork` cannot stop before its child has executed a program, which a stopped child does not do. The
 /// kernel reports no stop of the shell then, although the whole job stands still.
-fn is_in_stopped_vfork(pid: i32, processes: &[Process]) -> bool {
-    let waits = processes.iter().any(|it| it.pid == pid && it.state == UNINTERRUPTIBLE);
-    waits && processes.iter().any(|it| it.parent == pid && it.state == STOPPED)
+fn is_in_stopped_vfork(pid: i32, read: impl Fn(i32) -> Option<Process>) -> bool {
+    // The state is read first: time of the lease passes here, and few commands are in `vfork`.
+    read(pid).is_some_and(|it| it.state == UNINTERRUPTIBLE)
+        && children_of(pid)
+            .into_iter()
+            .any(|child| read(child).is_some_and(|it| it.state == STOPPED))
 }
 
 /// The letters of states in `/proc/PID/stat`.
@@ -190,7 +198,11 @@ struct Process {
 fn processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)).collect()
+    pids.filter_map(read_process).collect()
+}
+
+fn read_process(pid: i32) -> Option<Process> {
+    parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Reads `pid (name) state parent …`, where the name may hold any byte, blanks and parentheses
@@ -211,15 +223,24 @@ mod tests {
         Process { pid, parent, state }
     }
 
+    /// A child of this process stands in for the one that the shell has made.
     #[test]
     fn a_shell_in_a_vfork_whose_child_is_stopped_is_stopped() {
-        let stopped = |shell, child| {
-            is_in_stopped_vfork(10, &[process(10, 1, shell), process(11, 10, child)])
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (shell, sleep) = (getpid().as_raw(), i32::try_from(child.id()).unwrap());
+        let stopped = |of_shell, of_sleep| {
+            is_in_stopped_vfork(shell, |pid| match pid {
+                _ if pid == shell => Some(process(pid, 1, of_shell)),
+                _ if pid == sleep => Some(process(pid, shell, of_sleep)),
+                _ => None,
+            })
         };
         assert!(stopped(b'D', b'T'));
         assert!(!stopped(b'D', b'R'), "it reads from a disk, or its child is about to run");
         assert!(!stopped(b'S', b'T'), "a shell with job control, which waits for its user");
-        assert!(!is_in_stopped_vfork(10, &[process(10, 1, b'D'), process(12, 1, b'T')]));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!stopped(b'D', b'T'), "it has no child");
     }
 
     #[test]

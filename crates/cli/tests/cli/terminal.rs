@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
@@ -86,6 +87,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("the terminal shows:\n{}", self.shows());
+        }
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
@@ -300,18 +304,20 @@ fn ctrl_c_ends_a_loop_of_a_shell() {
 /// As some programs do with a terminal of their own. redbolt is stopped, and the lock is kept for as long as the command runs.
 #[test]
 fn a_command_that_ctrl_z_does_not_stop_keeps_its_lock() {
-    let world = World::of(1);
-    let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
-    let line = format!("trap \"\" TSTP; echo $$ > pid; {}; exit 4", shell_until("go"));
-    shell.types(&format!("'{REDBOLT}' lock --ttl 3s job -c '{line}'\n"));
-    let pid = world.process("pid");
-    shell.types(CTRL_Z);
-    shell.until_shown("Stopped");
-    world.until_extended(0, "job");
-    assert!(lives(pid));
-    fs::write(world.path("go"), "").unwrap();
-    shell.types("fg\n");
-    shell.types("echo status=$?\nexit\n");
-    shell.until_shown("status=4");
-    shell.end();
+    on_a_real_clock(Duration::from_secs(3), || {
+        let world = World::of(1);
+        let mut shell = Session::start(&world, &["bash", "--norc", "--noprofile", "-i"]);
+        let line = format!("trap \"\" TSTP; echo $$ > pid; {}; exit 4", shell_until("go"));
+        shell.types(&format!("'{REDBOLT}' lock --ttl 3s job -c '{line}'\n"));
+        let pid = world.process("pid");
+        shell.types(CTRL_Z);
+        shell.until_shown("Stopped");
+        world.until_extended(0, "job");
+        assert!(lives(pid));
+        fs::write(world.path("go"), "").unwrap();
+        shell.types("fg\n");
+        shell.types("echo status=$?\nexit\n");
+        shell.until_shown("status=4");
+        shell.end();
+    });
 }
