@@ -17,7 +17,7 @@ impl ConnId {
     }
 }
 
-/// What a node knows of one connection.
+/// The state of one connection.
 pub(crate) struct Session {
     pub(crate) id: ConnId,
     pub(crate) name: Vec<u8>,

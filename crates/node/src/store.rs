@@ -36,12 +36,12 @@ pub struct Snapshot {
     databases: Vec<Entries>,
 }
 
-/// What CONFIG SET changes.
+/// The settings that CONFIG SET changes.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) maxmemory: u64,
     pub(crate) policy: &'static str,
-    /// Of the default user; empty: none is needed.
+    /// The password of the default user; empty if none is needed.
     pub(crate) password: Vec<u8>,
 }
 

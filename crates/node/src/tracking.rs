@@ -208,14 +208,14 @@ fn message_on(channel: &[u8], message: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What an invalidation is about.
+/// The subject of an invalidation.
 enum Change {
     Key(Vec<u8>),
     AllKeys,
 }
 
 impl Change {
-    /// The message, on this channel, whatever the receiver is subscribed to.
+    /// Returns the message, always on the channel `__redis__:invalidate`.
     fn message(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut reply = Reply::new(&mut bytes);

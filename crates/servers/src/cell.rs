@@ -1,11 +1,11 @@
-//! What came of one feature on one server.
+//! The result of one feature on one server.
 
 use std::error::Error;
 
 /// Why a check did not come to its end.
 pub(crate) type Failure = Box<dyn Error>;
 
-/// What came of one feature on one server.
+/// The result of one feature on one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// It works.

@@ -1,4 +1,4 @@
-//! What the checks have in common: their extent, what they find out, and spans of time.
+//! Types that all checks share: their extent, their results, and spans of time.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ impl Extent {
     }
 }
 
-/// In the table of all libraries, for what one does not have.
+/// The entry of a library without a feature, in the table of all libraries.
 pub(crate) const NONE: &str = "–";
 
-/// What a check found out.
+/// The result of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     /// For the table of all libraries.
@@ -55,7 +55,7 @@ pub(super) fn percentiles(mut spans: Vec<Duration>) -> String {
     format!("{}/{}", ms(at(&spans, 50)), ms(at(&spans, 99)))
 }
 
-/// So many of a hundred are smaller; they are in order.
+/// Returns the percentile `part` of sorted spans.
 pub(crate) fn at(spans: &[Duration], part: usize) -> Duration {
     let place = (spans.len() * part / 100).min(spans.len().saturating_sub(1));
     spans.get(place).copied().unwrap_or_default()
@@ -73,7 +73,7 @@ pub(super) fn held(reply: &str) -> Result<(), Failure> {
     if reply == "held" { Ok(()) } else { Err(reply.into()) }
 }
 
-/// So long a waiter needs at most to go to sleep.
+/// The time within which a waiter has gone to sleep.
 pub(crate) const SETTLED: Duration = Duration::from_millis(250);
 
 /// Longer than any check takes.

@@ -1,4 +1,4 @@
-//! A command while it runs: its words, where it reads and writes, and how it fails.
+//! A command while it runs: its words, its session and store, and its failures.
 
 use crate::{
     clock::ClockReading,
@@ -32,7 +32,7 @@ impl<'a> Call<'a> {
         session.expect("a command runs on a live connection only")
     }
 
-    /// Where the database with this number stands.
+    /// Returns the index of the database with this number.
     pub(super) fn database(&self, index: i32) -> Result<usize, Failure> {
         let place = usize::try_from(index).ok().filter(|&at| at < self.store.databases.len());
         place.ok_or_else(|| "ERR DB index is out of range".into())

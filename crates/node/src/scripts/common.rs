@@ -1,4 +1,4 @@
-//! What scripts have in common: arguments, the restart guard, the node's clock, counters.
+//! Parts that scripts share: arguments, the restart guard, the node's clock, counters.
 
 use std::str::{self, FromStr};
 
@@ -45,7 +45,7 @@ pub(super) fn raise(
     Ok(())
 }
 
-/// The same of one without a TTL.
+/// Raises a counter that has no TTL.
 pub(super) fn raise_for_ever(
     calls: &mut Calls<'_>,
     name: &[u8],
@@ -64,7 +64,7 @@ pub(super) fn counter(calls: &mut Calls<'_>, name: &[u8]) -> Result<Option<f64>,
     Ok(found.map_or(Some(0.0), lua_number))
 }
 
-/// What `tonumber` makes of it.
+/// Returns the number that `tonumber` reads.
 pub(super) fn lua_number(value: &[u8]) -> Option<f64> {
     let text = value.split(|&byte| byte == 0).next().and_then(|text| str::from_utf8(text).ok());
     let blanks = [' ', '\t', '\n', '\x0b', '\x0c', '\r'];
@@ -73,7 +73,7 @@ pub(super) fn lua_number(value: &[u8]) -> Option<f64> {
 
 pub(super) type Argument<'a> = Option<&'a &'a [u8]>;
 
-/// What an ask for one resource says first, its name, token and TTL, if the restart guard behind the name lets the node vote.
+/// Returns the name, token and TTL of an ask for one resource, if the restart guard behind the name lets the node vote.
 pub(super) fn begin<'a>(
     calls: &mut Calls<'_>,
     names: &[&'a [u8]],

@@ -161,5 +161,5 @@ fn second(value: &[u8]) -> Option<f64> {
     (1e9..=4.2e9).contains(&number).then_some(number)
 }
 
-/// What the name of a lease begins with.
+/// The prefix of a lease's name.
 const LEASE: &[u8] = b"redbolt:lease:";
