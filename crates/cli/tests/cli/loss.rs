@@ -113,9 +113,10 @@ fn the_lock_is_kept_for_as_long_as_the_command_runs() {
 #[test]
 fn without_extending_the_command_has_one_ttl() {
     let world = World::of(1);
-    let words =
-        ["lock", "--ttl", "6s", "--no-extend", "job", "-c", "echo $$ > pid; exec sleep 600"];
-    let running = world.start(&words);
+    // Four seconds are left when redbolt stops the command, so that it is in time on a busy machine as well.
+    let options = ["--ttl", "12s", "--kill-after", "4s", "--no-extend"];
+    let command = ["job", "-c", "echo $$ > pid; exec sleep 600"];
+    let running = world.start(&[&["lock"], &options[..], &command[..]].concat());
     let pid = world.process("pid");
     running.end().expect(70).expect_says("--no-extend");
     assert!(!lives(pid));
