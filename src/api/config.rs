@@ -1,6 +1,5 @@
 //! The configuration of an API: the core's, and the addresses.
 
-use std::error::Error;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -17,7 +16,7 @@ use crate::net::{self, Address, AddressError, Clock, HostResolver, NetAccess, Se
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
     self, ClockReading, Credentials, NodeId, Profile, RestartGuard, RestartTrust, Secret, Settings,
-    SettingsError, Setup, WakeStrategy,
+    SettingsError, Setup, WakeStrategy, sources,
 };
 
 /// Which nodes, and how. Cheap to clone.
@@ -691,39 +690,9 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl Error for ConfigError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Address(error) => Some(error),
-            Self::BusyPoll { .. }
-            | Self::Duplicate { .. }
-            | Self::EmptyPassword
-            | Self::PasswordFile { .. }
-            | Self::SentinelUser => None,
-            Self::Settings(error) => Some(error),
-            #[cfg(feature = "tls")]
-            Self::Tls(error) => Some(error),
-        }
-    }
-}
-
-#[cfg(feature = "tls")]
-impl From<TlsError> for ConfigError {
-    fn from(error: TlsError) -> Self {
-        Self::Tls(error)
-    }
-}
-
-impl From<AddressError> for ConfigError {
-    fn from(error: AddressError) -> Self {
-        Self::Address(error)
-    }
-}
-
-impl From<SettingsError> for ConfigError {
-    fn from(error: SettingsError) -> Self {
-        Self::Settings(error)
-    }
+sources! {
+    ConfigError: Address, Settings, #[cfg(feature = "tls")] Tls;
+    from Address(AddressError), Settings(SettingsError), #[cfg(feature = "tls")] Tls(TlsError)
 }
 
 #[cfg(test)]

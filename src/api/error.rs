@@ -1,84 +1,46 @@
 //! Why a lock was not granted, by any API.
 
 use std::error::Error;
-use std::fmt;
 
 use super::report::RefusalReport;
-use crate::proto::{LossCause, RefusalReason, RequestError};
+use crate::proto::{LossCause, RefusalReason, RequestError, messages, sources};
 
-/// Why a lock was not granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
-    Engine(EngineError),
-    /// The owner holds the lock already, and it is over: all guards of it have to end before it can be taken again. Only
-    /// [`Engine::acquire_reentrant`](crate::Engine::acquire_reentrant) says so.
-    Lost(LossCause),
-    /// The request cannot be carried out, whatever the nodes say.
-    Request(RequestError),
-    /// The nodes refused it.
-    Refused(RefusalReport),
-}
-
-impl fmt::Display for AcquireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Engine(error) => error.fmt(f),
-            Self::Lost(cause) => write!(f, "the owner's lock is lost: {cause}"),
-            Self::Request(error) => error.fmt(f),
-            Self::Refused(report) => report.fmt(f),
-        }
+messages! {
+    /// Why a lock was not granted.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum AcquireError {
+        /// The engine does not take it. Only an [`Engine`](crate::Engine) says so.
+        Engine(error: EngineError): "{error}",
+        /// The owner holds the lock already, and it is over: all guards of it have to end before it can be taken again. Only
+        /// [`Engine::acquire_reentrant`](crate::Engine::acquire_reentrant) says so.
+        Lost(cause: LossCause): "the owner's lock is lost: {cause}",
+        /// The request cannot be carried out, whatever the nodes say.
+        Request(error: RequestError): "{error}",
+        /// The nodes refused it.
+        Refused(report: RefusalReport): "{report}",
     }
 }
 
-impl Error for AcquireError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(match self {
-            Self::Engine(error) => error,
-            Self::Lost(_) => return None,
-            Self::Request(error) => error,
-            Self::Refused(report) => report,
-        })
-    }
+sources! {
+    AcquireError: Engine, Request, Refused;
+    from Engine(EngineError), Request(RequestError)
 }
 
-impl From<EngineError> for AcquireError {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl From<RequestError> for AcquireError {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
-    }
-}
-
-/// Why an engine does not take a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EngineError {
-    /// As much is in flight as its limits allow.
-    Busy {
-        /// The limit, [`EngineLimits::in_flight`](crate::EngineLimits::in_flight).
-        limit: usize,
-    },
-    /// This process was forked from the one that started it, and has no thread for it.
-    Forked,
-    /// It was shut down.
-    ShutDown,
-}
-
-impl fmt::Display for EngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Busy { limit } => {
-                write!(f, "{limit} calls are in flight, which is the engine's limit")
-            }
-            Self::Forked => f.write_str("the engine belongs to the process before the fork"),
-            Self::ShutDown => f.write_str("the engine was shut down"),
-        }
+messages! {
+    /// Why an engine does not take a call.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum EngineError {
+        /// As much is in flight as its limits allow.
+        Busy {
+            /// The limit, [`EngineLimits::in_flight`](crate::EngineLimits::in_flight).
+            limit: usize,
+        }: "{limit} calls are in flight, which is the engine's limit",
+        /// This process was forked from the one that started it, and has no thread for it.
+        Forked: "the engine belongs to the process before the fork",
+        /// It was shut down.
+        ShutDown: "the engine was shut down",
     }
 }
 

@@ -1,7 +1,6 @@
 //! The guard of a client's lock.
 
 use std::cell::RefCell;
-use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use super::driver::Driver;
 use super::report::RefusalReport;
 use crate::proto::{
     Confirmed, DetachedLock, Event, FencingToken, LockId, LockMode, LockState, LossCause,
-    RefusalReason, RequestError,
+    RefusalReason, RequestError, messages, sources,
 };
 
 /// A lock that was granted.
@@ -230,53 +229,30 @@ pub(super) fn unless_shared(outcome: Result<(), ExtendError>) -> Result<bool, Ex
     }
 }
 
-/// Why a lock was not extended, or its mode not changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ExtendError {
-    /// It cannot be carried out, whatever the nodes say.
-    Request(RequestError),
-    /// The lock is over. Stop what it protects.
-    Lost(LossCause),
-    /// No quorum extended it, or made it exclusive. It is held as before, and may be tried again.
-    Refused(RefusalReport),
-}
-
-impl fmt::Display for ExtendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Request(error) => error.fmt(f),
-            Self::Lost(cause) => write!(f, "the lock is lost: {cause}"),
-            Self::Refused(report) => report.fmt(f),
-        }
+messages! {
+    /// Why a lock was not extended, or its mode not changed.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum ExtendError {
+        /// It cannot be carried out, whatever the nodes say.
+        Request(error: RequestError): "{error}",
+        /// The lock is over. Stop what it protects.
+        Lost(cause: LossCause): "the lock is lost: {cause}",
+        /// No quorum extended it, or made it exclusive. It is held as before, and may be tried again.
+        Refused(report: RefusalReport): "{report}",
     }
 }
 
-impl Error for ExtendError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Request(error) => Some(error),
-            Self::Lost(_) => None,
-            Self::Refused(report) => Some(report),
-        }
-    }
-}
+sources! { ExtendError: Request, Refused }
 
-/// How a lock ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a lock is held to its end or it is not")]
-pub enum ReleaseOutcome {
-    /// It had ended before it was released: what it protected may have been in other hands.
-    Lost(LossCause),
-    /// It was held until it was released.
-    Released(Confirmed),
-}
-
-impl fmt::Display for ReleaseOutcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lost(cause) => write!(f, "lost: {cause}"),
-            Self::Released(confirmed) => write!(f, "released, {confirmed}"),
-        }
+messages! {
+    /// How a lock ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(clippy::exhaustive_enums, reason = "a lock is held to its end or it is not")]
+    pub enum ReleaseOutcome {
+        /// It had ended before it was released: what it protected may have been in other hands.
+        Lost(cause: LossCause): "lost: {cause}",
+        /// It was held until it was released.
+        Released(confirmed: Confirmed): "released, {confirmed}",
     }
 }

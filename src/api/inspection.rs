@@ -10,7 +10,7 @@ use super::report::{explain, unanswered};
 use crate::net::Address;
 use crate::proto::{
     Cause, Core, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Profile, Sharers, View,
-    Waiter, format,
+    Waiter, format, messages,
 };
 
 /// Who holds a resource, by every node.
@@ -67,23 +67,25 @@ impl NodeInspection {
     }
 }
 
-/// What the nodes add up to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InspectionVerdict {
-    /// So many nodes are free that a quorum could grant.
-    Free,
-    /// One holder has a quorum. Its remaining TTL is that of the node which ends the quorum.
-    Held(Holder),
-    /// These hold permits: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
-    Permits(Permits),
-    /// These share it: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
-    Shared(Sharers),
-    /// A quorum of the nodes keeps something under that name that is no lock of redbolt, and nobody can
-    /// lock it. Not the same thing, perhaps: this is the one that ends the quorum.
-    Foreign(Foreign),
-    /// None of these: nodes that do not answer, or holders without a quorum.
-    Undecided,
+messages! {
+    /// What the nodes add up to.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum InspectionVerdict {
+        /// So many nodes are free that a quorum could grant.
+        Free: "free",
+        /// One holder has a quorum. Its remaining TTL is that of the node which ends the quorum.
+        Held(holder: Holder): "held by {holder}",
+        /// These hold permits: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
+        Permits(permits: Permits): "permits of {permits}",
+        /// These share it: each has a quorum, and a remaining TTL that is that of the node which ends its quorum.
+        Shared(sharers: Sharers): "shared by {sharers}",
+        /// A quorum of the nodes keeps something under that name that is no lock of redbolt, and nobody can
+        /// lock it. Not the same thing, perhaps: this is the one that ends the quorum.
+        Foreign(data: Foreign): "{data}",
+        /// None of these: nodes that do not answer, or holders without a quorum.
+        Undecided: "undecided",
+    }
 }
 
 impl Inspection {
@@ -323,19 +325,6 @@ fn line_in_words(line: &Line) -> String {
 impl fmt::Display for NodeInspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {} {}: {}", self.number, self.address, self.words)
-    }
-}
-
-impl fmt::Display for InspectionVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Free => f.write_str("free"),
-            Self::Held(holder) => write!(f, "held by {holder}"),
-            Self::Permits(permits) => write!(f, "permits of {permits}"),
-            Self::Shared(sharers) => write!(f, "shared by {sharers}"),
-            Self::Foreign(data) => data.fmt(f),
-            Self::Undecided => f.write_str("undecided"),
-        }
     }
 }
 

@@ -4,7 +4,6 @@
 //! nodes that are called new are believed to have granted nothing. Not here: what is written when, see
 //! [`Setup`].
 
-use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use super::driver::{Driver, instant_in};
 use super::report::{NodeReport, NodeStatus};
 use super::start::StartError;
 use crate::proto::restart_guard::Found;
-use crate::proto::{Cause, NodeState, RestartGuard, RestartGuardState, Setup};
+use crate::proto::{Cause, NodeState, RestartGuard, RestartGuardState, Setup, messages, sources};
 
 /// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once.
 ///
@@ -163,73 +162,40 @@ fn progress(report: &NodeReport, setup: Setup, written: bool) -> SetupProgress {
     }
 }
 
-/// Why the restart guards of a set were not written.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SetupError {
-    /// The configuration has no restart guard.
-    RestartGuardOff,
-    /// A node votes, or has another restart guard: the set is not new. The other nodes were asked as well, so
-    /// that each that answered in time tells what it is.
-    Guarded(NodeReport),
-    /// Restart guards were written, and not all nodes confirmed theirs in time.
-    Incomplete(NodeReport),
-    /// No connection could be begun.
-    Start(StartError),
-    /// Not all nodes could be asked in time, or one cannot be set up.
-    Unready(NodeReport),
+messages! {
+    /// Why the restart guards of a set were not written.
+    #[derive(Debug)]
+    #[non_exhaustive]
+    pub enum SetupError {
+        /// The configuration has no restart guard.
+        RestartGuardOff: "the restart guard is off: there is nothing to set up",
+        /// A node votes, or has another restart guard: the set is not new. The other nodes were asked as well, so
+        /// that each that answered in time tells what it is.
+        Guarded(report: NodeReport): "not new: a node votes or has another restart guard; nothing was written{}"
+            with RestartGuards(report),
+        /// Restart guards were written, and not all nodes confirmed theirs in time.
+        Incomplete(report: NodeReport): "incomplete: not every node has confirmed its restart guard{}"
+            with RestartGuards(report),
+        /// No connection could be begun.
+        Start(error: StartError): "{error}",
+        /// Not all nodes could be asked in time, or one cannot be set up.
+        Unready(report: NodeReport): "not all nodes can be set up; nothing was written{}"
+            with RestartGuards(report),
+    }
 }
 
-impl fmt::Display for SetupError {
+/// What each node says of its restart guard.
+struct RestartGuards<'r>(&'r NodeReport);
+
+impl fmt::Display for RestartGuards<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RestartGuardOff => {
-                f.write_str("the restart guard is off: there is nothing to set up")
-            }
-            Self::Guarded(report) => {
-                f.write_str(
-                    "not new: a node votes or has another restart guard; nothing was written",
-                )?;
-                restart_guards(report, f)
-            }
-            Self::Incomplete(report) => {
-                f.write_str("incomplete: not every node has confirmed its restart guard")?;
-                restart_guards(report, f)
-            }
-            Self::Start(error) => error.fmt(f),
-            Self::Unready(report) => {
-                f.write_str("not all nodes can be set up; nothing was written")?;
-                restart_guards(report, f)
-            }
-        }
-    }
-}
-
-fn restart_guards(report: &NodeReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    for node in &report.nodes {
-        match (node.restart_guard, node.state) {
+        self.0.nodes.iter().try_for_each(|node| match (node.restart_guard, node.state) {
             (restart_guard, NodeState::Ready | NodeState::Down(Cause::Quarantined)) => {
-                write!(f, "; node {} {}: {restart_guard}", node.number, node.address)?;
+                write!(f, "; node {} {}: {restart_guard}", node.number, node.address)
             }
-            _ => write!(f, "; {node}")?,
-        }
-    }
-    Ok(())
-}
-
-impl Error for SetupError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Start(error) => Some(error),
-            Self::RestartGuardOff | Self::Guarded(_) | Self::Incomplete(_) | Self::Unready(_) => {
-                None
-            }
-        }
+            _ => write!(f, "; {node}"),
+        })
     }
 }
 
-impl From<StartError> for SetupError {
-    fn from(error: StartError) -> Self {
-        Self::Start(error)
-    }
-}
+sources! { SetupError: Start; from Start(StartError) }

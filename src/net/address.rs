@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::host_port::{HostPort, shown};
-use crate::proto::{Credentials, NodeSettings, Secret, is_printable};
+use crate::proto::{Credentials, NodeSettings, Secret, is_printable, messages};
 
 /// Where a node listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -176,68 +176,31 @@ impl fmt::Display for AddressError {
 
 impl Error for AddressError {}
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AddressFault {
-    ByteOrderMark,
-    Database,
-    Empty,
-    Host,
-    Master,
-    NotAlone,
-    PasswordMissing,
-    Path,
-    Percent,
-    Port,
-    Query,
-    Scheme,
-    Sentinels,
-    SlashWithoutScheme,
-    Tls,
-    UnixUser,
-    UserWithoutScheme,
-    Zone,
-}
-
-impl fmt::Display for AddressFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ByteOrderMark => {
-                "it begins with a byte order mark (BOM): save the text as UTF-8 without one"
-            }
-            Self::Database => "the database is not a number",
-            Self::Empty => "it is empty",
-            Self::Host => "the host is missing or has characters that no host has",
-            Self::Master => "the name of the master is missing, or has characters that none has",
-            Self::NotAlone => "a user, a password or a database is no part of an address",
-            Self::PasswordMissing => {
-                "a user without a password (write user:password@, or :password@ for the default \
-                user, or name a file with the password)"
-            }
-            Self::Path => "a Unix socket needs an absolute path of at most 107 bytes",
-            Self::Percent => "a % is not followed by two hexadecimal digits",
-            Self::Port => "the port is not a number from 1 to 65535",
-            Self::Query => "the only option behind a ? is db=n, of a unix:// address",
-            Self::Scheme => {
-                "the scheme is none of redis://, valkey://, rediss://, valkeys://, redis+sentinel://, \
-                rediss+sentinel:// and unix://"
-            }
-            Self::Sentinels => "a sentinel is named twice, or there are more than 32",
-            Self::SlashWithoutScheme => {
-                "a path needs unix:// before it, a host with a database redis://"
-            }
-            Self::Tls => {
-                "this redbolt was built without TLS: rediss:// and valkeys:// need its feature `tls`"
-            }
-            Self::UnixUser => {
-                "a user or a password is not supported in the address of a Unix socket: name a file \
-                with the password of the default user"
-            }
-            Self::UserWithoutScheme => "a user or password needs redis:// before it",
-            Self::Zone => {
-                "an IPv6 zone (% and an interface) is not supported: use an address that is not \
-                link-local, or a host name"
-            }
-        })
+messages! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum AddressFault {
+        ByteOrderMark: "it begins with a byte order mark (BOM): save the text as UTF-8 without one",
+        Database: "the database is not a number",
+        Empty: "it is empty",
+        Host: "the host is missing or has characters that no host has",
+        Master: "the name of the master is missing, or has characters that none has",
+        NotAlone: "a user, a password or a database is no part of an address",
+        PasswordMissing: "a user without a password (write user:password@, or :password@ for the default \
+            user, or name a file with the password)",
+        Path: "a Unix socket needs an absolute path of at most 107 bytes",
+        Percent: "a % is not followed by two hexadecimal digits",
+        Port: "the port is not a number from 1 to 65535",
+        Query: "the only option behind a ? is db=n, of a unix:// address",
+        Scheme: "the scheme is none of redis://, valkey://, rediss://, valkeys://, redis+sentinel://, \
+            rediss+sentinel:// and unix://",
+        Sentinels: "a sentinel is named twice, or there are more than 32",
+        SlashWithoutScheme: "a path needs unix:// before it, a host with a database redis://",
+        Tls: "this redbolt was built without TLS: rediss:// and valkeys:// need its feature `tls`",
+        UnixUser: "a user or a password is not supported in the address of a Unix socket: name a file \
+            with the password of the default user",
+        UserWithoutScheme: "a user or password needs redis:// before it",
+        Zone: "an IPv6 zone (% and an interface) is not supported: use an address that is not \
+            link-local, or a host name",
     }
 }
 

@@ -12,7 +12,7 @@ use super::lease::Drift;
 use super::names::{MAX_NODES, NodeId};
 use super::profile::Profile;
 use super::restart_guard::{RestartGuard, RestartTrust, Setup};
-use crate::resp::{BufMut, command};
+use crate::resp::{BufMut, command, messages};
 
 /// The most bytes in a token's label.
 pub const MAX_LABEL: usize = 128;
@@ -409,86 +409,55 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// No lease, deadline or pause of a lock is meant to be longer.
 const LONGEST_SPAN: Duration = DAY;
 
-/// A setting out of its range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// The life of a fencing counter is below a day or over a year.
-    FencingCounterTtl {
-        /// What was given.
-        span: Duration,
-    },
-    /// The drift rate is not below 50 %.
-    Drift {
-        /// The rate that was given.
-        ppm: u32,
-    },
-    /// The name of the restart guard's key is empty, or has more than 256 bytes.
-    RestartGuardKey {
-        /// Its length.
-        len: usize,
-    },
-    /// There is no node.
-    NoNodes,
-    /// The quorum is not more than half of the nodes, or more than all of them.
-    Quorum {
-        /// The quorum that was given.
-        quorum: usize,
-        /// How many nodes there are.
-        nodes: usize,
-    },
-    /// A span of time is below 1 ms or over a day.
-    Span {
-        /// Which.
-        what: &'static str,
-        /// What was given.
-        span: Duration,
-    },
-    /// A text has bytes that are not printable, or too many.
-    Text {
-        /// Which.
-        what: &'static str,
-        /// The most bytes that it can have.
-        max: usize,
-    },
-    /// There are more nodes than 32.
-    TooManyNodes {
-        /// How many.
-        nodes: usize,
-    },
-}
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FencingCounterTtl { span } => {
-                write!(f, "a fencing counter's life of {span:?} is out of range (1 to 365 days)")
-            }
-            Self::Drift { ppm } => {
-                write!(f, "a drift of {ppm} parts per million is not below 500000")
-            }
-            Self::RestartGuardKey { len } => {
-                write!(
-                    f,
-                    "the restart guard's key has {len} bytes: it must be 1 to {MAX_RESTART_GUARD_KEY}"
-                )
-            }
-            Self::NoNodes => f.write_str("no nodes given"),
-            Self::Quorum { quorum, nodes } => write!(
-                f,
-                "a quorum of {quorum} does not fit {nodes} nodes: it must be {} to {nodes}",
-                nodes / 2 + 1
-            ),
-            Self::Span { what, span } => {
-                write!(f, "{what} of {span:?} is out of range (1 ms to one day)")
-            }
-            Self::Text { what, max } => {
-                write!(f, "the {what} must be printable ASCII, at most {max} bytes")
-            }
-            Self::TooManyNodes { nodes } => {
-                write!(f, "{nodes} nodes given, the limit is {MAX_NODES}")
-            }
-        }
+messages! {
+    /// A setting out of its range.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum SettingsError {
+        /// The life of a fencing counter is below a day or over a year.
+        FencingCounterTtl {
+            /// What was given.
+            span: Duration,
+        }: "a fencing counter's life of {span:?} is out of range (1 to 365 days)",
+        /// The drift rate is not below 50 %.
+        Drift {
+            /// The rate that was given.
+            ppm: u32,
+        }: "a drift of {ppm} parts per million is not below 500000",
+        /// The name of the restart guard's key is empty, or has more than 256 bytes.
+        RestartGuardKey {
+            /// Its length.
+            len: usize,
+        }: "the restart guard's key has {len} bytes: it must be 1 to {MAX_RESTART_GUARD_KEY}",
+        /// There is no node.
+        NoNodes: "no nodes given",
+        /// The quorum is not more than half of the nodes, or more than all of them.
+        Quorum {
+            /// The quorum that was given.
+            quorum: usize,
+            /// How many nodes there are.
+            nodes: usize,
+        }: "a quorum of {quorum} does not fit {nodes} nodes: it must be {} to {nodes}"
+            with nodes / 2 + 1,
+        /// A span of time is below 1 ms or over a day.
+        Span {
+            /// Which.
+            what: &'static str,
+            /// What was given.
+            span: Duration,
+        }: "{what} of {span:?} is out of range (1 ms to one day)",
+        /// A text has bytes that are not printable, or too many.
+        Text {
+            /// Which.
+            what: &'static str,
+            /// The most bytes that it can have.
+            max: usize,
+        }: "the {what} must be printable ASCII, at most {max} bytes",
+        /// There are more nodes than 32.
+        TooManyNodes {
+            /// How many.
+            nodes: usize,
+        }: "{nodes} nodes given, the limit is {MAX_NODES}",
     }
 }
 

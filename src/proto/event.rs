@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::names::{LinkId, LockId, NodeId, ObserverId, ViewId};
 use super::vote::{Cause, Votes};
+use crate::resp::messages;
 
 /// An outcome.
 ///
@@ -88,34 +89,23 @@ pub enum RefusalReason {
     OutOfTime,
 }
 
-/// How a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LossCause {
-    /// Its validity ended.
-    Expired,
-    /// It is looked at in a forked child: it belongs to the parent. No core says so.
-    Forked,
-    /// So many nodes no longer had its key that no quorum was left.
-    Gone,
-    /// It was auto-extended for as long as it may be held. Reported before its validity ends.
-    HeldTooLong,
-    /// The engine that extended it was shut down or has failed, and let go of it. No core says so.
-    ShutDown,
-    /// No quorum extended a lock that is auto-extended. Reported before its validity ends, unless it is driven too late.
-    Unextended,
-}
-
-impl fmt::Display for LossCause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "its validity ended",
-            Self::Forked => "it belongs to the process that this one was forked from",
-            Self::Gone => "its key is gone on too many nodes",
-            Self::HeldTooLong => "it was held for as long as it may be",
-            Self::Unextended => "no quorum extended it in time",
-            Self::ShutDown => "its engine has ended and let go of it",
-        })
+messages! {
+    /// How a lock was lost.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum LossCause {
+        /// Its validity ended.
+        Expired: "its validity ended",
+        /// It is looked at in a forked child: it belongs to the parent. No core says so.
+        Forked: "it belongs to the process that this one was forked from",
+        /// So many nodes no longer had its key that no quorum was left.
+        Gone: "its key is gone on too many nodes",
+        /// It was auto-extended for as long as it may be held. Reported before its validity ends.
+        HeldTooLong: "it was held for as long as it may be",
+        /// The engine that extended it was shut down or has failed, and let go of it. No core says so.
+        ShutDown: "its engine has ended and let go of it",
+        /// No quorum extended a lock that is auto-extended. Reported before its validity ends, unless it is driven too late.
+        Unextended: "no quorum extended it in time",
     }
 }
 

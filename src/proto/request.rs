@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 use std::error::Error;
-use std::fmt;
 use std::time::Duration;
 
 use super::config::Config;
-use super::fence;
+use super::fence::{self, MIN_MAX_TTL};
 use super::format;
 use super::line;
 use super::permits::{self, MAX_PERMITS};
 use super::profile::Profile;
 use super::steps::step;
 use super::time::ttl_ms;
+use crate::resp::messages;
 
 /// The most resources in one lock.
 pub const MAX_KEYS: usize = 64;
@@ -419,210 +419,124 @@ pub enum Wait {
     No,
 }
 
-/// A request that cannot be carried out, whatever the nodes say. Nothing was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RequestError {
-    /// One call asks twice for a resource, in two locks.
-    DuplicateRequest {
-        /// Place of the second request, from zero.
-        index: usize,
-    },
-    /// A fenced lock needs the restart guard, and a `max_ttl` of at least 11 s.
-    CannotFence,
-    /// The name of the resource begins as those of fencing counters do.
-    CounterKey,
-    /// The same resource twice in one lock.
-    DuplicateKey {
-        /// Place of the second, from zero.
-        index: usize,
-    },
-    /// A resource needs at least one byte.
-    EmptyResource,
-    /// An extension of this lock is under way.
-    ExtensionUnderWay,
-    /// A change of this lock's mode is under way.
-    ModeChangeUnderWay,
-    /// A lock that is not exclusive is not downgraded.
-    NotExclusive,
-    /// A lock that is not shared is not upgraded.
-    NotShared,
-    /// The client or driver belongs to the process that this one was forked from.
-    Forked,
-    /// The resource has the name of the restart guard's key.
-    RestartGuardKey,
-    /// A semaphore has 1 to 1 024 permits.
-    Permits {
-        /// How many were asked for.
-        permits: u16,
-    },
-    /// One permit for several resources.
-    PermitKeys {
-        /// How many.
-        keys: usize,
-    },
-    /// The format of a profile has no room for what was asked.
-    ProfileCannot {
-        /// Whose format it is.
-        profile: Profile,
-        /// What it cannot do, and why.
-        what: &'static str,
-    },
-    /// The name of the resource is that of a key which redbolt, or a format that is configured or asked for, keeps with its
-    /// locks.
-    ReservedKey,
-    /// A shared lock on several resources.
-    SharedKeys {
-        /// How many.
-        keys: usize,
-    },
-    /// An owner holds the lock already, and a re-entry asks for what cannot be added to it.
-    HeldWithout {
-        /// What is missing.
-        missing: &'static str,
-    },
-    /// A lock that can be entered again, on several resources.
-    ReentrantKeys {
-        /// How many.
-        keys: usize,
-    },
-    /// The lock would be held for longer than the maximum hold time.
-    HeldTooLong {
-        /// The maximum hold time.
-        max_hold: Duration,
-    },
-    /// A lock is auto-extended at intervals of more than zero and at most half of its TTL.
-    AutoExtendInterval {
-        /// The interval.
-        every: Duration,
-        /// The TTL.
-        ttl: Duration,
-    },
-    /// A blocking client has nobody who could auto-extend a lock between two calls.
-    AutoExtendUnsupported,
-    /// The lock is not held: not yet granted, released, or lost.
-    NotHeld,
-    /// A lock that was detached was taken on other nodes, or on these in another order.
-    OtherNodes,
-    /// A resource has at most 64 KiB.
-    ResourceTooLong {
-        /// Its length.
-        len: usize,
-    },
-    /// A lock has at most 64 resources.
-    TooManyKeys {
-        /// How many were given.
-        keys: usize,
-    },
-    /// More locks are under way than one core can have.
-    TooManyLocks,
-    /// The TTL is over the configured maximum.
-    TtlAboveMaximum {
-        /// The TTL.
-        ttl: Duration,
-        /// The maximum.
-        max_ttl: Duration,
-    },
-    /// The TTL is so short that the drift of clocks leaves no validity.
-    TtlBelowDrift {
-        /// The TTL.
-        ttl: Duration,
-        /// The drift.
-        drift: Duration,
-    },
-    /// The TTL is zero, or below one millisecond.
-    TtlZero,
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DuplicateRequest { index } => {
-                write!(f, "request {} is for a resource that an earlier one asks for", index + 1)
-            }
-            Self::CannotFence => write!(
-                f,
-                "fencing needs the restart guard, and a max_ttl of at least {:?}",
-                fence::MIN_MAX_TTL
-            ),
-            Self::HeldTooLong { max_hold } => {
-                write!(f, "the lock would be held for longer than the maximum of {max_hold:?}")
-            }
-            Self::HeldWithout { missing } => {
-                write!(f, "the owner holds the lock without {missing}")
-            }
-            Self::AutoExtendInterval { every, ttl } => write!(
-                f,
-                "a TTL of {ttl:?} cannot be auto-extended every {every:?} (more than 0, at most half of it)"
-            ),
-            Self::TtlAboveMaximum { ttl, max_ttl } => {
-                write!(f, "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)")
-            }
-            Self::TtlBelowDrift { ttl, drift } => {
-                write!(f, "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}")
-            }
-            other => other.fmt_resources(f),
-        }
-    }
-}
-
-impl RequestError {
-    /// What there is to say of the resources that were asked for.
-    fn fmt_resources(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::DuplicateKey { index } => {
-                write!(f, "resource {} of the lock is there twice", index + 1)
-            }
-            Self::ReentrantKeys { keys } => {
-                write!(f, "{keys} resources in one reentrant lock, it can have one")
-            }
-            Self::ResourceTooLong { len } => {
-                write!(f, "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}")
-            }
-            Self::ProfileCannot { profile, what } => {
-                write!(f, "a lock of the profile {profile} cannot {what}")
-            }
-            Self::Permits { permits } => write!(f, "{permits} permits, of 1 to {MAX_PERMITS}"),
-            Self::PermitKeys { keys } => write!(f, "one permit for {keys} resources at once"),
-            Self::SharedKeys { keys } => {
-                write!(f, "{keys} resources in one shared lock, only one can be shared")
-            }
-            Self::TooManyKeys { keys } => {
-                write!(f, "{keys} resources in one lock, the limit is {MAX_KEYS}")
-            }
-            numberless => f.write_str(numberless.words()),
-        }
-    }
-
-    /// All that there is to say of one without numbers.
-    fn words(&self) -> &'static str {
-        match self {
-            Self::CounterKey => "the resource has a name of fencing counters, redbolt:fence:...",
-            Self::EmptyResource => "the resource's name is empty",
-            Self::ExtensionUnderWay => "an extension of this lock is under way",
-            Self::Forked => {
-                "this client belongs to the process before the fork: make a new one in the child"
-            }
-            Self::ReservedKey => {
-                "the resource has the name of a key beside locks: redbolt:until:..., redbolt:slotfence:..., redbolt:line..., \
-                 or one that another library's format keeps there"
-            }
-            Self::RestartGuardKey => "the resource has the name of the restart guard's key",
-            Self::AutoExtendUnsupported => {
-                "a blocking client cannot auto-extend a lock: use an Engine, or extend it yourself"
-            }
-            Self::ModeChangeUnderWay => "a change of this lock's mode is under way",
-            Self::NotExclusive => "the lock is not exclusive",
-            Self::NotHeld => "the lock is not held",
-            Self::NotShared => "the lock is not shared",
-            Self::OtherNodes => {
-                "the lock was taken on other nodes, on these in another order, or with another quorum"
-            }
-            Self::TooManyLocks => "too many locks under way in this client",
-            Self::TtlZero => "the TTL is zero (it is counted in milliseconds)",
-            // The others are worded with their numbers.
-            _ => "",
-        }
+messages! {
+    /// A request that cannot be carried out, whatever the nodes say. Nothing was sent.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum RequestError {
+        /// One call asks twice for a resource, in two locks.
+        DuplicateRequest {
+            /// Place of the second request, from zero.
+            index: usize,
+        }: "request {} is for a resource that an earlier one asks for" with index + 1,
+        /// A fenced lock needs the restart guard, and a `max_ttl` of at least 11 s.
+        CannotFence: "fencing needs the restart guard, and a max_ttl of at least {MIN_MAX_TTL:?}",
+        /// The name of the resource begins as those of fencing counters do.
+        CounterKey: "the resource has a name of fencing counters, redbolt:fence:...",
+        /// The same resource twice in one lock.
+        DuplicateKey {
+            /// Place of the second, from zero.
+            index: usize,
+        }: "resource {} of the lock is there twice" with index + 1,
+        /// A resource needs at least one byte.
+        EmptyResource: "the resource's name is empty",
+        /// An extension of this lock is under way.
+        ExtensionUnderWay: "an extension of this lock is under way",
+        /// A change of this lock's mode is under way.
+        ModeChangeUnderWay: "a change of this lock's mode is under way",
+        /// A lock that is not exclusive is not downgraded.
+        NotExclusive: "the lock is not exclusive",
+        /// A lock that is not shared is not upgraded.
+        NotShared: "the lock is not shared",
+        /// The client or driver belongs to the process that this one was forked from.
+        Forked: "this client belongs to the process before the fork: make a new one in the child",
+        /// The resource has the name of the restart guard's key.
+        RestartGuardKey: "the resource has the name of the restart guard's key",
+        /// A semaphore has 1 to 1 024 permits.
+        Permits {
+            /// How many were asked for.
+            permits: u16,
+        }: "{permits} permits, of 1 to {MAX_PERMITS}",
+        /// One permit for several resources.
+        PermitKeys {
+            /// How many.
+            keys: usize,
+        }: "one permit for {keys} resources at once",
+        /// The format of a profile has no room for what was asked.
+        ProfileCannot {
+            /// Whose format it is.
+            profile: Profile,
+            /// What it cannot do, and why.
+            what: &'static str,
+        }: "a lock of the profile {profile} cannot {what}",
+        /// The name of the resource is that of a key which redbolt, or a format that is configured or asked for, keeps with its
+        /// locks.
+        ReservedKey: "the resource has the name of a key beside locks: redbolt:until:..., \
+                redbolt:slotfence:..., redbolt:line..., or one that another library's format keeps there",
+        /// A shared lock on several resources.
+        SharedKeys {
+            /// How many.
+            keys: usize,
+        }: "{keys} resources in one shared lock, only one can be shared",
+        /// An owner holds the lock already, and a re-entry asks for what cannot be added to it.
+        HeldWithout {
+            /// What is missing.
+            missing: &'static str,
+        }: "the owner holds the lock without {missing}",
+        /// A lock that can be entered again, on several resources.
+        ReentrantKeys {
+            /// How many.
+            keys: usize,
+        }: "{keys} resources in one reentrant lock, it can have one",
+        /// The lock would be held for longer than the maximum hold time.
+        HeldTooLong {
+            /// The maximum hold time.
+            max_hold: Duration,
+        }: "the lock would be held for longer than the maximum of {max_hold:?}",
+        /// A lock is auto-extended at intervals of more than zero and at most half of its TTL.
+        AutoExtendInterval {
+            /// The interval.
+            every: Duration,
+            /// The TTL.
+            ttl: Duration,
+        }: "a TTL of {ttl:?} cannot be auto-extended every {every:?} \
+            (more than 0, at most half of it)",
+        /// A blocking client has nobody who could auto-extend a lock between two calls.
+        AutoExtendUnsupported: "a blocking client cannot auto-extend a lock: use an Engine, \
+                or extend it yourself",
+        /// The lock is not held: not yet granted, released, or lost.
+        NotHeld: "the lock is not held",
+        /// A lock that was detached was taken on other nodes, or on these in another order.
+        OtherNodes: "the lock was taken on other nodes, on these in another order, \
+                or with another quorum",
+        /// A resource has at most 64 KiB.
+        ResourceTooLong {
+            /// Its length.
+            len: usize,
+        }: "the resource's name has {len} bytes, the limit is {MAX_RESOURCE}",
+        /// A lock has at most 64 resources.
+        TooManyKeys {
+            /// How many were given.
+            keys: usize,
+        }: "{keys} resources in one lock, the limit is {MAX_KEYS}",
+        /// More locks are under way than one core can have.
+        TooManyLocks: "too many locks under way in this client",
+        /// The TTL is over the configured maximum.
+        TtlAboveMaximum {
+            /// The TTL.
+            ttl: Duration,
+            /// The maximum.
+            max_ttl: Duration,
+        }: "the TTL of {ttl:?} is over the maximum of {max_ttl:?} (max_ttl)",
+        /// The TTL is so short that the drift of clocks leaves no validity.
+        TtlBelowDrift {
+            /// The TTL.
+            ttl: Duration,
+            /// The drift.
+            drift: Duration,
+        }: "the TTL of {ttl:?} leaves no validity: clock drift takes {drift:?}",
+        /// The TTL is zero, or below one millisecond.
+        TtlZero: "the TTL is zero (it is counted in milliseconds)",
     }
 }
 

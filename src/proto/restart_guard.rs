@@ -7,8 +7,9 @@
 //! Pure functions, and public, so that the models that search this protocol for holes decide with the
 //! same code. Not here: when the key is read and written, see `core/restart_guard/`.
 
-use std::fmt;
 use std::time::Duration;
+
+use crate::resp::messages;
 
 /// The 40 hexadecimal digits that a server draws at each start.
 pub type RunId = [u8; 40];
@@ -161,30 +162,33 @@ impl<'a> Value<'a> {
     }
 }
 
-/// What a restart guard's value means to a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Found {
-    /// No restart guard: the node is new, or it has lost its memory.
-    Missing,
-    /// It was set up for another `max_ttl` or number of nodes. Clients that disagree about these could
-    /// both have a quorum: this one has no vote there, and writes nothing.
-    OtherLimits {
-        /// The longest TTL of any lock, in ms.
-        max_ttl_ms: u64,
-        /// How many nodes the set has.
-        nodes: u64,
-    },
-    /// It was written into another database, and came here by a swap.
-    OtherDatabase,
-    /// It is of the present run of the server and of other data: the server may have been a replica meanwhile.
-    OtherHistory,
-    /// It is of an earlier run of the server, which may have come back with stale data.
-    OtherRun,
-    /// What this client expects.
-    Ours,
-    /// No restart guard of redbolt's.
-    Unreadable,
+messages! {
+    /// What a restart guard's value means to a client.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Found {
+        /// No restart guard: the node is new, or it has lost its memory.
+        Missing: "no restart guard: it is new, or has lost its memory",
+        /// It was set up for another `max_ttl` or number of nodes. Clients that disagree about these could
+        /// both have a quorum: this one has no vote there, and writes nothing.
+        OtherLimits {
+            /// The longest TTL of any lock, in ms.
+            max_ttl_ms: u64,
+            /// How many nodes the set has.
+            nodes: u64,
+        }: "set up for {nodes} nodes and a max_ttl of {:?}"
+            with Duration::from_millis(*max_ttl_ms),
+        /// It was written into another database, and came here by a swap.
+        OtherDatabase: "the restart guard of another database",
+        /// It is of the present run of the server and of other data: the server may have been a replica meanwhile.
+        OtherHistory: "the restart guard of other data: its replication id changed",
+        /// It is of an earlier run of the server, which may have come back with stale data.
+        OtherRun: "the restart guard of an earlier run: it was restarted",
+        /// What this client expects.
+        Ours: "guarded",
+        /// No restart guard of redbolt's.
+        Unreadable: "its restart guard's key holds something else",
+    }
 }
 
 impl Found {
@@ -192,25 +196,6 @@ impl Found {
     #[must_use]
     pub fn calls_for_enrolment(self) -> bool {
         matches!(self, Self::Missing | Self::OtherDatabase | Self::OtherHistory | Self::OtherRun)
-    }
-}
-
-impl fmt::Display for Found {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("no restart guard: it is new, or has lost its memory"),
-            Self::OtherDatabase => f.write_str("the restart guard of another database"),
-            Self::OtherHistory => {
-                f.write_str("the restart guard of other data: its replication id changed")
-            }
-            Self::OtherLimits { max_ttl_ms, nodes } => {
-                let max_ttl = Duration::from_millis(*max_ttl_ms);
-                write!(f, "set up for {nodes} nodes and a max_ttl of {max_ttl:?}")
-            }
-            Self::OtherRun => f.write_str("the restart guard of an earlier run: it was restarted"),
-            Self::Ours => f.write_str("guarded"),
-            Self::Unreadable => f.write_str("its restart guard's key holds something else"),
-        }
     }
 }
 

@@ -8,125 +8,115 @@ use std::fmt;
 
 use super::mutants::mutant;
 use super::names::{MAX_NODES, NodeId, NodeSet};
+use crate::resp::messages;
 
-macro_rules! causes {
-    ($($(#[$about:meta])+ $name:ident: $words:literal,)+) => {
-        /// Why a node is no voter, or has not answered usefully.
-        ///
-        /// Ordered by whose move it is: the network's, the server's, the operator's. [`Display`](fmt::Display)
-        /// gives the words for an operator.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        #[repr(u8)]
-        pub enum Cause { $($(#[$about])+ $name,)+ }
+messages! {
+    /// Why a node is no voter, or has not answered usefully.
+    ///
+    /// Ordered by whose move it is: the network's, the server's, the operator's. [`Display`](fmt::Display)
+    /// gives the words for an operator.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    #[repr(u8)]
+    pub enum Cause {
+        /// No bytes within the time that a request has.
+        #[default]
+        NoAnswer: "no answer in time",
+        /// The connection could not be opened in time.
+        ConnectTimeout: "no connection in time",
+        /// Nothing listens at the address.
+        ConnectionRefused: "connection refused",
+        /// The connection was reset.
+        ConnectionReset: "connection reset",
+        /// The server closed the connection.
+        ConnectionClosed: "connection closed by the server",
+        /// The address cannot be reached from here.
+        Unreachable: "unreachable",
+        /// The host name could not be resolved.
+        NameLookup: "host name not found",
+        /// Another error of the operating system; the detail names it.
+        Io: "input/output error",
+        /// No bytes for the dead-peer limit while answers were due.
+        DeadPeer: "silent for too long",
+        /// The encryption of the connection failed; the detail says how.
+        Tls: "TLS failed",
+        /// The bytes are no RESP2; the detail says where and which rule.
+        Violation: "not a Redis server (protocol violation)",
+        /// A valid reply that answers nothing we asked, or of a type that it cannot have.
+        UnexpectedReply: "not a Redis server (unexpected reply)",
+        /// More requests are under way on this link than the limit allows.
+        Backlog: "too many requests under way",
 
-        impl fmt::Display for Cause {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$name => $words,)+ })
-            }
-        }
-    };
-}
+        /// `LOADING`: the server reads its data from disk.
+        Loading: "LOADING: the server is still reading its data",
+        /// `BUSY`: a script blocks the server.
+        Busy: "BUSY: a script blocks the server",
+        /// `MASTERDOWN`: a replica without its master.
+        MasterDown: "MASTERDOWN: a replica without its master",
+        /// `MISCONF`: the server cannot write to its disk.
+        DiskTrouble: "MISCONF: the server cannot save to disk",
+        /// `OOM`: the server's memory is full.
+        OutOfMemory: "OOM: the server's memory is full",
+        /// `NOREPLICAS`: too few replicas to accept writes.
+        NoReplicas: "NOREPLICAS: too few replicas to accept writes",
+        /// `READONLY`: the server became a replica.
+        ReadOnly: "READONLY: the server is a replica",
+        /// `CLUSTERDOWN`, `TRYAGAIN`, `UNKILLABLE`, `EXECABORT`: the server cannot serve this now.
+        Unavailable: "the server cannot serve this now",
+        /// The server has no room for another client.
+        MaxClients: "the server has no room for another client",
+        /// An error that redbolt does not know; the detail gives its text.
+        ServerError: "unknown server error",
+        /// The node may have forgotten locks, and does not vote until all of them are over; the detail
+        /// says why and for how long.
+        Quarantined: "quarantined",
+        /// Its clock is too far from the fencing token that was proposed; the detail says by how much.
+        ClockSkew: "its clock is too far from ours",
+        /// The node never counted as one that granted this lock, so that its extension does not count.
+        NotCounted: "its grant was not counted",
 
-// Each with its words for an operator.
-causes! {
-    /// No bytes within the time that a request has.
-    #[default]
-    NoAnswer: "no answer in time",
-    /// The connection could not be opened in time.
-    ConnectTimeout: "no connection in time",
-    /// Nothing listens at the address.
-    ConnectionRefused: "connection refused",
-    /// The connection was reset.
-    ConnectionReset: "connection reset",
-    /// The server closed the connection.
-    ConnectionClosed: "connection closed by the server",
-    /// The address cannot be reached from here.
-    Unreachable: "unreachable",
-    /// The host name could not be resolved.
-    NameLookup: "host name not found",
-    /// Another error of the operating system; the detail names it.
-    Io: "input/output error",
-    /// No bytes for the dead-peer limit while answers were due.
-    DeadPeer: "silent for too long",
-    /// The encryption of the connection failed; the detail says how.
-    Tls: "TLS failed",
-    /// The bytes are no RESP2; the detail says where and which rule.
-    Violation: "not a Redis server (protocol violation)",
-    /// A valid reply that answers nothing we asked, or of a type that it cannot have.
-    UnexpectedReply: "not a Redis server (unexpected reply)",
-    /// More requests are under way on this link than the limit allows.
-    Backlog: "too many requests under way",
-
-    /// `LOADING`: the server reads its data from disk.
-    Loading: "LOADING: the server is still reading its data",
-    /// `BUSY`: a script blocks the server.
-    Busy: "BUSY: a script blocks the server",
-    /// `MASTERDOWN`: a replica without its master.
-    MasterDown: "MASTERDOWN: a replica without its master",
-    /// `MISCONF`: the server cannot write to its disk.
-    DiskTrouble: "MISCONF: the server cannot save to disk",
-    /// `OOM`: the server's memory is full.
-    OutOfMemory: "OOM: the server's memory is full",
-    /// `NOREPLICAS`: too few replicas to accept writes.
-    NoReplicas: "NOREPLICAS: too few replicas to accept writes",
-    /// `READONLY`: the server became a replica.
-    ReadOnly: "READONLY: the server is a replica",
-    /// `CLUSTERDOWN`, `TRYAGAIN`, `UNKILLABLE`, `EXECABORT`: the server cannot serve this now.
-    Unavailable: "the server cannot serve this now",
-    /// The server has no room for another client.
-    MaxClients: "the server has no room for another client",
-    /// An error that redbolt does not know; the detail gives its text.
-    ServerError: "unknown server error",
-    /// The node may have forgotten locks, and does not vote until all of them are over; the detail
-    /// says why and for how long.
-    Quarantined: "quarantined",
-    /// Its clock is too far from the fencing token that was proposed; the detail says by how much.
-    ClockSkew: "its clock is too far from ours",
-    /// The node never counted as one that granted this lock, so that its extension does not count.
-    NotCounted: "its grant was not counted",
-
-    /// `NOAUTH`: the server wants a password and none is configured.
-    PasswordMissing: "NOAUTH: the server wants a password",
-    /// `WRONGPASS`, or `AUTH` refused: user or password is wrong.
-    WrongPassword: "WRONGPASS: wrong user or password",
-    /// A password is configured for a server that has none.
-    NoPasswordSet: "a password is configured, but the server has none",
-    /// `NOPERM`: the user may not run a command that locks need; the detail names it.
-    NoPermission: "NOPERM: the user lacks a permission",
-    /// `DENIED`: protected mode.
-    ProtectedMode: "DENIED: the server is in protected mode",
-    /// The database does not exist.
-    NoSuchDatabase: "no such database",
-    /// A command that locks need does not exist or has been renamed.
-    UnknownCommand: "a needed command is missing or renamed",
-    /// The user may not run scripts, or `EVAL` has been renamed, so that what the node grants could not be
-    /// undone; the detail gives the server's words.
-    ScriptsForbidden: "scripts are forbidden",
-    /// The server is older than Redis 5; the detail gives its version.
-    TooOld: "the server is too old",
-    /// The port expects TLS, and the node's address does not.
-    TlsPort: "the port expects TLS (rediss://)",
-    /// The node's address expects TLS, and the port does not speak it.
-    PlainPort: "the port does not speak TLS (redis:// is without)",
-    /// The server's certificate is not accepted; the detail says why.
-    Certificate: "the server's certificate is not accepted",
-    /// The server refuses a connection over TLS; the detail says why.
-    TlsRefused: "the server refuses TLS with us",
-    /// `WRONGTYPE`: the key holds data of another kind.
-    WrongType: "WRONGTYPE: the key holds other data",
-    /// The server is a replica.
-    Replica: "a replica, not a master",
-    /// The server runs in cluster mode.
-    ClusterMode: "in cluster mode",
-    /// Another node of the configuration is the same server; the detail says which.
-    SameServer: "the same server as another node",
-    /// The server may evict keys: `maxmemory` is set with an evicting policy.
-    Evicting: "may evict locks: maxmemory is set with an evicting policy",
-    /// Its restart guard was set up for another `max_ttl` or number of nodes; the detail says which.
-    OtherLimits: "set up for other limits",
-    /// Its restart guard's key holds something else, or has no TTL.
-    RestartGuardAltered: "its restart guard was altered",
+        /// `NOAUTH`: the server wants a password and none is configured.
+        PasswordMissing: "NOAUTH: the server wants a password",
+        /// `WRONGPASS`, or `AUTH` refused: user or password is wrong.
+        WrongPassword: "WRONGPASS: wrong user or password",
+        /// A password is configured for a server that has none.
+        NoPasswordSet: "a password is configured, but the server has none",
+        /// `NOPERM`: the user may not run a command that locks need; the detail names it.
+        NoPermission: "NOPERM: the user lacks a permission",
+        /// `DENIED`: protected mode.
+        ProtectedMode: "DENIED: the server is in protected mode",
+        /// The database does not exist.
+        NoSuchDatabase: "no such database",
+        /// A command that locks need does not exist or has been renamed.
+        UnknownCommand: "a needed command is missing or renamed",
+        /// The user may not run scripts, or `EVAL` has been renamed, so that what the node grants could not be
+        /// undone; the detail gives the server's words.
+        ScriptsForbidden: "scripts are forbidden",
+        /// The server is older than Redis 5; the detail gives its version.
+        TooOld: "the server is too old",
+        /// The port expects TLS, and the node's address does not.
+        TlsPort: "the port expects TLS (rediss://)",
+        /// The node's address expects TLS, and the port does not speak it.
+        PlainPort: "the port does not speak TLS (redis:// is without)",
+        /// The server's certificate is not accepted; the detail says why.
+        Certificate: "the server's certificate is not accepted",
+        /// The server refuses a connection over TLS; the detail says why.
+        TlsRefused: "the server refuses TLS with us",
+        /// `WRONGTYPE`: the key holds data of another kind.
+        WrongType: "WRONGTYPE: the key holds other data",
+        /// The server is a replica.
+        Replica: "a replica, not a master",
+        /// The server runs in cluster mode.
+        ClusterMode: "in cluster mode",
+        /// Another node of the configuration is the same server; the detail says which.
+        SameServer: "the same server as another node",
+        /// The server may evict keys: `maxmemory` is set with an evicting policy.
+        Evicting: "may evict locks: maxmemory is set with an evicting policy",
+        /// Its restart guard was set up for another `max_ttl` or number of nodes; the detail says which.
+        OtherLimits: "set up for other limits",
+        /// Its restart guard's key holds something else, or has no TTL.
+        RestartGuardAltered: "its restart guard was altered",
+    }
 }
 
 impl Cause {

@@ -37,6 +37,7 @@ mod decode;
 mod encode;
 mod frame;
 mod limits;
+mod messages;
 mod violation;
 
 // Types of the interface: who wants only a codec needs no other dependency.
@@ -45,4 +46,5 @@ pub use decode::{Decoder, Token};
 pub use encode::{CommandEncoder, command};
 pub use frame::{Frame, FrameDecoder};
 pub use limits::{Limits, MAX_DEPTH};
+pub(crate) use messages::{messages, sources};
 pub use violation::{Rule, Violation};

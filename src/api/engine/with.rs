@@ -2,7 +2,6 @@
 //!
 //! Invariant: the lock is released after the work, however that ends, and nothing of the work runs after the release.
 
-use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,7 +15,7 @@ use super::guard::OwnedGuard;
 use super::handle::LockHandle;
 use crate::api::client::WithOutcome;
 use crate::api::error::AcquireError;
-use crate::proto::{FencingToken, LockMode, LockRequest, LossCause};
+use crate::proto::{FencingToken, LockMode, LockRequest, LossCause, messages, sources};
 
 impl Engine {
     /// Runs `work` under a lock. If the lock is lost, `work` is cancelled: its future is dropped where it
@@ -175,36 +174,16 @@ impl fmt::Debug for HeldLock {
     }
 }
 
-/// Why work under a lock was not done to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WithError {
-    /// There was no lock, and so no work.
-    Acquire(AcquireError),
-    /// The lock was lost, and the work cancelled.
-    Lost(LossCause),
-}
-
-impl fmt::Display for WithError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Acquire(error) => error.fmt(f),
-            Self::Lost(cause) => write!(f, "the lock is lost, and the work was cancelled: {cause}"),
-        }
+messages! {
+    /// Why work under a lock was not done to its end.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum WithError {
+        /// There was no lock, and so no work.
+        Acquire(error: AcquireError): "{error}",
+        /// The lock was lost, and the work cancelled.
+        Lost(cause: LossCause): "the lock is lost, and the work was cancelled: {cause}",
     }
 }
 
-impl Error for WithError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Acquire(error) => Some(error),
-            Self::Lost(_) => None,
-        }
-    }
-}
-
-impl From<AcquireError> for WithError {
-    fn from(error: AcquireError) -> Self {
-        Self::Acquire(error)
-    }
-}
+sources! { WithError: Acquire; from Acquire(AcquireError) }
