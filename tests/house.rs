@@ -441,4 +441,4 @@ const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
 const MOST: [usize; 11] = [104, 58, 0, 0, 8, 83, 438, 0, 2, 170, 28586];
 /// The most files of a crate that may be in cycles of imports. A change that reduces them also lowers these numbers.
-const MOST_IN_CYCLES: [(&str, usize); 2] = [("benches/src", 44), ("src", 78)];
+const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 78)];

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use crate::contender::Node;
+use crate::contender::contract::Node;
 
 /// Connects, with the options that all contenders have.
 pub(crate) fn connect(node: &Node) -> Result<OwnedFd> {

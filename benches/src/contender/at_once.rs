@@ -13,7 +13,7 @@ use futures_util::future::{Join, join};
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Runtime;
 
-use super::Contender;
+use super::contract::Contender;
 
 /// The command for all nodes.
 #[derive(Clone, Copy)]

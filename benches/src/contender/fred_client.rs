@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use tokio::runtime;
 
 use super::at_once::{self, Call};
-use super::{Contender, Node, PATIENCE, Task};
+use super::contract::{Contender, Node, PATIENCE, Task};
 use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {

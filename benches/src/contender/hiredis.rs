@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
+use super::contract::{Contender, Task};
 use super::program::{self, Source};
-use super::{Contender, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let source = Source {

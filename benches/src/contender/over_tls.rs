@@ -21,8 +21,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
+use super::contract::{Contender, Node, PATIENCE, Task};
 use super::redbolt_client::{Kind, RedboltClient};
-use super::{Contender, Node, PATIENCE, Task};
 use crate::wire::{Expected, GRANT, GUARD, TOKEN, load_undo, write_restart_guards};
 
 /// A contender of which the nodes' addresses for TLS are a part.

@@ -15,7 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use super::{Contender, Node, NotInstalled, Task, Timings, Usage};
+use super::contract::{Contender, Node, NotInstalled, Task};
+use super::timings::{Timings, Usage};
 use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 /// A contender's program.

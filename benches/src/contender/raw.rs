@@ -15,7 +15,7 @@ use redbolt::resp::command;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::{Contender, Task};
+use super::contract::{Contender, Task};
 use crate::wire::{
     Expected, GRANT, GUARD, TOKEN, await_room, connect, load_undo, write_restart_guards,
 };

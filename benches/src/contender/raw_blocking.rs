@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
+use super::contract::{Contender, Task};
 use super::raw::{self, Links, Wait};
-use super::{Contender, Task};
 use crate::wire::Expected;
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {

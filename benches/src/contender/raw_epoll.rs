@@ -7,8 +7,8 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::io::ioctl_fionbio;
 
+use super::contract::{Contender, Task};
 use super::raw::{self, Links, Wait};
-use super::{Contender, Task};
 use crate::wire::Expected;
 
 pub(super) fn start_guarded(task: &Task) -> Result<Box<dyn Contender>> {

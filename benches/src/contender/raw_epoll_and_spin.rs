@@ -3,10 +3,10 @@
 
 use anyhow::Result;
 
+use super::contract::{BUSY, Contender, Task};
 use super::raw::{self, Links, Wait};
 use super::raw_epoll::Epoll;
 use super::raw_spin::spin;
-use super::{BUSY, Contender, Task};
 use crate::wire::Expected;
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {

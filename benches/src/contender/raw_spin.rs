@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use rustix::io::ioctl_fionbio;
 
+use super::contract::{Contender, Task};
 use super::raw::{self, Links, Wait};
-use super::{Contender, Task};
 use crate::wire::Expected;
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::contract::{Contender, Task};
 use super::program::{self, Source, missing};
-use super::{Contender, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let source = Source {

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow, ensure};
 use redbolt::{Client, Config, ConfigBuilder, LockGuard, LockRequest, ReleaseOutcome};
 
-use super::{BUSY, Contender, Node, PATIENCE, Task};
+use super::contract::{BUSY, Contender, Node, PATIENCE, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     connect(task, config(task)?.build()?, Kind::Exclusive)

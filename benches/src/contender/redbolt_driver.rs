@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail, ensure};
 use redbolt::{Config, Driver, Event, LockId, LockRequest};
 
+use super::contract::{BUSY, Contender, PATIENCE, Task};
 use super::redbolt_client::config;
-use super::{BUSY, Contender, PATIENCE, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     connect(task, config(task)?.build()?)

@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, ensure};
 use redbolt::{AcquireError, Engine, EngineLimits, LockRequest, OwnedGuard, ReleaseOutcome};
 
+use super::contract::{Contender, PATIENCE, Task};
 use super::redbolt_client::config;
-use super::{Contender, PATIENCE, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     Ok(Box::new(Caller { engine: engine(task)?, task: task.clone(), held: None }))

@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use redbolt::{Engine, OwnedGuard};
 use tokio::runtime::{Builder, Runtime};
 
+use super::contract::{Contender, Task};
 use super::redbolt_engine::{engine, released, request, valid};
-use super::{Contender, Task};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let (runtime, engine) = (Builder::new_current_thread().build()?, engine(task)?);

@@ -17,8 +17,8 @@ use redbolt::proto::{
 };
 use rustix::io::Errno;
 
+use super::contract::{Contender, NotInstalled, PATIENCE, Task};
 use super::ring::Ring;
-use super::{Contender, NotInstalled, PATIENCE, Task};
 use crate::wire::connect;
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {

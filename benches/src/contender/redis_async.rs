@@ -9,8 +9,8 @@ use redis::{AsyncConnectionConfig, Client};
 use tokio::runtime::{Builder, Runtime};
 
 use super::at_once::{self, Call};
+use super::contract::{Contender, PATIENCE, Task, redis_clients};
 use super::redis_sync::requests;
-use super::{Contender, PATIENCE, Task, redis_clients};
 
 pub(super) fn start_current_thread(task: &Task) -> Result<Box<dyn Contender>> {
     start(task, Builder::new_current_thread().enable_all().build()?)

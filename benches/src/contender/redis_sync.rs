@@ -6,7 +6,7 @@
 use anyhow::{Result, ensure};
 use redis::{Client, Cmd, Connection, Pipeline, Value, cmd, pipe};
 
-use super::{Contender, PATIENCE, Task, redis_clients};
+use super::contract::{Contender, PATIENCE, Task, redis_clients};
 use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {

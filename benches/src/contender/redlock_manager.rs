@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use redlock::{Lock, RedLock};
 
-use super::{Contender, Task, redis_address};
+use super::contract::{Contender, Task, redis_address};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     // A lock borrows its manager. Both live as long as the program.

@@ -16,7 +16,7 @@ use io_uring::{IoUring, opcode};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use super::PATIENCE;
+use super::contract::PATIENCE;
 
 /// Sockets, and what is under way on them.
 pub(super) struct Ring {

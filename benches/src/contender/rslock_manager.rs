@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use rslock::{Lock, LockManager};
 use tokio::runtime::{Builder, Runtime};
 
-use super::{Contender, Task, redis_clients};
+use super::contract::{Contender, Task, redis_clients};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -11,7 +11,7 @@ use rustis::commands::{
 use tokio::runtime::Builder;
 
 use super::at_once::{self, Call};
-use super::{Contender, Node, PATIENCE, Task, redis_address};
+use super::contract::{Contender, Node, PATIENCE, Task, redis_address};
 use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {

@@ -20,7 +20,8 @@ use rustis::commands::{
 };
 use tokio::runtime::Runtime;
 
-use super::{Flight, Task, tasks};
+use super::contract::{Flight, Task};
+use super::tasks;
 use crate::contender::{Node, redis_clients};
 use crate::wire::{GUARD, TOKEN, load_undo, write_restart_guards};
 

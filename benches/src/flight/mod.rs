@@ -3,6 +3,7 @@
 //! A contender keeps a number of locks in flight: each is acquired on a majority and released on a
 //! majority, and then the next begins. To add one: a file beside these, and a line in [`ALL`].
 
+mod contract;
 pub(crate) mod drivers;
 pub mod measure;
 mod raw;
@@ -11,33 +12,9 @@ mod redbolt_engine;
 mod rslock_manager;
 mod tasks;
 
-use std::time::Duration;
-
 use anyhow::Result;
 
-use crate::contender::Node;
-
-/// A client with many locks in flight.
-pub trait Flight {
-    /// Acquires and releases `locks` locks. Returns when all are released.
-    ///
-    /// # Errors
-    ///
-    /// A lock was not granted. No other client competes for it, so the measurement is void.
-    fn fly(&mut self, locks: usize) -> Result<()>;
-}
-
-/// A contender's configuration.
-#[derive(Clone, Debug)]
-pub struct Task {
-    /// The nodes' addresses.
-    pub nodes: Vec<Node>,
-    /// The resources, one for each lock in flight. Each contender has its own, all of the same
-    /// length.
-    pub resources: Vec<String>,
-    /// The locks' TTL.
-    pub ttl: Duration,
-}
+pub use contract::{Flight, Task};
 
 /// A contender that has not connected yet.
 #[derive(Clone, Copy)]
@@ -120,11 +97,12 @@ pub fn chosen(parts: &[String]) -> Vec<Entry> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     use redbolt_test_servers::{Reply, Server, servers};
 
     use super::*;
+    use crate::contender::Node;
 
     #[test]
     fn every_contender_takes_all_its_locks_and_leaves_none() {

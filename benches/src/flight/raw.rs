@@ -13,7 +13,7 @@ use redbolt::resp::command;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use super::{Flight, Task};
+use super::contract::{Flight, Task};
 use crate::wire::{Due, GRANT, GUARD, TOKEN, Wire, load_undo, write_restart_guards};
 
 pub(super) fn start_floor(task: &Task) -> Result<Box<dyn Flight>> {

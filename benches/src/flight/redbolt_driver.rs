@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use redbolt::{Driver, Event, LockId, LockRequest};
 
-use super::{Flight, Task};
+use super::contract::{Flight, Task};
 use crate::contender::{self, redbolt_config};
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {

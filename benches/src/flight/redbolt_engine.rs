@@ -10,7 +10,8 @@ use redbolt::{
 };
 use tokio::runtime::Runtime;
 
-use super::{Flight, Task, tasks};
+use super::contract::{Flight, Task};
+use super::tasks;
 use crate::contender::{self, redbolt_config};
 
 pub(super) fn start_blocking(task: &Task) -> Result<Box<dyn Flight>> {

@@ -4,7 +4,8 @@ use anyhow::Result;
 use rslock::LockManager;
 use tokio::runtime::Runtime;
 
-use super::{Flight, Task, tasks};
+use super::contract::{Flight, Task};
+use super::tasks;
 use crate::contender::redis_clients;
 
 pub(super) fn start(task: &Task) -> Result<Box<dyn Flight>> {

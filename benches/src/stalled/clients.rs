@@ -11,7 +11,7 @@ use rustis::commands::{ScriptingCommands, SetCondition, SetExpiration, StringCom
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::{Contender, LIMIT};
+use super::contract::{Contender, LIMIT};
 use crate::contender::{Task, redis_clients};
 use crate::flight::drivers::{connect_rustis, text};
 use crate::wire::{TOKEN, load_undo};

@@ -5,26 +5,17 @@
 //! printing.
 
 mod clients;
+mod contract;
 pub mod death;
 pub mod measure;
 mod raw;
 mod redbolt_apis;
 
-use std::time::Duration;
-
 use anyhow::Result;
 
 use crate::contender::Task;
 
-/// A client that acquires and releases one lock.
-pub trait Contender {
-    /// Runs a pair.
-    ///
-    /// # Errors
-    ///
-    /// The lock was not granted or not released, which counts as a failed pair.
-    fn pair(&mut self) -> Result<()>;
-}
+pub use contract::{Contender, LIMIT};
 
 /// A contender that has not connected yet.
 #[derive(Clone, Copy)]
@@ -74,6 +65,3 @@ pub const ALL: [Entry; 7] = [
     },
     Entry { name: "rustis", about: "the same on rustis 0.27", start: clients::start_rustis },
 ];
-
-/// When a pair is aborted, if its client has no timeout of its own.
-pub const LIMIT: Duration = Duration::from_secs(2);

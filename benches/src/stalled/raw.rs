@@ -11,7 +11,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::Contender;
+use super::contract::Contender;
 use crate::contender::Task;
 use crate::wire::{Expected, GRANT, GUARD, TOKEN, connect, load_undo, write_restart_guards};
 

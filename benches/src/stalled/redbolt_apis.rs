@@ -7,7 +7,7 @@ use redbolt::{
     Client, Config, Driver, Engine, EngineLimits, Event, LockId, LockRequest, ReleaseOutcome,
 };
 
-use super::Contender;
+use super::contract::Contender;
 use crate::contender::{Node, Task};
 
 /// The long timeouts of the other measurements would hide the cost of a dead node.

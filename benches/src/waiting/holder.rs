@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use redbolt_test_servers::{Connection, Reply, Server};
 
-use super::PATIENCE;
+use super::contract::PATIENCE;
 use crate::contender::Contender;
 
 /// Holds the lock, and releases it.

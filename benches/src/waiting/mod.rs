@@ -3,6 +3,7 @@
 //! A contender of this registry waits in `acquire`, for at most [`PATIENCE`]. To add one: a file
 //! beside these, and a line in [`ALL`]. Not here: the measurements, see `hand_off` and `crowd`.
 
+mod contract;
 pub mod hand_off;
 pub mod holder;
 mod pollers;
@@ -10,12 +11,12 @@ mod pub_sub;
 mod redbolt_client;
 mod ring;
 
-use std::time::Duration;
-
 use anyhow::Result;
 use redbolt::config::WakeStrategy;
 
 use crate::contender::{Contender, Task};
+
+pub use contract::{PATIENCE, Seat};
 
 /// A waiting contender that has not connected yet.
 #[derive(Clone, Copy)]
@@ -39,15 +40,6 @@ pub enum Kind {
     Other(fn(&Task) -> Result<Box<dyn Contender>>),
     /// One that knows who comes next.
     Ring,
-}
-
-/// The seat of a contender among all that want the same lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Seat {
-    /// Its number, from zero.
-    pub at: usize,
-    /// How many there are.
-    pub of: usize,
 }
 
 impl Entry {
@@ -198,9 +190,6 @@ pub fn chosen(parts: &[String]) -> Vec<Entry> {
     let (floor, others) = ALL.split_at(1);
     floor.iter().chain(others.iter().filter(named)).copied().collect()
 }
-
-/// The longest wait; after it the measurement is void.
-pub const PATIENCE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use rslock::{LockGuard, LockManager};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-use super::PATIENCE;
+use super::contract::PATIENCE;
 use crate::contender::{Contender, Node, Task, redis_clients};
 
 pub(super) fn start_rslock(task: &Task) -> Result<Box<dyn Contender>> {

@@ -13,7 +13,7 @@ use redbolt::resp::command;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use super::PATIENCE;
+use super::contract::PATIENCE;
 use crate::contender::{Asked, Contender, Task};
 use crate::wire::{Due, Wire, load_undo};
 

@@ -9,7 +9,7 @@ use redbolt::{
 
 use tokio::runtime::{Builder, Runtime};
 
-use super::PATIENCE;
+use super::contract::PATIENCE;
 use crate::contender::{Asked, Contender, Task, redbolt_config};
 
 pub(super) fn start(task: &Task, wake: WakeStrategy) -> Result<Box<dyn Contender>> {

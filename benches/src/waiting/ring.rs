@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
+use super::contract::{PATIENCE, Seat};
 use super::pub_sub::{Channels, PubSub};
-use super::{PATIENCE, Seat};
 use crate::contender::{Asked, Contender, Task};
 
 pub(super) fn start(seat: Seat, task: &Task) -> Result<Box<dyn Contender>> {

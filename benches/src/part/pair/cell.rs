@@ -6,9 +6,8 @@ use hdrhistogram::Histogram;
 use redbolt_test_servers::Server;
 use serde_json::{Value, json};
 
-use super::floor;
 use crate::choice::Choice;
-use crate::contender::Node;
+use crate::contender::{Node, floor};
 use crate::placement::Placement;
 use crate::rounds::{Figures, Outcome};
 use crate::stats::{Ratio, median};

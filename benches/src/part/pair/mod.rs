@@ -92,10 +92,5 @@ fn entries(choice: &Choice) -> Vec<Entry> {
     floor.iter().chain(others.iter().filter(|entry| choice.wants(entry.name))).copied().collect()
 }
 
-/// The floor that all are compared with.
-fn floor() -> &'static str {
-    ALL[0].name
-}
-
 /// Longer than any pair takes, so that no contender has to extend.
 const TTL: Duration = Duration::from_secs(10);

@@ -4,8 +4,8 @@
 use anyhow::Result;
 
 use super::cell::{MIDDLE, Run, Sockets, p50s};
-use super::floor;
 use crate::chart::{self, Bars, Lines, Percentiles};
+use crate::contender::floor;
 use crate::rounds::Figures;
 use crate::section::Chart;
 

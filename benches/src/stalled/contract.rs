@@ -1,0 +1,18 @@
+//! What all contenders have in common.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+/// A client that acquires and releases one lock.
+pub trait Contender {
+    /// Runs a pair.
+    ///
+    /// # Errors
+    ///
+    /// The lock was not granted or not released, which counts as a failed pair.
+    fn pair(&mut self) -> Result<()>;
+}
+
+/// When a pair is aborted, if its client has no timeout of its own.
+pub const LIMIT: Duration = Duration::from_secs(2);

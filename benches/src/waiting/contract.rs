@@ -1,0 +1,15 @@
+//! What the waiters are given.
+
+use std::time::Duration;
+
+/// The seat of a contender among all that want the same lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Seat {
+    /// Its number, from zero.
+    pub at: usize,
+    /// How many there are.
+    pub of: usize,
+}
+
+/// The longest wait; after it the measurement is void.
+pub const PATIENCE: Duration = Duration::from_secs(30);
