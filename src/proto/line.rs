@@ -208,6 +208,11 @@ impl Place {
     pub(super) fn pinged_ms(&self) -> Option<u32> {
         self.pinged_ms
     }
+
+    /// Returns after how many ms no holder is in the way, as far as the node knows.
+    pub(super) fn ends_in_ms(&self) -> u64 {
+        u64::try_from(self.left_ms).unwrap_or(u64::MAX)
+    }
 }
 
 /// What the answer to an ask in line says.

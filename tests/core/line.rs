@@ -77,6 +77,27 @@ fn a_release_wakes_the_first_alone() {
     }
 }
 
+/// At the first node, whose clock was set back, a former holder ends just after it has denied the waiter.
+#[test]
+fn a_release_is_noticed_although_the_holder_never_had_the_first_node() {
+    let mut world = warm(3);
+    world.acquire(2, &LockRequest::new(b"job").shared().ttl(secs(1)), &[b"job"]);
+    world.run(ms(20));
+    world.set_clock(0, -500_000);
+    world.run(secs(1));
+    let held = holds(&mut world, 0);
+    world.delay(ms(5));
+    // The first request arrives after 5 ms, the one with a ticket after 15 ms, and the look after 25 ms.
+    let left = world.pttl(0, b"job").unsigned_abs();
+    world.run(ms(left - 17));
+    let id = waits(&mut world, 1);
+    world.run(ms(100));
+    assert!(!world.clients[1].is_granted(id), "the lock is held");
+    world.let_go(0, held);
+    world.run(ms(50));
+    assert!(world.clients[1].is_granted(id), "it is free");
+}
+
 /// An extension is a change too. Whoever is first asks in vain once, and looks before it does so again.
 #[test]
 fn a_holder_that_extends_is_not_asked_each_time() {
