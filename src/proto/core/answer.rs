@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::proto::core::links::{Due, Mistyped, Pending, Step};
-use crate::proto::core::restart_guard::{Proof, Unproven};
+use crate::proto::core::restart_guard::Unproven;
 use crate::proto::lock_kind::{Answer, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
 use crate::proto::time::{ClockReading, Timestamp};
@@ -140,7 +140,9 @@ impl Core {
                 settled.into_iter().for_each(|vote| self.undo_settled(id, claim, vote, now));
                 Ok(())
             }
-            Pending::DropOthers | Pending::Enrol => self.guard_written(id, due.pending, token, now),
+            Pending::DropOthers | Pending::Enrol => {
+                self.candidate(id, now).written(due.pending, token)
+            }
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
                 self.counted(id, due.pending, token, now)
             }
@@ -224,15 +226,7 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (grants, proof) = self.history_told(id, token, now)?;
-        self.run(now);
-        let cause = match proof {
-            Proof::Same => None,
-            Proof::Other => Some(self.node(id).link.cause()),
-            Proof::Undecided(cause) => {
-                Some(self.unread(id, grants.iter().map(|grant| grant.claim()), cause, now))
-            }
-        };
+        let (grants, cause) = self.history_told(id, token, now)?;
         self.run(now);
         for &grant in &grants {
             match cause {
@@ -379,8 +373,11 @@ impl Core {
         }
         match vote {
             _ if !self.node(id).link.is_ready() => {}
-            Vote::Fail(Cause::ReadOnly) => self.retire(id, Cause::ReadOnly, now),
-            Vote::Fail(Cause::NoReplicas) => self.suspend(id, Cause::NoReplicas, now),
+            Vote::Fail(Cause::ReadOnly) => {
+                let (node, mut env) = self.node_in_env(id, now);
+                node.retire(Cause::ReadOnly, &mut env);
+            }
+            Vote::Fail(cause @ Cause::NoReplicas) => self.candidate(id, now).suspend(cause),
             _ => {}
         }
     }

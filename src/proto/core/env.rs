@@ -1,11 +1,12 @@
 //! The environment of a node's transition: configuration, time, random spans, and outputs.
 //!
 //! Invariant: it holds no collection, so that a transition of one node cannot reach another node, a lock or a claim. What
-//! has to follow there is the transition's return value.
+//! has to follow there is the transition's return value, or an effect that it queues.
 
 use std::time::Duration;
 
 use super::Env;
+use super::effects::{Effect, NodeEffect};
 use super::restart_guard::SetUp;
 use crate::proto::config::{Config, NodeSettings, Settings};
 use crate::proto::event::LinkOp;
@@ -52,6 +53,16 @@ impl<'a> Env<'a> {
     /// Reports the node's state with the next events.
     pub(super) fn report_state(&mut self, node: NodeId) {
         self.changed.insert(node);
+    }
+
+    /// Queues an effect on a node.
+    pub(super) fn of_node(&mut self, node: NodeId, effect: NodeEffect) {
+        self.effects.of_node(node, effect);
+    }
+
+    /// Continues a set-up whose nodes may all have been read by now.
+    pub(super) fn continue_set_up(&mut self) {
+        self.effects.push(Effect::SetUp);
     }
 
     /// Asks the driver to open a link.

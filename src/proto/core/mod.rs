@@ -149,6 +149,7 @@ struct Env<'a> {
     entropy: &'a mut Entropy,
     metrics: &'a mut Metrics,
     changed: &'a mut NodeSet,
+    effects: &'a mut Effects,
     ops: &'a mut VecDeque<LinkOp>,
     set_up: &'a mut SetUp,
     next_timeout: &'a mut Timestamp,
@@ -376,17 +377,25 @@ impl Core {
     /// Borrows one node and, apart from it, the environment of its transition.
     #[inline]
     fn node_in_env(&mut self, node: NodeId, now: ClockReading) -> (&mut Node, Env<'_>) {
+        let (nodes, env) = self.nodes_in_env(now);
+        (&mut nodes[node.index()], env)
+    }
+
+    /// Borrows all nodes and, apart from them, the environment of a transition.
+    #[inline]
+    fn nodes_in_env(&mut self, now: ClockReading) -> (&mut Nodes, Env<'_>) {
         let env = Env {
             config: &self.config,
             now,
             entropy: &mut self.entropy,
             metrics: &mut self.metrics,
             changed: &mut self.changed,
+            effects: &mut self.effects,
             ops: &mut self.ops,
             set_up: &mut self.set_up,
             next_timeout: &mut self.next_timeout,
         };
-        (&mut self.nodes[node.index()], env)
+        (&mut self.nodes, env)
     }
 }
 

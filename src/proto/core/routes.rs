@@ -63,7 +63,10 @@ impl Core {
             }
             Effect::RunNextScheduled => self.next_scheduled(now),
             Effect::WakeObserver(observer) => self.observer_wakes(observer, now),
-            Effect::SetUp => self.set_up(),
+            Effect::SetUp => {
+                let (nodes, mut env) = self.nodes_in_env(now);
+                nodes.set_up(&mut env);
+            }
         }
     }
 
@@ -118,7 +121,7 @@ impl Core {
     fn apply_to_node(&mut self, id: NodeId, effect: NodeEffect, now: ClockReading) {
         match effect {
             NodeEffect::DisownUnproven => self.disown_unproven(id),
-            NodeEffect::Enrol(quarantine) => self.enrol_in_set(id, quarantine, now),
+            NodeEffect::Enrol(quarantine) => self.candidate(id, now).enrol_in_set(quarantine),
             NodeEffect::FailQueued => {
                 self.fail_queued_asks(id);
                 self.fail_queued_extensions(id);
@@ -126,7 +129,7 @@ impl Core {
             }
             NodeEffect::FailQueuedViews => self.fail_queued_views(id),
             NodeEffect::FailUnproven => self.fail_unproven(id),
-            NodeEffect::FollowUp(next) => self.follow_up(id, next, now),
+            NodeEffect::FollowUp(next) => self.candidate(id, now).follow_up(next),
             NodeEffect::ResumeNonVoter => self.go_on_without_vote(id, now),
             NodeEffect::Suspected => self.node_hangs(id),
             NodeEffect::Excluded => self.node_kept_out(id),

@@ -65,7 +65,7 @@ impl Core {
         if !goes_on {
             return;
         }
-        self.quarantine_due(id, now);
+        self.candidate(id, now).check_quarantine();
         self.run(now);
         if self.nodes.is_overdue(id, self.config.quorum(), now.boot) {
             self.suspect(id);

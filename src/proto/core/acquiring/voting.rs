@@ -113,7 +113,7 @@ impl Core {
         now: ClockReading,
     ) -> Vote {
         match self.config.restart_guard_key() {
-            Some(_) => self.guarded_vote(id, claim, Vote::Grant, 0, now),
+            Some(_) => self.guarded_vote(id, claim, Vote::Grant, Ok(0), now),
             None => Vote::Grant,
         }
     }
@@ -193,7 +193,7 @@ impl Core {
                 }
                 vote
             }
-            Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, pttl, now),
+            Answer::Guarded(pttl) => self.guarded_vote(id, claim, Vote::Deny, Ok(pttl), now),
             Answer::Skewed(server_us) => {
                 let proposed = self.claims.find(claim).map(Claim::counter);
                 self.node_mut(id).record_clock(server_us, proposed.unwrap_or_default(), now);

@@ -285,12 +285,12 @@ impl Core {
             self.owes_no_more(node_id, id);
             return Vote::Fail(cause);
         }
-        let again_at = self.node_mut(node_id).debt.refused(now.boot);
-        self.arm(again_at);
+        let (node, mut env) = self.node_in_env(node_id, now);
+        env.arm(node.debt.refused(now.boot));
         if cause.is_forbidden() {
-            self.node_mut(node_id).capabilities.undo_is(Ability::Refused(cause));
-            if self.node(node_id).link.is_ready() {
-                self.retire(node_id, cause, now);
+            node.capabilities.undo_is(Ability::Refused(cause));
+            if node.link.is_ready() {
+                node.retire(cause, &mut env);
             }
         }
         Vote::Fail(cause)

@@ -12,6 +12,7 @@ use super::pipeline::Pipeline;
 use super::server::Connection;
 use super::suspect::HANGS;
 use crate::proto::core::Env;
+use crate::proto::core::effects::NodeEffect;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LinkId, NodeId};
 use crate::proto::restart_guard::RunId;
@@ -26,12 +27,10 @@ pub(super) type Severed = (Pipeline<Pending>, Option<Connection>);
 pub(super) enum Timer {
     /// The connection goes on.
     Runs,
-    /// There is no connection, or a new one is being opened.
+    /// There is no connection, a new one is being opened, or the node is refused as a voter.
     IsDown,
     /// The connection has to be closed.
     Closes(Cause),
-    /// The node has to be refused as a voter.
-    Retires(Cause),
 }
 
 /// Opening.
@@ -194,12 +193,15 @@ impl Node {
 
 /// The end.
 impl Node {
-    /// Starts to leave a node that is refused as a voter.
-    pub(super) fn start_leaving(&mut self, cause: Cause, env: &mut Env<'_>) {
+    /// Refuses the node as a voter. What it may have granted on this connection is undone, what it owes is
+    /// sent once more, and then the link is closed.
+    pub(in crate::proto::core) fn retire(&mut self, cause: Cause, env: &mut Env<'_>) {
         let until = env.now().boot + env.settings().response_timeout;
         self.link.start_leaving(cause, until);
         env.report_state(self.id());
         env.arm(until);
+        env.of_node(self.id(), NodeEffect::Retired(cause));
+        env.of_node(self.id(), NodeEffect::LeaveIfIdle);
     }
 
     /// Ends the connection, and forgets what belonged to it. Returns `None` if there was none.
@@ -240,7 +242,7 @@ impl Node {
             Link::Down { retry_at } if now >= retry_at => self.open(env),
             Link::Down { retry_at } => env.arm(retry_at),
             Link::Opening { until } if now >= until => return Timer::Closes(Cause::ConnectTimeout),
-            Link::Handshake { until, .. } if now >= until => return self.time_out_handshake(env),
+            Link::Handshake { until, .. } if now >= until => self.time_out_handshake(env),
             Link::Leaving { until } if now >= until => return Timer::Closes(Cause::NoAnswer),
             Link::Opening { until } | Link::Handshake { until, .. } | Link::Leaving { until } => {
                 env.arm(until);
@@ -251,7 +253,7 @@ impl Node {
         Timer::IsDown
     }
 
-    fn time_out_handshake(&mut self, env: &mut Env<'_>) -> Timer {
+    fn time_out_handshake(&mut self, env: &mut Env<'_>) {
         let span = env.settings().connect_timeout;
         let words = format!("{HANGS}: connected, but no reply to the handshake in {span:?}");
         self.explain(Cause::NoAnswer, words);
@@ -259,7 +261,7 @@ impl Node {
         // Nobody knows where it leads.
         self.server.set_wrong(true);
         // What was asked behind the handshake may run yet, so its undo follows it.
-        Timer::Retires(Cause::NoAnswer)
+        self.retire(Cause::NoAnswer, env);
     }
 
     /// Returns whether the node has owed an answer for so long that it is dead.

@@ -118,7 +118,8 @@ impl Core {
         };
         match refused {
             Some(cause) => {
-                self.retire(id, cause, now);
+                let (node, mut env) = self.node_in_env(id, now);
+                node.retire(cause, &mut env);
                 Ok(None)
             }
             None => Ok(Some(handshake)),
@@ -144,15 +145,6 @@ impl Core {
         node.complete_handshake(handshake, twin, has_ghosts, &env)
     }
 
-    /// Refuses the node as a voter. What it may have granted on this connection is undone, what it owes is
-    /// sent once more, and then the link is closed.
-    pub(super) fn retire(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        node.start_leaving(cause, &mut env);
-        self.effects.of_node(id, NodeEffect::Retired(cause));
-        self.effects.of_node(id, NodeEffect::LeaveIfIdle);
-    }
-
     /// Closes a link that is being left once nothing is due on it.
     pub(super) fn leave_if_idle(&mut self, id: NodeId, now: ClockReading) {
         let node = self.node(id);
@@ -168,7 +160,6 @@ impl Core {
             Timer::Runs => return true,
             Timer::IsDown => {}
             Timer::Closes(cause) => self.close(id, cause, now),
-            Timer::Retires(cause) => self.retire(id, cause, now),
         }
         false
     }

@@ -1,33 +1,27 @@
 //! Whether one node votes, from what was read of its restart guard.
 //!
 //! Invariant: a node votes only on a connection on which the value was read and is ours. A transition here changes this node
-//! only; what follows for claims and locks is its [`Admission`].
+//! only; what follows for claims and locks is an effect.
 
 use std::time::Duration;
 
 use super::RestartGuardState;
+use super::watch::Unproven;
+use crate::proto::classify::classify;
 use crate::proto::core::Env;
-use crate::proto::core::links::{Ability, Handshake, Link, Mistyped, Node, Pending, Step};
+use crate::proto::core::effects::NodeEffect;
+use crate::proto::core::links::{
+    Ability, Handshake, Link, Mistyped, Node, Pending, Step, is_same_master,
+};
 use crate::proto::lock_kind::{Count, count};
 use crate::proto::mutants::mutant;
-use crate::proto::restart_guard::{BIG_MS, Expected, Found, RestartTrust, Setup, Standing};
+use crate::proto::restart_guard::{
+    BIG_MS, Expected, Found, RestartGuard, RestartTrust, Setup, Standing,
+};
 use crate::proto::script;
 use crate::proto::time::{Timestamp, ttl_ms};
-use crate::proto::vote::Cause;
+use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Token, command};
-
-/// A decision about a node's vote, as far as it concerns others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
-    /// Nothing follows.
-    Unchanged,
-    /// The node votes from now on.
-    Votes,
-    /// The node does not vote for now; what needs no vote goes on, and this behind it.
-    KeptOut(FollowUp),
-    /// The node is refused as a voter.
-    Refused(Cause),
-}
 
 /// What happens to a node that is kept out behind what it is sent without a vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +60,17 @@ impl GuardReading {
     }
 }
 
+/// The grants that waited for a proof, and why they do not count, if so.
+pub(super) type Proven = (Vec<Unproven>, Option<Cause>);
+
 /// A node about whose vote is decided, in the environment of its transition.
-pub(super) struct Candidate<'a> {
+pub(in crate::proto::core) struct Candidate<'a> {
     node: &'a mut Node,
     env: Env<'a>,
 }
 
 impl<'a> Candidate<'a> {
+    #[inline]
     pub(super) fn new(node: &'a mut Node, env: Env<'a>) -> Self {
         Self { node, env }
     }
@@ -116,8 +114,26 @@ impl Node {
 
 /// What was read.
 impl Candidate<'_> {
-    /// Takes the value and the TTL out of a handshake, or a look.
-    pub(super) fn take_reading(&mut self, handshake: Handshake) -> GuardReading {
+    /// Takes a complete handshake, or a look, that has found nothing against the node but what may change while the
+    /// connection lasts. Returns what it has read of the restart guard, if that decides about the vote.
+    pub(super) fn take_handshake(&mut self, handshake: Handshake) -> Option<GuardReading> {
+        let writes = handshake.capabilities().writes();
+        if writes != Ability::Unknown {
+            self.node.capabilities.set_writes(writes);
+        }
+        if let Ability::Refused(cause) = self.node.capabilities.writes() {
+            self.suspend(cause);
+            self.env.continue_set_up();
+            return None;
+        }
+        if self.env.settings().restart_guard == RestartGuard::Off {
+            self.env.of_node(self.node.id(), NodeEffect::Admitted);
+            return None;
+        }
+        Some(self.take_reading(handshake))
+    }
+
+    fn take_reading(&mut self, handshake: Handshake) -> GuardReading {
         let found = self.node.expected(&self.env).judge(handshake.restart_guard());
         let (value, pttl) = handshake.into_restart_guard();
         // A set that has a restart guard is not new, and will not be when all of them are gone.
@@ -130,7 +146,12 @@ impl Candidate<'_> {
     }
 
     /// Decides by what was read whether the node votes, or is enrolled.
-    pub(super) fn judge(&mut self, reading: GuardReading) -> Admission {
+    pub(super) fn judge(&mut self, reading: GuardReading) {
+        self.judge_value(reading);
+        self.env.continue_set_up();
+    }
+
+    fn judge_value(&mut self, reading: GuardReading) {
         let GuardReading { found, value, pttl, was_enrolled, .. } = reading;
         let setup = self.env.settings().setup;
         match found {
@@ -146,7 +167,7 @@ impl Candidate<'_> {
     }
 
     /// The restart guard is ours: whether the node votes.
-    fn judge_ours(&mut self, standing: Standing, value: Vec<u8>) -> Admission {
+    fn judge_ours(&mut self, standing: Standing, value: Vec<u8>) {
         let (now, setup) = (self.env.now().boot, self.env.settings().setup);
         match standing {
             _ if setup == Setup::Change && !self.node.restart_guard.is_alone() => {
@@ -157,7 +178,7 @@ impl Candidate<'_> {
                 let left = self.node.restart_guard.doubted_until().since(now);
                 self.quarantine_for(left)
             }
-            Standing::Votes => Admission::Votes,
+            Standing::Votes => self.env.of_node(self.node.id(), NodeEffect::Admitted),
             Standing::Quarantined { left_ms }
                 if setup == Setup::Init && !self.env.set_up().is_done() =>
             {
@@ -174,9 +195,9 @@ impl Candidate<'_> {
     }
 
     /// Refuses a node whose restart guard only an operator can fix. A client that only looks goes on looking.
-    fn refuse_restart_guard(&mut self, cause: Cause) -> Admission {
+    fn refuse_restart_guard(&mut self, cause: Cause) {
         if self.env.settings().setup != Setup::ReadOnly {
-            return Admission::Refused(cause);
+            return self.node.retire(cause, &mut self.env);
         }
         let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
         self.quarantine(again, FollowUp::Blame(cause))
@@ -186,7 +207,7 @@ impl Candidate<'_> {
 /// Writing.
 impl Candidate<'_> {
     /// Writes the restart guard of a node that has another one, or none: at once, or when all nodes have been looked at.
-    fn enrol_when_due(&mut self, found: Found, seen: Vec<u8>) -> Admission {
+    fn enrol_when_due(&mut self, found: Found, seen: Vec<u8>) {
         let setup = self.env.settings().setup;
         let waits = match setup {
             Setup::Enrol => false,
@@ -208,8 +229,15 @@ impl Candidate<'_> {
         self.enrol(&seen, quarantine)
     }
 
+    /// Writes the restart guard of a node that has waited for the other nodes of its set, if it has.
+    pub(in crate::proto::core) fn enrol_in_set(&mut self, quarantine: Duration) {
+        if let Some(seen) = self.node.restart_guard.take_seen() {
+            self.enrol(&seen, quarantine);
+        }
+    }
+
     /// Gives the restart guard our value, if it still is what was seen; the node votes after `quarantine`.
-    pub(super) fn enrol(&mut self, seen: &[u8], quarantine: Duration) -> Admission {
+    fn enrol(&mut self, seen: &[u8], quarantine: Duration) {
         let expected = self.node.expected(&self.env);
         let is_known =
             expected.run_id.is_some() || expected.restart_trust == RestartTrust::MarkerOnly;
@@ -231,25 +259,34 @@ impl Candidate<'_> {
         self.quarantine(Timestamp::NEVER, FollowUp::None)
     }
 
-    /// Takes the answer to [`enrol`](Self::enrol).
-    pub(super) fn enrolled(&mut self, answer: Token<'_>) -> Result<Admission, Mistyped> {
+    /// Takes the answer to a command that was to write the restart guard, or to drop who has read the old one.
+    pub(in crate::proto::core) fn written(
+        &mut self,
+        pending: Pending,
+        answer: Token<'_>,
+    ) -> Result<(), Mistyped> {
         let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !self.node.link.is_quarantined() {
-            return Ok(Admission::Unchanged);
+        match pending {
+            _ if !self.node.link.is_quarantined() => {}
+            Pending::DropOthers => self.others_dropped(answer),
+            _ => self.enrolled(answer),
         }
-        Ok(match answer {
+        Ok(())
+    }
+
+    fn enrolled(&mut self, answer: Count) {
+        match answer {
             // It is not what was seen any more.
             Count::Of(0) => self.look_soon(),
             Count::Of(_) => {
                 self.node.restart_guard.mark_enrolled();
                 // Where the others are dropped, it is looked at behind that.
-                match self.env.settings().setup {
-                    Setup::Change => Admission::Unchanged,
-                    _ => self.look_again(),
+                if self.env.settings().setup != Setup::Change {
+                    self.look_again();
                 }
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
-                Admission::Refused(cause)
+                self.node.retire(cause, &mut self.env);
             }
             Count::Fail(_) | Count::NoScript => {
                 let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
@@ -257,9 +294,9 @@ impl Candidate<'_> {
                     Count::Fail(cause) => FollowUp::Blame(cause),
                     _ => FollowUp::None,
                 };
-                self.quarantine(again, next)
+                self.quarantine(again, next);
             }
-        })
+        }
     }
 
     /// Drops all other connections. Others have read the old value on theirs, and would rely on it; also if it was
@@ -273,27 +310,98 @@ impl Candidate<'_> {
         self.env.arm(now + self.env.settings().dead_peer_timeout);
     }
 
-    /// Takes the answer to [`drop_others`](Self::drop_others).
-    pub(super) fn others_dropped(&mut self, answer: Token<'_>) -> Result<Admission, Mistyped> {
-        let answer = count(answer).ok_or(Mistyped)?.to_request(false);
-        if !self.node.link.is_quarantined() {
-            return Ok(Admission::Unchanged);
-        }
-        Ok(match answer {
+    fn others_dropped(&mut self, answer: Count) {
+        match answer {
             Count::Of(_) => {
                 self.node.restart_guard.mark_alone();
-                self.look_again()
+                self.look_again();
             }
-            Count::Fail(cause) => Admission::Refused(cause),
-            Count::NoScript => Admission::Refused(Cause::ServerError),
-        })
+            Count::Fail(cause) => self.node.retire(cause, &mut self.env),
+            Count::NoScript => self.node.retire(Cause::ServerError, &mut self.env),
+        }
+    }
+}
+
+/// Votes.
+impl Candidate<'_> {
+    /// Returns the vote as it counts. It stands if this connection has read the value that is ours, and the TTL behind the ask
+    /// lets the node vote. An error in place of the TTL is no news of the restart guard.
+    #[inline]
+    pub(super) fn guard_vote(&mut self, vote: Vote, pttl: Result<i64, Cause>) -> Vote {
+        if mutant!(RestartGuardIgnored) {
+            return vote;
+        }
+        let now = self.env.now().boot;
+        match pttl.map(Standing::of) {
+            Ok(standing) if self.node.restart_guard.lets_vote(standing, now) => return vote,
+            Ok(standing) if self.node.link.is_ready() => self.forbid_vote(standing),
+            Ok(_) => {}
+            Err(_) if matches!(vote, Vote::Fail(_)) => return vote,
+            Err(cause) => return Vote::Fail(self.miss_proof(cause)),
+        }
+        // The node's own words for why it does not vote say more.
+        if matches!(vote, Vote::Fail(_)) { vote } else { Vote::Fail(self.node.link.cause()) }
+    }
+
+    /// Takes the answer to the question for the replication id. Returns the grants that waited for it, and why they do not
+    /// count, if so. If the data are others, the node may have forgotten what it granted, and is looked at.
+    pub(super) fn take_proof(&mut self, answer: Token<'_>) -> Result<Proven, Mistyped> {
+        let known = self.node.server.replication_id();
+        let is_same = matches!(answer, Token::Bulk(info) if is_same_master(info, known));
+        let cause = match answer {
+            Token::Bulk(_) if is_same => None,
+            Token::Bulk(_) => {
+                self.doubt_history();
+                Some(self.node.link.cause())
+            }
+            // A server that is busy has not changed its data.
+            Token::Error(text) => Some(self.miss_proof(classify(text).cause())),
+            _ => return Err(Mistyped),
+        };
+        Ok((self.node.restart_guard.finish_proof(is_same), cause))
+    }
+
+    /// Takes an error in place of what would let grants count. One that only an operator can fix is looked at once more;
+    /// another one passes, and the next grant asks again. Returns why the grants do not count.
+    fn miss_proof(&mut self, cause: Cause) -> Cause {
+        if !self.node.link.is_ready() {
+            return self.node.link.cause();
+        }
+        if cause.is_configuration() {
+            self.node.restart_guard.question();
+            self.keep_out(cause, Timestamp::NEVER, FollowUp::Look);
+        }
+        cause
+    }
+
+    /// The TTL behind an ask does not let a node vote that did.
+    fn forbid_vote(&mut self, standing: Standing) {
+        let left = match standing {
+            Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
+            _ => self.env.settings().max_ttl,
+        };
+        let found = (standing == Standing::Missing).then_some(Found::Missing);
+        self.node.restart_guard.forbid_vote(found, self.env.now().boot + left);
+        self.look_again()
+    }
+
+    /// Looks again at a node that may have other data than it had.
+    fn doubt_history(&mut self) {
+        // Also on a link that is quarantined already: what was asked behind this must not count either.
+        self.node.restart_guard.question();
+        if !self.node.link.is_ready() {
+            return;
+        }
+        let free_at = self.env.now().boot + self.env.settings().max_ttl;
+        self.node.restart_guard.forbid_vote(Some(Found::OtherHistory), free_at);
+        self.look_again()
     }
 }
 
 /// Quarantine.
 impl Candidate<'_> {
     /// Does what follows behind what a node is sent that is kept out.
-    pub(super) fn follow_up(&mut self, next: FollowUp) {
+    pub(in crate::proto::core) fn follow_up(&mut self, next: FollowUp) {
         match next {
             FollowUp::None => {}
             FollowUp::Blame(cause) => self.node.link.blame(cause),
@@ -303,7 +411,7 @@ impl Candidate<'_> {
     }
 
     /// Looks again whether the node takes writes, and at value and TTL.
-    pub(super) fn look_again(&mut self) -> Admission {
+    fn look_again(&mut self) {
         let cause = match self.node.link.is_quarantined() {
             true => self.node.link.cause(),
             false => Cause::Quarantined,
@@ -321,24 +429,23 @@ impl Candidate<'_> {
     }
 
     /// As [`look_again`](Self::look_again), and not as fast as a restart guard could change under our eyes.
-    fn look_soon(&mut self) -> Admission {
+    fn look_soon(&mut self) {
         let again = self.env.now().boot + self.env.settings().reconnect_backoff.0;
         self.quarantine(again, FollowUp::None)
     }
 
     /// Looks again at a node that is in quarantine, if it is time.
-    pub(super) fn check_quarantine(&mut self) -> Admission {
+    pub(in crate::proto::core) fn check_quarantine(&mut self) {
         match self.node.link.state() {
             Link::Quarantined { until } if self.env.now().boot >= until => {
-                return self.look_again();
+                self.look_again();
             }
             Link::Quarantined { until } => self.env.arm(until),
             _ => {}
         }
-        Admission::Unchanged
     }
 
-    fn quarantine_for(&mut self, left: Duration) -> Admission {
+    fn quarantine_for(&mut self, left: Duration) {
         let now = self.env.now().boot;
         let free_at = now + left;
         self.node.restart_guard.set_free_at(free_at);
@@ -347,64 +454,37 @@ impl Candidate<'_> {
         self.quarantine(over.min(now + LOOKS_APART), FollowUp::None)
     }
 
-    fn quarantine(&mut self, until: Timestamp, next: FollowUp) -> Admission {
+    fn quarantine(&mut self, until: Timestamp, next: FollowUp) {
         self.keep_out(Cause::Quarantined, until, next)
     }
 
     /// Suspends the vote of a node that takes no writes for now, until it would.
-    pub(super) fn suspend(&mut self, cause: Cause) -> Admission {
+    pub(in crate::proto::core) fn suspend(&mut self, cause: Cause) {
         self.node.capabilities.set_writes(Ability::Refused(cause));
         self.keep_out(cause, self.env.now().boot + LOOKS_APART, FollowUp::None)
     }
 
-    /// Reads the restart guard again before the node is believed: an operator has to fix what `cause` says.
-    pub(super) fn question(&mut self, cause: Cause) -> Admission {
-        self.node.restart_guard.question();
-        self.keep_out(cause, Timestamp::NEVER, FollowUp::Look)
-    }
-
-    /// The TTL behind an ask does not let a node vote that did.
-    pub(super) fn forbid_vote(&mut self, standing: Standing) -> Admission {
-        let left = match standing {
-            Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
-            _ => self.env.settings().max_ttl,
-        };
-        let found = (standing == Standing::Missing).then_some(Found::Missing);
-        self.node.restart_guard.forbid_vote(found, self.env.now().boot + left);
-        self.look_again()
-    }
-
     /// Takes back a doubt about the node's clock. A node that was kept out for it is looked at again.
-    pub(super) fn believe_clock(&mut self) -> Admission {
+    pub(super) fn believe_clock(&mut self) {
         let was_doubted = self.node.restart_guard.is_doubted(self.env.now().boot);
         self.node.restart_guard.believe_clock();
         match self.node.link.state() {
             Link::Quarantined { until } if was_doubted && until != Timestamp::NEVER => {
                 self.look_again()
             }
-            _ => Admission::Unchanged,
+            _ => {}
         }
-    }
-
-    /// Looks again at a node that may have other data than it had.
-    pub(super) fn doubt_history(&mut self) -> Admission {
-        // Also on a link that is quarantined already: what was asked behind this must not count either.
-        self.node.restart_guard.question();
-        if !self.node.link.is_ready() {
-            return Admission::Unchanged;
-        }
-        let free_at = self.env.now().boot + self.env.settings().max_ttl;
-        self.node.restart_guard.forbid_vote(Some(Found::OtherHistory), free_at);
-        self.look_again()
     }
 
     /// Keeps the node from voting; it is looked at again at `until`.
-    fn keep_out(&mut self, cause: Cause, until: Timestamp, next: FollowUp) -> Admission {
+    fn keep_out(&mut self, cause: Cause, until: Timestamp, next: FollowUp) {
         self.node.link.quarantine(cause, until);
         self.node.finish_handshake();
         self.env.report_state(self.node.id());
         self.env.arm(until);
-        Admission::KeptOut(next)
+        self.env.of_node(self.node.id(), NodeEffect::Excluded);
+        // Behind the undos that the node is sent now: a look may find that it votes.
+        self.env.of_node(self.node.id(), NodeEffect::FollowUp(next));
     }
 }
 

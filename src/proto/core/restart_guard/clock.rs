@@ -21,21 +21,15 @@ impl Core {
         now: ClockReading,
     ) {
         let watch = &mut self.nodes[id.index()].restart_guard;
-        if watch.record_ttl(asked_at, pttl, self.config.drift, now.boot) {
-            watch.doubt_until(now.boot + self.config.settings.max_ttl);
-            self.doubt_our_own(now);
-        }
-    }
-
-    /// A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with
-    /// nothing that was seen before.
-    fn doubt_our_own(&mut self, now: ClockReading) {
-        let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now.boot);
-        if self.nodes.iter().filter(is_doubted).count() < self.config.quorum() {
+        if !watch.record_ttl(asked_at, pttl, self.config.drift, now.boot) {
             return;
         }
-        for id in self.config.node_ids() {
-            self.reconsider(id, now, |node| node.believe_clock());
+        watch.doubt_until(now.boot + self.config.settings.max_ttl);
+        // A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with nothing that
+        // was seen before.
+        let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now.boot);
+        if self.nodes.iter().filter(is_doubted).count() >= self.config.quorum() {
+            self.config.node_ids().for_each(|id| self.candidate(id, now).believe_clock());
         }
     }
 }

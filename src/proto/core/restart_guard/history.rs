@@ -8,29 +8,17 @@
 //! ask, and the grants count when that is answered; where it is not as fast after all, it is asked for then, which costs a
 //! round trip. Not here: what a value that speaks of other data means, see `proto::restart_guard`.
 
+use super::admission::Proven;
 use super::watch::Unproven;
-use crate::proto::classify::classify;
 use crate::proto::config::Config;
-use crate::proto::core::links::{Mistyped, Node, Pending, Step, is_same_master};
+use crate::proto::core::links::{Mistyped, Node, Pending, Step};
 use crate::proto::core::{Core, Env};
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::restart_guard::{RestartGuard, RestartTrust};
 use crate::proto::time::{ClockReading, Timestamp};
-use crate::proto::vote::Cause;
 use crate::resp::Token;
-
-/// What an answer to the question for the replication id proves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proto::core) enum Proof {
-    /// The node has the data that it had.
-    Same,
-    /// The node may have other data.
-    Other,
-    /// The node replied with an error.
-    Undecided(Cause),
-}
 
 impl Core {
     /// Sends an ask, as [`send`](Self::send) does, and the proof behind it that the node has the data that it had: if one is
@@ -77,20 +65,19 @@ impl Core {
         node.await_proof(grant, &mut env)
     }
 
-    /// Takes the node's answer to the question for its replication id. Returns the grants that waited for it, and what it
-    /// proves. If the data are others, the node may have forgotten what it granted: the grants are undone, and it is looked at.
+    /// Takes the node's answer to the question for its replication id. Returns the grants that waited for it, and why they do
+    /// not count and are undone, if so.
     pub(in crate::proto::core) fn history_told(
         &mut self,
         id: NodeId,
         answer: Token<'_>,
         now: ClockReading,
-    ) -> Result<(Vec<Unproven>, Proof), Mistyped> {
-        let (grants, proof) = self.node_mut(id).take_proof(answer)?;
-        if proof == Proof::Other {
+    ) -> Result<Proven, Mistyped> {
+        let (grants, cause) = self.candidate(id, now).take_proof(answer)?;
+        if cause.is_some() {
             self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
-            self.reconsider(id, now, |node| node.doubt_history());
         }
-        Ok((grants, proof))
+        Ok((grants, cause))
     }
 }
 
@@ -149,19 +136,6 @@ impl Node {
         }
         self.restart_guard.hold_for_proof(grant);
         true
-    }
-
-    /// Takes the answer to the question for the replication id. Returns the grants that waited for it, and what it proves.
-    fn take_proof(&mut self, answer: Token<'_>) -> Result<(Vec<Unproven>, Proof), Mistyped> {
-        let proof = match answer {
-            Token::Bulk(info) if is_same_master(info, self.server.replication_id()) => Proof::Same,
-            Token::Bulk(_) => Proof::Other,
-            // A server that is busy has not changed its data.
-            Token::Error(text) => Proof::Undecided(classify(text).cause()),
-            _ => return Err(Mistyped),
-        };
-        let grants = self.restart_guard.finish_proof(proof == Proof::Same);
-        Ok((grants, proof))
     }
 }
 
