@@ -150,7 +150,7 @@ impl Core {
             Pending::History => self.history_answered(id, token, now),
             Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
             Pending::Move { .. } => self.moved(id, due, token, now),
-            Pending::Kill => number(token, |_| self.lay_ghosts(id)),
+            Pending::Kill => number(token, |_| self.claims.lay_ghosts(id)),
             Pending::Caching
             | Pending::Look { .. }
             | Pending::Remaining { .. }
@@ -307,7 +307,7 @@ impl Core {
         self.take_vote(id, claim, vote, now);
         if told.is_move() {
             self.run(now);
-            self.healed(id, claim, vote, now);
+            self.transition_by(claim, now, |lock| lock.take_healed(id, vote));
         }
     }
 
@@ -343,10 +343,10 @@ impl Core {
                     self.key_gone(id, claim, now);
                     self.run(now);
                 }
-                if let Some(lock) = self.write_back_answered(id, claim, round, answer, now) {
-                    let decision = self.decide(lock, now);
-                    self.carry_out(lock, decision, now);
-                }
+                self.transition_by(claim, now, |lock| {
+                    let decision = lock.take_write_back(id, round, answer);
+                    lock.env.effects.decided(lock.id, decision);
+                });
             }
             _ => {}
         }
@@ -369,7 +369,8 @@ impl Core {
         self.run(now);
         // Behind the grant that this denial may have decided, which heals all nodes that had denied before.
         if vote == Vote::Deny {
-            self.heal_late(id, claim, now);
+            self.transition_by(claim, now, |lock| lock.heal_late(id));
+            self.run(now);
         }
         match vote {
             _ if !self.node(id).link.is_ready() => {}

@@ -3,13 +3,13 @@
 //! Asserted in debug builds and in the simulator, which turns debug assertions on. Not here: what takes
 //! two clients or a node's memory to see; that is the simulator's.
 
-use super::Core;
+use super::{Core, LockAtWork};
 use crate::proto::core::claims::Claim;
 use crate::proto::core::locks::{Active, Lock, Phase};
-use crate::proto::names::{LockId, MAX_NODES, NodeSet};
+use crate::proto::names::{MAX_NODES, NodeSet};
 use crate::proto::request::LockMode;
 use crate::proto::restart_guard::RestartGuard;
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::time::Timestamp;
 
 impl Core {
     /// Asserts it of all nodes, locks and claims.
@@ -91,23 +91,24 @@ impl Core {
             (Phase::Queued, Some(it)) => it.waiting.deadline(),
         }
     }
+}
 
+impl LockAtWork<'_> {
     /// Asserts what makes a grant one.
-    pub(super) fn check_grant(&self, id: LockId, now: ClockReading) {
+    pub(super) fn check_grant(&self) {
         if !cfg!(debug_assertions) {
             return;
         }
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find(lock.claim()) else { return };
-        assert!(!lock.lease.remaining(now).is_zero(), "something of its validity is left");
+        let (lock, active) = (&self.lock, &self.active);
+        assert!(!lock.lease.remaining(self.env.now).is_zero(), "something of its validity is left");
         let ttl_over = active.round.since() + lock.ttl();
         assert!(lock.lease.ends() <= ttl_over, "a lease ends with its TTL");
         let grants = active.votes.grants();
-        let uncounted: NodeSet = grants.without(claim.counted());
+        let uncounted: NodeSet = grants.without(self.claim.counted());
         assert!(uncounted.is_empty(), "every grant was checked by its restart guard");
-        assert!(grants.len() >= self.config.quorum(), "a quorum has granted");
+        assert!(grants.len() >= self.env.config.quorum(), "a quorum has granted");
         assert!(
-            !matches!(lock.mode(), LockMode::Permit { .. }) || claim.slot().is_some(),
+            !matches!(lock.mode(), LockMode::Permit { .. }) || self.claim.slot().is_some(),
             "it has its slot"
         );
         assert!(

@@ -143,7 +143,6 @@ impl Core {
         let ttl = Duration::from_millis(ttl_ms(ttl));
         for lock in change.kept_reader().into_iter().chain([id]) {
             self.begin_extension(lock, ttl, now);
-            self.settle_extension(lock, now);
             self.run(now);
         }
         Ok(())

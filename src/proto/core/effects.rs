@@ -14,10 +14,11 @@ use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet, ObserverId};
 use crate::proto::vote::{Cause, Vote};
 
 /// The next step of a lock, as one of its transitions has decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "the caller of a transition follows its decision"]
 pub(super) enum Decision {
     /// Nothing follows.
+    #[default]
     Continue,
     /// Begin an attempt, at this node before all others if there is one.
     Ask(Option<NodeId>),
@@ -25,6 +26,8 @@ pub(super) enum Decision {
     AskMore(NodeSet),
     /// Wait for notifications of these nodes.
     Listen(NodeSet),
+    /// Ask these nodes for the slot on which the others are to agree.
+    MoveAt(NodeSet),
     /// End the pause if a notification allows it.
     Wake,
     /// Read the resource at the lead.
@@ -66,8 +69,8 @@ pub(super) enum LockEffect {
     /// The lock is shared from now on. The flag: its caller waits for an extension that this one covers.
     Downgraded(bool),
     Extended,
-    /// Fail its extension at this node, whose link will not be there.
-    FailQueuedExtension(NodeId),
+    /// Count this vote of a node in the present extension.
+    ExtensionVote(NodeId, Vote),
     /// This node has reported a change of a key that it waits for, or can report no longer.
     KeyChangedAt(NodeId),
     /// Leave the queues after a loss.

@@ -56,11 +56,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::claims::Claims;
+use self::claims::{Claim, Claims};
 use self::effects::Effects;
 use self::inspecting::{Holdings, Viewing};
 use self::links::{Node, Nodes};
-use self::locks::{Locks, Phase};
+use self::locks::{Active, Lock, Locks, Phase};
 use self::observing::Observers;
 use self::restart_guard::SetUp;
 use self::send::EncodedCommand;
@@ -153,6 +153,54 @@ struct Env<'a> {
     ops: &'a mut VecDeque<LinkOp>,
     set_up: &'a mut SetUp,
     next_timeout: &'a mut Timestamp,
+}
+
+/// The environment of a transition, borrowed from a core apart from its other parts.
+macro_rules! env {
+    ($core:expr, $now:expr) => {
+        Env {
+            config: &$core.config,
+            now: $now,
+            entropy: &mut $core.entropy,
+            metrics: &mut $core.metrics,
+            changed: &mut $core.changed,
+            effects: &mut $core.effects,
+            ops: &mut $core.ops,
+            set_up: &mut $core.set_up,
+            next_timeout: &mut $core.next_timeout,
+        }
+    };
+}
+
+/// A lock at work, looked up once for a transition, with its claim and what else the transition uses. Each subject has the
+/// transitions of its part.
+struct LockAtWork<'a> {
+    id: LockId,
+    lock: &'a mut Lock,
+    active: &'a mut Active,
+    claim: &'a mut Claim,
+    nodes: &'a mut Nodes,
+    env: Env<'a>,
+    events: &'a mut VecDeque<Event>,
+    encoded: &'a mut EncodedCommand,
+    /// These are the core's, see there.
+    suspected: NodeSet,
+    round_trip: &'a mut Duration,
+    ahead_us: &'a mut i64,
+    auto_extend_at: &'a mut Timestamp,
+    is_auto_extending: bool,
+    /// When something is due for the lock.
+    due: Timestamp,
+    /// The nodes that were sent a command.
+    sent: NodeSet,
+}
+
+impl LockAtWork<'_> {
+    /// Something is due for the lock at `at`.
+    #[inline]
+    fn arm(&mut self, at: Timestamp) {
+        self.due = self.due.min(at);
+    }
 }
 
 impl Core {
@@ -361,6 +409,53 @@ impl Core {
         self.arm(at);
     }
 
+    /// Applies a transition to a lock at work. Returns `None` if the lock is idle, has not asked yet, or has ended.
+    #[inline]
+    fn transition<R>(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+        apply: impl FnOnce(&mut LockAtWork<'_>) -> R,
+    ) -> Option<R> {
+        let (lock, active) = self.locks.at_work_mut(id)?;
+        let claim_id = lock.claim();
+        let mut lock = LockAtWork {
+            claim: self.claims.find_mut(claim_id)?,
+            id,
+            lock,
+            active,
+            nodes: &mut self.nodes,
+            env: env!(self, now),
+            events: &mut self.events,
+            encoded: &mut self.encoded,
+            suspected: self.suspected,
+            round_trip: &mut self.round_trip,
+            ahead_us: &mut self.ahead_us,
+            auto_extend_at: &mut self.auto_extend_at,
+            is_auto_extending: self.is_auto_extending,
+            due: Timestamp::NEVER,
+            sent: NodeSet::EMPTY,
+        };
+        let result = apply(&mut lock);
+        let (due, sent) = (lock.due, lock.sent);
+        self.arm_lock(id, due);
+        for node in sent.iter() {
+            self.sent(claim_id, node, now);
+        }
+        Some(result)
+    }
+
+    /// Applies a transition to the lock at work that uses a claim.
+    fn transition_by<R>(
+        &mut self,
+        claim: ClaimId,
+        now: ClockReading,
+        apply: impl FnOnce(&mut LockAtWork<'_>) -> R,
+    ) -> Option<R> {
+        let lock = self.claims.find(claim)?.lock()?;
+        self.transition(lock, now, apply)
+    }
+
     fn ballot(&self) -> Votes {
         // At most MAX_NODES.
         Votes::new(self.nodes.len() as u8, self.config.quorum)
@@ -384,18 +479,7 @@ impl Core {
     /// Borrows all nodes and, apart from them, the environment of a transition.
     #[inline]
     fn nodes_in_env(&mut self, now: ClockReading) -> (&mut Nodes, Env<'_>) {
-        let env = Env {
-            config: &self.config,
-            now,
-            entropy: &mut self.entropy,
-            metrics: &mut self.metrics,
-            changed: &mut self.changed,
-            effects: &mut self.effects,
-            ops: &mut self.ops,
-            set_up: &mut self.set_up,
-            next_timeout: &mut self.next_timeout,
-        };
-        (&mut self.nodes, env)
+        (&mut self.nodes, env!(self, now))
     }
 }
 

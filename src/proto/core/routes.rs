@@ -3,11 +3,11 @@
 //! Subjects call each other only downwards. What a transition has decided about its lock comes here as a return value,
 //! and what concerns other objects as a queued effect.
 
-use super::Core;
 use super::effects::{ClaimEffect, Decision, Effect, LockEffect, NodeEffect};
 use super::links::Pending;
 use super::locks::Phase;
 use super::waiting::{QueueKey, Tickets};
+use super::{Core, LockAtWork};
 use crate::proto::event::{Event, RefusalReason};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
@@ -74,15 +74,25 @@ impl Core {
         let decision = match effect {
             LockEffect::KeyChangedAt(node) => self.changed_at(id, node, now),
             LockEffect::CompanionGranted => return self.companion_granted(id, now),
-            LockEffect::CompanionExpired => return self.companion_lost(id, now),
-            LockEffect::Recount => self.decide(id, now),
+            LockEffect::CompanionExpired => {
+                // The claim that an upgraded lock has kept is over. It does not need it.
+                let holder = self.locks.mode_change(id).holder();
+                return holder.into_iter().for_each(|holder| self.drop_companion(holder, now));
+            }
+            LockEffect::Recount => {
+                self.transition(id, now, |lock| lock.decide()).unwrap_or_default()
+            }
             LockEffect::Downgraded(extends) => return self.downgraded(id, extends, now),
             LockEffect::Extended => {
                 self.ask_to_share(id, now);
                 return;
             }
-            LockEffect::FailQueuedExtension(node) => {
-                return self.fail_queued_extension(node, id, now);
+            LockEffect::ExtensionVote(node, vote) => {
+                let count = |lock: &mut LockAtWork<'_>| {
+                    lock.extension_vote(node, lock.lock.round(), vote);
+                };
+                self.transition(id, now, count);
+                return;
             }
             LockEffect::LeaveQueues => return self.leave_lost(id, now),
             LockEffect::AdmitNext => return self.let_next_ask(id, now),
@@ -105,15 +115,18 @@ impl Core {
         match effect {
             ClaimEffect::Disown => self.disown(node, id, now),
             ClaimEffect::FailExtension(round, cause) => {
-                self.extension_vote(node, id, round, Vote::Fail(cause), now);
+                let vote = Vote::Fail(cause);
+                self.transition_by(id, now, |lock| lock.extension_vote(node, round, vote));
             }
-            ClaimEffect::FailQueuedAsk => self.fail_queued_ask(node, id, now),
+            ClaimEffect::FailQueuedAsk => {
+                if self.claims.find_mut(id).is_some_and(|claim| claim.unqueue(node)) {
+                    self.vote_failed(node, id, now);
+                }
+            }
             ClaimEffect::UndoSettled(vote) => self.undo_settled(node, id, vote, now),
             ClaimEffect::VoteFailed => self.vote_failed(node, id, now),
             ClaimEffect::WriteBackLost(round, cause) => {
-                if let Some(lock) = self.write_back_failed(node, id, round, cause) {
-                    self.effects.of_lock(lock, LockEffect::Recount);
-                }
+                self.transition_by(id, now, |lock| lock.fail_write_back(node, round, cause));
             }
         }
     }
@@ -172,6 +185,7 @@ impl Core {
                 let decision = self.offer_to(id, nodes, now);
                 self.effects.decided(id, decision);
             }
+            Decision::MoveAt(nodes) => self.move_at(id, nodes, now),
             Decision::Listen(leads) => {
                 leads.iter().for_each(|node| self.listen(id, node, now));
                 leads.iter().for_each(|node| self.want_push(node, now));
@@ -253,12 +267,14 @@ impl Core {
             }
         }
         if is_auto_extended {
-            self.auto_extend_from_now(id, now);
+            self.transition(id, now, |lock| lock.auto_extend_from_now());
         }
         self.claim_changed(claim, now);
         match mode {
             LockMode::Exclusive => return,
-            LockMode::Permit { .. } => self.heal(id, now),
+            LockMode::Permit { .. } => {
+                self.transition(id, now, |lock| lock.heal());
+            }
             LockMode::Shared => {}
         }
         self.let_next_ask(id, now);
@@ -274,8 +290,8 @@ impl Core {
 
     fn lock_refused(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) {
         self.abandon_attempt(id, now);
-        let Some(refusal) = self.refusal(id, reason, now) else { return };
-        let Some(active) = self.locks.active(id) else { return };
+        let Some(active) = self.locks.active_mut(id) else { return };
+        let refusal = active.refusal(reason, now);
         if active.mode_change.is_companion() {
             self.companion_refused(id, refusal);
             return self.run_scheduled();
@@ -448,7 +464,7 @@ impl Core {
         match pending {
             Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
             Pending::Extend { claim, round, .. } => {
-                self.extension_unanswered(node, claim, round, now);
+                self.transition_by(claim, now, |lock| lock.offer_extension_again(node, round));
             }
             Pending::Delete { claim, .. } | Pending::Undo { claim, .. } => {
                 if let Some(it) = self.claims.find_mut(claim) {

@@ -82,7 +82,9 @@ impl Core {
         // A lock that ended in this timeout has nothing due.
         let Some(lock) = self.locks.find(id) else { return };
         let decision = match lock.phase {
-            Phase::Asking | Phase::Fencing => self.attempt_due(id, now),
+            Phase::Asking | Phase::Fencing => {
+                self.transition(id, now, |lock| lock.attempt_due()).unwrap_or_default()
+            }
             Phase::Pausing => self.pause_due(id, now),
             Phase::Queued => self.queue_due(id, now),
             Phase::Extending | Phase::Held => return self.held_due(id, now),
@@ -95,8 +97,9 @@ impl Core {
     fn held_due(&mut self, id: LockId, now: ClockReading) {
         self.lease_due(id, now);
         self.run(now);
-        self.heal_due(id, now);
-        self.auto_extend_due(id, now);
+        self.transition(id, now, |lock| lock.heal_due());
+        self.run(now);
+        self.transition(id, now, |lock| lock.auto_extend_due());
         self.run(now);
     }
 }

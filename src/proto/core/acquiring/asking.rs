@@ -31,14 +31,11 @@ impl Core {
         for node in nodes.iter() {
             patience = patience.max(self.offer_node(node, claim, open, now));
         }
-        if let Some((lock, active)) = self.locks.at_work_mut(id) {
-            let until = (now.boot + patience).min(lock.lease.ends()).min(active.waiting.deadline());
-            active.round.asks(lead_until);
-            active.round.lasts_until(until);
-            let until = active.round.due();
-            self.arm_lock(id, until);
-        }
-        self.decide(id, now)
+        let decided = self.transition(id, now, |lock| {
+            lock.ask_for(patience, lead_until);
+            lock.decide()
+        });
+        decided.unwrap_or_default()
     }
 
     /// Asks one node, now or as soon as its link is there; returns how long that may take. At a suspected
@@ -69,7 +66,7 @@ impl Core {
             node.link.cause()
         };
         self.metrics.of(node_id).voted(Vote::Fail(cause));
-        self.cast(node_id, claim, Vote::Fail(cause));
+        self.transition_by(claim, now, |lock| lock.count(node_id, Vote::Fail(cause)));
         Duration::ZERO
     }
 
@@ -140,30 +137,15 @@ impl Core {
 
     /// Sends the asks that waited for this node's link.
     pub(in crate::proto::core) fn send_queued(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.claims.ids().collect::<Vec<_>>() {
-            if self.claims.find(id).is_some_and(|claim| claim.is_queued(node)) {
-                self.send_ask(node, id, now);
-            }
+        for id in self.claims.that(|claim| claim.is_queued(node)).collect::<Vec<_>>() {
+            self.send_ask(node, id, now);
         }
     }
 
     /// Fails the asks that wait for a link which will not open.
     pub(in crate::proto::core) fn fail_queued_asks(&mut self, node: NodeId) {
-        for claim in self.claims.ids().collect::<Vec<_>>() {
-            if self.claims.find(claim).is_some_and(|it| it.is_queued(node)) {
-                self.effects.of_claim(node, claim, ClaimEffect::FailQueuedAsk);
-            }
-        }
-    }
-
-    pub(in crate::proto::core) fn fail_queued_ask(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        now: ClockReading,
-    ) {
-        if self.claims.find_mut(claim).is_some_and(|it| it.unqueue(node)) {
-            self.vote_failed(node, claim, now);
+        for claim in self.claims.that(|claim| claim.is_queued(node)) {
+            self.effects.of_claim(node, claim, ClaimEffect::FailQueuedAsk);
         }
     }
 
@@ -176,8 +158,9 @@ impl Core {
     ) {
         if untouched {
             self.owes_no_more(node, id);
-        } else {
-            self.ticket_may_return(node, id);
+        } else if let Some(ticket) = self.claims.ticket_of(id) {
+            // The ask may yet run, and put back a ticket that was taken away.
+            ticket.connection_lost(node, false);
         }
         if let Some(claim) = self.claims.find_mut(id) {
             claim.connection_lost(node, untouched);
@@ -188,14 +171,6 @@ impl Core {
         self.vote_failed(node, id, now);
     }
 
-    /// An ask in line is in a dead connection. It may yet run, and put back a ticket that was taken away.
-    fn ticket_may_return(&mut self, node: NodeId, id: ClaimId) {
-        let ticket = self.claims.find(id).and_then(Claim::ticket);
-        if let Some(ticket) = ticket.and_then(|ticket| self.claims.find_mut(ticket)) {
-            ticket.connection_lost(node, false);
-        }
-    }
-
     pub(in crate::proto::core) fn vote_failed(
         &mut self,
         node: NodeId,
@@ -203,10 +178,13 @@ impl Core {
         now: ClockReading,
     ) {
         let cause = self.node(node).link.cause();
-        if let Some(lock) = self.cast(node, claim, Vote::Fail(cause)) {
+        if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
             self.metrics.of(node).voted(Vote::Fail(cause));
-            let decision = self.decide(lock, now);
-            self.effects.decided(lock, decision);
+            let decided = self.transition(lock, now, |lock| {
+                lock.count(node, Vote::Fail(cause));
+                lock.decide()
+            });
+            self.effects.decided(lock, decided.unwrap_or_default());
         }
     }
 

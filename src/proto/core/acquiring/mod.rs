@@ -9,11 +9,11 @@ mod voting;
 
 use std::time::Duration;
 
-use super::Core;
 use super::claims::Claim;
 use super::effects::Decision;
+use super::{Core, LockAtWork};
 use crate::proto::core::links::Link;
-use crate::proto::core::locks::Phase;
+use crate::proto::core::locks::{Active, Phase};
 use crate::proto::core::permits::Agreed;
 use crate::proto::event::{Refusal, RefusalReason};
 use crate::proto::lease::Lease;
@@ -92,166 +92,165 @@ impl Core {
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         waits
     }
+}
 
+impl LockAtWork<'_> {
     /// The lead has voted: the others are asked if it granted, under the same token, and with the validity counted from the
     /// lead's ask. They are also asked if it refused our clock, since that says nothing of the lock.
-    fn led(&mut self, id: LockId, lead: NodeId, now: ClockReading) -> Decision {
-        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
-        let reason = match active.votes.of(lead) {
+    fn led(&mut self, lead: NodeId) -> Decision {
+        let reason = match self.active.votes.of(lead) {
             None => return Decision::Continue,
             Some(vote @ (Vote::Grant | Vote::Fail(Cause::ClockSkew))) => {
-                active.attempt.lead = None;
-                self.metrics.lead_grants += u64::from(vote == Vote::Grant);
+                self.active.attempt.lead = None;
+                self.env.metrics.lead_grants += u64::from(vote == Vote::Grant);
                 return Decision::AskMore(self.nodes.all().without(lead.into()));
             }
             Some(Vote::Deny) => RefusalReason::Contended,
             Some(Vote::Fail(_)) => RefusalReason::NoQuorum,
         };
-        self.attempt_failed(id, reason, now)
+        self.attempt_failed(reason)
     }
 
     /// What the votes of an attempt have come to.
-    pub(super) fn decide(&mut self, id: LockId, now: ClockReading) -> Decision {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
-        match lock.phase {
+    pub(super) fn decide(&mut self) -> Decision {
+        match self.lock.phase {
             Phase::Asking => {}
-            Phase::Fencing => return self.decide_write_back(id, now),
+            Phase::Fencing => return self.decide_write_back(),
             _ => return Decision::Continue,
         }
-        if let Some(lead) = active.attempt.lead {
-            return self.led(id, lead, now);
+        if let Some(lead) = self.active.attempt.lead {
+            return self.led(lead);
         }
-        if mutant!(AllNodesAwaited) && !active.votes.missing().is_empty() {
+        if mutant!(AllNodesAwaited) && !self.active.votes.missing().is_empty() {
             return Decision::Continue;
         }
         if mutant!(LeaseFromAnswer) {
-            lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
+            self.lock.lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
         }
         if mutant!(ReadFromOne) {
-            let is_read = lock.mode() == LockMode::Shared;
-            if is_read && !active.votes.grants().is_empty() {
-                return self.quorum_granted(id, now);
+            let is_read = self.lock.mode() == LockMode::Shared;
+            if is_read && !self.active.votes.grants().is_empty() {
+                return self.quorum_granted();
             }
         }
-        active.votes.suspect(self.suspected);
-        let verdict = active.votes.verdict();
-        if active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
-            let took = active.round.took(now.boot);
-            self.round_trip = round_trip(self.round_trip, took);
+        self.active.votes.suspect(self.suspected);
+        let verdict = self.active.votes.verdict();
+        if self.active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
+            let took = self.active.round.took(self.env.now.boot);
+            *self.round_trip = round_trip(*self.round_trip, took);
         }
         match verdict {
-            Verdict::Undecided if active.votes.has_quorum() => self.wait_for_the_rest(id, now),
-            Verdict::Undecided => Decision::Continue,
-            Verdict::Granted if lock.lease.remaining(now).is_zero() => {
-                self.attempt_failed(id, RefusalReason::Expired, now)
+            Verdict::Undecided => {
+                self.limit_wait();
+                Decision::Continue
             }
-            Verdict::Granted => self.quorum_granted(id, now),
-            Verdict::Contended => self.attempt_failed(id, RefusalReason::Contended, now),
-            Verdict::NoQuorum if self.awaits_clocks(id) => Decision::Continue,
-            Verdict::NoQuorum => self.attempt_failed(id, RefusalReason::NoQuorum, now),
+            Verdict::Granted if self.lock.lease.remaining(self.env.now).is_zero() => {
+                self.attempt_failed(RefusalReason::Expired)
+            }
+            Verdict::Granted => self.quorum_granted(),
+            Verdict::Contended => self.attempt_failed(RefusalReason::Contended),
+            Verdict::NoQuorum if self.awaits_clocks() => Decision::Continue,
+            Verdict::NoQuorum => self.attempt_failed(RefusalReason::NoQuorum),
         }
     }
 
     /// A quorum has granted, in time: so is the lock, once it has its slot and its token.
-    fn quorum_granted(&mut self, id: LockId, now: ClockReading) -> Decision {
-        let Some(active) = self.locks.active(id) else { return Decision::Continue };
-        let fenced = active.fencing.is_wanted();
-        if active.permit.is_wanted() {
-            match self.agree_on_slot(id, now) {
+    fn quorum_granted(&mut self) -> Decision {
+        if self.active.permit.is_wanted() {
+            match self.agree_on_slot() {
                 Agreed::Yes => {}
-                Agreed::NotYet => return self.limit_wait(id, now),
-                Agreed::Never => return self.attempt_failed(id, RefusalReason::Contended, now),
+                Agreed::NotYet(moved) => {
+                    self.limit_wait();
+                    return Decision::MoveAt(moved);
+                }
+                Agreed::Never => return self.attempt_failed(RefusalReason::Contended),
             }
         }
-        if fenced && !self.agree(id, now) {
-            self.decide_write_back(id, now)
+        if self.active.fencing.is_wanted() && !self.agree() {
+            self.decide_write_back()
         } else {
-            self.grant(id, now)
+            self.grant()
         }
     }
 
     /// What has come of the write-back, while the lock is on its way to its token.
-    fn decide_write_back(&mut self, id: LockId, now: ClockReading) -> Decision {
-        let verdict = match self.locks.find(id) {
-            Some(lock) if lock.lease.remaining(now).is_zero() => {
-                return self.attempt_failed(id, RefusalReason::Expired, now);
-            }
-            _ => self.write_back_verdict(id),
+    fn decide_write_back(&mut self) -> Decision {
+        let verdict = match self.lock.lease.remaining(self.env.now) {
+            left if left.is_zero() => return self.attempt_failed(RefusalReason::Expired),
+            _ => self.write_back_verdict(),
         };
         match verdict {
             None => Decision::Continue,
-            Some(Verdict::Undecided) => self.limit_wait(id, now),
-            Some(Verdict::Contended) => self.attempt_failed(id, RefusalReason::Contended, now),
-            Some(Verdict::NoQuorum) => self.attempt_failed(id, RefusalReason::NoQuorum, now),
-            Some(Verdict::Granted) => self.grant(id, now),
+            Some(Verdict::Undecided) => {
+                self.limit_wait();
+                Decision::Continue
+            }
+            Some(Verdict::Contended) => self.attempt_failed(RefusalReason::Contended),
+            Some(Verdict::NoQuorum) => self.attempt_failed(RefusalReason::NoQuorum),
+            Some(Verdict::Granted) => self.grant(),
         }
     }
 
     /// The one place where a lock is granted.
-    fn grant(&mut self, id: LockId, now: ClockReading) -> Decision {
-        self.check_grant(id, now);
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
-        lock.granted(active.round.since(), now.boot);
-        let (due, until) = (active.hold.loss_due(lock, now), active.round.until());
-        self.arm_lock(id, due.min(until));
+    fn grant(&mut self) -> Decision {
+        self.check_grant();
+        self.lock.granted(self.active.round.since(), self.env.now.boot);
+        self.arm(self.active.hold.loss_due(self.lock, self.env.now).min(self.active.round.until()));
         Decision::Granted
     }
 
     /// The time of an attempt is over, unless it goes on.
-    pub(super) fn attempt_due(&mut self, id: LockId, now: ClockReading) -> Decision {
-        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
-        if !active.round.is_over(now.boot) {
-            let until = active.round.until();
-            self.arm_lock(id, until);
-            return self.round_drags(id, now);
+    pub(super) fn attempt_due(&mut self) -> Decision {
+        if !self.active.round.is_over(self.env.now.boot) {
+            self.arm(self.active.round.until());
+            return self.round_drags();
         }
-        self.fail_the_silent(id);
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return Decision::Continue };
-        if now.boot >= active.waiting.deadline()
-            && let Some(decided) = active.attempt.decided
+        self.fail_the_silent();
+        if self.env.now.boot >= self.active.waiting.deadline()
+            && let Some(decided) = self.active.attempt.decided
         {
             // An attempt that was cut short says less about the reason than the one before.
-            active.votes = decided;
+            self.active.votes = decided;
             return Decision::Refused(RefusalReason::OutOfTime);
         }
-        if lock.lease.remaining(now).is_zero() {
-            self.attempt_failed(id, RefusalReason::Expired, now)
+        if self.lock.lease.remaining(self.env.now).is_zero() {
+            self.attempt_failed(RefusalReason::Expired)
         } else {
-            self.decide(id, now)
+            self.decide()
         }
     }
 
     /// A node that has not voted, or not confirmed the token, is no voter.
-    fn fail_the_silent(&mut self, id: LockId) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let unconfirmed = match lock.phase {
+    fn fail_the_silent(&mut self) {
+        let votes = &mut self.active.votes;
+        let unconfirmed = match self.lock.phase {
             Phase::Fencing => {
-                let grants = active.votes.grants();
-                grants.without(active.fencing.confirmed_by(grants))
+                let grants = votes.grants();
+                grants.without(self.active.fencing.confirmed_by(grants))
             }
             _ => NodeSet::default(),
         };
-        let missing = match active.attempt.lead {
-            Some(lead) => active.votes.missing().and(lead.into()),
-            None => active.votes.missing(),
+        let missing = match self.active.attempt.lead {
+            Some(lead) => votes.missing().and(lead.into()),
+            None => votes.missing(),
         };
         for node in missing.or(unconfirmed).iter() {
             let cause = match self.nodes[node.index()].link.state() {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
-            active.votes.cast(node, Vote::Fail(cause));
-            self.metrics.of(node).not_voted(cause);
+            votes.cast(node, Vote::Fail(cause));
+            self.env.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
                 let _ = self.nodes[node.index()].pipeline.answered();
             }
         }
     }
 
-    fn attempt_failed(&mut self, id: LockId, reason: RefusalReason, now: ClockReading) -> Decision {
-        let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right(id);
-        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
-        let out_of_time = now.boot >= active.waiting.deadline();
+    fn attempt_failed(&mut self, reason: RefusalReason) -> Decision {
+        let is_set_right = reason == RefusalReason::NoQuorum && self.set_clock_right();
+        let active = &mut *self.active;
+        let out_of_time = self.env.now.boot >= active.waiting.deadline();
         // The nodes have answered how wrong our clock is: that is no verdict about the lock.
         if is_set_right && !out_of_time && active.fencing.is_repeated() {
             return Decision::Repeat;
@@ -272,18 +271,14 @@ impl Core {
         }
         Decision::Refused(if out_of_time { RefusalReason::OutOfTime } else { reason })
     }
+}
 
+impl Active {
     /// Returns the report of a refused lock.
-    pub(super) fn refusal(
-        &mut self,
-        id: LockId,
-        reason: RefusalReason,
-        now: ClockReading,
-    ) -> Option<Refusal> {
-        let active = self.locks.active_mut(id)?;
-        let needed = active.votes.quorum() - active.votes.grants().len().min(active.votes.quorum());
-        let remaining = active.waiting.way_free_at(needed).map(|at| at.since(now.boot));
-        Some(Refusal { reason, votes: active.votes, remaining })
+    pub(super) fn refusal(&mut self, reason: RefusalReason, now: ClockReading) -> Refusal {
+        let needed = self.votes.quorum().saturating_sub(self.votes.grants().len());
+        let remaining = self.waiting.way_free_at(needed).map(|at| at.since(now.boot));
+        Refusal { reason, votes: self.votes, remaining }
     }
 }
 

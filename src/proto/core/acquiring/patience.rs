@@ -3,42 +3,51 @@
 //! A node that takes longer than usual is suspected, and not waited for. Suspicion is no failure and no vote. Not here:
 //! how long a node usually takes, see `links::suspect`.
 
-use crate::proto::core::Core;
-use crate::proto::core::effects::Decision;
-use crate::proto::names::{LockId, NodeId, NodeSet};
-use crate::proto::time::{ClockReading, Timestamp};
+use std::time::Duration;
 
-impl Core {
+use crate::proto::core::LockAtWork;
+use crate::proto::core::effects::Decision;
+use crate::proto::names::{NodeId, NodeSet};
+use crate::proto::time::Timestamp;
+
+impl LockAtWork<'_> {
     /// A vote has decided nothing. If a quorum has voted, the others are given their allowance.
-    pub(super) fn limit_wait(&mut self, id: LockId, now: ClockReading) -> Decision {
-        match self.locks.active(id).is_some_and(|active| active.votes.has_quorum()) {
-            true => self.wait_for_the_rest(id, now),
-            false => Decision::Continue,
+    #[inline]
+    pub(super) fn limit_wait(&mut self) {
+        if self.active.votes.has_quorum() {
+            self.wait_for_the_rest();
         }
     }
 
-    /// A quorum has voted, and decided nothing: the others are given their allowance.
     #[cold]
-    pub(super) fn wait_for_the_rest(&mut self, id: LockId, now: ClockReading) -> Decision {
-        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
-        let since = active.round.quorum_answered(now.boot);
-        let awaited = active.votes.awaited().without(self.suspected);
+    fn wait_for_the_rest(&mut self) {
+        let since = self.active.round.quorum_answered(self.env.now.boot);
+        let awaited = self.active.votes.awaited().without(self.suspected);
         let until = awaited.iter().map(|node| since + self.nodes.allowance(node)).min();
         let until = until.unwrap_or(Timestamp::NEVER);
-        if let Some(active) = self.locks.active_mut(id) {
-            active.round.waits_for_rest(until);
-            self.arm_lock(id, until);
-        }
-        Decision::Continue
+        self.active.round.waits_for_rest(until);
+        self.arm(until);
+    }
+
+    /// The nodes are asked from now on, which may take so long, or a lead that is to answer first.
+    pub(in crate::proto::core) fn ask_for(
+        &mut self,
+        patience: Duration,
+        lead_until: Option<Timestamp>,
+    ) {
+        let (ends, deadline) = (self.lock.lease.ends(), self.active.waiting.deadline());
+        self.active.round.asks(lead_until);
+        self.active.round.lasts_until((self.env.now.boot + patience).min(ends).min(deadline));
+        self.arm(self.active.round.due());
     }
 
     /// A round goes on. Those who have not answered within their allowance are suspected, and a lead that
     /// takes longer than usual is not the only one to be asked.
-    pub(super) fn round_drags(&mut self, id: LockId, now: ClockReading) -> Decision {
-        let Some(active) = self.locks.active_mut(id) else { return Decision::Continue };
+    pub(super) fn round_drags(&mut self) -> Decision {
+        let active = &mut *self.active;
         let until = active.round.rest_until();
-        if now.boot < until {
-            self.arm_lock(id, until);
+        if self.env.now.boot < until {
+            self.arm(until);
             return Decision::Continue;
         }
         if let Some(lead) = active.attempt.lead.take() {
@@ -49,7 +58,7 @@ impl Core {
         // Those who have more time are waited for anew, unless only a write-back is.
         active.round.waits_for_rest(Timestamp::NEVER);
         let mut late = NodeSet::default();
-        let is_late = |node: &NodeId| now.boot >= since + self.nodes.allowance(*node);
+        let is_late = |node: &NodeId| self.env.now.boot >= since + self.nodes.allowance(*node);
         awaited.iter().filter(is_late).for_each(|node| late.insert(node));
         Decision::Suspect(late)
     }

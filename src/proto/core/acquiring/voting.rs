@@ -4,12 +4,12 @@
 //! restart guard's TTL, or for how long the key in the way will live. Not here: what the restart guard makes of a vote.
 
 use crate::proto::classify::{ServerError, classify};
-use crate::proto::core::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::effects::Decision;
 use crate::proto::core::links::{Ability, Mistyped, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::core::restart_guard::Unproven;
+use crate::proto::core::{Core, LockAtWork};
 use crate::proto::line::Told;
 use crate::proto::lock_kind::{Answer, Command, vote_of_set};
 use crate::proto::names::{ClaimId, LockId, NodeId};
@@ -183,13 +183,13 @@ impl Core {
                 Vote::Deny
             }
             Answer::GrantWith(counter) => {
-                self.counter_told(id, claim, counter);
+                self.transition_by(claim, now, |lock| lock.take_counter(id, counter));
                 Vote::Grant
             }
             Answer::GrantSlot { offer, counter } => {
                 let vote = self.slot_given(id, claim, offer);
                 if counter > 0 && vote == Vote::Grant {
-                    self.counter_told(id, claim, counter);
+                    self.transition_by(claim, now, |lock| lock.take_counter(id, counter));
                 }
                 vote
             }
@@ -228,44 +228,11 @@ impl Core {
                 if vote == Vote::Grant {
                     claim.granted(node);
                 }
-                lock.map(|lock| (lock, self.voted(node, lock, vote, now)))
+                let lock = lock?;
+                let decided = self.transition(lock, now, |lock| lock.take_vote(node, vote));
+                Some((lock, decided.unwrap_or_default()))
             }
         }
-    }
-
-    fn voted(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) -> Decision {
-        match self.count(node, id, vote) {
-            Some(Phase::Fencing) if vote == Vote::Grant => self.raise_counter(node, id, now),
-            Some(Phase::Asking | Phase::Fencing) => {}
-            _ => return Decision::Continue,
-        }
-        self.decide(id, now)
-    }
-
-    /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is
-    /// held is kept; one that comes after the attempt has ended finds its undo behind it.
-    pub(super) fn cast(&mut self, node: NodeId, claim: ClaimId, vote: Vote) -> Option<LockId> {
-        let id = self.claims.find(claim)?.lock()?;
-        self.count(node, id, vote).map(|_| id)
-    }
-
-    /// Counts a vote, and returns the phase of the lock that it is for. One that comes when the lock was
-    /// extended is none of the extension's.
-    #[inline]
-    fn count(&mut self, node: NodeId, id: LockId, vote: Vote) -> Option<Phase> {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else {
-            // An idle lock has all votes.
-            return self.locks.find(id).map(|lock| lock.phase);
-        };
-        let counts = match lock.phase {
-            Phase::Asking | Phase::Fencing => true,
-            Phase::Held => active.hold.is_as_granted(),
-            _ => false,
-        };
-        if counts {
-            active.votes.cast(node, vote);
-        }
-        Some(lock.phase)
     }
 
     /// Remembers that an ask did not run. A script may have run in part, unless it may not write or not
@@ -281,6 +248,35 @@ impl Core {
             && (claim.kind().ask == Command::SetIfAbsent || cause.is_forbidden())
         {
             claim.refused(id);
+        }
+    }
+}
+
+impl LockAtWork<'_> {
+    /// Counts a vote, and decides.
+    #[inline]
+    fn take_vote(&mut self, node: NodeId, vote: Vote) -> Decision {
+        self.count(node, vote);
+        match self.lock.phase {
+            Phase::Fencing if vote == Vote::Grant => self.raise_counter(node),
+            Phase::Asking | Phase::Fencing => {}
+            _ => return Decision::Continue,
+        }
+        self.decide()
+    }
+
+    /// Counts a vote for the attempt that it belongs to. A grant that comes late to a lock that is held is kept; one that comes
+    /// after the attempt has ended finds its undo behind it. One that comes when the lock was extended is none of the
+    /// extension's.
+    #[inline]
+    pub(super) fn count(&mut self, node: NodeId, vote: Vote) {
+        let counts = match self.lock.phase {
+            Phase::Asking | Phase::Fencing => true,
+            Phase::Held => self.active.hold.is_as_granted(),
+            _ => false,
+        };
+        if counts {
+            self.active.votes.cast(node, vote);
         }
     }
 }

@@ -130,10 +130,8 @@ impl Core {
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
     pub(super) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.claims.ids().collect::<Vec<_>>() {
-            if self.claims.find(id).is_some_and(|claim| claim.is_owed(node)) {
-                self.send_undo(node, id, now);
-            }
+        for id in self.claims.that(|claim| claim.is_owed(node)).collect::<Vec<_>>() {
+            self.send_undo(node, id, now);
         }
     }
 
@@ -316,15 +314,6 @@ impl Core {
         self.claims.free(id);
     }
 
-    /// The node has closed the dead connection: what it had not read will never run.
-    pub(super) fn lay_ghosts(&mut self, node: NodeId) {
-        for id in self.claims.ids().collect::<Vec<_>>() {
-            if let Some(claim) = self.claims.find_mut(id) {
-                claim.lay_ghost(node);
-            }
-        }
-    }
-
     pub(super) fn claim_due(&mut self, id: ClaimId, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
         if claim.is_in_use() {
@@ -334,20 +323,14 @@ impl Core {
         if now.boot >= forget_at {
             return self.free_claim(id);
         }
-        self.arm_claim(id, forget_at);
-        self.again_due(id, now);
-    }
-
-    fn again_due(&mut self, id: ClaimId, now: ClockReading) {
-        let Some(claim) = self.claims.find_mut(id) else { return };
-        let again_at = claim.again_at();
-        if now.boot < again_at {
-            return self.arm_claim(id, again_at);
+        let mut to_undo = NodeSet::EMPTY;
+        if now.boot >= claim.again_at() {
+            claim.undoes_again();
+            to_undo = claim.to_undo();
         }
-        claim.undoes_again();
-        for node in claim.to_undo().iter() {
-            self.send_undo(node, id, now);
-        }
+        let due = claim.due();
+        self.arm_claim(id, due);
+        to_undo.iter().for_each(|node| self.send_undo(node, id, now));
     }
 
     pub(super) fn owed_due(&mut self, node_id: NodeId, now: ClockReading) {
@@ -358,18 +341,9 @@ impl Core {
         }
         node.debt.asks_again();
         if node.link.takes_extensions() {
-            self.send_one_owed(node_id, now);
-        }
-    }
-
-    /// One undo asks whether the node takes them again; when it is confirmed, the others follow.
-    fn send_one_owed(&mut self, node: NodeId, now: ClockReading) {
-        let idle = self.claims.ids().find(|&id| {
-            let claim = self.claims.find(id);
-            claim.is_some_and(|claim| claim.to_undo().contains(node))
-        });
-        if let Some(id) = idle {
-            self.send_undo(node, id, now);
+            // One undo asks whether the node takes them again; when it is confirmed, the others follow.
+            let first = self.claims.that(|claim| claim.to_undo().contains(node_id)).next();
+            first.into_iter().for_each(|id| self.send_undo(node_id, id, now));
         }
     }
 }

@@ -32,12 +32,22 @@ impl Claims {
         self.0.find_mut(id.0)
     }
 
+    /// The ticket with which the asks of a claim stand in line.
+    pub(crate) fn ticket_of(&mut self, id: ClaimId) -> Option<&mut Claim> {
+        self.find_mut(self.find(id)?.ticket()?)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = ClaimId> {
         (0..self.0.capacity()).filter_map(|at| self.0.at(at)).map(ClaimId)
+    }
+
+    /// The claims of which this is true.
+    pub(crate) fn that(&self, is: impl Fn(&Claim) -> bool) -> impl Iterator<Item = ClaimId> {
+        self.ids().filter(move |id| self.find(*id).is_some_and(&is))
     }
 
     pub(crate) fn free(&mut self, id: ClaimId) {
@@ -71,11 +81,6 @@ impl Claims {
         self.find(id).is_some_and(|claim| claim.is_owed(node))
     }
 
-    /// Whether the node's grant of this claim counts.
-    pub(crate) fn is_counted(&self, id: ClaimId, node: NodeId) -> bool {
-        self.find(id).is_some_and(|claim| claim.counted().contains(node))
-    }
-
     /// Whether this node may keep a key that an undo has to follow before new asks do.
     pub(crate) fn is_burdened(&self, node: NodeId) -> bool {
         self.all().any(|claim| claim.is_owed(node) || claim.has_ghost(node))
@@ -84,6 +89,15 @@ impl Claims {
     /// How many asks may still run out of connections to this node that have died.
     pub(crate) fn ghosts(&self, node: NodeId) -> usize {
         self.all().filter(|claim| claim.has_ghost(node)).count()
+    }
+
+    /// A node has closed the dead connection: what it had not read will never run.
+    pub(crate) fn lay_ghosts(&mut self, node: NodeId) {
+        for at in 0..self.0.capacity() {
+            if let Some(claim) = self.0.at(at).and_then(|key| self.0.find_mut(key)) {
+                claim.lay_ghost(node);
+            }
+        }
     }
 
     fn all(&self) -> impl Iterator<Item = &Claim> {

@@ -13,12 +13,12 @@ use std::time::Duration;
 use self::auto_extension::AutoExtension;
 use self::backing::Backing;
 use self::extension::Extension;
-use super::Core;
-use super::effects::LockEffect;
+use super::effects::{ClaimEffect, LockEffect};
+use super::{Core, LockAtWork};
 use crate::proto::config::Config;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Nodes, Pending};
-use crate::proto::core::locks::{Active, Lock, Phase};
+use crate::proto::core::locks::{Lock, Phase};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::lock_kind::Count;
@@ -27,7 +27,7 @@ use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::request::AutoExtend;
 use crate::proto::sentinel_word;
 use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
-use crate::proto::vote::{Cause, Vote};
+use crate::proto::vote::{Cause, Vote, Votes};
 
 /// What is known of a lock while it is held: its extensions, and what its lease rests on.
 #[derive(Debug)]
@@ -108,6 +108,12 @@ impl Hold {
         self.backing.lease(quorum, now)
     }
 
+    /// How long a lock may be held, by its ask and by the configuration.
+    fn longest(hold: Option<&Self>, config: &Config) -> Option<Duration> {
+        let own = hold.and_then(|hold| hold.auto_extension.max_hold());
+        own.into_iter().chain(config.settings.max_hold).min()
+    }
+
     /// How long before the end of its validity the loss of this lock is reported.
     fn notice(&self, lock: &Lock) -> Duration {
         self.auto_extension.notice(lock.ttl())
@@ -151,166 +157,118 @@ impl Nodes {
     }
 }
 
-impl Core {
-    pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
-        let votes = self.ballot();
-        let until = now.boot + self.nodes.extension_patience(ttl, &self.config);
-        let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
-        if let Some(claim) = self.claims.find(lock.claim()) {
-            active.hold.backing.begin(claim.counted(), lock.lease, self.nodes.len());
-        }
-        lock.begin_round(active, Phase::Extending, now, votes);
-        active.hold.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
-        active.hold.auto_extension.extension_begins(false);
-        let (claim, until) = (lock.claim(), until.min(lock.lease.ends()));
-        active.round.lasts_until(until);
-        self.arm_lock(id, until);
+/// Extension.
+impl LockAtWork<'_> {
+    /// Asks all nodes to keep the key for `ttl`. The flag: the extension comes by itself.
+    fn begin_extension(&mut self, ttl: Duration, by_itself: bool) {
+        let (now, config, of) = (self.env.now, self.env.config, self.nodes.len());
+        let until = now.boot + self.nodes.extension_patience(ttl, config);
+        let until = until.min(self.lock.lease.ends());
+        // At most MAX_NODES.
+        let votes = Votes::new(of as u8, config.quorum);
+        self.active.hold.backing.begin(self.claim.counted(), self.lock.lease, of);
+        self.lock.begin_round(self.active, Phase::Extending, now, votes);
+        let hold = &mut self.active.hold;
+        hold.extension.begins(ttl, Lease::new(now, ttl, config.drift));
+        hold.auto_extension.extension_begins(by_itself);
+        self.active.round.lasts_until(until);
+        self.arm(until);
         // Asks that still wait for a link have missed the lease that they were for.
-        if let Some(claim) = self.claims.find_mut(claim) {
-            claim.unqueue_all();
-        }
-        for node in self.config.node_ids() {
-            self.offer_extension(node, claim, id, now);
-        }
+        self.claim.unqueue_all();
+        config.node_ids().for_each(|node| self.offer_extension(node));
+        self.settle_extension();
     }
 
     /// Extends on one node, now or as soon as its link is back.
-    fn offer_extension(&mut self, node: NodeId, claim: ClaimId, id: LockId, now: ClockReading) {
-        let takes = self.node(node).link.takes_extensions();
-        if takes && self.node(node).pipeline.len() < super::MAX_PIPELINE {
-            return self.send_extension(node, claim, id, now);
+    fn offer_extension(&mut self, node_id: NodeId) {
+        let node = &mut self.nodes[node_id.index()];
+        let takes = node.link.takes_extensions();
+        if takes && node.pipeline.len() < super::MAX_PIPELINE {
+            return self.send_extension(node_id);
         }
-        let (reopened, mut env) = self.node_in_env(node, now);
-        reopened.reopen(&mut env);
-        let link = &reopened.link;
-        let cause = if takes { Cause::Backlog } else { link.cause() };
-        let may_return = link.may_return() && !takes;
-        let Some(active) = self.locks.active_mut(id) else { return };
-        if may_return {
-            active.hold.extension.queue(node);
+        node.reopen(&mut self.env);
+        let cause = if takes { Cause::Backlog } else { node.link.cause() };
+        if node.link.may_return() && !takes {
+            self.active.hold.extension.queue(node_id);
         } else {
-            active.votes.cast(node, Vote::Fail(cause));
+            self.active.votes.cast(node_id, Vote::Fail(cause));
         }
     }
 
-    /// Sends the extensions that waited for this node's link.
-    pub(super) fn send_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
-        for (id, claim) in self.take_queued_extensions(node) {
-            self.send_extension(node, claim, id, now);
-        }
+    fn send_extension(&mut self, node: NodeId) {
+        let (ttl, claim, round) =
+            (self.active.hold.extension.ttl(), self.lock.claim(), self.lock.round());
+        self.claim.lives_until(self.env.now.boot + ttl);
+        let pending = |by_digest| Pending::Extend { claim, round, by_digest };
+        self.send(node, self.claim.kind().extend, (ttl_ms(ttl), 0), pending);
     }
 
-    /// Fails the extensions that wait for a link which will not open.
-    pub(super) fn fail_queued_extensions(&mut self, node: NodeId) {
-        for (lock, _) in self.take_queued_extensions(node) {
-            self.effects.of_lock(lock, LockEffect::FailQueuedExtension(node));
-        }
-    }
-
-    pub(super) fn fail_queued_extension(&mut self, node: NodeId, id: LockId, now: ClockReading) {
-        let cause = self.node(node).link.cause();
-        if let Some(active) = self.locks.active_mut(id) {
-            active.votes.cast(node, Vote::Fail(cause));
-        }
-        self.settle_extension(id, now);
-    }
-
-    /// The connection was lost with the extension in it. It never shortens anything, so it may run
+    /// The connection was lost with the extension of this round in it. It never shortens anything, so it may run
     /// twice: it waits for the next connection.
-    pub(super) fn extension_unanswered(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        round: u32,
-        now: ClockReading,
-    ) {
-        let Some(id) = self.extending(claim, round) else { return };
-        self.offer_extension(node, claim, id, now);
-        self.settle_extension(id, now);
-    }
-
-    fn take_queued_extensions(&mut self, node: NodeId) -> Vec<(LockId, ClaimId)> {
-        let mut waiting = Vec::new();
-        for at in 0..self.locks.capacity() {
-            let Some(id) = self.locks.at(at) else { continue };
-            let Some((lock, active)) = self.locks.at_work_mut(id) else { continue };
-            // Also where a quorum has extended meanwhile: the key there is to live as long.
-            if lock.phase.is_held() && active.hold.extension.unqueue(node) {
-                waiting.push((id, lock.claim()));
-            }
+    pub(super) fn offer_extension_again(&mut self, node: NodeId, round: u32) {
+        if self.lock.phase == Phase::Extending && self.lock.round() == round {
+            self.offer_extension(node);
+            self.settle_extension();
         }
-        waiting
-    }
-
-    fn send_extension(
-        &mut self,
-        node_id: NodeId,
-        claim_id: ClaimId,
-        id: LockId,
-        now: ClockReading,
-    ) {
-        let Some(claim) = self.claims.find_mut(claim_id) else { return };
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let ttl = active.hold.extension.ttl();
-        claim.lives_until(now.boot + ttl);
-        let (extend, round) = (claim.kind().extend, lock.round());
-        let pending = |by_digest| Pending::Extend { claim: claim_id, round, by_digest };
-        self.send(node_id, claim_id, extend, (ttl_ms(ttl), 0), now, pending);
     }
 
     /// Sends an extension once more, after the node forgot its script: also where a quorum has extended
     /// meanwhile, since the key there is to live as long.
-    fn resend_extension(&mut self, node: NodeId, claim: ClaimId, round: u32, now: ClockReading) {
-        let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let votes = &active.votes;
-        let succeeds = lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
-        if lock.phase.is_held() && lock.round() == round && succeeds {
-            self.send_extension(node, claim, id, now);
-            self.settle_extension(id, now);
+    fn resend_extension(&mut self, node: NodeId, round: u32) {
+        let votes = &self.active.votes;
+        let succeeds =
+            self.lock.phase == Phase::Extending || votes.grants().len() >= votes.quorum();
+        if self.lock.phase.is_held() && self.lock.round() == round && succeeds {
+            self.send_extension(node);
+            self.settle_extension();
         }
     }
 
-    /// One node's answer to an extension, or why it has none. That a key is gone is news whatever round it
-    /// was asked in; that it was extended is known only of the present one, also behind the verdict.
-    pub(super) fn extension_vote(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        round: u32,
-        vote: Vote,
-        now: ClockReading,
-    ) {
-        let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
-        if vote == Vote::Deny {
-            self.key_gone(node, claim, now);
-        }
-        let vote = match vote {
-            Vote::Grant if !self.counts_extension(node, id) => Vote::Fail(Cause::Quarantined),
-            vote => vote,
+    fn take_extension(&mut self, node: NodeId, round: u32, answer: Count) {
+        let mut vote = match answer {
+            Count::NoScript => return self.resend_extension(node, round),
+            Count::Of(0) => Vote::Deny,
+            Count::Fail(cause) => Vote::Fail(cause),
+            // The key is still there, but it was given up and its undo is on the way.
+            Count::Of(_) if self.claim.is_owed(node) => {
+                Vote::Fail(self.nodes[node.index()].link.cause())
+            }
+            Count::Of(_) if !self.claim.counted().contains(node) => Vote::Fail(Cause::NotCounted),
+            Count::Of(_) => Vote::Grant,
         };
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if mutant!(ReleaseOvertaken) && lock.phase == Phase::Releasing {
-            let quorum = active.votes.quorum();
-            return self.prolong(id, quorum, now);
+        if mutant!(ExtensionOfAnySlot) && vote == Vote::Fail(Cause::NotCounted) {
+            vote = Vote::Grant;
         }
-        if lock.round() != round || !lock.phase.is_held() {
+        if vote == Vote::Grant && !self.counts_extension(node) {
+            vote = Vote::Fail(Cause::Quarantined);
+        }
+        self.extension_vote(node, round, vote);
+    }
+
+    /// One node's answer to an extension, or why it has none. That it was extended is known only of the present round, also
+    /// behind the verdict.
+    pub(super) fn extension_vote(&mut self, node: NodeId, round: u32, vote: Vote) {
+        if mutant!(ReleaseOvertaken) && self.lock.phase == Phase::Releasing {
+            return self.prolong(self.active.votes.quorum());
+        }
+        if self.lock.round() != round || !self.lock.phase.is_held() {
             return;
         }
-        if mutant!(ExtensionOfOtherClaim) && active.mode_change.is_companion() {
-            let holder = active.mode_change.holder().and_then(|id| self.locks.find(id));
-            let Some((claim, round)) = holder.map(|it| (it.claim(), it.round())) else { return };
-            return self.extension_vote(node, claim, round, vote, now);
+        if mutant!(ExtensionOfOtherClaim)
+            && let Some(holder) = self.active.mode_change.holder()
+        {
+            return self.env.effects.of_lock(holder, LockEffect::ExtensionVote(node, vote));
         }
         if vote == Vote::Grant {
+            let hold = &mut self.active.hold;
             if mutant!(ExtendFromAnswer) {
-                let ttl = active.hold.extension.ttl();
-                active.hold.extension.begins(ttl, Lease::new(now, ttl, self.config.drift));
+                let ttl = hold.extension.ttl();
+                hold.extension.begins(ttl, Lease::new(self.env.now, ttl, self.env.config.drift));
             }
-            active.hold.backing.keeps(node, active.hold.extension.lease(), now);
+            hold.backing.keeps(node, hold.extension.lease(), self.env.now);
         }
-        active.votes.cast(node, vote);
-        self.settle_extension(id, now);
+        self.active.votes.cast(node, vote);
+        self.settle_extension();
     }
 
     /// Whether the answer of a node that extended a lock counts.
@@ -319,182 +277,255 @@ impl Core {
     /// clients to whom most sentinels named it before most named the new one to us, for a word's time
     /// (`crates/models/src/promotion.rs`). Until the new master votes, an extension counts only if the old
     /// master keeps the key for longer than that, so that it denies them.
-    fn counts_extension(&self, node: NodeId, id: LockId) -> bool {
+    fn counts_extension(&self, node: NodeId) -> bool {
         if mutant!(PromotedCountsAtOnce) {
             return true;
         }
-        let link = &self.node(node).link;
-        if link.is_ready() || !self.config.node(node).has_sentinels {
-            return true;
-        }
-        let active = self.locks.active(id);
-        let kept = active.map(|active| active.hold.backing.kept_after(node, link.connected_at()));
-        kept.is_some_and(|kept| sentinel_word::is_outlived(kept, self.config.drift))
-    }
-
-    /// A node no longer has the key of a lock: what was counted on it ends. The lease of one that is held is
-    /// what the others support, or the lock is lost.
-    pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
-        let Some(id) = self.claims.find(claim).and_then(Claim::lock) else { return };
-        let quorum = usize::from(self.config.quorum);
-        let Some(lock) = self.locks.find(id) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim()) else { return };
-        if lock.phase == Phase::Fencing {
-            // It is not granted yet, and its lease will not rest on this node.
-            return claim.gone(node);
-        }
-        let before = lock.lease.remaining(now);
-        let is_relied_on = lock.phase.is_held() && claim.counted().contains(node);
-        if !is_relied_on || before.is_zero() {
-            return;
-        }
-        claim.gone(node);
-        let (counted, granted) = (claim.counted(), self.ballot().granted());
-        let Some((lock, active)) = self.locks.activate(id, granted) else { return };
-        active.hold.backing.begin(counted, lock.lease, self.nodes.len());
-        active.hold.backing.gone(node);
-        let is_known = !active.mode_change.is_companion();
-        let supported = active.hold.backing.lease(quorum, now).unwrap_or_default();
-        lock.lease = lock.lease.and(supported);
-        let left = lock.lease.remaining(now);
-        if left.is_zero() {
-            return self.lose(id, LossCause::Gone, now);
-        }
-        let due = active.hold.loss_due(lock, now);
-        self.arm_lock(id, due);
-        if left < before {
-            self.events.extend(is_known.then_some(Event::Shortened(id)));
-            self.auto_extend_soon(id, now);
-        }
-    }
-
-    /// The lock whose extension is still under way.
-    fn extending(&self, claim: ClaimId, round: u32) -> Option<LockId> {
-        let id = self.claims.find(claim)?.lock()?;
-        let lock = self.locks.find(id)?;
-        (lock.phase == Phase::Extending && lock.round() == round).then_some(id)
+        let (link, config) = (&self.nodes[node.index()].link, self.env.config);
+        let kept = || self.active.hold.backing.kept_after(node, link.connected_at());
+        link.is_ready()
+            || !config.node(node).has_sentinels
+            || sentinel_word::is_outlived(kept(), config.drift)
     }
 
     /// A quorum extends, while the present validity lasts. Where so many keys are gone that no quorum is left, the lock was
     /// lost at once; as long as the missing answers can still show that, no failure is reported.
-    pub(super) fn settle_extension(&mut self, id: LockId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if lock.phase != Phase::Extending {
+    fn settle_extension(&mut self) {
+        if self.lock.phase != Phase::Extending {
             return;
         }
-        let quorum = active.votes.quorum();
-        let (grants, missing) = (active.votes.grants(), active.votes.missing());
-        let counted = self.claims.find(lock.claim()).map_or(grants, Claim::counted);
+        let votes = &self.active.votes;
+        let (grants, missing, quorum) = (votes.grants(), votes.missing(), votes.quorum());
+        let counted = self.claim.counted();
         if mutant!(ExtendWithOne) && !grants.is_empty() {
-            return self.prolong(id, 1, now);
+            return self.prolong(1);
         }
         if mutant!(ExtendAfterExpiry) && grants.len() >= quorum {
-            return self.prolong(id, quorum, now);
+            return self.prolong(quorum);
         }
-        if lock.lease.remaining(now).is_zero() {
-            let cause = active.hold.cause_of_end();
-            self.lose(id, cause, now);
+        if self.lock.lease.remaining(self.env.now).is_zero() {
+            self.lose(self.active.hold.cause_of_end());
         } else if grants.len() >= quorum {
-            self.prolong(id, quorum, now);
+            self.prolong(quorum);
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
-            lock.phase = Phase::Held;
-            let refusal =
-                Refusal { reason: RefusalReason::NoQuorum, votes: active.votes, remaining: None };
-            let due = active.hold.loss_due(lock, now);
-            self.arm_lock(id, due);
-            self.not_extended(id, refusal, now);
+            self.lock.phase = Phase::Held;
+            let refusal = Refusal::new(RefusalReason::NoQuorum, *votes);
+            self.arm(self.active.hold.loss_due(self.lock, self.env.now));
+            self.not_extended(refusal);
             if mutant!(FailedExtendUndoes) {
-                let claim = self.locks.find(id).map(|lock| lock.claim());
-                claim.into_iter().for_each(|claim| self.undo(claim, now));
+                let undo =
+                    |node| self.env.effects.of_claim(node, self.lock.claim(), ClaimEffect::Disown);
+                self.claim.seen().iter().for_each(undo);
             }
         }
     }
 
     /// A quorum has extended.
-    fn prolong(&mut self, id: LockId, quorum: usize, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
+    fn prolong(&mut self, quorum: usize) {
+        let (lock, hold, now) = (&mut *self.lock, &mut self.active.hold, self.env.now);
         let before = lock.lease.remaining(now);
-        lock.lease = match active.hold.backing.lease(quorum, now) {
+        lock.lease = match hold.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) => lock.lease.longer(lease, now),
-            None => active.hold.extension.lease(),
+            None => hold.extension.lease(),
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;
-        let due = active.hold.loss_due(lock, now);
-        self.arm_lock(id, due);
-        self.extended(id, now);
+        self.arm(self.active.hold.loss_due(self.lock, now));
+        self.extended();
+    }
+
+    fn extension_due(&mut self) {
+        for node in self.active.votes.missing().iter() {
+            self.active.votes.cast(node, Vote::Fail(Cause::NoAnswer));
+            self.env.metrics.of(node).timeouts += 1;
+        }
+        self.settle_extension();
+    }
+}
+
+/// Loss.
+impl LockAtWork<'_> {
+    /// A node no longer has the key of a lock that is held: its lease is what the others support, or the lock is lost.
+    fn lose_key(&mut self, node: NodeId) {
+        let (quorum, now) = (self.env.config.quorum(), self.env.now);
+        let (lock, backing) = (&mut *self.lock, &mut self.active.hold.backing);
+        self.claim.gone(node);
+        backing.begin(self.claim.counted(), lock.lease, self.nodes.len());
+        backing.gone(node);
+        let before = lock.lease.remaining(now);
+        lock.lease = lock.lease.and(backing.lease(quorum, now).unwrap_or_default());
+        let left = lock.lease.remaining(now);
+        if left.is_zero() {
+            return self.lose(LossCause::Gone);
+        }
+        self.arm(self.active.hold.loss_due(self.lock, now));
+        if left < before {
+            let is_known = !self.active.mode_change.is_companion();
+            self.events.extend(is_known.then_some(Event::Shortened(self.id)));
+            self.auto_extend_soon();
+        }
+    }
+
+    /// A lock that is held: is its validity over, or the time of its extension? Returns whether it becomes idle.
+    fn lease_due(&mut self) -> bool {
+        if !self.lock.phase.is_held() {
+            return false;
+        }
+        let remaining = self.lock.lease.remaining(self.env.now);
+        if let Some(cause) = self.active.hold.lost_with(self.lock, remaining) {
+            self.lose(cause);
+            return false;
+        }
+        self.arm(self.active.hold.loss_due(self.lock, self.env.now));
+        let is_over = self.active.round.is_over(self.env.now.boot);
+        match self.lock.phase {
+            Phase::Extending if is_over => self.extension_due(),
+            _ if !is_over => self.arm(self.active.round.until()),
+            _ => return self.round_over(),
+        }
+        false
+    }
+
+    /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
+    /// sent long after. Returns whether nothing is left to be known about the lock, so that it takes less memory.
+    fn round_over(&mut self) -> bool {
+        self.claim.unqueue_all();
+        let counted = self.claim.counted();
+        let backed = self.active.hold.backing.of(counted, &self.lock.lease);
+        self.lock.phase == Phase::Held && self.active.is_done() && backed == counted
+    }
+
+    /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
+    pub(super) fn lose(&mut self, cause: LossCause) {
+        if self.active.mode_change.is_companion() {
+            return self.env.effects.of_lock(self.id, LockEffect::CompanionExpired);
+        }
+        self.lock.phase = Phase::Lost(cause);
+        self.env.metrics.lost(cause, self.lock.granted_at(), self.env.now.boot);
+        self.env.metrics.auto_extend_losses += u64::from(self.active.hold.is_auto_extended());
+        self.claim.unqueue_all();
+        self.events.push_back(Event::Lost(self.id, cause));
+        self.env.effects.of_lock(self.id, LockEffect::Lost(cause));
+    }
+}
+
+/// Release.
+impl LockAtWork<'_> {
+    /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
+    /// hang, or when its time is. What is not confirmed stays owed.
+    fn release_result(&mut self) -> Option<(ClaimId, Confirmed)> {
+        let (claim, votes) = (&self.claim, &self.active.votes);
+        let confirmed = votes.grants().len();
+        let awaited = |node: NodeId| {
+            claim.undoing().contains(node) || self.nodes[node.index()].link.may_return()
+        };
+        let over = confirmed >= votes.quorum()
+            || !claim.owed().without(self.suspected).iter().any(awaited)
+            || self.active.round.is_over(self.env.now.boot);
+        if !over || self.lock.phase != Phase::Releasing {
+            return None;
+        }
+        self.env.metrics.unconfirmed += u64::from(confirmed < votes.quorum());
+        // At most MAX_NODES.
+        let confirmed = Confirmed { nodes: confirmed as u32, of: votes.node_count() as u32 };
+        Some((self.lock.claim(), confirmed))
+    }
+}
+
+impl Core {
+    /// Extends a lock that is held, at work or idle.
+    pub(super) fn begin_extension(&mut self, id: LockId, ttl: Duration, now: ClockReading) {
+        self.locks.activate(id, self.ballot().granted());
+        self.transition(id, now, |lock| lock.begin_extension(ttl, false));
+    }
+
+    /// Sends the extensions that waited for this node's link.
+    pub(super) fn send_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
+        for id in self.take_queued_extensions(node) {
+            self.transition(id, now, |lock| lock.send_extension(node));
+        }
+    }
+
+    /// Fails the extensions that wait for a link which will not open.
+    pub(super) fn fail_queued_extensions(&mut self, node: NodeId) {
+        let vote = Vote::Fail(self.node(node).link.cause());
+        for id in self.take_queued_extensions(node) {
+            self.effects.of_lock(id, LockEffect::ExtensionVote(node, vote));
+        }
+    }
+
+    fn take_queued_extensions(&mut self, node: NodeId) -> Vec<LockId> {
+        let mut waiting: Vec<_> = self.locks.ids().collect();
+        waiting.retain(|id| {
+            let at_work = self.locks.at_work_mut(*id);
+            // Also where a quorum has extended meanwhile: the key there is to live as long.
+            at_work.is_some_and(|(lock, active)| {
+                lock.phase.is_held() && active.hold.extension.unqueue(node)
+            })
+        });
+        waiting
+    }
+
+    pub(super) fn extension_answered(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        round: u32,
+        answer: Count,
+        now: ClockReading,
+    ) {
+        // That a key is gone is news whatever round it was asked in, and also where it may be another node's server that says so.
+        if answer == Count::Of(0) {
+            self.key_gone(node, claim, now);
+        }
+        // Those that were under way when the node was refused have failed already.
+        if !self.node(node).link.is_leaving() {
+            self.transition_by(claim, now, |lock| lock.take_extension(node, round, answer));
+        }
+    }
+
+    /// A node no longer has the key of a lock: what was counted on it ends.
+    pub(super) fn key_gone(&mut self, node: NodeId, claim: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(claim) else { return };
+        let Some((id, lock)) = claim.lock().and_then(|id| Some((id, self.locks.find(id)?))) else {
+            return;
+        };
+        let is_relied_on = lock.phase.is_held() && claim.counted().contains(node);
+        if lock.phase == Phase::Fencing {
+            // It is not granted yet, and its lease will not rest on this node.
+            claim.gone(node);
+        } else if is_relied_on && !lock.lease.remaining(now).is_zero() {
+            self.locks.activate(id, self.ballot().granted());
+            self.transition(id, now, |lock| lock.lose_key(node));
+        }
     }
 
     /// A lock that is held: is its validity over, or the time of its extension?
     pub(super) fn lease_due(&mut self, id: LockId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work(id) else {
-            return self.idle_lease_due(id, now);
-        };
-        if !lock.phase.is_held() {
-            return;
-        }
-        let remaining = lock.lease.remaining(now);
-        if let Some(cause) = active.hold.lost_with(lock, remaining) {
-            return self.lose(id, cause, now);
-        }
-        let (due, phase, until) =
-            (active.hold.loss_due(lock, now), lock.phase, active.round.until());
-        self.arm_lock(id, due);
-        match phase {
-            Phase::Extending if now.boot >= until => self.extension_due(id, now),
-            _ if now.boot < until => self.arm_lock(id, until),
-            _ => self.round_over(id),
+        match self.transition(id, now, |lock| lock.lease_due()) {
+            Some(true) => self.locks.put_away(id),
+            Some(false) => {}
+            None => self.idle_lease_due(id, now),
         }
     }
 
     /// Nothing is under way for an idle lock, and nothing extends it.
     fn idle_lease_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(lock) = self.locks.find(id).filter(|lock| lock.phase.is_held()) else { return };
-        match lock.lease.remaining(now) {
-            Duration::ZERO => self.lose(id, LossCause::Expired, now),
-            remaining => self.arm_lock(id, now.boot + remaining),
+        let cause = LossCause::Expired;
+        match self.locks.find_mut(id).filter(|lock| lock.phase.is_held()) {
+            Some(lock) if lock.lease.remaining(now).is_zero() => {
+                lock.phase = Phase::Lost(cause);
+                self.metrics.lost(cause, lock.granted_at(), now.boot);
+                self.events.push_back(Event::Lost(id, cause));
+                self.effects.of_lock(id, LockEffect::Lost(cause));
+            }
+            Some(lock) => {
+                let until = now.boot + lock.lease.remaining(now);
+                self.arm_lock(id, until);
+            }
+            None => {}
         }
-    }
-
-    /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
-    /// sent long after; and a lock about which nothing is left to be known takes less memory.
-    fn round_over(&mut self, id: LockId) {
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find_mut(lock.claim()) else { return };
-        claim.unqueue_all();
-        let backed = active.hold.backing.of(claim.counted(), &lock.lease);
-        if lock.phase == Phase::Held && active.is_done() && backed == claim.counted() {
-            self.locks.put_away(id);
-        }
-    }
-
-    fn extension_due(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        for node in active.votes.missing().iter() {
-            active.votes.cast(node, Vote::Fail(Cause::NoAnswer));
-            self.metrics.of(node).timeouts += 1;
-        }
-        self.settle_extension(id, now);
-    }
-
-    /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
-    pub(super) fn lose(&mut self, id: LockId, cause: LossCause, now: ClockReading) {
-        if self.locks.mode_change(id).is_companion() {
-            return self.effects.of_lock(id, LockEffect::CompanionExpired);
-        }
-        let Some(lock) = self.locks.find_mut(id) else { return };
-        lock.phase = Phase::Lost(cause);
-        self.metrics.lost(cause, lock.granted_at(), now.boot);
-        let claim = lock.claim();
-        let is_auto_extended = |active: &Active| active.hold.is_auto_extended();
-        let is_auto_extended = self.locks.active(id).is_some_and(is_auto_extended);
-        self.metrics.auto_extend_losses += u64::from(is_auto_extended);
-        if let Some(claim) = self.claims.find_mut(claim) {
-            claim.unqueue_all();
-        }
-        self.events.push_back(Event::Lost(id, cause));
-        self.effects.of_lock(id, LockEffect::Lost(cause));
     }
 
     /// A holder that never lets go of a lost lock is forgotten together with its keys.
@@ -537,32 +568,25 @@ impl Core {
 
     /// One node's answer to the undo of a lock that is being released.
     pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if lock.phase == Phase::Releasing {
-            active.votes.cast(node, vote);
-            self.settle_release(id, now);
-        }
+        let over = self.transition(id, now, |lock| {
+            if lock.lock.phase == Phase::Releasing {
+                lock.active.votes.cast(node, vote);
+            }
+            lock.release_result()
+        });
+        self.end_release(id, over.flatten(), now);
     }
 
-    /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
-    /// hang, or when its time is. What is not confirmed stays owed.
-    fn settle_release(&mut self, id: LockId, now: ClockReading) {
-        let Some((lock, active)) = self.locks.at_work(id) else { return };
-        let Some(claim) = self.claims.find(lock.claim()) else { return };
-        let confirmed = active.votes.grants().len();
-        let awaited =
-            |node: NodeId| claim.undoing().contains(node) || self.node(node).link.may_return();
-        let over = confirmed >= active.votes.quorum()
-            || !claim.owed().without(self.suspected).iter().any(awaited)
-            || active.round.is_over(now.boot);
-        if over {
-            let claim = lock.claim();
-            // At most MAX_NODES.
-            let of = active.votes.node_count() as u32;
-            self.metrics.unconfirmed += u64::from(confirmed < active.votes.quorum());
+    /// Ends a release if it is over.
+    pub(super) fn settle_release(&mut self, id: LockId, now: ClockReading) {
+        let over = self.transition(id, now, |lock| lock.release_result());
+        self.end_release(id, over.flatten(), now);
+    }
+
+    fn end_release(&mut self, id: LockId, over: Option<(ClaimId, Confirmed)>, now: ClockReading) {
+        if let Some((claim, confirmed)) = over {
             self.locks.free(id);
             self.part_from_lock(claim, now);
-            let confirmed = Confirmed { nodes: confirmed as u32, of };
             self.events.push_back(Event::Released(id, confirmed));
         }
     }
@@ -570,52 +594,21 @@ impl Core {
     /// A link is gone that releases may have waited for.
     pub(super) fn settle_releases(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
-            if let Some(id) = self.locks.at(at)
-                && self.locks.find(id).is_some_and(|lock| lock.phase == Phase::Releasing)
-            {
+            if let Some(id) = self.locks.at(at) {
                 self.settle_release(id, now);
             }
         }
     }
 
     pub(super) fn release_due(&mut self, id: LockId, now: ClockReading) {
-        match self.locks.active(id).map(|active| active.round.until()) {
-            Some(until) if now.boot < until => self.arm_lock(id, until),
-            _ => self.settle_release(id, now),
-        }
-    }
-
-    pub(super) fn extension_answered(
-        &mut self,
-        id: NodeId,
-        claim: ClaimId,
-        round: u32,
-        answer: Count,
-        now: ClockReading,
-    ) {
-        // Those that were under way when the node was refused have failed already. What it has lost is news
-        // all the same, also where it may be another node's server that says so.
-        if self.node(id).link.is_leaving() {
-            if answer == Count::Of(0) {
-                self.key_gone(id, claim, now);
+        let over = self.transition(id, now, |lock| match lock.active.round.until() {
+            until if now.boot < until => {
+                lock.arm(until);
+                None
             }
-            return;
-        }
-        let mut vote = match answer {
-            Count::NoScript => return self.resend_extension(id, claim, round, now),
-            Count::Of(0) => Vote::Deny,
-            Count::Fail(cause) => Vote::Fail(cause),
-            // The key is still there, but it was given up and its undo is on the way.
-            Count::Of(_) if self.claims.is_owed(claim, id) => {
-                Vote::Fail(self.node(id).link.cause())
-            }
-            Count::Of(_) if !self.claims.is_counted(claim, id) => Vote::Fail(Cause::NotCounted),
-            Count::Of(_) => Vote::Grant,
-        };
-        if mutant!(ExtensionOfAnySlot) && vote == Vote::Fail(Cause::NotCounted) {
-            vote = Vote::Grant;
-        }
-        self.extension_vote(id, claim, round, vote, now);
+            _ => lock.release_result(),
+        });
+        self.end_release(id, over.flatten(), now);
     }
 
     /// Releases that waited for this node only: their undos are under way there, unless its link is not open.
@@ -627,7 +620,6 @@ impl Core {
             if let Some(&(Pending::Delete { claim, .. } | Pending::Undo { claim, .. })) =
                 self.node(id).pipeline.at(at)
                 && let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
-                && self.locks.find(lock).is_some_and(|lock| lock.phase == Phase::Releasing)
             {
                 self.settle_release(lock, now);
             }

@@ -124,6 +124,11 @@ impl Lock {
         self.round
     }
 
+    /// Whether it is in this round, and its token is being written back.
+    pub(crate) fn is_fencing(&self, round: u32) -> bool {
+        self.phase == Phase::Fencing && self.round == round
+    }
+
     /// It is held from now on, and counts as held since the round began that it was granted in.
     pub(crate) fn granted(&mut self, held_since: Timestamp, now: Timestamp) {
         self.phase = Phase::Held;

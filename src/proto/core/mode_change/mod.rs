@@ -115,7 +115,8 @@ impl Core {
         if self.locks.len().max(self.claims.len()) >= MAX_LOCKS {
             return Err(RequestError::TooManyLocks);
         }
-        let ttl = self.ttl_within_hold(id, now);
+        let ttl = self.locks.find(id).map_or(Duration::ZERO, Lock::ttl);
+        let ttl = ttl.min(self.hold_left(id, now));
         if ttl.is_zero() {
             let max_hold = self.longest_hold(id).unwrap_or_default();
             return Err(RequestError::HeldTooLong { max_hold });
@@ -225,12 +226,6 @@ impl Core {
         true
     }
 
-    /// A lock's TTL, as far as it may still be held for that long.
-    fn ttl_within_hold(&self, id: LockId, now: ClockReading) -> Duration {
-        let ttl = self.locks.find(id).map_or(Duration::ZERO, Lock::ttl);
-        ttl.min(self.hold_left(id, now))
-    }
-
     /// For how long a lock may still be held.
     fn hold_left(&self, id: LockId, now: ClockReading) -> Duration {
         let Some(lock) = self.locks.find(id) else { return Duration::ZERO };
@@ -297,7 +292,7 @@ impl Core {
             }
             _ => return,
         }
-        self.auto_extend_from_now(id, now);
+        self.transition(id, now, |lock| lock.auto_extend_from_now());
         self.effects.of_lock(id, LockEffect::AdmitNext);
     }
 
@@ -309,7 +304,7 @@ impl Core {
         }
         self.metrics.downgrades += 1;
         self.events.push_back(Event::Downgraded(id));
-        self.auto_extend_from_now(id, now);
+        self.transition(id, now, |lock| lock.auto_extend_from_now());
     }
 
     /// The companion was refused. What its nodes may keep for it is being undone.
@@ -328,13 +323,6 @@ impl Core {
                 self.events.push_back(Event::DowngradeDelayed(id, refusal));
             }
             _ => {}
-        }
-    }
-
-    /// The claim that an upgraded lock has kept is over. It does not need it.
-    pub(super) fn companion_lost(&mut self, companion: LockId, now: ClockReading) {
-        if let Some(id) = self.locks.mode_change(companion).holder() {
-            self.drop_companion(id, now);
         }
     }
 

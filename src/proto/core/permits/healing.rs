@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use crate::proto::core::Core;
-use crate::proto::core::locks::Phase;
+use crate::proto::core::LockAtWork;
+use crate::proto::core::effects::Decision;
 use crate::proto::lease::Lease;
-use crate::proto::names::{ClaimId, LockId, NodeId};
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::names::{NodeId, NodeSet};
+use crate::proto::time::Timestamp;
 use crate::proto::vote::Vote;
 
 /// The nodes that one lock heals.
@@ -74,106 +74,80 @@ impl Healing {
         }
     }
 
-    /// It is not asked again, unless it is asked now.
-    fn stops(&mut self, node: NodeId) {
-        let healed = self.nodes.iter_mut().filter(|healed| healed.node == node);
-        healed.for_each(|healed| healed.again_at = Timestamp::NEVER);
-    }
-
     /// For how long the node keeps the permit that it has granted.
     fn lease_of(&self, node: NodeId) -> Option<Lease> {
         self.nodes.iter().find(|healed| healed.node == node).map(|healed| healed.lease)
     }
 
-    fn next_due(&self, now: Timestamp) -> Option<NodeId> {
-        self.nodes.iter().find(|healed| healed.again_at <= now).map(|healed| healed.node)
+    /// The nodes that are to be asked again. It is for the last time, unless they are asked now.
+    fn take_due(&mut self, now: Timestamp) -> NodeSet {
+        let mut due = NodeSet::EMPTY;
+        for healed in self.nodes.iter_mut().filter(|healed| healed.again_at <= now) {
+            healed.again_at = Timestamp::NEVER;
+            due.insert(healed.node);
+        }
+        due
     }
 }
 
 /// After so many round trips a node is asked again where the slot was taken.
 const PAUSES: [u32; 3] = [2, 4, 6];
 
-impl Core {
+impl LockAtWork<'_> {
     /// A permit was granted: asks for it on the nodes that denied, or gave another slot.
-    pub(in crate::proto::core) fn heal(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        active.permit.healing.round_trip = active.round.took(now.boot);
-        for node in active.votes.denies().iter() {
-            self.heal_node(node, id, now);
-        }
+    pub(in crate::proto::core) fn heal(&mut self) {
+        self.active.permit.healing.round_trip = self.active.round.took(self.env.now.boot);
+        self.heal_at(self.active.votes.denies());
     }
 
     /// A node has denied a claim after its permit was granted, or has given another slot.
-    pub(in crate::proto::core) fn heal_late(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        now: ClockReading,
-    ) {
-        let Some(claim) = self.claims.find(claim).filter(|claim| claim.slot().is_some()) else {
-            return;
-        };
-        let Some(id) = claim.lock() else { return };
-        let was_granted = self.locks.find(id).is_some_and(|lock| lock.phase.is_held());
-        let is_known =
-            |id| self.locks.active(id).is_some_and(|it| it.permit.healing.is_known(node));
-        if was_granted && !is_known(id) {
-            self.heal_node(node, id, now);
+    pub(in crate::proto::core) fn heal_late(&mut self, node: NodeId) {
+        let was_granted = self.claim.slot().is_some() && self.lock.phase.is_held();
+        if was_granted && !self.active.permit.healing.is_known(node) {
+            self.heal_at(node.into());
         }
     }
 
-    fn heal_node(&mut self, node: NodeId, id: LockId, now: ClockReading) {
-        let takes_asks = self.node(node).link.takes_asks();
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        let claim = lock.claim();
-        let is_free = !self.claims.is_owed(claim, node) && !self.claims.is_counted(claim, node);
-        if takes_asks && is_free {
-            active.permit.healing.asks(node, Lease::new(now, lock.ttl(), self.config.drift));
-            self.metrics.healed += 1;
-            // It confirms no fencing token, and so it raises no counter.
-            self.send_move(node, claim, 0, now);
+    fn heal_at(&mut self, mut nodes: NodeSet) {
+        let lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
+        let settled = self.claim.owed().or(self.claim.counted());
+        nodes = nodes.without(settled);
+        for node in nodes.iter() {
+            if self.nodes[node.index()].link.takes_asks() {
+                self.active.permit.healing.asks(node, lease);
+                self.env.metrics.healed += 1;
+            } else {
+                nodes.remove(node);
+            }
+        }
+        if !nodes.is_empty() {
+            self.env.effects.decided(self.id, Decision::MoveAt(nodes));
         }
     }
 
     /// A node has answered a move of a permit that is held.
-    pub(in crate::proto::core) fn healed(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        vote: Vote,
-        now: ClockReading,
-    ) {
-        let Some(claim) = self.claims.find(claim) else { return };
-        let is_counted = claim.counted().contains(node);
-        let Some(id) = claim.lock() else { return };
-        let Some((lock, active)) = self.locks.at_work_mut(id) else { return };
-        if !lock.phase.is_held() {
+    pub(in crate::proto::core) fn take_healed(&mut self, node: NodeId, vote: Vote) {
+        if !self.lock.phase.is_held() {
             return;
         }
+        let (healing, now) = (&mut self.active.permit.healing, self.env.now);
         match vote {
-            Vote::Deny => active.permit.healing.taken(node, now.boot),
-            Vote::Grant if is_counted => {
-                if let Some(lease) = active.permit.healing.lease_of(node) {
-                    active.hold.is_healed(node, lease, now);
-                }
+            Vote::Deny => healing.taken(node, now.boot),
+            Vote::Grant if self.claim.counted().contains(node) => {
+                let lease = healing.lease_of(node).into_iter();
+                lease.for_each(|lease| self.active.hold.is_healed(node, lease, now));
             }
             _ => {}
         }
-        let due = active.permit.due();
-        self.arm_lock(id, due);
+        self.arm(self.active.permit.due());
     }
 
     /// Nodes are asked again whose time has come, unless the lock is lost.
-    pub(in crate::proto::core) fn heal_due(&mut self, id: LockId, now: ClockReading) {
-        while let Some((lock, active)) = self.locks.at_work_mut(id)
-            && matches!(lock.phase, Phase::Held | Phase::Extending)
-        {
-            let Some(node) = active.permit.healing.next_due(now.boot) else {
-                let due = active.permit.due();
-                return self.arm_lock(id, due);
-            };
-            active.permit.healing.stops(node);
-            self.heal_node(node, id, now);
+    pub(in crate::proto::core) fn heal_due(&mut self) {
+        if self.lock.phase.is_held() {
+            let due = self.active.permit.healing.take_due(self.env.now.boot);
+            self.heal_at(due);
+            self.arm(self.active.permit.due());
         }
     }
 }
@@ -194,11 +168,11 @@ mod tests {
             if due == Timestamp::NEVER {
                 break;
             }
-            assert_eq!(healing.next_due(due), Some(node));
+            assert_eq!(healing.take_due(due), node.into());
             pauses.push(due.since(now).as_nanos());
             now = due;
             healing.asks(node, Lease::default());
-            assert_eq!(healing.next_due(now), None, "it is being asked");
+            assert_eq!(healing.take_due(now), NodeSet::EMPTY, "it is being asked");
         }
         assert_eq!(pauses, [20, 40, 60]);
         healing.begin();

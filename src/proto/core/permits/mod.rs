@@ -12,10 +12,11 @@ mod healing;
 mod settling;
 
 use super::Core;
+use super::claims::Claim;
 use crate::proto::core::links::{Mistyped, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::lock_kind::{Answer, Command};
-use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::Offer;
 use crate::proto::request::LockMode;
 use crate::proto::time::{ClockReading, Timestamp};
@@ -68,6 +69,14 @@ impl Permit {
         counted.max_by_key(|&(_, count)| count)
     }
 
+    /// The nodes that have given another slot than this one.
+    fn with_other_slots(&self, slot: u16) -> NodeSet {
+        let mut nodes = NodeSet::default();
+        let others = self.offers.iter().filter(|(_, offer)| offer.slot() != slot);
+        others.for_each(|&(node, _)| nodes.insert(node));
+        nodes
+    }
+
     fn given(&mut self, node: NodeId, offer: Offer) {
         self.offers.retain(|&(of, _)| of != node);
         self.offers.push((node, offer));
@@ -95,6 +104,16 @@ impl Core {
             active.permit.given(node, offer);
         }
         Vote::Grant
+    }
+
+    /// Asks nodes for the slot of a permit.
+    pub(super) fn move_at(&mut self, id: LockId, nodes: NodeSet, now: ClockReading) {
+        let lock = self.locks.find(id).map(|lock| (lock.phase, lock.claim()));
+        let Some((phase, claim)) = lock else { return };
+        // One that is held confirms no fencing token, and so it raises no counter.
+        let asking = self.claims.find(claim).filter(|_| phase == Phase::Asking);
+        let counter = asking.map_or(0, Claim::counter);
+        nodes.iter().for_each(|node| self.send_move(node, claim, counter, now));
     }
 
     /// Asks a node for the slot of this claim, and for no other. What it has given before counts no longer.

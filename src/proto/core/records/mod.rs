@@ -147,7 +147,7 @@ impl Core {
             self.lease_due(companion, now);
         }
         if detached.remaining(now).is_zero() {
-            self.lose(id, LossCause::Expired, now);
+            self.transition(id, now, |lock| lock.lose(LossCause::Expired));
         } else {
             if detached.form == Form::Downgraded {
                 self.is_held_downgraded(id, now);

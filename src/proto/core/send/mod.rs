@@ -5,14 +5,30 @@
 
 mod encoded_command;
 
-use self::encoded_command::Subject;
-use super::Core;
+use super::{Core, LockAtWork};
 use crate::proto::core::links::Pending;
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::time::ClockReading;
 
 pub(super) use self::encoded_command::EncodedCommand;
+
+impl LockAtWork<'_> {
+    /// Sends a command about the lock's claim, as [`Core::send`] does.
+    pub(super) fn send(
+        &mut self,
+        to: NodeId,
+        command: Command,
+        numbers: (u64, u64),
+        pending: impl FnOnce(bool) -> Pending,
+    ) {
+        let node = &mut self.nodes[to.index()];
+        let claim = (self.lock.claim(), || Some(&*self.claim));
+        let (config, now) = (self.env.config, self.env.now);
+        self.encoded.send(node, claim, (command, numbers), config, now, pending);
+        self.sent.insert(to);
+    }
+}
 
 impl Core {
     /// Sends a command about a claim to one node; `numbers` are the TTL in ms and the counter that it gives,
@@ -23,22 +39,20 @@ impl Core {
         to: NodeId,
         id: ClaimId,
         command: Command,
-        (ttl_ms, counter): (u64, u64),
+        numbers: (u64, u64),
         now: ClockReading,
         pending: impl FnOnce(bool) -> Pending,
     ) {
         let node = &mut self.nodes[to.index()];
-        let by_digest = node.goes_by_digest(command);
-        let subject = Subject { claim: id, command, by_digest, ttl_ms, counter };
-        let bytes = self.encoded.for_node(to, subject, |token, out| {
-            let claim = self.claims.find(id)?;
-            claim.write_token(token, &self.config);
-            let arguments = claim.arguments(&self.config, token, ttl_ms, counter);
-            Some(command.encode(out, &arguments, by_digest) + claim.kind().mark.len())
-        });
-        let Some(bytes) = bytes else { return };
-        node.pipeline.push(pending(by_digest), now.boot, |out| out.extend_from_slice(bytes));
-        if node.push.notifies() {
+        let claim = || self.claims.find(id);
+        self.encoded.send(node, (id, claim), (command, numbers), &self.config, now, pending);
+        self.sent(id, to, now);
+    }
+
+    /// Follows up a command about a claim that was sent to a node.
+    #[inline]
+    pub(super) fn sent(&mut self, id: ClaimId, to: NodeId, now: ClockReading) {
+        if self.node(to).push.notifies() {
             self.look_behind(id, to, now);
         }
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
