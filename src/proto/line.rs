@@ -8,12 +8,11 @@
 //! Not here: what a node does with a ticket, see [`script::ACQUIRE_IN_LINE`](super::script::ACQUIRE_IN_LINE), and when a
 //! waiter asks.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::lock_kind::{Answer, permit};
 use super::mutants::mutant;
-use super::names::{MAX_NODES, NodeId};
+use super::names::{MAX_NODES, NodeId, TicketName};
 use super::vote::Vote;
 use crate::resp::Token;
 
@@ -148,33 +147,6 @@ impl Agreement {
     }
 }
 
-/// A ticket's name up to the node's digits: the mode, and 32 that are random.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct TicketName(pub(super) [u8; NAME]);
-
-impl TicketName {
-    /// Of the ticket of that name, of which there is more on a node. It has this length.
-    pub(super) fn of(ticket: &[u8]) -> Self {
-        let mut name = [0; NAME];
-        let len = ticket.len().min(NAME);
-        name[..len].copy_from_slice(&ticket[..len]);
-        Self(name)
-    }
-
-    /// Whether its owner wants a permit.
-    pub(super) fn is_for_permit(self) -> bool {
-        self.0[0] == b'p'
-    }
-}
-
-impl fmt::Debug for TicketName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", String::from_utf8_lossy(&self.0[..5]))
-    }
-}
-
-const NAME: usize = 33;
-
 /// How an ask stands in line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InLine {
@@ -263,7 +235,7 @@ impl Told {
 fn ticket(word: &str) -> Option<Option<TicketName>> {
     match word.as_bytes() {
         b"-" => Some(None),
-        name if name.len() > NAME => Some(Some(TicketName::of(name))),
+        name if name.len() > TicketName::LEN => Some(Some(TicketName::of(name))),
         _ => None,
     }
 }

@@ -170,6 +170,33 @@ fn bit(node: NodeId) -> u32 {
     1 << node.0
 }
 
+/// A ticket's name up to the node's digits: the mode, and 32 that are random.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TicketName(pub(super) [u8; Self::LEN]);
+
+impl TicketName {
+    pub(super) const LEN: usize = 33;
+
+    /// Returns the name of the ticket that is called so on a node, where the name is longer.
+    pub(super) fn of(ticket: &[u8]) -> Self {
+        let mut name = [0; Self::LEN];
+        let len = ticket.len().min(Self::LEN);
+        name[..len].copy_from_slice(&ticket[..len]);
+        Self(name)
+    }
+
+    /// Whether its owner wants a permit.
+    pub(super) fn is_for_permit(self) -> bool {
+        self.0[0] == b'p'
+    }
+}
+
+impl fmt::Debug for TicketName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", String::from_utf8_lossy(&self.0[..5]))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -152,8 +152,8 @@ impl Core {
             Pending::Move { .. } => self.moved(id, due, token, now),
             Pending::Kill => number(token, |_| self.claims.lay_ghosts(id)),
             Pending::Caching
-            | Pending::Look { .. }
             | Pending::Remaining { .. }
+            | Pending::TicketRead { .. }
             | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
             _ => {
                 let view = due.pending.view().ok_or(Mistyped)?;
@@ -174,13 +174,15 @@ impl Core {
             Pending::Caching | Pending::Track { .. } => {
                 self.tracking_answered(id, pending, token, now)
             }
-            Pending::Look { lock, round, what } => {
-                let decision = self.looked_in_line(id, (lock, round, what), token, now)?;
+            Pending::TicketRead { lock, round, what } => {
+                let answer = what.check(token)?;
+                let decision =
+                    self.with_waiter(lock, now, |it| it.record_read(id, round, what, answer));
                 self.carry_out(lock, decision, now);
                 Ok(())
             }
             Pending::Remaining { lock, round } => number(token, |ms| {
-                let decision = self.way_blocked(id, lock, round, ms, now);
+                let decision = self.with_waiter(lock, now, |it| it.record_remaining(id, round, ms));
                 self.carry_out(lock, decision, now);
             }),
             _ => Err(Mistyped),

@@ -34,7 +34,7 @@ impl Core {
         let (id, _, active) = self.locks.begin(request, now, votes);
         self.metrics.acquisitions += 1;
         let decision = match active.waits() {
-            true => self.join_queues(id, now),
+            true => self.with_waiter_and_claims(id, now, |it, claims| it.join_queues(claims)),
             false => Decision::Ask(None),
         };
         self.carry_out(id, decision, now);
@@ -208,7 +208,7 @@ impl Core {
             self.prepare_record(id, now);
         }
         let detached = self.record(id)?;
-        self.leave_queues(id, now);
+        self.with_waiter(id, now, |it| it.leave_queues());
         for id in companion.into_iter().chain([id]) {
             let claim = self.locks.find(id)?.claim();
             self.locks.free(id);

@@ -31,7 +31,7 @@ pub(super) enum Decision {
     /// End the pause if a notification allows it.
     Wake,
     /// Read the resource at the lead.
-    Look,
+    ReadLead,
     /// Suspect these nodes, which have exceeded their allowance, and count the votes again.
     Suspect(NodeSet),
     Granted,
@@ -72,7 +72,7 @@ pub(super) enum LockEffect {
     /// Count this vote of a node in the present extension.
     ExtensionVote(NodeId, Vote),
     /// This node has reported a change of a key that it waits for, or can report no longer.
-    KeyChangedAt(NodeId),
+    WakeBy(NodeId),
     /// Leave the queues after a loss.
     LeaveQueues,
     Lost(LossCause),
@@ -124,7 +124,7 @@ pub(super) enum NodeEffect {
     /// Let the observers read again: a change there may have been missed.
     RefreshObservers,
     /// The node has reported a change of this resource.
-    ResourceChanged(QueueKey),
+    Notified(QueueKey),
     /// Send what needs no vote.
     ResumeNonVoter,
     /// The node is refused as a voter until its next connection.

@@ -26,6 +26,23 @@
 //! Nothing here returns an error because of a node: a node's failure is its vote, and there is no
 //! `?` across nodes.
 
+/// The environment of a transition, borrowed from a core apart from its other parts.
+macro_rules! env {
+    ($core:expr, $now:expr) => {
+        Env {
+            config: &$core.config,
+            now: $now,
+            entropy: &mut $core.entropy,
+            metrics: &mut $core.metrics,
+            changed: &mut $core.changed,
+            effects: &mut $core.effects,
+            ops: &mut $core.ops,
+            set_up: &mut $core.set_up,
+            next_timeout: &mut $core.next_timeout,
+        }
+    };
+}
+
 mod acquiring;
 mod answer;
 mod check;
@@ -51,7 +68,7 @@ mod send;
 mod timeouts;
 mod waiting;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +86,6 @@ use super::config::Config;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
-use super::line::TicketName;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
 use super::request::LockMode;
@@ -119,11 +135,6 @@ pub struct Core {
     changed: NodeSet,
     ops: VecDeque<LinkOp>,
     queues: WaitQueues,
-    /// Which locks of ours listen to which tickets.
-    listeners: BTreeMap<TicketName, LockId>,
-    /// Locks that may be the first in their queues now.
-    scheduled: VecDeque<LockId>,
-    runs_scheduled: bool,
     /// What the present input has left to do.
     effects: Effects,
     /// When the next lock has to be extended by itself, at the earliest.
@@ -153,23 +164,6 @@ struct Env<'a> {
     ops: &'a mut VecDeque<LinkOp>,
     set_up: &'a mut SetUp,
     next_timeout: &'a mut Timestamp,
-}
-
-/// The environment of a transition, borrowed from a core apart from its other parts.
-macro_rules! env {
-    ($core:expr, $now:expr) => {
-        Env {
-            config: &$core.config,
-            now: $now,
-            entropy: &mut $core.entropy,
-            metrics: &mut $core.metrics,
-            changed: &mut $core.changed,
-            effects: &mut $core.effects,
-            ops: &mut $core.ops,
-            set_up: &mut $core.set_up,
-            next_timeout: &mut $core.next_timeout,
-        }
-    };
 }
 
 /// A lock at work, looked up once for a transition, with its claim and what else the transition uses. Each subject has the
@@ -217,9 +211,6 @@ impl Core {
             metrics: Metrics::new(config.node_count(), config.settings.response_timeout),
             config,
             queues: WaitQueues::new(entropy.bytes()),
-            listeners: BTreeMap::new(),
-            scheduled: VecDeque::new(),
-            runs_scheduled: false,
             effects: Effects::new(),
             auto_extend_at: Timestamp::NEVER,
             is_auto_extending: false,
@@ -490,7 +481,7 @@ impl fmt::Debug for Core {
             .field("nodes", &self.nodes.len())
             .field("locks", &self.locks.len())
             .field("claims", &self.claims.len())
-            .field("listeners", &self.listeners.len())
+            .field("listeners", &self.queues.listener_count())
             .finish_non_exhaustive()
     }
 }

@@ -57,7 +57,7 @@ impl Core {
             Effect::OfNode(node, effect) => self.apply_to_node(node, effect, now),
             // Scheduled locks ask one after the other, which may have begun already.
             Effect::RunScheduled => {
-                if !std::mem::replace(&mut self.runs_scheduled, true) {
+                if self.queues.begin_scheduled() {
                     self.effects.push(Effect::RunNextScheduled);
                 }
             }
@@ -72,7 +72,7 @@ impl Core {
 
     fn apply_to_lock(&mut self, id: LockId, effect: LockEffect, now: ClockReading) {
         let decision = match effect {
-            LockEffect::KeyChangedAt(node) => self.changed_at(id, node, now),
+            LockEffect::WakeBy(node) => self.with_waiter(id, now, |it| it.wake_by(node)),
             LockEffect::CompanionGranted => return self.companion_granted(id, now),
             LockEffect::CompanionExpired => {
                 // The claim that an upgraded lock has kept is over. It does not need it.
@@ -96,7 +96,7 @@ impl Core {
             }
             LockEffect::LeaveQueues => return self.leave_lost(id, now),
             LockEffect::AdmitNext => return self.let_next_ask(id, now),
-            LockEffect::ReadKeyAt(node) => self.look_at_way(id, node, now),
+            LockEffect::ReadKeyAt(node) => self.with_waiter(id, now, |it| it.read_again(node)),
             LockEffect::Lost(cause) => {
                 self.lost_with_companion(id, cause, now);
                 return self.effects.of_lock(id, LockEffect::LeaveQueues);
@@ -154,7 +154,7 @@ impl Core {
             NodeEffect::RefreshObservers => self.observers_look_at(id, now),
             NodeEffect::ForgetObserved => self.observers_lose(id, now),
             NodeEffect::SettleReleases => self.releases_go_on_without(id, now),
-            NodeEffect::ResourceChanged(queue) => self.resource_changed(queue, id, now),
+            NodeEffect::Notified(queue) => self.notified(queue, id, now),
             NodeEffect::Retired(cause) => self.node_retired(id, cause),
             NodeEffect::SendOwed => self.send_owed(id, now),
             NodeEffect::Severed(ghosts) => self.node_severed(id, ghosts, now),
@@ -174,8 +174,7 @@ impl Core {
             Decision::Continue => {}
             Decision::Ask(lead) => {
                 if self.begin_attempt(id, lead, now) {
-                    self.end_pause(id);
-                    self.ask_in_line(id, now);
+                    self.with_waiter_and_claims(id, now, |it, claims| it.begin_attempt(claims));
                 }
                 let first = lead.map_or_else(|| self.nodes.all(), NodeSet::from);
                 let decision = self.offer_to(id, first, now);
@@ -191,10 +190,10 @@ impl Core {
                 leads.iter().for_each(|node| self.want_push(node, now));
             }
             Decision::Wake => {
-                let decision = self.wake(id, now);
+                let decision = self.with_waiter(id, now, |it| it.wake());
                 self.effects.decided(id, decision);
             }
-            Decision::Look => self.look_in_line(id, now),
+            Decision::ReadLead => self.with_waiter(id, now, |it| it.read_lead()),
             Decision::Suspect(nodes) => {
                 nodes.iter().for_each(|node| self.suspect(node));
                 self.effects.of_lock(id, LockEffect::Recount);
@@ -221,12 +220,16 @@ impl Core {
 
     /// Lets a lock wait on after an attempt that these nodes have denied.
     fn attempt_over(&mut self, id: LockId, denied: NodeSet, now: ClockReading) {
-        let Some(claim) = self.locks.find(id).map(|lock| lock.claim()) else { return };
-        let tickets = self.pause(id, now);
+        let Some(lock) = self.locks.find(id) else { return };
+        let (claim, round) = (lock.claim(), lock.round());
+        let tickets = self.with_waiter_and_claims(id, now, |it, claims| it.pause(claims));
         self.abandon_tickets(tickets, now);
         self.abandon(claim, now);
-        self.hear_late_denials(id, claim);
-        for decision in self.settle_in(id, denied, now) {
+        // A verdict need not wait for all votes. A denial that comes later can still change the lead.
+        if let Some(claim) = self.claims.find_mut(claim) {
+            claim.is_heard_by(id, round);
+        }
+        for decision in self.with_waiter(id, now, |it| it.settle_in(denied)) {
             self.effects.decided(id, decision);
         }
         self.run_scheduled();
@@ -238,7 +241,7 @@ impl Core {
 
     /// Leaves the queue on the nodes after a grant or a refusal.
     fn give_up_place(&mut self, id: LockId, now: ClockReading) {
-        let tickets = self.leave_line(id, now);
+        let tickets = self.with_waiter(id, now, |it| it.give_up_ticket());
         if mutant!(NeverLeavesLine) {
             let [_, ticket] = tickets;
             return ticket.into_iter().for_each(|ticket| self.part_from_lock(ticket, now));
@@ -255,16 +258,13 @@ impl Core {
         }
         let (claim, mode) = (lock.claim(), lock.mode());
         let (waited, is_auto_extended) = (active.waits(), active.hold.is_auto_extended());
-        let listens = active.waiting.listens();
         self.metrics.granted(active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Granted(id));
         self.note_holding(id);
         if waited {
             self.give_up_place(id, now);
-            self.note_wait(id, now);
-            if listens {
-                self.stop_listening(id, now);
-            }
+            self.with_waiter(id, now, |it| it.record_wait());
+            self.stop_listening(id, now);
         }
         if is_auto_extended {
             self.transition(id, now, |lock| lock.auto_extend_from_now());
@@ -283,7 +283,7 @@ impl Core {
     /// Lets the next in the queues of a shared lock ask: it may share the resource.
     fn let_next_ask(&mut self, id: LockId, now: ClockReading) {
         if self.locks.find(id).is_some_and(|lock| lock.mode() != LockMode::Exclusive) {
-            self.leave_queues(id, now);
+            self.with_waiter(id, now, |it| it.leave_queues());
             self.run_scheduled();
         }
     }
@@ -300,33 +300,32 @@ impl Core {
         self.events.push_back(Event::Refused(id, refusal));
         self.give_up_place(id, now);
         self.stop_listening(id, now);
-        self.leave_queues(id, now);
+        self.with_waiter(id, now, |it| it.leave_queues());
         self.locks.free(id);
         self.run_scheduled();
     }
 
     fn leave_lost(&mut self, id: LockId, now: ClockReading) {
-        self.leave_queues(id, now);
+        self.with_waiter(id, now, |it| it.leave_queues());
         self.lost_due(id, now);
         self.run_scheduled();
     }
 
     /// Wakes the first waiter for a resource that a node has reported as changed.
-    fn resource_changed(&mut self, queue: QueueKey, node: NodeId, now: ClockReading) {
+    fn notified(&mut self, queue: QueueKey, node: NodeId, now: ClockReading) {
         if let Some(id) = self.queues.front(queue) {
-            let decision = self.way_changed(id, node, now);
+            let decision = self.with_waiter(id, now, |it| it.notified(node));
             self.follow(id, decision, now);
         }
     }
 
     fn next_scheduled(&mut self, now: ClockReading) {
-        let Some(id) = self.scheduled.pop_front() else {
-            self.runs_scheduled = false;
-            return;
-        };
-        let decision = self.scheduled_due(id, now);
-        self.effects.decided(id, decision);
-        self.effects.push(Effect::RunNextScheduled);
+        if let Some(id) = self.queues.next_scheduled() {
+            let decision =
+                self.with_waiter_and_claims(id, now, |it, claims| it.scheduled_due(claims));
+            self.effects.decided(id, decision);
+            self.effects.push(Effect::RunNextScheduled);
+        }
     }
 
     /// Settles an undo that was confirmed, or that this connection will not confirm.

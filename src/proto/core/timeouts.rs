@@ -85,8 +85,8 @@ impl Core {
             Phase::Asking | Phase::Fencing => {
                 self.transition(id, now, |lock| lock.attempt_due()).unwrap_or_default()
             }
-            Phase::Pausing => self.pause_due(id, now),
-            Phase::Queued => self.queue_due(id, now),
+            Phase::Pausing => self.with_waiter(id, now, |it| it.pause_due()),
+            Phase::Queued => self.with_waiter(id, now, |it| it.queue_due()),
             Phase::Extending | Phase::Held => return self.held_due(id, now),
             Phase::Releasing => return self.release_due(id, now),
             Phase::Lost(_) => return self.lost_due(id, now),

@@ -48,8 +48,7 @@ impl Core {
         let of_permit = ask.is_for_permit();
         let told = in_line.then(|| Told::read(token, of_permit)).flatten();
         if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
-            self.place_told(id, claim, told, now);
-            Ok(Some(self.in_line_answered(id, claim, told)))
+            Ok(Some(self.ticket_answered(id, claim, told, now)))
         } else if in_line && told.is_none() && is_of_line(token) {
             // Data that no lock has made is in this line, such as a stamp without end. That is not an error of the protocol:
             // the node fails to vote on this lock, and the other locks on the connection go on.
@@ -119,7 +118,17 @@ impl Core {
     }
 
     /// A node has granted an ask in line, or has not. It has read the restart guard itself.
-    fn in_line_answered(&mut self, id: NodeId, claim: ClaimId, told: Told) -> Unproven {
+    fn ticket_answered(
+        &mut self,
+        id: NodeId,
+        claim: ClaimId,
+        told: Told,
+        now: ClockReading,
+    ) -> Unproven {
+        self.node_mut(id).capabilities.line_is(Ability::Given);
+        if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
+            self.with_waiter(lock, now, |it| it.record_place(id, told));
+        }
         let answer = match told {
             Told::Granted { grant, .. } => {
                 self.node_mut(id).capabilities.undo_is(Ability::Given);
@@ -174,10 +183,8 @@ impl Core {
     ) -> Vote {
         match answer {
             Answer::DenyFor(ms) => {
-                if let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
-                    && let Some(round) = self.locks.find(lock).map(|lock| lock.round())
-                {
-                    let decision = self.way_blocked(id, lock, round, ms, now);
+                if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
+                    let decision = self.with_waiter(lock, now, |it| it.record_life(id, ms));
                     self.effects.decided(lock, decision);
                 }
                 Vote::Deny
@@ -217,7 +224,9 @@ impl Core {
             // A claim that is being undone must not count: its key may be deleted at any moment.
             (Vote::Grant, _) if claim.is_owed(node) => None,
             (Vote::Deny, None) => {
-                if let Some(waiter) = self.denied_late(node, claim_id, now) {
+                if let Some((waiter, round)) = claim.waiter()
+                    && self.with_waiter(waiter, now, |it| it.denied_late(node, round))
+                {
                     let listen = Decision::Listen(node.into());
                     self.effects.decided(waiter, listen);
                     self.effects.decided(waiter, Decision::Wake);

@@ -9,13 +9,13 @@ use std::time::Duration;
 use crate::proto::config::Config;
 use crate::proto::key_state::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::keys::Keys;
-use crate::proto::line::{InLine, TicketName};
+use crate::proto::line::InLine;
 use crate::proto::lock_kind::{
     Arguments, Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED,
     SHARED_FENCED, TICKET, TICKET_PERMIT, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
 };
 use crate::proto::mutants::mutant;
-use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet, TicketName};
 use crate::proto::permits::SlotOrder;
 use crate::proto::request::LockMode;
 use crate::proto::script::ACQUIRE_FENCED;

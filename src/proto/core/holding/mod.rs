@@ -560,7 +560,7 @@ impl Core {
             }
         }
         if queued {
-            self.leave_queues_released(id, now);
+            self.with_waiter(id, now, |it| it.leave_queues_released());
         }
         self.settle_release(id, now);
         self.run_scheduled();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::proto::config::check_label;
 use crate::proto::key_state;
-use crate::proto::line::TicketName;
+use crate::proto::names::TicketName;
 use crate::proto::request::LockMode;
 
 /// Those who stand in line for a resource, see docs/waiting.md.

@@ -17,7 +17,7 @@ use crate::proto::core::claims::Debt;
 use crate::proto::core::observing::Read;
 use crate::proto::core::push::Push;
 use crate::proto::core::restart_guard::Watch;
-use crate::proto::core::waiting::Looked;
+use crate::proto::core::waiting::TicketRead;
 use crate::proto::event::NodeState;
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, LockId, NodeId, ObserverId, ViewId};
@@ -65,11 +65,11 @@ pub(crate) enum Pending {
     /// Whether the node was a replica meanwhile.
     History,
     Kill,
-    /// What a lock in line listens to was read.
-    Look {
+    /// A lock with a ticket reads what it listens to.
+    TicketRead {
         lock: LockId,
         round: u32,
-        what: Looked,
+        what: TicketRead,
     },
     /// One of the reads by which an observer sees who leads.
     Observe(ObserverId, Read),

@@ -11,7 +11,7 @@ use crate::proto::core::fencing::Fencing;
 use crate::proto::core::holding::Hold;
 use crate::proto::core::mode_change::ModeChange;
 use crate::proto::core::permits::Permit;
-use crate::proto::core::waiting::{Standing, Waiting};
+use crate::proto::core::waiting::{Ticket, Waiting};
 use crate::proto::event::LossCause;
 use crate::proto::keys::Keys;
 use crate::proto::lease::Lease;
@@ -53,8 +53,8 @@ pub(crate) struct Active {
     pub(crate) permit: Permit,
     pub(crate) hold: Hold,
     pub(crate) mode_change: ModeChange,
-    /// How it stands in line, if it does.
-    pub(crate) line: Option<Box<Standing>>,
+    /// Its ticket in the queue on the nodes, if it has one.
+    pub(crate) ticket: Option<Box<Ticket>>,
     /// The kind of another library's lock that is asked for.
     foreign: Option<&'static LockKind>,
 }
@@ -177,7 +177,7 @@ impl Lock {
 }
 
 impl Active {
-    const fn new() -> Self {
+    fn new() -> Self {
         Self {
             round: Round::new(),
             votes: Votes::new(1, 1),
@@ -188,7 +188,7 @@ impl Active {
             permit: Permit::new(),
             hold: Hold::new(),
             mode_change: ModeChange::NONE,
-            line: None,
+            ticket: None,
             foreign: None,
         }
     }
@@ -202,7 +202,7 @@ impl Active {
         self.permit.begin(request.mode);
         self.hold.begin(request.auto_extend);
         self.mode_change = ModeChange::NONE;
-        self.line = None;
+        self.ticket = None;
         self.foreign = request.wanted_profile().kind(request.mode, request.fenced);
         self.votes = votes;
     }
@@ -222,12 +222,6 @@ impl Active {
 
     pub(crate) fn waits(&self) -> bool {
         self.waiting.is_wanted()
-    }
-
-    /// Whether PTTL of its key says how long what is in its way lives. A script that reads more says so itself.
-    pub(crate) fn is_told_by_pttl(&self) -> bool {
-        let by_ask = self.foreign.is_some_and(|kind| kind.is_told_by_ask);
-        self.keys.len() == 1 && !self.permit.is_wanted() && !by_ask
     }
 
     /// Whether nothing is left to be known about a lock that is held, or to be done for it.

@@ -8,7 +8,6 @@ mod lock;
 mod round;
 
 use crate::proto::core::mode_change::ModeChange;
-use crate::proto::core::waiting::Standing;
 use crate::proto::names::LockId;
 use crate::proto::request::LockRequest;
 use crate::proto::slab::Slab;
@@ -16,6 +15,7 @@ use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
 use crate::proto::vote::Votes;
 
 pub(super) use self::lock::{Active, Lock, Phase};
+pub(super) use self::round::Round;
 
 /// All locks, under names that are never used twice.
 #[derive(Debug)]
@@ -148,15 +148,6 @@ impl Locks {
     #[inline]
     pub(super) fn active_mut(&mut self, id: LockId) -> Option<&mut Active> {
         self.places.find_mut(id.0)?.active.as_deref_mut()
-    }
-
-    /// How a lock stands in line, if it does.
-    pub(super) fn line(&self, id: LockId) -> Option<&Standing> {
-        self.active(id)?.line.as_deref()
-    }
-
-    pub(super) fn line_mut(&mut self, id: LockId) -> Option<&mut Standing> {
-        self.active_mut(id)?.line.as_deref_mut()
     }
 
     /// What a lock has to do with a change of its holder's mode.

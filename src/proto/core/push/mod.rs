@@ -29,7 +29,7 @@ use crate::proto::event::LinkOp;
 use crate::proto::line::TICKET_PREFIX;
 use crate::proto::lock_kind::LockKind;
 use crate::proto::mutants::mutant;
-use crate::proto::names::{LinkId, LockId, NodeId};
+use crate::proto::names::{LinkId, LockId, NodeId, TicketName};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Decoder, Token, Violation};
@@ -243,7 +243,7 @@ impl Core {
     pub(super) fn wake_all_if_told(&mut self, id: NodeId) {
         if mem::take(&mut self.node_mut(id).push.has_notified_all) {
             let firsts = self.queues.fronts().collect();
-            self.may_be_free(id, firsts);
+            self.wake_locks(id, firsts);
             self.effects.of_node(id, NodeEffect::RefreshObservers);
         }
     }
@@ -270,7 +270,7 @@ impl Core {
         };
         said.retain(|&of| !will_look(self, of));
         for queue in said {
-            self.effects.of_node(node, NodeEffect::ResourceChanged(queue));
+            self.effects.of_node(node, NodeEffect::Notified(queue));
         }
     }
 
@@ -286,18 +286,7 @@ impl Core {
             None => {}
             Some(News::Subscribed(Ok(()))) => self.subscribed(id, None, now),
             Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
-            Some(News::Key(key)) => {
-                self.metrics.of(id).pushes += 1;
-                match key.strip_prefix(TICKET_PREFIX) {
-                    Some(ticket) => self.ticket_changed(id, ticket, now),
-                    None => {
-                        let queue = self.queues.key(key);
-                        self.effects.of_node(id, NodeEffect::ResourceChanged(queue));
-                    }
-                }
-                let observers = self.observers.of(key);
-                observers.for_each(|it| self.effects.push(Effect::WakeObserver(it)));
-            }
+            Some(News::Key(key)) => self.key_notified(id, key, now),
             // However many come in one read, each waiter is woken once.
             Some(News::All) => {
                 push.has_notified_all = true;
@@ -312,15 +301,29 @@ impl Core {
         Ok(())
     }
 
+    /// A node reports that a key has changed.
+    fn key_notified(&mut self, id: NodeId, key: &[u8], now: ClockReading) {
+        self.metrics.of(id).pushes += 1;
+        if let Some(name) = key.strip_prefix(TICKET_PREFIX) {
+            if let Some(lock) = self.queues.listener(TicketName::of(name)) {
+                self.with_waiter(lock, now, |it| it.ticket_notified(id));
+            }
+        } else {
+            self.effects.of_node(id, NodeEffect::Notified(self.queues.key(key)));
+        }
+        let observers = self.observers.of(key);
+        observers.for_each(|it| self.effects.push(Effect::WakeObserver(it)));
+    }
+
     fn heard_of_channels(&mut self, id: NodeId, news: News<'_>, now: ClockReading) {
         let push = &mut self.nodes[id.index()].push;
         match news {
             News::Untracked(cause) => self.subscribed(id, Some(cause), now),
             // What was told before that was told to others.
             News::Hears(waiter) => {
-                let looks = push.tracking == Tracking::Off;
-                self.hears(id, waiter);
-                self.look_at_keys(id, Vec::from_iter(looks.then_some(waiter)));
+                let is_untracked = push.tracking == Tracking::Off;
+                self.with_waiter(waiter, now, |it| it.confirm_channel(id));
+                self.read_keys(id, Vec::from_iter(is_untracked.then_some(waiter)));
             }
             News::KeptOut => {
                 let is_of_no_use = now.boot < push.tracked_from && push.channels.are_of_no_use();
@@ -339,14 +342,6 @@ impl Core {
                 }
             }
             _ => {}
-        }
-    }
-
-    /// A lock hears its library's channel from now on.
-    fn hears(&mut self, id: NodeId, waiter: LockId) {
-        let Some(active) = self.locks.active_mut(waiter) else { return };
-        if active.foreign().is_some_and(|kind| kind.profile().tells_every_release()) {
-            active.waiting.hear_at(id.into());
         }
     }
 
@@ -373,7 +368,7 @@ impl Core {
         if notified {
             self.reports_end(id);
         }
-        self.look_at_keys(id, hearing);
+        self.read_keys(id, hearing);
     }
 
     /// The node reports no more. Whoever relied on that looks.
@@ -407,7 +402,7 @@ impl Core {
         match news {
             None => {}
             Some(Ok(())) => {
-                self.look_at_keys(id, self.watchers(id));
+                self.read_keys(id, self.watchers(id));
                 self.effects.of_node(id, NodeEffect::RefreshObservers);
             }
             Some(Err(cause)) => self.untracked(id, cause, now),
@@ -415,11 +410,17 @@ impl Core {
         Ok(())
     }
 
-    /// What these locks wait for may have changed before the node began to report that, or another library was heard.
-    fn look_at_keys(&mut self, node: NodeId, locks: Vec<LockId>) {
-        for lock in locks {
-            self.effects.of_lock(lock, LockEffect::ReadKeyAt(node));
-        }
+    /// The locks read their keys again, which may have changed before the node began to report that, or before they were
+    /// subscribed to a channel.
+    fn read_keys(&mut self, node: NodeId, locks: Vec<LockId>) {
+        let read = LockEffect::ReadKeyAt(node);
+        locks.into_iter().for_each(|lock| self.effects.of_lock(lock, read));
+    }
+
+    /// Wakes locks for which a change at a node may not have been reported.
+    fn wake_locks(&mut self, node: NodeId, locks: Vec<LockId>) {
+        let wake = LockEffect::WakeBy(node);
+        locks.into_iter().for_each(|lock| self.effects.of_lock(lock, wake));
     }
 
     /// A lock waits for a lead's notifications. If it is of a library that tells of releases on channels, these are heard
@@ -491,7 +492,7 @@ impl Core {
         }
         match severed.notified {
             true => self.reports_end(id),
-            false => self.may_be_free(id, severed.missed),
+            false => self.wake_locks(id, severed.missed),
         }
     }
 
@@ -502,14 +503,7 @@ impl Core {
 
     /// The command link is gone, and with it what the node was to report.
     pub(super) fn reports_lost(&mut self, id: NodeId) {
-        self.may_be_free(id, self.watchers(id));
-    }
-
-    /// What these locks wait for at a node may have changed unheard.
-    fn may_be_free(&mut self, node: NodeId, locks: Vec<LockId>) {
-        for lock in locks {
-            self.effects.of_lock(lock, LockEffect::KeyChangedAt(node));
-        }
+        self.wake_locks(id, self.watchers(id));
     }
 
     /// Does what the timer of the push link asks for.

@@ -53,7 +53,7 @@ impl Core {
     #[inline]
     pub(super) fn sent(&mut self, id: ClaimId, to: NodeId, now: ClockReading) {
         if self.node(to).push.notifies() {
-            self.look_behind(id, to, now);
+            self.read_behind(id, to, now);
         }
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }

@@ -11,7 +11,7 @@ use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::Timestamp;
 
 /// The time between two attempts, and what is remembered of those before.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Pause {
     until: Timestamp,
     /// Until when it lasted before a notification ended it.
@@ -46,32 +46,11 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    pub(super) const fn new() -> Self {
-        Self {
-            until: Timestamp(0),
-            timer: Timestamp(0),
-            is_looking: false,
-            refusals: 0,
-            is_after_split: false,
-            splits: 0,
-            jitter: Duration::ZERO,
-            expiries: Vec::new(),
-            needed: 0,
-            leads: NodeSet::EMPTY,
-            notified: NodeSet::EMPTY,
-            is_woken: false,
-            sit_out: Duration::ZERO,
-            is_late: false,
-            wake_backoff: Duration::ZERO,
-            muted_until: Timestamp(0),
-        }
-    }
-
     /// Of a new acquisition.
     pub(super) fn begin(&mut self) {
         let mut expiries = std::mem::take(&mut self.expiries);
         expiries.clear();
-        *self = Self { expiries, ..Self::new() };
+        *self = Self { expiries, ..Self::default() };
     }
 
     pub(super) fn until(&self) -> Timestamp {
@@ -237,10 +216,11 @@ impl Pause {
         self.is_after_split
     }
 
-    /// There is a holder, and the nodes will tell, so that it can be long.
-    pub(super) fn waits_for_word(&mut self, now: Timestamp, deadline: Timestamp) {
+    /// There is a holder, and the nodes will notify the lock, so that it can be long. Returns when it ends.
+    pub(super) fn lengthen(&mut self, now: Timestamp, deadline: Timestamp) -> Timestamp {
         self.splits = 0;
         self.until = (now + AT_LEAST_NOTIFIED).min(deadline);
+        self.until
     }
 
     /// For how long at the most it may sit out, once: whoever has had its turn lets some others have theirs.
@@ -298,6 +278,10 @@ const SPLIT_ROUND_TRIPS: u32 = 4;
 pub(super) const CAP_NOTIFIED: Duration = Duration::from_secs(2);
 pub(super) const AT_LEAST_NOTIFIED: Duration = Duration::from_millis(1_500);
 
+/// Waiters do not meet an expiry all at the same moment, and a key lives to the end of its last millisecond.
+pub(super) const EXPIRY_JITTER: (Duration, Duration) =
+    (Duration::from_millis(1), Duration::from_millis(5));
+
 /// Vain asks that are further apart are not of a crowd.
 const RESTED: Duration = Duration::from_millis(500);
 
@@ -316,7 +300,7 @@ mod tests {
 
     #[test]
     fn it_ends_with_the_keys_in_the_way_unless_it_keeps_a_split_apart() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         pause.attempt_begins(2 * MS);
         pause.refused(false, 2);
         pause.lasts_until(at(1_000));
@@ -335,7 +319,7 @@ mod tests {
     #[test]
     fn refusals_between_split_votes_do_not_keep_the_pauses_short_unless_a_holder_is_seen() {
         let round_trips = |pause: &mut Pause| pause.span(MS, true, (MS, MS)).1 / SPLIT_ROUND_TRIPS;
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         for _ in 0..SPLITS {
             pause.refused(true, 1);
             assert_eq!(round_trips(&mut pause), MS);
@@ -345,14 +329,14 @@ mod tests {
         pause.refused(true, 1);
         assert!(round_trips(&mut pause) > MS, "as often as that it is no split");
         pause.refused(false, 2);
-        pause.waits_for_word(at(1), at(9_000));
+        pause.lengthen(at(1), at(9_000));
         pause.refused(true, 1);
         assert_eq!(round_trips(&mut pause), MS, "behind a holder it can be one again");
     }
 
     #[test]
     fn words_in_vain_are_heard_ever_later() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         let mut backoffs = Vec::new();
         pause.listen_to(NodeId(1).into());
         assert_eq!(pause.was_woken_in_vain(at(1), 4 * MS), None, "nobody told");
@@ -374,7 +358,7 @@ mod tests {
 
     #[test]
     fn it_is_short_behind_a_split_long_where_nodes_tell_and_grows_otherwise() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         let range = (8 * MS, 100 * MS);
         pause.refused(true, 1);
         assert_eq!(pause.span(3 * MS, true, range), (Duration::ZERO, 12 * MS));
@@ -387,7 +371,7 @@ mod tests {
 
     #[test]
     fn a_new_acquisition_remembers_nothing_of_the_last_one() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         pause.refused(true, 1);
         pause.span(MS, false, (8 * MS, 100 * MS));
         pause.listen_to(NodeSet::first(2));
@@ -406,7 +390,7 @@ mod tests {
 
     #[test]
     fn it_is_quiet_until_a_lead_has_told_or_it_was_woken() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         pause.listen_to(NodeId(1).into());
         pause.notified(NodeId(0));
         assert!(pause.is_quiet() && !pause.is_woken());
@@ -421,7 +405,7 @@ mod tests {
     /// Its leads are taken to have told of the others, and it sits out a turn.
     #[test]
     fn a_turn_that_is_left_to_others_is_sat_out_once() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         pause.leaves_turn(NodeSet::first(2), 5 * MS);
         assert_eq!((pause.leads(), pause.heard()), (NodeSet::first(2), NodeSet::first(2)));
         assert!(pause.is_woken() && pause.is_late());
@@ -437,7 +421,7 @@ mod tests {
 
     #[test]
     fn a_look_at_a_key_that_is_still_there_ends_nothing() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         pause.lasts_until(at(1_000));
         pause.goes_on();
         pause.mute_until(at(20));
@@ -457,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_gone_ends_it_nearly_at_once() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         pause.attempt_begins(16 * MS);
         pause.key_lives(NodeId(0), None, at(10));
         assert_eq!(pause.way_free_at(1), Some(at(12)));
@@ -465,7 +449,7 @@ mod tests {
 
     #[test]
     fn it_has_rested_when_nothing_was_in_vain_for_longer_than_half_a_second() {
-        let mut pause = Pause::new();
+        let mut pause = Pause::default();
         for (since, backoff) in [(1, MS), (501, 2 * MS), (502, MS)] {
             pause.wake(at(since));
             assert_eq!(pause.was_woken_in_vain(at(since), 8 * MS), Some(backoff), "{since}");

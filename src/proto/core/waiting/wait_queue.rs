@@ -13,7 +13,7 @@ use std::collections::btree_map::{BTreeMap, Entry};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use crate::proto::names::{LockId, NodeSet};
+use crate::proto::names::{LockId, NodeSet, TicketName};
 use crate::proto::steps::step;
 use crate::proto::time::Timestamp;
 
@@ -21,6 +21,7 @@ use crate::proto::time::Timestamp;
 ///
 /// A queue is found by a hash of the resource's name. Two names with the same hash would share a queue, which costs them
 /// time and nothing else; the seed keeps anybody from choosing such names.
+#[derive(Default)]
 pub(crate) struct WaitQueues {
     queues: BTreeMap<QueueKey, WaitQueue>,
     seed: [u8; 16],
@@ -30,6 +31,12 @@ pub(crate) struct WaitQueues {
     spare: Vec<VecDeque<Waiter>>,
     /// When empty queues are looked through for what can be forgotten.
     purge_at: Timestamp,
+    /// Locks that may be the first in their queues now.
+    scheduled: VecDeque<LockId>,
+    /// The scheduled locks are asking, one after the other.
+    runs_scheduled: bool,
+    /// The lock that listens to each ticket on the nodes.
+    listeners: BTreeMap<TicketName, LockId>,
 }
 
 /// The place of a queue.
@@ -110,8 +117,7 @@ impl WaitQueue {
 
 impl WaitQueues {
     pub(crate) fn new(seed: [u8; 16]) -> Self {
-        let (queues, spare) = (BTreeMap::new(), Vec::new());
-        Self { queues, seed, positions: 0, spare, purge_at: Timestamp::NEVER }
+        Self { seed, purge_at: Timestamp::NEVER, ..Self::default() }
     }
 
     /// Whether nobody waits and nothing is remembered.
@@ -153,8 +159,15 @@ impl WaitQueues {
         }
     }
 
-    /// Leaves a queue, from wherever it stands.
+    /// Leaves a queue, from wherever it stands. The first lock of the queue is scheduled to ask.
     pub(super) fn leave(&mut self, key: QueueKey, position: QueuePosition, now: Timestamp) {
+        self.remove(key, position, now);
+        // A lock that is next in several queues is scheduled once.
+        let first = self.front(key).filter(|first| self.scheduled.back() != Some(first));
+        self.scheduled.extend(first);
+    }
+
+    fn remove(&mut self, key: QueueKey, position: QueuePosition, now: Timestamp) {
         let many = self.queues.len() > REMEMBERED_QUEUES;
         let Some(queue) = self.queues.get_mut(&key) else { return };
         queue.leave(position);
@@ -182,6 +195,48 @@ impl WaitQueues {
     /// Those in front of any queue.
     pub(crate) fn fronts(&self) -> impl Iterator<Item = LockId> {
         self.queues.values().filter_map(WaitQueue::front)
+    }
+
+    /// Schedules a lock to ask.
+    pub(super) fn schedule(&mut self, id: LockId) {
+        self.scheduled.push_back(id);
+    }
+
+    #[inline]
+    pub(super) fn has_scheduled(&self) -> bool {
+        !self.scheduled.is_empty()
+    }
+
+    /// Begins to run the scheduled locks. Returns `false` if they run already.
+    pub(crate) fn begin_scheduled(&mut self) -> bool {
+        !std::mem::replace(&mut self.runs_scheduled, true)
+    }
+
+    /// Takes the next lock of the run, which ends with `None`.
+    pub(crate) fn next_scheduled(&mut self) -> Option<LockId> {
+        let next = self.scheduled.pop_front();
+        self.runs_scheduled = next.is_some();
+        next
+    }
+
+    /// Notifies a lock of changes of this ticket from now on.
+    pub(super) fn listen(&mut self, ticket: TicketName, id: LockId) {
+        self.listeners.insert(ticket, id);
+    }
+
+    pub(super) fn stop_listening(&mut self, tickets: [Option<TicketName>; 2]) {
+        for ticket in tickets.into_iter().flatten() {
+            self.listeners.remove(&ticket);
+        }
+    }
+
+    /// The lock that listens to a ticket.
+    pub(crate) fn listener(&self, ticket: TicketName) -> Option<LockId> {
+        self.listeners.get(&ticket).copied()
+    }
+
+    pub(crate) fn listener_count(&self) -> usize {
+        self.listeners.len()
     }
 
     /// Another process has it, and these nodes will report when that changes.
@@ -226,14 +281,10 @@ impl WaitQueues {
         queue.released_at
     }
 
-    /// The nodes whose notifications were waited for last.
-    pub(super) fn leads(&self, key: QueueKey) -> NodeSet {
-        self.queues.get(&key).map_or_else(NodeSet::default, |queue| queue.leads)
-    }
-
-    /// How long a lock of this core waited last, while other processes had it.
-    pub(super) fn waited(&self, key: QueueKey) -> Duration {
-        self.queues.get(&key).map_or(Duration::ZERO, |queue| queue.waited)
+    /// The nodes whose notifications were waited for last, and how long a lock of this core waited last, while other
+    /// processes had it.
+    pub(super) fn last_wait(&self, key: QueueKey) -> (NodeSet, Duration) {
+        self.queues.get(&key).map(|queue| (queue.leads, queue.waited)).unwrap_or_default()
     }
 
     /// A lock of this core has got it.
@@ -317,7 +368,7 @@ mod tests {
         queues.contended(key, NodeSet::first(1), Timestamp(5));
         queues.leave(key, position, Timestamp(5));
         assert_eq!(queues.yields_from(key, Timestamp(6)), Some(Timestamp(5)));
-        assert_eq!(queues.leads(key), NodeSet::first(1));
+        assert_eq!(queues.last_wait(key).0, NodeSet::first(1));
         let over = Timestamp(5) + REMEMBERED;
         assert_eq!(queues.purge_at(), over);
         queues.purge(over);

@@ -1,0 +1,519 @@
+//! A lock with a ticket: what it reads and asks until its turn comes.
+
+use std::time::Duration;
+
+use super::{
+    GRACE_ROUND_TRIPS, LONGEST_GRACE, LONGEST_GRACE_NEAR, Next, Slots, Ticket, TicketRead, Tickets,
+    grace_for,
+};
+use crate::proto::classify::classify;
+use crate::proto::config::WakeStrategy;
+use crate::proto::core::MAX_PIPELINE;
+use crate::proto::core::claims::Claims;
+use crate::proto::core::effects::Decision;
+use crate::proto::core::links::{Ability, Pending};
+use crate::proto::core::locks::Phase;
+use crate::proto::core::waiting::Waiter;
+use crate::proto::core::waiting::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED, EXPIRY_JITTER};
+use crate::proto::line::{CLOSED, InLine, MARKED_FOR, TICKET_PREFIX, Told};
+use crate::proto::mutants::mutant;
+use crate::proto::names::{ClaimId, NodeId, TicketName};
+use crate::proto::permits;
+use crate::proto::request::LockMode;
+use crate::proto::script;
+use crate::proto::time::Timestamp;
+use crate::proto::vote::Cause;
+use crate::resp::{Token, command};
+
+/// Having a ticket.
+impl Waiter<'_> {
+    /// The asks of the lock carry a ticket from now on, if the nodes may have queues.
+    fn take_ticket(&mut self, took: Duration, claims: &mut Claims) {
+        if self.ticket.is_some() || !self.may_take_ticket() {
+            return;
+        }
+        let (grace, quorum) = (self.needed_grace(took), self.env.config().quorum());
+        let (claim, name) = self.make_ticket(grace, claims);
+        let ticket = Ticket::new(claim, name, grace, quorum, self.now());
+        *self.ticket = Some(Box::new(ticket));
+        self.env.metrics.lined_up += 1;
+    }
+
+    fn make_ticket(&mut self, grace: Duration, claims: &mut Claims) -> (ClaimId, TicketName) {
+        let (id, claim) = claims.occupy();
+        let named = (grace.as_millis() as u64, &self.env.settings().label[..]);
+        let random = self.env.entropy.bytes();
+        claim.begin_ticket(self.id, self.keys, self.lock.mode(), named, random);
+        (id, claim.ticket_name())
+    }
+
+    /// Whether the lock takes a ticket where others wait. If not, its process leaves turns to others from time to time; and so it
+    /// does until nodes are known to have queues: who only asks and is granted does not find that out.
+    pub(crate) fn begins_with_ticket(&self) -> bool {
+        let is_contended = |&key: &_| self.queues.is_contended(key, self.now());
+        let is_seen = || self.waiting.queues.iter().any(is_contended);
+        let have_queues = || self.is_of_quorum(|ability| ability == Ability::Given);
+        self.may_take_ticket() && (have_queues() || is_seen())
+    }
+
+    fn may_take_ticket(&self) -> bool {
+        let is_of_ours = self.keys.len() == 1 && self.foreign.is_none();
+        let is_wanted = is_of_ours && self.waiting.is_wanted() && !self.mode_change.is_companion();
+        is_wanted && self.env.settings().wake == WakeStrategy::Line && self.may_have_queues()
+    }
+
+    /// Whether a quorum of nodes may have a queue: there is no order where that is not so.
+    fn may_have_queues(&self) -> bool {
+        self.is_of_quorum(|ability| !matches!(ability, Ability::Refused(_)))
+    }
+
+    /// Whether this holds of the queues of a quorum of nodes.
+    fn is_of_quorum(&self, is: fn(Ability) -> bool) -> bool {
+        let count = self.nodes.iter().filter(|node| is(node.capabilities.line())).count();
+        count >= self.env.config().quorum()
+    }
+
+    /// The first ask of a lock that waits. Where others have been seen to wait, it has a ticket from the beginning.
+    pub(crate) fn first_attempt_with_ticket(&mut self, claims: &mut Claims) -> Decision {
+        let (now, first) = (self.now(), self.waiting.queues.first().copied());
+        let contended = first.filter(|&key| self.queues.is_contended(key, now));
+        let Some(key) = contended else { return Decision::Ask(None) };
+        let is_unknown = self.round_trip.is_zero();
+        let took = if is_unknown { LONGEST_GRACE_NEAR / GRACE_ROUND_TRIPS } else { Duration::ZERO };
+        self.take_ticket(took, claims);
+        let hand_off = (self.round_trip * HAND_OFF_ROUND_TRIPS).max(SHORTEST_HAND_OFF);
+        let until = self.queues.released_at(key).map_or(now, |released| released + hand_off);
+        if until <= now {
+            return Decision::Ask(None);
+        }
+        // Who is first shall not find our ask before its own.
+        self.lock.phase = Phase::Pausing;
+        self.pause_until(until);
+        Decision::Continue
+    }
+
+    /// An attempt begins: its asks carry the ticket, if the lock has one.
+    pub(crate) fn ask_with_ticket(&mut self, claims: &mut Claims) {
+        let Some(mut ticket) = self.ticket.take() else { return };
+        ticket.places.clear();
+        let stamp = ticket.agreement.asks();
+        // An ask that follows a notification may be the turn, which two tickets would delay.
+        if ticket.needs_more_time() && !self.waiting.pause.is_woken() {
+            // Both stand at the same place until the nodes have answered, so that nobody passes in between.
+            ticket.grace = (ticket.needed_grace + ticket.needed_grace / 4).min(LONGEST_GRACE);
+            let (claim, name) = self.make_ticket(ticket.grace, claims);
+            ticket.former = Some(std::mem::replace(&mut ticket.claim, claim));
+            ticket.name = name;
+        }
+        let (proposal, grace_ms) = (self.env.now().wall.0 / 1000, ticket.grace.as_millis() as u64);
+        if let Some(claim) = claims.find_mut(self.lock.claim()) {
+            let in_line = InLine { ticket: ticket.name, stamp, proposal, grace_ms };
+            claim.asks_in_line(ticket.claim, in_line);
+        }
+        *self.ticket = Some(ticket);
+    }
+
+    /// A node has answered an ask that carries the ticket.
+    pub(crate) fn record_place(&mut self, node: NodeId, told: Told) {
+        let now = self.now();
+        let ticket = self.ticket.as_mut();
+        if let Some(grace) = ticket.and_then(|ticket| ticket.record_place(node, told, now)) {
+            self.waiting.pause.key_lives(node, Some(grace), now);
+        }
+    }
+
+    /// The lock is decided, one way or the other. Returns the tickets that it had.
+    #[must_use = "they are to leave the queue on the nodes"]
+    pub(crate) fn give_up_ticket(&mut self) -> Tickets {
+        let Some(mut ticket) = self.ticket.take() else { return [None; 2] };
+        self.env.metrics.left_line(ticket.joined_at, self.env.now.boot);
+        self.queues.stop_listening(ticket.set_place(None));
+        [ticket.former, Some(ticket.claim)]
+    }
+}
+
+/// The pause before the turn.
+impl Waiter<'_> {
+    /// An attempt was refused: the lock pauses, if it has a ticket or takes one. Returns the tickets that leave the queue.
+    pub(crate) fn pause_with_ticket(&mut self, claims: &mut Claims) -> Tickets {
+        let mut tickets = if self.may_have_queues() { [None; 2] } else { self.give_up_ticket() };
+        if mutant!(LeavesWhenRefused) {
+            tickets = self.give_up_ticket();
+        }
+        let now = self.now();
+        let (is_new, took) = (self.ticket.is_none(), self.round.took(now));
+        self.take_ticket(took, claims);
+        let former = self.take_former_ticket();
+        tickets[0] = tickets[0].or(former);
+        let (needed_grace, leave) = (self.needed_grace(took), self.time_to_take_turn());
+        let Some(ticket) = self.ticket else { return tickets };
+        self.lock.phase = Phase::Pausing;
+        (ticket.needed_grace, ticket.rests_until) = (needed_grace, None);
+        let has_to_ask = is_new || former.is_some() || ticket.needs_more_time();
+        self.attempt.was_led();
+        let (votes, pause) = (&self.votes, &mut self.waiting.pause);
+        let was_woken = pause.take_woken();
+        let is_split = (was_woken || ticket.hurried > 0) && !votes.grants().is_empty();
+        if was_woken && !is_split {
+            ticket.woken_in_vain_at = Some(now);
+        }
+        let needed = votes.quorum().saturating_sub(votes.grants().len());
+        let lead = ticket.lead(self.suspected, needed);
+        self.queues.stop_listening(ticket.set_place(lead.map(|(_, place)| place)));
+        pause.listen_to(lead.map(|(node, _)| node.into()).unwrap_or_default());
+        let hurries = has_to_ask || ticket.hurries(is_split);
+        pause.refused(false, needed);
+        ticket.schedule_looks(now, leave);
+        let until = if hurries { now } else { self.choose_pause() };
+        self.pause_until(until);
+        if hurries {
+            self.queues.schedule(self.id);
+        }
+        tickets
+    }
+
+    /// Takes the ticket that was replaced, if the nodes know the new one: until then it may be the only one before that.
+    fn take_former_ticket(&mut self) -> Option<ClaimId> {
+        let answered = self.votes.grants().or(self.votes.denies()).len();
+        // As long as a quorum of nodes may be without the new ticket, others could pass there.
+        if answered + self.votes.quorum() <= self.votes.node_count() {
+            return None;
+        }
+        self.ticket.as_mut()?.former.take()
+    }
+
+    /// The grace that an owner needs now, whose last ask took so long.
+    fn needed_grace(&self, took: Duration) -> Duration {
+        let is_notified = self.nodes.iter().any(|node| node.push.notifies());
+        grace_for(self.round_trip.max(took), is_notified)
+    }
+
+    /// The time that the first in the queue is left to take a resource that is free.
+    fn time_to_take_turn(&self) -> Duration {
+        (self.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT)
+    }
+
+    /// Chooses when the lock asks again, if it is not notified that its turn has come.
+    fn choose_pause(&mut self) -> Timestamp {
+        let (now, will_be_notified) = (self.now(), self.will_be_notified());
+        self.record_contention();
+        let ticket = self.ticket.as_ref();
+        if let Some(until) = ticket.and_then(|ticket| ticket.others_may_come_until(now)) {
+            return until;
+        }
+        let (took, backoff) = (self.round.took(now), self.env.settings().retry_backoff);
+        let span = match will_be_notified {
+            true => (AT_LEAST_NOTIFIED, CAP_NOTIFIED),
+            false => self.waiting.pause.span(took, false, backoff),
+        };
+        // A ticket does not live long without an ask.
+        now + self.draw(span).min(CAP_NOTIFIED)
+    }
+
+    /// The lead sends notifications from now on, so that the pause can be long.
+    pub(crate) fn lengthen_pause_with_ticket(&mut self) {
+        let now = self.now();
+        let ticket = self.ticket.as_ref();
+        let may_be_long = ticket.is_some_and(|it| it.is_held() && it.pinged_until <= now);
+        if self.lock.phase == Phase::Pausing && may_be_long {
+            let waiting = &mut self.waiting;
+            let until = waiting.pause.lengthen(now, waiting.deadline);
+            self.pause_until(until);
+        }
+    }
+
+    fn pause_until(&mut self, until: Timestamp) {
+        let (ticket, waiting) = (self.ticket.as_ref(), &mut self.waiting);
+        let is_first = ticket.is_some_and(|ticket| ticket.is_first());
+        let behind_holder = ticket.filter(|_| !is_first).map(|ticket| ticket.ask_behind_holder_at);
+        let looks_at = ticket.map(|ticket| ticket.silent_until.min(ticket.look_at));
+        let until = behind_holder.into_iter().fold(until, Ord::min).min(waiting.deadline);
+        waiting.pause.lasts_until(until);
+        self.arm(looks_at.into_iter().fold(until, Ord::min));
+        if is_first {
+            self.shorten_pause();
+        }
+    }
+
+    /// Looks from behind, and whether the lead hangs, if that is due. A lead that hangs reports nothing, and nobody knows that
+    /// who asks nothing. So a lock that has been silent asks all nodes for a sign of life, each time after twice as long: a
+    /// hanging lead makes its wait as long again at the most.
+    pub(crate) fn check_lead(&mut self) {
+        let (now, lead) = (self.now(), self.leads().iter().next());
+        let Some(ticket) = self.ticket else { return };
+        let looks = ticket.looks_now(now, self.round_trip * 2);
+        let look_at = ticket.look_at;
+        self.arm(look_at);
+        let Some(lead) = lead else { return };
+        if looks && self.nodes[lead.index()].push.notifies() {
+            self.ask(lead, TicketRead::FromBehind);
+        }
+        let Some(ticket) = self.ticket else { return };
+        let is_over = ticket.breaks_silence(now);
+        let silent_until = ticket.silent_until;
+        self.arm(silent_until);
+        if is_over {
+            let nodes = self.env.config().node_ids();
+            nodes.for_each(|node| self.ask(node, TicketRead::Alive));
+            // The others have answered then.
+            self.env.arm(now + self.nodes.allowance(lead) * 2);
+        }
+    }
+}
+
+/// Reads.
+impl Waiter<'_> {
+    /// Whether all who stand before it want permits as well: behind others a free slot is not for it.
+    fn waits_for_slot(&self) -> bool {
+        if mutant!(SlotsNotCounted) {
+            return false;
+        }
+        let last = self.ticket.as_ref().and_then(|it| it.place?.predecessors[0]);
+        self.wants_permit && last.is_none_or(TicketName::is_for_permit)
+    }
+
+    /// Reads at the lead what the lock waits for, which makes the node report its next change.
+    pub(crate) fn read_lead(&mut self) {
+        let (now, is_pausing) = (self.now(), self.lock.phase == Phase::Pausing);
+        let place = self.ticket.as_ref().and_then(|ticket| ticket.place);
+        let lead = self.leads().iter().next().filter(|_| is_pausing);
+        let Some((place, lead)) = place.zip(lead) else { return };
+        let node = &mut self.nodes[lead.index()];
+        let has_room = node.pipeline.len() + 6 < MAX_PIPELINE;
+        if !node.link.takes_asks() || !node.push.notifies() || !has_room {
+            return;
+        }
+        let [last, last_but_one] = place.predecessors;
+        let resource =
+            (place.before <= 1).then(|| (TicketRead::Resource, &b""[..], self.keys.first()));
+        let last = last.as_ref().filter(|_| place.before >= 1);
+        let last_but_one = last_but_one.as_ref().filter(|_| place.before >= 2);
+        let tickets = [(TicketRead::Last, last), (TicketRead::LastButOne, last_but_one)];
+        let tickets = tickets
+            .into_iter()
+            .filter_map(|(what, name)| Some((what, TICKET_PREFIX, &name?.0[..])));
+        for (what, prefix, key) in resource.into_iter().chain(tickets) {
+            node.track_next(now);
+            let pending = Pending::TicketRead { lock: self.id, round: self.lock.round(), what };
+            node.pipeline.push(pending, now, |out| {
+                let look = command(out, 4).arg(b"GETRANGE").prefixed(prefix, key);
+                let _ = look.int(0).int(LONGEST_READ);
+            });
+        }
+        for name in last.into_iter().chain(last_but_one) {
+            self.queues.listen(*name, self.id);
+        }
+        self.env.arm(now + self.env.settings().dead_peer_timeout);
+    }
+
+    /// Asks something of a node, of which it need not report changes: for how long the holder may have the resource that came
+    /// before this lock, and of whom it has not heard; which slots of a semaphore are taken; or what lies at the resource.
+    fn ask(&mut self, to: NodeId, what: TicketRead) {
+        let (now, key) = (self.now(), self.keys.first());
+        let node = &mut self.nodes[to.index()];
+        let is_open = node.link.takes_asks() && !self.suspected.contains(to);
+        if !is_open || node.pipeline.len() >= MAX_PIPELINE {
+            return;
+        }
+        let pending = Pending::TicketRead { lock: self.id, round: self.lock.round(), what };
+        node.pipeline.push(pending, now, |out| match what {
+            TicketRead::FromBehind => {
+                let look = command(out, 4).arg(b"GETRANGE").arg(key);
+                let _ = look.int(0).int(LONGEST_READ);
+            }
+            TicketRead::Slots => {
+                let look =
+                    command(out, 6).arg(b"EVAL").arg(script::VIEW_PERMITS.text.as_bytes()).int(2);
+                let _ = look.arg(key).prefixed(permits::ENDS_PREFIX, key).int(1);
+            }
+            _ => drop(command(out, 2).arg(b"PTTL").arg(key)),
+        });
+    }
+
+    /// A node has answered such a read of this round.
+    pub(crate) fn record_read(
+        &mut self,
+        node: NodeId,
+        round: u32,
+        what: TicketRead,
+        answer: Token<'_>,
+    ) -> Decision {
+        let is_expected = what == TicketRead::Alive || self.listens_to(node);
+        if self.lock.round() != round || !is_expected {
+            return Decision::Continue;
+        }
+        let next = self.next_after(node, what, answer);
+        match next {
+            Next::Wait => {}
+            Next::Pause(until) => self.pause_until(until),
+            Next::LookAt(at) => self.arm(at),
+            Next::Read(what) => self.ask(node, what),
+            Next::ReadLead => self.read_lead(),
+            Next::ReadLeadAndLife => {
+                self.read_lead();
+                self.ask(node, TicketRead::Life);
+            }
+            Next::Wake => return self.wake_by(node),
+        }
+        Decision::Continue
+    }
+
+    fn next_after(&mut self, node: NodeId, what: TicketRead, answer: Token<'_>) -> Next {
+        let (now, leave) = (self.now(), self.time_to_take_turn());
+        let (paused_until, leave_until) = (self.waiting.pause.until(), now + leave);
+        let number = if let Token::Int(number) = answer { Some(number) } else { None };
+        let is_free = matches!(answer, Token::Bulk(value) if value.is_empty() || value == CLOSED);
+        let (has_many, waits_for_slot) = (is_of_another_type(answer), self.waits_for_slot());
+        let Some(ticket) = self.ticket else { return Next::Wait };
+        match what {
+            TicketRead::Resource | TicketRead::FromBehind if has_many && waits_for_slot => {
+                Next::Read(TicketRead::Slots)
+            }
+            TicketRead::FromBehind => ticket.see_from_behind(is_free, now, leave),
+            TicketRead::Resource if has_many => {
+                if self.lock.mode() == LockMode::Shared && ticket.may_join_readers(node) {
+                    return Next::Wake;
+                }
+                let next = ticket.see_resource(false, paused_until, leave_until);
+                self.ask(node, TicketRead::LifeOfMany);
+                next
+            }
+            // Nobody has it there, or one alone.
+            TicketRead::Resource => {
+                ticket.knows_many = false;
+                ticket.see_resource(is_free, paused_until, leave_until)
+            }
+            TicketRead::Slots => self.see_slots(answer),
+            TicketRead::Life => self.see_life(number),
+            TicketRead::LifeOfMany => {
+                let life = number.filter(|&life| ticket.is_news_of_many(node, life));
+                self.see_life(life)
+            }
+            TicketRead::Alive => self.see_sign_of_life(node, number),
+            TicketRead::Last | TicketRead::LastButOne if !ticket.is_before(what, answer) => {
+                ticket.is_there(what);
+                Next::Wait
+            }
+            TicketRead::Last => ticket.see_last_leave(self.wants_permit, paused_until),
+            TicketRead::LastButOne => ticket.see_last_but_one_leave(),
+        }
+    }
+
+    /// A semaphore has these slots at the lead, or is none. Where one of its slots was free already, and was left to who stands
+    /// before, it is worth an ask that another one is free.
+    fn see_slots(&mut self, answer: Token<'_>) -> Next {
+        let slots = if let Token::Bulk(text) = answer { Slots::read(text) } else { None };
+        let leave_until = self.now() + self.time_to_take_turn();
+        let taken = slots.map_or(u64::MAX, |slots| slots.taken);
+        let is_free = taken < permits_of(self.lock.mode());
+        let Some(ticket) = self.ticket else { return Next::Wait };
+        if ticket.takes_another_slot(taken, is_free) {
+            return Next::Wake;
+        }
+        // The key lives for as long as the last of its holders, so this alone tells when the first of them ends.
+        if let Some(left) = slots.and_then(|slots| slots.first_ends_in).filter(|_| !is_free) {
+            self.expect_end(left);
+        }
+        let paused_until = self.waiting.pause.until();
+        let ticket = self.ticket.as_mut();
+        ticket.map_or(Next::Wait, |it| it.see_resource(is_free, paused_until, leave_until))
+    }
+
+    /// What is marked outlives its holder. What is not is another's, and the ask tells for how long that is.
+    fn see_life(&mut self, life: Option<i64>) -> Next {
+        let Some(life) = life.and_then(|ms| u64::try_from(ms).ok()) else { return Next::Wait };
+        let left = Duration::from_millis(life).saturating_sub(MARKED_FOR);
+        let ends_at = self.now() + left + self.draw(EXPIRY_JITTER);
+        Next::Pause(self.waiting.pause.until().min(ends_at))
+    }
+
+    /// A node is alive, and tells for how long its key is: its answer to the ask may have come too late to count, or was of a holder
+    /// who has released since. A key that lives for as long as the answer said is not marked, and another's.
+    fn see_sign_of_life(&mut self, node: NodeId, life: Option<i64>) -> Next {
+        let life = life.filter(|&life| life != WITHOUT_END && self.lock.phase == Phase::Pausing);
+        let Some(life) = life else { return Next::Wait };
+        let life = Duration::from_millis(life.max(0).unsigned_abs());
+        let is_first = self.ticket.as_ref().is_some_and(|ticket| ticket.is_first());
+        let (is_marked, left) = (life > MARKED_FOR, life.saturating_sub(MARKED_FOR));
+        if !is_first {
+            return match self.listens_to(node) {
+                true if is_marked && self.waits_for_slot() => Next::Read(TicketRead::Slots),
+                // The holder may be another one than the last ask has reported.
+                true => {
+                    self.expect_end(left);
+                    Next::Wait
+                }
+                false => Next::Wait,
+            };
+        }
+        let (now, pause) = (self.now(), &mut self.waiting.pause);
+        let known = pause.known(node, now);
+        if known.map_or(is_marked, |known| known.abs_diff(life) > CAP_NOTIFIED) {
+            let left = known.map_or(left, |known| known.min(left));
+            pause.key_lives(node, Some(left), now);
+            self.shorten_pause();
+        }
+        Next::Wait
+    }
+
+    /// The holder at the lead has so much time left.
+    fn expect_end(&mut self, left: Duration) {
+        let (now, leave) = (self.now(), self.time_to_take_turn());
+        if let Some(ticket) = self.ticket {
+            ticket.ask_behind_holder_at = ticket.asks_behind_holder_at(now, left, leave);
+        }
+        self.pause_until(self.waiting.pause.until());
+    }
+
+    /// A node reports that a ticket before this lock's has changed.
+    pub(crate) fn ticket_notified(&mut self, node: NodeId) {
+        if self.listens_to(node) {
+            self.read_lead();
+        }
+    }
+
+    /// A node reports that the resource has changed. A lock without a ticket wakes. With one, the first in the queue does so,
+    /// unless that was in vain a moment ago, as when a holder extends. The others look.
+    pub(crate) fn notified(&mut self, node: NodeId) -> Decision {
+        let now = self.now();
+        let Some(ticket) = self.ticket else { return self.wake_by(node) };
+        let was_in_vain = ticket.woken_in_vain_at.is_some_and(|at| now < at + RESTED);
+        // A look does not tell a reader whether those who share are in its way.
+        let is_told_by_look = self.lock.mode() != LockMode::Shared;
+        if ticket.is_first() && !(was_in_vain && is_told_by_look) {
+            return self.wake_by(node);
+        }
+        self.ticket_notified(node);
+        Decision::Continue
+    }
+}
+
+/// How many permits the semaphore has of which a lock wants one.
+fn permits_of(mode: LockMode) -> u64 {
+    match mode {
+        LockMode::Permit { of } => of.into(),
+        _ => 0,
+    }
+}
+
+fn is_of_another_type(answer: Token<'_>) -> bool {
+    matches!(answer, Token::Error(text) if classify(text).cause() == Cause::WrongType)
+}
+
+/// The last byte that is read of what a lock with a ticket looks at, which tells a closed key and a stamp from all else.
+const LONGEST_READ: u64 = 19;
+
+/// The first in the queue takes the resource in so many round trips, as a rule.
+const LEFT_ROUND_TRIPS: u32 = 4;
+const SHORTEST_LEFT: Duration = Duration::from_millis(1);
+
+/// What `PTTL` answers of a key without a TTL.
+const WITHOUT_END: i64 = -1;
+
+/// The first in the queue is notified of a release, and asks. It has to be woken for that, by processors that may be busy
+/// with whoever asks at the same time.
+const HAND_OFF_ROUND_TRIPS: u32 = 2;
+const SHORTEST_HAND_OFF: Duration = Duration::from_millis(1);
+
+/// Vain asks that are further apart are not of one holder that extends. Less than the time after which a waiter is pinged.
+const RESTED: Duration = Duration::from_millis(450);

@@ -1,0 +1,482 @@
+//! The pauses of a lock that waits: whose notifications it waits for, and when it asks again.
+//!
+//! Invariant: a transition changes this lock and its queues, and sends reads to nodes. Its attempt is the returned decision.
+
+use std::time::Duration;
+
+use super::pause::EXPIRY_JITTER;
+use super::{Tickets, Waiter};
+use crate::proto::config::WakeStrategy;
+use crate::proto::core::MAX_PIPELINE;
+use crate::proto::core::claims::Claims;
+use crate::proto::core::effects::Decision;
+use crate::proto::core::links::Pending;
+use crate::proto::core::locks::Phase;
+use crate::proto::event::RefusalReason;
+use crate::proto::lock_kind::LockKind;
+use crate::proto::mutants::mutant;
+use crate::proto::names::{NodeId, NodeSet};
+use crate::proto::profile::Profile;
+use crate::proto::time::Timestamp;
+use crate::proto::vote::Vote;
+use crate::resp::command;
+
+/// The queues of this core.
+impl Waiter<'_> {
+    /// Joins the queues of its resources, and asks if it is the first in all of them.
+    pub(crate) fn join_queues(&mut self, claims: &mut Claims) -> Decision {
+        self.lock.phase = Phase::Queued;
+        let (now, waiting) = (self.now(), &mut self.waiting);
+        waiting.position = self.queues.next_position();
+        for key in self.keys.iter() {
+            let key = self.queues.key(key);
+            self.queues.join(key, waiting.position, self.id, now);
+            waiting.queues.push(key);
+        }
+        let deadline = waiting.deadline;
+        self.arm(deadline);
+        match self.is_next() {
+            true => self.first_attempt(claims),
+            false => Decision::Continue,
+        }
+    }
+
+    /// Whether it is the first in all its queues.
+    fn is_next(&self) -> bool {
+        let queues = &self.waiting.queues;
+        queues.iter().all(|&key| self.queues.front(key) == Some(self.id))
+    }
+
+    /// Leaves the queues after a release.
+    pub(crate) fn leave_queues_released(&mut self) {
+        let now = self.now();
+        self.waiting.queues.iter().for_each(|&key| self.queues.released(key, now));
+        self.leave_queues();
+    }
+
+    /// Leaves the queues. The locks that are first now are scheduled to ask.
+    pub(crate) fn leave_queues(&mut self) {
+        let (now, waiting) = (self.now(), &mut self.waiting);
+        for key in waiting.queues.drain(..) {
+            self.queues.leave(key, waiting.position, now);
+        }
+        self.env.arm(self.queues.purge_at());
+    }
+
+    /// Asks if it is the first in its queues now.
+    pub(crate) fn scheduled_due(&mut self, claims: &mut Claims) -> Decision {
+        match self.lock.phase {
+            Phase::Queued if self.is_next() => self.first_attempt(claims),
+            Phase::Pausing => self.pause_due(),
+            _ => Decision::Continue,
+        }
+    }
+
+    fn first_attempt(&mut self, claims: &mut Claims) -> Decision {
+        let now = self.now();
+        if now >= self.waiting.deadline {
+            return Decision::Refused(RefusalReason::OutOfTime);
+        }
+        if self.begins_with_ticket() {
+            return self.first_attempt_with_ticket(claims);
+        }
+        let queues = &self.waiting.queues;
+        let released = queues.iter().filter_map(|&key| self.queues.yields_from(key, now)).max();
+        let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
+        match released.map(|released| released + hand_off + self.env.random_below(hand_off)) {
+            Some(until) if until > now => self.yield_to_others(until),
+            _ => Decision::Ask(None),
+        }
+    }
+
+    /// This core has just released what other processes want too: they have until `until` to take it. Then the lock
+    /// reads whether they have, if a node will send a notification, and waits as they do.
+    fn yield_to_others(&mut self, until: Timestamp) -> Decision {
+        self.lock.phase = Phase::Pausing;
+        let first = self.waiting.queues.first();
+        let (leads, waited) = first.map(|&key| self.queues.last_wait(key)).unwrap_or_default();
+        let leads = leads.without(self.suspected);
+        let profile = self.foreign.map(LockKind::profile);
+        let is_told = profile.is_some_and(Profile::tells_every_release);
+        let will_be_notified = leads.iter().all(|node| {
+            let push = &self.nodes[node.index()].push;
+            push.notifies() || is_told && push.takes_channels()
+        });
+        let waiting = &mut self.waiting;
+        waiting.pause.lasts_until(until.min(waiting.deadline));
+        self.arm(until);
+        if !will_be_notified {
+            return Decision::Continue;
+        }
+        self.waiting.pause.leaves_turn(leads, (waited / 2).min(LONGEST_SIT_OUT));
+        Decision::Listen(leads)
+    }
+
+    /// A lock that waits in a queue has a deadline as well.
+    pub(crate) fn queue_due(&mut self) -> Decision {
+        let deadline = self.waiting.deadline;
+        if self.now() >= deadline {
+            return Decision::Refused(RefusalReason::OutOfTime);
+        }
+        self.arm(deadline);
+        Decision::Continue
+    }
+
+    /// Records how long the lock had to wait, which is granted now.
+    pub(crate) fn record_wait(&mut self) {
+        let waited = self.now().since(self.waiting.asked_at);
+        self.waiting.queues.iter().for_each(|&key| self.queues.granted(key, waited));
+    }
+
+    /// Another process has the resources, and the leads will report when that changes.
+    pub(super) fn record_contention(&mut self) {
+        let (now, leads) = (self.now(), self.leads());
+        self.waiting.queues.iter().for_each(|&key| self.queues.contended(key, leads, now));
+    }
+}
+
+/// The pause between two attempts.
+impl Waiter<'_> {
+    pub(super) fn now(&self) -> Timestamp {
+        self.env.now().boot
+    }
+
+    /// Something is due for the lock at `at`.
+    pub(super) fn arm(&mut self, at: Timestamp) {
+        self.due = self.due.min(at);
+    }
+
+    /// The nodes whose notifications end the pause.
+    pub(super) fn leads(&self) -> NodeSet {
+        self.waiting.pause.leads()
+    }
+
+    /// Whether the lock pauses and waits for notifications of this node.
+    pub(super) fn listens_to(&self, node: NodeId) -> bool {
+        self.lock.phase == Phase::Pausing && self.leads().contains(node)
+    }
+
+    /// The node has confirmed that the lock is subscribed to a channel of its library.
+    pub(crate) fn confirm_channel(&mut self, node: NodeId) {
+        if self.foreign.is_some_and(|kind| kind.profile().tells_every_release()) {
+            self.waiting.hear_at(node.into());
+        }
+    }
+
+    /// Whether this node notifies the lock of a release, by itself or on a channel of the lock's library.
+    fn is_notified_by(&self, node: NodeId) -> bool {
+        self.waiting.hears.contains(node) || self.nodes[node.index()].push.notifies()
+    }
+
+    /// Whether PTTL of its key says how long what is in its way lives. A script that reads more says so itself.
+    fn is_told_by_pttl(&self) -> bool {
+        let by_ask = self.foreign.is_some_and(|kind| kind.is_told_by_ask);
+        self.keys.len() == 1 && !self.wants_permit && !by_ask
+    }
+
+    /// Whether all leads denied, and will send notifications.
+    pub(super) fn will_be_notified(&self) -> bool {
+        let (leads, denied) = (self.leads(), self.votes.denies());
+        let mut all = leads.iter();
+        !leads.is_empty() && all.all(|lead| denied.contains(lead) && self.is_notified_by(lead))
+    }
+
+    /// Sets the time of the next attempt, at random, so that waiters spread out. Returns the tickets that leave the queue on
+    /// the nodes.
+    pub(crate) fn pause(&mut self, claims: &mut Claims) -> Tickets {
+        let tickets = self.pause_with_ticket(claims);
+        if self.ticket.is_some() {
+            return tickets;
+        }
+        self.choose_leads();
+        self.back_off_wakes();
+        let (now, will_be_notified) = (self.now(), self.will_be_notified());
+        let led = self.attempt.was_led();
+        let votes = &*self.votes;
+        let is_split = !led && !votes.grants().is_empty() && votes.is_contended();
+        let needed = match led {
+            true => 1,
+            false => votes.quorum().saturating_sub(votes.grants().len()),
+        };
+        self.waiting.pause.refused(is_split, needed);
+        let (took, backoff) = (self.round.took(now), self.env.settings().retry_backoff);
+        let span = self.waiting.pause.span(took, will_be_notified, backoff);
+        self.lock.phase = Phase::Pausing;
+        let mut until = (now + self.draw(span)).min(self.waiting.deadline);
+        if mutant!(PauseWithoutEnd) {
+            until = Timestamp::NEVER;
+        }
+        self.waiting.pause.lasts_until(until);
+        self.arm(until);
+        self.shorten_pause();
+        tickets
+    }
+
+    /// Chooses the leads, whose notifications are waited for: the first node in order that denied, so that all who wait
+    /// for one holder wait for the same node.
+    fn choose_leads(&mut self) {
+        let denied = self.votes.denies().without(self.suspected);
+        if !self.attempt.is_led() {
+            let first = denied.iter().next();
+            let lead = first.filter(|_| self.env.settings().wake != WakeStrategy::Timer);
+            self.waiting.pause.listen_to(lead.map(NodeSet::from).unwrap_or_default());
+        }
+        if !denied.is_empty() {
+            self.record_contention();
+        }
+    }
+
+    /// A node denied after the verdict of this round. If it comes before the lead in the order, it is the lead of all who wait
+    /// for this holder, once it sends notifications. Returns whether the lock waits for these from now on.
+    pub(crate) fn denied_late(&mut self, node: NodeId, round: u32) -> bool {
+        let mut leads = self.leads();
+        let is_alone = self.env.settings().wake != WakeStrategy::Timer;
+        let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
+        let is_meant = self.lock.phase == Phase::Pausing && self.lock.round() == round;
+        if !is_meant || !is_alone || !is_earlier || self.ticket.is_some() {
+            return false;
+        }
+        self.votes.cast(node, Vote::Deny);
+        leads.insert(node);
+        if self.is_notified_by(node) {
+            leads = node.into();
+        }
+        self.waiting.pause.listen_to(leads);
+        self.record_contention();
+        if self.is_told_by_pttl() {
+            self.ask_remaining(node);
+        }
+        true
+    }
+
+    /// After an attempt that followed a notification and won nothing, the lock ignores notifications for an interval
+    /// that grows each time, so that of many waiters not all ask at each change. The interval may be long only where the
+    /// lead granted and the others did not: nodes report such an attempt to other waiters, and they could wake each
+    /// other for as long as a third holds the lock. Where the lead denied, nothing changed, and nobody is notified.
+    fn back_off_wakes(&mut self) {
+        let (now, waiting) = (self.now(), &mut self.waiting);
+        let waited = now.since(waiting.asked_at);
+        let most = match self.attempt.is_led() {
+            true if waited < OLD => MUTED_AFTER_DENIAL.0,
+            true => MUTED_AFTER_DENIAL.1,
+            false => MUTED_AFTER_SPLIT,
+        };
+        if let Some(backoff) = waiting.pause.was_woken_in_vain(self.round.since(), most) {
+            let half = backoff / 2;
+            waiting.pause.mute_until(now + half + self.env.random_below(half));
+        }
+    }
+
+    /// A pause has begun and the undo is on its way: asks the nodes that denied this attempt how long the key in the way
+    /// will live, which also makes them report its next change. It follows the undo, so that an attempt that is granted
+    /// never pays for it. Then it listens, and acts on notifications that have come meanwhile, or reads behind that.
+    pub(crate) fn settle_in(&mut self, denied: NodeSet) -> [Decision; 2] {
+        if self.lock.phase != Phase::Pausing {
+            return [Decision::Continue; 2];
+        }
+        let listen = Decision::Listen(self.leads());
+        if self.ticket.is_some() {
+            return [listen, Decision::ReadLead];
+        }
+        if self.is_told_by_pttl() {
+            denied.iter().for_each(|node| self.ask_remaining(node));
+        }
+        [listen, Decision::Wake]
+    }
+
+    /// Asks a node for how long the key in the way will live.
+    fn ask_remaining(&mut self, to: NodeId) {
+        let (now, node) = (self.now(), &mut self.nodes[to.index()]);
+        // A full pipeline has no room for what the timer can do without.
+        if !node.link.takes_asks() || node.pipeline.len() >= MAX_PIPELINE {
+            return;
+        }
+        node.track_next(now);
+        let pending = Pending::Remaining { lock: self.id, round: self.lock.round() };
+        node.pipeline.push(pending, now, |out| {
+            let _ = command(out, 2).arg(b"PTTL").arg(self.keys.first());
+        });
+        self.env.arm(now + self.env.settings().dead_peer_timeout);
+    }
+
+    /// A node has answered for how long the key in the way will live: -2 if there is none, -1 for ever.
+    pub(crate) fn record_remaining(&mut self, node: NodeId, round: u32, ms: i64) -> Decision {
+        match self.lock.round() == round {
+            true => self.record_life(node, ms),
+            false => Decision::Continue,
+        }
+    }
+
+    /// The same, in the answer to an ask.
+    pub(crate) fn record_life(&mut self, node: NodeId, ms: i64) -> Decision {
+        if ms == -1 || !matches!(self.lock.phase, Phase::Asking | Phase::Pausing) {
+            return Decision::Continue;
+        }
+        let (now, leads) = (self.now(), self.leads());
+        let (is_pausing, is_lead) = (self.lock.phase == Phase::Pausing, leads.contains(node));
+        let notifies = is_lead && leads.iter().all(|lead| self.is_notified_by(lead));
+        let left = u64::try_from(ms).ok().map(Duration::from_millis);
+        if left.is_none() && is_lead {
+            return self.wake_by(node);
+        }
+        let is_told_by_ask = !self.is_told_by_pttl();
+        let pause = &mut self.waiting.pause;
+        // A notification comes on another connection, and may be later than this answer.
+        let rests = is_pausing && !pause.follows_split() && pause.is_quiet();
+        // The key of a semaphore outlives the first permit that ends, of which only the denial tells.
+        let left = pause.known(node, now).filter(|_| is_pausing && is_told_by_ask).or(left);
+        pause.key_lives(node, left, now);
+        if left.is_some() && rests {
+            match notifies {
+                true => self.rest(),
+                false => pause.goes_on(),
+            }
+        }
+        if !is_pausing {
+            return Decision::Continue;
+        }
+        self.shorten_pause();
+        self.pause_due()
+    }
+
+    /// The key in the way is still there, and a node will report its next change. A process that has had the lock lets
+    /// others have it first.
+    fn rest(&mut self) {
+        let (now, waiting) = (self.now(), &mut self.waiting);
+        waiting.pause.lengthen(now, waiting.deadline);
+        let sit_out = waiting.pause.take_sit_out();
+        waiting.pause.sits_out_until(now + self.env.random_below(sit_out));
+        self.record_contention();
+    }
+
+    /// The pause need not outlast the keys that stand in the way.
+    pub(super) fn shorten_pause(&mut self) {
+        let until = self.waiting.pause.shorten(self.env.now().boot);
+        until.into_iter().for_each(|until| self.arm(until));
+    }
+
+    /// The nodes send notifications from now on, so that the pause can be long.
+    fn lengthen_pause(&mut self) {
+        if self.ticket.is_some() {
+            return self.lengthen_pause_with_ticket();
+        }
+        // Of two leads the first is enough, as soon as it sends notifications.
+        if let Some(first) = self.leads().iter().next()
+            && self.is_notified_by(first)
+        {
+            self.waiting.pause.listen_to(first.into());
+        }
+        let follows_split = self.waiting.pause.follows_split();
+        if self.will_be_notified() && self.lock.phase == Phase::Pausing && !follows_split {
+            let (now, waiting) = (self.now(), &mut self.waiting);
+            let until = waiting.pause.lengthen(now, waiting.deadline);
+            self.arm(until);
+            self.shorten_pause();
+        }
+    }
+
+    /// What is waited for may have changed before the node began to report that.
+    pub(crate) fn read_again(&mut self, node: NodeId) -> Decision {
+        self.lengthen_pause();
+        // Of several keys only the script can say whether they stand in the way.
+        if self.ticket.is_none() && self.keys.len() != 1 {
+            return self.wake_by(node);
+        }
+        self.read(node);
+        Decision::Continue
+    }
+
+    /// Reads what the lock waits for, which makes the node report its next change.
+    fn read(&mut self, node: NodeId) {
+        match self.ticket.is_some() {
+            true => self.read_lead(),
+            false => self.ask_remaining(node),
+        }
+    }
+
+    /// Reads again what the lock waits for behind a command of this connection, unless it is about to ask.
+    pub(super) fn read_behind(&mut self, node: NodeId) {
+        if self.listens_to(node) && self.waiting.until() > self.now() {
+            self.read(node);
+        }
+    }
+
+    /// A node has reported that a key in the way of this lock has changed, or cannot report any longer.
+    pub(crate) fn wake_by(&mut self, node: NodeId) -> Decision {
+        self.waiting.pause.notified(node);
+        self.wake()
+    }
+
+    /// Ends a pause because of notifications, as soon as the lock does not ignore them.
+    pub(crate) fn wake(&mut self) -> Decision {
+        let (now, pause) = (self.now(), &mut self.waiting.pause);
+        if self.lock.phase != Phase::Pausing || pause.heard().is_empty() {
+            return Decision::Continue;
+        }
+        self.env.metrics.wakes += u64::from(pause.wake(now));
+        self.pause_due()
+    }
+
+    pub(crate) fn pause_due(&mut self) -> Decision {
+        let (now, waiting) = (self.now(), &self.waiting);
+        let until = waiting.pause.until();
+        if now >= waiting.deadline {
+            return Decision::Refused(RefusalReason::OutOfTime);
+        } else if now < until {
+            self.arm(until);
+            self.check_lead();
+            return Decision::Continue;
+        }
+        match self.lead_to_ask() {
+            Some(lead) if waiting.pause.is_late() && self.is_told_by_pttl() => {
+                self.read_first(lead);
+                Decision::Continue
+            }
+            lead => Decision::Ask(lead),
+        }
+    }
+
+    /// A notification that came while the lock ignored them is old: the key is read, which also makes the node report its
+    /// next change. So the lock asks when the holder releases it, and not while somebody holds it.
+    fn read_first(&mut self, lead: NodeId) {
+        let patience = self.env.settings().response_timeout.min(self.nodes.allowance(lead));
+        let until = (self.now() + patience).min(self.waiting.deadline);
+        self.waiting.pause.looks_until(until);
+        self.arm(until);
+        self.ask_remaining(lead);
+    }
+
+    /// The node that is asked before the others, if its notification ended the pause.
+    fn lead_to_ask(&self) -> Option<NodeId> {
+        let pause = &self.waiting.pause;
+        let leads = self.ticket.is_none() && pause.is_woken();
+        let lead = pause.heard().without(self.suspected).iter().next().filter(|_| leads)?;
+        self.nodes[lead.index()].link.takes_asks().then_some(lead)
+    }
+
+    /// An attempt begins.
+    pub(crate) fn begin_attempt(&mut self, claims: &mut Claims) {
+        let jitter = self.draw(EXPIRY_JITTER);
+        self.waiting.pause.attempt_begins(jitter);
+        self.ask_with_ticket(claims);
+    }
+
+    /// Draws a span between these two.
+    pub(super) fn draw(&mut self, (least, most): (Duration, Duration)) -> Duration {
+        least + self.env.random_below(most.saturating_sub(least))
+    }
+}
+
+/// How long at the most, where the lead denied, and for those who have waited for `OLD`.
+const MUTED_AFTER_DENIAL: (Duration, Duration) =
+    (Duration::from_millis(16), Duration::from_millis(4));
+const OLD: Duration = Duration::from_millis(250);
+
+/// How long at the most, where the lead granted and others did not.
+const MUTED_AFTER_SPLIT: Duration = Duration::from_millis(50);
+
+/// A process that has had the lock ignores notifications for up to half of what it had to wait, but not for longer.
+const LONGEST_SIT_OUT: Duration = Duration::from_millis(100);
+
+/// A waiter elsewhere is notified, asks the lead, and then the others: with something to spare.
+const HAND_OFF_ROUND_TRIPS: u32 = 3;
