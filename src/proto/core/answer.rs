@@ -4,7 +4,7 @@ use super::Core;
 use crate::proto::core::links::{Due, Mistyped, Pending, Step};
 use crate::proto::core::restart_guard::Unproven;
 use crate::proto::lock_kind::{Answer, Count, count};
-use crate::proto::names::{ClaimId, LinkId, NodeId, ViewId};
+use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::Token;
@@ -155,9 +155,9 @@ impl Core {
             | Pending::Remaining { .. }
             | Pending::TicketRead { .. }
             | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
-            _ => {
-                let view = due.pending.view().ok_or(Mistyped)?;
-                self.viewed(id, due, view, token, now)
+            Pending::View(view, question) => {
+                let (nodes, mut env) = (&mut self.nodes, env!(self, now));
+                self.views.answered((view, question), due.since, (id, token), nodes, &mut env)
             }
         }
     }
@@ -239,27 +239,6 @@ impl Core {
         }
         self.node_mut(id).restart_guard.give_back(grants);
         Ok(())
-    }
-
-    /// The answer is to somebody who looks at a resource.
-    fn viewed(
-        &mut self,
-        id: NodeId,
-        due: &Due<Pending>,
-        view: ViewId,
-        token: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        match due.pending {
-            Pending::ForceUnlock(_) => self.force_unlock_answered(view, id, token),
-            Pending::ViewDigest(_) => self.view_digest(view, id, token),
-            Pending::ViewLine(_) => self.view_line(view, id, token),
-            Pending::ViewPermits(_) => self.view_permits(view, id, token, now),
-            Pending::ViewShared(_) => self.view_shared(view, id, token, now),
-            Pending::ViewTtl(_) => self.view_ttl(view, id, token, due.since, now),
-            Pending::ViewType(_) => self.view_type(view, id, token),
-            _ => self.view_value(view, id, token),
-        }
     }
 
     /// The answer to a move is a vote as any other, and may be that of a node that is healed.

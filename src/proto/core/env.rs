@@ -9,9 +9,9 @@ use super::Env;
 use super::effects::{Effect, NodeEffect};
 use super::restart_guard::SetUp;
 use crate::proto::config::{Config, NodeSettings, Settings};
-use crate::proto::event::LinkOp;
+use crate::proto::event::{Event, LinkOp};
 use crate::proto::metrics::NodeMetrics;
-use crate::proto::names::{LinkId, NodeId};
+use crate::proto::names::{LinkId, NodeId, NodeSet};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl<'a> Env<'a> {
@@ -63,6 +63,17 @@ impl<'a> Env<'a> {
     /// Continues a set-up whose nodes may all have been read by now.
     pub(super) fn continue_set_up(&mut self) {
         self.effects.push(Effect::SetUp);
+    }
+
+    /// The nodes that seem to hang.
+    #[inline]
+    pub(super) fn suspected(&self) -> NodeSet {
+        *self.suspected
+    }
+
+    /// Reports an outcome.
+    pub(super) fn report(&mut self, event: Event) {
+        self.events.push_back(event);
     }
 
     /// Asks the driver to open a link.

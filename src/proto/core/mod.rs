@@ -29,13 +29,15 @@
 /// The environment of a transition, borrowed from a core apart from its other parts.
 macro_rules! env {
     ($core:expr, $now:expr) => {
-        Env {
+        $crate::proto::core::Env {
             config: &$core.config,
             now: $now,
             entropy: &mut $core.entropy,
             metrics: &mut $core.metrics,
             changed: &mut $core.changed,
+            suspected: &mut $core.suspected,
             effects: &mut $core.effects,
+            events: &mut $core.events,
             ops: &mut $core.ops,
             set_up: &mut $core.set_up,
             next_timeout: &mut $core.next_timeout,
@@ -75,7 +77,7 @@ use std::time::Duration;
 
 use self::claims::{Claim, Claims};
 use self::effects::Effects;
-use self::inspecting::{Holdings, Viewing};
+use self::inspecting::{Holdings, Views};
 use self::links::{Node, Nodes};
 use self::locks::{Active, Lock, Locks, Phase};
 use self::observing::Observers;
@@ -89,7 +91,6 @@ use super::lease::Lease;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
 use super::request::LockMode;
-use super::slab::Slab;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
@@ -125,7 +126,7 @@ pub struct Core {
     nodes: Nodes,
     locks: Locks,
     claims: Claims,
-    views: Slab<Viewing>,
+    views: Views,
     holdings: Holdings,
     observers: Observers,
     events: VecDeque<Event>,
@@ -160,7 +161,9 @@ struct Env<'a> {
     entropy: &'a mut Entropy,
     metrics: &'a mut Metrics,
     changed: &'a mut NodeSet,
+    suspected: &'a mut NodeSet,
     effects: &'a mut Effects,
+    events: &'a mut VecDeque<Event>,
     ops: &'a mut VecDeque<LinkOp>,
     set_up: &'a mut SetUp,
     next_timeout: &'a mut Timestamp,
@@ -175,10 +178,8 @@ struct LockAtWork<'a> {
     claim: &'a mut Claim,
     nodes: &'a mut Nodes,
     env: Env<'a>,
-    events: &'a mut VecDeque<Event>,
     encoded: &'a mut EncodedCommand,
     /// These are the core's, see there.
-    suspected: NodeSet,
     round_trip: &'a mut Duration,
     ahead_us: &'a mut i64,
     auto_extend_at: &'a mut Timestamp,
@@ -223,7 +224,7 @@ impl Core {
             nodes,
             locks: Locks::new(),
             claims: Claims::new(),
-            views: Slab::new(),
+            views: Views::new(),
             holdings: Holdings::default(),
             observers: Observers::new(),
             events: VecDeque::new(),
@@ -417,9 +418,7 @@ impl Core {
             active,
             nodes: &mut self.nodes,
             env: env!(self, now),
-            events: &mut self.events,
             encoded: &mut self.encoded,
-            suspected: self.suspected,
             round_trip: &mut self.round_trip,
             ahead_us: &mut self.ahead_us,
             auto_extend_at: &mut self.auto_extend_at,
@@ -463,14 +462,7 @@ impl Core {
     /// Borrows one node and, apart from it, the environment of its transition.
     #[inline]
     fn node_in_env(&mut self, node: NodeId, now: ClockReading) -> (&mut Node, Env<'_>) {
-        let (nodes, env) = self.nodes_in_env(now);
-        (&mut nodes[node.index()], env)
-    }
-
-    /// Borrows all nodes and, apart from them, the environment of a transition.
-    #[inline]
-    fn nodes_in_env(&mut self, now: ClockReading) -> (&mut Nodes, Env<'_>) {
-        (&mut self.nodes, env!(self, now))
+        (&mut self.nodes[node.index()], env!(self, now))
     }
 }
 

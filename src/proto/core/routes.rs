@@ -63,10 +63,7 @@ impl Core {
             }
             Effect::RunNextScheduled => self.next_scheduled(now),
             Effect::WakeObserver(observer) => self.observer_wakes(observer, now),
-            Effect::SetUp => {
-                let (nodes, mut env) = self.nodes_in_env(now);
-                nodes.set_up(&mut env);
-            }
+            Effect::SetUp => self.nodes.set_up(&mut env!(self, now)),
         }
     }
 
@@ -140,7 +137,9 @@ impl Core {
                 self.fail_queued_extensions(id);
                 self.effects.of_node(id, NodeEffect::FailQueuedViews);
             }
-            NodeEffect::FailQueuedViews => self.fail_queued_views(id),
+            NodeEffect::FailQueuedViews => {
+                self.views.fail_queued(id, &self.nodes, &mut env!(self, now));
+            }
             NodeEffect::FailUnproven => self.fail_unproven(id),
             NodeEffect::FollowUp(next) => self.candidate(id, now).follow_up(next),
             NodeEffect::ResumeNonVoter => self.go_on_without_vote(id, now),
@@ -260,7 +259,7 @@ impl Core {
         let (waited, is_auto_extended) = (active.waits(), active.hold.is_auto_extended());
         self.metrics.granted(active.waiting.asked_at(), now.boot);
         self.events.push_back(Event::Granted(id));
-        self.note_holding(id);
+        self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
         if waited {
             self.give_up_place(id, now);
             self.with_waiter(id, now, |it| it.record_wait());
@@ -378,7 +377,7 @@ impl Core {
         self.send_owed(id, now);
         self.send_queued(id, now);
         self.send_queued_extensions(id, now);
-        self.send_queued_views(id, now);
+        self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
         self.observers_look_at(id, now);
         self.track(id, now);
     }
@@ -387,7 +386,7 @@ impl Core {
     fn go_on_without_vote(&mut self, id: NodeId, now: ClockReading) {
         self.send_owed(id, now);
         self.send_queued_extensions(id, now);
-        self.send_queued_views(id, now);
+        self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
         self.observers_look_at(id, now);
     }
 
@@ -481,11 +480,10 @@ impl Core {
                 self.vote_failed(node, claim, now);
             }
             // The others belong to the connection. Observers and waiters get the loss of the link.
-            _ => {
-                if let Some(view) = pending.view() {
-                    self.view_failed(view, node, cause);
-                }
+            Pending::View(view, _) => {
+                self.views.fail(view, node, cause, &self.nodes, &mut env!(self, now));
             }
+            _ => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::locks::Phase;
-use crate::proto::names::{LockId, NodeId, ViewId};
+use crate::proto::names::{LockId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl Core {
@@ -30,10 +30,7 @@ impl Core {
         while let Some(id) = self.claims.next_due(&mut at, now.boot) {
             self.claim_due(id, now);
         }
-        let mut at = 0;
-        while let Some(key) = self.views.next_due(&mut at, now.boot) {
-            self.view_due(ViewId(key), now);
-        }
+        self.views.check_timers(&mut env!(self, now));
         let mut at = 0;
         while let Some(id) = self.observers.next_due(&mut at, now.boot) {
             self.observer_due(id, now);

@@ -133,7 +133,7 @@ impl LockAtWork<'_> {
                 return self.quorum_granted();
             }
         }
-        self.active.votes.suspect(self.suspected);
+        self.active.votes.suspect(self.env.suspected());
         let verdict = self.active.votes.verdict();
         if self.active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
             let took = self.active.round.took(self.env.now.boot);

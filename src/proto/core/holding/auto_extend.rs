@@ -88,7 +88,7 @@ impl LockAtWork<'_> {
         if !mode_change.is_companion() {
             self.env.metrics.extended += 1;
             self.env.metrics.auto_extended += u64::from(auto_extended);
-            self.events.push_back(match auto_extended {
+            self.env.report(match auto_extended {
                 true => Event::AutoExtended(self.id),
                 false => Event::Extended(self.id),
             });
@@ -106,8 +106,8 @@ impl LockAtWork<'_> {
             self.env.metrics.not_extended += 1;
             self.env.metrics.auto_extend_failed += u64::from(failed != Failed::Asked);
             match failed {
-                Failed::Asked => self.events.push_back(Event::NotExtended(self.id, refusal)),
-                Failed::First => self.events.push_back(Event::AutoExtendFailed(self.id, refusal)),
+                Failed::Asked => self.env.report(Event::NotExtended(self.id, refusal)),
+                Failed::First => self.env.report(Event::AutoExtendFailed(self.id, refusal)),
                 Failed::Again => {}
             }
         }

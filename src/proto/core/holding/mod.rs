@@ -362,7 +362,7 @@ impl LockAtWork<'_> {
         self.arm(self.active.hold.loss_due(self.lock, now));
         if left < before {
             let is_known = !self.active.mode_change.is_companion();
-            self.events.extend(is_known.then_some(Event::Shortened(self.id)));
+            self.env.events.extend(is_known.then_some(Event::Shortened(self.id)));
             self.auto_extend_soon();
         }
     }
@@ -405,7 +405,7 @@ impl LockAtWork<'_> {
         self.env.metrics.lost(cause, self.lock.granted_at(), self.env.now.boot);
         self.env.metrics.auto_extend_losses += u64::from(self.active.hold.is_auto_extended());
         self.claim.unqueue_all();
-        self.events.push_back(Event::Lost(self.id, cause));
+        self.env.report(Event::Lost(self.id, cause));
         self.env.effects.of_lock(self.id, LockEffect::Lost(cause));
     }
 }
@@ -421,7 +421,7 @@ impl LockAtWork<'_> {
             claim.undoing().contains(node) || self.nodes[node.index()].link.may_return()
         };
         let over = confirmed >= votes.quorum()
-            || !claim.owed().without(self.suspected).iter().any(awaited)
+            || !claim.owed().without(self.env.suspected()).iter().any(awaited)
             || self.active.round.is_over(self.env.now.boot);
         if !over || self.lock.phase != Phase::Releasing {
             return None;

@@ -3,19 +3,19 @@
 //! A node is inspected first, as by anybody else, and its answer decides: a lock of ours is deleted, other data only if
 //! that was asked for. Nothing is done about the holder, even if it is of this core.
 
-use super::{STRING, Seen};
-use crate::proto::classify::classify;
-use crate::proto::core::Core;
-use crate::proto::core::links::{Link, Mistyped, Pending};
+use super::viewing::{Question, STRING, push};
+use super::{Seen, Viewing};
+use crate::proto::core::links::Node;
+use crate::proto::core::{Core, Env};
 use crate::proto::key_state::{Foreign, KeyState};
-use crate::proto::names::{NodeId, ViewId};
+use crate::proto::names::ViewId;
 use crate::proto::permits;
 use crate::proto::profile::Profile;
 use crate::proto::request::{RequestError, check_lock_name};
 use crate::proto::script::{FORCE_UNLOCK, Script};
 use crate::proto::time::ClockReading;
 use crate::proto::vote::Cause;
-use crate::resp::{Token, command};
+use crate::resp::command;
 
 /// What an operator wants gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,85 +133,69 @@ impl Core {
         check_lock_name(&self.config, resource)?;
         Ok(self.begin_view(resource, Some(force), now))
     }
+}
 
-    /// Goes on with what this node has answered. Whether it will answer once more.
-    pub(super) fn force(&mut self, id: ViewId, node: NodeId, now: ClockReading) -> bool {
-        let (link, cause) = (self.node(node).link.state(), self.node(node).link.cause());
-        let Some(viewing) = self.open_view(id, node) else { return false };
-        let view = &mut viewing.view.nodes[node.index()];
-        let (Some(force), Ok(state)) = (viewing.force, &view.state) else { return false };
-        match (state, force) {
-            (KeyState::Free, _) => return false,
-            (KeyState::Foreign(data), force) if !force.breaks(data) => {
+impl Viewing {
+    /// Breaks what this node has answered, if an operator wants that. Returns whether the node will answer once more.
+    pub(super) fn force_unlock(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) -> bool {
+        let at = node.id().index();
+        let view = &mut self.view.nodes[at];
+        let (Some(force), Ok(state)) = (self.force, &view.state) else { return false };
+        match state {
+            KeyState::Free => return false,
+            KeyState::Foreign(data) if !force.breaks(data) => {
                 view.fate = Some(Fate::Kept);
                 return false;
             }
-            (
-                KeyState::Held(_)
-                | KeyState::Permits(_)
-                | KeyState::Shared(_)
-                | KeyState::Foreign(_),
-                _,
-            ) => {}
+            KeyState::Held(_)
+            | KeyState::Permits(_)
+            | KeyState::Shared(_)
+            | KeyState::Foreign(_) => {}
         }
-        if let Err(cause) = viewing.seen[node.index()].to_compare() {
-            // Without it the node could not tell what was seen from what came later.
-            view.state = Err(cause);
-            return false;
-        }
-        if !matches!(link, Link::Quarantined { .. } | Link::Ready) {
-            view.state = Err(cause);
-            return false;
-        }
-        self.send_force_unlock(node, id, now);
-        true
-    }
-
-    /// Always by its text: it is not sent again if the node does not know a digest.
-    fn send_force_unlock(&mut self, node_id: NodeId, id: ViewId, now: ClockReading) {
-        let Some(viewing) = self.views.find(id.0) else { return };
-        let seen_there = &viewing.seen[node_id.index()];
-        let Ok((kind, seen)) = seen_there.to_compare() else { return };
-        let script = seen_there.script(kind);
-        let pipeline = &mut self.nodes[node_id.index()].pipeline;
-        pipeline.push(Pending::ForceUnlock(id), now.boot, |out| {
-            // The second key only if it is needed: the user may have no rule for it.
-            let has_ends = kind == HASH && *script == FORCE_UNLOCK;
-            let keys = 1 + usize::from(has_ends);
-            let eval = command(out, 4 + keys + seen.len());
-            let eval = eval.arg(b"EVAL").arg(script.text.as_bytes()).int(keys as u64);
-            let resource = &viewing.view.resource;
-            let eval = match has_ends {
-                true => eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource),
-                false => eval.arg(resource),
-            };
-            let _ = seen.iter().fold(eval.arg(kind), |eval, name| eval.arg(name));
-        });
-        self.arm(now.boot + self.config.settings.dead_peer_timeout);
-    }
-
-    pub(in crate::proto::core) fn force_unlock_answered(
-        &mut self,
-        id: ViewId,
-        node: NodeId,
-        token: Token<'_>,
-    ) -> Result<(), Mistyped> {
-        let fate = match token {
-            Token::Int(0) => Ok(Fate::Gone),
-            Token::Int(_) => Ok(Fate::Deleted),
-            Token::Error(text) => Err(classify(text).cause()),
-            _ => return Err(Mistyped),
-        };
-        if let Some(viewing) = self.open_view(id, node) {
-            let view = &mut viewing.view.nodes[node.index()];
-            match fate {
-                Ok(fate) => view.fate = Some(fate),
-                Err(cause) => view.state = Err(cause),
+        let cause = match self.seen[at].to_compare() {
+            Ok((kind, seen)) if node.link.takes_reads() => {
+                let script = self.seen[at].script(kind);
+                push_force_unlock(id, (&self.view.resource, kind, seen), script, node, env);
+                return true;
             }
-        }
-        self.view_answered(id, node);
-        Ok(())
+            Ok(_) => node.link.cause(),
+            // Without it the node could not tell what was seen from what came later.
+            Err(cause) => cause,
+        };
+        view.state = Err(cause);
+        false
     }
+
+    pub(super) fn take_fate(&mut self, at: usize, deleted: Result<i64, Cause>) {
+        let view = &mut self.view.nodes[at];
+        match deleted {
+            Ok(0) => view.fate = Some(Fate::Gone),
+            Ok(_) => view.fate = Some(Fate::Deleted),
+            Err(cause) => view.state = Err(cause),
+        }
+    }
+}
+
+/// Always by its text: it is not sent again if the node does not know a digest.
+fn push_force_unlock(
+    id: ViewId,
+    (resource, kind, seen): (&[u8], &[u8], &[Vec<u8>]),
+    script: &Script,
+    node: &mut Node,
+    env: &mut Env<'_>,
+) {
+    push(Question::ForceUnlock, id, node, env, |out| {
+        // The second key only if it is needed: the user may have no rule for it.
+        let has_ends = kind == HASH && *script == FORCE_UNLOCK;
+        let keys = 1 + usize::from(has_ends);
+        let eval = command(out, 4 + keys + seen.len());
+        let eval = eval.arg(b"EVAL").arg(script.text.as_bytes()).int(keys as u64);
+        let eval = match has_ends {
+            true => eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource),
+            false => eval.arg(resource),
+        };
+        let _ = seen.iter().fold(eval.arg(kind), |eval, name| eval.arg(name));
+    });
 }
 
 /// The answer of `TYPE` for a hash.

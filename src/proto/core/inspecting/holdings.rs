@@ -7,7 +7,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::proto::core::waiting::QueueKey;
+use crate::proto::core::claims::Claims;
+use crate::proto::core::locks::Locks;
+use crate::proto::core::waiting::{QueueKey, WaitQueues};
+use crate::proto::names::LockId;
 use crate::proto::slab::Key;
 
 /// Locks by the places of their resources. Two names with one hash are told apart by whoever asks.
@@ -20,23 +23,33 @@ pub(crate) struct Holdings {
 }
 
 impl Holdings {
-    /// Whether every lock that is held is in it.
-    pub(super) fn is_complete(&self) -> bool {
-        self.left > 0
+    /// Walks through all locks, unless it is known which are held.
+    pub(super) fn learn(&mut self, locks: &Locks, claims: &Claims, queues: &WaitQueues) {
+        if self.left > 0 {
+            return;
+        }
+        let held = locks.ids().filter_map(|id| Some((id, locks.find(id)?)));
+        for (id, lock) in held.filter(|(_, lock)| lock.phase.is_held()) {
+            let keys = claims.find(lock.claim()).into_iter().flat_map(|claim| claim.keys().iter());
+            self.known.extend(keys.map(|key| (queues.key(key), id.0)));
+        }
+        self.left = locks.capacity();
     }
 
-    /// All that are held, which took a walk of so many steps.
-    pub(super) fn begin(&mut self, held: impl Iterator<Item = (QueueKey, Key)>, walked: usize) {
-        self.known.extend(held);
-        self.left = walked;
-    }
-
-    /// One more was granted.
-    pub(super) fn granted(&mut self, key: QueueKey, lock: Key) {
-        self.known.insert((key, lock));
-        self.left -= 1;
-        if self.left == 0 {
-            self.known.clear();
+    /// Notes that a lock is granted, on resources in these places.
+    pub(in crate::proto::core) fn granted(
+        &mut self,
+        lock: LockId,
+        mut places: impl Iterator<Item = QueueKey>,
+    ) {
+        while self.left > 0
+            && let Some(place) = places.next()
+        {
+            self.known.insert((place, lock.0));
+            self.left -= 1;
+            if self.left == 0 {
+                self.known.clear();
+            }
         }
     }
 

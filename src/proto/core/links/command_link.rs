@@ -184,6 +184,11 @@ impl CommandLink {
         self.takes_asks() || self.is_quarantined()
     }
 
+    /// Whether the node can be asked what its keys hold.
+    pub(crate) fn takes_reads(&self) -> bool {
+        self.is_ready() || self.is_quarantined()
+    }
+
     /// Whether undos can be sent.
     #[inline]
     pub(crate) fn takes_undos(&self) -> bool {

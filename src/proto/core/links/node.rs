@@ -14,6 +14,7 @@ use super::pipeline::Pipeline;
 use super::server::{Connection, Server};
 use crate::proto::config::NodeSettings;
 use crate::proto::core::claims::Debt;
+use crate::proto::core::inspecting::Question;
 use crate::proto::core::observing::Read;
 use crate::proto::core::push::Push;
 use crate::proto::core::restart_guard::Watch;
@@ -43,8 +44,6 @@ pub(crate) enum Pending {
         claim: ClaimId,
         vote: Vote,
     },
-    /// An operator's: what was seen under the key is to go.
-    ForceUnlock(ViewId),
     /// The node is to report the next change of what is read next.
     Caching,
     /// A server's own command is to delete the key of this claim. `followed`: the script is behind it already.
@@ -92,36 +91,13 @@ pub(crate) enum Pending {
         claim: ClaimId,
         by_digest: bool,
     },
-    ViewLine(ViewId),
-    ViewDigest(ViewId),
-    ViewPermits(ViewId),
-    ViewShared(ViewId),
-    ViewTtl(ViewId),
-    ViewType(ViewId),
-    ViewValue(ViewId),
+    View(ViewId, Question),
     /// The fencing counters are to be raised, where the lock is still ours.
     WriteBack {
         claim: ClaimId,
         round: u32,
         by_digest: bool,
     },
-}
-
-impl Pending {
-    /// Returns the view that the request is for.
-    pub(crate) fn view(&self) -> Option<ViewId> {
-        match *self {
-            Self::ForceUnlock(view)
-            | Self::ViewDigest(view)
-            | Self::ViewLine(view)
-            | Self::ViewPermits(view)
-            | Self::ViewShared(view)
-            | Self::ViewTtl(view)
-            | Self::ViewType(view)
-            | Self::ViewValue(view) => Some(view),
-            _ => None,
-        }
-    }
 }
 
 /// One node, as a core knows it.

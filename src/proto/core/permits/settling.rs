@@ -42,7 +42,7 @@ impl LockAtWork<'_> {
             self.deny_other_slots(most);
             return Agreed::Yes;
         }
-        votes.suspect(self.suspected);
+        votes.suspect(self.env.suspected());
         if count + votes.awaited().len() >= quorum {
             return Agreed::NotYet(NodeSet::EMPTY);
         }

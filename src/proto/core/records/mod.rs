@@ -139,7 +139,9 @@ impl Core {
         }
         self.metrics.attached += 1;
         let id = self.hold_again(detached, &request, now);
-        self.note_holding(id);
+        if let Some(active) = self.locks.active(id) {
+            self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
+        }
         if let Form::Upgraded(Some(reader)) = &detached.form {
             let reader = reader.beside(detached);
             let companion = self.hold_again(&reader, &reader.request(), now);

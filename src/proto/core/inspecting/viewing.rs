@@ -1,0 +1,371 @@
+//! One view of a resource: what its nodes are asked, and what they have answered.
+//!
+//! Invariant: a view writes nothing, and each node is asked for the rest only while the view waits for it.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use super::contents::{Contents, Reader};
+use super::{DataKind, Force, KeyState, Line, NodeView, Seen, View, Viewing};
+use crate::proto::config::Config;
+use crate::proto::core::Env;
+use crate::proto::core::links::{FIRST_CONTACT, Link, Node, Nodes, Pending};
+use crate::proto::event::Event;
+use crate::proto::key_state::{MOST_SHOWN, VIEWED, of_type, without_mark};
+use crate::proto::line;
+use crate::proto::names::{NodeId, NodeSet, ViewId};
+use crate::proto::permits;
+use crate::proto::script;
+use crate::proto::time::Timestamp;
+use crate::proto::vote::Cause;
+use crate::resp::command;
+
+/// A question of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// The digest of all that is there, for an operator who deletes other data.
+    Digest,
+    /// An operator's: what was seen under the key is to go.
+    ForceUnlock,
+    /// Who waits. A node that does not tell that may tell the rest.
+    Line,
+    /// Who has which permit of a hash.
+    Permits,
+    /// Who shares a sorted set.
+    Sharers,
+    /// For how long the key lives, and by that whether there is one at all.
+    Ttl,
+    Type,
+    /// What is under the key, if anything.
+    Value,
+}
+
+/// The text or the number that a node has answered, or why it does not answer.
+pub(super) type Answer<'a> = (Result<&'a [u8], Cause>, Result<i64, Cause>);
+
+impl Seen {
+    fn nothing() -> Self {
+        Self {
+            kind: Ok(Vec::new()),
+            value: Vec::new(),
+            is_whole: false,
+            is_marked: false,
+            holders: Vec::new(),
+            format: None,
+            digest: Err(Cause::NoAnswer),
+        }
+    }
+}
+
+/// Asking.
+impl Viewing {
+    pub(super) fn new(
+        resource: &[u8],
+        force: Option<Force>,
+        nodes: NodeSet,
+        until: Timestamp,
+    ) -> Self {
+        let nobody = NodeView::unknown(Cause::NoAnswer);
+        Self {
+            view: View { nodes: vec![nobody; nodes.len()], resource: resource.to_vec() },
+            until,
+            force,
+            seen: vec![Seen::nothing(); nodes.len()],
+            open: nodes,
+            ..Self::default()
+        }
+    }
+
+    /// Asks a node at once, or when its link is there.
+    pub(super) fn ask(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) {
+        match node.link.state() {
+            Link::Quarantined { .. } | Link::Ready => self.send(id, node, env),
+            Link::Opening { .. } | Link::Handshake { .. } => self.queued.insert(node.id()),
+            Link::Down { .. } if node.link.may_open(env.now().boot) => {
+                node.open(env);
+                self.queued.insert(node.id());
+            }
+            _ => self.fail(node.id(), node.link.cause()),
+        }
+    }
+
+    pub(super) fn is_queued_at(&self, node: NodeId) -> bool {
+        self.queued.contains(node)
+    }
+
+    /// Sends all questions but those that depend on the answers.
+    pub(super) fn send(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) {
+        self.queued.remove(node.id());
+        let resource = &self.view.resource;
+        // First, because what changes behind the look must not be taken for what was seen.
+        if self.force == Some(Force::Anything) {
+            push(Question::Digest, id, node, env, |out| {
+                let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_DIGEST.text.as_bytes());
+                let _ = eval.int(1).arg(resource);
+            });
+        }
+        // Ahead of the rest, so that its answer is there when the last one comes.
+        push(Question::Line, id, node, env, |out| {
+            let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_LINE.text.as_bytes()).int(4);
+            let eval = eval.arg(resource).prefixed(line::STAMPS_PREFIX, resource);
+            let eval = eval.prefixed(line::ENDS_PREFIX, resource);
+            let _ = eval.prefixed(line::CALL_PREFIX, resource).int(VIEWED as u64);
+        });
+        push(Question::Type, id, node, env, |out| {
+            let _ = command(out, 2).arg(b"TYPE").arg(resource);
+        });
+        push(Question::Value, id, node, env, |out| {
+            let range = command(out, 4).arg(b"GETRANGE").arg(resource).int(0);
+            let _ = range.int(VIEWED as u64);
+        });
+        push(Question::Ttl, id, node, env, |out| {
+            let _ = command(out, 2).arg(b"PTTL").arg(resource);
+        });
+    }
+
+    /// Behind a sorted set or a hash there is one more question: who is in it. Returns whether it was asked.
+    fn ask_for_holders(&self, id: ViewId, node: &mut Node, env: &mut Env<'_>) -> bool {
+        let resource = &self.view.resource;
+        match &self.view.nodes[node.id().index()].state {
+            _ if !node.link.takes_reads() => return false,
+            Ok(KeyState::Foreign(data)) if data.kind == DataKind::SortedSet => {
+                push(Question::Sharers, id, node, env, |out| {
+                    let eval = command(out, 5).arg(b"EVAL");
+                    let eval = eval.arg(script::VIEW_SHARED.text.as_bytes()).int(1);
+                    let _ = eval.arg(resource).int(self.most_holders());
+                });
+            }
+            Ok(KeyState::Foreign(data)) if data.kind == DataKind::Hash => {
+                push(Question::Permits, id, node, env, |out| {
+                    let eval = command(out, 6).arg(b"EVAL");
+                    let eval = eval.arg(script::VIEW_PERMITS.text.as_bytes()).int(2);
+                    let eval = eval.arg(resource).prefixed(permits::ENDS_PREFIX, resource);
+                    let _ = eval.int(self.most_holders());
+                });
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// How many holders a node is to name. Those that are not named are not removed.
+    fn most_holders(&self) -> u64 {
+        if self.force.is_some() { MOST_BROKEN } else { MOST_SHOWN as u64 }
+    }
+}
+
+/// Sends one question of a view.
+pub(super) fn push(
+    question: Question,
+    view: ViewId,
+    node: &mut Node,
+    env: &mut Env<'_>,
+    encode: impl FnOnce(&mut BytesMut),
+) {
+    let now = env.now().boot;
+    node.pipeline.push(Pending::View(view, question), now, encode);
+    env.arm(now + env.settings().dead_peer_timeout);
+}
+
+/// Answers.
+impl Viewing {
+    /// Whether the view waits for this node.
+    pub(super) fn awaits(&self, node: NodeId) -> bool {
+        self.open.contains(node)
+    }
+
+    /// Takes an answer: the text or the number, or why the node does not answer. Returns whether the node has said all that it
+    /// is asked.
+    pub(super) fn take(
+        &mut self,
+        (id, question): (ViewId, Question),
+        since: Timestamp,
+        node: &mut Node,
+        answer: Answer<'_>,
+        env: &mut Env<'_>,
+    ) -> bool {
+        self.record(question, since, node.id().index(), answer, env);
+        let is_done = match question {
+            Question::ForceUnlock => true,
+            Question::Ttl if self.ask_for_holders(id, node, env) => false,
+            // It is known what is there. An operator may want it gone.
+            Question::Ttl | Question::Permits | Question::Sharers => {
+                !self.force_unlock(id, node, env)
+            }
+            _ => false,
+        };
+        if is_done {
+            self.open.remove(node.id());
+        }
+        is_done
+    }
+
+    fn record(
+        &mut self,
+        question: Question,
+        since: Timestamp,
+        at: usize,
+        (text, number): Answer<'_>,
+        env: &Env<'_>,
+    ) {
+        let config = env.config();
+        let (seen, view) = (&mut self.seen[at], &mut self.view.nodes[at]);
+        match question {
+            Question::Digest => seen.digest = text.map(<[u8]>::to_vec),
+            Question::Line => {
+                view.line = text.and_then(|text| Line::read(text).ok_or(Cause::WrongType));
+            }
+            Question::Type => seen.kind = text.map(<[u8]>::to_vec),
+            Question::Value => self.take_value(at, text, config),
+            Question::Ttl => {
+                view.round_trip = Some(env.now().boot.since(since));
+                self.take_ttl(at, number);
+            }
+            Question::Permits => {
+                let found = text.ok().and_then(|text| self.reader(config).of_permits(text));
+                self.take_holders(at, found);
+            }
+            Question::Sharers => {
+                let found = text.ok().and_then(|text| self.reader(config).of_sharers(text));
+                self.take_holders(at, found);
+            }
+            Question::ForceUnlock => self.take_fate(at, number),
+        }
+    }
+
+    fn take_value(&mut self, at: usize, value: Result<&[u8], Cause>, config: &Config) {
+        let seen = &mut self.seen[at];
+        self.view.nodes[at].state = match value {
+            Ok(value) => {
+                seen.kind = Ok(STRING.to_vec());
+                let (token, is_marked) = without_mark(value);
+                (seen.value, seen.is_marked) = (token.to_vec(), is_marked);
+                seen.is_whole = value.len() <= VIEWED;
+                let (state, format, _) = self.reader(config).of_string(value).into_parts();
+                self.seen[at].format = format;
+                Ok(state)
+            }
+            Err(Cause::WrongType) => {
+                // Who shared it alone has become a member of a set since, or it is another's, as its view will tell.
+                if seen.kind.as_deref() == Ok(STRING) {
+                    seen.kind = Ok(SORTED_SET.to_vec());
+                }
+                Ok(of_type(seen.kind.as_deref().unwrap_or_default()))
+            }
+            Err(cause) => Err(cause),
+        };
+    }
+
+    fn take_ttl(&mut self, at: usize, left: Result<i64, Cause>) {
+        let is_marked = self.seen[at].is_marked;
+        let state = &mut self.view.nodes[at].state;
+        *state = match (std::mem::replace(state, Ok(KeyState::Free)), left) {
+            (Err(cause), _) | (Ok(_), Err(cause)) => Err(cause),
+            (Ok(_), Ok(-2)) => Ok(KeyState::Free),
+            // It outlives its holder, whose time is over.
+            (Ok(_), Ok(0..=MARKED_FOR)) if is_marked => Ok(KeyState::Free),
+            (Ok(state), Ok(ms)) => {
+                let ms = if is_marked { ms - MARKED_FOR } else { ms };
+                Ok(state.lives_for(u64::try_from(ms).ok().map(Duration::from_millis)))
+            }
+        };
+    }
+
+    /// Takes who has the resource together, as far as a format knows it. A node that does not tell has told what it is.
+    fn take_holders(&mut self, at: usize, found: Option<Contents>) {
+        if let Some(found) = found {
+            let (state, format, holders) = found.into_parts();
+            let before = &mut self.view.nodes[at].state;
+            let remaining = before.as_ref().ok().and_then(KeyState::remaining);
+            *before = Ok(state.lives_for(remaining));
+            (self.seen[at].holders, self.seen[at].format) = (holders, format);
+        }
+    }
+
+    /// Reads replies, with the format that the operator has named first.
+    fn reader<'a>(&'a self, config: &'a Config) -> Reader<'a> {
+        let named = match self.force {
+            Some(Force::LocksOf(profile)) => Some(profile),
+            _ => None,
+        };
+        Reader::new(&config.settings.formats, named, &self.view.resource)
+    }
+}
+
+/// The end.
+impl Viewing {
+    /// Records that a node will not answer.
+    pub(super) fn fail(&mut self, node: NodeId, cause: Cause) {
+        self.view.nodes[node.index()] = NodeView::unknown(cause);
+        self.queued.remove(node);
+        self.open.remove(node);
+    }
+
+    /// Completes the view when no node is left that it waits for. Behind a quorum it does not wait for nodes that seem
+    /// to hang. For the others it waits only a moment then, and as long as for an answer where something is to be broken: what
+    /// is left on one node is in the way of whoever comes next. Returns when it completes, if that is earlier than before.
+    pub(super) fn settle(
+        &mut self,
+        id: ViewId,
+        nodes: &Nodes,
+        env: &mut Env<'_>,
+    ) -> Option<Timestamp> {
+        let has_quorum = self.told() >= env.config().quorum();
+        let hanging = if has_quorum { env.suspected() } else { NodeSet::default() };
+        let awaited = self.open.without(hanging);
+        if awaited.is_empty() {
+            self.complete(id, env);
+            return None;
+        }
+        let moment = match self.force {
+            _ if !has_quorum => return None,
+            Some(_) => env.settings().response_timeout,
+            None => awaited.iter().map(|node| nodes.allowance(node)).max().unwrap_or_default(),
+        };
+        let until = env.now().boot + moment.max(FIRST_CONTACT);
+        let is_earlier = until < self.until;
+        self.until = self.until.min(until);
+        is_earlier.then_some(until)
+    }
+
+    /// Completes the view if it is time. Returns when it is, if not.
+    pub(super) fn check_timer(&mut self, id: ViewId, env: &mut Env<'_>) -> Option<Timestamp> {
+        if env.now().boot < self.until {
+            return Some(self.until);
+        }
+        self.complete(id, env);
+        None
+    }
+
+    fn complete(&mut self, id: ViewId, env: &mut Env<'_>) {
+        self.complete = true;
+        self.queued = NodeSet::default();
+        for node in std::mem::take(&mut self.open).iter() {
+            self.view.nodes[node.index()] = NodeView::unknown(Cause::NoAnswer);
+            env.metrics_of(node).timeouts += 1;
+        }
+        env.report(Event::Viewed(id));
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// How many nodes have answered all that they were asked.
+    fn told(&self) -> usize {
+        let done = NodeSet::first(self.view.nodes.len()).without(self.open);
+        done.iter().filter(|node| self.view.nodes[node.index()].state.is_ok()).count()
+    }
+}
+
+/// The most holders that one order breaks on a node. Their lines fit the largest reply that is read, also if each end is the
+/// largest number that a sorted set can hold.
+const MOST_BROKEN: u64 = 2_048;
+
+/// What `TYPE` says of a string, and of a sorted set.
+pub(super) const STRING: &[u8] = b"string";
+const SORTED_SET: &[u8] = b"zset";
+
+/// By how many ms a key that is marked for those who wait in line outlives its holder.
+const MARKED_FOR: i64 = line::MARKED_FOR.as_millis() as i64;
