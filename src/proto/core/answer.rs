@@ -29,16 +29,13 @@ impl Core {
                 Ok(None) => break,
                 Ok(Some((token, len))) => {
                     if self.answered(id, token, now).is_err() {
-                        self.close(id, Cause::UnexpectedReply, now);
+                        self.nodes[id.index()].close(Cause::UnexpectedReply, &mut env!(self, now));
                     }
                     inbox.consume(len);
                 }
-                Err(_) if self.node(id).is_tls_alert(inbox.unread()) => {
-                    self.close(id, Cause::TlsPort, now);
-                }
                 Err(violation) => {
-                    self.node_mut(id).explain(Cause::Violation, violation.to_string());
-                    self.close(id, Cause::Violation, now);
+                    let (node, mut env) = self.node_in_env(id, now);
+                    node.close_after(&violation, inbox.unread(), &mut env);
                 }
             }
             self.run(now);
@@ -106,11 +103,10 @@ impl Core {
             return answered;
         }
         self.count_answer(id, &due, now);
-        if self.suspected.contains(id) {
-            self.answers_again(id);
+        if env!(self, now).set_suspected(id, false) {
             self.send_held_back(id, now);
         }
-        self.leave_if_idle(id, now);
+        self.nodes[id.index()].leave_if_idle(&mut env!(self, now));
         answered
     }
 
@@ -129,6 +125,7 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
+        let (nodes, mut env) = (&mut self.nodes, env!(self, now));
         match due.pending {
             Pending::Ask { claim, ask, by_digest, .. } => {
                 let told = self.ask_answered(id, claim, (ask, by_digest), token, now)?;
@@ -148,17 +145,15 @@ impl Core {
             }
             Pending::Handshake(step) => self.step_answered(id, step, token, now),
             Pending::History => self.history_answered(id, token, now),
-            Pending::Observe(observer, read) => self.observer_read(observer, id, read, token, now),
+            Pending::Observe(observer, read) => {
+                self.observers.answered((observer, read), token, &mut nodes[id.index()], &mut env)
+            }
             Pending::Move { .. } => self.moved(id, due, token, now),
             Pending::Kill => number(token, |_| self.claims.lay_ghosts(id)),
-            Pending::Caching
-            | Pending::Remaining { .. }
-            | Pending::TicketRead { .. }
-            | Pending::Track { .. } => self.way_told(id, due.pending, token, now),
             Pending::View(view, question) => {
-                let (nodes, mut env) = (&mut self.nodes, env!(self, now));
                 self.views.answered((view, question), due.since, (id, token), nodes, &mut env)
             }
+            _ => self.way_told(id, due.pending, token, now),
         }
     }
 
@@ -216,8 +211,14 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let handshake = self.handshake_answered(id, step, token, now)?;
-        handshake.into_iter().for_each(|handshake| self.let_in(id, handshake, now));
+        let (node, env) = self.node_in_env(id, now);
+        if let Some(handshake) = node.answer_step(step, token, &env)? {
+            let has_ghosts = self.claims.ghosts(id) > 0;
+            let mut env = env!(self, now);
+            if self.nodes.complete_handshake(id, &handshake, has_ghosts, &mut env) {
+                self.let_in(id, handshake, now);
+            }
+        }
         Ok(())
     }
 

@@ -258,7 +258,7 @@ impl Core {
     ) -> Result<ObserverId, RequestError> {
         check_lock_name(&self.config, resource)?;
         let now = self.clamp(now);
-        let id = self.begin_observing(resource, now);
+        let id = self.observers.begin(resource, &mut self.nodes, &mut env!(self, now));
         self.run(now);
         Ok(id)
     }
@@ -269,7 +269,8 @@ impl Core {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
             if self.node(node).link.is_ready() {
-                self.want_push(node, now);
+                let (node, mut env) = self.node_in_env(node, now);
+                node.want_push(&mut env);
                 self.run(now);
             }
         }

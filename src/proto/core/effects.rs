@@ -104,6 +104,8 @@ pub(super) enum ClaimEffect {
 pub(super) enum NodeEffect {
     /// The node votes from now on.
     Admitted,
+    /// Close its push link.
+    ClosePush(Cause),
     DisownUnproven,
     /// Write its restart guard, with this quarantine.
     Enrol(Duration),
@@ -132,7 +134,9 @@ pub(super) enum NodeEffect {
     SendOwed,
     /// Settle the releases that wait only for this node.
     SettleReleases,
-    /// The connection has ended. The number of ghosts that the node had before.
+    /// The connection has ended, or is ended from our side.
+    Sever(Cause),
+    /// The connection has ended, and what was in flight on it has failed. The number of ghosts that the node had before.
     Severed(usize),
     /// The node seems to hang.
     Suspected,

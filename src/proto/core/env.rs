@@ -13,6 +13,7 @@ use crate::proto::event::{Event, LinkOp};
 use crate::proto::metrics::NodeMetrics;
 use crate::proto::names::{LinkId, NodeId, NodeSet};
 use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::Cause;
 
 impl<'a> Env<'a> {
     /// The configuration.
@@ -71,9 +72,29 @@ impl<'a> Env<'a> {
         *self.suspected
     }
 
+    /// Records whether a node seems to hang, and reports its state if that is news. Returns whether it is.
+    #[inline]
+    pub(super) fn set_suspected(&mut self, node: NodeId, is_suspected: bool) -> bool {
+        let is_news = self.suspected.contains(node) != is_suspected;
+        if is_news {
+            self.report_state(node);
+            match is_suspected {
+                true => self.suspected.insert(node),
+                false => self.suspected.remove(node),
+            }
+        }
+        is_news
+    }
+
     /// Reports an outcome.
     pub(super) fn report(&mut self, event: Event) {
         self.events.push_back(event);
+    }
+
+    /// Asks the driver to close a node's command link, and ends the connection.
+    pub(super) fn close_link(&mut self, node: NodeId, cause: Cause) {
+        self.ops.push_back(LinkOp::Close(LinkId::command(node)));
+        self.of_node(node, NodeEffect::Sever(cause));
     }
 
     /// Asks the driver to open a link.

@@ -62,7 +62,9 @@ impl Core {
                 }
             }
             Effect::RunNextScheduled => self.next_scheduled(now),
-            Effect::WakeObserver(observer) => self.observer_wakes(observer, now),
+            Effect::WakeObserver(observer) => {
+                self.observers.wake(observer, &mut self.nodes, &mut env!(self, now));
+            }
             Effect::SetUp => self.nodes.set_up(&mut env!(self, now)),
         }
     }
@@ -129,6 +131,7 @@ impl Core {
     }
 
     fn apply_to_node(&mut self, id: NodeId, effect: NodeEffect, now: ClockReading) {
+        let (nodes, mut env) = (&mut self.nodes, env!(self, now));
         match effect {
             NodeEffect::DisownUnproven => self.disown_unproven(id),
             NodeEffect::Enrol(quarantine) => self.candidate(id, now).enrol_in_set(quarantine),
@@ -137,25 +140,27 @@ impl Core {
                 self.fail_queued_extensions(id);
                 self.effects.of_node(id, NodeEffect::FailQueuedViews);
             }
-            NodeEffect::FailQueuedViews => {
-                self.views.fail_queued(id, &self.nodes, &mut env!(self, now));
-            }
+            NodeEffect::FailQueuedViews => self.views.fail_queued(id, nodes, &mut env),
             NodeEffect::FailUnproven => self.fail_unproven(id),
             NodeEffect::FollowUp(next) => self.candidate(id, now).follow_up(next),
             NodeEffect::ResumeNonVoter => self.go_on_without_vote(id, now),
             NodeEffect::Suspected => self.node_hangs(id),
             NodeEffect::Excluded => self.node_kept_out(id),
-            NodeEffect::LeaveIfIdle => self.leave_if_idle(id, now),
+            NodeEffect::LeaveIfIdle => nodes[id.index()].leave_if_idle(&mut env),
             NodeEffect::LinkLost => {
                 self.reports_lost(id);
                 self.effects.of_node(id, NodeEffect::ForgetObserved);
             }
-            NodeEffect::RefreshObservers => self.observers_look_at(id, now),
-            NodeEffect::ForgetObserved => self.observers_lose(id, now),
+            NodeEffect::RefreshObservers => self.observers.look_at(id, nodes, &mut env),
+            NodeEffect::ForgetObserved => self.observers.lose(id, nodes, &mut env),
+            NodeEffect::ClosePush(cause) => self.close_push(id, cause, now),
             NodeEffect::SettleReleases => self.releases_go_on_without(id, now),
             NodeEffect::Notified(queue) => self.notified(queue, id, now),
             NodeEffect::Retired(cause) => self.node_retired(id, cause),
             NodeEffect::SendOwed => self.send_owed(id, now),
+            NodeEffect::Sever(cause) => {
+                nodes[id.index()].sever(cause, self.claims.ghosts(id), &mut env)
+            }
             NodeEffect::Severed(ghosts) => self.node_severed(id, ghosts, now),
             NodeEffect::Unanswered(pending, untouched) => {
                 self.unanswered(id, pending, untouched, now);
@@ -186,7 +191,7 @@ impl Core {
             Decision::MoveAt(nodes) => self.move_at(id, nodes, now),
             Decision::Listen(leads) => {
                 leads.iter().for_each(|node| self.listen(id, node, now));
-                leads.iter().for_each(|node| self.want_push(node, now));
+                self.nodes.want_push(leads, &mut env!(self, now));
             }
             Decision::Wake => {
                 let decision = self.with_waiter(id, now, |it| it.wake());
@@ -194,7 +199,7 @@ impl Core {
             }
             Decision::ReadLead => self.with_waiter(id, now, |it| it.read_lead()),
             Decision::Suspect(nodes) => {
-                nodes.iter().for_each(|node| self.suspect(node));
+                self.nodes.suspect(nodes, &mut env!(self, now));
                 self.effects.of_lock(id, LockEffect::Recount);
             }
             Decision::Granted => self.lock_granted(id, now),
@@ -268,7 +273,8 @@ impl Core {
         if is_auto_extended {
             self.transition(id, now, |lock| lock.auto_extend_from_now());
         }
-        self.claim_changed(claim, now);
+        let mut env = env!(self, now);
+        self.observers.claim_changed(claim, &self.claims, &mut self.nodes, &mut env);
         match mode {
             LockMode::Exclusive => return,
             LockMode::Permit { .. } => {
@@ -364,7 +370,7 @@ impl Core {
         let now = self.clamp(now);
         match link.is_push() {
             true => self.push_severed(link.node(), cause, now),
-            false => self.sever(link.node(), cause, now),
+            false => self.effects.of_node(link.node(), NodeEffect::Sever(cause)),
         }
         self.run(now);
         self.check();
@@ -378,7 +384,7 @@ impl Core {
         self.send_queued(id, now);
         self.send_queued_extensions(id, now);
         self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
-        self.observers_look_at(id, now);
+        self.observers.look_at(id, &mut self.nodes, &mut env!(self, now));
         self.track(id, now);
     }
 
@@ -387,7 +393,7 @@ impl Core {
         self.send_owed(id, now);
         self.send_queued_extensions(id, now);
         self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
-        self.observers_look_at(id, now);
+        self.observers.look_at(id, &mut self.nodes, &mut env!(self, now));
     }
 
     fn node_kept_out(&mut self, id: NodeId) {

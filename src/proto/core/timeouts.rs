@@ -31,11 +31,8 @@ impl Core {
             self.claim_due(id, now);
         }
         self.views.check_timers(&mut env!(self, now));
-        let mut at = 0;
-        while let Some(id) = self.observers.next_due(&mut at, now.boot) {
-            self.observer_due(id, now);
-            self.run(now);
-        }
+        self.observers.check_timers(&mut self.nodes, &mut env!(self, now));
+        self.run(now);
         self.is_auto_extending = false;
         let subjects = [self.locks.due(), self.claims.due(), self.views.due()];
         let next = subjects.into_iter().chain([self.queues.purge_at(), self.observers.due()]);
@@ -57,7 +54,8 @@ impl Core {
 
     /// Handles the timers of a node.
     fn node_due(&mut self, id: NodeId, now: ClockReading) {
-        let goes_on = self.link_due(id, now);
+        let (node, mut env) = self.node_in_env(id, now);
+        let goes_on = node.check_timer(&mut env);
         self.run(now);
         if !goes_on {
             return;
@@ -65,10 +63,11 @@ impl Core {
         self.candidate(id, now).check_quarantine();
         self.run(now);
         if self.nodes.is_overdue(id, self.config.quorum(), now.boot) {
-            self.suspect(id);
+            self.nodes.suspect(id.into(), &mut env!(self, now));
             self.run(now);
         }
-        let goes_on = self.silence_due(id, now);
+        let (node, mut env) = self.node_in_env(id, now);
+        let goes_on = node.check_silence(&mut env);
         self.run(now);
         if goes_on && self.node(id).debt.again_at() != Timestamp::NEVER {
             self.owed_due(id, now);

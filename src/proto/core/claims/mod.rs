@@ -72,7 +72,8 @@ impl Core {
                 self.push_undo_by(node, id, natively, now);
             }
         }
-        self.claim_changed(id, now);
+        let mut env = env!(self, now);
+        self.observers.claim_changed(id, &self.claims, &mut self.nodes, &mut env);
     }
 
     /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next

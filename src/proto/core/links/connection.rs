@@ -9,7 +9,6 @@ use super::command_link::Link;
 use super::handshake::{Handshake, Mistyped, Step};
 use super::node::{Node, Pending};
 use super::pipeline::Pipeline;
-use super::server::Connection;
 use super::suspect::HANGS;
 use crate::proto::core::Env;
 use crate::proto::core::effects::NodeEffect;
@@ -18,20 +17,7 @@ use crate::proto::names::{LinkId, NodeId};
 use crate::proto::restart_guard::RunId;
 use crate::proto::time::{Timestamp, saturating_nanos};
 use crate::proto::vote::Cause;
-use crate::resp::{Token, command};
-
-/// The requests without an answer of a connection that has ended, and the connection, if its client id was known.
-pub(super) type Severed = (Pipeline<Pending>, Option<Connection>);
-
-/// What the timer of a command link has brought.
-pub(super) enum Timer {
-    /// The connection goes on.
-    Runs,
-    /// There is no connection, a new one is being opened, or the node is refused as a voter.
-    IsDown,
-    /// The connection has to be closed.
-    Closes(Cause),
-}
+use crate::resp::{Token, Violation, command};
 
 /// Opening.
 impl Node {
@@ -107,7 +93,7 @@ impl Node {
 impl Node {
     /// Takes the answer to one step, and keeps the words of a refusal. Returns what all steps have found out if it was
     /// the last one.
-    pub(super) fn answer_step(
+    pub(in crate::proto::core) fn answer_step(
         &mut self,
         step: Step,
         token: Token<'_>,
@@ -204,23 +190,61 @@ impl Node {
         env.of_node(self.id(), NodeEffect::LeaveIfIdle);
     }
 
-    /// Ends the connection, and forgets what belonged to it. Returns `None` if there was none.
-    pub(super) fn sever(&mut self, cause: Cause, env: &mut Env<'_>) -> Option<Severed> {
+    /// Closes the command link from our side.
+    pub(in crate::proto::core) fn close(&self, cause: Cause, env: &mut Env<'_>) {
+        env.close_link(self.id(), cause);
+    }
+
+    /// Closes the command link after bytes that are not of the protocol.
+    pub(in crate::proto::core) fn close_after(
+        &mut self,
+        violation: &Violation,
+        unread: &[u8],
+        env: &mut Env<'_>,
+    ) {
+        if self.is_tls_alert(unread) {
+            return self.close(Cause::TlsPort, env);
+        }
+        self.explain(Cause::Violation, violation.to_string());
+        self.close(Cause::Violation, env);
+    }
+
+    /// Closes a link that is being left once nothing is due on it.
+    #[inline]
+    pub(in crate::proto::core) fn leave_if_idle(&self, env: &mut Env<'_>) {
+        if self.link.is_leaving() && self.pipeline.len() == 0 {
+            self.close(self.link.cause(), env);
+        }
+    }
+
+    /// Ends the connection, and forgets what belonged to it: everything in flight on it is answered by that. `ghosts` asks may
+    /// run out of earlier ones.
+    pub(in crate::proto::core) fn sever(&mut self, cause: Cause, ghosts: usize, env: &mut Env<'_>) {
         let cap = self.link.backoff(env.settings().reconnect_backoff);
         let retry_at = env.now().boot + cap / 2 + env.random_below(cap / 2);
         // A server that turns us away says why before it closes.
         let cause = self.handshake().refused().unwrap_or(cause);
         if !self.link.mark_lost(cause, retry_at) {
-            return None;
+            return;
         }
-        let cause = self.link.cause();
-        env.metrics_of(self.id()).link_failed(cause);
+        let (id, cause) = (self.id(), self.link.cause());
+        env.metrics_of(id).link_failed(cause);
         self.explain_early_end(cause, env);
         let pipeline = mem::replace(&mut self.pipeline, Pipeline::new());
         let dead = self.reset_connection();
-        env.report_state(self.id());
+        env.report_state(id);
         env.arm(retry_at);
-        Some((pipeline, dead))
+        // A later handshake may kill this connection only if no ask can run out of another one.
+        if ghosts == 0 {
+            self.server.set_ghosts_in(dead);
+        }
+        // Queued commands fail; commands in flight may be sent again on the next connection.
+        env.of_node(id, NodeEffect::FailQueued);
+        for (pending, untouched) in pipeline.into_requests() {
+            env.of_node(id, NodeEffect::Unanswered(pending, untouched));
+        }
+        env.of_node(id, NodeEffect::FailUnproven);
+        env.of_node(id, NodeEffect::Severed(ghosts));
     }
 
     /// Explains a connection that ended before its first answer.
@@ -235,22 +259,22 @@ impl Node {
         }
     }
 
-    /// Does what the timer of the link asks for, as far as it concerns this node only.
-    pub(super) fn check_timer(&mut self, env: &mut Env<'_>) -> Timer {
+    /// Does what the timer of the link asks for. Returns whether the connection goes on.
+    pub(in crate::proto::core) fn check_timer(&mut self, env: &mut Env<'_>) -> bool {
         let now = env.now().boot;
         match self.link.state() {
             Link::Down { retry_at } if now >= retry_at => self.open(env),
             Link::Down { retry_at } => env.arm(retry_at),
-            Link::Opening { until } if now >= until => return Timer::Closes(Cause::ConnectTimeout),
+            Link::Opening { until } if now >= until => self.close(Cause::ConnectTimeout, env),
             Link::Handshake { until, .. } if now >= until => self.time_out_handshake(env),
-            Link::Leaving { until } if now >= until => return Timer::Closes(Cause::NoAnswer),
+            Link::Leaving { until } if now >= until => self.close(Cause::NoAnswer, env),
             Link::Opening { until } | Link::Handshake { until, .. } | Link::Leaving { until } => {
                 env.arm(until);
-                return Timer::Runs;
+                return true;
             }
-            Link::Quarantined { .. } | Link::Ready => return Timer::Runs,
+            Link::Quarantined { .. } | Link::Ready => return true,
         }
-        Timer::IsDown
+        false
     }
 
     fn time_out_handshake(&mut self, env: &mut Env<'_>) {
@@ -264,14 +288,15 @@ impl Node {
         self.retire(Cause::NoAnswer, env);
     }
 
-    /// Returns whether the node has owed an answer for so long that it is dead.
-    pub(super) fn check_silence(&mut self, env: &mut Env<'_>) -> bool {
-        let Some(dead_at) = self.dead_at(env.settings().dead_peer_timeout) else { return false };
+    /// Closes the link to a node that has owed an answer for so long that it is dead. Returns whether the connection goes on.
+    pub(in crate::proto::core) fn check_silence(&mut self, env: &mut Env<'_>) -> bool {
+        let dead_at = self.dead_at(env.settings().dead_peer_timeout).unwrap_or(Timestamp::NEVER);
         let is_dead = env.now().boot >= dead_at;
-        if !is_dead {
-            env.arm(dead_at);
+        match is_dead {
+            true => self.close(Cause::DeadPeer, env),
+            false => env.arm(dead_at),
         }
-        is_dead
+        !is_dead
     }
 }
 

@@ -1,11 +1,14 @@
 //! All nodes of a core, in the order of the configuration.
 //!
-//! Invariant: a method here compares nodes and changes none of them.
+//! Invariant: a method here compares nodes, and changes one by what it has found.
 
 use std::ops::{Deref, DerefMut};
 
+use super::command_link::Link;
+use super::handshake::Handshake;
 use super::node::Node;
 use crate::proto::config::Config;
+use crate::proto::core::Env;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::restart_guard::RunId;
 
@@ -22,10 +25,45 @@ impl Nodes {
         NodeSet::first(self.len())
     }
 
+    /// Opens the push links of these nodes, or keeps them open, for a lock that waits or an observer.
+    pub(in crate::proto::core) fn want_push(&mut self, nodes: NodeSet, env: &mut Env<'_>) {
+        nodes.iter().for_each(|node| self[node.index()].want_push(env));
+    }
+
+    /// Applies a complete handshake, or a look; `has_ghosts` if asks may still run out of a dead connection. Returns whether
+    /// nothing speaks against the node but what may change while the connection lasts. It is refused as a voter if not.
+    pub(in crate::proto::core) fn complete_handshake(
+        &mut self,
+        id: NodeId,
+        handshake: &Handshake,
+        has_ghosts: bool,
+        env: &mut Env<'_>,
+    ) -> bool {
+        let refused = match self[id.index()].link.state() {
+            Link::Handshake { .. } => {
+                let twin = handshake.run_id().and_then(|run_id| self.twin(id, run_id));
+                self[id.index()].complete_handshake(handshake, twin, has_ghosts, env)
+            }
+            Link::Quarantined { .. } => self[id.index()].complete_look(handshake),
+            // A node whose time is over has been refused, and what it granted is being undone.
+            _ => return false,
+        };
+        if let Some(cause) = refused {
+            self[id.index()].retire(cause, env);
+        }
+        refused.is_none()
+    }
+
     /// Returns another node that turned out to be the same server process.
-    pub(super) fn twin(&self, node: NodeId, run_id: RunId) -> Option<NodeId> {
-        let is_same = |other: &&Node| other.id() != node && other.server.run_id() == Some(run_id);
-        self.iter().find(is_same).map(Node::id)
+    fn twin(&mut self, node: NodeId, run_id: RunId) -> Option<NodeId> {
+        let is_same =
+            |other: &&mut Node| other.id() != node && other.server.run_id() == Some(run_id);
+        let twin = self.iter_mut().find(is_same)?;
+        if !twin.link.takes_reads() {
+            // It may have moved to this address: if it is not there, this node is believed next time.
+            twin.server.forget_process();
+        }
+        Some(twin.id())
     }
 }
 

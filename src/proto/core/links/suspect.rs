@@ -10,9 +10,9 @@ use std::time::Duration;
 use super::command_link::Link;
 use super::node::Node;
 use super::nodes::Nodes;
-use crate::proto::core::Core;
 use crate::proto::core::effects::NodeEffect;
-use crate::proto::names::NodeId;
+use crate::proto::core::{Core, Env};
+use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::{Timestamp, saturating_nanos};
 
 /// What is missing of a node that is being connected to for longer than that should take.
@@ -37,26 +37,18 @@ impl Core {
         let allowance = self.nodes.allowance(node).max(FIRST_CONTACT / 2);
         (self.boot >= since + allowance).then_some(silence)
     }
-
-    pub(in crate::proto::core) fn suspect(&mut self, id: NodeId) {
-        if self.suspected.contains(id) {
-            return;
-        }
-        self.suspected.insert(id);
-        self.metrics.of(id).suspicions += 1;
-        self.changed.insert(id);
-        self.effects.of_node(id, NodeEffect::Suspected);
-    }
-
-    /// A node that was suspected has answered.
-    #[cold]
-    pub(in crate::proto::core) fn answers_again(&mut self, id: NodeId) {
-        self.suspected.remove(id);
-        self.changed.insert(id);
-    }
 }
 
 impl Nodes {
+    pub(in crate::proto::core) fn suspect(&self, nodes: NodeSet, env: &mut Env<'_>) {
+        for node in nodes.iter() {
+            if env.set_suspected(node, true) {
+                env.metrics_of(node).suspicions += 1;
+                env.of_node(node, NodeEffect::Suspected);
+            }
+        }
+    }
+
     /// Returns for how long a node may be silent when a quorum has answered.
     pub(in crate::proto::core) fn allowance(&self, node: NodeId) -> Duration {
         match self[node.index()].pace.round_trip() {

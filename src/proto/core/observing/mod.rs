@@ -14,15 +14,16 @@ mod sight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Core;
+use super::{Core, Env};
 use crate::proto::classify::classify;
+use crate::proto::core::claims::Claims;
 use crate::proto::core::links::{Ability, Link, Mistyped, Node, Nodes, Pending};
 use crate::proto::event::Event;
 use crate::proto::fence::COUNTER_PREFIX;
 use crate::proto::key_state::{KeyState, VIEWED, of_string, of_type};
 use crate::proto::names::{ClaimId, NodeId, NodeSet, ObserverId};
 use crate::proto::slab::{Key, Slab};
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::time::Timestamp;
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
@@ -82,17 +83,13 @@ impl Observers {
         Self { slots: Slab::new(), by_resource: BTreeMap::new() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.slots.len() == 0
-    }
-
     /// Returns whether the verdict has changed since the last poll for it, and notes this poll.
     ///
     /// A verdict that changed and changed back between two polls has left two events in the queue, and
     /// [`unobserve`](Core::unobserve) does not remove those of its observer.
     #[cold]
     pub(super) fn polled(&mut self, id: ObserverId) -> bool {
-        let Some(observer) = self.find_mut(id) else { return false };
+        let Some(observer) = self.slots.find_mut(id.key()) else { return false };
         let is_news = observer.polled != observer.announced;
         if is_news {
             observer.polled.clone_from(&observer.announced);
@@ -107,33 +104,139 @@ impl Observers {
         keys.map(|&key| ObserverId::new(key))
     }
 
-    pub(super) fn arm(&mut self, id: ObserverId, at: Timestamp) {
-        self.slots.arm(id.key(), at);
-    }
-
     /// When something is due for any of them.
     pub(super) fn due(&self) -> Timestamp {
         self.slots.due()
-    }
-
-    pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<ObserverId> {
-        self.slots.next_due(at, by).map(ObserverId::new)
     }
 
     fn ids(&self) -> impl Iterator<Item = ObserverId> {
         (0..self.slots.capacity()).filter_map(|at| self.slots.at(at)).map(ObserverId::new)
     }
 
-    fn find(&self, id: ObserverId) -> Option<&Observer> {
-        self.slots.find(id.key())
+    /// Lets an observer change, and calls for a timeout when something is due for it then. One that has stopped is ignored.
+    fn change(
+        &mut self,
+        id: ObserverId,
+        env: &mut Env<'_>,
+        change: impl FnOnce(&mut Observer, &mut Env<'_>) -> Timestamp,
+    ) {
+        if let Some(observer) = self.slots.find_mut(id.key()) {
+            let due = change(observer, env);
+            self.slots.arm(id.key(), due);
+            // What is due is armed already, or this timeout comes to it.
+            if due > env.now().boot {
+                env.arm(due);
+            }
+        }
+    }
+}
+
+/// What happens to observers.
+impl Observers {
+    pub(super) fn begin(
+        &mut self,
+        resource: &[u8],
+        nodes: &mut Nodes,
+        env: &mut Env<'_>,
+    ) -> ObserverId {
+        let (key, observer) = self.slots.occupy(Observer::default);
+        *observer = Observer {
+            resource: resource.to_vec(),
+            sights: vec![Sight::default(); nodes.len()],
+            ..Observer::default()
+        };
+        self.by_resource.entry(resource.to_vec()).or_default().insert(key);
+        let id = ObserverId::new(key);
+        self.change(id, env, |observer, env| observer.begin_round(id, nodes, env));
+        id
     }
 
-    fn find_mut(&mut self, id: ObserverId) -> Option<&mut Observer> {
-        self.slots.find_mut(id.key())
+    fn end(&mut self, id: ObserverId) {
+        // It may have ended before.
+        let Some(observer) = self.slots.find_mut(id.key()) else { return };
+        let resource = std::mem::take(observer).resource;
+        if let Some(keys) = self.by_resource.get_mut(&resource) {
+            keys.remove(&id.key());
+            if keys.is_empty() {
+                self.by_resource.remove(&resource);
+            }
+        }
+        self.slots.free(id.key());
     }
 
-    fn sight(&mut self, id: ObserverId, node: NodeId) -> Option<&mut Sight> {
-        self.find_mut(id)?.sights.get_mut(node.index())
+    /// Does what is due for any of them.
+    pub(super) fn check_timers(&mut self, nodes: &mut Nodes, env: &mut Env<'_>) {
+        let mut at = 0;
+        while let Some(id) = self.slots.next_due(&mut at, env.now().boot).map(ObserverId::new) {
+            self.change(id, env, |observer, env| observer.check_timer(id, nodes, env));
+        }
+    }
+
+    /// What it observes may have changed: the next round begins now, unless the last one has begun only just.
+    pub(super) fn wake(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) {
+        self.change(id, env, |observer, env| observer.wake(id, nodes, env));
+    }
+
+    /// We have changed what nodes hold for this claim. No node reports that to us.
+    #[inline]
+    pub(super) fn claim_changed(
+        &mut self,
+        id: ClaimId,
+        claims: &Claims,
+        nodes: &mut Nodes,
+        env: &mut Env<'_>,
+    ) {
+        if self.slots.len() > 0 {
+            let keys = claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
+            let observers: Vec<_> = keys.flat_map(|key| self.of(key)).collect();
+            observers.into_iter().for_each(|observer| self.wake(observer, nodes, env));
+        }
+    }
+
+    /// This node can be asked, or may have changed unheard.
+    pub(super) fn look_at(&mut self, node: NodeId, nodes: &mut Nodes, env: &mut Env<'_>) {
+        self.change_all(nodes, env, |id, observer, nodes, env| {
+            observer.look_at(id, &mut nodes[node.index()], env)
+        });
+    }
+
+    /// The link to this node is lost, and the looks that were under way.
+    pub(super) fn lose(&mut self, node: NodeId, nodes: &mut Nodes, env: &mut Env<'_>) {
+        self.change_all(nodes, env, |id, observer, nodes, env| {
+            let cause = nodes[node.index()].link.cause();
+            observer.sights[node.index()] = Sight { last: Some(Err(cause)), ..Sight::default() };
+            observer.announce(id, env)
+        });
+    }
+
+    fn change_all(
+        &mut self,
+        nodes: &mut Nodes,
+        env: &mut Env<'_>,
+        change: impl Fn(ObserverId, &mut Observer, &mut Nodes, &mut Env<'_>) -> Timestamp,
+    ) {
+        let ids: Vec<_> = self.ids().collect();
+        if !ids.is_empty() {
+            nodes.ask_for_reports(env);
+        }
+        ids.iter().for_each(|&id| self.change(id, env, |it, env| change(id, it, nodes, env)));
+    }
+
+    /// Takes the answer to a read of a look.
+    pub(super) fn answered(
+        &mut self,
+        (id, read): (ObserverId, Read),
+        token: Token<'_>,
+        node: &mut Node,
+        env: &mut Env<'_>,
+    ) -> Result<(), Mistyped> {
+        let value = match token {
+            Token::Bulk(value) => Ok(value),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        self.change(id, env, |observer, env| observer.take_read((id, read), value, node, env));
+        Ok(())
     }
 }
 
@@ -146,8 +249,8 @@ impl Observer {
     }
 
     /// Whether a node is about to say what may change the verdict. One that seems to hang, or is late, is not waited for.
-    fn awaits(&self, verdict: &LeaderVerdict, hanging: NodeSet, nodes: NodeSet) -> bool {
-        nodes.without(hanging).iter().any(|node| {
+    fn awaits(&self, verdict: &LeaderVerdict, hanging: NodeSet) -> bool {
+        NodeSet::first(self.sights.len()).without(hanging).iter().any(|node| {
             let sight = &self.sights[node.index()];
             match (&sight.look, &sight.last) {
                 (Some(_), None | Some(Ok(_))) => true,
@@ -167,179 +270,91 @@ impl Observer {
 
 /// Commands.
 impl Core {
-    pub(super) fn begin_observing(&mut self, resource: &[u8], now: ClockReading) -> ObserverId {
-        let (key, observer) = self.observers.slots.occupy(Observer::default);
-        *observer = Observer {
-            resource: resource.to_vec(),
-            sights: vec![Sight::default(); self.nodes.len()],
-            ..Observer::default()
-        };
-        self.observers.by_resource.entry(resource.to_vec()).or_default().insert(key);
-        let id = ObserverId::new(key);
-        self.observe_all(id, now);
-        id
-    }
-
     /// What was announced last, and what each node says; `None` before the first [`Event::Observed`].
     #[must_use]
     pub fn observation(&self, id: ObserverId) -> Option<LeaderView> {
-        let observer = self.observers.find(id)?;
+        let observer = self.observers.slots.find(id.key())?;
         let nodes = observer.sights.iter().map(|sight| sight.last.clone()).collect();
         Some(LeaderView { verdict: observer.announced.clone()?, nodes })
     }
 
     /// Stops observing, and no event about it follows. An unknown id is ignored.
     pub fn unobserve(&mut self, id: ObserverId) {
-        let Some(observer) = self.observers.find_mut(id) else { return };
-        let resource = std::mem::take(observer).resource;
-        if let Some(keys) = self.observers.by_resource.get_mut(&resource) {
-            keys.remove(&id.key());
-            if keys.is_empty() {
-                self.observers.by_resource.remove(&resource);
-            }
-        }
-        self.observers.slots.free(id.key());
+        self.observers.end(id);
     }
 }
 
-/// Rounds.
-impl Core {
-    /// Something may be due for this observer.
-    pub(super) fn observer_due(&mut self, id: ObserverId, now: ClockReading) {
-        let patience = self.config.settings.response_timeout;
-        let Some(observer) = self.observers.find_mut(id) else { return };
-        for sight in &mut observer.sights {
-            if sight.look.as_ref().is_some_and(|look| now.boot >= look.since + patience) {
+/// Rounds. Each transition returns when something is due for the observer.
+impl Observer {
+    fn check_timer(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
+        let (now, patience) = (env.now().boot, env.settings().response_timeout);
+        for sight in &mut self.sights {
+            if sight.look.as_ref().is_some_and(|look| now >= look.since + patience) {
                 sight.last = Some(Err(Cause::NoAnswer));
             }
         }
-        if now.boot >= observer.next_at {
-            self.observe_all(id, now);
-        } else {
-            self.observer_told(id);
-        }
+        if now >= self.next_at { self.begin_round(id, nodes, env) } else { self.announce(id, env) }
     }
 
-    /// What it observes may have changed: the next round begins now, unless the last one has begun only just.
-    pub(super) fn observer_wakes(&mut self, id: ObserverId, now: ClockReading) {
-        let Some(observer) = self.observers.find_mut(id) else { return };
-        let at = now.boot.max(observer.looked_at + APART);
-        observer.next_at = observer.next_at.min(at);
-        if at == now.boot {
-            self.observe_all(id, now);
-        } else {
-            self.observers.arm(id, at);
-            self.arm(at);
-        }
+    fn wake(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
+        let at = env.now().boot.max(self.looked_at + APART);
+        self.next_at = self.next_at.min(at);
+        if at == env.now().boot { self.begin_round(id, nodes, env) } else { at }
     }
 
-    /// We have changed what nodes hold for this claim. No node reports that to us.
-    pub(super) fn claim_changed(&mut self, id: ClaimId, now: ClockReading) {
-        if self.observers.is_empty() {
-            return;
-        }
-        let keys = self.claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
-        let observers: Vec<_> = keys.flat_map(|key| self.observers.of(key)).collect();
-        observers.into_iter().for_each(|observer| self.observer_wakes(observer, now));
-    }
-
-    /// This node can be asked, or may have changed unheard.
-    pub(super) fn observers_look_at(&mut self, node: NodeId, now: ClockReading) {
-        let ids: Vec<_> = self.observers.ids().collect();
-        if !ids.is_empty() {
-            self.ask_for_reports(now);
-        }
-        ids.into_iter().for_each(|id| self.look_for_leader(id, node, now));
-    }
-
-    /// The link to this node is lost, and the looks that were under way.
-    pub(super) fn observers_lose(&mut self, node: NodeId, now: ClockReading) {
-        let cause = self.node(node).link.cause();
-        let ids: Vec<_> = self.observers.ids().collect();
-        if !ids.is_empty() {
-            self.ask_for_reports(now);
-        }
-        for id in ids {
-            if let Some(sight) = self.observers.sight(id, node) {
-                *sight = Sight { last: Some(Err(cause)), ..Sight::default() };
-                self.observer_told(id);
-            }
-        }
-    }
-
-    fn observe_all(&mut self, id: ObserverId, now: ClockReading) {
-        let early = self.entropy.below(PERIOD / 4);
-        let Some(observer) = self.observers.find_mut(id) else { return };
-        observer.looked_at = now.boot;
-        observer.next_at = now.boot + (PERIOD - early);
-        self.ask_for_reports(now);
-        for node in self.config.node_ids() {
-            self.look_for_leader(id, node, now);
-        }
-        self.observer_told(id);
-    }
-
-    /// A push link that nobody wants for longer than a few rounds is closed.
-    fn ask_for_reports(&mut self, now: ClockReading) {
-        let reporting = self.nodes.best_reporting(self.suspected, self.config.quorum());
-        reporting.iter().for_each(|node| self.want_push(node, now));
+    fn begin_round(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
+        let (now, early) = (env.now().boot, env.random_below(PERIOD / 4));
+        self.looked_at = now;
+        self.next_at = now + (PERIOD - early);
+        nodes.ask_for_reports(env);
+        let late = nodes.iter_mut().map(|node| self.look_at(id, node, env)).min();
+        self.announce(id, env).min(late.unwrap_or(Timestamp::NEVER))
     }
 
     /// One look at a time: what changes while it is under way is seen by the next.
-    fn look_for_leader(&mut self, id: ObserverId, node_id: NodeId, now: ClockReading) {
-        let node = &mut self.nodes[node_id.index()];
-        let Some(observer) = self.observers.slots.find_mut(id.key()) else { return };
-        let sight = &mut observer.sights[node_id.index()];
+    fn look_at(&mut self, id: ObserverId, node: &mut Node, env: &mut Env<'_>) -> Timestamp {
+        let (now, sight) = (env.now().boot, &mut self.sights[node.id().index()]);
         if sight.look.is_some() {
             sight.is_stale = true;
-            return;
+            return Timestamp::NEVER;
         }
-        match node.link.state() {
-            Link::Quarantined { .. } | Link::Ready => {}
-            Link::Down { .. } | Link::Leaving { .. } if node.link.was_tried() => {
+        if !node.link.takes_reads() {
+            if matches!(node.link.state(), Link::Down { .. } | Link::Leaving { .. })
+                && node.link.was_tried()
+            {
                 sight.last = Some(Err(node.link.cause()));
-                return;
             }
-            _ => return,
+            return Timestamp::NEVER;
         }
-        let counter = [COUNTER_PREFIX, &observer.resource].concat();
+        let counter = [COUNTER_PREFIX, &self.resource].concat();
         for read in [Read::CounterBefore, Read::Key, Read::CounterBehind] {
             let (key, last) = match read {
-                Read::Key => (&observer.resource, VIEWED),
+                Read::Key => (&self.resource, VIEWED),
                 Read::CounterBefore | Read::CounterBehind => (&counter, DIGITS),
             };
             if read == Read::Key {
-                node.track_next(now.boot);
+                node.track_next(now);
             }
-            node.pipeline.push(Pending::Observe(id, read), now.boot, |out| {
+            node.pipeline.push(Pending::Observe(id, read), now, |out| {
                 let _ = command(out, 4).arg(b"GETRANGE").arg(key).int(0).int(last as u64);
             });
         }
         sight.is_stale = false;
-        sight.look = Some(Look { since: now.boot, counter: None, key: Ok(KeyState::Free) });
-        self.arm(now.boot + self.config.settings.dead_peer_timeout);
-        let until = now.boot + self.config.settings.response_timeout;
-        self.observers.arm(id, until);
-        self.arm(until);
+        sight.look = Some(Look { since: now, counter: None, key: Ok(KeyState::Free) });
+        env.arm(now + env.settings().dead_peer_timeout);
+        now + env.settings().response_timeout
     }
 
-    /// A read of a look was answered.
-    pub(super) fn observer_read(
+    fn take_read(
         &mut self,
-        id: ObserverId,
-        node: NodeId,
-        read: Read,
-        token: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        let value = match token {
-            Token::Bulk(value) => Ok(value),
-            Token::Error(text) => Err(classify(text).cause()),
-            _ => return Err(Mistyped),
-        };
-        // Nobody observes any longer, or not by this look.
-        let Some(sight) = self.observers.sight(id, node) else { return Ok(()) };
-        let Some(look) = &mut sight.look else { return Ok(()) };
+        (id, read): (ObserverId, Read),
+        value: Result<&[u8], Cause>,
+        node: &mut Node,
+        env: &mut Env<'_>,
+    ) -> Timestamp {
+        let sight = &mut self.sights[node.id().index()];
+        // The connection of this look was lost, or its observer has a new one.
+        let Some(look) = &mut sight.look else { return Timestamp::NEVER };
         match read {
             Read::CounterBefore => look.counter = number(value),
             Read::Key => look.key = state(value),
@@ -347,39 +362,33 @@ impl Core {
                 let counter = look.counter.filter(|&before| number(value) == Some(before));
                 sight.last = Some(look.key.clone().map(|state| NodeSight { state, counter }));
                 sight.look = None;
-                if sight.is_stale {
-                    self.look_for_leader(id, node, now);
-                }
-                self.observer_told(id);
+                let is_stale = sight.is_stale;
+                let late = if is_stale { self.look_at(id, node, env) } else { Timestamp::NEVER };
+                return self.announce(id, env).min(late);
             }
         }
-        Ok(())
+        Timestamp::NEVER
     }
 
     /// A node has said something, or says nothing any longer. What that changes is announced.
-    fn observer_told(&mut self, id: ObserverId) {
-        let (quorum, patience) = (self.config.quorum(), self.config.settings.response_timeout);
-        let (hanging, nodes) = (self.suspected, self.nodes.all());
-        let Some(observer) = self.observers.find_mut(id) else { return };
-        let verdict = observer.verdict(quorum);
-        let is_settled = verdict.is_whole() || !observer.awaits(&verdict, hanging, nodes);
-        let is_news = is_settled && observer.announced.as_ref() != Some(&verdict);
-        if is_news {
-            observer.announced = Some(verdict);
+    fn announce(&mut self, id: ObserverId, env: &mut Env<'_>) -> Timestamp {
+        let verdict = self.verdict(env.config().quorum());
+        let is_settled = verdict.is_whole() || !self.awaits(&verdict, env.suspected());
+        if is_settled && self.announced.as_ref() != Some(&verdict) {
+            self.announced = Some(verdict);
+            env.report(Event::Observed(id));
         }
-        let due = observer.next_at.min(observer.late_at(patience));
-        if is_news {
-            self.events.push_back(Event::Observed(id));
-        }
-        self.observers.arm(id, due);
-        // What is due is armed already, or this timeout comes to it.
-        if due > self.boot {
-            self.arm(due);
-        }
+        self.next_at.min(self.late_at(env.settings().response_timeout))
     }
 }
 
 impl Nodes {
+    /// A push link that nobody wants for longer than a few rounds is closed.
+    fn ask_for_reports(&mut self, env: &mut Env<'_>) {
+        let reporting = self.best_reporting(env.suspected(), env.config().quorum());
+        self.want_push(reporting, env);
+    }
+
     /// Returns a quorum of the nodes that vote, those first that do report and those last that will not.
     fn best_reporting(&self, hanging: NodeSet, quorum: usize) -> NodeSet {
         let rank = |node: &&Node| match node.push.ability() {
@@ -432,6 +441,7 @@ mod tests {
 
     use super::*;
     use crate::proto::config::{Config, NodeSettings, Settings};
+    use crate::proto::time::ClockReading;
 
     #[test]
     fn observers_that_stop_leave_nothing_behind() {

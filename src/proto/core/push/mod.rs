@@ -231,14 +231,6 @@ impl Core {
         self.node(node).push.no_channel
     }
 
-    /// A lock waits for this node's notifications.
-    pub(super) fn want_push(&mut self, id: NodeId, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        if let Some(cause) = node.want_push(&mut env) {
-            self.close_push(id, cause, now);
-        }
-    }
-
     /// All that was read is understood. All keys may have changed.
     pub(super) fn wake_all_if_told(&mut self, id: NodeId) {
         if mem::take(&mut self.node_mut(id).push.has_notified_all) {
@@ -515,14 +507,14 @@ impl Core {
             Timer::Opens if self.watchers(id).is_empty() => {
                 self.node_mut(id).push.wanted_at = Timestamp::default();
             }
-            Timer::Opens => self.want_push(id, now),
+            Timer::Opens => self.nodes[id.index()].want_push(&mut env!(self, now)),
             Timer::Lingered if self.watchers(id).is_empty() => {
                 let ability = self.node(id).push.lasting_ability(now.boot);
                 self.close_push(id, Cause::default(), now);
                 self.node_mut(id).push.put_away(ability, now.boot);
             }
             Timer::Lingered => {
-                self.want_push(id, now);
+                self.nodes[id.index()].want_push(&mut env!(self, now));
                 self.arm(now.boot + LINGER);
             }
         }

@@ -10,6 +10,7 @@ use super::{LINGER, Push, PushState, Severed, Timer, UNAVAILABLE_FOR, lasts};
 use crate::proto::classify::classify;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::Env;
+use crate::proto::core::effects::NodeEffect;
 use crate::proto::core::links::{Ability, Mistyped, Node, Pending};
 use crate::proto::names::{LinkId, LockId};
 use crate::proto::time::Timestamp;
@@ -21,9 +22,8 @@ type TrackingNews = Option<Result<(), Cause>>;
 
 /// The push link.
 impl Node {
-    /// Opens the push link, or keeps it open, for a lock that waits. Returns why it has to be closed, if so.
-    #[must_use]
-    pub(super) fn want_push(&mut self, env: &mut Env<'_>) -> Option<Cause> {
+    /// Opens the push link, or keeps it open, for a lock that waits or an observer.
+    pub(in crate::proto::core) fn want_push(&mut self, env: &mut Env<'_>) {
         let now = env.now().boot;
         self.push.wanted_at = now;
         match self.push.stage {
@@ -31,10 +31,14 @@ impl Node {
                 opens_at if now >= opens_at => self.open_push(env),
                 opens_at => env.arm(opens_at),
             },
-            Stage::Subscribed => return self.track(env),
+            Stage::Subscribed => {
+                let closes = self.track(env);
+                closes
+                    .into_iter()
+                    .for_each(|cause| env.of_node(self.id(), NodeEffect::ClosePush(cause)));
+            }
             Stage::Opening { .. } | Stage::Handshake { .. } => {}
         }
-        None
     }
 
     fn open_push(&mut self, env: &mut Env<'_>) {
