@@ -133,8 +133,8 @@ impl Core {
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::Delete { claim, followed } => {
-                let settled = self.deleted(id, claim, followed, token, now)?;
-                settled.into_iter().for_each(|vote| self.undo_settled(id, claim, vote, now));
+                let settled = self.at_claim(claim, now, |it| it.deleted(id, followed, token));
+                self.undo_settled(id, claim, settled.transpose()?.flatten(), now);
                 Ok(())
             }
             Pending::DropOthers | Pending::Enrol => {
@@ -281,7 +281,10 @@ impl Core {
             self.note_refused(id, claim, vote);
         }
         let vote = match vote {
-            Vote::Grant => self.guarded_vote_of_script(id, claim, now),
+            // The script has read the restart guard's TTL itself.
+            Vote::Grant if self.config.restart_guard_key().is_some() => {
+                self.guarded_vote(id, claim, vote, Ok(0), now)
+            }
             _ => vote,
         };
         // A node whose guard shows a fault is excluded before its vote is counted.
@@ -317,8 +320,8 @@ impl Core {
                 self.extension_answered(id, claim, round, answer, now);
             }
             Pending::Undo { claim, .. } => {
-                let settled = self.undo_answered(id, claim, answer, now);
-                settled.into_iter().for_each(|vote| self.undo_settled(id, claim, vote, now));
+                let settled = self.at_claim(claim, now, |it| it.undo_answered(id, answer));
+                self.undo_settled(id, claim, settled.flatten(), now);
             }
             Pending::WriteBack { claim, round, .. } => {
                 if answer == Count::Of(0) {

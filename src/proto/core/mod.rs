@@ -402,7 +402,7 @@ impl Core {
     }
 
     /// Applies a transition to a lock at work. Returns `None` if the lock is idle, has not asked yet, or has ended.
-    #[inline]
+    #[inline(always)]
     fn transition<R>(
         &mut self,
         id: LockId,

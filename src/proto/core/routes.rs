@@ -112,7 +112,10 @@ impl Core {
         now: ClockReading,
     ) {
         match effect {
-            ClaimEffect::Disown => self.disown(node, id, now),
+            ClaimEffect::Disown => {
+                self.at_claim(id, now, |claim| claim.disown(node));
+                self.vote_failed(node, id, now);
+            }
             ClaimEffect::FailExtension(round, cause) => {
                 let vote = Vote::Fail(cause);
                 self.transition_by(id, now, |lock| lock.extension_vote(node, round, vote));
@@ -122,7 +125,7 @@ impl Core {
                     self.vote_failed(node, id, now);
                 }
             }
-            ClaimEffect::UndoSettled(vote) => self.undo_settled(node, id, vote, now),
+            ClaimEffect::UndoSettled(vote) => self.undo_settled(node, id, Some(vote), now),
             ClaimEffect::VoteFailed => self.vote_failed(node, id, now),
             ClaimEffect::WriteBackLost(round, cause) => {
                 self.transition_by(id, now, |lock| lock.fail_write_back(node, round, cause));
@@ -338,12 +341,15 @@ impl Core {
         &mut self,
         node: NodeId,
         id: ClaimId,
-        vote: Vote,
+        vote: Option<Vote>,
         now: ClockReading,
     ) {
-        match self.claims.find(id).map(|claim| (claim.lock(), claim.is_settled())) {
-            Some((Some(lock), _)) => self.release_vote(node, lock, vote, now),
-            Some((None, true)) => self.claims.free(id),
+        let claim = self.claims.find(id).map(|claim| (claim.lock(), claim.is_settled()));
+        match vote.zip(claim) {
+            Some((vote, (Some(lock), _))) => {
+                self.release_by(lock, now, |lock| lock.take_release_vote(node, vote));
+            }
+            Some((_, (None, true))) => self.claims.free(id),
             _ => {}
         }
     }
@@ -474,7 +480,7 @@ impl Core {
                 if let Some(it) = self.claims.find_mut(claim) {
                     it.undo_over(node);
                 }
-                self.undo_settled(node, claim, Vote::Fail(cause), now);
+                self.undo_settled(node, claim, Some(Vote::Fail(cause)), now);
             }
             // Its ask has run.
             Pending::Check { claim, .. } => self.vote_failed(node, claim, now),

@@ -84,7 +84,7 @@ impl Core {
             Phase::Pausing => self.with_waiter(id, now, |it| it.pause_due()),
             Phase::Queued => self.with_waiter(id, now, |it| it.queue_due()),
             Phase::Extending | Phase::Held => return self.held_due(id, now),
-            Phase::Releasing => return self.release_due(id, now),
+            Phase::Releasing => return self.release_by(id, now, |lock| lock.release_due()),
             Phase::Lost(_) => return self.lost_due(id, now),
         };
         self.carry_out(id, decision, now);

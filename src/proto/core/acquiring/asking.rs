@@ -156,17 +156,15 @@ impl Core {
         untouched: bool,
         now: ClockReading,
     ) {
-        if untouched {
-            self.owes_no_more(node, id);
-        } else if let Some(ticket) = self.claims.ticket_of(id) {
+        if let Some(ticket) = self.claims.ticket_of(id).filter(|_| !untouched) {
             // The ask may yet run, and put back a ticket that was taken away.
             ticket.connection_lost(node, false);
         }
-        if let Some(claim) = self.claims.find_mut(id) {
-            claim.connection_lost(node, untouched);
-            if mutant!(AskSentAgain) && claim.lock().is_some() {
-                return claim.queue(node);
-            }
+        self.at_claim(id, now, |claim| claim.lose_ask(node, untouched));
+        if mutant!(AskSentAgain)
+            && let Some(claim) = self.claims.find_mut(id).filter(|claim| claim.lock().is_some())
+        {
+            return claim.queue(node);
         }
         self.vote_failed(node, id, now);
     }
@@ -186,16 +184,6 @@ impl Core {
             });
             self.effects.decided(lock, decided.unwrap_or_default());
         }
-    }
-
-    /// An ask that is under way to a node which is no voter. It is undone on this connection even where
-    /// that is in the wrong database, or leads to another node's server, for so was the ask.
-    pub(in crate::proto::core) fn disown(&mut self, node: NodeId, id: ClaimId, now: ClockReading) {
-        if !self.withdraw(node, id) {
-            self.owe(node, id);
-            self.push_undo(node, id, now);
-        }
-        self.vote_failed(node, id, now);
     }
 
     /// The suspected nodes at which an ask of this lock is open from an earlier attempt.

@@ -48,7 +48,25 @@ impl Core {
         let of_permit = ask.is_for_permit();
         let told = in_line.then(|| Told::read(token, of_permit)).flatten();
         if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
-            Ok(Some(self.ticket_answered(id, claim, told, now)))
+            self.node_mut(id).capabilities.line_is(Ability::Given);
+            if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
+                self.with_waiter(lock, now, |it| it.record_place(id, told));
+            }
+            let answer = match told {
+                Told::Granted { grant, .. } => {
+                    self.node_mut(id).capabilities.undo_is(Ability::Given);
+                    grant
+                }
+                Told::Waits(place) => {
+                    self.claims.find_mut(claim).into_iter().for_each(|it| it.told_to_wait(id));
+                    match place.left_ms {
+                        0 => Answer::Vote(Vote::Deny),
+                        left_ms => Answer::DenyFor(left_ms),
+                    }
+                }
+            };
+            // Granted or not, the script has read the restart guard itself.
+            Ok(Some(Unproven::of_ask(claim, answer)))
         } else if in_line && told.is_none() && is_of_line(token) {
             // Data that no lock has made is in this line, such as a stamp without end. That is not an error of the protocol:
             // the node fails to vote on this lock, and the other locks on the connection go on.
@@ -102,49 +120,6 @@ impl Core {
             self.node_mut(id).capabilities.undo_is(Ability::Given);
         }
         Ok(Some(Unproven::of_ask(claim_id, answer)))
-    }
-
-    /// A grant by a script, which has read the restart guard's TTL itself.
-    pub(in crate::proto::core) fn guarded_vote_of_script(
-        &mut self,
-        id: NodeId,
-        claim: ClaimId,
-        now: ClockReading,
-    ) -> Vote {
-        match self.config.restart_guard_key() {
-            Some(_) => self.guarded_vote(id, claim, Vote::Grant, Ok(0), now),
-            None => Vote::Grant,
-        }
-    }
-
-    /// A node has granted an ask in line, or has not. It has read the restart guard itself.
-    fn ticket_answered(
-        &mut self,
-        id: NodeId,
-        claim: ClaimId,
-        told: Told,
-        now: ClockReading,
-    ) -> Unproven {
-        self.node_mut(id).capabilities.line_is(Ability::Given);
-        if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
-            self.with_waiter(lock, now, |it| it.record_place(id, told));
-        }
-        let answer = match told {
-            Told::Granted { grant, .. } => {
-                self.node_mut(id).capabilities.undo_is(Ability::Given);
-                grant
-            }
-            Told::Waits(place) => {
-                if let Some(claim) = self.claims.find_mut(claim) {
-                    claim.told_to_wait(id);
-                }
-                match place.left_ms {
-                    0 => Answer::Vote(Vote::Deny),
-                    left_ms => Answer::DenyFor(left_ms),
-                }
-            }
-        };
-        Unproven::of_ask(claim, answer)
     }
 
     /// The node forbids what the line needs: it is asked without, now and from now on. Whether this was such an answer.

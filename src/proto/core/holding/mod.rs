@@ -412,8 +412,30 @@ impl LockAtWork<'_> {
 
 /// Release.
 impl LockAtWork<'_> {
+    /// One node's answer to the undo of a lock that is being released.
+    #[inline]
+    pub(super) fn take_release_vote(
+        &mut self,
+        node: NodeId,
+        vote: Vote,
+    ) -> Option<(ClaimId, Confirmed)> {
+        if self.lock.phase == Phase::Releasing {
+            self.active.votes.cast(node, vote);
+        }
+        self.release_result()
+    }
+
+    pub(super) fn release_due(&mut self) -> Option<(ClaimId, Confirmed)> {
+        if self.active.round.is_over(self.env.now.boot) {
+            return self.release_result();
+        }
+        self.arm(self.active.round.until());
+        None
+    }
+
     /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
     /// hang, or when its time is. What is not confirmed stays owed.
+    #[inline]
     fn release_result(&mut self) -> Option<(ClaimId, Confirmed)> {
         let (claim, votes) = (&self.claim, &self.active.votes);
         let confirmed = votes.grants().len();
@@ -562,29 +584,19 @@ impl Core {
         if queued {
             self.with_waiter(id, now, |it| it.leave_queues_released());
         }
-        self.settle_release(id, now);
+        self.release_by(id, now, |lock| lock.release_result());
         self.run_scheduled();
     }
 
-    /// One node's answer to the undo of a lock that is being released.
-    pub(super) fn release_vote(&mut self, node: NodeId, id: LockId, vote: Vote, now: ClockReading) {
-        let over = self.transition(id, now, |lock| {
-            if lock.lock.phase == Phase::Releasing {
-                lock.active.votes.cast(node, vote);
-            }
-            lock.release_result()
-        });
-        self.end_release(id, over.flatten(), now);
-    }
-
-    /// Ends a release if it is over.
-    pub(super) fn settle_release(&mut self, id: LockId, now: ClockReading) {
-        let over = self.transition(id, now, |lock| lock.release_result());
-        self.end_release(id, over.flatten(), now);
-    }
-
-    fn end_release(&mut self, id: LockId, over: Option<(ClaimId, Confirmed)>, now: ClockReading) {
-        if let Some((claim, confirmed)) = over {
+    /// Takes a step of a release, which may be over then.
+    #[inline]
+    pub(super) fn release_by(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+        step: impl FnOnce(&mut LockAtWork<'_>) -> Option<(ClaimId, Confirmed)>,
+    ) {
+        if let Some((claim, confirmed)) = self.transition(id, now, step).flatten() {
             self.locks.free(id);
             self.part_from_lock(claim, now);
             self.events.push_back(Event::Released(id, confirmed));
@@ -595,20 +607,9 @@ impl Core {
     pub(super) fn settle_releases(&mut self, now: ClockReading) {
         for at in 0..self.locks.capacity() {
             if let Some(id) = self.locks.at(at) {
-                self.settle_release(id, now);
+                self.release_by(id, now, |lock| lock.release_result());
             }
         }
-    }
-
-    pub(super) fn release_due(&mut self, id: LockId, now: ClockReading) {
-        let over = self.transition(id, now, |lock| match lock.active.round.until() {
-            until if now.boot < until => {
-                lock.arm(until);
-                None
-            }
-            _ => lock.release_result(),
-        });
-        self.end_release(id, over.flatten(), now);
     }
 
     /// Releases that waited for this node only: their undos are under way there, unless its link is not open.
@@ -621,7 +622,7 @@ impl Core {
                 self.node(id).pipeline.at(at)
                 && let Some(lock) = self.claims.find(claim).and_then(Claim::lock)
             {
-                self.settle_release(lock, now);
+                self.release_by(lock, now, |lock| lock.release_result());
             }
         }
     }

@@ -25,8 +25,8 @@ impl Core {
     /// Asks nothing more about a lock, whose lease is what a quorum of nodes supports.
     pub(super) fn prepare_record(&mut self, id: LockId, now: ClockReading) {
         let Some(claim) = self.locks.find(id).map(|lock| lock.claim()) else { return };
-        for node in self.config.node_ids() {
-            self.withdraw(node, claim);
+        for node in self.nodes.all().iter() {
+            self.at_claim(claim, now, |claim| claim.withdraw(node));
         }
         if let Some((lock, active)) = self.locks.at_work_mut(id) {
             let quorum = usize::from(self.config.quorum);

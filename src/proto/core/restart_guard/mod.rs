@@ -117,8 +117,10 @@ impl Core {
             return;
         }
         for id in grants {
-            self.owe(node, id);
-            self.send_undo(node, id, now);
+            self.at_claim(id, now, |claim| {
+                claim.owe(node);
+                claim.send_undo(node);
+            });
         }
     }
 }

@@ -34,7 +34,7 @@ struct Subject {
 impl EncodedCommand {
     /// Sends a command about a claim to a node. The claim is found only if the command is not encoded yet.
     #[inline]
-    pub(super) fn send<'c>(
+    pub(in crate::proto::core) fn send<'c>(
         &mut self,
         node: &mut Node,
         (id, claim): (ClaimId, impl FnOnce() -> Option<&'c Claim>),
