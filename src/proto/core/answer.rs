@@ -138,7 +138,7 @@ impl Core {
                 Ok(())
             }
             Pending::DropOthers | Pending::Enrol => {
-                self.candidate(id, now).written(due.pending, token)
+                nodes.candidate(id, &mut env).written(due.pending, token)
             }
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
                 self.counted(id, due.pending, token, now)
@@ -194,11 +194,21 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let vote = self.check_answered(id, claim, vote, token, since, now)?;
+        let counted = self.nodes.check_vote(id, vote, token, since, &mut env!(self, now))?;
+        if vote == Vote::Grant && counted != Vote::Grant {
+            self.undo_grants(id, [claim], now);
+        }
         self.run(now);
-        let grant = Unproven::of_ask(claim, Answer::Vote(vote));
-        if vote != Vote::Grant || !self.awaits_proof(id, grant, since, now) {
-            self.take_vote(id, claim, vote, now);
+        let grant = Unproven::of_ask(claim, Answer::Vote(counted));
+        if counted != Vote::Grant
+            || !self.nodes[id.index()].awaits_proof(
+                grant,
+                since,
+                &self.claims,
+                &mut env!(self, now),
+            )
+        {
+            self.take_vote(id, claim, counted, now);
         }
         Ok(())
     }
@@ -214,10 +224,7 @@ impl Core {
         let (node, env) = self.node_in_env(id, now);
         if let Some(handshake) = node.answer_step(step, token, &env)? {
             let has_ghosts = self.claims.ghosts(id) > 0;
-            let mut env = env!(self, now);
-            if self.nodes.complete_handshake(id, &handshake, has_ghosts, &mut env) {
-                self.let_in(id, handshake, now);
-            }
+            self.nodes.complete_handshake(id, handshake, has_ghosts, &mut env!(self, now));
         }
         Ok(())
     }
@@ -229,7 +236,10 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (grants, cause) = self.history_told(id, token, now)?;
+        let (grants, cause) = self.nodes.candidate(id, &mut env!(self, now)).take_proof(token)?;
+        if cause.is_some() {
+            self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
+        }
         self.run(now);
         for &grant in &grants {
             match cause {
@@ -267,7 +277,9 @@ impl Core {
     ) -> Result<(), Mistyped> {
         // The command was sent again, or its claim is gone.
         let Some(told) = told else { return Ok(()) };
-        if !told.answer().is_grant() || !self.awaits_proof(id, told, since, now) {
+        if !told.answer().is_grant()
+            || !self.nodes[id.index()].awaits_proof(told, since, &self.claims, &mut env!(self, now))
+        {
             self.grant_proven(id, told, now);
         }
         Ok(())
@@ -280,19 +292,22 @@ impl Core {
         if !told.is_move() {
             self.note_refused(id, claim, vote);
         }
-        let vote = match vote {
+        let counted = match vote {
             // The script has read the restart guard's TTL itself.
             Vote::Grant if self.config.restart_guard_key().is_some() => {
-                self.guarded_vote(id, claim, vote, Ok(0), now)
+                self.nodes.candidate(id, &mut env!(self, now)).guard_vote(vote, Ok(0))
             }
             _ => vote,
         };
+        if vote == Vote::Grant && counted != Vote::Grant {
+            self.undo_grants(id, [claim], now);
+        }
         // A node whose guard shows a fault is excluded before its vote is counted.
         self.run(now);
-        self.take_vote(id, claim, vote, now);
+        self.take_vote(id, claim, counted, now);
         if told.is_move() {
             self.run(now);
-            self.transition_by(claim, now, |lock| lock.take_healed(id, vote));
+            self.transition_by(claim, now, |lock| lock.take_healed(id, counted));
         }
     }
 
@@ -363,7 +378,9 @@ impl Core {
                 let (node, mut env) = self.node_in_env(id, now);
                 node.retire(Cause::ReadOnly, &mut env);
             }
-            Vote::Fail(cause @ Cause::NoReplicas) => self.candidate(id, now).suspend(cause),
+            Vote::Fail(cause @ Cause::NoReplicas) => {
+                self.nodes.candidate(id, &mut env!(self, now)).suspend(cause);
+            }
             _ => {}
         }
     }

@@ -137,7 +137,7 @@ impl Core {
         let (nodes, mut env) = (&mut self.nodes, env!(self, now));
         match effect {
             NodeEffect::DisownUnproven => self.disown_unproven(id),
-            NodeEffect::Enrol(quarantine) => self.candidate(id, now).enrol_in_set(quarantine),
+            NodeEffect::Enrol(span) => nodes.candidate(id, &mut env).enrol_in_set(span),
             NodeEffect::FailQueued => {
                 self.fail_queued_asks(id);
                 self.fail_queued_extensions(id);
@@ -145,7 +145,7 @@ impl Core {
             }
             NodeEffect::FailQueuedViews => self.views.fail_queued(id, nodes, &mut env),
             NodeEffect::FailUnproven => self.fail_unproven(id),
-            NodeEffect::FollowUp(next) => self.candidate(id, now).follow_up(next),
+            NodeEffect::FollowUp(next) => nodes.candidate(id, &mut env).follow_up(next),
             NodeEffect::ResumeNonVoter => self.go_on_without_vote(id, now),
             NodeEffect::Suspected => self.node_hangs(id),
             NodeEffect::Excluded => self.node_kept_out(id),

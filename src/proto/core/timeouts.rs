@@ -60,7 +60,7 @@ impl Core {
         if !goes_on {
             return;
         }
-        self.candidate(id, now).check_quarantine();
+        self.nodes.candidate(id, &mut env!(self, now)).check_quarantine();
         self.run(now);
         if self.nodes.is_overdue(id, self.config.quorum(), now.boot) {
             self.nodes.suspect(id.into(), &mut env!(self, now));

@@ -30,28 +30,28 @@ impl Nodes {
         nodes.iter().for_each(|node| self[node.index()].want_push(env));
     }
 
-    /// Applies a complete handshake, or a look; `has_ghosts` if asks may still run out of a dead connection. Returns whether
-    /// nothing speaks against the node but what may change while the connection lasts. It is refused as a voter if not.
+    /// Applies a complete handshake, or a look; `has_ghosts` if asks may still run out of a dead connection. A node is refused
+    /// as a voter if more speaks against it than what may change while the connection lasts.
     pub(in crate::proto::core) fn complete_handshake(
         &mut self,
         id: NodeId,
-        handshake: &Handshake,
+        handshake: Handshake,
         has_ghosts: bool,
         env: &mut Env<'_>,
-    ) -> bool {
+    ) {
         let refused = match self[id.index()].link.state() {
             Link::Handshake { .. } => {
                 let twin = handshake.run_id().and_then(|run_id| self.twin(id, run_id));
-                self[id.index()].complete_handshake(handshake, twin, has_ghosts, env)
+                self[id.index()].complete_handshake(&handshake, twin, has_ghosts, env)
             }
-            Link::Quarantined { .. } => self[id.index()].complete_look(handshake),
+            Link::Quarantined { .. } => self[id.index()].complete_look(&handshake),
             // A node whose time is over has been refused, and what it granted is being undone.
-            _ => return false,
+            _ => return,
         };
-        if let Some(cause) = refused {
-            self[id.index()].retire(cause, env);
+        match refused {
+            Some(cause) => self[id.index()].retire(cause, env),
+            None => self.let_in(id, handshake, env),
         }
-        refused.is_none()
     }
 
     /// Returns another node that turned out to be the same server process.

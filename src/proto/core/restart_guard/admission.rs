@@ -11,10 +11,11 @@ use crate::proto::classify::classify;
 use crate::proto::core::Env;
 use crate::proto::core::effects::NodeEffect;
 use crate::proto::core::links::{
-    Ability, Handshake, Link, Mistyped, Node, Pending, Step, is_same_master,
+    Ability, Handshake, Link, Mistyped, Node, Nodes, Pending, Step, is_same_master,
 };
 use crate::proto::lock_kind::{Count, count};
 use crate::proto::mutants::mutant;
+use crate::proto::names::NodeId;
 use crate::proto::restart_guard::{
     BIG_MS, Expected, Found, RestartGuard, RestartTrust, Setup, Standing,
 };
@@ -61,22 +62,26 @@ impl GuardReading {
 }
 
 /// The grants that waited for a proof, and why they do not count, if so.
-pub(super) type Proven = (Vec<Unproven>, Option<Cause>);
+type Proven = (Vec<Unproven>, Option<Cause>);
 
 /// A node about whose vote is decided, in the environment of its transition.
-pub(in crate::proto::core) struct Candidate<'a> {
+pub(in crate::proto::core) struct Candidate<'a, 'e> {
     node: &'a mut Node,
-    env: Env<'a>,
+    env: &'a mut Env<'e>,
 }
 
-impl<'a> Candidate<'a> {
+impl Nodes {
+    /// Borrows a node to decide about its vote.
     #[inline]
-    pub(super) fn new(node: &'a mut Node, env: Env<'a>) -> Self {
-        Self { node, env }
+    pub(in crate::proto::core) fn candidate<'a, 'e>(
+        &'a mut self,
+        node: NodeId,
+        env: &'a mut Env<'e>,
+    ) -> Candidate<'a, 'e> {
+        Candidate { node: &mut self[node.index()], env }
     }
 }
 
-/// What is known.
 impl Node {
     /// What is known of the restart guard of a node that is guarded.
     pub(super) fn restart_guard_state(&self, now: Timestamp) -> RestartGuardState {
@@ -113,7 +118,7 @@ impl Node {
 }
 
 /// What was read.
-impl Candidate<'_> {
+impl Candidate<'_, '_> {
     /// Takes a complete handshake, or a look, that has found nothing against the node but what may change while the
     /// connection lasts. Returns what it has read of the restart guard, if that decides about the vote.
     pub(super) fn take_handshake(&mut self, handshake: Handshake) -> Option<GuardReading> {
@@ -134,7 +139,7 @@ impl Candidate<'_> {
     }
 
     fn take_reading(&mut self, handshake: Handshake) -> GuardReading {
-        let found = self.node.expected(&self.env).judge(handshake.restart_guard());
+        let found = self.node.expected(self.env).judge(handshake.restart_guard());
         let (value, pttl) = handshake.into_restart_guard();
         // A set that has a restart guard is not new, and will not be when all of them are gone.
         if self.env.settings().setup == Setup::IfNew && found != Found::Missing {
@@ -197,7 +202,7 @@ impl Candidate<'_> {
     /// Refuses a node whose restart guard only an operator can fix. A client that only looks goes on looking.
     fn refuse_restart_guard(&mut self, cause: Cause) {
         if self.env.settings().setup != Setup::ReadOnly {
-            return self.node.retire(cause, &mut self.env);
+            return self.node.retire(cause, self.env);
         }
         let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
         self.quarantine(again, FollowUp::Blame(cause))
@@ -205,7 +210,7 @@ impl Candidate<'_> {
 }
 
 /// Writing.
-impl Candidate<'_> {
+impl Candidate<'_, '_> {
     /// Writes the restart guard of a node that has another one, or none: at once, or when all nodes have been looked at.
     fn enrol_when_due(&mut self, found: Found, seen: Vec<u8>) {
         let setup = self.env.settings().setup;
@@ -238,7 +243,7 @@ impl Candidate<'_> {
 
     /// Gives the restart guard our value, if it still is what was seen; the node votes after `quarantine`.
     fn enrol(&mut self, seen: &[u8], quarantine: Duration) {
-        let expected = self.node.expected(&self.env);
+        let expected = self.node.expected(self.env);
         let is_known =
             expected.run_id.is_some() || expected.restart_trust == RestartTrust::MarkerOnly;
         debug_assert!(is_known, "a restart guard speaks for a run");
@@ -286,7 +291,7 @@ impl Candidate<'_> {
                 }
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
-                self.node.retire(cause, &mut self.env);
+                self.node.retire(cause, self.env);
             }
             Count::Fail(_) | Count::NoScript => {
                 let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
@@ -316,18 +321,22 @@ impl Candidate<'_> {
                 self.node.restart_guard.mark_alone();
                 self.look_again();
             }
-            Count::Fail(cause) => self.node.retire(cause, &mut self.env),
-            Count::NoScript => self.node.retire(Cause::ServerError, &mut self.env),
+            Count::Fail(cause) => self.node.retire(cause, self.env),
+            Count::NoScript => self.node.retire(Cause::ServerError, self.env),
         }
     }
 }
 
 /// Votes.
-impl Candidate<'_> {
+impl Candidate<'_, '_> {
     /// Returns the vote as it counts. It stands if this connection has read the value that is ours, and the TTL behind the ask
     /// lets the node vote. An error in place of the TTL is no news of the restart guard.
     #[inline]
-    pub(super) fn guard_vote(&mut self, vote: Vote, pttl: Result<i64, Cause>) -> Vote {
+    pub(in crate::proto::core) fn guard_vote(
+        &mut self,
+        vote: Vote,
+        pttl: Result<i64, Cause>,
+    ) -> Vote {
         if mutant!(RestartGuardIgnored) {
             return vote;
         }
@@ -345,7 +354,10 @@ impl Candidate<'_> {
 
     /// Takes the answer to the question for the replication id. Returns the grants that waited for it, and why they do not
     /// count, if so. If the data are others, the node may have forgotten what it granted, and is looked at.
-    pub(super) fn take_proof(&mut self, answer: Token<'_>) -> Result<Proven, Mistyped> {
+    pub(in crate::proto::core) fn take_proof(
+        &mut self,
+        answer: Token<'_>,
+    ) -> Result<Proven, Mistyped> {
         let known = self.node.server.replication_id();
         let is_same = matches!(answer, Token::Bulk(info) if is_same_master(info, known));
         let cause = match answer {
@@ -399,7 +411,7 @@ impl Candidate<'_> {
 }
 
 /// Quarantine.
-impl Candidate<'_> {
+impl Candidate<'_, '_> {
     /// Does what follows behind what a node is sent that is kept out.
     pub(in crate::proto::core) fn follow_up(&mut self, next: FollowUp) {
         match next {
@@ -424,7 +436,7 @@ impl Candidate<'_> {
         self.node.start_handshake(now);
         let tells_history = self.node.server.replication_id().is_some();
         let look = Step::look(&self.node.capabilities, tells_history, self.env.settings());
-        self.node.send_steps(look, &self.env);
+        self.node.send_steps(look, self.env);
         self.env.arm(now.boot + self.env.settings().dead_peer_timeout);
     }
 

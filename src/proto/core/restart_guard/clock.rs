@@ -5,31 +5,31 @@
 //! unseen, is in docs/restart-guard.md. Nothing is written: what one client thinks of a clock must not take a
 //! node from all others.
 
-use crate::proto::core::Core;
-use crate::proto::core::links::Node;
+use crate::proto::core::Env;
+use crate::proto::core::links::{Node, Nodes};
 use crate::proto::names::NodeId;
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::time::Timestamp;
 
-impl Core {
+impl Nodes {
     /// A restart guard that is ours was asked for its TTL at `asked_at`, and has so many ms.
     #[inline]
-    pub(super) fn clock_seen(
+    pub(super) fn record_ttl(
         &mut self,
         id: NodeId,
         asked_at: Timestamp,
         pttl: i64,
-        now: ClockReading,
+        env: &mut Env<'_>,
     ) {
-        let watch = &mut self.nodes[id.index()].restart_guard;
-        if !watch.record_ttl(asked_at, pttl, self.config.drift, now.boot) {
+        let (now, watch) = (env.now().boot, &mut self[id.index()].restart_guard);
+        if !watch.record_ttl(asked_at, pttl, env.config().drift, now) {
             return;
         }
-        watch.doubt_until(now.boot + self.config.settings.max_ttl);
+        watch.doubt_until(now + env.settings().max_ttl);
         // A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with nothing that
         // was seen before.
-        let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now.boot);
-        if self.nodes.iter().filter(is_doubted).count() >= self.config.quorum() {
-            self.config.node_ids().for_each(|id| self.candidate(id, now).believe_clock());
+        let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now);
+        if self.iter().filter(is_doubted).count() >= env.config().quorum() {
+            env.config().node_ids().for_each(|id| self.candidate(id, env).believe_clock());
         }
     }
 }

@@ -8,17 +8,16 @@
 //! ask, and the grants count when that is answered; where it is not as fast after all, it is asked for then, which costs a
 //! round trip. Not here: what a value that speaks of other data means, see `proto::restart_guard`.
 
-use super::admission::Proven;
 use super::watch::Unproven;
 use crate::proto::config::Config;
-use crate::proto::core::links::{Mistyped, Node, Pending, Step};
+use crate::proto::core::claims::Claims;
+use crate::proto::core::links::{Node, Pending, Step};
 use crate::proto::core::{Core, Env};
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::restart_guard::{RestartGuard, RestartTrust};
 use crate::proto::time::{ClockReading, Timestamp};
-use crate::resp::Token;
 
 impl Core {
     /// Sends an ask, as [`send`](Self::send) does, and the proof behind it that the node has the data that it had: if one is
@@ -40,44 +39,6 @@ impl Core {
         if is_due || !node.will_be_proven(now) && node.tells_history(&self.config) {
             node.ask_for_proof(&self.config, now);
         }
-    }
-
-    /// Takes the grant of a node for what was sent at `since`. Returns whether the grant waits for a proof: the next one that
-    /// is due, or one that is asked for now.
-    #[inline]
-    pub(in crate::proto::core) fn awaits_proof(
-        &mut self,
-        id: NodeId,
-        grant: Unproven,
-        since: Timestamp,
-        now: ClockReading,
-    ) -> bool {
-        let node = &mut self.nodes[id.index()];
-        let is_fast = node.restart_guard.record_answer(since, RESYNC_NS, now);
-        if is_fast || !node.tells_history(&self.config) {
-            return false;
-        }
-        // What is being undone does not count: it may be forgotten before the proof comes.
-        if self.claims.is_owed(grant.claim(), id) {
-            return false;
-        }
-        let (node, mut env) = self.node_in_env(id, now);
-        node.await_proof(grant, &mut env)
-    }
-
-    /// Takes the node's answer to the question for its replication id. Returns the grants that waited for it, and why they do
-    /// not count and are undone, if so.
-    pub(in crate::proto::core) fn history_told(
-        &mut self,
-        id: NodeId,
-        answer: Token<'_>,
-        now: ClockReading,
-    ) -> Result<Proven, Mistyped> {
-        let (grants, cause) = self.candidate(id, now).take_proof(answer)?;
-        if cause.is_some() {
-            self.undo_grants(id, grants.iter().map(|grant| grant.claim()), now);
-        }
-        Ok((grants, cause))
     }
 }
 
@@ -119,8 +80,26 @@ impl Node {
             && config.node(self.id()).restart_trust != RestartTrust::MarkerOnly
     }
 
+    /// Takes the grant of a node for what was sent at `since`. Returns whether the grant waits for a proof: the next one that
+    /// is due, or one that is asked for now.
+    #[inline]
+    pub(in crate::proto::core) fn awaits_proof(
+        &mut self,
+        grant: Unproven,
+        since: Timestamp,
+        claims: &Claims,
+        env: &mut Env<'_>,
+    ) -> bool {
+        let is_fast = self.restart_guard.record_answer(since, RESYNC_NS, env.now());
+        if is_fast || !self.tells_history(env.config()) {
+            return false;
+        }
+        // What is being undone does not count: it may be forgotten before the proof comes.
+        !claims.is_owed(grant.claim(), self.id()) && self.hold_for_proof(grant, env)
+    }
+
     /// Lets a grant wait for the next proof. Returns whether it does.
-    fn await_proof(&mut self, grant: Unproven, env: &mut Env<'_>) -> bool {
+    fn hold_for_proof(&mut self, grant: Unproven, env: &mut Env<'_>) -> bool {
         // The next proof would say nothing of what a node ran that is looked at once more.
         if !self.restart_guard.is_ours() {
             return false;

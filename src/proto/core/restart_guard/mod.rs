@@ -16,7 +16,6 @@ mod watch;
 use std::fmt;
 use std::time::Duration;
 
-use self::admission::Candidate;
 use super::effects::NodeEffect;
 use super::{Core, Env};
 use crate::proto::classify::classify;
@@ -25,7 +24,7 @@ use crate::proto::core::links::{Handshake, Mistyped, Node, Nodes};
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::restart_guard::{Found, RestartGuard, Setup};
 use crate::proto::time::{ClockReading, Timestamp};
-use crate::proto::vote::{Cause, Vote};
+use crate::proto::vote::Vote;
 use crate::resp::Token;
 
 pub(super) use self::admission::FollowUp;
@@ -47,67 +46,9 @@ impl Core {
         self.set_up.is_done()
     }
 
-    /// Admits a node to the vote, unless its restart guard or its state speaks against it. Nothing else does but what may
-    /// change while the connection lasts.
-    pub(super) fn let_in(&mut self, id: NodeId, handshake: Handshake, now: ClockReading) {
-        if let Some(reading) = self.candidate(id, now).take_handshake(handshake) {
-            if reading.is_ours() {
-                // Before the judgement: it may show that this clock was set, and the node does not vote then.
-                self.clock_seen(id, reading.asked_at(), reading.pttl(), now);
-            }
-            self.candidate(id, now).judge(reading);
-        }
-    }
-
-    /// Borrows a node to decide about its vote.
-    #[inline]
-    pub(super) fn candidate(&mut self, id: NodeId, now: ClockReading) -> Candidate<'_> {
-        let (node, env) = self.node_in_env(id, now);
-        Candidate::new(node, env)
-    }
-
-    /// The restart guard's TTL was read behind an ask: whether the vote counts.
-    pub(super) fn check_answered(
-        &mut self,
-        id: NodeId,
-        claim: ClaimId,
-        vote: Vote,
-        answer: Token<'_>,
-        asked_at: Timestamp,
-        now: ClockReading,
-    ) -> Result<Vote, Mistyped> {
-        let pttl = match answer {
-            Token::Int(pttl) => Ok(pttl),
-            Token::Error(text) => Err(classify(text).cause()),
-            _ => return Err(Mistyped),
-        };
-        if let (Ok(pttl), true) = (pttl, self.node(id).restart_guard.is_ours()) {
-            self.clock_seen(id, asked_at, pttl, now);
-        }
-        Ok(self.guarded_vote(id, claim, vote, pttl, now))
-    }
-
-    /// Returns the vote as it counts with what was read of the restart guard's TTL behind the ask. A grant that does not count
-    /// is undone at once, on this connection.
-    #[inline]
-    pub(super) fn guarded_vote(
-        &mut self,
-        id: NodeId,
-        claim: ClaimId,
-        vote: Vote,
-        pttl: Result<i64, Cause>,
-        now: ClockReading,
-    ) -> Vote {
-        let counted = self.candidate(id, now).guard_vote(vote, pttl);
-        if vote == Vote::Grant && counted != Vote::Grant {
-            self.undo_grants(id, [claim], now);
-        }
-        counted
-    }
-
     /// Undoes grants that do not count, whatever becomes of their locks. On a link that is being left the undo is behind them
     /// already.
-    fn undo_grants(
+    pub(super) fn undo_grants(
         &mut self,
         node: NodeId,
         grants: impl IntoIterator<Item = ClaimId>,
@@ -126,6 +67,38 @@ impl Core {
 }
 
 impl Nodes {
+    /// Admits a node to the vote, unless its restart guard or its state speaks against it. Nothing else does but what may
+    /// change while the connection lasts.
+    pub(super) fn let_in(&mut self, id: NodeId, handshake: Handshake, env: &mut Env<'_>) {
+        if let Some(reading) = self.candidate(id, env).take_handshake(handshake) {
+            if reading.is_ours() {
+                // Before the judgement: it may show that this clock was set, and the node does not vote then.
+                self.record_ttl(id, reading.asked_at(), reading.pttl(), env);
+            }
+            self.candidate(id, env).judge(reading);
+        }
+    }
+
+    /// Takes the restart guard's TTL, which was read behind an ask. Returns the vote as it counts.
+    pub(super) fn check_vote(
+        &mut self,
+        id: NodeId,
+        vote: Vote,
+        answer: Token<'_>,
+        asked_at: Timestamp,
+        env: &mut Env<'_>,
+    ) -> Result<Vote, Mistyped> {
+        let pttl = match answer {
+            Token::Int(pttl) => Ok(pttl),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        if let (Ok(pttl), true) = (pttl, self[id.index()].restart_guard.is_ours()) {
+            self.record_ttl(id, asked_at, pttl, env);
+        }
+        Ok(self.candidate(id, env).guard_vote(vote, pttl))
+    }
+
     /// Has the restart guards of a set written once all of its nodes have been looked at.
     pub(super) fn set_up(&self, env: &mut Env<'_>) {
         if let Some(quarantine) = self.set_up_quarantine(env.settings()) {
