@@ -106,23 +106,21 @@ pub(super) enum NodeEffect {
     Admitted,
     /// Close its push link.
     ClosePush(Cause),
-    DisownUnproven,
     /// Write its restart guard, with this quarantine.
     Enrol(Duration),
-    /// The node does not vote for now.
-    Excluded,
     /// Fail the asks and extensions that wait for its link.
     FailQueued,
+    /// Fail the asks that wait for its link.
+    FailQueuedAsks,
     FailQueuedViews,
-    /// Fail the votes that wait for a proof of its history.
-    FailUnproven,
     /// Continue after an exclusion.
     FollowUp(FollowUp),
     /// Tell the observers that its data can be seen no longer.
     ForgetObserved,
     /// Close the link that is being left, if nothing is due on it.
     LeaveIfIdle,
-    LinkLost,
+    /// Wake the locks that wait for its reports: some may be lost.
+    ReportsLost,
     /// Let the observers read again: a change there may have been missed.
     RefreshObservers,
     /// The node has reported a change of this resource.
@@ -138,8 +136,6 @@ pub(super) enum NodeEffect {
     Sever(Cause),
     /// The connection has ended, and what was in flight on it has failed. The number of ghosts that the node had before.
     Severed(usize),
-    /// The node seems to hang.
-    Suspected,
     /// The connection has ended with this request in flight. The flag: no byte of it was sent.
     Unanswered(Pending, bool),
 }

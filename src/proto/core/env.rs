@@ -6,12 +6,12 @@
 use std::time::Duration;
 
 use super::Env;
-use super::effects::{Effect, NodeEffect};
+use super::effects::{ClaimEffect, Effect, NodeEffect};
 use super::restart_guard::SetUp;
 use crate::proto::config::{Config, NodeSettings, Settings};
 use crate::proto::event::{Event, LinkOp};
 use crate::proto::metrics::NodeMetrics;
-use crate::proto::names::{LinkId, NodeId, NodeSet};
+use crate::proto::names::{ClaimId, LinkId, NodeId, NodeSet};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 
@@ -59,6 +59,11 @@ impl<'a> Env<'a> {
     /// Queues an effect on a node.
     pub(super) fn of_node(&mut self, node: NodeId, effect: NodeEffect) {
         self.effects.of_node(node, effect);
+    }
+
+    /// Queues an effect on a claim at a node.
+    pub(super) fn of_claim(&mut self, node: NodeId, claim: ClaimId, effect: ClaimEffect) {
+        self.effects.of_claim(node, claim, effect);
     }
 
     /// Continues a set-up whose nodes may all have been read by now.

@@ -136,7 +136,6 @@ impl Core {
     fn apply_to_node(&mut self, id: NodeId, effect: NodeEffect, now: ClockReading) {
         let (nodes, mut env) = (&mut self.nodes, env!(self, now));
         match effect {
-            NodeEffect::DisownUnproven => self.disown_unproven(id),
             NodeEffect::Enrol(span) => nodes.candidate(id, &mut env).enrol_in_set(span),
             NodeEffect::FailQueued => {
                 self.fail_queued_asks(id);
@@ -144,22 +143,20 @@ impl Core {
                 self.effects.of_node(id, NodeEffect::FailQueuedViews);
             }
             NodeEffect::FailQueuedViews => self.views.fail_queued(id, nodes, &mut env),
-            NodeEffect::FailUnproven => self.fail_unproven(id),
             NodeEffect::FollowUp(next) => nodes.candidate(id, &mut env).follow_up(next),
-            NodeEffect::ResumeNonVoter => self.go_on_without_vote(id, now),
-            NodeEffect::Suspected => self.node_hangs(id),
-            NodeEffect::Excluded => self.node_kept_out(id),
-            NodeEffect::LeaveIfIdle => nodes[id.index()].leave_if_idle(&mut env),
-            NodeEffect::LinkLost => {
-                self.reports_lost(id);
-                self.effects.of_node(id, NodeEffect::ForgetObserved);
+            NodeEffect::ResumeNonVoter => {
+                self.send_owed(id, now);
+                self.go_on_without_vote(id, now);
             }
+            NodeEffect::FailQueuedAsks => self.fail_queued_asks(id),
+            NodeEffect::LeaveIfIdle => nodes[id.index()].leave_if_idle(&mut env),
+            NodeEffect::ReportsLost => self.reports_lost(id),
             NodeEffect::RefreshObservers => self.observers.look_at(id, nodes, &mut env),
             NodeEffect::ForgetObserved => self.observers.lose(id, nodes, &mut env),
             NodeEffect::ClosePush(cause) => self.close_push(id, cause, now),
             NodeEffect::SettleReleases => self.releases_go_on_without(id, now),
             NodeEffect::Notified(queue) => self.notified(queue, id, now),
-            NodeEffect::Retired(cause) => self.node_retired(id, cause),
+            NodeEffect::Retired(cause) => self.node_retired(id, cause, now),
             NodeEffect::SendOwed => self.send_owed(id, now),
             NodeEffect::Sever(cause) => {
                 nodes[id.index()].sever(cause, self.claims.ghosts(id), &mut env)
@@ -384,49 +381,18 @@ impl Core {
 
     /// Admits a node to the vote, and sends what has waited for it.
     fn node_votes(&mut self, id: NodeId, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        node.mark_ready(&mut env);
+        self.nodes[id.index()].mark_ready(&mut env!(self, now));
         self.send_owed(id, now);
         self.send_queued(id, now);
-        self.send_queued_extensions(id, now);
-        self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
-        self.observers.look_at(id, &mut self.nodes, &mut env!(self, now));
+        self.go_on_without_vote(id, now);
         self.track(id, now);
     }
 
-    /// Sends what needs no vote to a node that is excluded from it.
+    /// Sends what needs no vote.
     fn go_on_without_vote(&mut self, id: NodeId, now: ClockReading) {
-        self.send_owed(id, now);
         self.send_queued_extensions(id, now);
         self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
         self.observers.look_at(id, &mut self.nodes, &mut env!(self, now));
-    }
-
-    fn node_kept_out(&mut self, id: NodeId) {
-        if !self.node(id).restart_guard.is_settling() {
-            self.fail_queued_asks(id);
-        }
-        self.effects.of_node(id, NodeEffect::ResumeNonVoter);
-    }
-
-    /// Stops waiting for a node that seems to hang. Its notifications may not come either.
-    fn node_hangs(&mut self, id: NodeId) {
-        if self.node(id).push.is_wanted() {
-            self.reports_lost(id);
-        }
-        self.effects.of_node(id, NodeEffect::SettleReleases);
-    }
-
-    fn fail_unproven(&mut self, id: NodeId) {
-        for grant in self.node_mut(id).restart_guard.take_unproven() {
-            self.effects.of_claim(id, grant.claim(), ClaimEffect::VoteFailed);
-        }
-    }
-
-    fn disown_unproven(&mut self, id: NodeId) {
-        for grant in self.nodes[id.index()].restart_guard.unproven() {
-            self.effects.of_claim(id, grant.claim(), ClaimEffect::Disown);
-        }
     }
 
     /// Finishes a lost connection, of a node that had `ghosts` ghosts before.
@@ -437,11 +403,12 @@ impl Core {
         }
         self.settle_releases(now);
         self.effects.push(Effect::SetUp);
-        self.effects.of_node(id, NodeEffect::LinkLost);
+        self.effects.of_node(id, NodeEffect::ReportsLost);
+        self.effects.of_node(id, NodeEffect::ForgetObserved);
     }
 
     /// Excludes a node for the rest of its connection. Its possible grants are undone, and owed undos are sent again.
-    fn node_retired(&mut self, node: NodeId, cause: Cause) {
+    fn node_retired(&mut self, node: NodeId, cause: Cause, now: ClockReading) {
         let due: Vec<_> = self.node(node).pipeline.pending().copied().collect();
         if self.node(node).server.is_wrong() {
             self.disbelieve_undos(node, &due);
@@ -462,7 +429,7 @@ impl Core {
                 _ => {}
             }
         }
-        self.effects.of_node(node, NodeEffect::DisownUnproven);
+        self.nodes[node.index()].disown_unproven(&mut env!(self, now));
         self.effects.of_node(node, NodeEffect::FailQueued);
         self.effects.of_node(node, NodeEffect::SendOwed);
         self.effects.push(Effect::SetUp);

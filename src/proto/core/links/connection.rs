@@ -243,7 +243,7 @@ impl Node {
         for (pending, untouched) in pipeline.into_requests() {
             env.of_node(id, NodeEffect::Unanswered(pending, untouched));
         }
-        env.of_node(id, NodeEffect::FailUnproven);
+        self.fail_unproven(env);
         env.of_node(id, NodeEffect::Severed(ghosts));
     }
 

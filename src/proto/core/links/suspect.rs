@@ -40,11 +40,16 @@ impl Core {
 }
 
 impl Nodes {
+    /// Stops waiting for nodes that seem to hang.
     pub(in crate::proto::core) fn suspect(&self, nodes: NodeSet, env: &mut Env<'_>) {
         for node in nodes.iter() {
             if env.set_suspected(node, true) {
                 env.metrics_of(node).suspicions += 1;
-                env.of_node(node, NodeEffect::Suspected);
+                // Its notifications may not come either.
+                if self[node.index()].push.is_wanted() {
+                    env.of_node(node, NodeEffect::ReportsLost);
+                }
+                env.of_node(node, NodeEffect::SettleReleases);
             }
         }
     }

@@ -494,7 +494,10 @@ impl Candidate<'_, '_> {
         self.node.finish_handshake();
         self.env.report_state(self.node.id());
         self.env.arm(until);
-        self.env.of_node(self.node.id(), NodeEffect::Excluded);
+        if !self.node.restart_guard.is_settling() {
+            self.env.of_node(self.node.id(), NodeEffect::FailQueuedAsks);
+        }
+        self.env.of_node(self.node.id(), NodeEffect::ResumeNonVoter);
         // Behind the undos that the node is sent now: a look may find that it votes.
         self.env.of_node(self.node.id(), NodeEffect::FollowUp(next));
     }

@@ -11,6 +11,7 @@
 use super::watch::Unproven;
 use crate::proto::config::Config;
 use crate::proto::core::claims::Claims;
+use crate::proto::core::effects::ClaimEffect;
 use crate::proto::core::links::{Node, Pending, Step};
 use crate::proto::core::{Core, Env};
 use crate::proto::lock_kind::Command;
@@ -96,6 +97,20 @@ impl Node {
         }
         // What is being undone does not count: it may be forgotten before the proof comes.
         !claims.is_owed(grant.claim(), self.id()) && self.hold_for_proof(grant, env)
+    }
+
+    /// Fails the votes that wait for a proof.
+    pub(in crate::proto::core) fn fail_unproven(&mut self, env: &mut Env<'_>) {
+        for grant in self.restart_guard.take_unproven() {
+            env.of_claim(self.id(), grant.claim(), ClaimEffect::VoteFailed);
+        }
+    }
+
+    /// Undoes the grants that wait for a proof, of a node that does not vote any more.
+    pub(in crate::proto::core) fn disown_unproven(&self, env: &mut Env<'_>) {
+        for grant in self.restart_guard.unproven() {
+            env.of_claim(self.id(), grant.claim(), ClaimEffect::Disown);
+        }
     }
 
     /// Lets a grant wait for the next proof. Returns whether it does.
