@@ -114,7 +114,7 @@ impl Core {
     fn count_answer(&mut self, id: NodeId, due: &Due<Pending>, now: ClockReading) {
         if !matches!(due.pending, Pending::Handshake(_)) {
             self.node_mut(id).pace.answered(due.since, now.boot);
-            self.metrics.answered(id, due.since, now.boot);
+            self.common.metrics.answered(id, due.since, now.boot);
         }
     }
 
@@ -355,7 +355,7 @@ impl Core {
 
     /// Counts a vote, follows what that decides, and sees to the node that has cast it.
     fn take_vote(&mut self, id: NodeId, claim: ClaimId, vote: Vote, now: ClockReading) {
-        self.metrics.of(id).voted(vote);
+        self.common.metrics.of(id).voted(vote);
         // A node that is being left is no voter, whatever it says.
         if self.node(id).link.is_leaving() {
             return;

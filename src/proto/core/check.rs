@@ -21,7 +21,11 @@ impl Core {
         if crate::proto::steps::is_counting() {
             return;
         }
-        assert!(self.effects.is_empty(), "what a transition leaves is done: {:?}", self.effects);
+        assert!(
+            self.common.effects.is_empty(),
+            "what a transition leaves is done: {:?}",
+            self.common.effects
+        );
         let guarded = self.config.settings.restart_guard == RestartGuard::On;
         for node in self.nodes.iter() {
             let votes = node.link.is_ready() && guarded;

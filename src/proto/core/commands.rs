@@ -32,7 +32,7 @@ impl Core {
         let now = self.clamp(now);
         let votes = self.ballot();
         let (id, _, active) = self.locks.begin(request, now, votes);
-        self.metrics.acquisitions += 1;
+        self.common.metrics.acquisitions += 1;
         let decision = match active.waits() {
             true => self.with_waiter_and_claims(id, now, |it, claims| it.join_queues(claims)),
             false => Decision::Ask(None),
@@ -214,7 +214,7 @@ impl Core {
             self.locks.free(id);
             self.free_claim(claim);
         }
-        self.metrics.detached += 1;
+        self.common.metrics.detached += 1;
         self.run_scheduled();
         self.run(now);
         Some(detached)

@@ -3,11 +3,11 @@
 //! Invariant: it holds no collection, so that a transition of one node cannot reach another node, a lock or a claim. What
 //! has to follow there is the transition's return value, or an effect that it queues.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use super::Env;
 use super::effects::{ClaimEffect, Effect, NodeEffect};
-use super::restart_guard::SetUp;
+use super::{Common, Env};
 use crate::proto::config::{Config, NodeSettings, Settings};
 use crate::proto::event::{Event, LinkOp};
 use crate::proto::metrics::NodeMetrics;
@@ -46,11 +46,6 @@ impl<'a> Env<'a> {
         self.metrics.of(node)
     }
 
-    /// The set-up of all nodes together.
-    pub(super) fn set_up(&mut self) -> &mut SetUp {
-        self.set_up
-    }
-
     /// Reports the node's state with the next events.
     pub(super) fn report_state(&mut self, node: NodeId) {
         self.changed.insert(node);
@@ -74,7 +69,7 @@ impl<'a> Env<'a> {
     /// The nodes that seem to hang.
     #[inline]
     pub(super) fn suspected(&self) -> NodeSet {
-        *self.suspected
+        self.suspected
     }
 
     /// Records whether a node seems to hang, and reports its state if that is news. Returns whether it is.
@@ -109,6 +104,22 @@ impl<'a> Env<'a> {
 
     /// Calls for a timeout at `at` at the latest.
     pub(super) fn arm(&mut self, at: Timestamp) {
-        *self.next_timeout = at.min(*self.next_timeout);
+        self.next_timeout = at.min(self.next_timeout);
+    }
+}
+
+impl Deref for Env<'_> {
+    type Target = Common;
+
+    #[inline]
+    fn deref(&self) -> &Common {
+        self.common
+    }
+}
+
+impl DerefMut for Env<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Common {
+        self.common
     }
 }

@@ -254,12 +254,12 @@ fn a_node_that_stumbles_beside_locks_that_are_held() {
                 let refused = world.request(&LockRequest::new(b"job"));
                 world.process();
                 world.advance(ms(5));
-                assert!(world.is_over(refused) && world.core.suspected.contains(NodeId(2)));
+                assert!(world.is_over(refused) && world.core.common.suspected.contains(NodeId(2)));
                 world.hangs = None;
                 // Its round trip stays as short as it was.
                 world.core.resume(world.now.boot);
                 world.process();
-                assert!(!world.core.suspected.contains(NodeId(2)));
+                assert!(!world.core.common.suspected.contains(NodeId(2)));
             }
         }
     });

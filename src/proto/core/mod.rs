@@ -29,19 +29,7 @@
 /// The environment of a transition, borrowed from a core apart from its other parts.
 macro_rules! env {
     ($core:expr, $now:expr) => {
-        $crate::proto::core::Env {
-            config: &$core.config,
-            now: $now,
-            entropy: &mut $core.entropy,
-            metrics: &mut $core.metrics,
-            changed: &mut $core.changed,
-            suspected: &mut $core.suspected,
-            effects: &mut $core.effects,
-            events: &mut $core.events,
-            ops: &mut $core.ops,
-            set_up: &mut $core.set_up,
-            next_timeout: &mut $core.next_timeout,
-        }
+        $crate::proto::core::Env { config: &$core.config, now: $now, common: &mut $core.common }
     };
 }
 
@@ -115,58 +103,55 @@ pub const MAX_PIPELINE: usize = 1 << 14;
 /// The lock protocol on all nodes. See the [module](super) for how to drive it.
 pub struct Core {
     config: Arc<Config>,
-    entropy: Entropy,
     /// The latest boot time ever seen.
     boot: Timestamp,
     /// By how much the wall clock was ahead of it at the last timeout, less what was not worth a look at all
     /// leases.
     wall_ahead: u64,
-    /// By how many µs the clocks of a quorum were ahead of ours when it found our fencing token too far off.
-    ahead_us: i64,
     nodes: Nodes,
     locks: Locks,
     claims: Claims,
     views: Views,
     holdings: Holdings,
     observers: Observers,
-    events: VecDeque<Event>,
-    /// Nodes that seem to hang.
-    suspected: NodeSet,
+    queues: WaitQueues,
+    /// Nobody may be there to send the script when a server's own command has found nothing.
+    caller_leaves: bool,
+    common: Common,
+}
+
+/// The parts of a core that transitions of all objects use.
+struct Common {
+    entropy: Entropy,
+    metrics: Metrics,
     /// Nodes whose state changed since it was last reported.
     changed: NodeSet,
-    ops: VecDeque<LinkOp>,
-    queues: WaitQueues,
+    /// Nodes that seem to hang.
+    suspected: NodeSet,
     /// What the present input has left to do.
     effects: Effects,
+    events: VecDeque<Event>,
+    ops: VecDeque<LinkOp>,
+    set_up: SetUp,
+    /// Nothing is due before this. It may be too early, never too late.
+    next_timeout: Timestamp,
+    /// The command that was sent last.
+    encoded: EncodedCommand,
+    /// How long a round of asks takes, roughly.
+    round_trip: Duration,
+    /// By how many µs the clocks of a quorum were ahead of ours when it found our fencing token too far off.
+    ahead_us: i64,
     /// When the next lock has to be extended by itself, at the earliest.
     auto_extend_at: Timestamp,
     /// This timeout extends locks.
     is_auto_extending: bool,
-    /// How long a round of asks takes, roughly.
-    round_trip: Duration,
-    /// Nobody may be there to send the script when a server's own command has found nothing.
-    caller_leaves: bool,
-    metrics: Metrics,
-    /// The command that was sent last.
-    encoded: EncodedCommand,
-    set_up: SetUp,
-    /// Nothing is due before this. It may be too early, never too late.
-    next_timeout: Timestamp,
 }
 
 /// The parts of a core that a node's transition uses in addition to the node. Its methods are in [`env`].
 struct Env<'a> {
     config: &'a Config,
     now: ClockReading,
-    entropy: &'a mut Entropy,
-    metrics: &'a mut Metrics,
-    changed: &'a mut NodeSet,
-    suspected: &'a mut NodeSet,
-    effects: &'a mut Effects,
-    events: &'a mut VecDeque<Event>,
-    ops: &'a mut VecDeque<LinkOp>,
-    set_up: &'a mut SetUp,
-    next_timeout: &'a mut Timestamp,
+    common: &'a mut Common,
 }
 
 /// A lock at work, looked up once for a transition, with its claim and what else the transition uses. Each subject has the
@@ -178,12 +163,6 @@ struct LockAtWork<'a> {
     claim: &'a mut Claim,
     nodes: &'a mut Nodes,
     env: Env<'a>,
-    encoded: &'a mut EncodedCommand,
-    /// These are the core's, see there.
-    round_trip: &'a mut Duration,
-    ahead_us: &'a mut i64,
-    auto_extend_at: &'a mut Timestamp,
-    is_auto_extending: bool,
     /// When something is due for the lock.
     due: Timestamp,
     /// The nodes that were sent a command.
@@ -207,32 +186,36 @@ impl Core {
     pub fn new(config: Arc<Config>, entropy: impl FnMut(&mut [u8]) + Send + 'static) -> Self {
         let nodes = Nodes::new(&config);
         let mut entropy = Entropy::new(entropy);
-        Self {
-            caller_leaves: false,
+        let queues = WaitQueues::new(entropy.bytes());
+        let common = Common {
+            entropy,
             metrics: Metrics::new(config.node_count(), config.settings.response_timeout),
-            config,
-            queues: WaitQueues::new(entropy.bytes()),
+            changed: NodeSet::default(),
+            suspected: NodeSet::default(),
             effects: Effects::new(),
+            events: VecDeque::new(),
+            ops: VecDeque::new(),
+            set_up: SetUp::default(),
+            next_timeout: Timestamp::default(),
+            encoded: EncodedCommand::default(),
+            round_trip: Duration::ZERO,
+            ahead_us: 0,
             auto_extend_at: Timestamp::NEVER,
             is_auto_extending: false,
-            round_trip: Duration::ZERO,
-            encoded: EncodedCommand::default(),
-            entropy,
+        };
+        Self {
+            caller_leaves: false,
+            config,
+            queues,
             boot: Timestamp::default(),
             wall_ahead: 0,
-            ahead_us: 0,
             nodes,
             locks: Locks::new(),
             claims: Claims::new(),
             views: Views::new(),
             holdings: Holdings::default(),
             observers: Observers::new(),
-            events: VecDeque::new(),
-            suspected: NodeSet::default(),
-            changed: NodeSet::default(),
-            ops: VecDeque::new(),
-            set_up: SetUp::default(),
-            next_timeout: Timestamp::default(),
+            common,
         }
     }
 
@@ -245,7 +228,7 @@ impl Core {
     /// What it has counted.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.common.metrics
     }
 
     /// Beside whom a lock is wanted or held; `None` if it was refused or released.
@@ -270,7 +253,7 @@ impl Core {
     /// Whether a node can vote now.
     #[must_use]
     pub fn node_state(&self, node: NodeId) -> NodeState {
-        self.node(node).state(self.suspected.contains(node))
+        self.node(node).state(self.common.suspected.contains(node))
     }
 
     /// Why the last link to a node that is being connected to ended, if one did since it was ready.
@@ -343,20 +326,20 @@ impl Core {
 
     /// What to do about a link, in order.
     pub fn poll_link(&mut self) -> Option<LinkOp> {
-        self.ops.pop_front()
+        self.common.ops.pop_front()
     }
 
     /// The next outcome.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        while let Some(event) = self.events.pop_front() {
+        while let Some(event) = self.common.events.pop_front() {
             match event {
                 Event::Observed(id) if !self.observers.polled(id) => {}
                 event => return Some(event),
             }
         }
-        let node = self.changed.iter().next()?;
-        self.changed.remove(node);
+        let node = self.common.changed.iter().next()?;
+        self.common.changed.remove(node);
         Some(Event::Node(node, self.node_state(node)))
     }
 
@@ -373,7 +356,7 @@ impl Core {
     #[must_use]
     #[inline]
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        (self.next_timeout != Timestamp::NEVER).then_some(self.next_timeout)
+        (self.common.next_timeout != Timestamp::NEVER).then_some(self.common.next_timeout)
     }
 
     /// `boot` never steps back; `wall` is taken as it is.
@@ -385,7 +368,7 @@ impl Core {
     /// Something is due at `at`.
     #[inline]
     fn arm(&mut self, at: Timestamp) {
-        self.next_timeout = self.next_timeout.min(at);
+        self.common.next_timeout = self.common.next_timeout.min(at);
     }
 
     /// Something is due for this lock at `at`.
@@ -418,11 +401,6 @@ impl Core {
             active,
             nodes: &mut self.nodes,
             env: env!(self, now),
-            encoded: &mut self.encoded,
-            round_trip: &mut self.round_trip,
-            ahead_us: &mut self.ahead_us,
-            auto_extend_at: &mut self.auto_extend_at,
-            is_auto_extending: self.is_auto_extending,
             due: Timestamp::NEVER,
             sent: NodeSet::EMPTY,
         };

@@ -37,14 +37,14 @@ impl Core {
     #[inline(always)]
     pub(super) fn run(&mut self, now: ClockReading) {
         // The transitions of an uncontended lock queue none.
-        if !self.effects.is_empty() {
+        if !self.common.effects.is_empty() {
             self.apply_all(now);
         }
     }
 
     #[inline(never)]
     fn apply_all(&mut self, now: ClockReading) {
-        while let Some(effect) = self.effects.next() {
+        while let Some(effect) = self.common.effects.next() {
             self.apply(effect, now);
         }
     }
@@ -58,7 +58,7 @@ impl Core {
             // Scheduled locks ask one after the other, which may have begun already.
             Effect::RunScheduled => {
                 if self.queues.begin_scheduled() {
-                    self.effects.push(Effect::RunNextScheduled);
+                    self.common.effects.push(Effect::RunNextScheduled);
                 }
             }
             Effect::RunNextScheduled => self.next_scheduled(now),
@@ -98,7 +98,7 @@ impl Core {
             LockEffect::ReadKeyAt(node) => self.with_waiter(id, now, |it| it.read_again(node)),
             LockEffect::Lost(cause) => {
                 self.lost_with_companion(id, cause, now);
-                return self.effects.of_lock(id, LockEffect::LeaveQueues);
+                return self.common.effects.of_lock(id, LockEffect::LeaveQueues);
             }
         };
         self.follow(id, decision, now);
@@ -140,7 +140,7 @@ impl Core {
             NodeEffect::FailQueued => {
                 self.fail_queued_asks(id);
                 self.fail_queued_extensions(id);
-                self.effects.of_node(id, NodeEffect::FailQueuedViews);
+                self.common.effects.of_node(id, NodeEffect::FailQueuedViews);
             }
             NodeEffect::FailQueuedViews => self.views.fail_queued(id, nodes, &mut env),
             NodeEffect::FollowUp(next) => nodes.candidate(id, &mut env).follow_up(next),
@@ -182,11 +182,11 @@ impl Core {
                 }
                 let first = lead.map_or_else(|| self.nodes.all(), NodeSet::from);
                 let decision = self.offer_to(id, first, now);
-                self.effects.decided(id, decision);
+                self.common.effects.decided(id, decision);
             }
             Decision::AskMore(nodes) => {
                 let decision = self.offer_to(id, nodes, now);
-                self.effects.decided(id, decision);
+                self.common.effects.decided(id, decision);
             }
             Decision::MoveAt(nodes) => self.move_at(id, nodes, now),
             Decision::Listen(leads) => {
@@ -195,17 +195,17 @@ impl Core {
             }
             Decision::Wake => {
                 let decision = self.with_waiter(id, now, |it| it.wake());
-                self.effects.decided(id, decision);
+                self.common.effects.decided(id, decision);
             }
             Decision::ReadLead => self.with_waiter(id, now, |it| it.read_lead()),
             Decision::Suspect(nodes) => {
                 self.nodes.suspect(nodes, &mut env!(self, now));
-                self.effects.of_lock(id, LockEffect::Recount);
+                self.common.effects.of_lock(id, LockEffect::Recount);
             }
             Decision::Granted => self.lock_granted(id, now),
             Decision::Repeat => {
                 self.abandon_attempt(id, now);
-                self.effects.decided(id, Decision::Ask(None));
+                self.common.effects.decided(id, Decision::Ask(None));
                 self.run_scheduled();
             }
             Decision::Retry(denied) => self.attempt_over(id, denied, now),
@@ -234,7 +234,7 @@ impl Core {
             claim.is_heard_by(id, round);
         }
         for decision in self.with_waiter(id, now, |it| it.settle_in(denied)) {
-            self.effects.decided(id, decision);
+            self.common.effects.decided(id, decision);
         }
         self.run_scheduled();
     }
@@ -258,12 +258,12 @@ impl Core {
         if let Some(holder) = active.mode_change.holder() {
             // A companion must not prolong a lock whose lease has expired: the loss is applied first.
             self.lease_due(holder, now);
-            return self.effects.of_lock(id, LockEffect::CompanionGranted);
+            return self.common.effects.of_lock(id, LockEffect::CompanionGranted);
         }
         let (claim, mode) = (lock.claim(), lock.mode());
         let (waited, is_auto_extended) = (active.waits(), active.hold.is_auto_extended());
-        self.metrics.granted(active.waiting.asked_at(), now.boot);
-        self.events.push_back(Event::Granted(id));
+        self.common.metrics.granted(active.waiting.asked_at(), now.boot);
+        self.common.events.push_back(Event::Granted(id));
         self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
         if waited {
             self.give_up_place(id, now);
@@ -301,8 +301,8 @@ impl Core {
             self.companion_refused(id, refusal);
             return self.run_scheduled();
         }
-        self.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
-        self.events.push_back(Event::Refused(id, refusal));
+        self.common.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
+        self.common.events.push_back(Event::Refused(id, refusal));
         self.give_up_place(id, now);
         self.stop_listening(id, now);
         self.with_waiter(id, now, |it| it.leave_queues());
@@ -328,8 +328,8 @@ impl Core {
         if let Some(id) = self.queues.next_scheduled() {
             let decision =
                 self.with_waiter_and_claims(id, now, |it, claims| it.scheduled_due(claims));
-            self.effects.decided(id, decision);
-            self.effects.push(Effect::RunNextScheduled);
+            self.common.effects.decided(id, decision);
+            self.common.effects.push(Effect::RunNextScheduled);
         }
     }
 
@@ -373,7 +373,7 @@ impl Core {
         let now = self.clamp(now);
         match link.is_push() {
             true => self.push_severed(link.node(), cause, now),
-            false => self.effects.of_node(link.node(), NodeEffect::Sever(cause)),
+            false => self.common.effects.of_node(link.node(), NodeEffect::Sever(cause)),
         }
         self.run(now);
         self.check();
@@ -402,9 +402,9 @@ impl Core {
             self.node_mut(id).server.spread_ghosts();
         }
         self.settle_releases(now);
-        self.effects.push(Effect::SetUp);
-        self.effects.of_node(id, NodeEffect::ReportsLost);
-        self.effects.of_node(id, NodeEffect::ForgetObserved);
+        self.common.effects.push(Effect::SetUp);
+        self.common.effects.of_node(id, NodeEffect::ReportsLost);
+        self.common.effects.of_node(id, NodeEffect::ForgetObserved);
     }
 
     /// Excludes a node for the rest of its connection. Its possible grants are undone, and owed undos are sent again.
@@ -418,21 +418,29 @@ impl Core {
                 Pending::Ask { claim, .. }
                 | Pending::Check { claim, .. }
                 | Pending::Move { claim, .. } => {
-                    self.effects.of_claim(node, claim, ClaimEffect::Disown);
+                    self.common.effects.of_claim(node, claim, ClaimEffect::Disown);
                 }
                 Pending::WriteBack { claim, round, .. } => {
-                    self.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
+                    self.common.effects.of_claim(
+                        node,
+                        claim,
+                        ClaimEffect::WriteBackLost(round, cause),
+                    );
                 }
                 Pending::Extend { claim, round, .. } => {
-                    self.effects.of_claim(node, claim, ClaimEffect::FailExtension(round, cause));
+                    self.common.effects.of_claim(
+                        node,
+                        claim,
+                        ClaimEffect::FailExtension(round, cause),
+                    );
                 }
                 _ => {}
             }
         }
         self.nodes[node.index()].disown_unproven(&mut env!(self, now));
-        self.effects.of_node(node, NodeEffect::FailQueued);
-        self.effects.of_node(node, NodeEffect::SendOwed);
-        self.effects.push(Effect::SetUp);
+        self.common.effects.of_node(node, NodeEffect::FailQueued);
+        self.common.effects.of_node(node, NodeEffect::SendOwed);
+        self.common.effects.push(Effect::SetUp);
     }
 
     /// Handles a request that was in flight on a lost connection.
@@ -452,7 +460,7 @@ impl Core {
             // Its ask has run.
             Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
             Pending::WriteBack { claim, round, .. } => {
-                self.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
+                self.common.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
             }
             Pending::Move { claim, .. } => {
                 self.move_unanswered(node, claim, untouched);

@@ -9,10 +9,10 @@ impl Core {
     /// Does what is due at `now`. Read the sockets first.
     pub fn timeout(&mut self, now: ClockReading) {
         let now = self.clamp(now);
-        if now.boot < self.next_timeout {
+        if now.boot < self.common.next_timeout {
             return;
         }
-        self.next_timeout = Timestamp::NEVER;
+        self.common.next_timeout = Timestamp::NEVER;
         // Before locks leave their queues, which arms the next purge.
         self.queues.purge(now.boot);
         self.begin_auto_extend(now);
@@ -33,7 +33,7 @@ impl Core {
         self.views.check_timers(&mut env!(self, now));
         self.observers.check_timers(&mut self.nodes, &mut env!(self, now));
         self.run(now);
-        self.is_auto_extending = false;
+        self.common.is_auto_extending = false;
         let subjects = [self.locks.due(), self.claims.due(), self.views.due()];
         let next = subjects.into_iter().chain([self.queues.purge_at(), self.observers.due()]);
         next.for_each(|at| self.arm(at));
@@ -49,7 +49,7 @@ impl Core {
         if has_jumped || grown < 0 {
             self.wall_ahead = ahead;
         }
-        has_jumped || self.is_auto_extending
+        has_jumped || self.common.is_auto_extending
     }
 
     /// Handles the timers of a node.

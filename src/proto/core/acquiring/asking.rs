@@ -65,7 +65,7 @@ impl Core {
             }
             node.link.cause()
         };
-        self.metrics.of(node_id).voted(Vote::Fail(cause));
+        self.common.metrics.of(node_id).voted(Vote::Fail(cause));
         self.transition_by(claim, now, |lock| lock.count(node_id, Vote::Fail(cause)));
         Duration::ZERO
     }
@@ -95,7 +95,7 @@ impl Core {
         debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
         let Some(claim) = self.claims.find_mut(id) else { return };
         claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
-        self.metrics.of(node_id).asks += 1;
+        self.common.metrics.of(node_id).asks += 1;
         let node = &mut self.nodes[node_id.index()];
         // A lock in line looks for itself, and at less than its ask reads.
         if claim.is_told_by_its_ask() && claim.ticket().is_none() {
@@ -145,7 +145,7 @@ impl Core {
     /// Fails the asks that wait for a link which will not open.
     pub(in crate::proto::core) fn fail_queued_asks(&mut self, node: NodeId) {
         for claim in self.claims.that(|claim| claim.is_queued(node)) {
-            self.effects.of_claim(node, claim, ClaimEffect::FailQueuedAsk);
+            self.common.effects.of_claim(node, claim, ClaimEffect::FailQueuedAsk);
         }
     }
 
@@ -177,12 +177,12 @@ impl Core {
     ) {
         let cause = self.node(node).link.cause();
         if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
-            self.metrics.of(node).voted(Vote::Fail(cause));
+            self.common.metrics.of(node).voted(Vote::Fail(cause));
             let decided = self.transition(lock, now, |lock| {
                 lock.count(node, Vote::Fail(cause));
                 lock.decide()
             });
-            self.effects.decided(lock, decided.unwrap_or_default());
+            self.common.effects.decided(lock, decided.unwrap_or_default());
         }
     }
 
@@ -191,13 +191,13 @@ impl Core {
         if mutant!(SuspectAskedAgain) {
             return NodeSet::default();
         }
-        if self.suspected.is_empty() {
+        if self.common.suspected.is_empty() {
             return NodeSet::default();
         }
         let Some((lock, active)) = self.locks.at_work(id) else { return NodeSet::default() };
         let last = self.claims.find(lock.claim());
         let last = last.map_or_else(NodeSet::default, Claim::undoing);
-        active.attempt.open.or(last).and(self.suspected)
+        active.attempt.open.or(last).and(self.common.suspected)
     }
 
     /// A node that was suspected has answered: what was held back is asked now.

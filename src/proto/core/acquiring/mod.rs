@@ -64,10 +64,10 @@ impl Core {
         lead: Option<NodeId>,
         now: ClockReading,
     ) -> bool {
-        self.metrics.attempts += 1;
-        self.metrics.lead_asks += u64::from(lead.is_some());
+        self.common.metrics.attempts += 1;
+        self.common.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
-        let mut random = self.entropy.bytes::<16>();
+        let mut random = self.common.entropy.bytes::<16>();
         // A token begins with a letter: some libraries take a string of digits for a time that is over.
         random[0] |= 0xa0;
         let open = self.open_asks(id);
@@ -84,7 +84,7 @@ impl Core {
         active.foreign().into_iter().for_each(|kind| claim.is_of(kind));
         first.into_iter().for_each(|first| claim.is_second(first));
         lock.begin_round(active, Phase::Asking, now, votes);
-        active.fencing.attempt_begins(self.ahead_us);
+        active.fencing.attempt_begins(self.common.ahead_us);
         active.permit.attempt_begins();
         lock.asks_for(claim_id);
         active.attempt.lead = lead;
@@ -137,7 +137,7 @@ impl LockAtWork<'_> {
         let verdict = self.active.votes.verdict();
         if self.active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
             let took = self.active.round.took(self.env.now.boot);
-            *self.round_trip = round_trip(*self.round_trip, took);
+            self.env.round_trip = round_trip(self.env.round_trip, took);
         }
         match verdict {
             Verdict::Undecided => {

@@ -160,7 +160,7 @@ impl Core {
             Answer::DenyFor(ms) => {
                 if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
                     let decision = self.with_waiter(lock, now, |it| it.record_life(id, ms));
-                    self.effects.decided(lock, decision);
+                    self.common.effects.decided(lock, decision);
                 }
                 Vote::Deny
             }
@@ -205,8 +205,8 @@ impl Core {
                     && self.with_waiter(waiter, now, |it| it.denied_late(node, round))
                 {
                     let listen = Decision::Listen(node.into());
-                    self.effects.decided(waiter, listen);
-                    self.effects.decided(waiter, Decision::Wake);
+                    self.common.effects.decided(waiter, listen);
+                    self.common.effects.decided(waiter, Decision::Wake);
                 }
                 None
             }

@@ -15,7 +15,6 @@ use super::effects::{ClaimEffect, NodeEffect};
 use super::{Core, Env};
 use crate::proto::classify::classify;
 use crate::proto::core::links::{Ability, Mistyped, Nodes, Pending};
-use crate::proto::core::send::EncodedCommand;
 use crate::proto::lock_kind::{Command, Count, PLAIN};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet};
@@ -34,7 +33,6 @@ pub(super) struct ClaimAtWork<'a> {
     claim: &'a mut Claim,
     nodes: &'a mut Nodes,
     env: Env<'a>,
-    encoded: &'a mut EncodedCommand,
     /// When something is due for the claim.
     due: Timestamp,
     /// The nodes that were sent a command.
@@ -119,7 +117,7 @@ impl ClaimAtWork<'_> {
             None => Pending::Undo { claim: id, by_digest },
         };
         let claim = (id, || Some(&*claim));
-        self.encoded.send(node, claim, undo, self.env.config, now, pending);
+        self.env.common.encoded.send(node, claim, undo, self.env.config, now, pending);
         self.sent.insert(node_id);
     }
 
@@ -278,7 +276,6 @@ impl Core {
             claim: self.claims.find_mut(id)?,
             nodes: &mut self.nodes,
             env: env!(self, now),
-            encoded: &mut self.encoded,
             due: Timestamp::NEVER,
             sent: NodeSet::EMPTY,
         };
@@ -336,7 +333,7 @@ impl Core {
             {
                 claim.undo_over(node);
                 let cause = self.node(node).link.cause();
-                self.effects.of_claim(node, id, ClaimEffect::UndoSettled(Vote::Fail(cause)));
+                self.common.effects.of_claim(node, id, ClaimEffect::UndoSettled(Vote::Fail(cause)));
             }
         }
     }

@@ -32,7 +32,7 @@ impl Core {
     pub(super) fn proposal(&self, now: ClockReading) -> u64 {
         let wall = i128::from(micros(now));
         // Between the two bounds.
-        (wall + i128::from(self.ahead_us)).clamp(1, i128::from(MAX_TOKEN)) as u64
+        (wall + i128::from(self.common.ahead_us)).clamp(1, i128::from(MAX_TOKEN)) as u64
     }
 }
 
@@ -75,7 +75,7 @@ impl LockAtWork<'_> {
             return false;
         }
         let Some(ahead) = self.clocks_ahead() else { return false };
-        *self.ahead_us = ahead;
+        self.env.ahead_us = ahead;
         ahead != self.active.fencing.ahead_us()
     }
 }

@@ -52,7 +52,7 @@ impl LockAtWork<'_> {
     }
 
     fn arm_auto_extend(&mut self, at: Timestamp) {
-        *self.auto_extend_at = at.min(*self.auto_extend_at);
+        self.env.auto_extend_at = at.min(self.env.auto_extend_at);
         self.arm(at);
     }
 
@@ -64,7 +64,8 @@ impl LockAtWork<'_> {
         if self.lock.phase != Phase::Held || at == Timestamp::NEVER {
             return;
         }
-        let slack = if self.is_auto_extending { every / AUTO_EXTEND_SLACK } else { Duration::ZERO };
+        let slack =
+            if self.env.is_auto_extending { every / AUTO_EXTEND_SLACK } else { Duration::ZERO };
         if now + slack < at {
             return self.arm_auto_extend(at);
         }
@@ -118,9 +119,9 @@ impl LockAtWork<'_> {
 impl Core {
     /// Whether locks have to be extended now; then those that would be due soon are extended as well.
     pub(in crate::proto::core) fn begin_auto_extend(&mut self, now: ClockReading) {
-        self.is_auto_extending = now.boot >= self.auto_extend_at;
-        if self.is_auto_extending {
-            self.auto_extend_at = Timestamp::NEVER;
+        self.common.is_auto_extending = now.boot >= self.common.auto_extend_at;
+        if self.common.is_auto_extending {
+            self.common.auto_extend_at = Timestamp::NEVER;
         }
     }
 

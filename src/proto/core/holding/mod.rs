@@ -402,7 +402,7 @@ impl LockAtWork<'_> {
             return self.env.effects.of_lock(self.id, LockEffect::CompanionExpired);
         }
         self.lock.phase = Phase::Lost(cause);
-        self.env.metrics.lost(cause, self.lock.granted_at(), self.env.now.boot);
+        self.env.common.metrics.lost(cause, self.lock.granted_at(), self.env.now.boot);
         self.env.metrics.auto_extend_losses += u64::from(self.active.hold.is_auto_extended());
         self.claim.unqueue_all();
         self.env.report(Event::Lost(self.id, cause));
@@ -473,7 +473,7 @@ impl Core {
     pub(super) fn fail_queued_extensions(&mut self, node: NodeId) {
         let vote = Vote::Fail(self.node(node).link.cause());
         for id in self.take_queued_extensions(node) {
-            self.effects.of_lock(id, LockEffect::ExtensionVote(node, vote));
+            self.common.effects.of_lock(id, LockEffect::ExtensionVote(node, vote));
         }
     }
 
@@ -538,9 +538,9 @@ impl Core {
         match self.locks.find_mut(id).filter(|lock| lock.phase.is_held()) {
             Some(lock) if lock.lease.remaining(now).is_zero() => {
                 lock.phase = Phase::Lost(cause);
-                self.metrics.lost(cause, lock.granted_at(), now.boot);
-                self.events.push_back(Event::Lost(id, cause));
-                self.effects.of_lock(id, LockEffect::Lost(cause));
+                self.common.metrics.lost(cause, lock.granted_at(), now.boot);
+                self.common.events.push_back(Event::Lost(id, cause));
+                self.common.effects.of_lock(id, LockEffect::Lost(cause));
             }
             Some(lock) => {
                 let until = now.boot + lock.lease.remaining(now);
@@ -569,7 +569,7 @@ impl Core {
         let until = now.boot + self.config.settings.response_timeout;
         let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
         lock.begin_round(active, Phase::Releasing, now, votes);
-        self.metrics.released(lock.granted_at(), now.boot);
+        self.common.metrics.released(lock.granted_at(), now.boot);
         active.round.lasts_until(until);
         let (claim, queued) = (lock.claim(), active.waiting.is_queued());
         self.arm_lock(id, until);
@@ -599,7 +599,7 @@ impl Core {
         if let Some((claim, confirmed)) = self.transition(id, now, step).flatten() {
             self.locks.free(id);
             self.part_from_lock(claim, now);
-            self.events.push_back(Event::Released(id, confirmed));
+            self.common.events.push_back(Event::Released(id, confirmed));
         }
     }
 

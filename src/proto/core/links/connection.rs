@@ -66,7 +66,7 @@ impl Node {
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         let fused =
-            self.server.is_proven() && !is_burdened && !env.set_up().is_awaited(settings.setup);
+            self.server.is_proven() && !is_burdened && !env.set_up.is_awaited(settings.setup);
         self.record_bytes(now.boot);
         self.start_handshake(now);
         self.link.start_handshake(until, fused, now);

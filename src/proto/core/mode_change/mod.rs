@@ -123,7 +123,7 @@ impl Core {
         }
         if let Some(companion) = self.new_companion(id, LockMode::Exclusive, ttl, now) {
             self.set_mode_change(id, Part::Upgrading(companion));
-            self.effects.decided(companion, Decision::Ask(None));
+            self.common.effects.decided(companion, Decision::Ask(None));
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ impl Core {
         }
         if !self.is_held_downgraded(id, now) {
             let refusal = Refusal::new(RefusalReason::NoQuorum, votes);
-            self.events.push_back(Event::DowngradeDelayed(id, refusal));
+            self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
         }
         if mutant!(DowngradeReleasesFirst) {
             self.undo(claim, now);
@@ -221,7 +221,7 @@ impl Core {
         }
         if let Some(companion) = self.new_companion(id, LockMode::Shared, ttl, now) {
             self.set_mode_change(id, Part::Downgrading(companion));
-            self.effects.decided(companion, Decision::Ask(None));
+            self.common.effects.decided(companion, Decision::Ask(None));
         }
         true
     }
@@ -275,8 +275,8 @@ impl Core {
                 }
                 self.change_places(id, companion, now);
                 self.set_mode_change(id, Part::Upgraded(companion));
-                self.metrics.upgrades += 1;
-                self.events.push_back(Event::Upgraded(id));
+                self.common.metrics.upgrades += 1;
+                self.common.events.push_back(Event::Upgraded(id));
             }
             Part::Downgrading(_) => {
                 let token = self.fencing_token(id);
@@ -287,23 +287,23 @@ impl Core {
                     active.fencing.attached(token);
                 }
                 self.drop_companion(id, now);
-                self.effects.of_lock(id, LockEffect::Downgraded(was_extending));
-                return self.effects.of_lock(id, LockEffect::AdmitNext);
+                self.common.effects.of_lock(id, LockEffect::Downgraded(was_extending));
+                return self.common.effects.of_lock(id, LockEffect::AdmitNext);
             }
             _ => return,
         }
         self.transition(id, now, |lock| lock.auto_extend_from_now());
-        self.effects.of_lock(id, LockEffect::AdmitNext);
+        self.common.effects.of_lock(id, LockEffect::AdmitNext);
     }
 
     /// Others may share the lock from now on.
     pub(super) fn downgraded(&mut self, id: LockId, was_extending: bool, now: ClockReading) {
         if was_extending {
-            self.metrics.extended += 1;
-            self.events.push_back(Event::Extended(id));
+            self.common.metrics.extended += 1;
+            self.common.events.push_back(Event::Extended(id));
         }
-        self.metrics.downgrades += 1;
-        self.events.push_back(Event::Downgraded(id));
+        self.common.metrics.downgrades += 1;
+        self.common.events.push_back(Event::Downgraded(id));
         self.transition(id, now, |lock| lock.auto_extend_from_now());
     }
 
@@ -314,13 +314,13 @@ impl Core {
         match self.locks.mode_change(id).0 {
             Part::Upgrading(_) => {
                 self.set_mode_change(id, Part::None);
-                self.metrics.upgrades_refused += 1;
-                self.events.push_back(Event::NotUpgraded(id, refusal));
+                self.common.metrics.upgrades_refused += 1;
+                self.common.events.push_back(Event::NotUpgraded(id, refusal));
             }
             Part::Downgrading(_) => {
                 self.set_mode_change(id, Part::Delayed);
-                self.metrics.downgrades_delayed += 1;
-                self.events.push_back(Event::DowngradeDelayed(id, refusal));
+                self.common.metrics.downgrades_delayed += 1;
+                self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
             }
             _ => {}
         }

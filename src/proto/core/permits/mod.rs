@@ -121,7 +121,7 @@ impl Core {
         let Some(claim) = self.claims.find_mut(id) else { return };
         claim.sent(node, now.boot + claim.ttl());
         let ttl_ms = claim.ttl_ms();
-        self.metrics.of(node).asks += 1;
+        self.common.metrics.of(node).asks += 1;
         let pending = |by_digest| Pending::Move { claim: id, counter, by_digest };
         self.send_with_proof(node, id, Command::Move, (ttl_ms, counter), now, pending);
     }

@@ -236,7 +236,7 @@ impl Core {
         if mem::take(&mut self.node_mut(id).push.has_notified_all) {
             let firsts = self.queues.fronts().collect();
             self.wake_locks(id, firsts);
-            self.effects.of_node(id, NodeEffect::RefreshObservers);
+            self.common.effects.of_node(id, NodeEffect::RefreshObservers);
         }
     }
 
@@ -262,7 +262,7 @@ impl Core {
         };
         said.retain(|&of| !will_look(self, of));
         for queue in said {
-            self.effects.of_node(node, NodeEffect::Notified(queue));
+            self.common.effects.of_node(node, NodeEffect::Notified(queue));
         }
     }
 
@@ -282,11 +282,11 @@ impl Core {
             // However many come in one read, each waiter is woken once.
             Some(News::All) => {
                 push.has_notified_all = true;
-                self.metrics.of(id).pushes += 1;
+                self.common.metrics.of(id).pushes += 1;
             }
             Some(News::Said(of)) => {
                 push.said.push(of);
-                self.metrics.of(id).pushes += 1;
+                self.common.metrics.of(id).pushes += 1;
             }
             Some(news) => self.heard_of_channels(id, news, now),
         }
@@ -295,16 +295,16 @@ impl Core {
 
     /// A node reports that a key has changed.
     fn key_notified(&mut self, id: NodeId, key: &[u8], now: ClockReading) {
-        self.metrics.of(id).pushes += 1;
+        self.common.metrics.of(id).pushes += 1;
         if let Some(name) = key.strip_prefix(TICKET_PREFIX) {
             if let Some(lock) = self.queues.listener(TicketName::of(name)) {
                 self.with_waiter(lock, now, |it| it.ticket_notified(id));
             }
         } else {
-            self.effects.of_node(id, NodeEffect::Notified(self.queues.key(key)));
+            self.common.effects.of_node(id, NodeEffect::Notified(self.queues.key(key)));
         }
         let observers = self.observers.of(key);
-        observers.for_each(|it| self.effects.push(Effect::WakeObserver(it)));
+        observers.for_each(|it| self.common.effects.push(Effect::WakeObserver(it)));
     }
 
     fn heard_of_channels(&mut self, id: NodeId, news: News<'_>, now: ClockReading) {
@@ -366,7 +366,7 @@ impl Core {
     /// The node reports no more. Whoever relied on that looks.
     fn reports_end(&mut self, id: NodeId) {
         self.reports_lost(id);
-        self.effects.of_node(id, NodeEffect::RefreshObservers);
+        self.common.effects.of_node(id, NodeEffect::RefreshObservers);
     }
 
     /// Tells the node to report on the push link what the command link reads, if that is due.
@@ -395,7 +395,7 @@ impl Core {
             None => {}
             Some(Ok(())) => {
                 self.read_keys(id, self.watchers(id));
-                self.effects.of_node(id, NodeEffect::RefreshObservers);
+                self.common.effects.of_node(id, NodeEffect::RefreshObservers);
             }
             Some(Err(cause)) => self.untracked(id, cause, now),
         }
@@ -406,13 +406,13 @@ impl Core {
     /// subscribed to a channel.
     fn read_keys(&mut self, node: NodeId, locks: Vec<LockId>) {
         let read = LockEffect::ReadKeyAt(node);
-        locks.into_iter().for_each(|lock| self.effects.of_lock(lock, read));
+        locks.into_iter().for_each(|lock| self.common.effects.of_lock(lock, read));
     }
 
     /// Wakes locks for which a change at a node may not have been reported.
     fn wake_locks(&mut self, node: NodeId, locks: Vec<LockId>) {
         let wake = LockEffect::WakeBy(node);
-        locks.into_iter().for_each(|lock| self.effects.of_lock(lock, wake));
+        locks.into_iter().for_each(|lock| self.common.effects.of_lock(lock, wake));
     }
 
     /// A lock waits for a lead's notifications. If it is of a library that tells of releases on channels, these are heard
@@ -489,7 +489,7 @@ impl Core {
     }
 
     pub(super) fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        self.ops.push_back(LinkOp::Close(LinkId::push(id, self.nodes.len())));
+        self.common.ops.push_back(LinkOp::Close(LinkId::push(id, self.nodes.len())));
         self.push_severed(id, cause, now);
     }
 

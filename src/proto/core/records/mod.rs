@@ -137,7 +137,7 @@ impl Core {
         if self.locks.len().max(self.claims.len()) >= super::MAX_LOCKS {
             return Err(RequestError::TooManyLocks);
         }
-        self.metrics.attached += 1;
+        self.common.metrics.attached += 1;
         let id = self.hold_again(detached, &request, now);
         if let Some(active) = self.locks.active(id) {
             self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));

@@ -143,7 +143,7 @@ impl Candidate<'_, '_> {
         let (value, pttl) = handshake.into_restart_guard();
         // A set that has a restart guard is not new, and will not be when all of them are gone.
         if self.env.settings().setup == Setup::IfNew && found != Found::Missing {
-            self.env.set_up().finish();
+            self.env.set_up.finish();
         }
         let was_enrolled = self.node.restart_guard.record_value(found);
         let asked_at = self.node.restart_guard.asked_at();
@@ -185,7 +185,7 @@ impl Candidate<'_, '_> {
             }
             Standing::Votes => self.env.of_node(self.node.id(), NodeEffect::Admitted),
             Standing::Quarantined { left_ms }
-                if setup == Setup::Init && !self.env.set_up().is_done() =>
+                if setup == Setup::Init && !self.env.set_up.is_done() =>
             {
                 self.node.restart_guard.set_free_at(now + Duration::from_millis(left_ms));
                 self.enrol_when_due(Found::Ours, value)
@@ -216,7 +216,7 @@ impl Candidate<'_, '_> {
         let setup = self.env.settings().setup;
         let waits = match setup {
             Setup::Enrol => false,
-            Setup::IfNew => !self.env.set_up().is_done() && found == Found::Missing,
+            Setup::IfNew => !self.env.set_up.is_done() && found == Found::Missing,
             Setup::Change | Setup::Init | Setup::ReadOnly => true,
         };
         if waits {

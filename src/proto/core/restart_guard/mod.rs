@@ -43,7 +43,7 @@ impl Core {
     /// Whether the restart guards of a set that was new, or that was to be changed, have been written.
     #[must_use]
     pub fn has_set_up(&self) -> bool {
-        self.set_up.is_done()
+        self.common.set_up.is_done()
     }
 
     /// Undoes grants that do not count, whatever becomes of their locks. On a link that is being left the undo is behind them
@@ -102,7 +102,7 @@ impl Nodes {
     /// Has the restart guards of a set written once all of its nodes have been looked at.
     pub(super) fn set_up(&self, env: &mut Env<'_>) {
         if let Some(quarantine) = self.set_up_quarantine(env.settings()) {
-            env.set_up().finish();
+            env.set_up.finish();
             self.iter().for_each(|node| env.of_node(node.id(), NodeEffect::Enrol(quarantine)));
         }
     }

@@ -25,7 +25,7 @@ impl LockAtWork<'_> {
         let node = &mut self.nodes[to.index()];
         let claim = (self.lock.claim(), || Some(&*self.claim));
         let (config, now) = (self.env.config, self.env.now);
-        self.encoded.send(node, claim, (command, numbers), config, now, pending);
+        self.env.encoded.send(node, claim, (command, numbers), config, now, pending);
         self.sent.insert(to);
     }
 }
@@ -45,7 +45,7 @@ impl Core {
     ) {
         let node = &mut self.nodes[to.index()];
         let claim = || self.claims.find(id);
-        self.encoded.send(node, (id, claim), (command, numbers), &self.config, now, pending);
+        self.common.encoded.send(node, (id, claim), (command, numbers), &self.config, now, pending);
         self.sent(id, to, now);
     }
 

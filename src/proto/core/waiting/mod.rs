@@ -196,7 +196,8 @@ impl Core {
         now: ClockReading,
         transition: impl FnOnce(&mut Waiter<'_>, &mut Claims) -> R,
     ) -> R {
-        let (suspected, round_trip, due) = (self.suspected, self.round_trip, Timestamp::NEVER);
+        let (suspected, round_trip, due) =
+            (self.common.suspected, self.common.round_trip, Timestamp::NEVER);
         let (nodes, queues, env) = (&mut self.nodes, &mut self.queues, env!(self, now));
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return R::default() };
         let (foreign, wants_permit) = (active.foreign(), active.permit.is_wanted());
@@ -231,7 +232,7 @@ impl Core {
     #[inline]
     pub(super) fn run_scheduled(&mut self) {
         if self.queues.has_scheduled() {
-            self.effects.push(Effect::RunScheduled);
+            self.common.effects.push(Effect::RunScheduled);
         }
     }
 

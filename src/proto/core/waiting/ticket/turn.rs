@@ -126,7 +126,7 @@ impl Waiter<'_> {
     #[must_use = "they are to leave the queue on the nodes"]
     pub(crate) fn give_up_ticket(&mut self) -> Tickets {
         let Some(mut ticket) = self.ticket.take() else { return [None; 2] };
-        self.env.metrics.left_line(ticket.joined_at, self.env.now.boot);
+        self.env.common.metrics.left_line(ticket.joined_at, self.env.now.boot);
         self.queues.stop_listening(ticket.set_place(None));
         [ticket.former, Some(ticket.claim)]
     }
