@@ -167,7 +167,8 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match pending {
             Pending::Caching | Pending::Track { .. } => {
-                self.tracking_answered(id, pending, token, now)
+                let (node, mut env) = self.node_in_env(id, now);
+                node.take_tracking_answer(pending, token, &mut env)
             }
             Pending::TicketRead { lock, round, what } => {
                 let answer = what.check(token)?;

@@ -11,6 +11,7 @@ use super::restart_guard::FollowUp;
 use super::waiting::QueueKey;
 use crate::proto::event::{LossCause, RefusalReason};
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet, ObserverId};
+use crate::proto::time::Timestamp;
 use crate::proto::vote::{Cause, Vote};
 
 /// The next step of a lock, as one of its transitions has decided.
@@ -64,6 +65,8 @@ pub(super) enum Effect {
 pub(super) enum LockEffect {
     /// Let the next in its queues ask: they may share the resource with this lock, which is granted.
     AdmitNext,
+    /// Channels of its library are not subscribed to at this node any more.
+    ChannelLostAt(NodeId),
     CompanionExpired,
     CompanionGranted,
     /// The lock is shared from now on. The flag: its caller waits for an extension that this one covers.
@@ -104,8 +107,6 @@ pub(super) enum ClaimEffect {
 pub(super) enum NodeEffect {
     /// The node votes from now on.
     Admitted,
-    /// Close its push link.
-    ClosePush(Cause),
     /// Write its restart guard, with this quarantine.
     Enrol(Duration),
     /// Fail the asks and extensions that wait for its link.
@@ -119,12 +120,16 @@ pub(super) enum NodeEffect {
     ForgetObserved,
     /// Close the link that is being left, if nothing is due on it.
     LeaveIfIdle,
-    /// Wake the locks that wait for its reports: some may be lost.
-    ReportsLost,
+    /// The push link is lost, and may be opened again at this time.
+    PushLost(Timestamp),
+    /// The node reports changes from now on: read what locks wait for there.
+    ReadKeys,
     /// Let the observers read again: a change there may have been missed.
     RefreshObservers,
     /// The node has reported a change of this resource.
     Notified(QueueKey),
+    /// The node reports changes no more.
+    ReportsLost,
     /// Send what needs no vote.
     ResumeNonVoter,
     /// The node is refused as a voter until its next connection.

@@ -71,6 +71,9 @@ impl Core {
 
     fn apply_to_lock(&mut self, id: LockId, effect: LockEffect, now: ClockReading) {
         let decision = match effect {
+            LockEffect::ChannelLostAt(node) => {
+                return self.with_waiter(id, now, |it| it.lose_channels_at(node));
+            }
             LockEffect::WakeBy(node) => self.with_waiter(id, now, |it| it.wake_by(node)),
             LockEffect::CompanionGranted => return self.companion_granted(id, now),
             LockEffect::CompanionExpired => {
@@ -150,10 +153,11 @@ impl Core {
             }
             NodeEffect::FailQueuedAsks => self.fail_queued_asks(id),
             NodeEffect::LeaveIfIdle => nodes[id.index()].leave_if_idle(&mut env),
+            NodeEffect::PushLost(retry_at) => self.push_lost(id, retry_at),
+            NodeEffect::ReadKeys => self.read_keys(id),
             NodeEffect::ReportsLost => self.reports_lost(id),
             NodeEffect::RefreshObservers => self.observers.look_at(id, nodes, &mut env),
             NodeEffect::ForgetObserved => self.observers.lose(id, nodes, &mut env),
-            NodeEffect::ClosePush(cause) => self.close_push(id, cause, now),
             NodeEffect::SettleReleases => self.releases_go_on_without(id, now),
             NodeEffect::Notified(queue) => self.notified(queue, id, now),
             NodeEffect::Retired(cause) => self.node_retired(id, cause, now),
@@ -189,10 +193,7 @@ impl Core {
                 self.common.effects.decided(id, decision);
             }
             Decision::MoveAt(nodes) => self.move_at(id, nodes, now),
-            Decision::Listen(leads) => {
-                leads.iter().for_each(|node| self.listen(id, node, now));
-                self.nodes.want_push(leads, &mut env!(self, now));
-            }
+            Decision::Listen(leads) => self.with_waiter(id, now, |it| it.listen(leads)),
             Decision::Wake => {
                 let decision = self.with_waiter(id, now, |it| it.wake());
                 self.common.effects.decided(id, decision);
@@ -372,7 +373,7 @@ impl Core {
     pub fn disconnected(&mut self, link: LinkId, cause: Cause, now: ClockReading) {
         let now = self.clamp(now);
         match link.is_push() {
-            true => self.push_severed(link.node(), cause, now),
+            true => self.nodes[link.node().index()].sever_push(cause, &mut env!(self, now)),
             false => self.common.effects.of_node(link.node(), NodeEffect::Sever(cause)),
         }
         self.run(now);
@@ -385,7 +386,7 @@ impl Core {
         self.send_owed(id, now);
         self.send_queued(id, now);
         self.go_on_without_vote(id, now);
-        self.track(id, now);
+        self.nodes[id.index()].track(&mut env!(self, now));
     }
 
     /// Sends what needs no vote.

@@ -116,9 +116,20 @@ impl Channel {
 }
 
 impl Push {
+    /// Whether it takes subscriptions to channels now: not for a while after it could not leave one.
+    pub(in crate::proto::core) fn takes_subscriptions(&self, now: Timestamp) -> bool {
+        now >= self.channels_from
+    }
+
     /// A lock waits for what this channel tells of. Two resources may share one, such as `job` and `{job}` of Redisson: the second
     /// goes without.
-    pub(super) fn hear(&mut self, name: &[u8], of: QueueKey, waiter: LockId, now: Timestamp) {
+    pub(in crate::proto::core) fn hear(
+        &mut self,
+        name: &[u8],
+        of: QueueKey,
+        waiter: LockId,
+        now: Timestamp,
+    ) {
         let channel = self.channels.0.entry(name.into()).or_insert(Channel {
             of,
             waiter: None,

@@ -7,12 +7,12 @@
 //! what is read behind a `CLIENT CACHING YES` (`OPTIN`), or each script would count as a read of all its keys.
 //!
 //! The loss of either connection may have swallowed a notification, and counts as one. Where a server cannot or may
-//! not send notifications, waiters go by their timers. What one node does by itself is in `reporting`. Not here: what the bytes mean, see `push_link`; what a lock does
+//! not send notifications, waiters go by their timers. What one node does by itself is in `tracking`. Not here: what the bytes mean, see `push_link`; what a lock does
 //! about a notification, see `waiting`.
 
 mod channels;
 mod push_link;
-mod reporting;
+mod tracking;
 
 use std::mem;
 use std::time::Duration;
@@ -22,39 +22,15 @@ use self::push_link::{News, PushStep, Reading, Stage, Tracking, push_limits};
 use super::Core;
 use super::effects::{Effect, LockEffect, NodeEffect};
 use super::waiting::QueueKey;
-use crate::proto::config::WakeStrategy;
-use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pending, Pipeline};
+use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pipeline};
 use crate::proto::core::locks::{Active, Phase};
-use crate::proto::event::LinkOp;
 use crate::proto::line::TICKET_PREFIX;
 use crate::proto::lock_kind::LockKind;
 use crate::proto::mutants::mutant;
-use crate::proto::names::{LinkId, LockId, NodeId, TicketName};
+use crate::proto::names::{LockId, NodeId, TicketName};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 use crate::resp::{Decoder, Token, Violation};
-
-/// What is left of the connection of a push link.
-struct Severed {
-    /// The node has reported changes on it.
-    notified: bool,
-    /// The locks that may have missed what their library has told.
-    missed: Vec<LockId>,
-    /// When it may be opened again.
-    retry_at: Timestamp,
-}
-
-/// What the timer of a push link has brought.
-enum Timer {
-    /// Nothing is due.
-    Runs,
-    /// The connection has to be closed.
-    Closes(Cause),
-    /// The link may be opened, if a lock waits.
-    Opens,
-    /// The link was of no use for a while, unless a lock waits.
-    Lingered,
-}
 
 /// The push link of one node.
 pub(super) struct Push {
@@ -234,8 +210,9 @@ impl Core {
     /// All that was read is understood. All keys may have changed.
     pub(super) fn wake_all_if_told(&mut self, id: NodeId) {
         if mem::take(&mut self.node_mut(id).push.has_notified_all) {
-            let firsts = self.queues.fronts().collect();
-            self.wake_locks(id, firsts);
+            for lock in self.queues.fronts() {
+                self.common.effects.of_lock(lock, LockEffect::WakeBy(id));
+            }
             self.common.effects.of_node(id, NodeEffect::RefreshObservers);
         }
     }
@@ -272,23 +249,36 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let settings = self.config.node(id);
-        let push = &mut self.nodes[id.index()].push;
-        match push.read(token, settings, &self.config.settings)? {
+        let (node, mut env) = self.node_in_env(id, now);
+        let push = &mut node.push;
+        match push.read(token, env.settings_of(id), env.settings())? {
             None => {}
-            Some(News::Subscribed(Ok(()))) => self.subscribed(id, None, now),
-            Some(News::Subscribed(Err(cause))) => self.close_push(id, cause, now),
+            Some(News::Subscribed(Ok(()))) => node.complete_push(None, &mut env),
+            Some(News::Subscribed(Err(cause))) => node.close_push(cause, &mut env),
+            Some(News::Untracked(cause)) => node.complete_push(Some(cause), &mut env),
             Some(News::Key(key)) => self.key_notified(id, key, now),
             // However many come in one read, each waiter is woken once.
             Some(News::All) => {
                 push.has_notified_all = true;
-                self.common.metrics.of(id).pushes += 1;
+                env.metrics_of(id).pushes += 1;
             }
             Some(News::Said(of)) => {
                 push.said.push(of);
-                self.common.metrics.of(id).pushes += 1;
+                env.metrics_of(id).pushes += 1;
             }
-            Some(news) => self.heard_of_channels(id, news, now),
+            // What was told before that was told to others.
+            Some(News::Hears(waiter)) => {
+                if push.tracking == Tracking::Off {
+                    env.effects.of_lock(waiter, LockEffect::ReadKeyAt(id));
+                }
+                self.with_waiter(waiter, now, |it| it.confirm_channel(id));
+            }
+            Some(News::KeptOut) => node.refuse_channel(&mut env),
+            Some(News::CannotLeave(cause)) => {
+                for waiter in node.drop_channels(cause, &mut env) {
+                    self.with_waiter(waiter, now, |it| it.unsubscribe_at(id));
+                }
+            }
         }
         Ok(())
     }
@@ -307,127 +297,10 @@ impl Core {
         observers.for_each(|it| self.common.effects.push(Effect::WakeObserver(it)));
     }
 
-    fn heard_of_channels(&mut self, id: NodeId, news: News<'_>, now: ClockReading) {
-        let push = &mut self.nodes[id.index()].push;
-        match news {
-            News::Untracked(cause) => self.subscribed(id, Some(cause), now),
-            // What was told before that was told to others.
-            News::Hears(waiter) => {
-                let is_untracked = push.tracking == Tracking::Off;
-                self.with_waiter(waiter, now, |it| it.confirm_channel(id));
-                self.read_keys(id, Vec::from_iter(is_untracked.then_some(waiter)));
-            }
-            News::KeptOut => {
-                let is_of_no_use = now.boot < push.tracked_from && push.channels.are_of_no_use();
-                if let Some(cause) = push.no_channel.filter(|_| is_of_no_use) {
-                    self.close_push(id, cause, now);
-                }
-            }
-            News::CannotLeave(cause) => {
-                push.no_channel = Some(cause);
-                push.channels_from = now.boot + UNAVAILABLE_FOR;
-                self.close_push(id, Cause::default(), now);
-                for waiter in self.node_mut(id).push.channels.clear() {
-                    if let Some(active) = self.locks.active_mut(waiter) {
-                        active.waiting.listen_no_more_at(id);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The first flight has succeeded. `untracked` is why the node cannot or may not report changes, if so.
-    fn subscribed(&mut self, id: NodeId, untracked: Option<Cause>, now: ClockReading) {
-        self.node_mut(id).push.stage = Stage::Subscribed;
-        match untracked {
-            None => self.track(id, now),
-            Some(cause) => self.untracked(id, cause, now),
-        }
-        let (node, mut env) = self.node_in_env(id, now);
-        node.push.begin_to_linger(&mut env);
-    }
-
-    /// The node cannot or may not report changes. Where another library's channel is to be heard, the link stays for that.
-    fn untracked(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        if node.push.channels.are_of_no_use() {
-            self.close_push(id, cause, now);
-            return self.node_mut(id).push.reopen_for_channels_only(now.boot);
-        }
-        let notified = node.push.notifies();
-        let hearing = node.stop_tracking(cause, &mut env);
-        if notified {
-            self.reports_end(id);
-        }
-        self.read_keys(id, hearing);
-    }
-
-    /// The node reports no more. Whoever relied on that looks.
-    fn reports_end(&mut self, id: NodeId) {
-        self.reports_lost(id);
-        self.common.effects.of_node(id, NodeEffect::RefreshObservers);
-    }
-
-    /// Tells the node to report on the push link what the command link reads, if that is due.
-    pub(super) fn track(&mut self, id: NodeId, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        if let Some(cause) = node.track(&mut env) {
-            self.close_push(id, cause, now);
-        }
-    }
-
-    /// Takes the answer to a command about reports.
-    pub(super) fn tracking_answered(
-        &mut self,
-        id: NodeId,
-        pending: Pending,
-        answer: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        let by_choice = self.config.settings.wake == WakeStrategy::Line;
-        let push = &mut self.node_mut(id).push;
-        let news = match pending {
-            Pending::Track { to } => push.take_track_answer(to, by_choice, answer)?,
-            _ => push.read_caching_answer(answer)?,
-        };
-        match news {
-            None => {}
-            Some(Ok(())) => {
-                self.read_keys(id, self.watchers(id));
-                self.common.effects.of_node(id, NodeEffect::RefreshObservers);
-            }
-            Some(Err(cause)) => self.untracked(id, cause, now),
-        }
-        Ok(())
-    }
-
-    /// The locks read their keys again, which may have changed before the node began to report that, or before they were
-    /// subscribed to a channel.
-    fn read_keys(&mut self, node: NodeId, locks: Vec<LockId>) {
-        let read = LockEffect::ReadKeyAt(node);
-        locks.into_iter().for_each(|lock| self.common.effects.of_lock(lock, read));
-    }
-
-    /// Wakes locks for which a change at a node may not have been reported.
-    fn wake_locks(&mut self, node: NodeId, locks: Vec<LockId>) {
-        let wake = LockEffect::WakeBy(node);
-        locks.into_iter().for_each(|lock| self.common.effects.of_lock(lock, wake));
-    }
-
-    /// A lock waits for a lead's notifications. If it is of a library that tells of releases on channels, these are heard
-    /// as well.
-    pub(super) fn listen(&mut self, id: LockId, node: NodeId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let push = &mut self.nodes[node.index()].push;
-        let profile = active.foreign().map(LockKind::profile).filter(|it| it.has_channels());
-        let (Some(profile), true) = (profile, now.boot >= push.channels_from) else { return };
-        if !active.waiting.listen_at(node.into()) {
-            return;
-        }
-        let of = self.queues.key(active.keys.first());
-        for name in profile.channels(active.keys.first()) {
-            push.hear(&name, of, id, now.boot);
+    /// What the locks wait for may have changed before the node began to report that: they read it again.
+    pub(super) fn read_keys(&mut self, node: NodeId) {
+        for lock in self.watchers(node) {
+            self.common.effects.of_lock(lock, LockEffect::ReadKeyAt(node));
         }
     }
 
@@ -471,52 +344,32 @@ impl Core {
         self.locks.ids().filter(waits).collect()
     }
 
-    /// The push link could not be opened, or its connection ended.
-    pub(super) fn push_severed(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        let Some(severed) = node.sever_push(cause, &mut env) else { return };
-        for &lock in &severed.missed {
-            let lock = self.locks.active_mut(lock);
-            lock.into_iter().for_each(|active| active.waiting.hear_no_more_at(id));
-        }
+    /// The push link is lost: it is opened again if a lock waits.
+    pub(super) fn push_lost(&mut self, id: NodeId, retry_at: Timestamp) {
         if !self.watchers(id).is_empty() {
-            self.arm(severed.retry_at);
-        }
-        match severed.notified {
-            true => self.reports_end(id),
-            false => self.wake_locks(id, severed.missed),
+            self.arm(retry_at);
         }
     }
 
     pub(super) fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        self.common.ops.push_back(LinkOp::Close(LinkId::push(id, self.nodes.len())));
-        self.push_severed(id, cause, now);
+        let (node, mut env) = self.node_in_env(id, now);
+        node.close_push(cause, &mut env);
     }
 
-    /// The command link is gone, and with it what the node was to report.
-    pub(super) fn reports_lost(&mut self, id: NodeId) {
-        self.wake_locks(id, self.watchers(id));
+    /// The node reports changes no more: what locks wait for there may change without a report.
+    pub(super) fn reports_lost(&mut self, node: NodeId) {
+        for lock in self.watchers(node) {
+            self.common.effects.of_lock(lock, LockEffect::WakeBy(node));
+        }
     }
 
     /// Does what the timer of the push link asks for.
     pub(super) fn push_due(&mut self, id: NodeId, now: ClockReading) {
         let (node, mut env) = self.node_in_env(id, now);
-        match node.push.check_timer(node.link.is_ready(), &mut env) {
-            Timer::Runs => {}
-            Timer::Closes(cause) => self.close_push(id, cause, now),
-            Timer::Opens if self.watchers(id).is_empty() => {
-                self.node_mut(id).push.wanted_at = Timestamp::default();
-            }
-            Timer::Opens => self.nodes[id.index()].want_push(&mut env!(self, now)),
-            Timer::Lingered if self.watchers(id).is_empty() => {
-                let ability = self.node(id).push.lasting_ability(now.boot);
-                self.close_push(id, Cause::default(), now);
-                self.node_mut(id).push.put_away(ability, now.boot);
-            }
-            Timer::Lingered => {
-                self.nodes[id.index()].want_push(&mut env!(self, now));
-                self.arm(now.boot + LINGER);
-            }
+        if node.check_push_timer(&mut env) {
+            let is_watched = !self.watchers(id).is_empty();
+            let (node, mut env) = self.node_in_env(id, now);
+            node.review_push(is_watched, &mut env);
         }
     }
 }

@@ -133,17 +133,6 @@ impl Waiting {
         self.pause.is_late()
     }
 
-    /// Nothing can be told to it on this node any more, until it begins to hear channels anew.
-    pub(super) fn listen_no_more_at(&mut self, node: NodeId) {
-        self.listens.remove(node);
-        self.hears.remove(node);
-    }
-
-    /// Nothing is told to it on this node any more.
-    pub(super) fn hear_no_more_at(&mut self, node: NodeId) {
-        self.hears.remove(node);
-    }
-
     /// Where it stands in the queue of its only resource.
     pub(super) fn place(&self) -> Option<(QueueKey, QueuePosition)> {
         Some((*self.queues.first()?, self.position))

@@ -163,6 +163,34 @@ impl Waiter<'_> {
         }
     }
 
+    /// Nothing is published to it on this node any more.
+    pub(crate) fn lose_channels_at(&mut self, node: NodeId) {
+        self.waiting.hears.remove(node);
+    }
+
+    /// The same, until it subscribes again.
+    pub(crate) fn unsubscribe_at(&mut self, node: NodeId) {
+        self.waiting.listens.remove(node);
+        self.waiting.hears.remove(node);
+    }
+
+    /// Waits for notifications of the leads, also on the channels on which the lock's library publishes releases.
+    pub(crate) fn listen(&mut self, leads: NodeSet) {
+        let profile = self.foreign.map(LockKind::profile).filter(|it| it.has_channels());
+        if let Some(profile) = profile {
+            let (now, key) = (self.now(), self.keys.first());
+            let of = self.queues.key(key);
+            for lead in leads.iter() {
+                let push = &mut self.nodes[lead.index()].push;
+                if push.takes_subscriptions(now) && self.waiting.listen_at(lead.into()) {
+                    let names = profile.channels(key);
+                    names.iter().for_each(|name| push.hear(name, of, self.id, now));
+                }
+            }
+        }
+        self.nodes.want_push(leads, &mut self.env);
+    }
+
     /// Whether this node notifies the lock of a release, by itself or on a channel of the lock's library.
     fn is_notified_by(&self, node: NodeId) -> bool {
         self.waiting.hears.contains(node) || self.nodes[node.index()].push.notifies()

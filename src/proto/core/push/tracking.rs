@@ -1,17 +1,18 @@
 //! How one node comes to report changes: its push link from opening to loss, and what its command link is told for that.
 //!
-//! Invariant: a transition here changes this node only. Which locks look, and which are woken, follows from what it returns.
+//! Invariant: a transition here changes this node only. The locks that read again, and those that wake, are effects.
 
 use std::mem;
 use std::time::Duration;
 
 use super::push_link::{Stage, Tracking};
-use super::{LINGER, Push, PushState, Severed, Timer, UNAVAILABLE_FOR, lasts};
+use super::{LINGER, Push, PushState, UNAVAILABLE_FOR, lasts};
 use crate::proto::classify::classify;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::Env;
-use crate::proto::core::effects::NodeEffect;
+use crate::proto::core::effects::{LockEffect, NodeEffect};
 use crate::proto::core::links::{Ability, Mistyped, Node, Pending};
+use crate::proto::event::LinkOp;
 use crate::proto::names::{LinkId, LockId};
 use crate::proto::time::Timestamp;
 use crate::proto::vote::Cause;
@@ -31,12 +32,7 @@ impl Node {
                 opens_at if now >= opens_at => self.open_push(env),
                 opens_at => env.arm(opens_at),
             },
-            Stage::Subscribed => {
-                let closes = self.track(env);
-                closes
-                    .into_iter()
-                    .for_each(|cause| env.of_node(self.id(), NodeEffect::ClosePush(cause)));
-            }
+            Stage::Subscribed => self.track(env),
             Stage::Opening { .. } | Stage::Handshake { .. } => {}
         }
     }
@@ -61,10 +57,27 @@ impl Node {
         }
     }
 
-    /// Ends the connection of the push link, and with it the reports. Returns `None` if there was none.
-    pub(super) fn sever_push(&mut self, cause: Cause, env: &mut Env<'_>) -> Option<Severed> {
-        if matches!(self.push.stage, Stage::Off { .. }) {
-            return None;
+    /// The first flight has succeeded. `untracked` is why the node cannot or may not report changes, if so.
+    pub(super) fn complete_push(&mut self, untracked: Option<Cause>, env: &mut Env<'_>) {
+        self.push.stage = Stage::Subscribed;
+        match untracked {
+            None => self.track(env),
+            Some(cause) => self.stop_tracking(cause, env),
+        }
+        self.push.begin_to_linger(env);
+    }
+
+    /// Closes the push link from our side.
+    pub(in crate::proto::core) fn close_push(&mut self, cause: Cause, env: &mut Env<'_>) {
+        let link = LinkId::push(self.id(), env.settings().nodes.len());
+        env.ops.push_back(LinkOp::Close(link));
+        self.sever_push(cause, env);
+    }
+
+    /// The push link could not be opened, or its connection ended, and with it the reports.
+    pub(in crate::proto::core) fn sever_push(&mut self, cause: Cause, env: &mut Env<'_>) {
+        if !self.push.is_open() {
+            return;
         }
         let (notified, asked) = (self.push.notifies(), self.push.tracking != Tracking::Off);
         let retry_at = env.now().boot + self.push.again_in(cause, env);
@@ -75,23 +88,87 @@ impl Node {
         if asked {
             self.send_track_off(env);
         }
-        Some(Severed { notified, missed, retry_at })
+        let lost = LockEffect::ChannelLostAt(self.id());
+        missed.iter().for_each(|&lock| env.effects.of_lock(lock, lost));
+        env.of_node(self.id(), NodeEffect::PushLost(retry_at));
+        let wake = LockEffect::WakeBy(self.id());
+        match notified {
+            true => self.end_reports(env),
+            false => missed.iter().for_each(|&lock| env.effects.of_lock(lock, wake)),
+        }
+    }
+
+    /// The node does not let us subscribe to a channel. The link is closed if it is of no other use.
+    pub(super) fn refuse_channel(&mut self, env: &mut Env<'_>) {
+        let push = &self.push;
+        let is_of_no_use = env.now().boot < push.tracked_from && push.channels.are_of_no_use();
+        if let Some(cause) = push.no_channel.filter(|_| is_of_no_use) {
+            self.close_push(cause, env);
+        }
+    }
+
+    /// The node does not let us leave a channel: they end with the connection. Returns the locks that waited for messages.
+    pub(super) fn drop_channels(&mut self, cause: Cause, env: &mut Env<'_>) -> Vec<LockId> {
+        self.push.no_channel = Some(cause);
+        self.push.channels_from = env.now().boot + UNAVAILABLE_FOR;
+        self.close_push(Cause::default(), env);
+        self.push.channels.clear()
+    }
+
+    /// Does what the timer of the push link asks for. Returns whether that depends on the locks that wait for the node.
+    pub(super) fn check_push_timer(&mut self, env: &mut Env<'_>) -> bool {
+        let now = env.now().boot;
+        let due = match self.push.stage {
+            Stage::Off { .. } if self.push.wanted_at == Timestamp::default() => return false,
+            Stage::Off { retry_at } => self.push.opens_at(retry_at),
+            Stage::Opening { until } | Stage::Handshake { until } => until,
+            Stage::Subscribed => self.push.wanted_at + LINGER,
+        };
+        if now < due {
+            env.arm(due);
+            return false;
+        }
+        match self.push.stage {
+            // It could not be opened, and to look for those who wait for it is a walk.
+            Stage::Off { .. } => self.link.is_ready(),
+            Stage::Opening { .. } | Stage::Handshake { .. } => {
+                self.close_push(Cause::NoAnswer, env);
+                false
+            }
+            Stage::Subscribed => true,
+        }
+    }
+
+    /// The push link may be opened, or was of no use for a while, unless a lock waits for the node.
+    pub(super) fn review_push(&mut self, is_watched: bool, env: &mut Env<'_>) {
+        let now = env.now().boot;
+        match (self.push.is_open(), is_watched) {
+            (false, false) => self.push.wanted_at = Timestamp::default(),
+            (false, true) => self.want_push(env),
+            (true, false) => {
+                let ability = self.push.lasting_ability(now);
+                self.close_push(Cause::default(), env);
+                self.push.put_away(ability, now);
+            }
+            (true, true) => {
+                self.want_push(env);
+                env.arm(now + LINGER);
+            }
+        }
     }
 }
 
 /// Reports.
 impl Node {
     /// Tells the node to report on the push link what the command link reads, once that is subscribed. Both have to lead to
-    /// the same process, as far as that can be known: in another one the client id is a stranger's. Returns why the push
-    /// link has to be closed, if so.
-    #[must_use]
-    pub(super) fn track(&mut self, env: &mut Env<'_>) -> Option<Cause> {
+    /// the same process, as far as that can be known: in another one the client id is a stranger's.
+    pub(in crate::proto::core) fn track(&mut self, env: &mut Env<'_>) {
         let ready = self.push.stage == Stage::Subscribed && self.link.is_ready();
-        let to = self.push.handshake.client_id().filter(|_| ready)?;
+        let Some(to) = self.push.handshake.client_id().filter(|_| ready) else { return };
         if let (Some(here), Some(there)) = (self.push.handshake.run_id(), self.server.run_id())
             && here != there
         {
-            return Some(Cause::ConnectionReset);
+            return self.close_push(Cause::ConnectionReset, env);
         }
         // Reports to a connection that does not hear them would be lost.
         let is_due = self.push.untracked.is_none() && env.now().boot >= self.push.tracked_from;
@@ -100,7 +177,6 @@ impl Node {
             self.push.tracking = Tracking::Asked { by_choice };
             self.send_track(to, by_choice, env);
         }
-        None
     }
 
     fn send_track(&mut self, to: u64, by_choice: bool, env: &mut Env<'_>) {
@@ -126,9 +202,13 @@ impl Node {
         env.arm(now + env.settings().dead_peer_timeout);
     }
 
-    /// Stops reports that the node cannot or may not send; the push link stays for the channels of other libraries. Returns
-    /// the locks that hear one.
-    pub(super) fn stop_tracking(&mut self, cause: Cause, env: &mut Env<'_>) -> Vec<LockId> {
+    /// The node cannot or may not report changes. The push link stays for the channels of other libraries, if locks wait for
+    /// those.
+    fn stop_tracking(&mut self, cause: Cause, env: &mut Env<'_>) {
+        if self.push.channels.are_of_no_use() {
+            self.close_push(cause, env);
+            return self.push.reopen_for_channels_only(env.now().boot);
+        }
         let again_in = self.push.again_in(cause, env);
         let notified = self.push.notifies();
         self.push.tracking = Tracking::Off;
@@ -137,8 +217,39 @@ impl Node {
         self.push.ability = Ability::Refused(cause);
         if notified {
             self.send_track_off(env);
+            self.end_reports(env);
         }
-        self.push.channels.hearing()
+        let read = LockEffect::ReadKeyAt(self.id());
+        self.push.channels.hearing().into_iter().for_each(|it| env.effects.of_lock(it, read));
+    }
+
+    /// The node reports no more. Locks and observers that relied on that look.
+    fn end_reports(&self, env: &mut Env<'_>) {
+        env.of_node(self.id(), NodeEffect::ReportsLost);
+        env.of_node(self.id(), NodeEffect::RefreshObservers);
+    }
+
+    /// Takes the answer to a command about reports.
+    pub(in crate::proto::core) fn take_tracking_answer(
+        &mut self,
+        pending: Pending,
+        answer: Token<'_>,
+        env: &mut Env<'_>,
+    ) -> Result<(), Mistyped> {
+        let by_choice = env.settings().wake == WakeStrategy::Line;
+        let news = match pending {
+            Pending::Track { to } => self.push.take_track_answer(to, by_choice, answer)?,
+            _ => self.push.read_caching_answer(answer)?,
+        };
+        match news {
+            None => {}
+            Some(Ok(())) => {
+                env.of_node(self.id(), NodeEffect::ReadKeys);
+                env.of_node(self.id(), NodeEffect::RefreshObservers);
+            }
+            Some(Err(cause)) => self.stop_tracking(cause, env),
+        }
+        Ok(())
     }
 }
 
@@ -161,30 +272,8 @@ impl Push {
         }
     }
 
-    /// Does what the timer of the push link asks for, as far as it concerns this node only. `may_open` if the node votes.
-    pub(super) fn check_timer(&self, may_open: bool, env: &mut Env<'_>) -> Timer {
-        let now = env.now().boot;
-        let due = match self.stage {
-            Stage::Off { .. } if self.wanted_at == Timestamp::default() => return Timer::Runs,
-            Stage::Off { retry_at } => self.opens_at(retry_at),
-            Stage::Opening { until } | Stage::Handshake { until } => until,
-            Stage::Subscribed => self.wanted_at + LINGER,
-        };
-        if now < due {
-            env.arm(due);
-            return Timer::Runs;
-        }
-        match self.stage {
-            // It could not be opened, and to look for those who wait for it is a walk.
-            Stage::Off { .. } if !may_open => Timer::Runs,
-            Stage::Off { .. } => Timer::Opens,
-            Stage::Opening { .. } | Stage::Handshake { .. } => Timer::Closes(Cause::NoAnswer),
-            Stage::Subscribed => Timer::Lingered,
-        }
-    }
-
     /// What is known of the node's reports, as far as it is worth knowing when nobody waits.
-    pub(super) fn lasting_ability(&self, now: Timestamp) -> Ability {
+    fn lasting_ability(&self, now: Timestamp) -> Ability {
         match self.ability {
             refused if now < self.tracked_from => refused,
             _ => Ability::Unknown,
@@ -192,7 +281,7 @@ impl Push {
     }
 
     /// Forgets a push link that was closed because nobody has waited for a while.
-    pub(super) fn put_away(&mut self, ability: Ability, now: Timestamp) {
+    fn put_away(&mut self, ability: Ability, now: Timestamp) {
         self.ability = ability;
         self.stage = Stage::Off { retry_at: now };
         self.failures = 0;
@@ -200,7 +289,7 @@ impl Push {
     }
 
     /// Takes the answer to `CLIENT TRACKING`. One that is about an earlier push link says nothing.
-    pub(super) fn take_track_answer(
+    fn take_track_answer(
         &mut self,
         to: Option<u64>,
         by_choice: bool,
@@ -222,7 +311,7 @@ impl Push {
 
     /// Takes the answer to `CLIENT CACHING`. Where it is forbidden, the node reports nothing: if it was to, and not on a
     /// push link that is closed since.
-    pub(super) fn read_caching_answer(&self, answer: Token<'_>) -> Result<TrackingNews, Mistyped> {
+    fn read_caching_answer(&self, answer: Token<'_>) -> Result<TrackingNews, Mistyped> {
         match answer {
             Token::Simple(_) => Ok(None),
             Token::Error(text) => {
@@ -245,7 +334,7 @@ impl Push {
     }
 
     /// Enters the channels that are waited for, and keeps the link open for a while.
-    pub(super) fn begin_to_linger(&mut self, env: &mut Env<'_>) {
+    fn begin_to_linger(&mut self, env: &mut Env<'_>) {
         if self.stage == Stage::Subscribed {
             self.enter_channels(env.now().boot);
             env.arm(self.wanted_at + LINGER);
@@ -253,7 +342,7 @@ impl Push {
     }
 
     /// Lets a closed link be opened at once for channels, and for reports as late as it was to be opened.
-    pub(super) fn reopen_for_channels_only(&mut self, now: Timestamp) {
+    fn reopen_for_channels_only(&mut self, now: Timestamp) {
         if let Stage::Off { retry_at } = &mut self.stage {
             self.tracked_from = mem::replace(retry_at, now);
         }
