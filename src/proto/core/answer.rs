@@ -1,7 +1,7 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
-use crate::proto::core::links::{Due, Mistyped, Pending, Step};
+use crate::proto::core::links::{Due, Mistyped, Pending};
 use crate::proto::core::restart_guard::Unproven;
 use crate::proto::lock_kind::{Answer, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId};
@@ -102,20 +102,12 @@ impl Core {
             self.node_mut(id).pipeline.unanswered(due);
             return answered;
         }
-        self.count_answer(id, &due, now);
+        self.nodes[id.index()].record_answer(&due, &mut env!(self, now));
         if env!(self, now).set_suspected(id, false) {
             self.send_held_back(id, now);
         }
         self.nodes[id.index()].leave_if_idle(&mut env!(self, now));
         answered
-    }
-
-    /// How long a node took to answer. The steps of a handshake wait for one another.
-    fn count_answer(&mut self, id: NodeId, due: &Due<Pending>, now: ClockReading) {
-        if !matches!(due.pending, Pending::Handshake(_)) {
-            self.node_mut(id).pace.answered(due.since, now.boot);
-            self.common.metrics.answered(id, due.since, now.boot);
-        }
     }
 
     fn understood(
@@ -143,7 +135,7 @@ impl Core {
             Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
                 self.counted(id, due.pending, token, now)
             }
-            Pending::Handshake(step) => self.step_answered(id, step, token, now),
+            Pending::Handshake(step) => nodes.answer(id, (step, token), &self.claims, &mut env),
             Pending::History => self.history_answered(id, token, now),
             Pending::Observe(observer, read) => {
                 self.observers.answered((observer, read), token, &mut nodes[id.index()], &mut env)
@@ -210,22 +202,6 @@ impl Core {
             )
         {
             self.take_vote(id, claim, counted, now);
-        }
-        Ok(())
-    }
-
-    /// Once all steps of a handshake are answered, the node may be let in.
-    fn step_answered(
-        &mut self,
-        id: NodeId,
-        step: Step,
-        token: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        let (node, env) = self.node_in_env(id, now);
-        if let Some(handshake) = node.answer_step(step, token, &env)? {
-            let has_ghosts = self.claims.ghosts(id) > 0;
-            self.nodes.complete_handshake(id, handshake, has_ghosts, &mut env!(self, now));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::capability::Version;
 use super::command_link::Link;
 use super::handshake::{Handshake, Mistyped, Step};
 use super::node::{Node, Pending};
-use super::pipeline::Pipeline;
+use super::pipeline::{Due, Pipeline};
 use super::suspect::HANGS;
 use crate::proto::core::Env;
 use crate::proto::core::effects::NodeEffect;
@@ -93,7 +93,7 @@ impl Node {
 impl Node {
     /// Takes the answer to one step, and keeps the words of a refusal. Returns what all steps have found out if it was
     /// the last one.
-    pub(in crate::proto::core) fn answer_step(
+    pub(super) fn answer_step(
         &mut self,
         step: Step,
         token: Token<'_>,
@@ -156,6 +156,16 @@ impl Node {
             self.server.set_replication_id(Some(replication_id));
         }
         handshake.refused()
+    }
+
+    /// Records how long the node took to answer. The steps of a handshake wait for one another.
+    #[inline]
+    pub(in crate::proto::core) fn record_answer(&mut self, due: &Due<Pending>, env: &mut Env<'_>) {
+        if !matches!(due.pending, Pending::Handshake(_)) {
+            let now = env.now().boot;
+            self.pace.answered(due.since, now);
+            env.metrics.answered(self.id(), due.since, now);
+        }
     }
 
     /// Drops the dead connection, out of which bytes may run after an undo on this one. Where the server is certainly

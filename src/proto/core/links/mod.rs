@@ -1,8 +1,8 @@
 //! A node's command link: opening, the handshake, refusing the node as a voter, and losing the connection.
 //!
-//! Apart from whoever asks something of a node, so that they need not know how it is reached. What happens to one node
-//! alone is in `connection`; here is what follows for others. What one node's conversation consists of is in `node`, the
-//! steps of its link in `command_link`, and nodes that hang in `suspect`.
+//! Here are the calls of the driver. What happens to one node is in `connection`, and what takes several nodes in `nodes`; what
+//! follows for others is queued as effects. What one node's conversation consists of is in `node`, the steps of its link in
+//! `command_link`, and nodes that hang in `suspect`.
 //! Not here: the restart guard, which lets a node vote, and push links, which have folders of their own.
 
 mod capability;

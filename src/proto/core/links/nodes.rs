@@ -5,12 +5,14 @@
 use std::ops::{Deref, DerefMut};
 
 use super::command_link::Link;
-use super::handshake::Handshake;
+use super::handshake::{Mistyped, Step};
 use super::node::Node;
 use crate::proto::config::Config;
 use crate::proto::core::Env;
+use crate::proto::core::claims::Claims;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::restart_guard::RunId;
+use crate::resp::Token;
 
 /// The nodes of a core. A [`NodeId`] is a place among them.
 pub(crate) struct Nodes(Vec<Node>);
@@ -30,28 +32,33 @@ impl Nodes {
         nodes.iter().for_each(|node| self[node.index()].want_push(env));
     }
 
-    /// Applies a complete handshake, or a look; `has_ghosts` if asks may still run out of a dead connection. A node is refused
-    /// as a voter if more speaks against it than what may change while the connection lasts.
-    pub(in crate::proto::core) fn complete_handshake(
+    /// Takes the answer to a step of the handshake, or of a look, and applies what all steps have found if it is the last one. A
+    /// node is refused as a voter if more speaks against it than what may change while the connection lasts.
+    pub(in crate::proto::core) fn answer(
         &mut self,
         id: NodeId,
-        handshake: Handshake,
-        has_ghosts: bool,
+        (step, token): (Step, Token<'_>),
+        claims: &Claims,
         env: &mut Env<'_>,
-    ) {
-        let refused = match self[id.index()].link.state() {
+    ) -> Result<(), Mistyped> {
+        let node = &mut self[id.index()];
+        let Some(handshake) = node.answer_step(step, token, env)? else { return Ok(()) };
+        let refused = match node.link.state() {
             Link::Handshake { .. } => {
                 let twin = handshake.run_id().and_then(|run_id| self.twin(id, run_id));
+                // Asks may still run out of a dead connection.
+                let has_ghosts = claims.ghosts(id) > 0;
                 self[id.index()].complete_handshake(&handshake, twin, has_ghosts, env)
             }
-            Link::Quarantined { .. } => self[id.index()].complete_look(&handshake),
+            Link::Quarantined { .. } => node.complete_look(&handshake),
             // A node whose time is over has been refused, and what it granted is being undone.
-            _ => return,
+            _ => return Ok(()),
         };
         match refused {
             Some(cause) => self[id.index()].retire(cause, env),
             None => self.let_in(id, handshake, env),
         }
+        Ok(())
     }
 
     /// Returns another node that turned out to be the same server process.

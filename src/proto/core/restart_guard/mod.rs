@@ -5,8 +5,8 @@
 //! a link on which the value was read and is ours, and each of its grants only if the TTL that was read
 //! behind it says so. Everything else puts the link into quarantine, where it is looked at until the
 //! node may vote. A quarantine is the node's, kept in its key and counted by its clock; what is
-//! remembered here is only when to look again. What one node does by itself is in `admission`; here is what follows for
-//! others.
+//! remembered here is only when to look again. What one node does by itself is in `admission`; here is what takes all
+//! nodes, and the undo of grants that do not count.
 
 mod admission;
 mod clock;
