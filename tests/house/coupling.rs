@@ -389,7 +389,8 @@ const CORE: &str = "src/proto/core/";
 const GROWTH: &str = "src/proto/core/growth.rs";
 
 /// The files that route between subjects, and from callers to them.
-const HUB: [&str; 5] = ["mod.rs", "answer.rs", "commands.rs", "routes.rs", "timeouts.rs"];
+const HUB: [&str; 6] =
+    ["mod.rs", "answer.rs", "commands.rs", "routes.rs", "timeouts.rs", "transition.rs"];
 
 mod tests {
     use super::*;

@@ -56,6 +56,7 @@ mod restart_guard;
 mod routes;
 mod send;
 mod timeouts;
+mod transition;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -382,46 +383,6 @@ impl Core {
     fn arm_claim(&mut self, id: ClaimId, at: Timestamp) {
         self.claims.arm(id, at);
         self.arm(at);
-    }
-
-    /// Applies a transition to a lock at work. Returns `None` if the lock is idle, has not asked yet, or has ended.
-    #[inline(always)]
-    fn transition<R>(
-        &mut self,
-        id: LockId,
-        now: ClockReading,
-        apply: impl FnOnce(&mut LockAtWork<'_>) -> R,
-    ) -> Option<R> {
-        let (lock, active) = self.locks.at_work_mut(id)?;
-        let claim_id = lock.claim();
-        let mut lock = LockAtWork {
-            claim: self.claims.find_mut(claim_id)?,
-            id,
-            lock,
-            active,
-            nodes: &mut self.nodes,
-            env: env!(self, now),
-            due: Timestamp::NEVER,
-            sent: NodeSet::EMPTY,
-        };
-        let result = apply(&mut lock);
-        let (due, sent) = (lock.due, lock.sent);
-        self.arm_lock(id, due);
-        for node in sent.iter() {
-            self.sent(claim_id, node, now);
-        }
-        Some(result)
-    }
-
-    /// Applies a transition to the lock at work that uses a claim.
-    fn transition_by<R>(
-        &mut self,
-        claim: ClaimId,
-        now: ClockReading,
-        apply: impl FnOnce(&mut LockAtWork<'_>) -> R,
-    ) -> Option<R> {
-        let lock = self.claims.find(claim)?.lock()?;
-        self.transition(lock, now, apply)
     }
 
     fn ballot(&self) -> Votes {
