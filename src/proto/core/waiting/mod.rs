@@ -159,9 +159,6 @@ pub(super) struct Waiter<'w> {
     wants_permit: bool,
     nodes: &'w mut Nodes,
     queues: &'w mut WaitQueues,
-    suspected: NodeSet,
-    /// How long a round of asks takes, roughly.
-    round_trip: Duration,
     /// When something is due for the lock.
     due: Timestamp,
     env: Env<'w>,
@@ -185,8 +182,6 @@ impl Core {
         now: ClockReading,
         transition: impl FnOnce(&mut Waiter<'_>, &mut Claims) -> R,
     ) -> R {
-        let (suspected, round_trip, due) =
-            (self.common.suspected, self.common.round_trip, Timestamp::NEVER);
         let (nodes, queues, env) = (&mut self.nodes, &mut self.queues, env!(self, now));
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return R::default() };
         let (foreign, wants_permit) = (active.foreign(), active.permit.is_wanted());
@@ -206,14 +201,12 @@ impl Core {
             wants_permit,
             nodes,
             queues,
-            suspected,
-            round_trip,
-            due,
+            due: Timestamp::NEVER,
             env,
         };
         let result = transition(&mut waiter, &mut self.claims);
         let due = waiter.due;
-        self.arm_lock(id, due);
+        self.locks.arm(id, due);
         result
     }
 
@@ -271,7 +264,7 @@ impl Core {
     /// order.
     #[must_use]
     pub fn no_line(&self, node: NodeId) -> Option<Cause> {
-        match self.node(node).capabilities.line() {
+        match self.nodes[node.index()].capabilities.line() {
             Ability::Refused(cause) => Some(cause),
             Ability::Given | Ability::Unknown => None,
         }

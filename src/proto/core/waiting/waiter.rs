@@ -82,7 +82,7 @@ impl Waiter<'_> {
         }
         let queues = &self.waiting.queues;
         let released = queues.iter().filter_map(|&key| self.queues.yields_from(key, now)).max();
-        let hand_off = self.round_trip * HAND_OFF_ROUND_TRIPS;
+        let hand_off = self.env.round_trip * HAND_OFF_ROUND_TRIPS;
         match released.map(|released| released + hand_off + self.env.random_below(hand_off)) {
             Some(until) if until > now => self.yield_to_others(until),
             _ => Decision::Ask(None),
@@ -95,7 +95,7 @@ impl Waiter<'_> {
         self.lock.phase = Phase::Pausing;
         let first = self.waiting.queues.first();
         let (leads, waited) = first.map(|&key| self.queues.last_wait(key)).unwrap_or_default();
-        let leads = leads.without(self.suspected);
+        let leads = leads.without(self.env.suspected());
         let profile = self.foreign.map(LockKind::profile);
         let is_told = profile.is_some_and(Profile::tells_every_release);
         let will_be_notified = leads.iter().all(|node| {
@@ -144,6 +144,7 @@ impl Waiter<'_> {
     /// Something is due for the lock at `at`.
     pub(super) fn arm(&mut self, at: Timestamp) {
         self.due = self.due.min(at);
+        self.env.arm(at);
     }
 
     /// The nodes whose notifications end the pause.
@@ -243,7 +244,7 @@ impl Waiter<'_> {
     /// Chooses the leads, whose notifications are waited for: the first node in order that denied, so that all who wait
     /// for one holder wait for the same node.
     fn choose_leads(&mut self) {
-        let denied = self.votes.denies().without(self.suspected);
+        let denied = self.votes.denies().without(self.env.suspected());
         if !self.attempt.is_led() {
             let first = denied.iter().next();
             let lead = first.filter(|_| self.env.settings().wake != WakeStrategy::Timer);
@@ -478,7 +479,7 @@ impl Waiter<'_> {
     fn lead_to_ask(&self) -> Option<NodeId> {
         let pause = &self.waiting.pause;
         let leads = self.ticket.is_none() && pause.is_woken();
-        let lead = pause.heard().without(self.suspected).iter().next().filter(|_| leads)?;
+        let lead = pause.heard().without(self.env.suspected()).iter().next().filter(|_| leads)?;
         self.nodes[lead.index()].link.takes_asks().then_some(lead)
     }
 

@@ -78,10 +78,10 @@ impl Waiter<'_> {
         let (now, first) = (self.now(), self.waiting.queues.first().copied());
         let contended = first.filter(|&key| self.queues.is_contended(key, now));
         let Some(key) = contended else { return Decision::Ask(None) };
-        let is_unknown = self.round_trip.is_zero();
+        let is_unknown = self.env.round_trip.is_zero();
         let took = if is_unknown { LONGEST_GRACE_NEAR / GRACE_ROUND_TRIPS } else { Duration::ZERO };
         self.take_ticket(took, claims);
-        let hand_off = (self.round_trip * HAND_OFF_ROUND_TRIPS).max(SHORTEST_HAND_OFF);
+        let hand_off = (self.env.round_trip * HAND_OFF_ROUND_TRIPS).max(SHORTEST_HAND_OFF);
         let until = self.queues.released_at(key).map_or(now, |released| released + hand_off);
         if until <= now {
             return Decision::Ask(None);
@@ -158,7 +158,7 @@ impl Waiter<'_> {
             ticket.woken_in_vain_at = Some(now);
         }
         let needed = votes.quorum().saturating_sub(votes.grants().len());
-        let lead = ticket.lead(self.suspected, needed);
+        let lead = ticket.lead(self.env.suspected(), needed);
         self.queues.stop_listening(ticket.set_place(lead.map(|(_, place)| place)));
         pause.listen_to(lead.map(|(node, _)| node.into()).unwrap_or_default());
         let hurries = has_to_ask || ticket.hurries(is_split);
@@ -185,12 +185,12 @@ impl Waiter<'_> {
     /// The grace that an owner needs now, whose last ask took so long.
     fn needed_grace(&self, took: Duration) -> Duration {
         let is_notified = self.nodes.iter().any(|node| node.push.notifies());
-        grace_for(self.round_trip.max(took), is_notified)
+        grace_for(self.env.round_trip.max(took), is_notified)
     }
 
     /// The time that the first in the queue is left to take a resource that is free.
     fn time_to_take_turn(&self) -> Duration {
-        (self.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT)
+        (self.env.round_trip * LEFT_ROUND_TRIPS).max(SHORTEST_LEFT)
     }
 
     /// Chooses when the lock asks again, if it is not notified that its turn has come.
@@ -241,7 +241,7 @@ impl Waiter<'_> {
     pub(crate) fn check_lead(&mut self) {
         let (now, lead) = (self.now(), self.leads().iter().next());
         let Some(ticket) = self.ticket else { return };
-        let looks = ticket.looks_now(now, self.round_trip * 2);
+        let looks = ticket.looks_now(now, self.env.round_trip * 2);
         let look_at = ticket.look_at;
         self.arm(look_at);
         let Some(lead) = lead else { return };
@@ -311,7 +311,7 @@ impl Waiter<'_> {
     fn ask(&mut self, to: NodeId, what: TicketRead) {
         let (now, key) = (self.now(), self.keys.first());
         let node = &mut self.nodes[to.index()];
-        let is_open = node.link.takes_asks() && !self.suspected.contains(to);
+        let is_open = node.link.takes_asks() && !self.env.suspected().contains(to);
         if !is_open || node.pipeline.len() >= MAX_PIPELINE {
             return;
         }
