@@ -7,7 +7,7 @@ use crate::proto::lock_kind::{Answer, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
-use crate::resp::Token;
+use crate::resp::{Token, Violation};
 
 impl Core {
     /// The socket filled the first `bytes` of [`space`](Self::space). Read the clock after the read.
@@ -29,14 +29,11 @@ impl Core {
                 Ok(None) => break,
                 Ok(Some((token, len))) => {
                     if self.answered(id, token, now).is_err() {
-                        self.nodes[id.index()].close(Cause::UnexpectedReply, &mut env!(self, now));
+                        self.reject_bytes(id, None, now);
                     }
                     inbox.consume(len);
                 }
-                Err(violation) => {
-                    let (node, mut env) = self.node_in_env(id, now);
-                    node.close_after(&violation, inbox.unread(), &mut env);
-                }
+                Err(violation) => self.reject_bytes(id, Some((&violation, inbox.unread())), now),
             }
             self.run(now);
             if self.node(id).link.is_closed() {
@@ -45,6 +42,16 @@ impl Core {
             }
         }
         self.node_mut(id).give_back(inbox);
+    }
+
+    /// Closes the link of a node whose bytes are no replies to what it was asked.
+    #[cold]
+    fn reject_bytes(&mut self, id: NodeId, fault: Option<(&Violation, &[u8])>, now: ClockReading) {
+        let (node, mut env) = self.node_in_env(id, now);
+        match fault {
+            Some((violation, unread)) => node.close_after(violation, unread, &mut env),
+            None => node.close(Cause::UnexpectedReply, &mut env),
+        }
     }
 
     /// Reads notifications from a push link. A notification for one waiter wakes it at once.
@@ -106,7 +113,9 @@ impl Core {
         if env!(self, now).set_suspected(id, false) {
             self.send_held_back(id, now);
         }
-        self.nodes[id.index()].leave_if_idle(&mut env!(self, now));
+        if self.node(id).link.is_leaving() {
+            self.nodes[id.index()].leave_if_idle(&mut env!(self, now));
+        }
         answered
     }
 
@@ -117,7 +126,6 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let (nodes, mut env) = (&mut self.nodes, env!(self, now));
         match due.pending {
             Pending::Ask { claim, ask, by_digest, .. } => {
                 let told = self.ask_answered(id, claim, (ask, by_digest), token, now)?;
@@ -126,41 +134,45 @@ impl Core {
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::Delete { claim, followed } => {
                 let settled = self.at_claim(claim, now, |it| it.deleted(id, followed, token));
-                self.undo_settled(id, claim, settled.transpose()?.flatten(), now);
+                self.end_undo(id, claim, settled.transpose()?.flatten(), now);
                 Ok(())
             }
-            Pending::DropOthers | Pending::Enrol => {
-                nodes.candidate(id, &mut env).written(due.pending, token)
+            Pending::Extend { by_digest, .. }
+            | Pending::Undo { by_digest, .. }
+            | Pending::WriteBack { by_digest, .. } => {
+                let answer = count(token).ok_or(Mistyped)?.to_request(by_digest);
+                self.counted(id, due.pending, answer, now);
+                Ok(())
             }
-            Pending::Extend { .. } | Pending::Undo { .. } | Pending::WriteBack { .. } => {
-                self.counted(id, due.pending, token, now)
-            }
-            Pending::Handshake(step) => nodes.answer(id, (step, token), &self.claims, &mut env),
             Pending::History => self.history_answered(id, token, now),
-            Pending::Observe(observer, read) => {
-                self.observers.answered((observer, read), token, &mut nodes[id.index()], &mut env)
-            }
             Pending::Move { .. } => self.moved(id, due, token, now),
             Pending::Kill => number(token, |_| self.claims.lay_ghosts(id)),
-            Pending::View(view, question) => {
-                self.views.answered((view, question), due.since, (id, token), nodes, &mut env)
-            }
-            _ => self.way_told(id, due.pending, token, now),
+            _ => self.other_answered(id, due, token, now),
         }
     }
 
-    /// The answer is for a lock that waits: of what is in its way, or of notifications.
-    fn way_told(
+    /// The answer is for no claim: for a view, an observer or a waiter, or about the restart guard.
+    fn other_answered(
         &mut self,
         id: NodeId,
-        pending: Pending,
+        due: &Due<Pending>,
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        match pending {
+        let (nodes, mut env) = (&mut self.nodes, env!(self, now));
+        match due.pending {
+            Pending::DropOthers | Pending::Enrol => {
+                nodes.candidate(id, &mut env).written(due.pending, token)
+            }
+            Pending::Handshake(step) => nodes.answer(id, (step, token), &self.claims, &mut env),
+            Pending::Observe(observer, read) => {
+                self.observers.answered((observer, read), token, &mut nodes[id.index()], &mut env)
+            }
+            Pending::View(view, question) => {
+                self.views.answered((view, question), due.since, (id, token), nodes, &mut env)
+            }
             Pending::Caching | Pending::Track { .. } => {
-                let (node, mut env) = self.node_in_env(id, now);
-                node.take_tracking_answer(pending, token, &mut env)
+                nodes[id.index()].take_tracking_answer(due.pending, token, &mut env)
             }
             Pending::TicketRead { lock, round, what } => {
                 let answer = what.check(token)?;
@@ -289,21 +301,7 @@ impl Core {
     }
 
     /// The answer says on how many keys something was done.
-    fn counted(
-        &mut self,
-        id: NodeId,
-        pending: Pending,
-        token: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        let told = count(token).ok_or(Mistyped)?;
-        let (Pending::Extend { by_digest, .. }
-        | Pending::Undo { by_digest, .. }
-        | Pending::WriteBack { by_digest, .. }) = pending
-        else {
-            return Err(Mistyped);
-        };
-        let answer = told.to_request(by_digest);
+    fn counted(&mut self, id: NodeId, pending: Pending, answer: Count, now: ClockReading) {
         if answer == Count::NoScript {
             self.node_mut(id).forget_scripts();
         }
@@ -313,7 +311,7 @@ impl Core {
             }
             Pending::Undo { claim, .. } => {
                 let settled = self.at_claim(claim, now, |it| it.undo_answered(id, answer));
-                self.undo_settled(id, claim, settled.flatten(), now);
+                self.end_undo(id, claim, settled.flatten(), now);
             }
             Pending::WriteBack { claim, round, .. } => {
                 if answer == Count::Of(0) {
@@ -327,7 +325,6 @@ impl Core {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// Counts a vote, follows what that decides, and sees to the node that has cast it.

@@ -95,7 +95,7 @@ pub(super) enum ClaimEffect {
     /// Fail the ask that waits for the node's link.
     FailQueuedAsk,
     /// The connection will not confirm the undo.
-    UndoSettled(Vote),
+    UndoLost(Cause),
     /// The ask will not be answered, or its answer does not count.
     VoteFailed,
     /// The write-back of this round will not be confirmed.

@@ -3,6 +3,7 @@
 //! Subjects call each other only downwards. What a transition has decided about its lock comes here as a return value,
 //! and what concerns other objects as a queued effect.
 
+use super::claims::Settled;
 use super::effects::{ClaimEffect, Decision, Effect, LockEffect, NodeEffect};
 use super::links::Pending;
 use super::locks::Phase;
@@ -128,7 +129,10 @@ impl Core {
                     self.vote_failed(node, id, now);
                 }
             }
-            ClaimEffect::UndoSettled(vote) => self.undo_settled(node, id, Some(vote), now),
+            ClaimEffect::UndoLost(cause) => {
+                let settled = self.at_claim(id, now, |claim| claim.lose_undo(node, cause));
+                self.end_undo(node, id, settled.flatten(), now);
+            }
             ClaimEffect::VoteFailed => self.vote_failed(node, id, now),
             ClaimEffect::WriteBackLost(round, cause) => {
                 self.transition_by(id, now, |lock| lock.fail_write_back(node, round, cause));
@@ -335,20 +339,13 @@ impl Core {
     }
 
     /// Settles an undo that was confirmed, or that this connection will not confirm.
-    pub(super) fn undo_settled(
-        &mut self,
-        node: NodeId,
-        id: ClaimId,
-        vote: Option<Vote>,
-        now: ClockReading,
-    ) {
-        let claim = self.claims.find(id).map(|claim| (claim.lock(), claim.is_settled()));
-        match vote.zip(claim) {
-            Some((vote, (Some(lock), _))) => {
+    pub(super) fn end_undo(&mut self, node: NodeId, id: ClaimId, end: Settled, now: ClockReading) {
+        match end {
+            Some((vote, Some(lock))) => {
                 self.release_by(lock, now, |lock| lock.take_release_vote(node, vote));
             }
-            Some((_, (None, true))) => self.claims.free(id),
-            _ => {}
+            Some((_, None)) => self.claims.free(id),
+            None => {}
         }
     }
 }
@@ -453,10 +450,7 @@ impl Core {
                 self.transition_by(claim, now, |lock| lock.offer_extension_again(node, round));
             }
             Pending::Delete { claim, .. } | Pending::Undo { claim, .. } => {
-                if let Some(it) = self.claims.find_mut(claim) {
-                    it.undo_over(node);
-                }
-                self.undo_settled(node, claim, Some(Vote::Fail(cause)), now);
+                self.common.effects.of_claim(node, claim, ClaimEffect::UndoLost(cause));
             }
             // Its ask has run.
             Pending::Check { claim, .. } => self.vote_failed(node, claim, now),
@@ -464,7 +458,9 @@ impl Core {
                 self.common.effects.of_claim(node, claim, ClaimEffect::WriteBackLost(round, cause));
             }
             Pending::Move { claim, .. } => {
-                self.move_unanswered(node, claim, untouched);
+                // What the node has given before may be there, and what was asked for.
+                let lost = self.claims.find_mut(claim).filter(|_| !untouched);
+                lost.into_iter().for_each(|claim| claim.connection_lost(node, false));
                 self.vote_failed(node, claim, now);
             }
             // The others belong to the connection. Observers and waiters get the loss of the link.

@@ -61,7 +61,15 @@ impl Core {
         } else {
             let (node, mut env) = self.node_in_env(node_id, now);
             if node.reopen(&mut env) {
-                return self.queue(node_id, claim);
+                // A first contact is given the time that it needs; a node that was lost before is not waited for longer than one
+                // that answers.
+                let is_first = node.link.has_not_failed();
+                self.claims.find_mut(claim).into_iter().for_each(|claim| claim.queue(node_id));
+                return if is_first {
+                    self.config.settings.connect_timeout
+                } else {
+                    Duration::ZERO
+                };
             }
             node.link.cause()
         };
@@ -77,18 +85,6 @@ impl Core {
         let claims = &self.claims;
         let waits = |it: &ClaimId| claims.find(*it).is_some_and(|it| it.is_queued(node));
         self.nodes[node.index()].held_back().add(claim, alive, waits);
-    }
-
-    /// A first contact is given the time that it needs; a node that was lost before is not waited
-    /// for longer than one that answers.
-    fn queue(&mut self, node: NodeId, claim: ClaimId) -> Duration {
-        if let Some(claim) = self.claims.find_mut(claim) {
-            claim.queue(node);
-        }
-        match self.node(node).link.has_not_failed() {
-            true => self.config.settings.connect_timeout,
-            false => Duration::ZERO,
-        }
     }
 
     pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {

@@ -17,7 +17,7 @@ use crate::proto::classify::classify;
 use crate::proto::core::links::{Ability, Mistyped, Nodes, Pending};
 use crate::proto::lock_kind::{Command, Count, PLAIN};
 use crate::proto::mutants::mutant;
-use crate::proto::names::{ClaimId, NodeId, NodeSet};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::profile::Profile;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
@@ -39,11 +39,14 @@ pub(super) struct ClaimAtWork<'a> {
     sent: NodeSet,
 }
 
+/// The vote of an undo that has ended, which settles its claim or the release of its lock.
+pub(super) type Settled = Option<(Vote, Option<LockId>)>;
+
 /// Undo, from when it is owed until it is confirmed.
 impl ClaimAtWork<'_> {
     /// Undoes the claim on every node that may have seen it. The flag: nobody may be there to send the script when a server's own
     /// command has found nothing.
-    fn undo(&mut self, caller_leaves: bool) {
+    fn undo(&mut self, caller_leaves: bool) -> NodeSet {
         self.claim.unqueue_all();
         let (mut seen, counted) = (self.claim.seen(), self.claim.counted());
         if mutant!(UndoOfGrantsOnly) {
@@ -62,6 +65,7 @@ impl ClaimAtWork<'_> {
                 self.push_undo(node, natively);
             }
         }
+        self.claim.owed()
     }
 
     /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
@@ -122,7 +126,7 @@ impl ClaimAtWork<'_> {
     }
 
     /// A node has answered an undo. Returns how that settles it, if it does.
-    pub(super) fn undo_answered(&mut self, node: NodeId, count: Count) -> Option<Vote> {
+    pub(super) fn undo_answered(&mut self, node: NodeId, count: Count) -> Settled {
         if mutant!(NoScriptIsFinal) && count == Count::NoScript {
             return self.undo_confirmed(node, 0);
         }
@@ -134,7 +138,7 @@ impl ClaimAtWork<'_> {
             _ if !self.claim.undo_over(node) => None,
             Count::Fail(cause) => {
                 self.undo_refused(node, cause);
-                Some(Vote::Fail(cause))
+                self.settle(Vote::Fail(cause))
             }
             Count::NoScript => {
                 self.push_undo(node, false);
@@ -150,7 +154,7 @@ impl ClaimAtWork<'_> {
         node: NodeId,
         followed: bool,
         answer: Token<'_>,
-    ) -> Result<Option<Vote>, Mistyped> {
+    ) -> Result<Settled, Mistyped> {
         let deleted = match answer {
             Token::Int(deleted @ 0..=1) => deleted == 1,
             Token::Error(text) => {
@@ -196,7 +200,7 @@ impl ClaimAtWork<'_> {
 
     /// Records that a node has undone the claim and found `found` of its keys. Returns `None` if no undo was in flight.
     #[inline]
-    fn undo_confirmed(&mut self, node_id: NodeId, found: i64) -> Option<Vote> {
+    fn undo_confirmed(&mut self, node_id: NodeId, found: i64) -> Settled {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
         if !claim.undo_over(node_id) {
             return None;
@@ -214,7 +218,13 @@ impl ClaimAtWork<'_> {
         if node.debt.confirmed() {
             self.env.effects.of_node(node_id, NodeEffect::SendOwed);
         }
-        Some(Vote::Grant)
+        self.settle(Vote::Grant)
+    }
+
+    #[inline]
+    fn settle(&self, vote: Vote) -> Settled {
+        let lock = self.claim.lock();
+        (lock.is_some() || self.claim.is_settled()).then_some((vote, lock))
     }
 
     /// The node answered with an error: it still owes, and is asked again after a pause. One that
@@ -251,6 +261,12 @@ impl ClaimAtWork<'_> {
         if self.claim.owe_no_more(node) {
             self.nodes[node.index()].debt.shrinks();
         }
+    }
+
+    /// The connection with the undo in it is gone, or will not confirm it.
+    pub(super) fn lose_undo(&mut self, node: NodeId, cause: Cause) -> Settled {
+        self.claim.undo_over(node);
+        self.settle(Vote::Fail(cause))
     }
 
     /// The connection with the ask in it is gone.
@@ -307,14 +323,15 @@ impl Core {
         }
     }
 
-    /// Undoes a claim on every node that may have seen it.
-    pub(super) fn undo(&mut self, id: ClaimId, now: ClockReading) {
+    /// Undoes a claim on every node that may have seen it. Returns the nodes that owe the confirmation.
+    pub(super) fn undo(&mut self, id: ClaimId, now: ClockReading) -> NodeSet {
         // Before the undos are sent: the next waiter asks anyway and need not read the key behind them.
         self.hand_on(id, now);
         let caller_leaves = self.caller_leaves;
-        self.at_claim(id, now, |claim| claim.undo(caller_leaves));
+        let owed = self.at_claim(id, now, |claim| claim.undo(caller_leaves));
         let mut env = env!(self, now);
         self.observers.claim_changed(id, &self.claims, &mut self.nodes, &mut env);
+        owed.unwrap_or_default()
     }
 
     /// Sends everything that this node owes the confirmation of and that is not under way.
@@ -327,13 +344,10 @@ impl Core {
     /// Undos were sent behind a handshake that has led to the wrong server. Answers to them confirm nothing, unless the ask
     /// went the same way, and is about to be disowned.
     pub(super) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending]) {
+        let cause = self.node(node).link.cause();
         for pending in due {
-            if let Pending::Delete { claim: id, .. } | Pending::Undo { claim: id, .. } = *pending
-                && let Some(claim) = self.claims.find_mut(id)
-            {
-                claim.undo_over(node);
-                let cause = self.node(node).link.cause();
-                self.common.effects.of_claim(node, id, ClaimEffect::UndoSettled(Vote::Fail(cause)));
+            if let Pending::Delete { claim, .. } | Pending::Undo { claim, .. } = *pending {
+                self.common.effects.of_claim(node, claim, ClaimEffect::UndoLost(cause));
             }
         }
     }

@@ -573,9 +573,7 @@ impl Core {
         active.round.lasts_until(until);
         let (claim, queued) = (lock.claim(), active.waiting.is_queued());
         self.arm_lock(id, until);
-        self.undo(claim, now);
-        let owed = self.claims.find(claim).map_or_else(NodeSet::default, Claim::owed);
-        for node in owed.iter() {
+        for node in self.undo(claim, now).iter() {
             if !self.node(node).link.takes_undos() {
                 let (node, mut env) = self.node_in_env(node, now);
                 node.reopen(&mut env);

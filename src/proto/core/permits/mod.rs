@@ -155,11 +155,4 @@ impl Core {
         }
         Ok(Some(answer))
     }
-
-    /// The connection was lost with the move in it. What the node has given before may be there, and what was asked for.
-    pub(super) fn move_unanswered(&mut self, node: NodeId, id: ClaimId, untouched: bool) {
-        if let Some(claim) = self.claims.find_mut(id).filter(|_| !untouched) {
-            claim.connection_lost(node, false);
-        }
-    }
 }
