@@ -1,6 +1,7 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
+use crate::proto::classify::classify;
 use crate::proto::core::links::{Due, Mistyped, Pending};
 use crate::proto::core::restart_guard::Unproven;
 use crate::proto::lock_kind::{Answer, Count, count};
@@ -199,20 +200,24 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let counted = self.nodes.check_vote(id, vote, token, since, &mut env!(self, now))?;
+        let pttl = match token {
+            Token::Int(pttl) => Ok(pttl),
+            Token::Error(text) => Err(classify(text).cause()),
+            _ => return Err(Mistyped),
+        };
+        let watch = &mut self.nodes[id.index()].restart_guard;
+        if let (Ok(pttl), true) = (pttl, watch.is_ours())
+            && watch.record_ttl(since, pttl, self.config.drift, now.boot)
+        {
+            self.nodes.doubt_clock(id, &mut env!(self, now));
+        }
+        let counted = self.guarded_vote(id, vote, pttl, now);
         if vote == Vote::Grant && counted != Vote::Grant {
             self.undo_grants(id, [claim], now);
         }
         self.run(now);
         let grant = Unproven::of_ask(claim, Answer::Vote(counted));
-        if counted != Vote::Grant
-            || !self.nodes[id.index()].awaits_proof(
-                grant,
-                since,
-                &self.claims,
-                &mut env!(self, now),
-            )
-        {
+        if counted != Vote::Grant || !self.awaits_proof(id, grant, since, now) {
             self.take_vote(id, claim, counted, now);
         }
         Ok(())
@@ -266,9 +271,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         // The command was sent again, or its claim is gone.
         let Some(told) = told else { return Ok(()) };
-        if !told.answer().is_grant()
-            || !self.nodes[id.index()].awaits_proof(told, since, &self.claims, &mut env!(self, now))
-        {
+        if !told.answer().is_grant() || !self.awaits_proof(id, told, since, now) {
             self.grant_proven(id, told, now);
         }
         Ok(())
@@ -284,7 +287,7 @@ impl Core {
         let counted = match vote {
             // The script has read the restart guard's TTL itself.
             Vote::Grant if self.config.restart_guard_key().is_some() => {
-                self.nodes.candidate(id, &mut env!(self, now)).guard_vote(vote, Ok(0))
+                self.guarded_vote(id, vote, Ok(0), now)
             }
             _ => vote,
         };
@@ -349,8 +352,7 @@ impl Core {
         match vote {
             _ if !self.node(id).link.is_ready() => {}
             Vote::Fail(Cause::ReadOnly) => {
-                let (node, mut env) = self.node_in_env(id, now);
-                node.retire(Cause::ReadOnly, &mut env);
+                self.nodes[id.index()].retire(Cause::ReadOnly, &mut env!(self, now));
             }
             Vote::Fail(cause @ Cause::NoReplicas) => {
                 self.nodes.candidate(id, &mut env!(self, now)).suspend(cause);

@@ -269,8 +269,7 @@ impl Core {
         let now = self.clamp(now);
         for node in self.config.node_ids() {
             if self.node(node).link.is_ready() {
-                let (node, mut env) = self.node_in_env(node, now);
-                node.want_push(&mut env);
+                self.nodes[node.index()].want_push(&mut env!(self, now));
                 self.run(now);
             }
         }

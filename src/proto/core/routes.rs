@@ -278,8 +278,10 @@ impl Core {
         if is_auto_extended {
             self.transition(id, now, |lock| lock.auto_extend_from_now());
         }
-        let mut env = env!(self, now);
-        self.observers.claim_changed(claim, &self.claims, &mut self.nodes, &mut env);
+        if !self.observers.is_empty() {
+            let mut env = env!(self, now);
+            self.observers.claim_changed(claim, &self.claims, &mut self.nodes, &mut env);
+        }
         match mode {
             LockMode::Exclusive => return,
             LockMode::Permit { .. } => {
@@ -356,12 +358,10 @@ impl Core {
     pub fn connected(&mut self, link: LinkId, now: ClockReading) {
         let (now, id) = (self.clamp(now), link.node());
         if link.is_push() {
-            let (node, env) = self.node_in_env(id, now);
-            return node.begin_push(&env);
+            return self.nodes[id.index()].begin_push(&env!(self, now));
         }
         let is_burdened = self.claims.is_burdened(id);
-        let (node, mut env) = self.node_in_env(id, now);
-        if node.begin_connection(is_burdened, &mut env) {
+        if self.nodes[id.index()].begin_connection(is_burdened, &mut env!(self, now)) {
             self.send_queued(id, now);
         }
     }

@@ -54,8 +54,7 @@ impl Core {
 
     /// Handles the timers of a node.
     fn node_due(&mut self, id: NodeId, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        let goes_on = node.check_timer(&mut env);
+        let goes_on = self.nodes[id.index()].check_timer(&mut env!(self, now));
         self.run(now);
         if !goes_on {
             return;
@@ -66,8 +65,7 @@ impl Core {
             self.nodes.suspect(id.into(), &mut env!(self, now));
             self.run(now);
         }
-        let (node, mut env) = self.node_in_env(id, now);
-        let goes_on = node.check_silence(&mut env);
+        let goes_on = self.nodes[id.index()].check_silence(&mut env!(self, now));
         self.run(now);
         if goes_on && self.node(id).debt.again_at() != Timestamp::NEVER {
             self.owed_due(id, now);

@@ -175,9 +175,7 @@ impl Core {
                 }
                 vote
             }
-            Answer::Guarded(pttl) => {
-                self.nodes.candidate(id, &mut env!(self, now)).guard_vote(Vote::Deny, Ok(pttl))
-            }
+            Answer::Guarded(pttl) => self.guarded_vote(id, Vote::Deny, Ok(pttl), now),
             Answer::Skewed(server_us) => {
                 let proposed = self.claims.find(claim).map(Claim::counter);
                 self.node_mut(id).record_clock(server_us, proposed.unwrap_or_default(), now);

@@ -329,8 +329,10 @@ impl Core {
         self.hand_on(id, now);
         let caller_leaves = self.caller_leaves;
         let owed = self.at_claim(id, now, |claim| claim.undo(caller_leaves));
-        let mut env = env!(self, now);
-        self.observers.claim_changed(id, &self.claims, &mut self.nodes, &mut env);
+        if !self.observers.is_empty() {
+            let mut env = env!(self, now);
+            self.observers.claim_changed(id, &self.claims, &mut self.nodes, &mut env);
+        }
         owed.unwrap_or_default()
     }
 

@@ -40,28 +40,23 @@ impl Core {
     /// Opens the links of all nodes that are down, ahead of their backoff.
     pub fn open_all(&mut self, now: ClockReading) {
         let now = self.clamp(now);
-        for node in self.config.node_ids() {
-            let (node, mut env) = self.node_in_env(node, now);
-            node.open_if_down(&mut env);
-        }
+        self.nodes.iter_mut().for_each(|node| node.open_if_down(&mut env!(self, now)));
     }
 
     /// Opens a command link that is down ahead of its backoff: whoever has the sockets knows that it leads elsewhere now.
     pub fn open_now(&mut self, link: LinkId, now: ClockReading) {
         let now = self.clamp(now);
         if !link.is_push() {
-            let (node, mut env) = self.node_in_env(link.node(), now);
-            node.open_if_down(&mut env);
+            self.nodes[link.node().index()].open_if_down(&mut env!(self, now));
         }
     }
 
     /// Keeps words about a cause that the driver knows more of. Characters that a terminal acts on are
     /// escaped: the words may quote the system, a certificate or a sentinel.
     pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
-        if link.is_push() {
-            return;
+        if !link.is_push() {
+            self.node_mut(link.node()).explain(cause, printable(&words));
         }
-        self.node_mut(link.node()).explain(cause, printable(&words));
     }
 
     /// Whether an answer is due on this link, so that a read may bring it although no readiness was reported.

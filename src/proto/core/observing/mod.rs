@@ -177,8 +177,11 @@ impl Observers {
         self.change(id, env, |observer, env| observer.wake(id, nodes, env));
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.len() == 0
+    }
+
     /// We have changed what nodes hold for this claim. No node reports that to us.
-    #[inline]
     pub(super) fn claim_changed(
         &mut self,
         id: ClaimId,
@@ -186,11 +189,9 @@ impl Observers {
         nodes: &mut Nodes,
         env: &mut Env<'_>,
     ) {
-        if self.slots.len() > 0 {
-            let keys = claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
-            let observers: Vec<_> = keys.flat_map(|key| self.of(key)).collect();
-            observers.into_iter().for_each(|observer| self.wake(observer, nodes, env));
-        }
+        let keys = claims.find(id).into_iter().flat_map(|claim| claim.keys().iter());
+        let observers: Vec<_> = keys.flat_map(|key| self.of(key)).collect();
+        observers.into_iter().for_each(|observer| self.wake(observer, nodes, env));
     }
 
     /// This node can be asked, or may have changed unheard.

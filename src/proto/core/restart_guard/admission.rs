@@ -332,11 +332,7 @@ impl Candidate<'_, '_> {
     /// Returns the vote as it counts. It stands if this connection has read the value that is ours, and the TTL behind the ask
     /// lets the node vote. An error in place of the TTL is no news of the restart guard.
     #[inline]
-    pub(in crate::proto::core) fn guard_vote(
-        &mut self,
-        vote: Vote,
-        pttl: Result<i64, Cause>,
-    ) -> Vote {
+    pub(super) fn guard_vote(&mut self, vote: Vote, pttl: Result<i64, Cause>) -> Vote {
         if mutant!(RestartGuardIgnored) {
             return vote;
         }

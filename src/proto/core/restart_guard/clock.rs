@@ -8,23 +8,13 @@
 use crate::proto::core::Env;
 use crate::proto::core::links::{Node, Nodes};
 use crate::proto::names::NodeId;
-use crate::proto::time::Timestamp;
 
 impl Nodes {
-    /// A restart guard that is ours was asked for its TTL at `asked_at`, and has so many ms.
-    #[inline]
-    pub(super) fn record_ttl(
-        &mut self,
-        id: NodeId,
-        asked_at: Timestamp,
-        pttl: i64,
-        env: &mut Env<'_>,
-    ) {
-        let (now, watch) = (env.now().boot, &mut self[id.index()].restart_guard);
-        if !watch.record_ttl(asked_at, pttl, env.config().drift, now) {
-            return;
-        }
-        watch.doubt_until(now + env.settings().max_ttl);
+    /// Records that the clock of a node was set forward.
+    #[cold]
+    pub(in crate::proto::core) fn doubt_clock(&mut self, id: NodeId, env: &mut Env<'_>) {
+        let now = env.now().boot;
+        self[id.index()].restart_guard.doubt_until(now + env.settings().max_ttl);
         // A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with nothing that
         // was seen before.
         let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now);

@@ -10,7 +10,6 @@
 
 use super::watch::Unproven;
 use crate::proto::config::Config;
-use crate::proto::core::claims::Claims;
 use crate::proto::core::effects::ClaimEffect;
 use crate::proto::core::links::{Node, Pending, Step};
 use crate::proto::core::{Core, Env};
@@ -40,6 +39,25 @@ impl Core {
         if is_due || !node.will_be_proven(now) && node.tells_history(&self.config) {
             node.ask_for_proof(&self.config, now);
         }
+    }
+
+    /// Takes the grant of a node for what was sent at `since`. Returns whether the grant waits for a proof: the next one that
+    /// is due, or one that is asked for now.
+    #[inline]
+    pub(in crate::proto::core) fn awaits_proof(
+        &mut self,
+        id: NodeId,
+        grant: Unproven,
+        since: Timestamp,
+        now: ClockReading,
+    ) -> bool {
+        let node = &mut self.nodes[id.index()];
+        let is_fast = node.restart_guard.record_answer(since, RESYNC_NS, now);
+        if is_fast || !node.tells_history(&self.config) {
+            return false;
+        }
+        // What is being undone does not count: it may be forgotten before the proof comes.
+        !self.claims.is_owed(grant.claim(), id) && node.await_proof(grant, &mut env!(self, now))
     }
 }
 
@@ -81,24 +99,6 @@ impl Node {
             && config.node(self.id()).restart_trust != RestartTrust::MarkerOnly
     }
 
-    /// Takes the grant of a node for what was sent at `since`. Returns whether the grant waits for a proof: the next one that
-    /// is due, or one that is asked for now.
-    #[inline]
-    pub(in crate::proto::core) fn awaits_proof(
-        &mut self,
-        grant: Unproven,
-        since: Timestamp,
-        claims: &Claims,
-        env: &mut Env<'_>,
-    ) -> bool {
-        let is_fast = self.restart_guard.record_answer(since, RESYNC_NS, env.now());
-        if is_fast || !self.tells_history(env.config()) {
-            return false;
-        }
-        // What is being undone does not count: it may be forgotten before the proof comes.
-        !claims.is_owed(grant.claim(), self.id()) && self.hold_for_proof(grant, env)
-    }
-
     /// Fails the votes that wait for a proof.
     pub(in crate::proto::core) fn fail_unproven(&mut self, env: &mut Env<'_>) {
         for grant in self.restart_guard.take_unproven() {
@@ -114,7 +114,7 @@ impl Node {
     }
 
     /// Lets a grant wait for the next proof. Returns whether it does.
-    fn hold_for_proof(&mut self, grant: Unproven, env: &mut Env<'_>) -> bool {
+    fn await_proof(&mut self, grant: Unproven, env: &mut Env<'_>) -> bool {
         // The next proof would say nothing of what a node ran that is looked at once more.
         if !self.restart_guard.is_ours() {
             return false;

@@ -18,14 +18,12 @@ use std::time::Duration;
 
 use super::effects::NodeEffect;
 use super::{Core, Env};
-use crate::proto::classify::classify;
 use crate::proto::config::Settings;
-use crate::proto::core::links::{Handshake, Mistyped, Node, Nodes};
+use crate::proto::core::links::{Handshake, Node, Nodes};
 use crate::proto::names::{ClaimId, NodeId};
-use crate::proto::restart_guard::{Found, RestartGuard, Setup};
-use crate::proto::time::{ClockReading, Timestamp};
-use crate::proto::vote::Vote;
-use crate::resp::Token;
+use crate::proto::restart_guard::{Found, RestartGuard, Setup, Standing};
+use crate::proto::time::ClockReading;
+use crate::proto::vote::{Cause, Vote};
 
 pub(super) use self::admission::FollowUp;
 pub(super) use self::watch::{Unproven, Watch};
@@ -44,6 +42,22 @@ impl Core {
     #[must_use]
     pub fn has_set_up(&self) -> bool {
         self.common.set_up.is_done()
+    }
+
+    /// Returns the vote as it counts with what was read of the restart guard's TTL behind the ask.
+    #[inline]
+    pub(super) fn guarded_vote(
+        &mut self,
+        id: NodeId,
+        vote: Vote,
+        pttl: Result<i64, Cause>,
+        now: ClockReading,
+    ) -> Vote {
+        let watch = &self.nodes[id.index()].restart_guard;
+        match pttl {
+            Ok(pttl) if watch.lets_vote(Standing::of(pttl), now.boot) => vote,
+            pttl => self.nodes.candidate(id, &mut env!(self, now)).guard_vote(vote, pttl),
+        }
     }
 
     /// Undoes grants that do not count, whatever becomes of their locks. On a link that is being left the undo is behind them
@@ -73,30 +87,14 @@ impl Nodes {
         if let Some(reading) = self.candidate(id, env).take_handshake(handshake) {
             if reading.is_ours() {
                 // Before the judgement: it may show that this clock was set, and the node does not vote then.
-                self.record_ttl(id, reading.asked_at(), reading.pttl(), env);
+                let (asked_at, pttl, now) = (reading.asked_at(), reading.pttl(), env.now().boot);
+                let watch = &mut self[id.index()].restart_guard;
+                if watch.record_ttl(asked_at, pttl, env.config().drift, now) {
+                    self.doubt_clock(id, env);
+                }
             }
             self.candidate(id, env).judge(reading);
         }
-    }
-
-    /// Takes the restart guard's TTL, which was read behind an ask. Returns the vote as it counts.
-    pub(super) fn check_vote(
-        &mut self,
-        id: NodeId,
-        vote: Vote,
-        answer: Token<'_>,
-        asked_at: Timestamp,
-        env: &mut Env<'_>,
-    ) -> Result<Vote, Mistyped> {
-        let pttl = match answer {
-            Token::Int(pttl) => Ok(pttl),
-            Token::Error(text) => Err(classify(text).cause()),
-            _ => return Err(Mistyped),
-        };
-        if let (Ok(pttl), true) = (pttl, self[id.index()].restart_guard.is_ours()) {
-            self.record_ttl(id, asked_at, pttl, env);
-        }
-        Ok(self.candidate(id, env).guard_vote(vote, pttl))
     }
 
     /// Has the restart guards of a set written once all of its nodes have been looked at.

@@ -228,7 +228,7 @@ impl Watch {
     /// Records the TTL, in ms, of a restart guard that is ours and was asked for it at `asked_at`. Returns whether it went
     /// down by more than the time that has passed here.
     #[inline]
-    pub(super) fn record_ttl(
+    pub(crate) fn record_ttl(
         &mut self,
         asked_at: Timestamp,
         pttl: i64,
