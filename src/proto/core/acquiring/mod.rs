@@ -127,17 +127,16 @@ impl LockAtWork<'_> {
         if mutant!(LeaseFromAnswer) {
             self.lock.lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
         }
-        if mutant!(ReadFromOne) {
-            let is_read = self.lock.mode() == LockMode::Shared;
-            if is_read && !self.active.votes.grants().is_empty() {
-                return self.quorum_granted();
-            }
+        if mutant!(ReadFromOne)
+            && self.lock.mode() == LockMode::Shared
+            && !self.active.votes.grants().is_empty()
+        {
+            return self.quorum_granted();
         }
         self.active.votes.suspect(self.env.suspected());
         let verdict = self.active.votes.verdict();
         if self.active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
-            let took = self.active.round.took(self.env.now.boot);
-            self.env.round_trip = round_trip(self.env.round_trip, took);
+            self.record_round_trip();
         }
         match verdict {
             Verdict::Undecided => {
@@ -152,6 +151,11 @@ impl LockAtWork<'_> {
             Verdict::NoQuorum if self.awaits_clocks() => Decision::Continue,
             Verdict::NoQuorum => self.attempt_failed(RefusalReason::NoQuorum),
         }
+    }
+
+    fn record_round_trip(&mut self) {
+        let took = self.active.round.took(self.env.now.boot);
+        self.env.round_trip = round_trip(self.env.round_trip, took);
     }
 
     /// A quorum has granted, in time: so is the lock, once it has its slot and its token.

@@ -48,23 +48,7 @@ impl Core {
         let of_permit = ask.is_for_permit();
         let told = in_line.then(|| Told::read(token, of_permit)).flatten();
         if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
-            self.node_mut(id).capabilities.line_is(Ability::Given);
-            if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
-                self.with_waiter(lock, now, |it| it.record_place(id, told));
-            }
-            let answer = match told {
-                Told::Granted { grant, .. } => {
-                    self.node_mut(id).capabilities.undo_is(Ability::Given);
-                    grant
-                }
-                Told::Waits(place) => {
-                    self.claims.find_mut(claim).into_iter().for_each(|it| it.told_to_wait(id));
-                    match place.left_ms {
-                        0 => Answer::Vote(Vote::Deny),
-                        left_ms => Answer::DenyFor(left_ms),
-                    }
-                }
-            };
+            let answer = self.take_place(id, claim, told, now);
             // Granted or not, the script has read the restart guard itself.
             Ok(Some(Unproven::of_ask(claim, answer)))
         } else if in_line && told.is_none() && is_of_line(token) {
@@ -76,6 +60,27 @@ impl Core {
             Ok(None)
         } else {
             self.answer_to_ask(id, claim, (ask, by_digest), token, now)
+        }
+    }
+
+    /// Takes the answer to an ask with a ticket.
+    fn take_place(&mut self, id: NodeId, claim: ClaimId, told: Told, now: ClockReading) -> Answer {
+        self.node_mut(id).capabilities.line_is(Ability::Given);
+        if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
+            self.with_waiter(lock, now, |it| it.record_place(id, told));
+        }
+        match told {
+            Told::Granted { grant, .. } => {
+                self.node_mut(id).capabilities.undo_is(Ability::Given);
+                grant
+            }
+            Told::Waits(place) => {
+                self.claims.find_mut(claim).into_iter().for_each(|it| it.told_to_wait(id));
+                match place.left_ms {
+                    0 => Answer::Vote(Vote::Deny),
+                    left_ms => Answer::DenyFor(left_ms),
+                }
+            }
         }
     }
 
