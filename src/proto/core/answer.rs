@@ -79,9 +79,9 @@ impl Core {
             inbox.clear();
         }
         self.node_mut(id).push.give_back(inbox);
-        self.wake_all_if_told(id);
+        self.wake_all_if_notified(id);
         self.run(now);
-        self.hear_others(id);
+        self.notify_published(id);
         self.run(now);
     }
 

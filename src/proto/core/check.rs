@@ -52,8 +52,8 @@ impl Core {
                 active.is_some() || is_over,
                 "a lock that is asked about is not idle: {lock:?}"
             );
-            let listens = active.is_some_and(|active| active.waiting.listens());
-            assert!(!listens || !lock.phase.is_held(), "only who waits hears channels: {lock:?}");
+            let subscribed = active.is_some_and(|active| active.waiting.is_subscribed());
+            assert!(!subscribed || !lock.phase.is_held(), "only waiters subscribe: {lock:?}");
         }
     }
 

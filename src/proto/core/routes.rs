@@ -273,7 +273,7 @@ impl Core {
         if waited {
             self.give_up_place(id, now);
             self.with_waiter(id, now, |it| it.record_wait());
-            self.stop_listening(id, now);
+            self.unsubscribe(id, now);
         }
         if is_auto_extended {
             self.transition(id, now, |lock| lock.auto_extend_from_now());
@@ -311,7 +311,7 @@ impl Core {
         self.common.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
         self.common.events.push_back(Event::Refused(id, refusal));
         self.give_up_place(id, now);
-        self.stop_listening(id, now);
+        self.unsubscribe(id, now);
         self.with_waiter(id, now, |it| it.leave_queues());
         self.locks.free(id);
         self.run_scheduled();

@@ -1,9 +1,8 @@
-//! The channels of other libraries: which of them a push link hears for whom, and what has been said about that to the node.
+//! The channels of other libraries: to which of them a push link is subscribed for which lock.
 //!
-//! Who takes part in another library's locks is told of a release as that library tells its own, by a message on a channel. It
-//! is heard on the push link while a lock waits, and left when nobody of this process waits for that resource any more. A
-//! connection forgets its channels, a push link does not: it enters them again on the next connection. Not here: the names
-//! of channels, see `profile`; when a lock begins and ends to wait; and what a lock does about a message.
+//! A waiter for a lock of another library is notified of a release as the members of that library are, by a message on a
+//! channel. The push link is subscribed while a lock of this process waits for that resource. A connection forgets its
+//! subscriptions, a push link does not: it makes them again on the next connection. Names of channels are in `profile`.
 
 use std::collections::BTreeMap;
 
@@ -26,24 +25,24 @@ struct Channel {
     /// The lock that waits for it. Without one the channel has been left, which is not confirmed.
     waiter: Option<LockId>,
     /// Whether it was entered rather than left by the last command about it on this connection.
-    is_entered: bool,
+    is_subscribed: bool,
     /// Commands about it that have no answer.
     due: u32,
     /// What came of the last one that has.
-    heard: Heard,
+    state: Subscription,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    No,
-    Yes,
+enum Subscription {
+    Off,
+    On,
     Forbidden,
 }
 
 impl Channels {
-    /// Whether none is left that could be heard.
+    /// Whether no subscription is left that a node may confirm.
     pub(super) fn are_of_no_use(&self) -> bool {
-        self.0.values().all(|channel| channel.heard == Heard::Forbidden || channel.waiter.is_none())
+        self.0.values().all(|it| it.state == Subscription::Forbidden || it.waiter.is_none())
     }
 
     /// What a message on the channel of this name tells of; `None` if nobody asked for it.
@@ -51,61 +50,61 @@ impl Channels {
         Some(self.0.get(name)?.of)
     }
 
-    /// The locks that hear one.
-    pub(super) fn hearing(&self) -> Vec<LockId> {
-        let heard = self.0.values().filter(|channel| channel.heard == Heard::Yes);
-        heard.filter_map(|channel| channel.waiter).collect()
+    /// The locks with a confirmed subscription.
+    pub(super) fn subscribed(&self) -> Vec<LockId> {
+        let on = self.0.values().filter(|channel| channel.state == Subscription::On);
+        on.filter_map(|channel| channel.waiter).collect()
     }
 
     /// Their connection has ended. The locks that may have missed a message by that.
     pub(super) fn disconnected(&mut self) -> Vec<LockId> {
-        let missed = self.hearing();
+        let missed = self.subscribed();
         self.0.retain(|_, channel| channel.waiter.is_some());
         for channel in self.0.values_mut() {
-            (channel.is_entered, channel.due, channel.heard) = (false, 0, Heard::No);
+            (channel.is_subscribed, channel.due, channel.state) = (false, 0, Subscription::Off);
         }
         missed
     }
 
-    /// Nothing is heard any more, by anybody. The locks that were to hear one.
+    /// Removes all channels. Returns the locks that waited for messages.
     pub(super) fn clear(&mut self) -> Vec<LockId> {
         std::mem::take(&mut self.0).into_values().filter_map(|channel| channel.waiter).collect()
     }
 
-    /// Whether the lock that waits for this one hears another, or may yet.
+    /// Whether the lock that waits for this one is subscribed to another one, or may be yet.
     fn has_another(&self, name: &[u8]) -> bool {
         let waiter = self.0.get(name).and_then(|channel| channel.waiter);
         let mut others = self.0.iter().filter(|(other, _)| ***other != *name);
-        let is_of_use = |channel: &Channel| channel.heard != Heard::Forbidden;
+        let is_of_use = |channel: &Channel| channel.state != Subscription::Forbidden;
         waiter.is_some() && others.any(|(_, it)| it.waiter == waiter && is_of_use(it))
     }
 }
 
 impl Channel {
-    /// Enters it, if that was not the last that was said about it.
-    fn enter(&mut self, name: &[u8], pipeline: &mut Pipeline<PushStep>, now: Timestamp) {
-        if self.is_entered {
+    /// Subscribes to it, unless the last command about it did.
+    fn subscribe(&mut self, name: &[u8], pipeline: &mut Pipeline<PushStep>, now: Timestamp) {
+        if self.is_subscribed {
             return;
         }
-        self.is_entered = true;
+        self.is_subscribed = true;
         self.due += 1;
-        pipeline.push(PushStep::Enter(name.into()), now, |out| {
+        pipeline.push(PushStep::SubscribeTo(name.into()), now, |out| {
             let _ = command(out, 2).arg(b"SUBSCRIBE").arg(name);
         });
     }
 
-    fn leave(&mut self, name: &[u8], pipeline: &mut Pipeline<PushStep>, now: Timestamp) {
-        self.is_entered = false;
+    fn unsubscribe(&mut self, name: &[u8], pipeline: &mut Pipeline<PushStep>, now: Timestamp) {
+        self.is_subscribed = false;
         self.due += 1;
-        pipeline.push(PushStep::Leave(name.into()), now, |out| {
+        pipeline.push(PushStep::UnsubscribeFrom(name.into()), now, |out| {
             let _ = command(out, 2).arg(b"UNSUBSCRIBE").arg(name);
         });
     }
 
-    /// An answer has come. Whether it is the last word about a lock that waits.
-    fn answered(&mut self, heard: Heard) -> Option<LockId> {
+    /// Records an answer. Returns the lock that waits, if no other command about the channel is pending.
+    fn answered(&mut self, state: Subscription) -> Option<LockId> {
         self.due = self.due.saturating_sub(1);
-        self.heard = heard;
+        self.state = state;
         self.waiter.filter(|_| self.due == 0)
     }
 
@@ -123,7 +122,7 @@ impl Push {
 
     /// A lock waits for what this channel tells of. Two resources may share one, such as `job` and `{job}` of Redisson: the second
     /// goes without.
-    pub(in crate::proto::core) fn hear(
+    pub(in crate::proto::core) fn subscribe(
         &mut self,
         name: &[u8],
         of: QueueKey,
@@ -133,21 +132,21 @@ impl Push {
         let channel = self.channels.0.entry(name.into()).or_insert(Channel {
             of,
             waiter: None,
-            is_entered: false,
+            is_subscribed: false,
             due: 0,
-            heard: Heard::No,
+            state: Subscription::Off,
         });
         if channel.of != of && channel.waiter.is_some() {
             return;
         }
         (channel.of, channel.waiter) = (of, Some(waiter));
         if self.stage == Stage::Subscribed {
-            channel.enter(name, &mut self.pipeline, now);
+            channel.subscribe(name, &mut self.pipeline, now);
         }
     }
 
     /// A lock does not wait any longer; this one does, if any.
-    pub(super) fn no_longer_hear(
+    pub(super) fn unsubscribe(
         &mut self,
         name: &[u8],
         waiter: LockId,
@@ -159,8 +158,8 @@ impl Push {
             return;
         }
         channel.waiter = heir;
-        if heir.is_none() && channel.is_entered && channel.heard != Heard::Forbidden {
-            channel.leave(name, &mut self.pipeline, now);
+        if heir.is_none() && channel.is_subscribed && channel.state != Subscription::Forbidden {
+            channel.unsubscribe(name, &mut self.pipeline, now);
         }
         if channel.is_over() {
             self.channels.0.remove(name);
@@ -168,30 +167,30 @@ impl Push {
     }
 
     /// The connection takes subscriptions from now on.
-    pub(super) fn enter_channels(&mut self, now: Timestamp) {
+    pub(super) fn subscribe_all(&mut self, now: Timestamp) {
         let waited = self.channels.0.iter_mut().filter(|(_, channel)| channel.waiter.is_some());
-        waited.for_each(|(name, channel)| channel.enter(name, &mut self.pipeline, now));
+        waited.for_each(|(name, channel)| channel.subscribe(name, &mut self.pipeline, now));
     }
 
-    /// A channel was entered: the lock that hears it from now on.
-    pub(super) fn entered(&mut self, name: &[u8]) -> Option<LockId> {
+    /// The node has confirmed a subscription. Returns the lock that it is for.
+    pub(super) fn channel_subscribed(&mut self, name: &[u8]) -> Option<LockId> {
         (self.no_channel, self.failures) = (None, 0);
-        self.channels.0.get_mut(name)?.answered(Heard::Yes)
+        self.channels.0.get_mut(name)?.answered(Subscription::On)
     }
 
-    /// It was left.
-    pub(super) fn left(&mut self, name: &[u8]) {
+    /// The node has confirmed the end of a subscription.
+    pub(super) fn channel_unsubscribed(&mut self, name: &[u8]) {
         let Some(channel) = self.channels.0.get_mut(name) else { return };
-        channel.answered(Heard::No);
+        channel.answered(Subscription::Off);
         if channel.is_over() {
             self.channels.0.remove(name);
         }
     }
 
-    /// The node does not let us enter it. Of several one is enough, and which of them that is we do not know.
-    pub(super) fn kept_out(&mut self, name: &[u8], cause: Cause) {
+    /// The node refuses a subscription. Of several channels one is enough, and it is not known which of them.
+    pub(super) fn channel_refused(&mut self, name: &[u8], cause: Cause) {
         let Some(channel) = self.channels.0.get_mut(name) else { return };
-        channel.answered(Heard::Forbidden);
+        channel.answered(Subscription::Forbidden);
         if channel.is_over() {
             self.channels.0.remove(name);
         } else if !self.channels.has_another(name) {

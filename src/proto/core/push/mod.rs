@@ -44,13 +44,13 @@ pub(super) struct Push {
     reading: Reading,
     /// All keys may have changed, and waiters are not woken yet.
     has_notified_all: bool,
-    /// What other libraries have told of, and waiters are not woken yet.
-    said: Vec<QueueKey>,
-    /// The channels of other libraries that it hears, or is to hear.
+    /// The resources about which other libraries have published messages, and whose waiters are not woken yet.
+    published: Vec<QueueKey>,
+    /// The channels of other libraries that it is subscribed to, or is to be.
     channels: Channels,
-    /// Why it hears none of them, if that was found out.
+    /// Why it is subscribed to none of them, if that was found out.
     no_channel: Option<Cause>,
-    /// What it could not leave it is not to enter before this.
+    /// It does not subscribe before this, because the node refused to end a subscription.
     channels_from: Timestamp,
     /// Whether the node can and may send notifications. That is a matter of two connections, and is tried again in its own
     /// time.
@@ -76,7 +76,7 @@ impl Push {
             handshake: Handshake::default(),
             reading: Reading::Start,
             has_notified_all: false,
-            said: Vec::new(),
+            published: Vec::new(),
             channels: Channels::default(),
             no_channel: None,
             channels_from: Timestamp::default(),
@@ -98,7 +98,7 @@ impl Push {
         self.reading = Reading::Start;
         self.tracking = Tracking::Off;
         self.untracked = None;
-        self.said.clear();
+        self.published.clear();
         self.channels.disconnected()
     }
 
@@ -201,14 +201,14 @@ impl Core {
         self.node(node).push.state(self.boot, || !self.watchers(node).is_empty())
     }
 
-    /// Why those who wait for other libraries' locks do not hear what these tell there, if that was found out.
+    /// Why waiters for locks of other libraries are not subscribed to the channels of those there, if that was found out.
     #[must_use]
     pub fn no_channel(&self, node: NodeId) -> Option<Cause> {
         self.node(node).push.no_channel
     }
 
     /// All that was read is understood. All keys may have changed.
-    pub(super) fn wake_all_if_told(&mut self, id: NodeId) {
+    pub(super) fn wake_all_if_notified(&mut self, id: NodeId) {
         if mem::take(&mut self.node_mut(id).push.has_notified_all) {
             for lock in self.queues.fronts() {
                 self.common.effects.of_lock(lock, LockEffect::WakeBy(id));
@@ -217,28 +217,28 @@ impl Core {
         }
     }
 
-    /// What other libraries have told in one read: each waiter is woken once, also where they tell it on several channels.
-    /// A node that reports changes has reported what they tell of before they did.
-    pub(super) fn hear_others(&mut self, node: NodeId) {
+    /// Notifies the waiters for what other libraries have published in one read, once each. A node that reports changes has
+    /// reported those before.
+    pub(super) fn notify_published(&mut self, node: NodeId) {
         let push = &mut self.node_mut(node).push;
-        let mut said = mem::take(&mut push.said);
+        let mut published = mem::take(&mut push.published);
         if mutant!(ChannelIgnored) {
-            said.clear();
+            published.clear();
         }
         if push.notifies() {
             return;
         }
-        said.sort_unstable();
-        said.dedup();
-        // Our own release is told to us as well, while we leave the turn to others.
-        let will_look = |core: &Self, of| {
+        published.sort_unstable();
+        published.dedup();
+        // Our own release is published to us as well, while we leave the turn to others.
+        let will_read = |core: &Self, of| {
             let first = core.queues.front(of).and_then(|first| core.locks.at_work(first));
             first.is_some_and(|(lock, active)| {
-                lock.phase == Phase::Pausing && active.waiting.will_look()
+                lock.phase == Phase::Pausing && active.waiting.will_read()
             })
         };
-        said.retain(|&of| !will_look(self, of));
-        for queue in said {
+        published.retain(|&of| !will_read(self, of));
+        for queue in published {
             self.common.effects.of_node(node, NodeEffect::Notified(queue));
         }
     }
@@ -262,19 +262,19 @@ impl Core {
                 push.has_notified_all = true;
                 env.metrics_of(id).pushes += 1;
             }
-            Some(News::Said(of)) => {
-                push.said.push(of);
+            Some(News::Published(of)) => {
+                push.published.push(of);
                 env.metrics_of(id).pushes += 1;
             }
-            // What was told before that was told to others.
-            Some(News::Hears(waiter)) => {
+            // Messages that were published before did not reach this lock.
+            Some(News::Confirmed(waiter)) => {
                 if push.tracking == Tracking::Off {
                     env.effects.of_lock(waiter, LockEffect::ReadKeyAt(id));
                 }
                 self.with_waiter(waiter, now, |it| it.confirm_channel(id));
             }
-            Some(News::KeptOut) => node.refuse_channel(&mut env),
-            Some(News::CannotLeave(cause)) => {
+            Some(News::ChannelRefused) => node.refuse_channel(&mut env),
+            Some(News::UnsubscribeRefused(cause)) => {
                 for waiter in node.drop_channels(cause, &mut env) {
                     self.with_waiter(waiter, now, |it| it.unsubscribe_at(id));
                 }
@@ -304,21 +304,20 @@ impl Core {
         }
     }
 
-    /// A lock does not wait any longer. Whoever is next in its queue hears the channels in its place, if it would hear the
-    /// same ones.
-    pub(super) fn stop_listening(&mut self, id: LockId, now: ClockReading) {
+    /// A lock waits no longer. The next in its queue takes over its subscriptions, if it needs the same ones.
+    pub(super) fn unsubscribe(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
-        let (nodes, heard) = active.waiting.stop_listening();
+        let (nodes, confirmed) = active.waiting.unsubscribe();
         let Some(kind) = active.foreign().filter(|_| !nodes.is_empty()) else { return };
         let names = kind.profile().channels(active.keys.first());
         let heir = self.heir(id);
         if let Some(heir) = heir.and_then(|heir| self.locks.active_mut(heir)) {
-            heir.waiting.listen_at(nodes);
-            heir.waiting.hear_at(heard);
+            heir.waiting.subscribe_at(nodes);
+            heir.waiting.confirm_at(confirmed);
         }
         for node in nodes.iter() {
             let push = &mut self.nodes[node.index()].push;
-            names.iter().for_each(|name| push.no_longer_hear(name, id, heir, now.boot));
+            names.iter().for_each(|name| push.unsubscribe(name, id, heir, now.boot));
         }
     }
 

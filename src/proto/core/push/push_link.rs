@@ -49,8 +49,8 @@ pub(super) enum Tracking {
 pub(super) enum PushStep {
     Handshake(Step),
     Subscribe,
-    Enter(Box<[u8]>),
-    Leave(Box<[u8]>),
+    SubscribeTo(Box<[u8]>),
+    UnsubscribeFrom(Box<[u8]>),
 }
 
 /// How far the open message has been read.
@@ -60,12 +60,12 @@ pub(super) enum Reading {
     Start,
     Kind,
     /// A confirmation: the channel, then how many there are.
-    Entered,
-    Left,
+    Subscribe,
+    Unsubscribe,
     Count,
-    /// A message: the channel, then its keys, or what another library says of this resource.
+    /// A message: the channel, then its keys, or what another library has published about this resource.
     Channel,
-    Said(QueueKey),
+    Published(QueueKey),
     Body,
     Keys(u32),
 }
@@ -81,14 +81,14 @@ pub(super) enum News<'b> {
     Subscribed(Result<(), Cause>),
     /// The same, but the node cannot or may not report changes here.
     Untracked(Cause),
-    /// Another library tells of this resource.
-    Said(QueueKey),
-    /// A lock hears its library's channel from now on.
-    Hears(LockId),
-    /// The node does not let us enter a channel.
-    KeptOut,
-    /// It does not let us leave one.
-    CannotLeave(Cause),
+    /// Another library has published a message about this resource.
+    Published(QueueKey),
+    /// The node has confirmed the subscription of a lock to a channel of its library.
+    Confirmed(LockId),
+    /// The node refuses a subscription.
+    ChannelRefused,
+    /// The node refuses to end one.
+    UnsubscribeRefused(Cause),
 }
 
 impl Push {
@@ -116,19 +116,19 @@ impl Push {
             (Reading::Start, answer) => {
                 return self.answer(answer, node, settings);
             }
-            (Reading::Kind, Token::Bulk(b"subscribe")) => (Reading::Entered, None),
-            (Reading::Kind, Token::Bulk(b"unsubscribe")) => (Reading::Left, None),
+            (Reading::Kind, Token::Bulk(b"subscribe")) => (Reading::Subscribe, None),
+            (Reading::Kind, Token::Bulk(b"unsubscribe")) => (Reading::Unsubscribe, None),
             (Reading::Kind, Token::Bulk(b"message")) => (Reading::Channel, None),
-            (Reading::Entered | Reading::Left, Token::Bulk(name)) if self.awaits(name) => {
+            (Reading::Subscribe | Reading::Unsubscribe, Token::Bulk(name)) if self.awaits(name) => {
                 (Reading::Count, None)
             }
             (Reading::Count, Token::Int(_)) => (Reading::Start, self.confirmed()),
             (Reading::Channel, Token::Bulk(CHANNEL)) => (Reading::Body, None),
             (Reading::Channel, Token::Bulk(name)) => match self.channels.resource(name) {
-                Some(of) => (Reading::Said(of), None),
+                Some(of) => (Reading::Published(of), None),
                 None => return Err(Mistyped),
             },
-            (Reading::Said(of), Token::Bulk(_)) => (Reading::Start, Some(News::Said(of))),
+            (Reading::Published(of), Token::Bulk(_)) => (Reading::Start, Some(News::Published(of))),
             (Reading::Body, Token::NilArray | Token::NilBulk) => (Reading::Start, Some(News::All)),
             // Any client may publish there. Only the server sends arrays.
             (Reading::Body, Token::Array(0) | Token::Bulk(_)) => (Reading::Start, None),
@@ -146,9 +146,9 @@ impl Push {
     /// Whether the oldest command without an answer is about this channel, in the way that is being confirmed.
     fn awaits(&self, name: &[u8]) -> bool {
         match (self.reading, self.pipeline.oldest().map(|due| &due.pending)) {
-            (Reading::Entered, Some(PushStep::Subscribe)) => name == CHANNEL,
-            (Reading::Entered, Some(PushStep::Enter(entered))) => **entered == *name,
-            (Reading::Left, Some(PushStep::Leave(left))) => **left == *name,
+            (Reading::Subscribe, Some(PushStep::Subscribe)) => name == CHANNEL,
+            (Reading::Subscribe, Some(PushStep::SubscribeTo(entered))) => **entered == *name,
+            (Reading::Unsubscribe, Some(PushStep::UnsubscribeFrom(left))) => **left == *name,
             _ => false,
         }
     }
@@ -156,9 +156,9 @@ impl Push {
     fn confirmed<'b>(&mut self) -> Option<News<'b>> {
         match self.pipeline.answered()?.pending {
             PushStep::Subscribe => Some(self.outcome()),
-            PushStep::Enter(name) => self.entered(&name).map(News::Hears),
-            PushStep::Leave(name) => {
-                self.left(&name);
+            PushStep::SubscribeTo(name) => self.channel_subscribed(&name).map(News::Confirmed),
+            PushStep::UnsubscribeFrom(name) => {
+                self.channel_unsubscribed(&name);
                 None
             }
             PushStep::Handshake(_) => None,
@@ -183,12 +183,12 @@ impl Push {
                 let is_last = self.pipeline.len() == 0;
                 Ok(is_last.then(|| self.outcome()))
             }
-            (Some(PushStep::Enter(name)), Token::Error(text)) => {
-                self.kept_out(&name, classify(text).cause());
-                Ok(Some(News::KeptOut))
+            (Some(PushStep::SubscribeTo(name)), Token::Error(text)) => {
+                self.channel_refused(&name, classify(text).cause());
+                Ok(Some(News::ChannelRefused))
             }
-            (Some(PushStep::Leave(_)), Token::Error(text)) => {
-                Ok(Some(News::CannotLeave(classify(text).cause())))
+            (Some(PushStep::UnsubscribeFrom(_)), Token::Error(text)) => {
+                Ok(Some(News::UnsubscribeRefused(classify(text).cause())))
             }
             (Some(PushStep::Handshake(step)), answer) => {
                 self.handshake.answer(step, answer, node, settings)?;

@@ -220,7 +220,7 @@ impl Node {
             self.end_reports(env);
         }
         let read = LockEffect::ReadKeyAt(self.id());
-        self.push.channels.hearing().into_iter().for_each(|it| env.effects.of_lock(it, read));
+        self.push.channels.subscribed().into_iter().for_each(|it| env.effects.of_lock(it, read));
     }
 
     /// The node reports no more. Locks and observers that relied on that look.
@@ -336,7 +336,7 @@ impl Push {
     /// Enters the channels that are waited for, and keeps the link open for a while.
     fn begin_to_linger(&mut self, env: &mut Env<'_>) {
         if self.stage == Stage::Subscribed {
-            self.enter_channels(env.now().boot);
+            self.subscribe_all(env.now().boot);
             env.arm(self.wanted_at + LINGER);
         }
     }

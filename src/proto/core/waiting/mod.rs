@@ -48,10 +48,10 @@ pub(super) struct Waiting {
     /// The queues that it stands in, and since when.
     queues: Vec<QueueKey>,
     position: QueuePosition,
-    /// The nodes on which it hears its library's channels. None is left when its wait is over.
-    listens: NodeSet,
-    /// Those of them on which every release is told there, as the node has confirmed.
-    hears: NodeSet,
+    /// The nodes on which it is subscribed to the channels of its library. None is left when its wait ends.
+    subscribed: NodeSet,
+    /// Those of them that have confirmed it, if every release is published there.
+    confirmed: NodeSet,
 }
 
 impl Waiting {
@@ -63,8 +63,8 @@ impl Waiting {
             pause: Pause::default(),
             queues: Vec::new(),
             position: QueuePosition::NONE,
-            listens: NodeSet::EMPTY,
-            hears: NodeSet::EMPTY,
+            subscribed: NodeSet::EMPTY,
+            confirmed: NodeSet::EMPTY,
         }
     }
 
@@ -107,29 +107,29 @@ impl Waiting {
         self.pause.leads()
     }
 
-    /// Whether it hears its library's channels anywhere.
-    pub(super) fn listens(&self) -> bool {
-        !self.listens.is_empty()
+    /// Whether it is subscribed to its library's channels anywhere.
+    pub(super) fn is_subscribed(&self) -> bool {
+        !self.subscribed.is_empty()
     }
 
-    /// It hears them on these nodes as well from now on. Whether that is new.
-    pub(super) fn listen_at(&mut self, nodes: NodeSet) -> bool {
-        let both = self.listens.or(nodes);
-        std::mem::replace(&mut self.listens, both) != both
+    /// Subscribes it on these nodes as well. Returns whether that is new.
+    pub(super) fn subscribe_at(&mut self, nodes: NodeSet) -> bool {
+        let both = self.subscribed.or(nodes);
+        std::mem::replace(&mut self.subscribed, both) != both
     }
 
-    /// It hears them nowhere from now on. Where it did, and where every release was told.
-    pub(super) fn stop_listening(&mut self) -> (NodeSet, NodeSet) {
-        (std::mem::take(&mut self.listens), std::mem::take(&mut self.hears))
+    /// Unsubscribes it from all nodes. Returns those, and which of them had confirmed.
+    pub(super) fn unsubscribe(&mut self) -> (NodeSet, NodeSet) {
+        (std::mem::take(&mut self.subscribed), std::mem::take(&mut self.confirmed))
     }
 
-    /// Every release is told to it on these nodes from now on.
-    pub(super) fn hear_at(&mut self, nodes: NodeSet) {
-        self.hears = self.hears.or(nodes);
+    /// Every release is published to it on these nodes from now on.
+    pub(super) fn confirm_at(&mut self, nodes: NodeSet) {
+        self.confirmed = self.confirmed.or(nodes);
     }
 
-    /// Whether it looks at the key before it asks, so that it will see by itself what it could be told.
-    pub(super) fn will_look(&self) -> bool {
+    /// Whether it reads the key before it asks, so that it needs no notification.
+    pub(super) fn will_read(&self) -> bool {
         self.pause.is_late()
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Pause {
     /// Until when it lasted before a notification ended it.
     timer: Timestamp,
     /// The key is being looked at, and it goes on if that is still there.
-    is_looking: bool,
+    is_reading: bool,
     /// Refusals so far, which the cap grows with.
     refusals: u32,
     /// The last refusal won a grant.
@@ -63,7 +63,7 @@ impl Pause {
 
     /// An attempt begins, and notifications count anew. A key that it meets is taken to live longer by `jitter`.
     pub(super) fn attempt_begins(&mut self, jitter: Duration) {
-        self.is_looking = false;
+        self.is_reading = false;
         self.expiries.clear();
         self.notified = NodeSet::default();
         self.jitter = jitter;
@@ -116,7 +116,7 @@ impl Pause {
     }
 
     /// Those of the leads that have reported a change.
-    pub(super) fn heard(&self) -> NodeSet {
+    pub(super) fn reported(&self) -> NodeSet {
         self.notified.and(self.leads)
     }
 
@@ -127,7 +127,7 @@ impl Pause {
 
     /// Whether no notification has come that could end it.
     pub(super) fn is_quiet(&self) -> bool {
-        self.heard().is_empty() && !self.is_woken
+        self.reported().is_empty() && !self.is_woken
     }
 
     /// Ends because of a notification, as soon as the lock does not ignore it. Whether nothing had ended it before.
@@ -174,17 +174,17 @@ impl Pause {
     }
 
     /// The key is read, which is answered by `until`: notifications from before are forgotten.
-    pub(super) fn looks_until(&mut self, until: Timestamp) {
+    pub(super) fn reads_until(&mut self, until: Timestamp) {
         self.is_late = false;
         self.is_woken = false;
         self.notified = NodeSet::default();
-        self.is_looking = true;
+        self.is_reading = true;
         self.until = until;
     }
 
     /// The key that was looked at is still there: it lasts as if nothing had been told.
     pub(super) fn goes_on(&mut self) {
-        if std::mem::take(&mut self.is_looking) {
+        if std::mem::take(&mut self.is_reading) {
             self.until = self.timer;
         }
     }
@@ -344,7 +344,7 @@ mod tests {
             pause.attempt_begins(MS);
             pause.lasts_until(at(1_000));
             pause.notified(NodeId(1));
-            assert!(!pause.heard().is_empty() && pause.wake(at(ms)));
+            assert!(!pause.reported().is_empty() && pause.wake(at(ms)));
             backoffs.extend(pause.was_woken_in_vain(at(ms), 4 * MS));
             pause.mute_until(at(ms + 2));
         }
@@ -396,7 +396,7 @@ mod tests {
         assert!(pause.is_quiet() && !pause.is_woken());
         pause.notified(NodeId(1));
         assert!(!pause.is_quiet() && !pause.is_woken());
-        pause.looks_until(at(100));
+        pause.reads_until(at(100));
         assert!(pause.is_quiet());
         pause.wake(at(1));
         assert!(!pause.is_quiet() && pause.is_woken());
@@ -407,7 +407,7 @@ mod tests {
     fn a_turn_that_is_left_to_others_is_sat_out_once() {
         let mut pause = Pause::default();
         pause.leaves_turn(NodeSet::first(2), 5 * MS);
-        assert_eq!((pause.leads(), pause.heard()), (NodeSet::first(2), NodeSet::first(2)));
+        assert_eq!((pause.leads(), pause.reported()), (NodeSet::first(2), NodeSet::first(2)));
         assert!(pause.is_woken() && pause.is_late());
         assert_eq!((pause.take_sit_out(), pause.take_sit_out()), (5 * MS, Duration::ZERO));
         pause.leaves_turn(NodeSet::default(), 5 * MS);
@@ -429,11 +429,11 @@ mod tests {
         assert_eq!((pause.is_late(), pause.until()), (true, at(20)));
         pause.goes_on();
         assert_eq!(pause.until(), at(20), "nobody has looked");
-        pause.looks_until(at(40));
+        pause.reads_until(at(40));
         pause.goes_on();
         assert_eq!(pause.until(), at(1_000));
         pause.wake(at(30));
-        pause.looks_until(at(40));
+        pause.reads_until(at(40));
         pause.attempt_begins(MS);
         pause.goes_on();
         assert_eq!(pause.until(), at(40), "it is asked for, and no longer looked at");

@@ -160,19 +160,19 @@ impl Waiter<'_> {
     /// The node has confirmed that the lock is subscribed to a channel of its library.
     pub(crate) fn confirm_channel(&mut self, node: NodeId) {
         if self.foreign.is_some_and(|kind| kind.profile().tells_every_release()) {
-            self.waiting.hear_at(node.into());
+            self.waiting.confirm_at(node.into());
         }
     }
 
     /// Nothing is published to it on this node any more.
     pub(crate) fn lose_channels_at(&mut self, node: NodeId) {
-        self.waiting.hears.remove(node);
+        self.waiting.confirmed.remove(node);
     }
 
     /// The same, until it subscribes again.
     pub(crate) fn unsubscribe_at(&mut self, node: NodeId) {
-        self.waiting.listens.remove(node);
-        self.waiting.hears.remove(node);
+        self.waiting.subscribed.remove(node);
+        self.waiting.confirmed.remove(node);
     }
 
     /// Waits for notifications of the leads, also on the channels on which the lock's library publishes releases.
@@ -183,9 +183,9 @@ impl Waiter<'_> {
             let of = self.queues.key(key);
             for lead in leads.iter() {
                 let push = &mut self.nodes[lead.index()].push;
-                if push.takes_subscriptions(now) && self.waiting.listen_at(lead.into()) {
+                if push.takes_subscriptions(now) && self.waiting.subscribe_at(lead.into()) {
                     let names = profile.channels(key);
-                    names.iter().for_each(|name| push.hear(name, of, self.id, now));
+                    names.iter().for_each(|name| push.subscribe(name, of, self.id, now));
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Waiter<'_> {
 
     /// Whether this node notifies the lock of a release, by itself or on a channel of the lock's library.
     fn is_notified_by(&self, node: NodeId) -> bool {
-        self.waiting.hears.contains(node) || self.nodes[node.index()].push.notifies()
+        self.waiting.confirmed.contains(node) || self.nodes[node.index()].push.notifies()
     }
 
     /// Whether PTTL of its key says how long what is in its way lives. A script that reads more says so itself.
@@ -439,7 +439,7 @@ impl Waiter<'_> {
     /// Ends a pause because of notifications, as soon as the lock does not ignore them.
     pub(crate) fn wake(&mut self) -> Decision {
         let (now, pause) = (self.now(), &mut self.waiting.pause);
-        if self.lock.phase != Phase::Pausing || pause.heard().is_empty() {
+        if self.lock.phase != Phase::Pausing || pause.reported().is_empty() {
             return Decision::Continue;
         }
         self.env.metrics.wakes += u64::from(pause.wake(now));
@@ -470,7 +470,7 @@ impl Waiter<'_> {
     fn read_first(&mut self, lead: NodeId) {
         let patience = self.env.settings().response_timeout.min(self.nodes.allowance(lead));
         let until = (self.now() + patience).min(self.waiting.deadline);
-        self.waiting.pause.looks_until(until);
+        self.waiting.pause.reads_until(until);
         self.arm(until);
         self.ask_remaining(lead);
     }
@@ -479,7 +479,8 @@ impl Waiter<'_> {
     fn lead_to_ask(&self) -> Option<NodeId> {
         let pause = &self.waiting.pause;
         let leads = self.ticket.is_none() && pause.is_woken();
-        let lead = pause.heard().without(self.env.suspected()).iter().next().filter(|_| leads)?;
+        let lead =
+            pause.reported().without(self.env.suspected()).iter().next().filter(|_| leads)?;
         self.nodes[lead.index()].link.takes_asks().then_some(lead)
     }
 

@@ -383,7 +383,7 @@ impl Waiter<'_> {
                 ticket.knows_many = false;
                 ticket.see_resource(is_free, paused_until, leave_until)
             }
-            TicketRead::Slots => self.see_slots(answer),
+            TicketRead::Slots => self.see_slots(answer, leave_until),
             TicketRead::Life => self.see_life(number),
             TicketRead::LifeOfMany => {
                 let life = number.filter(|&life| ticket.is_news_of_many(node, life));
@@ -401,9 +401,8 @@ impl Waiter<'_> {
 
     /// A semaphore has these slots at the lead, or is none. Where one of its slots was free already, and was left to who stands
     /// before, it is worth an ask that another one is free.
-    fn see_slots(&mut self, answer: Token<'_>) -> Next {
+    fn see_slots(&mut self, answer: Token<'_>, leave_until: Timestamp) -> Next {
         let slots = if let Token::Bulk(text) = answer { Slots::read(text) } else { None };
-        let leave_until = self.now() + self.time_to_take_turn();
         let taken = slots.map_or(u64::MAX, |slots| slots.taken);
         let is_free = taken < permits_of(self.lock.mode());
         let Some(ticket) = self.ticket else { return Next::Wait };
