@@ -177,13 +177,13 @@ fn reach<'n>(calls: &BTreeMap<&'n str, BTreeSet<&'n str>>, from: &'n str) -> BTr
 }
 
 /// By these types the core's collections are known: nodes, locks, claims, queues, views, observers.
-const COLLECTIONS: [&str; 6] = ["Node", "Locks", "Claims", "WaitQueues", "Viewing", "Observers"];
+const COLLECTIONS: [&str; 6] = ["Nodes", "Locks", "Claims", "WaitQueues", "Views", "Observers"];
 
 mod tests {
     use super::*;
 
     fn of(files: &[(&str, &str)]) -> CallGraph {
-        let core = [("mod.rs", "struct Core { nodes: Vec<Node>, locks: Locks, claims: Claims }")];
+        let core = [("mod.rs", "struct Core { nodes: Nodes, locks: Locks, claims: Claims }")];
         let files = files.iter().chain(&core);
         let files: Vec<_> = files.map(|(file, text)| (*file, Code::of(file, text))).collect();
         CallGraph::of(files.iter().map(|(file, code)| (*file, code)))
@@ -203,9 +203,9 @@ mod tests {
 
     #[test]
     fn references_to_more_than_two_collections_are_the_core_by_another_name() {
-        let pass = "struct Pass<'c> { nodes: &'c mut [Node], locks: &'c mut Locks, claims: &'c mut Claims }
+        let pass = "struct Pass<'c> { nodes: &'c mut Nodes, locks: &'c mut Locks, claims: &'c mut Claims }
             impl<'c> Pass<'c> { fn a(&mut self) { b(self) } } fn b(pass: &mut Pass<'_>) { pass.a() }
-            struct Two<'c> { nodes: &'c mut [Node], locks: &'c mut Locks } impl Two<'_> { fn c(&self) {} }
+            struct Two<'c> { nodes: &'c mut Nodes, locks: &'c mut Locks } impl Two<'_> { fn c(&self) {} }
             fn d(core: &mut Core) { core.a() } fn e(core: &Core) {} impl Debug for Core { fn f() {} }";
         let graph = of(&[("one.rs", pass)]);
         assert_eq!(graph.methods.keys().collect::<Vec<_>>(), ["a", "fn b", "fn d"]);
