@@ -169,6 +169,10 @@ impl Effects {
         self.push(Effect::OfLock(lock, effect));
     }
 
+    pub(super) fn of_locks(&mut self, locks: impl Iterator<Item = LockId>, effect: LockEffect) {
+        self.queued.extend(locks.map(|lock| Effect::OfLock(lock, effect)));
+    }
+
     pub(super) fn of_claim(&mut self, node: NodeId, claim: ClaimId, effect: ClaimEffect) {
         self.push(Effect::OfClaim(node, claim, effect));
     }

@@ -142,6 +142,7 @@ impl Core {
 
     fn apply_to_node(&mut self, id: NodeId, effect: NodeEffect, now: ClockReading) {
         let (nodes, mut env) = (&mut self.nodes, env!(self, now));
+        let watchers = || self.locks.watchers(id);
         match effect {
             NodeEffect::Enrol(span) => nodes.candidate(id, &mut env).enrol_in_set(span),
             NodeEffect::FailQueued => {
@@ -157,9 +158,11 @@ impl Core {
             }
             NodeEffect::FailQueuedAsks => self.fail_queued_asks(id),
             NodeEffect::LeaveIfIdle => nodes[id.index()].leave_if_idle(&mut env),
-            NodeEffect::PushLost(retry_at) => self.push_lost(id, retry_at),
-            NodeEffect::ReadKeys => self.read_keys(id),
-            NodeEffect::ReportsLost => self.reports_lost(id),
+            // It is opened again if a lock waits.
+            NodeEffect::PushLost(retry_at) if watchers().next().is_some() => env.arm(retry_at),
+            NodeEffect::PushLost(_) => {}
+            NodeEffect::ReadKeys => env.effects.of_locks(watchers(), LockEffect::ReadKeyAt(id)),
+            NodeEffect::ReportsLost => env.effects.of_locks(watchers(), LockEffect::WakeBy(id)),
             NodeEffect::RefreshObservers => self.observers.look_at(id, nodes, &mut env),
             NodeEffect::ForgetObserved => self.observers.lose(id, nodes, &mut env),
             NodeEffect::SettleReleases => self.releases_go_on_without(id, now),

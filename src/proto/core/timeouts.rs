@@ -18,7 +18,8 @@ impl Core {
         self.begin_auto_extend(now);
         for node in self.config.node_ids() {
             self.node_due(node, now);
-            self.push_due(node, now);
+            let is_watched = || self.locks.watchers(node).next().is_some();
+            self.nodes[node.index()].check_push_timer(is_watched, &mut env!(self, now));
             self.run(now);
         }
         let by = if self.must_see_all(now) { Timestamp::NEVER } else { now.boot };

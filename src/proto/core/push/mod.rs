@@ -23,7 +23,7 @@ use super::Core;
 use super::effects::{Effect, LockEffect, NodeEffect};
 use super::waiting::QueueKey;
 use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pipeline};
-use crate::proto::core::locks::{Active, Phase};
+use crate::proto::core::locks::{Locks, Phase};
 use crate::proto::line::TICKET_PREFIX;
 use crate::proto::lock_kind::LockKind;
 use crate::proto::mutants::mutant;
@@ -198,7 +198,7 @@ impl Core {
     /// Whether a node sends notifications of changes to those who wait.
     #[must_use]
     pub fn push_state(&self, node: NodeId) -> PushState {
-        self.node(node).push.state(self.boot, || !self.watchers(node).is_empty())
+        self.node(node).push.state(self.boot, || self.locks.watchers(node).next().is_some())
     }
 
     /// Why waiters for locks of other libraries are not subscribed to the channels of those there, if that was found out.
@@ -210,9 +210,7 @@ impl Core {
     /// All that was read is understood. All keys may have changed.
     pub(super) fn wake_all_if_notified(&mut self, id: NodeId) {
         if mem::take(&mut self.node_mut(id).push.has_notified_all) {
-            for lock in self.queues.fronts() {
-                self.common.effects.of_lock(lock, LockEffect::WakeBy(id));
-            }
+            self.common.effects.of_locks(self.queues.fronts(), LockEffect::WakeBy(id));
             self.common.effects.of_node(id, NodeEffect::RefreshObservers);
         }
     }
@@ -297,20 +295,14 @@ impl Core {
         observers.for_each(|it| self.common.effects.push(Effect::WakeObserver(it)));
     }
 
-    /// What the locks wait for may have changed before the node began to report that: they read it again.
-    pub(super) fn read_keys(&mut self, node: NodeId) {
-        for lock in self.watchers(node) {
-            self.common.effects.of_lock(lock, LockEffect::ReadKeyAt(node));
-        }
-    }
-
     /// A lock waits no longer. The next in its queue takes over its subscriptions, if it needs the same ones.
     pub(super) fn unsubscribe(&mut self, id: LockId, now: ClockReading) {
         let Some(active) = self.locks.active_mut(id) else { return };
         let (nodes, confirmed) = active.waiting.unsubscribe();
         let Some(kind) = active.foreign().filter(|_| !nodes.is_empty()) else { return };
         let names = kind.profile().channels(active.keys.first());
-        let heir = self.heir(id);
+        let behind = active.waiting.place().and_then(|place| self.queues.behind(place));
+        let heir = behind.filter(|&heir| self.locks.want_the_same(id, heir));
         if let Some(heir) = heir.and_then(|heir| self.locks.active_mut(heir)) {
             heir.waiting.subscribe_at(nodes);
             heir.waiting.confirm_at(confirmed);
@@ -321,55 +313,30 @@ impl Core {
         }
     }
 
-    /// Who waits behind a lock for the same, as the same library does.
-    fn heir(&self, id: LockId) -> Option<LockId> {
-        let active = self.locks.active(id)?;
-        let next = self.queues.behind(active.waiting.place()?)?;
-        let profile = |of: &Active| of.foreign().map(LockKind::profile);
-        let is_heir = |next: &Active| {
-            profile(next) == profile(active) && next.keys.first() == active.keys.first()
-        };
-        self.locks.active(next).is_some_and(is_heir).then_some(next)
-    }
-
-    /// The locks that wait for this node's notifications.
-    fn watchers(&self, node: NodeId) -> Vec<LockId> {
-        let waits = |id: &LockId| {
-            self.locks.at_work(*id).is_some_and(|(lock, active)| {
-                matches!(lock.phase, Phase::Asking | Phase::Pausing)
-                    && active.waiting.leads().contains(node)
-            })
-        };
-        self.locks.ids().filter(waits).collect()
-    }
-
-    /// The push link is lost: it is opened again if a lock waits.
-    pub(super) fn push_lost(&mut self, id: NodeId, retry_at: Timestamp) {
-        if !self.watchers(id).is_empty() {
-            self.arm(retry_at);
-        }
-    }
-
     pub(super) fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
         let (node, mut env) = self.node_in_env(id, now);
         node.close_push(cause, &mut env);
     }
+}
 
-    /// The node reports changes no more: what locks wait for there may change without a report.
-    pub(super) fn reports_lost(&mut self, node: NodeId) {
-        for lock in self.watchers(node) {
-            self.common.effects.of_lock(lock, LockEffect::WakeBy(node));
-        }
+impl Locks {
+    /// The locks that wait for this node's notifications. To look for them is a walk.
+    pub(super) fn watchers(&self, node: NodeId) -> impl Iterator<Item = LockId> {
+        self.ids().filter(move |id| {
+            self.at_work(*id).is_some_and(|(lock, active)| {
+                matches!(lock.phase, Phase::Asking | Phase::Pausing)
+                    && active.waiting.leads().contains(node)
+            })
+        })
     }
 
-    /// Does what the timer of the push link asks for.
-    pub(super) fn push_due(&mut self, id: NodeId, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        if node.check_push_timer(&mut env) {
-            let is_watched = !self.watchers(id).is_empty();
-            let (node, mut env) = self.node_in_env(id, now);
-            node.review_push(is_watched, &mut env);
-        }
+    /// Whether two locks wait for the same resource as the same library does.
+    fn want_the_same(&self, one: LockId, other: LockId) -> bool {
+        let wanted = |id| {
+            let active = self.active(id)?;
+            Some((active.foreign().map(LockKind::profile), active.keys.first()))
+        };
+        wanted(one) == wanted(other)
     }
 }
 

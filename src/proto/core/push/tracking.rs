@@ -116,31 +116,33 @@ impl Node {
     }
 
     /// Does what the timer of the push link asks for. Returns whether that depends on the locks that wait for the node.
-    pub(super) fn check_push_timer(&mut self, env: &mut Env<'_>) -> bool {
+    pub(in crate::proto::core) fn check_push_timer(
+        &mut self,
+        is_watched: impl FnOnce() -> bool,
+        env: &mut Env<'_>,
+    ) {
         let now = env.now().boot;
         let due = match self.push.stage {
-            Stage::Off { .. } if self.push.wanted_at == Timestamp::default() => return false,
+            Stage::Off { .. } if self.push.wanted_at == Timestamp::default() => return,
             Stage::Off { retry_at } => self.push.opens_at(retry_at),
             Stage::Opening { until } | Stage::Handshake { until } => until,
             Stage::Subscribed => self.push.wanted_at + LINGER,
         };
         if now < due {
-            env.arm(due);
-            return false;
+            return env.arm(due);
         }
         match self.push.stage {
             // It could not be opened, and to look for those who wait for it is a walk.
-            Stage::Off { .. } => self.link.is_ready(),
+            Stage::Off { .. } if !self.link.is_ready() => {}
             Stage::Opening { .. } | Stage::Handshake { .. } => {
                 self.close_push(Cause::NoAnswer, env);
-                false
             }
-            Stage::Subscribed => true,
+            Stage::Off { .. } | Stage::Subscribed => self.review_push(is_watched(), env),
         }
     }
 
     /// The push link may be opened, or was of no use for a while, unless a lock waits for the node.
-    pub(super) fn review_push(&mut self, is_watched: bool, env: &mut Env<'_>) {
+    fn review_push(&mut self, is_watched: bool, env: &mut Env<'_>) {
         let now = env.now().boot;
         match (self.push.is_open(), is_watched) {
             (false, false) => self.push.wanted_at = Timestamp::default(),
