@@ -44,8 +44,13 @@ impl Core {
         for id in self.locks.ids() {
             let Some(lock) = self.locks.find(id) else { continue };
             let active = self.locks.active(id);
-            self.check_lock(lock);
-            let due = self.due_at(lock, active);
+            let claim = self.claims.find(lock.claim());
+            if let Some(claim) = claim.filter(|_| lock.phase.is_held()) {
+                let both = claim.counted().and(claim.owed());
+                assert!(both.is_empty(), "what a holder relies on is not being undone");
+                assert!(claim.counted().len() >= self.config.quorum(), "a quorum has granted");
+            }
+            let due = lock.due(active, claim);
             assert!(self.locks.due_of(id) <= due, "what is due is armed: {lock:?}, {active:?}");
             let is_over = matches!(lock.phase, Phase::Held | Phase::Lost(_));
             assert!(
@@ -70,27 +75,20 @@ impl Core {
         let mut counted = self.nodes.iter().map(|node| node.debt.claims()).zip(owes);
         assert!(counted.all(|(told, found)| told == found), "what is owed is counted");
     }
+}
 
-    fn check_lock(&self, lock: &Lock) {
-        let Some(claim) = self.claims.find(lock.claim()) else { return };
-        let both = claim.counted().and(claim.owed());
-        let held = lock.phase.is_held();
-        assert!(!held || both.is_empty(), "what a holder relies on is not being undone");
-        assert!(!held || claim.counted().len() >= self.config.quorum(), "a quorum has granted");
-    }
-
-    /// When a lock is due, by what it waits for.
-    fn due_at(&self, lock: &Lock, active: Option<&Active>) -> Timestamp {
-        let forget_at = || self.claims.find(lock.claim()).map(Claim::forget_at);
-        match (lock.phase, active) {
-            (Phase::Lost(_), _) => forget_at().unwrap_or(Timestamp::NEVER),
-            (_, None) => lock.lease.ends(),
+impl Lock {
+    /// When it is due, by what it waits for.
+    fn due(&self, active: Option<&Active>, claim: Option<&Claim>) -> Timestamp {
+        match (self.phase, active) {
+            (Phase::Lost(_), _) => claim.map_or(Timestamp::NEVER, Claim::forget_at),
+            (_, None) => self.lease.ends(),
             (Phase::Asking | Phase::Fencing, Some(it)) => it.round.due(),
             (Phase::Releasing, Some(it)) => it.round.until(),
             (Phase::Extending, Some(it)) => {
-                it.round.until().min(lock.lease.ends()).min(it.permit.due())
+                it.round.until().min(self.lease.ends()).min(it.permit.due())
             }
-            (Phase::Held, Some(it)) => lock.lease.ends().min(it.hold.due()).min(it.permit.due()),
+            (Phase::Held, Some(it)) => self.lease.ends().min(it.hold.due()).min(it.permit.due()),
             (Phase::Pausing, Some(it)) => it.waiting.until(),
             (Phase::Queued, Some(it)) => it.waiting.deadline(),
         }

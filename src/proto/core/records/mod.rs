@@ -13,7 +13,7 @@ use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Node, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::event::LossCause;
-use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::names::{ClaimId, LockId};
 use crate::proto::profile::Profile;
 use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::time::{ClockReading, ttl_ms};
@@ -35,21 +35,6 @@ impl Core {
         }
     }
 
-    /// By which kind of claim a lock is held.
-    fn form(&self, id: LockId, claim: &Claim) -> Form {
-        let profile = claim.kind().profile();
-        if profile != Profile::PLAIN {
-            return Form::Foreign(profile);
-        } else if claim.is_downgraded() {
-            return Form::Downgraded;
-        } else if !claim.is_upgraded() {
-            return Form::Asked;
-        }
-        let reader =
-            self.locks.mode_change(id).kept_reader().and_then(|reader| self.record(reader));
-        Form::Upgraded(reader.map(|reader| Box::new(SecondClaim::of(&reader))))
-    }
-
     /// What there is to know of a lock to go on with it.
     pub(super) fn record(&self, id: LockId) -> Option<DetachedLock> {
         let lock = self.locks.find(id)?;
@@ -58,18 +43,18 @@ impl Core {
         let active = self.locks.active(id);
         let counted = claim.counted();
         let backed = active.map_or(counted, |active| active.hold.backed(counted, &lock.lease));
-        let part = |node| match self.part(node, lock.claim(), claim) {
-            Part::Counted if !backed.contains(node) => Part::Behind,
+        let part = |node| match Part::of(node, lock.claim(), claim) {
+            Part::Counted if !backed.contains(node.id()) => Part::Behind,
             part => part,
         };
-        let parts = self.config.node_ids().map(part);
+        let named = |part| DetachedNode { name: String::new(), part };
         Some(DetachedLock {
-            nodes: parts.map(|part| DetachedNode { name: String::new(), part }).collect(),
+            nodes: self.nodes.iter().map(part).map(named).collect(),
             quorum: self.config.quorum,
             keys: claim.keys().iter().map(<[u8]>::to_vec).collect(),
             mode: lock.mode(),
             slot: claim.slot(),
-            form: self.form(id, claim),
+            form: Form::of(claim, || self.record(active?.mode_change.kept_reader()?)),
             ttl: lock.ttl(),
             lease: lock.lease,
             held_since: lock.held_since(),
@@ -84,43 +69,12 @@ impl Core {
     /// Whether a node has not answered to all that it was asked about this lock, or is about to be.
     #[must_use]
     pub fn awaits_answers(&self, id: LockId) -> bool {
-        let mut locks = self.locks.mode_change(id).companion().into_iter().chain([id]);
-        locks.any(|id| {
-            self.locks.find(id).is_some_and(|lock| self.awaits_answers_about(lock.claim()))
+        let locks = self.locks.mode_change(id).companion().into_iter().chain([id]);
+        let mut claims = locks.filter_map(|id| Some(self.locks.find(id)?.claim()));
+        claims.any(|id| {
+            self.claims.find(id).is_some_and(Claim::has_queued)
+                || self.nodes.iter().any(|node| node.owes_answer_about(id))
         })
-    }
-
-    fn awaits_answers_about(&self, of: ClaimId) -> bool {
-        let of_it = |pending: &Pending| match *pending {
-            Pending::Ask { claim, .. }
-            | Pending::Check { claim, .. }
-            | Pending::Extend { claim, .. }
-            | Pending::Move { claim, .. }
-            | Pending::WriteBack { claim, .. } => claim == of,
-            _ => false,
-        };
-        let is_queued = self.claims.find(of).is_some_and(Claim::has_queued);
-        let is_due = |node: &Node| {
-            let mut unproven = node.restart_guard.unproven().iter();
-            node.pipeline.pending().any(of_it) || unproven.any(|grant| grant.claim() == of)
-        };
-        is_queued || self.nodes.iter().any(is_due)
-    }
-
-    fn part(&self, node: NodeId, id: ClaimId, claim: &Claim) -> Part {
-        let asks = |pending: &Pending| match pending {
-            Pending::Ask { claim, .. } | Pending::Move { claim, .. } => *claim == id,
-            _ => false,
-        };
-        if claim.counted().contains(node) {
-            Part::Counted
-        } else if !claim.seen().contains(node) {
-            Part::Untouched
-        } else if claim.has_ghost(node) || self.node(node).pipeline.pending().any(asks) {
-            Part::Open
-        } else {
-            Part::Asked
-        }
     }
 
     /// Takes a detached lock in.
@@ -196,5 +150,50 @@ impl Core {
         claim.attached(counted.or(behind), seen, detached.with(&[Part::Open]));
         claim.lives_until(detached.keys_until.min(now.boot + self.config.settings.max_ttl));
         id
+    }
+}
+
+impl Node {
+    fn owes_answer_about(&self, of: ClaimId) -> bool {
+        let of_it = |pending: &Pending| match *pending {
+            Pending::Ask { claim, .. }
+            | Pending::Check { claim, .. }
+            | Pending::Extend { claim, .. }
+            | Pending::Move { claim, .. }
+            | Pending::WriteBack { claim, .. } => claim == of,
+            _ => false,
+        };
+        let mut unproven = self.restart_guard.unproven().iter();
+        self.pipeline.pending().any(of_it) || unproven.any(|grant| grant.claim() == of)
+    }
+}
+
+impl Form {
+    fn of(claim: &Claim, kept_reader: impl FnOnce() -> Option<DetachedLock>) -> Self {
+        let profile = claim.kind().profile();
+        if profile != Profile::PLAIN {
+            Self::Foreign(profile)
+        } else if claim.is_downgraded() {
+            Self::Downgraded
+        } else if claim.is_upgraded() {
+            Self::Upgraded(kept_reader().map(|reader| Box::new(SecondClaim::of(&reader))))
+        } else {
+            Self::Asked
+        }
+    }
+}
+
+impl Part {
+    fn of(node: &Node, id: ClaimId, claim: &Claim) -> Self {
+        let asks = |pending: &Pending| matches!(*pending, Pending::Ask { claim, .. } | Pending::Move { claim, .. } if claim == id);
+        if claim.counted().contains(node.id()) {
+            Self::Counted
+        } else if !claim.seen().contains(node.id()) {
+            Self::Untouched
+        } else if claim.has_ghost(node.id()) || node.pipeline.pending().any(asks) {
+            Self::Open
+        } else {
+            Self::Asked
+        }
     }
 }
