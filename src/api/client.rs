@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::config::Config;
@@ -20,7 +19,7 @@ use super::report::NodeReport;
 use super::start::StartError;
 use crate::proto::{
     ClockReading, DetachedLock, Event, LockId, LockRequest, Profile, Refusal, RefusalReason,
-    RequestError, ViewId, Wait,
+    RequestError, ViewId, Wait, debug_by_name,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -199,18 +198,13 @@ impl Client {
         refusal: Option<Refusal>,
     ) -> Result<LockGuard<'_>, AcquireError> {
         // The process may have been stopped between the last reply and here.
-        let late = || driver.remaining(id).is_zero();
-        let refusal = match refusal {
-            None if late() => Some(granted_too_late(driver, id)),
-            refusal => refusal,
-        };
-        match refusal {
-            Some(refusal) => Err(AcquireError::Refused(driver.report(&refusal))),
-            None => {
-                let mode = driver.mode(id).expect("a lock is known while its validity lasts");
-                Ok(LockGuard::new(&self.driver, id, mode))
-            }
+        let is_late = || driver.remaining(id).is_zero();
+        if refusal.is_none() && !is_late() {
+            let mode = driver.mode(id).expect("a lock is known while its validity lasts");
+            return Ok(LockGuard::new(&self.driver, id, mode));
         }
+        let refusal = refusal.unwrap_or_else(|| granted_too_late(driver, id));
+        Err(AcquireError::Refused(driver.report(&refusal)))
     }
 
     /// Takes several locks that have nothing to do with each other, with one write to each node, and
@@ -416,16 +410,12 @@ impl Drop for Client {
             if left.is_zero() {
                 return;
             }
-            driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
+            driver.wait_at_most(left);
         }
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
+debug_by_name!(Client);
 
 /// Processes until this is true of the nodes, for at most `within`.
 fn settled(
@@ -440,7 +430,7 @@ fn settled(
         if !driver.is_ours() || left.is_zero() || is_settled(&report) {
             return report;
         }
-        driver.wait(Some(driver.deadline().map_or(left, |deadline| deadline.min(left))));
+        driver.wait_at_most(left);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The configuration of an API: the core's, and the addresses.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +15,7 @@ use crate::net::{self, Address, AddressError, Clock, HostResolver, NetAccess, Se
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
     self, ClockReading, Credentials, NodeId, Profile, RestartGuard, RestartTrust, Secret, Settings,
-    SettingsError, Setup, WakeStrategy, sources,
+    SettingsError, Setup, WakeStrategy, builder_methods, messages, sources,
 };
 
 /// Which nodes, and how. Cheap to clone.
@@ -244,99 +243,11 @@ impl ConfigBuilder {
         Ok(builder)
     }
 
-    /// A file with the password for each node whose address has none: that of the user in the address, or of the default user.
-    /// One end of a line behind it, `\n` or `\r\n`, is no part of it. Read when the configuration is built.
-    pub fn password_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.password = Some(Password::In(file.into()));
-        self
-    }
-
-    /// The same for a password that the program has read itself. An empty one is an error of [`build`](Self::build).
-    pub fn password(mut self, password: Secret) -> Self {
-        self.password = Some(Password::Known(password));
-        self
-    }
-
     /// What is said to [sentinels](crate::manual::sentinels) first: a password, or a user with one. Those of a node are in its
     /// address.
     pub fn sentinel_credentials(mut self, credentials: Credentials) -> Self {
         self.sentinel_user = credentials.user;
         self.sentinel_password = Some(Password::Known(credentials.password));
-        self
-    }
-
-    /// The user that [sentinels](crate::manual::sentinels) know us by. Default their default user. It needs
-    /// [`sentinel_password_file`](Self::sentinel_password_file).
-    pub fn sentinel_user(mut self, user: impl AsRef<[u8]>) -> Self {
-        self.sentinel_user = Some(user.as_ref().to_vec());
-        self
-    }
-
-    /// A file with the password of the [sentinels](crate::manual::sentinels), which is read as
-    /// [`password_file`](Self::password_file) is.
-    pub fn sentinel_password_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.sentinel_password = Some(Password::In(file.into()));
-        self
-    }
-
-    /// How many grants make a lock: more than half of the nodes.
-    pub fn quorum(mut self, quorum: usize) -> Self {
-        self.settings.quorum = Some(quorum);
-        self
-    }
-
-    /// The longest TTL that is accepted. See [`Settings::max_ttl`].
-    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.settings.max_ttl = max_ttl;
-        self
-    }
-
-    /// How long a lock may be held by extending it. See [`Settings::max_hold`].
-    pub fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
-        self.settings.max_hold = max_hold;
-        self
-    }
-
-    /// The rate of drift, in parts per million. See [`Settings::drift_ppm`].
-    pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
-        self.settings.drift_ppm = drift_ppm;
-        self
-    }
-
-    /// How long a node may take to answer. See [`Settings::response_timeout`].
-    pub fn response_timeout(mut self, span: Duration) -> Self {
-        self.settings.response_timeout = span;
-        self
-    }
-
-    /// How long opening a connection may take. See [`Settings::connect_timeout`]. All addresses of a host name share this time:
-    /// they are tried side by side, up to 100 ms apart, and the first that answers is taken.
-    pub fn connect_timeout(mut self, span: Duration) -> Self {
-        self.settings.connect_timeout = span;
-        self
-    }
-
-    /// The silence after which a connection is given up. See [`Settings::dead_peer_timeout`].
-    pub fn dead_peer_timeout(mut self, span: Duration) -> Self {
-        self.settings.dead_peer_timeout = span;
-        self
-    }
-
-    /// The first and the longest pause between attempts. See [`Settings::retry_backoff`].
-    pub fn retry_backoff(mut self, first: Duration, longest: Duration) -> Self {
-        self.settings.retry_backoff = (first, longest);
-        self
-    }
-
-    /// The first and the longest pause between connections. See [`Settings::reconnect_backoff`].
-    pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
-        self.settings.reconnect_backoff = (first, longest);
-        self
-    }
-
-    /// Who we are, for the operator who looks at a lock. See [`Settings::label`].
-    pub fn label(mut self, label: impl AsRef<[u8]>) -> Self {
-        self.settings.label = label.as_ref().to_vec();
         self
     }
 
@@ -352,164 +263,108 @@ impl ConfigBuilder {
         self.label(label::of_process(pid))
     }
 
-    /// The name of our connections. See [`Settings::client_name`].
-    pub fn client_name(mut self, name: impl AsRef<[u8]>) -> Self {
-        self.settings.client_name = name.as_ref().to_vec();
-        self
-    }
+    builder_methods! {
+        /// A file with the password for each node whose address has none: that of the user in the address, or of the default user.
+        /// One end of a line behind it, `\n` or `\r\n`, is no part of it. Read when the configuration is built.
+        pub fn password_file(file: impl Into<PathBuf>) =>
+            password = Some(Password::In(file.into()));
 
-    /// Whether a node that may evict locks may vote. See [`Settings::accept_evicting`].
-    pub fn accept_evicting(mut self, accept: bool) -> Self {
-        self.settings.accept_evicting = accept;
-        self
-    }
+        /// The same for a password that the program has read itself. An empty one is an error of [`build`](Self::build).
+        pub fn password(password: Secret) => password = Some(Password::Known(password));
 
-    /// Whether nodes have to prove that they remember every lock. See [`RestartGuard`].
-    pub fn restart_guard(mut self, restart_guard: RestartGuard) -> Self {
-        self.settings.restart_guard = restart_guard;
-        self
-    }
+        /// The user that [sentinels](crate::manual::sentinels) know us by. Default their default user. It needs
+        /// [`sentinel_password_file`](Self::sentinel_password_file).
+        pub fn sentinel_user(user: impl AsRef<[u8]>) =>
+            sentinel_user = Some(user.as_ref().to_vec());
 
-    /// The key of the restart guard, the same for all clients. See [`Settings::restart_guard_key`].
-    pub fn restart_guard_key(mut self, key: impl AsRef<[u8]>) -> Self {
-        self.settings.restart_guard_key = key.as_ref().to_vec();
-        self
-    }
+        /// A file with the password of the [sentinels](crate::manual::sentinels), which is read as
+        /// [`password_file`](Self::password_file) is.
+        pub fn sentinel_password_file(file: impl Into<PathBuf>) =>
+            sentinel_password = Some(Password::In(file.into()));
 
-    /// Says that the nodes are new if none of them has a restart guard, so that the first lock need not wait
-    /// for `max_ttl`. For nodes that were just made, such as those of a test; wrong where all nodes can
-    /// lose their memory at once: see [new nodes](crate::manual::restart_guard#new-nodes).
-    pub fn new_nodes(mut self) -> Self {
-        self.settings.setup = Setup::IfNew;
-        self
-    }
+        /// How many grants make a lock: more than half of the nodes.
+        pub fn quorum(quorum: usize) => settings.quorum = Some(quorum);
 
-    /// The formats of other libraries that [inspections](super::Client::inspect) and
-    /// [forced unlocks](super::Client::force_unlock) know, the likeliest first; `&Profile::ALL` for all. Locks need no such
-    /// word: each names its own [profile](crate::LockRequest::profile). A program contains only the formats that it names.
-    ///
-    /// ```
-    /// use redbolt::{Config, Profile};
-    ///
-    /// let config = Config::builder().node("10.0.0.1")?.formats(&[Profile::REDISSON]).build()?;
-    /// # Ok::<(), redbolt::ConfigError>(())
-    /// ```
-    pub fn formats(mut self, formats: &[Profile]) -> Self {
-        self.settings.formats = formats.to_vec();
-        self
-    }
+        /// The longest TTL that is accepted. See [`Settings::max_ttl`].
+        pub fn max_ttl(max_ttl: Duration) => settings.max_ttl = max_ttl;
 
-    /// Writes nothing to any node, so that nodes without our restart guard never vote: for a client that only
-    /// inspects.
-    pub fn read_only(mut self) -> Self {
-        self.settings.setup = Setup::ReadOnly;
-        self
-    }
+        /// How long a lock may be held by extending it. See [`Settings::max_hold`].
+        pub fn max_hold(max_hold: Option<Duration>) => settings.max_hold = max_hold;
 
-    /// How long a fencing counter lives. See [`Settings::fencing_counter_ttl`].
-    pub fn fencing_counter_ttl(mut self, life: Duration) -> Self {
-        self.settings.fencing_counter_ttl = life;
-        self
-    }
+        /// The rate of drift, in parts per million. See [`Settings::drift_ppm`].
+        pub fn drift_ppm(drift_ppm: u32) => settings.drift_ppm = drift_ppm;
 
-    /// How those who wait for one resource get it one after the other. Until said otherwise they stand in line. See
-    /// [`WakeStrategy`].
-    pub fn wake(mut self, wake: WakeStrategy) -> Self {
-        self.settings.wake = wake;
-        self
-    }
+        /// How long a node may take to answer. See [`Settings::response_timeout`].
+        pub fn response_timeout(span: Duration) => settings.response_timeout = span;
 
-    /// Tries reads for so long before each sleep, instead of being woken when an answer has come: from 0 to
-    /// 200 µs. Default 0, which is off.
-    ///
-    /// For callers with a core to spare, and nodes that answer within that time. It harms all others: see
-    /// [busy polling](crate::manual::performance#busy-polling).
-    pub fn busy_poll(mut self, span: Duration) -> Self {
-        self.busy_poll = span;
-        self
-    }
+        /// How long opening a connection may take. See [`Settings::connect_timeout`]. All addresses of a host name share this time:
+        /// they are tried side by side, up to 100 ms apart, and the first that answers is taken.
+        pub fn connect_timeout(span: Duration) => settings.connect_timeout = span;
 
-    /// Who hears of what happens. Default nobody. [`Log`] says on which thread.
-    pub fn log(mut self, log: Arc<dyn Log>) -> Self {
-        self.log = Logger(Some(log));
-        self
-    }
+        /// The silence after which a connection is given up. See [`Settings::dead_peer_timeout`].
+        pub fn dead_peer_timeout(span: Duration) => settings.dead_peer_timeout = span;
 
-    /// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Default
-    /// those that the system trusts. Read again before each connection.
-    #[cfg(feature = "tls")]
-    pub fn tls_ca(mut self, file: impl Into<PathBuf>) -> Self {
-        self.tls.ca = Some(file.into());
-        self
-    }
+        /// The first and the longest pause between attempts. See [`Settings::retry_backoff`].
+        pub fn retry_backoff(first: Duration, longest: Duration) =>
+            settings.retry_backoff = (first, longest);
 
-    /// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we
-    /// are. It needs [`tls_key`](Self::tls_key). Read again before each connection.
-    #[cfg(feature = "tls")]
-    pub fn tls_cert(mut self, file: impl Into<PathBuf>) -> Self {
-        self.tls.certificate = Some(file.into());
-        self
-    }
+        /// The first and the longest pause between connections. See [`Settings::reconnect_backoff`].
+        pub fn reconnect_backoff(first: Duration, longest: Duration) =>
+            settings.reconnect_backoff = (first, longest);
 
-    /// A file with the key of [`tls_cert`](Self::tls_cert) in PEM: PKCS #8, PKCS #1 or SEC1, without a password. Read again
-    /// before each connection.
-    #[cfg(feature = "tls")]
-    pub fn tls_key(mut self, file: impl Into<PathBuf>) -> Self {
-        self.tls.key = Some(file.into());
-        self
-    }
+        /// Who we are, for the operator who looks at a lock. See [`Settings::label`].
+        pub fn label(label: impl AsRef<[u8]>) => settings.label = label.as_ref().to_vec();
 
-    /// The name that the certificate of each node must have, and that is sent as SNI. Default the host of its address.
-    #[cfg(feature = "tls")]
-    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
-        self.tls.server_name = Some(name.into());
-        self
-    }
+        /// The name of our connections. See [`Settings::client_name`].
+        pub fn client_name(name: impl AsRef<[u8]>) => settings.client_name = name.as_ref().to_vec();
 
-    /// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between
-    /// reads and changes what he likes: passwords, tokens, answers. For tests only.
-    #[cfg(feature = "tls")]
-    pub fn danger_accept_any_certificate(mut self) -> Self {
-        self.tls.accept_any = true;
-        self
-    }
+        /// Whether a node that may evict locks may vote. See [`Settings::accept_evicting`].
+        pub fn accept_evicting(accept: bool) => settings.accept_evicting = accept;
 
-    /// Whether [sentinels](crate::manual::sentinels) are spoken with over TLS. Default as the masters that they name: over TLS
-    /// behind `rediss+sentinel://`. If it is off there, [`tls_ca`](Self::tls_ca) or [`tls_server_name`](Self::tls_server_name) is
-    /// required: the name of a master is not known otherwise, and anyone on the path to a sentinel can give one.
-    #[cfg(feature = "tls")]
-    pub fn sentinel_tls(mut self, is_on: bool) -> Self {
-        self.sentinel_tls.is_on = Some(is_on);
-        self
-    }
+        /// Whether nodes have to prove that they remember every lock. See [`RestartGuard`].
+        pub fn restart_guard(restart_guard: RestartGuard) => settings.restart_guard = restart_guard;
 
-    /// As [`tls_ca`](Self::tls_ca), for sentinels. Default that of the nodes.
-    #[cfg(feature = "tls")]
-    pub fn sentinel_tls_ca(mut self, file: impl Into<PathBuf>) -> Self {
-        self.sentinel_tls.own.ca = Some(file.into());
-        self
-    }
+        /// The key of the restart guard, the same for all clients. See [`Settings::restart_guard_key`].
+        pub fn restart_guard_key(key: impl AsRef<[u8]>) =>
+            settings.restart_guard_key = key.as_ref().to_vec();
 
-    /// As [`tls_cert`](Self::tls_cert), for sentinels. Default that of the nodes. It needs
-    /// [`sentinel_tls_key`](Self::sentinel_tls_key).
-    #[cfg(feature = "tls")]
-    pub fn sentinel_tls_cert(mut self, file: impl Into<PathBuf>) -> Self {
-        self.sentinel_tls.own.certificate = Some(file.into());
-        self
-    }
+        /// Says that the nodes are new if none of them has a restart guard, so that the first lock need not wait
+        /// for `max_ttl`. For nodes that were just made, such as those of a test; wrong where all nodes can
+        /// lose their memory at once: see [new nodes](crate::manual::restart_guard#new-nodes).
+        pub fn new_nodes() => settings.setup = Setup::IfNew;
 
-    /// As [`tls_key`](Self::tls_key), for [`sentinel_tls_cert`](Self::sentinel_tls_cert).
-    #[cfg(feature = "tls")]
-    pub fn sentinel_tls_key(mut self, file: impl Into<PathBuf>) -> Self {
-        self.sentinel_tls.own.key = Some(file.into());
-        self
-    }
+        /// The formats of other libraries that [inspections](super::Client::inspect) and
+        /// [forced unlocks](super::Client::force_unlock) know, the likeliest first; `&Profile::ALL` for all. Locks need no such
+        /// word: each names its own [profile](crate::LockRequest::profile). A program contains only the formats that it names.
+        ///
+        /// ```
+        /// use redbolt::{Config, Profile};
+        ///
+        /// let config = Config::builder().node("10.0.0.1")?.formats(&[Profile::REDISSON]).build()?;
+        /// # Ok::<(), redbolt::ConfigError>(())
+        /// ```
+        pub fn formats(formats: &[Profile]) => settings.formats = formats.to_vec();
 
-    /// As [`tls_server_name`](Self::tls_server_name), for sentinels. Default that of the nodes.
-    #[cfg(feature = "tls")]
-    pub fn sentinel_tls_server_name(mut self, name: impl Into<String>) -> Self {
-        self.sentinel_tls.own.server_name = Some(name.into());
-        self
+        /// Writes nothing to any node, so that nodes without our restart guard never vote: for a client that only
+        /// inspects.
+        pub fn read_only() => settings.setup = Setup::ReadOnly;
+
+        /// How long a fencing counter lives. See [`Settings::fencing_counter_ttl`].
+        pub fn fencing_counter_ttl(life: Duration) => settings.fencing_counter_ttl = life;
+
+        /// How those who wait for one resource get it one after the other. Until said otherwise they stand in line. See
+        /// [`WakeStrategy`].
+        pub fn wake(wake: WakeStrategy) => settings.wake = wake;
+
+        /// Tries reads for so long before each sleep, instead of being woken when an answer has come: from 0 to
+        /// 200 µs. Default 0, which is off.
+        ///
+        /// For callers with a core to spare, and nodes that answer within that time. It harms all others: see
+        /// [busy polling](crate::manual::performance#busy-polling).
+        pub fn busy_poll(span: Duration) => busy_poll = span;
+
+        /// Who hears of what happens. Default nobody. [`Log`] says on which thread.
+        pub fn log(log: Arc<dyn Log>) => log = Logger(Some(log));
     }
 
     /// For tests, which cannot set the clocks of a machine: replaces each reading by what `bend`
@@ -579,6 +434,52 @@ impl ConfigBuilder {
     }
 }
 
+/// TLS.
+#[cfg(feature = "tls")]
+impl ConfigBuilder {
+    builder_methods! {
+        /// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Default
+        /// those that the system trusts. Read again before each connection.
+        pub fn tls_ca(file: impl Into<PathBuf>) => tls.ca = Some(file.into());
+
+        /// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we
+        /// are. It needs [`tls_key`](Self::tls_key). Read again before each connection.
+        pub fn tls_cert(file: impl Into<PathBuf>) => tls.certificate = Some(file.into());
+
+        /// A file with the key of [`tls_cert`](Self::tls_cert) in PEM: PKCS #8, PKCS #1 or SEC1, without a password. Read again
+        /// before each connection.
+        pub fn tls_key(file: impl Into<PathBuf>) => tls.key = Some(file.into());
+
+        /// The name that the certificate of each node must have, and that is sent as SNI. Default the host of its address.
+        pub fn tls_server_name(name: impl Into<String>) => tls.server_name = Some(name.into());
+
+        /// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between
+        /// reads and changes what he likes: passwords, tokens, answers. For tests only.
+        pub fn danger_accept_any_certificate() => tls.accept_any = true;
+
+        /// Whether [sentinels](crate::manual::sentinels) are spoken with over TLS. Default as the masters that they name: over TLS
+        /// behind `rediss+sentinel://`. If it is off there, [`tls_ca`](Self::tls_ca) or [`tls_server_name`](Self::tls_server_name) is
+        /// required: the name of a master is not known otherwise, and anyone on the path to a sentinel can give one.
+        pub fn sentinel_tls(is_on: bool) => sentinel_tls.is_on = Some(is_on);
+
+        /// As [`tls_ca`](Self::tls_ca), for sentinels. Default that of the nodes.
+        pub fn sentinel_tls_ca(file: impl Into<PathBuf>) => sentinel_tls.own.ca = Some(file.into());
+
+        /// As [`tls_cert`](Self::tls_cert), for sentinels. Default that of the nodes. It needs
+        /// [`sentinel_tls_key`](Self::sentinel_tls_key).
+        pub fn sentinel_tls_cert(file: impl Into<PathBuf>) =>
+            sentinel_tls.own.certificate = Some(file.into());
+
+        /// As [`tls_key`](Self::tls_key), for [`sentinel_tls_cert`](Self::sentinel_tls_cert).
+        pub fn sentinel_tls_key(file: impl Into<PathBuf>) =>
+            sentinel_tls.own.key = Some(file.into());
+
+        /// As [`tls_server_name`](Self::tls_server_name), for sentinels. Default that of the nodes.
+        pub fn sentinel_tls_server_name(name: impl Into<String>) =>
+            sentinel_tls.own.server_name = Some(name.into());
+    }
+}
+
 impl ConfigBuilder {
     /// The password for all nodes whose address has none.
     fn log_in(&mut self) -> Result<(), ConfigError> {
@@ -629,64 +530,42 @@ impl Password {
     }
 }
 
-/// A configuration that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// A node's address cannot be read.
-    Address(AddressError),
-    /// Reads would be tried for too long.
-    BusyPoll {
-        /// What was given.
-        span: Duration,
-    },
-    /// Two nodes have the same address.
-    Duplicate {
-        /// Place of the first, from zero.
-        first: usize,
-        /// Place of the second.
-        second: usize,
-        /// Their address.
-        address: Address,
-    },
-    /// A password has no bytes.
-    EmptyPassword,
-    /// The password file cannot be used.
-    PasswordFile {
-        /// Its path.
-        file: PathBuf,
-        /// Why.
-        reason: String,
-    },
-    /// There is a user of the sentinels without a password.
-    SentinelUser,
-    /// A setting is out of its range.
-    Settings(SettingsError),
-    /// TLS cannot be spoken as it was chosen.
-    #[cfg(feature = "tls")]
-    Tls(TlsError),
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Address(error) => error.fmt(f),
-            Self::BusyPoll { span } => {
-                write!(f, "busy_poll of {span:?} is out of range (0 to {:?})", busy::LONGEST)
-            }
-            Self::Duplicate { first, second, address } => {
-                let (first, second) = (first + 1, second + 1);
-                write!(f, "nodes {first} and {second} have the same address {address}")
-            }
-            Self::EmptyPassword => f.write_str("the password is empty"),
-            Self::PasswordFile { file, reason } => {
-                write!(f, "password file {}: {reason}", file.display())
-            }
-            Self::SentinelUser => f.write_str("a user of the sentinels without a password"),
-            Self::Settings(error) => error.fmt(f),
-            #[cfg(feature = "tls")]
-            Self::Tls(error) => error.fmt(f),
-        }
+messages! {
+    /// A configuration that does not hold.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum ConfigError {
+        /// A node's address cannot be read.
+        Address(error: AddressError): "{error}",
+        /// Reads would be tried for too long.
+        BusyPoll {
+            /// What was given.
+            span: Duration,
+        }: "busy_poll of {span:?} is out of range (0 to {:?})" with (busy::LONGEST),
+        /// Two nodes have the same address.
+        Duplicate {
+            /// Place of the first, from zero.
+            first: usize,
+            /// Place of the second.
+            second: usize,
+            /// Their address.
+            address: Address,
+        }: "nodes {} and {} have the same address {address}" with (first + 1, second + 1),
+        /// A password has no bytes.
+        EmptyPassword: "the password is empty",
+        /// The password file cannot be used.
+        PasswordFile {
+            /// Its path.
+            file: PathBuf,
+            /// Why.
+            reason: String,
+        }: "password file {}: {reason}" with (file.display()),
+        /// There is a user of the sentinels without a password.
+        SentinelUser: "a user of the sentinels without a password",
+        /// A setting is out of its range.
+        Settings(error: SettingsError): "{error}",
+        /// TLS cannot be spoken as it was chosen.
+        Tls(error: TlsError) if feature = "tls": "{error}",
     }
 }
 

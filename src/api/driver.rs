@@ -67,7 +67,7 @@ use crate::proto::{
 /// ```
 pub struct Driver {
     config: Config,
-    sockets: Sockets,
+    pub(super) sockets: Sockets,
     /// `None` in a host's registry.
     own: Option<Box<OwnPoll>>,
     /// When the sockets were read last.
@@ -185,11 +185,7 @@ impl Driver {
 
     /// The same for a caller that may not process what is answered.
     pub(super) fn release_and_leave(&mut self, id: LockId) {
-        if self.is_ours() {
-            let (core, now) = self.sockets.core_now();
-            core.release_and_leave(id, now);
-            self.finish();
-        }
+        self.act(|core, now| core.release_and_leave(id, now));
     }
 
     /// Runs `commands`, and writes what they have to say afterwards, together: many locks that are asked
@@ -390,11 +386,7 @@ impl Driver {
 
     /// Connects to all nodes that are not connected, ahead of their backoff.
     pub fn connect(&mut self) {
-        if self.is_ours() {
-            let (core, now) = self.sockets.core_now();
-            core.open_all(now);
-            self.finish();
-        }
+        self.act(Core::open_all);
     }
 
     /// Finds out which of the nodes that vote would tell those who wait, though nobody does: it opens the
@@ -402,11 +394,7 @@ impl Driver {
     ///
     /// [`NodeStatus::push`]: crate::report::NodeStatus::push
     pub fn try_push(&mut self) {
-        if self.is_ours() {
-            let (core, now) = self.sockets.core_now();
-            core.try_push(now);
-            self.finish();
-        }
+        self.act(Core::try_push);
     }
 
     /// Takes a readiness event of the host's loop; `false` if it is not for this driver.
@@ -463,6 +451,15 @@ impl Driver {
         while self.poll_event().is_some() {}
     }
 
+    /// Carries out a command that cannot fail. In a forked child it does nothing.
+    fn act(&mut self, command: impl FnOnce(&mut Core, ClockReading)) {
+        if self.is_ours() {
+            let (core, now) = self.sockets.core_now();
+            command(core, now);
+            self.finish();
+        }
+    }
+
     /// Gives the core a command, and writes its bytes. In a forked child it is an error.
     fn command<T>(
         &mut self,
@@ -498,6 +495,11 @@ impl Driver {
         self.turn(has_read, timeout);
     }
 
+    /// The same, for no longer than `left`.
+    pub(super) fn wait_at_most(&mut self, left: Duration) {
+        self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
+    }
+
     /// Tries reads, for as long as the configuration and `timeout` allow. Returns whether one brought
     /// something, and for how long to sleep.
     fn spin(&mut self, timeout: Option<Duration>) -> (bool, Option<Duration>) {
@@ -527,7 +529,6 @@ impl Driver {
                 Ok(events) => events.iter().for_each(|event| {
                     self.sockets.on_event(event);
                 }),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => self.sockets.fail_all(&error),
             }
         }
@@ -599,7 +600,7 @@ impl Driver {
         let until = instant_in(self.detach_timeout(id));
         while self.awaits_answers(id) {
             let left = until.saturating_duration_since(Instant::now());
-            self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
+            self.wait_at_most(left);
             // Not before: what came while this thread did not run is there.
             if left.is_zero() {
                 return;
@@ -720,11 +721,6 @@ impl Driver {
 }
 
 impl Driver {
-    /// Whether the guards of a set that was new, or that was to be changed, have been written.
-    pub(super) fn has_set_up(&self) -> bool {
-        self.sockets.core().has_set_up()
-    }
-
     /// The core, for an API that gives it several commands and writes once: nothing is written before
     /// [`settle`](Self::settle).
     pub(super) fn core_mut(&mut self) -> &mut Core {
@@ -755,35 +751,10 @@ impl Driver {
         }
     }
 
-    /// Reads where answers are due. Returns whether anything came.
-    pub(super) fn read_awaited(&mut self) -> bool {
-        self.sockets.read_awaited()
-    }
-
-    /// Whether an answer is due on a connection.
-    pub(super) fn awaits_any_answer(&self) -> bool {
-        self.sockets.awaits_answers()
-    }
-
-    /// Whether there may be events that only the poller reports.
-    pub(super) fn needs_loop(&self) -> bool {
-        self.sockets.needs_loop()
-    }
-
-    /// The first half of a turn: fires what is due. What the sockets have was read before.
-    pub(super) fn expire(&mut self) {
-        self.sockets.expire();
-    }
-
     /// The second half of a turn: writes what the commands have queued.
     pub(super) fn settle(&mut self) {
         self.sockets.settle();
         self.read_at = self.sockets.core().latest();
-    }
-
-    /// The lease of a lock that is held.
-    pub(super) fn lease(&self, id: LockId) -> Option<&Lease> {
-        self.sockets.core().lease(id)
     }
 
     /// Releases everything, as when it is dropped.
@@ -860,7 +831,7 @@ mod tests {
         }
         let id = driver.acquire(LockRequest::new("job").ttl(Duration::from_secs(20))).unwrap();
         std::thread::sleep(5 * soon);
-        driver.expire();
+        driver.sockets.expire();
         assert_eq!(driver.state(id), LockState::Held);
     }
 
@@ -872,9 +843,12 @@ mod tests {
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
         let config = builder.connect_timeout(Duration::from_secs(60)).build().unwrap();
         let mut driver = Driver::new(config).unwrap();
-        assert!(driver.needs_loop() && !driver.awaits_any_answer(), "it is being connected");
+        assert!(
+            driver.sockets.needs_loop() && !driver.sockets.awaits_answers(),
+            "it is being connected"
+        );
         let until = Instant::now() + Duration::from_secs(10);
-        while driver.needs_loop() {
+        while driver.sockets.needs_loop() {
             assert!(Instant::now() < until, "the connection is not looked at");
             driver.turn(true, Some(Duration::ZERO));
         }
@@ -883,6 +857,6 @@ mod tests {
             driver.process_busy();
         }
         driver.inspect(b"job").unwrap();
-        assert!(!driver.needs_loop() && driver.awaits_any_answer());
+        assert!(!driver.sockets.needs_loop() && driver.sockets.awaits_answers());
     }
 }

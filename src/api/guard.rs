@@ -1,14 +1,13 @@
 //! The guard of a client's lock.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::time::Duration;
 
 use super::driver::Driver;
 use super::report::RefusalReport;
 use crate::proto::{
     Confirmed, DetachedLock, Event, FencingToken, LockId, LockMode, LockState, LossCause,
-    RefusalReason, RequestError, messages, sources,
+    RefusalReason, RequestError, debug_by_name, messages, sources,
 };
 
 /// A lock that was granted.
@@ -74,21 +73,8 @@ impl<'c> LockGuard<'c> {
     /// [`ExtendError::Lost`]: stop. [`ExtendError::Refused`]: the lock is held until
     /// [`remaining`](Self::remaining) is zero.
     pub fn extend(&mut self, ttl: Duration) -> Result<(), ExtendError> {
-        let mut driver = self.driver.borrow_mut();
-        driver.catch_up_with(self.id);
-        match driver.extend(self.id, ttl) {
-            Ok(()) => {}
-            Err(RequestError::Forked | RequestError::NotHeld) => {
-                return Err(ExtendError::Lost(loss(driver.state(self.id))));
-            }
-            Err(error) => return Err(ExtendError::Request(error)),
-        }
         let awaited = |it: &Event| matches!(it, Event::Extended(_) | Event::NotExtended(..));
-        match driver.outcome(self.id, awaited) {
-            Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
-            Event::NotExtended(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
-            _ => Ok(()),
-        }
+        self.change(|driver, id| driver.extend(id, ttl), awaited)
     }
 
     /// Tries once to become the only holder of a resource that is shared, and tells whether it is. It keeps its shared lock
@@ -115,7 +101,7 @@ impl<'c> LockGuard<'c> {
     /// [`ExtendError::Refused`]: too few nodes vote; it is shared as before.
     pub fn try_upgrade(&mut self) -> Result<bool, ExtendError> {
         let awaited = |it: &Event| matches!(it, Event::Upgraded(_) | Event::NotUpgraded(..));
-        let outcome = self.change_mode(Driver::try_upgrade, awaited);
+        let outcome = self.change(Driver::try_upgrade, awaited);
         unless_shared(outcome)
     }
 
@@ -130,10 +116,11 @@ impl<'c> LockGuard<'c> {
     /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is shared already, or a lock on several resources.
     pub fn downgrade(&mut self) -> Result<(), ExtendError> {
         let awaited = |it: &Event| matches!(it, Event::Downgraded(_) | Event::DowngradeDelayed(..));
-        self.change_mode(Driver::downgrade, awaited)
+        self.change(Driver::downgrade, awaited)
     }
 
-    fn change_mode(
+    /// Begins a change of the lock, and waits for its outcome.
+    fn change(
         &mut self,
         change: impl FnOnce(&mut Driver, LockId) -> Result<(), RequestError>,
         awaited: fn(&Event) -> bool,
@@ -151,7 +138,9 @@ impl<'c> LockGuard<'c> {
         self.mode = driver.mode(self.id).unwrap_or(self.mode);
         match outcome {
             Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
-            Event::NotUpgraded(_, refusal) => Err(ExtendError::Refused(driver.report(&refusal))),
+            Event::NotExtended(_, refusal) | Event::NotUpgraded(_, refusal) => {
+                Err(ExtendError::Refused(driver.report(&refusal)))
+            }
             _ => Ok(()),
         }
     }
@@ -203,11 +192,7 @@ impl Drop for LockGuard<'_> {
     }
 }
 
-impl fmt::Debug for LockGuard<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockGuard").field("remaining", &self.remaining()).finish_non_exhaustive()
-    }
-}
+debug_by_name!(LockGuard<'_> { remaining });
 
 /// How a lock was lost that its holder has not released. One that the core does not know any more
 /// has expired longer ago than its TTL.

@@ -120,27 +120,18 @@ impl Inspection {
     /// Whose lock it is; `None` if so many nodes are free that nobody holds it.
     #[must_use]
     pub fn owner(&self) -> Option<Owner> {
-        match &self.verdict {
-            InspectionVerdict::Free => None,
-            InspectionVerdict::Held(holder) if self.mine == Some(holder.fingerprint) => {
-                Some(Owner::Mine)
+        let is_mine = |holder: &Holder| self.mine == Some(holder.fingerprint);
+        let has_mine = match &self.verdict {
+            InspectionVerdict::Free => return None,
+            InspectionVerdict::Undecided => return Some(Owner::Unknown),
+            InspectionVerdict::Held(holder) => is_mine(holder),
+            InspectionVerdict::Shared(sharers) => sharers.holders.iter().any(is_mine),
+            InspectionVerdict::Permits(permits) => {
+                permits.holders.iter().any(|(_, it)| is_mine(it))
             }
-            InspectionVerdict::Shared(sharers)
-                if sharers.holders.iter().any(|holder| self.mine == Some(holder.fingerprint)) =>
-            {
-                Some(Owner::Mine)
-            }
-            InspectionVerdict::Permits(permits)
-                if permits.holders.iter().any(|(_, it)| self.mine == Some(it.fingerprint)) =>
-            {
-                Some(Owner::Mine)
-            }
-            InspectionVerdict::Held(_)
-            | InspectionVerdict::Permits(_)
-            | InspectionVerdict::Shared(_)
-            | InspectionVerdict::Foreign(_) => Some(Owner::Other),
-            InspectionVerdict::Undecided => Some(Owner::Unknown),
-        }
+            InspectionVerdict::Foreign(_) => false,
+        };
+        Some(if has_mine { Owner::Mine } else { Owner::Other })
     }
 
     /// For how long the lock keeps its quorum if nobody extends it, by the nodes' word when they answered; of those

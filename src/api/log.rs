@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::report::{NodeStatus, RefusalReport};
-use crate::proto::{Cause, Confirmed, LockId, LossCause, RefusalReason};
+use crate::proto::{Cause, Confirmed, LockId, LossCause, RefusalReason, messages};
 
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
@@ -55,98 +55,110 @@ pub enum Level {
     Error,
 }
 
-/// One thing that happened. `Display` gives a line, without a level and without an end.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Note<'a> {
-    /// The node's clock is too far from the fencing token that we proposed: its clock or ours is wrong.
-    ClockSkew {
-        /// Which node, and what is known of it.
-        node: &'a NodeStatus,
-        /// By how much.
-        words: &'a str,
-    },
-    /// A lock was extended.
-    Extended {
-        /// Which.
-        lock: LockId,
-        /// Its resources, printable and separated by commas.
-        name: &'a str,
-    },
-    /// A lock was granted.
-    Granted {
-        /// Which.
-        lock: LockId,
-        /// Its resources, printable and separated by commas.
-        name: &'a str,
-    },
-    /// A lock was lost before its holder let go.
-    Lost {
-        /// Which.
-        lock: LockId,
-        /// Its resources, printable and separated by commas.
-        name: &'a str,
-        /// How.
-        cause: LossCause,
-    },
-    /// A node does not vote.
-    NodeDown {
-        /// Which, and why in words.
-        node: &'a NodeStatus,
-        /// Why.
-        cause: Cause,
-    },
-    /// A node does not vote until all locks are over that it may have forgotten.
-    NodeQuarantined {
-        /// Which, and why in words.
-        node: &'a NodeStatus,
-    },
-    /// A node seems to hang. It is not waited for until it answers.
-    NodeSuspected {
-        /// Which.
-        node: &'a NodeStatus,
-    },
-    /// A node votes, for the first time or again.
-    NodeReady {
-        /// Which.
-        node: &'a NodeStatus,
-        /// How many connections to it there were before this one.
-        reconnects: u64,
-    },
-    /// An extension found no quorum. The lock is held until its validity ends.
-    NotExtended {
-        /// Which.
-        lock: LockId,
-        /// Its resources, printable and separated by commas.
-        name: &'a str,
-        /// Every node's vote.
-        report: &'a RefusalReport,
-    },
-    /// A node that is waited for does not tell of changes, so that waiters go by their timers.
-    PushUnavailable {
-        /// Which.
-        node: &'a NodeStatus,
-        /// Why.
-        cause: Cause,
-    },
-    /// An acquisition was refused.
-    Refused {
-        /// Which.
-        lock: LockId,
-        /// Its resources, printable and separated by commas.
-        name: &'a str,
-        /// Every node's vote.
-        report: &'a RefusalReport,
-    },
-    /// A lock was released.
-    Released {
-        /// Which.
-        lock: LockId,
-        /// Its resources, printable and separated by commas.
-        name: &'a str,
-        /// How far it got.
-        confirmed: Confirmed,
-    },
+messages! {
+    /// One thing that happened. `Display` gives a line, without a level and without an end.
+    #[derive(Clone, Copy, Debug)]
+    #[non_exhaustive]
+    pub enum Note<'a> {
+        /// The node's clock is too far from the fencing token that we proposed: its clock or ours is wrong.
+        ClockSkew {
+            /// Which node, and what is known of it.
+            node: &'a NodeStatus,
+            /// By how much.
+            words: &'a str,
+        }: "node {} {}: {words}" with (node.number, node.address),
+        /// A lock was extended.
+        Extended {
+            /// Which.
+            lock: LockId,
+            /// Its resources, printable and separated by commas.
+            name: &'a str,
+        }: "lock extended: {name}",
+        /// A lock was granted.
+        Granted {
+            /// Which.
+            lock: LockId,
+            /// Its resources, printable and separated by commas.
+            name: &'a str,
+        }: "lock granted: {name}",
+        /// A lock was lost before its holder let go.
+        Lost {
+            /// Which.
+            lock: LockId,
+            /// Its resources, printable and separated by commas.
+            name: &'a str,
+            /// How.
+            cause: LossCause,
+        }: "lock lost: {name}: {cause}",
+        /// A node does not vote.
+        NodeDown {
+            /// Which, and why in words.
+            node: &'a NodeStatus,
+            /// Why.
+            cause: Cause,
+        }: "{node}",
+        /// A node does not vote until all locks are over that it may have forgotten.
+        NodeQuarantined {
+            /// Which, and why in words.
+            node: &'a NodeStatus,
+        }: "{node}",
+        /// A node seems to hang. It is not waited for until it answers.
+        NodeSuspected {
+            /// Which.
+            node: &'a NodeStatus,
+        }: "{node}",
+        /// A node votes, for the first time or again.
+        NodeReady {
+            /// Which.
+            node: &'a NodeStatus,
+            /// How many connections to it there were before this one.
+            reconnects: u64,
+        }: "{node}{}" with (Reconnected(*reconnects)),
+        /// An extension found no quorum. The lock is held until its validity ends.
+        NotExtended {
+            /// Which.
+            lock: LockId,
+            /// Its resources, printable and separated by commas.
+            name: &'a str,
+            /// Every node's vote.
+            report: &'a RefusalReport,
+        }: "lock not extended: {name}: {report}",
+        /// A node that is waited for does not tell of changes, so that waiters go by their timers.
+        PushUnavailable {
+            /// Which.
+            node: &'a NodeStatus,
+            /// Why.
+            cause: Cause,
+        }: "node {} {}: waiters are not told: {cause}"
+                with (node.number, node.address),
+        /// An acquisition was refused.
+        Refused {
+            /// Which.
+            lock: LockId,
+            /// Its resources, printable and separated by commas.
+            name: &'a str,
+            /// Every node's vote.
+            report: &'a RefusalReport,
+        }: "lock refused: {name}: {report}",
+        /// A lock was released.
+        Released {
+            /// Which.
+            lock: LockId,
+            /// Its resources, printable and separated by commas.
+            name: &'a str,
+            /// How far it got.
+            confirmed: Confirmed,
+        }: "lock released: {name}, {confirmed}",
+    }
+}
+
+/// How often a node was reconnected, if it was.
+struct Reconnected(u64);
+
+impl fmt::Display for Reconnected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, ", reconnected ({})", self.0) }
+    }
 }
 
 impl Note<'_> {
@@ -169,34 +181,6 @@ impl Note<'_> {
             | Self::NotExtended { .. }
             | Self::PushUnavailable { .. } => Level::Warning,
             Self::Lost { .. } => Level::Error,
-        }
-    }
-}
-
-impl fmt::Display for Note<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ClockSkew { node, words } => {
-                write!(f, "node {} {}: {words}", node.number, node.address)
-            }
-            Self::Extended { name, .. } => write!(f, "lock extended: {name}"),
-            Self::Granted { name, .. } => write!(f, "lock granted: {name}"),
-            Self::Lost { name, cause, .. } => write!(f, "lock lost: {name}: {cause}"),
-            Self::NodeDown { node, .. }
-            | Self::NodeQuarantined { node }
-            | Self::NodeSuspected { node }
-            | Self::NodeReady { node, reconnects: 0 } => node.fmt(f),
-            Self::NodeReady { node, reconnects } => write!(f, "{node}, reconnected ({reconnects})"),
-            Self::NotExtended { name, report, .. } => {
-                write!(f, "lock not extended: {name}: {report}")
-            }
-            Self::PushUnavailable { node, cause } => {
-                write!(f, "node {} {}: waiters are not told: {cause}", node.number, node.address)
-            }
-            Self::Refused { name, report, .. } => write!(f, "lock refused: {name}: {report}"),
-            Self::Released { name, confirmed, .. } => {
-                write!(f, "lock released: {name}, {confirmed}")
-            }
         }
     }
 }

@@ -46,8 +46,7 @@ impl<'c> Observer<'c> {
             if left.is_zero() || !driver.is_ours() {
                 return None;
             }
-            let due = driver.deadline().map_or(left, |deadline| deadline.min(left));
-            driver.wait(Some(due));
+            driver.wait_at_most(left);
         }
     }
 }

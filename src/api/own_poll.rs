@@ -54,7 +54,11 @@ impl OwnPoll {
         let timeout = self.alarm.replace_timeout(timeout, now);
         #[cfg(not(target_os = "linux"))]
         let _ = now;
-        self.poll.poll(&mut self.events, timeout)?;
+        match self.poll.poll(&mut self.events, timeout) {
+            // A signal came: there are no events.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => outcome?,
+        }
         #[cfg(target_os = "linux")]
         self.alarm.note_rung(&self.events);
         Ok(&self.events)

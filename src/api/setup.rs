@@ -65,25 +65,23 @@ fn set_up(config: &Config, setup: Setup, within: Duration) -> Result<NodeReport,
         let mut report = driver.node_report();
         note_failures(&report, &mut failures);
         let left = until.saturating_duration_since(Instant::now());
-        match progress(&report, setup, driver.has_set_up()) {
+        match progress(&report, setup, driver.sockets.core().has_set_up()) {
             SetupProgress::Done => return Ok(report),
             SetupProgress::Guarded => {
                 drop(driver);
                 return Err(SetupError::Guarded(inspect_the_rest(config, report, left)));
             }
             SetupProgress::Open
-                if left.is_zero() || !driver.has_set_up() && is_hopeless(&report, &failures) =>
+                if left.is_zero()
+                    || !driver.sockets.core().has_set_up() && is_hopeless(&report, &failures) =>
             {
                 recall_failures(&mut report, failures);
-                return Err(match driver.has_set_up() {
+                return Err(match driver.sockets.core().has_set_up() {
                     true => SetupError::Incomplete(report),
                     false => SetupError::Unready(report),
                 });
             }
-            SetupProgress::Open => {
-                let wait = driver.deadline().map_or(left, |deadline| deadline.min(left));
-                driver.wait(Some(wait));
-            }
+            SetupProgress::Open => driver.wait_at_most(left),
         }
     }
 }
@@ -172,15 +170,15 @@ messages! {
         /// A node votes, or has another restart guard: the set is not new. The other nodes were asked as well, so
         /// that each that answered in time tells what it is.
         Guarded(report: NodeReport): "not new: a node votes or has another restart guard; nothing was written{}"
-            with RestartGuards(report),
+            with (RestartGuards(report)),
         /// Restart guards were written, and not all nodes confirmed theirs in time.
         Incomplete(report: NodeReport): "incomplete: not every node has confirmed its restart guard{}"
-            with RestartGuards(report),
+            with (RestartGuards(report)),
         /// No connection could be begun.
         Start(error: StartError): "{error}",
         /// Not all nodes could be asked in time, or one cannot be set up.
         Unready(report: NodeReport): "not all nodes can be set up; nothing was written{}"
-            with RestartGuards(report),
+            with (RestartGuards(report)),
     }
 }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry};
 use socket2::{SockRef, TcpKeepalive};
@@ -68,13 +69,7 @@ impl Socket {
 
     /// Watches for the end of connecting, and for bytes that arrive with it.
     pub(super) fn register(&mut self, registry: &Registry, token: mio::Token) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        match self {
-            Self::Tcp(stream) => registry.register(stream, token, interest),
-            Self::Unix(stream) => registry.register(stream, token, interest),
-            #[cfg(feature = "tls")]
-            Self::Tls(tls) => registry.register(&mut tls.0, token, interest),
-        }
+        registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
     }
 
     /// Watches for answers, and for room to write only if there was none. A Unix socket that is watched for room
@@ -87,22 +82,21 @@ impl Socket {
     ) -> io::Result<()> {
         let answers = Interest::READABLE;
         let interest = if full { answers | Interest::WRITABLE } else { answers };
-        match self {
-            Self::Tcp(stream) => registry.reregister(stream, token, interest),
-            Self::Unix(stream) => registry.reregister(stream, token, interest),
-            #[cfg(feature = "tls")]
-            Self::Tls(tls) => registry.reregister(&mut tls.0, token, interest),
-        }
+        registry.reregister(self.source(), token, interest)
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) {
         // It is closed right after, which removes it from any poll as well.
-        let _ = match self {
-            Self::Tcp(stream) => registry.deregister(stream),
-            Self::Unix(stream) => registry.deregister(stream),
+        let _ = registry.deregister(self.source());
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(stream) => stream,
+            Self::Unix(stream) => stream,
             #[cfg(feature = "tls")]
-            Self::Tls(tls) => registry.deregister(&mut tls.0),
-        };
+            Self::Tls(tls) => &mut tls.0,
+        }
     }
 
     /// Goes on connecting as far as that is possible now. Returns whether it has connected.

@@ -454,12 +454,7 @@ impl Sockets {
                 // The sentinels may have named another master since.
                 self.follow(at);
             }
-            Some(Err((cause, words))) => {
-                if let Some(words) = words {
-                    self.explain(at, cause, words);
-                }
-                self.disconnected(at, cause);
-            }
+            Some(Err(reason)) => self.give_up(at, reason),
             None => {}
         }
     }
@@ -616,7 +611,11 @@ impl Sockets {
     }
 
     fn failed(&mut self, at: usize, error: &io::Error) {
-        let (cause, words) = cause::of(error);
+        self.give_up(at, cause::of(error));
+    }
+
+    /// Ends a connection, or the attempt to make one, with its cause and what there is to say of it.
+    fn give_up(&mut self, at: usize, (cause, words): NoRoute) {
         if let Some(words) = words {
             self.explain(at, cause, words);
         }

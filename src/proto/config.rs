@@ -438,7 +438,7 @@ messages! {
             /// How many nodes there are.
             nodes: usize,
         }: "a quorum of {quorum} does not fit {nodes} nodes: it must be {} to {nodes}"
-            with nodes / 2 + 1,
+            with (nodes / 2 + 1),
         /// A span of time is below 1 ms or over a day.
         Span {
             /// Which.

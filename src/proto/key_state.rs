@@ -342,26 +342,31 @@ impl fmt::Display for Holder {
 /// Their permits and names.
 impl fmt::Display for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (slot, holder)) in self.holders.iter().enumerate() {
-            write!(f, "{}{slot}: {holder}", if at == 0 { "" } else { ", " })?;
-        }
-        match self.count.saturating_sub(self.holders.len()) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        list(f, &self.holders, self.count, |f, (slot, holder)| write!(f, "{slot}: {holder}"))
     }
 }
 
 /// Their names.
 impl fmt::Display for Sharers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, holder) in self.holders.iter().enumerate() {
-            write!(f, "{}{holder}", if at == 0 { "" } else { ", " })?;
-        }
-        match self.count.saturating_sub(self.holders.len()) {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        list(f, &self.holders, self.count, |f, holder| holder.fmt(f))
+    }
+}
+
+/// Writes those that are known, and how many of `count` are not.
+fn list<T>(
+    f: &mut fmt::Formatter<'_>,
+    known: &[T],
+    count: usize,
+    write: impl Fn(&mut fmt::Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    for (at, one) in known.iter().enumerate() {
+        f.write_str(if at == 0 { "" } else { ", " })?;
+        write(f, one)?;
+    }
+    match count.saturating_sub(known.len()) {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
     }
 }
 

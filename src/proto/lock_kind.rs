@@ -446,21 +446,15 @@ fn bits(digits: &str) -> Option<u64> {
 fn status(script: &Script, line: &[u8]) -> Option<Answer> {
     let Role::Ask(grant) = script.role else { return None };
     let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    let counter = |is_valid: fn(u64) -> bool| {
+        let counter = number.parse().ok().filter(|&counter| is_valid(counter));
+        Some(Answer::GrantWith(counter?))
+    };
     match (word, grant) {
-        ("OK", Grant::ExclusiveCounter) => {
-            let counter = number.parse().ok().filter(|&counter| fence::is_exclusive(counter));
-            Some(Answer::GrantWith(counter?))
-        }
+        ("OK", Grant::ExclusiveCounter) => counter(fence::is_exclusive),
+        ("OK", Grant::SharedCounter) => counter(fence::is_shared),
+        ("OK", Grant::Counter) => counter(|token| (1..=fence::MAX_TOKEN).contains(&token)),
         ("OK", Grant::Slot) => permit(number),
-        ("OK", Grant::Counter) => {
-            let counter =
-                number.parse().ok().filter(|token| (1..=fence::MAX_TOKEN).contains(token));
-            Some(Answer::GrantWith(counter?))
-        }
-        ("OK", Grant::SharedCounter) => {
-            let counter = number.parse().ok().filter(|&counter| fence::is_shared(counter));
-            Some(Answer::GrantWith(counter?))
-        }
         ("OK", _) | ("CLOCK", Grant::Ok | Grant::Counter) => None,
         ("CLOCK", _) => Some(Answer::Skewed(number.parse().ok()?)),
         ("GUARD", _) => {

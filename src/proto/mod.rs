@@ -133,4 +133,4 @@ pub(crate) use self::steps::grows_in_proportion;
 pub(crate) use self::steps::step;
 pub use self::time::{ClockReading, Timestamp};
 pub use self::vote::{Cause, Verdict, Vote, Votes};
-pub(crate) use crate::resp::{messages, sources};
+pub(crate) use crate::resp::{builder_methods, debug_by_name, messages, sources};

@@ -12,7 +12,7 @@ use super::permits::{self, MAX_PERMITS};
 use super::profile::Profile;
 use super::steps::step;
 use super::time::ttl_ms;
-use crate::resp::messages;
+use crate::resp::{builder_methods, messages};
 
 /// The most resources in one lock.
 pub const MAX_KEYS: usize = 64;
@@ -126,57 +126,41 @@ impl<'a> LockRequest<'a> {
         self
     }
 
-    /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds. To be extended in time
-    /// a lock needs a TTL of four round trips at least.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
+    builder_methods! {
+        /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds. To be extended in time
+        /// a lock needs a TTL of four round trips at least.
+        pub fn ttl(ttl: Duration) => ttl = ttl;
 
-    /// How long to wait for it.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
-        self
-    }
+        /// How long to wait for it.
+        pub fn wait(wait: Wait) => wait = wait;
 
-    /// Asks for the lock beside others who share it, as a reader does beside readers. Whoever asks for it without
-    /// this waits until all who share it are gone, and they wait for whoever has it alone.
-    ///
-    /// Each holder is on its own: one that dies leaves the others what they have, and keeps nobody out for longer
-    /// than its own TTL. With a fencing token, all who share between two exclusive holders have the same number,
-    /// an odd one. Only a lock on one resource can be shared.
-    pub fn shared(mut self) -> Self {
-        self.mode = LockMode::Shared;
-        self
-    }
+        /// Asks for the lock beside others who share it, as a reader does beside readers. Whoever asks for it without
+        /// this waits until all who share it are gone, and they wait for whoever has it alone.
+        ///
+        /// Each holder is on its own: one that dies leaves the others what they have, and keeps nobody out for longer
+        /// than its own TTL. With a fencing token, all who share between two exclusive holders have the same number,
+        /// an odd one. Only a lock on one resource can be shared.
+        pub fn shared() => mode = LockMode::Shared;
 
-    /// Asks for one of the resource's `permits`, 1 to 1 024: at most so many hold one at once, as of a semaphore.
-    ///
-    /// The lock tells the number of its permit, from 0 to `permits` - 1, and no other holder has the same. Whoever asks for
-    /// the resource without this, or to share it, waits until all permits are given back, and the other way round. Where
-    /// requests differ in `permits`, at most the largest of them are given. With a fencing token, each permit has a counter
-    /// of its own. Only a lock on one resource can have permits.
-    pub fn permits(mut self, permits: u16) -> Self {
-        self.mode = LockMode::Permit { of: permits };
-        self
-    }
+        /// Asks for one of the resource's `permits`, 1 to 1 024: at most so many hold one at once, as of a semaphore.
+        ///
+        /// The lock tells the number of its permit, from 0 to `permits` - 1, and no other holder has the same. Whoever asks for
+        /// the resource without this, or to share it, waits until all permits are given back, and the other way round. Where
+        /// requests differ in `permits`, at most the largest of them are given. With a fencing token, each permit has a counter
+        /// of its own. Only a lock on one resource can have permits.
+        pub fn permits(permits: u16) => mode = LockMode::Permit { of: permits };
 
-    /// Asks for a [`FencingToken`](super::FencingToken) with the lock. It needs the restart guard, and a
-    /// `max_ttl` of at least 11 s. Each resource has a counter on each node, under its name behind
-    /// `redbolt:fence:`.
-    pub fn fenced(mut self) -> Self {
-        self.fenced = true;
-        self
-    }
+        /// Asks for a [`FencingToken`](super::FencingToken) with the lock. It needs the restart guard, and a
+        /// `max_ttl` of at least 11 s. Each resource has a counter on each node, under its name behind
+        /// `redbolt:fence:`.
+        pub fn fenced() => fenced = true;
 
-    /// Asks for the lock to be extended until it is released, so that the TTL says only how soon it ends
-    /// if this process does. Without it a lock is a lease of fixed length.
-    ///
-    /// A [`Driver`](crate::Driver) extends the lock when it is processed, an [`Engine`](crate::Engine) on its
-    /// thread. A blocking [`Client`](crate::Client) does nothing between two calls, and refuses.
-    pub fn auto_extend(mut self, auto_extend: AutoExtend) -> Self {
-        self.auto_extend = Some(auto_extend);
-        self
+        /// Asks for the lock to be extended until it is released, so that the TTL says only how soon it ends
+        /// if this process does. Without it a lock is a lease of fixed length.
+        ///
+        /// A [`Driver`](crate::Driver) extends the lock when it is processed, an [`Engine`](crate::Engine) on its
+        /// thread. A blocking [`Client`](crate::Client) does nothing between two calls, and refuses.
+        pub fn auto_extend(auto_extend: AutoExtend) => auto_extend = Some(auto_extend);
     }
 
     /// Whether the lock is to be extended until it is released.
@@ -337,20 +321,16 @@ impl AutoExtend {
         Self { every: None, max_hold: None }
     }
 
-    /// Extends it so often, more than zero and at most half of the TTL; a little earlier at random, or
-    /// together with other locks.
-    #[must_use]
-    pub fn every(mut self, every: Duration) -> Self {
-        self.every = Some(every);
-        self
-    }
+    builder_methods! {
+        /// Extends it so often, more than zero and at most half of the TTL; a little earlier at random, or
+        /// together with other locks.
+        #[must_use]
+        pub fn every(every: Duration) => every = Some(every);
 
-    /// Stops extending when the lock would be held for longer than this. It is lost then
-    /// ([`LossCause::HeldTooLong`](super::LossCause::HeldTooLong)).
-    #[must_use]
-    pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.max_hold = Some(max_hold);
-        self
+        /// Stops extending when the lock would be held for longer than this. It is lost then
+        /// ([`LossCause::HeldTooLong`](super::LossCause::HeldTooLong)).
+        #[must_use]
+        pub fn max_hold(max_hold: Duration) => max_hold = Some(max_hold);
     }
 }
 
@@ -428,7 +408,7 @@ messages! {
         DuplicateRequest {
             /// Place of the second request, from zero.
             index: usize,
-        }: "request {} is for a resource that an earlier one asks for" with index + 1,
+        }: "request {} is for a resource that an earlier one asks for" with (index + 1),
         /// A fenced lock needs the restart guard, and a `max_ttl` of at least 11 s.
         CannotFence: "fencing needs the restart guard, and a max_ttl of at least {MIN_MAX_TTL:?}",
         /// The name of the resource begins as those of fencing counters do.
@@ -437,7 +417,7 @@ messages! {
         DuplicateKey {
             /// Place of the second, from zero.
             index: usize,
-        }: "resource {} of the lock is there twice" with index + 1,
+        }: "resource {} of the lock is there twice" with (index + 1),
         /// A resource needs at least one byte.
         EmptyResource: "the resource's name is empty",
         /// An extension of this lock is under way.

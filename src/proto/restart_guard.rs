@@ -177,7 +177,7 @@ messages! {
             /// How many nodes the set has.
             nodes: u64,
         }: "set up for {nodes} nodes and a max_ttl of {:?}"
-            with Duration::from_millis(*max_ttl_ms),
+            with (Duration::from_millis(*max_ttl_ms)),
         /// It was written into another database, and came here by a swap.
         OtherDatabase: "the restart guard of another database",
         /// It is of the present run of the server and of other data: the server may have been a replica meanwhile.

@@ -33,18 +33,18 @@
 
 #![forbid(unsafe_code)]
 
+mod declare;
 mod decode;
 mod encode;
 mod frame;
 mod limits;
-mod messages;
 mod violation;
 
 // Types of the interface: who wants only a codec needs no other dependency.
 pub use bytes::{BufMut, Bytes, BytesMut};
+pub(crate) use declare::{builder_methods, debug_by_name, messages, sources};
 pub use decode::{Decoder, Token};
 pub use encode::{CommandEncoder, command};
 pub use frame::{Frame, FrameDecoder};
 pub use limits::{Limits, MAX_DEPTH};
-pub(crate) use messages::{messages, sources};
 pub use violation::{Rule, Violation};

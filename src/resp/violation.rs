@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use super::messages::messages;
+use super::declare::messages;
 
 /// The first broken rule of a stream.
 ///

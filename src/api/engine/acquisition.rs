@@ -7,10 +7,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use super::future::{block_on, debug_by_name};
+use super::future::{block_on, mapped_future};
 use super::guard::OwnedGuard;
 use super::handle::LockHandle;
 use crate::api::error::{AcquireError, unless_contended};
+use crate::proto::debug_by_name;
 
 /// A lock that is asked for: a future, or [`wait`](Self::wait) for it.
 ///
@@ -89,19 +90,13 @@ impl Drop for AcquireFuture {
     }
 }
 
-/// One attempt to take a lock: a future, or [`wait`](Self::wait) for it. It gives `None` if somebody else has
-/// the lock.
-///
-/// As an [`AcquireFuture`], it asks from the moment of the call, and dropping it cancels.
-#[must_use = "dropping it cancels the acquisition"]
-pub struct TryLockFuture {
-    acquire: AcquireFuture,
-}
-
-impl TryLockFuture {
-    pub(super) fn new(acquire: AcquireFuture) -> Self {
-        Self { acquire }
-    }
+mapped_future! {
+    /// One attempt to take a lock: a future, or [`wait`](Self::wait) for it. It gives `None` if somebody else has
+    /// the lock.
+    ///
+    /// As an [`AcquireFuture`], it asks from the moment of the call, and dropping it cancels.
+    #[must_use = "dropping it cancels the acquisition"]
+    pub struct TryLockFuture(AcquireFuture) -> Result<Option<OwnedGuard>, AcquireError> = unless_contended;
 
     /// Blocks until it is granted or refused.
     ///
@@ -113,17 +108,7 @@ impl TryLockFuture {
     /// # Panics
     ///
     /// On the engine's own thread, as [`AcquireFuture::wait`].
-    pub fn wait(self) -> Result<Option<OwnedGuard>, AcquireError> {
-        unless_contended(self.acquire.wait())
-    }
-}
-
-impl Future for TryLockFuture {
-    type Output = Result<Option<OwnedGuard>, AcquireError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.acquire).poll(context).map(unless_contended)
-    }
+    pub fn wait;
 }
 
 /// Locks that are asked for together: a future, or [`wait`](Self::wait) for it. It gives the outcome of each, in

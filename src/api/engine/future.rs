@@ -3,6 +3,7 @@
 //! They wait for an outcome and nothing else: what they wait for was handed to the thread by the call. Plain `std::future`,
 //! so that any executor will do, and none is needed.
 
+use std::convert::identity;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,7 +16,7 @@ use super::runtime::Runtime;
 use super::slot::{ExtendReply, LockSlot, Watcher};
 use crate::api::error::EngineError;
 use crate::api::guard::{ExtendError, ReleaseOutcome, unless_shared};
-use crate::proto::LossCause;
+use crate::proto::{LossCause, debug_by_name};
 
 /// An extension under way: a future, or [`wait`](Self::wait) for it.
 ///
@@ -61,17 +62,50 @@ impl Future for ExtendFuture {
     }
 }
 
-/// A shared lock that tries to become exclusive: a future, or [`wait`](Self::wait) for it. It tells whether the lock is
-/// exclusive now.
-///
-/// It was handed to the thread by the call. Dropping it does not stop it.
-#[must_use = "it says whether the lock is exclusive"]
-pub struct UpgradeFuture(ExtendFuture);
+/// Declares a future that changes the outcome of another one.
+macro_rules! mapped_future {
+    (
+        $(#[$about:meta])+
+        pub struct $name:ident($inner:ty) -> $output:ty = $map:expr;
+        $(#[$wait:meta])+
+        pub fn wait;
+    ) => {
+        $(#[$about])+
+        pub struct $name($inner);
 
-impl UpgradeFuture {
-    pub(super) fn new(change: ExtendFuture) -> Self {
-        Self(change)
-    }
+        impl $name {
+            pub(super) fn new(inner: $inner) -> Self {
+                Self(inner)
+            }
+
+            $(#[$wait])+
+            pub fn wait(self) -> $output {
+                $map(self.0.wait())
+            }
+        }
+
+        impl std::future::Future for $name {
+            type Output = $output;
+
+            fn poll(
+                mut self: std::pin::Pin<&mut Self>,
+                context: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<Self::Output> {
+                std::pin::Pin::new(&mut self.0).poll(context).map($map)
+            }
+        }
+    };
+}
+
+pub(super) use mapped_future;
+
+mapped_future! {
+    /// A shared lock that tries to become exclusive: a future, or [`wait`](Self::wait) for it. It tells whether the lock is
+    /// exclusive now.
+    ///
+    /// It was handed to the thread by the call. Dropping it does not stop it.
+    #[must_use = "it says whether the lock is exclusive"]
+    pub struct UpgradeFuture(ExtendFuture) -> Result<bool, ExtendError> = unless_shared;
 
     /// Blocks until the nodes have answered: at most the configuration's `response_timeout`.
     ///
@@ -83,30 +117,16 @@ impl UpgradeFuture {
     /// # Panics
     ///
     /// On the engine's own thread, and if it was ready before.
-    pub fn wait(self) -> Result<bool, ExtendError> {
-        unless_shared(self.0.wait())
-    }
+    pub fn wait;
 }
 
-impl Future for UpgradeFuture {
-    type Output = Result<bool, ExtendError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map(unless_shared)
-    }
-}
-
-/// An exclusive lock that is shared from the call on: a future, or [`wait`](Self::wait) for it. It is ready when other
-/// readers may come, or when it is known that they have to wait.
-///
-/// Dropping it changes nothing.
-#[must_use = "it says whether the lock was held"]
-pub struct DowngradeFuture(ExtendFuture);
-
-impl DowngradeFuture {
-    pub(super) fn new(change: ExtendFuture) -> Self {
-        Self(change)
-    }
+mapped_future! {
+    /// An exclusive lock that is shared from the call on: a future, or [`wait`](Self::wait) for it. It is ready when other
+    /// readers may come, or when it is known that they have to wait.
+    ///
+    /// Dropping it changes nothing.
+    #[must_use = "it says whether the lock was held"]
+    pub struct DowngradeFuture(ExtendFuture) -> Result<(), ExtendError> = identity;
 
     /// Blocks until the nodes have answered: at most the configuration's `response_timeout`.
     ///
@@ -117,17 +137,7 @@ impl DowngradeFuture {
     /// # Panics
     ///
     /// On the engine's own thread, and if it was ready before.
-    pub fn wait(self) -> Result<(), ExtendError> {
-        self.0.wait()
-    }
-}
-
-impl Future for DowngradeFuture {
-    type Output = Result<(), ExtendError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context)
-    }
+    pub fn wait;
 }
 
 /// A release under way: a future, or [`wait`](Self::wait) for it.
@@ -253,18 +263,6 @@ impl<T, E> fmt::Debug for QueryFuture<T, E> {
         f.debug_struct("QueryFuture").finish_non_exhaustive()
     }
 }
-
-macro_rules! debug_by_name {
-    ($($name:ident $(<$life:lifetime>)?),*) => {$(
-        impl std::fmt::Debug for $name $(<$life>)? {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    )*};
-}
-
-pub(super) use debug_by_name;
 
 debug_by_name!(DowngradeFuture, ExtendFuture, LossFuture, ReleaseFuture, UpgradeFuture);
 

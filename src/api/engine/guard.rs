@@ -2,19 +2,15 @@
 //!
 //! Invariant: it queues one release, or one request to detach the lock, and a forked child queues none.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::future::{
-    DowngradeFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, UpgradeFuture,
-};
-use super::handle::LockHandle;
+use super::future::{DowngradeFuture, QueryFuture, ReleaseFuture, UpgradeFuture};
+use super::handle::{LockHandle, lock_methods};
 use super::queue::Command;
 use super::reply::{Reply, Responder};
 use super::slot::LockSlot;
 use crate::api::error::AcquireError;
-use crate::proto::{DetachedLock, FencingToken, LockMode, LossCause};
+use crate::proto::{DetachedLock, LockMode, debug_by_name};
 
 /// A lock that an [`Engine`](super::Engine) has granted. `Send` and `Sync`, and bound to no lifetime.
 ///
@@ -47,49 +43,9 @@ impl OwnedGuard {
         self.its_slot().copy()
     }
 
-    /// The validity that is left, by the clock as it is now; zero once the lock is lost. The engine's
-    /// thread is not asked: if it is late, this is not.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.its_slot().remaining()
-    }
-
-    /// Whether the lock is held, by the clock as it is now.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        !self.remaining().is_zero()
-    }
-
-    /// Beside whom it is held.
-    #[must_use]
-    pub fn mode(&self) -> LockMode {
-        self.its_slot().mode()
-    }
-
-    /// The number of its permit, from 0 on; `None` unless it was asked for
-    /// ([`LockRequest::permits`](crate::LockRequest::permits)), and after the lock was lost.
-    #[must_use]
-    pub fn slot(&self) -> Option<u16> {
-        self.its_slot().permit()
-    }
-
-    /// The fencing token, for whatever the lock protects; `None` unless it was asked for
-    /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), and after the lock was lost.
-    #[must_use]
-    pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.its_slot().fencing_token()
-    }
-
     /// The resources that it is a lock on.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
         self.its_slot().request.resources()
-    }
-
-    /// Asks the nodes to keep the lock for `ttl` from now, which is cut to whole milliseconds and at most
-    /// the configuration's `max_ttl`. The validity is never shortened by it. One at a time: a second one is
-    /// refused while the first is under way.
-    pub fn extend(&self, ttl: Duration) -> ExtendFuture {
-        self.handle().extend(ttl)
     }
 
     /// Tries once to become the only holder of a resource that is shared, and tells whether it is. It keeps its shared lock
@@ -154,33 +110,6 @@ impl OwnedGuard {
         self.handle.take().expect("only its end empties it, and takes the guard with it")
     }
 
-    /// Watches for the loss of the lock: gives its cause, or `None` once the lock was held to its end and
-    /// released or detached. Each call makes a watcher of its own, which may outlive the guard.
-    ///
-    /// ```no_run
-    /// # async fn stop_work() {}
-    /// # async fn f(guard: redbolt::OwnedGuard) {
-    /// if let Some(cause) = guard.lost().await {
-    ///     eprintln!("the lock is lost: {cause}");
-    ///     stop_work().await;
-    /// }
-    /// # }
-    /// ```
-    pub fn lost(&self) -> LossFuture {
-        LossFuture::new(Arc::clone(self.its_slot()))
-    }
-
-    /// Has `callback` called once if the lock is lost; never if it is released or dropped before that.
-    /// A call that has begun when the release is asked for by another thread goes on beside it.
-    ///
-    /// It runs on the engine's thread, and all locks of the engine wait while it does: keep it short,
-    /// and let it not wait for this engine. A panic in it is caught, and counted by
-    /// [`Engine::panics`](super::Engine::panics). If the lock is lost already, it is called at once on the
-    /// calling thread. Several may be set; each is called.
-    pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
-        self.its_slot().on_loss(Box::new(callback));
-    }
-
     pub(super) fn handle(&self) -> &LockHandle {
         self.handle.as_ref().expect("only its end empties it, and takes the guard with it")
     }
@@ -199,8 +128,5 @@ impl Drop for OwnedGuard {
     }
 }
 
-impl fmt::Debug for OwnedGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnedGuard").field("remaining", &self.remaining()).finish_non_exhaustive()
-    }
-}
+lock_methods!(OwnedGuard);
+debug_by_name!(OwnedGuard { remaining });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::future::ExtendFuture;
+use super::future::{ExtendFuture, LossFuture};
 use super::queue::Command;
 use super::shared::Shared;
 use super::slot::LockSlot;
@@ -70,10 +70,97 @@ impl LockHandle {
         Ok(ExtendFuture::new(reply, Arc::clone(&self.slot.runtime)))
     }
 
+    /// Watches for the loss of the lock.
+    pub(super) fn lost(&self) -> LossFuture {
+        LossFuture::new(Arc::clone(&self.slot))
+    }
+
     fn failed(&self, error: ExtendError) -> ExtendFuture {
         ExtendFuture::failed(error, Arc::clone(&self.slot.runtime))
     }
 }
+
+/// The methods of every public type that has the handle of a lock.
+macro_rules! lock_methods {
+    ($holder:ident) => {
+        impl $holder {
+            /// The validity that is left, by the clock as it is now; zero once the lock is lost. The engine's
+            /// thread is not asked: if it is late, this is not.
+            #[must_use]
+            pub fn remaining(&self) -> std::time::Duration {
+                self.handle().slot.remaining()
+            }
+
+            /// Whether the lock is held, by the clock as it is now.
+            #[must_use]
+            pub fn is_valid(&self) -> bool {
+                !self.remaining().is_zero()
+            }
+
+            /// Beside whom it is held.
+            #[must_use]
+            pub fn mode(&self) -> $crate::proto::LockMode {
+                self.handle().slot.mode()
+            }
+
+            /// The number of its permit, from 0 on; `None` unless it was asked for
+            /// ([`LockRequest::permits`](crate::LockRequest::permits)), and after the lock was lost.
+            #[must_use]
+            pub fn slot(&self) -> Option<u16> {
+                self.handle().slot.permit()
+            }
+
+            /// The fencing token, for whatever the lock protects; `None` unless it was asked for
+            /// ([`LockRequest::fenced`](crate::LockRequest::fenced)), and after the lock was lost.
+            #[must_use]
+            pub fn fencing_token(&self) -> Option<$crate::proto::FencingToken> {
+                self.handle().slot.fencing_token()
+            }
+
+            /// Asks the nodes to keep the lock for `ttl` from now, which is cut to whole milliseconds and at most
+            /// the configuration's `max_ttl`. The validity is never shortened by it. One at a time: a second one is
+            /// refused while the first is under way.
+            pub fn extend(
+                &self,
+                ttl: std::time::Duration,
+            ) -> $crate::api::engine::future::ExtendFuture {
+                self.handle().extend(ttl)
+            }
+
+            /// Watches for the loss of the lock: gives its cause, or `None` once the lock was held to its end and
+            /// released or detached. Each call makes a watcher of its own, which may outlive the lock.
+            ///
+            /// ```no_run
+            /// # async fn stop_work() {}
+            /// # async fn f(guard: redbolt::OwnedGuard) {
+            /// if let Some(cause) = guard.lost().await {
+            ///     eprintln!("the lock is lost: {cause}");
+            ///     stop_work().await;
+            /// }
+            /// # }
+            /// ```
+            pub fn lost(&self) -> $crate::api::engine::future::LossFuture {
+                self.handle().lost()
+            }
+
+            /// Has `callback` called once if the lock is lost; never if it is released or dropped before that.
+            /// A call that has begun when the release is asked for by another thread goes on beside it.
+            ///
+            /// It runs on the engine's thread, and all locks of the engine wait while it does: keep it short,
+            /// and let it not wait for this engine. A panic in it is caught, and counted by
+            /// [`Engine::panics`](crate::Engine::panics). If the lock is lost already, it is called at once on the
+            /// calling thread. Several may be set; each is called.
+            pub fn on_loss(
+                &self,
+                callback: impl FnOnce($crate::proto::LossCause) + Send + 'static,
+            ) {
+                self.handle().slot.on_loss(Box::new(callback));
+            }
+        }
+    };
+}
+
+pub(super) use lock_methods;
 
 #[cfg(test)]
 mod tests {

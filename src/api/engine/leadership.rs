@@ -1,16 +1,12 @@
 //! Leadership: the guard of an engine's lock, and the future of it, under a leader's names.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::acquisition::AcquireFuture;
-use super::future::{LossFuture, ReleaseFuture, debug_by_name};
+use super::future::{LossFuture, ReleaseFuture, mapped_future};
 use super::guard::OwnedGuard;
 use crate::api::error::AcquireError;
-use crate::proto::{FencingToken, LossCause};
+use crate::proto::{FencingToken, LossCause, debug_by_name};
 
 /// The lead in an election: see [`Engine::campaign`](super::Engine::campaign). `Send` and `Sync`, and bound to no lifetime.
 ///
@@ -27,7 +23,8 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    fn of(guard: OwnedGuard) -> Result<Self, AcquireError> {
+    fn of_elected(elected: Result<OwnedGuard, AcquireError>) -> Result<Self, AcquireError> {
+        let guard = elected?;
         match guard.fencing_token() {
             Some(term) => Ok(Self { guard, term }),
             None => Err(guard.its_slot().why_ended()),
@@ -76,27 +73,12 @@ impl Leadership {
     }
 }
 
-impl fmt::Debug for Leadership {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leadership")
-            .field("term", &self.term)
-            .field("remaining", &self.remaining())
-            .finish_non_exhaustive()
-    }
-}
-
-/// A campaign under way: a future, or [`wait`](Self::wait) for it.
-///
-/// As an [`AcquireFuture`] it stands for election from the moment of the call, and dropping it withdraws.
-#[must_use = "dropping it withdraws the candidate"]
-pub struct CampaignFuture {
-    acquire: AcquireFuture,
-}
-
-impl CampaignFuture {
-    pub(super) fn new(acquire: AcquireFuture) -> Self {
-        Self { acquire }
-    }
+mapped_future! {
+    /// A campaign under way: a future, or [`wait`](Self::wait) for it.
+    ///
+    /// As an [`AcquireFuture`] it stands for election from the moment of the call, and dropping it withdraws.
+    #[must_use = "dropping it withdraws the candidate"]
+    pub struct CampaignFuture(AcquireFuture) -> Result<Leadership, AcquireError> = Leadership::of_elected;
 
     /// Blocks until this candidate is elected, or gives up.
     ///
@@ -107,17 +89,7 @@ impl CampaignFuture {
     /// # Panics
     ///
     /// On the engine's own thread, as [`AcquireFuture::wait`].
-    pub fn wait(self) -> Result<Leadership, AcquireError> {
-        self.acquire.wait().and_then(Leadership::of)
-    }
+    pub fn wait;
 }
 
-impl Future for CampaignFuture {
-    type Output = Result<Leadership, AcquireError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.acquire).poll(context).map(|elected| elected.and_then(Leadership::of))
-    }
-}
-
-debug_by_name!(CampaignFuture);
+debug_by_name!(CampaignFuture, Leadership { term, remaining });

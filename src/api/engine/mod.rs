@@ -29,7 +29,6 @@ mod slot;
 mod thread;
 mod with;
 
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -54,7 +53,8 @@ use self::runtime::{InFlight, Runtime};
 use self::shared::Shared;
 use self::slot::LockSlot;
 use self::thread::Thread;
-use super::client::distinct;
+use self::with::unless_lost;
+use super::client::{WithOutcome, distinct};
 use super::config::Config;
 use super::detached;
 use super::driver::{Driver, instant_in};
@@ -68,6 +68,7 @@ use super::start::StartError;
 use crate::net::start_thread;
 use crate::proto::{
     AutoExtend, DetachedLock, Force, LockRequest, MAX_LOCKS, Profile, Wait, check_lock_name,
+    debug_by_name,
 };
 
 /// Takes locks for all threads and tasks of a program, with one background thread of its own, named
@@ -310,6 +311,75 @@ impl Engine {
         Ok(OwnedObserver::new(slot, Arc::clone(shared)))
     }
 
+    /// Runs `work` under a lock. If the lock is lost, `work` is cancelled: its future is dropped where it
+    /// awaits. In every case the lock is released behind it, also if `work` panics or what is returned here is
+    /// dropped.
+    ///
+    /// The nodes are asked from the moment of the call. With [`LockRequest::auto_extend`] the lock lasts as
+    /// long as the work; otherwise its lease has to, or the work extends it. A cancelled future does not get
+    /// to clear up: whoever has to do that awaits [`OwnedGuard::lost`] beside the work. Between two awaits
+    /// nobody can stop it: look at [`HeldLock::is_valid`] there.
+    ///
+    /// ```no_run
+    /// use redbolt::{AutoExtend, Engine, LockRequest};
+    ///
+    /// # async fn write(token: u64) {}
+    /// # async fn f(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// let request = LockRequest::new("invoices").auto_extend(AutoExtend::until_released()).fenced();
+    /// let done = engine.with(request, |lock| async move {
+    ///     let Some(token) = lock.fencing_token() else { return };
+    ///     write(token.into()).await;
+    /// });
+    /// println!("{}", done.await?.outcome);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`WithError::Acquire`]: `work` was not run. [`WithError::Lost`]: it was cancelled. A loss that is
+    /// noticed by the release is no error: `work` was done, and
+    /// [`WithOutcome::outcome`](crate::WithOutcome::outcome) says so.
+    pub fn with<T, F, Fut>(
+        &self,
+        request: LockRequest<'_>,
+        work: F,
+    ) -> impl Future<Output = Result<WithOutcome<T>, WithError>> + use<T, F, Fut>
+    where
+        F: FnOnce(HeldLock) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let acquire = self.acquire(request);
+        async move {
+            let guard = acquire.await?;
+            let value = unless_lost(&guard, work).await?;
+            Ok(WithOutcome { value, outcome: guard.release().await })
+        }
+    }
+
+    /// Runs `work` under a lock on the calling thread, which waits for the lock, and releases it behind the
+    /// work, also if that panics.
+    ///
+    /// Nobody can cancel a thread: `work` is told of a loss by [`HeldLock::is_valid`], which it looks at before
+    /// each step, or by [`HeldLock::on_loss`].
+    ///
+    /// # Errors
+    ///
+    /// As [`AcquireFuture::wait`](AcquireFuture::wait); `work` was not run. What is returned says whether
+    /// the lock was held to the end.
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread, and if `work` does.
+    pub fn with_blocking<T>(
+        &self,
+        request: LockRequest<'_>,
+        work: impl FnOnce(HeldLock) -> T,
+    ) -> Result<WithOutcome<T>, AcquireError> {
+        let guard = self.acquire(request).wait()?;
+        let value = work(HeldLock::of(&guard));
+        Ok(WithOutcome { value, outcome: guard.release().wait() })
+    }
+
     /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
     ///
     /// # Errors
@@ -538,11 +608,7 @@ fn extended(resource: &(impl AsRef<[u8]> + ?Sized)) -> LockRequest<'_> {
     LockRequest::new(resource).auto_extend(AutoExtend::until_released())
 }
 
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("in_flight", &self.in_flight()).finish_non_exhaustive()
-    }
-}
+debug_by_name!(Engine { in_flight });
 
 impl Handle {
     fn new(shared: Arc<Shared>, thread: Option<JoinHandle<()>>) -> Self {
@@ -558,16 +624,13 @@ impl Handle {
         }
         let until = instant_in(within);
         shared.queue.close(until);
-        let report = if shared.runtime.is_own_thread() {
-            None
-        } else {
-            shared.report_by(until.checked_add(grace).unwrap_or(until))
-        };
+        // A callback cannot wait for the thread that it runs on.
+        if shared.runtime.is_own_thread() {
+            return ShutdownReport::default();
+        }
+        let report = shared.report_by(until.checked_add(grace).unwrap_or(until));
         let Some(report) = report else { return ShutdownReport::default() };
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread
-            && !shared.runtime.is_own_thread()
-        {
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // Its last act was the report, and a panic in it is part of that.
             let _ = thread.join();
         }

@@ -5,11 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::future::{block_on, debug_by_name};
+use super::future::block_on;
 use super::observer_slot::ObserverSlot;
 use super::queue::Command;
 use super::shared::Shared;
 use crate::api::leader::Observation;
+use crate::proto::debug_by_name;
 
 /// One who observes who leads: see [`Engine::observe`](super::Engine::observe). Dropping it ends it. It does not keep
 /// the engine alive.

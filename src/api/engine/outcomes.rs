@@ -130,7 +130,7 @@ impl Outcomes {
     pub(super) fn grant(&mut self, id: LockId, driver: &Driver) {
         let Some(slot) = self.locks.get(&id) else { return };
         // The lock may have ended already, by an event behind this one: then it has no lease.
-        let lease = driver.lease(id).copied().unwrap_or_default();
+        let lease = driver.sockets.core().lease(id).copied().unwrap_or_default();
         let (token, permit) = (driver.fencing_token(id), driver.slot(id));
         let waiter = slot.grant(lease, token, permit, driver.votes(id));
         self.wake_later(waiter);
@@ -160,7 +160,7 @@ impl Outcomes {
     }
 
     fn set_lease(&self, id: LockId, driver: &Driver) {
-        if let (Some(slot), Some(lease)) = (self.locks.get(&id), driver.lease(id)) {
+        if let (Some(slot), Some(lease)) = (self.locks.get(&id), driver.sockets.core().lease(id)) {
             slot.set_lease(*lease);
         }
     }
@@ -173,7 +173,9 @@ impl Outcomes {
 
     fn set_mode(&self, id: LockId, driver: &Driver) {
         let slot = self.locks.get(&id);
-        if let (Some(slot), Some(lease), Some(mode)) = (slot, driver.lease(id), driver.mode(id)) {
+        if let (Some(slot), Some(lease), Some(mode)) =
+            (slot, driver.sockets.core().lease(id), driver.mode(id))
+        {
             slot.set_mode(mode, *lease, driver.fencing_token(id));
         }
     }

@@ -11,7 +11,6 @@
 //! turns. Nothing of this is on the nodes, where a count would be raised twice by a request that is sent again.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,14 +18,14 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use super::acquisition::AcquireFuture;
-use super::future::{ExtendFuture, LossFuture, ReleaseFuture, block_on, debug_by_name};
+use super::future::{ExtendFuture, ReleaseFuture, block_on};
 use super::guard::OwnedGuard;
-use super::handle::LockHandle;
+use super::handle::{LockHandle, lock_methods};
 use super::runtime::Runtime;
 use super::slot::{LockSlot, Watcher};
 use crate::api::error::AcquireError;
 use crate::api::guard::ExtendError;
-use crate::proto::{FencingToken, LockMode, LockRequest, LossCause, Profile, RequestError};
+use crate::proto::{LockMode, LockRequest, LossCause, Profile, RequestError, debug_by_name};
 
 /// The locks of all owners.
 pub(super) struct Holds {
@@ -65,13 +64,6 @@ struct Wanted {
     ttl: Duration,
 }
 
-/// A re-entry: the guard, and what its lock is to be at least.
-struct Entered {
-    guard: ReentrantGuard,
-    mode: LockMode,
-    ttl: Duration,
-}
-
 impl Holds {
     pub(super) fn new(runtime: Arc<Runtime>) -> Self {
         Self { runtime, table: Mutex::default() }
@@ -86,7 +78,7 @@ impl Holds {
         self: &Arc<Self>,
         owned: &Arc<Owned>,
         wanted: Wanted,
-    ) -> Option<Result<Entered, AcquireError>> {
+    ) -> Option<Result<Raising, AcquireError>> {
         let mut table = self.lock();
         Some(table.holds.get_mut(owned)?.enter(self, owned, wanted))
     }
@@ -97,7 +89,7 @@ impl Holds {
         owned: &Arc<Owned>,
         guard: OwnedGuard,
         wanted: Wanted,
-    ) -> Result<Entered, AcquireError> {
+    ) -> Result<Raising, AcquireError> {
         let mut table = self.lock();
         if let Some(other) = table.holds.get_mut(owned) {
             let entered = other.enter(self, owned, wanted);
@@ -114,7 +106,7 @@ impl Holds {
         for other in others.into_iter().flat_map(BTreeMap::into_values) {
             self.runtime.wake(Some(other));
         }
-        Ok(Entered { guard: first, mode: wanted.mode, ttl: wanted.ttl })
+        Ok(Raising::new(first, wanted))
     }
 
     /// Drops one guard; the last one returns the lock.
@@ -168,10 +160,10 @@ impl CountedLock {
         holds: &Arc<Holds>,
         owned: &Arc<Owned>,
         wanted: Wanted,
-    ) -> Result<Entered, AcquireError> {
+    ) -> Result<Raising, AcquireError> {
         self.check(wanted)?;
         self.count += 1;
-        Ok(Entered { guard: self.another(holds, owned), mode: wanted.mode, ttl: wanted.ttl })
+        Ok(Raising::new(self.another(holds, owned), wanted))
     }
 
     /// Whether the owner may enter it again.
@@ -204,8 +196,10 @@ fn can_become(held: LockMode, wanted: LockMode) -> bool {
 /// One of the guards by which an owner holds a lock: see
 /// [`Engine::acquire_reentrant`](super::Engine::acquire_reentrant). `Send` and `Sync`, and bound to no lifetime.
 ///
-/// All guards of an owner stand for one lock, with one lease and one fencing token. The lock is released with the last of
-/// them, in whatever order they end. Dropping one never blocks.
+/// All guards of an owner stand for one lock, with one lease, one permit and one fencing token: what one of them extends is
+/// extended for all. The owner may have the lock alone although this guard was asked for to share it, and a reader that
+/// has become a writer has a new fencing token. The lock is released with the last of the guards, in whatever order they
+/// end. Dropping one never blocks.
 #[must_use = "dropping the last guard releases the lock"]
 pub struct ReentrantGuard {
     handle: LockHandle,
@@ -228,51 +222,8 @@ impl ReentrantGuard {
         &self.owned.owner
     }
 
-    /// The validity that is left, by the clock as it is now; zero once the lock is lost.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.handle.slot.remaining()
-    }
-
-    /// Whether the lock is held, by the clock as it is now.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        !self.remaining().is_zero()
-    }
-
-    /// Beside whom it is held: exclusively also if this guard was asked for to share it, and the owner has it alone.
-    #[must_use]
-    pub fn mode(&self) -> LockMode {
-        self.handle.slot.mode()
-    }
-
-    /// The number of its permit, the same for all guards; see [`OwnedGuard::slot`](super::OwnedGuard::slot).
-    #[must_use]
-    pub fn slot(&self) -> Option<u16> {
-        self.handle.slot.permit()
-    }
-
-    /// The fencing token, the same for all guards; `None` unless the first was asked for with one, and after the lock was
-    /// lost. A reader that has become a writer has a new one.
-    #[must_use]
-    pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.handle.slot.fencing_token()
-    }
-
-    /// Asks the nodes to keep the lock for `ttl` from now, for all guards: as
-    /// [`OwnedGuard::extend`](super::OwnedGuard::extend).
-    pub fn extend(&self, ttl: Duration) -> ExtendFuture {
-        self.handle.extend(ttl)
-    }
-
-    /// Watches for the loss of the lock: as [`OwnedGuard::lost`](super::OwnedGuard::lost).
-    pub fn lost(&self) -> LossFuture {
-        LossFuture::new(Arc::clone(&self.handle.slot))
-    }
-
-    /// Has `callback` called once if the lock is lost: as [`OwnedGuard::on_loss`](super::OwnedGuard::on_loss).
-    pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
-        self.handle.slot.on_loss(Box::new(callback));
+    fn handle(&self) -> &LockHandle {
+        &self.handle
     }
 
     /// Ends this guard. The last one releases the lock, and gives its outcome; `None` if the owner has others.
@@ -295,14 +246,8 @@ impl Drop for ReentrantGuard {
     }
 }
 
-impl fmt::Debug for ReentrantGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantGuard")
-            .field("remaining", &self.remaining())
-            .field("hold_count", &self.hold_count())
-            .finish_non_exhaustive()
-    }
-}
+lock_methods!(ReentrantGuard);
+debug_by_name!(ReentrantGuard { remaining, hold_count });
 
 /// A lock that an owner asks for, or enters again: a future, or [`wait`](Self::wait) for it.
 ///
@@ -431,17 +376,16 @@ impl Entering {
         Self::Acquiring(Acquiring { acquire: acquire(request), wanted, registration })
     }
 
-    fn entered(held: Result<Entered, AcquireError>) -> Self {
+    fn entered(held: Result<Raising, AcquireError>) -> Self {
         match held {
             Err(error) => Self::Refused(Box::new(error)),
-            Ok(entered) => Raising::of(entered).begun(),
+            Ok(entered) => entered.begun(),
         }
     }
 }
 
 impl Raising {
-    fn of(entered: Entered) -> Self {
-        let Entered { guard, mode, ttl } = entered;
+    fn new(guard: ReentrantGuard, Wanted { mode, ttl, .. }: Wanted) -> Self {
         let settling = Settling { slot: Arc::clone(&guard.handle.slot), number: None };
         Self { guard, mode, ttl, pending: None, settling }
     }

@@ -135,31 +135,20 @@ impl LockSlot {
     /// The validity that is left; zero once it was released. In a forked child it is zero: the child could not
     /// notice when the parent releases the lock.
     pub(super) fn remaining(&self) -> Duration {
-        if !self.runtime.is_ours() {
-            return Duration::ZERO;
-        }
-        let lease = {
-            let state = self.lock();
-            if state.has_ended() { Lease::default() } else { state.lease }
+        let lease = match self.lock_if_ours() {
+            Some(state) if !state.has_ended() => state.lease,
+            _ => return Duration::ZERO,
         };
         lease.remaining(self.runtime.config.clock().now())
     }
 
     pub(super) fn fencing_token(&self) -> Option<FencingToken> {
-        if !self.runtime.is_ours() {
-            return None;
-        }
-        let state = self.lock();
-        state.token.filter(|_| !state.has_ended())
+        self.lock_if_ours().filter(|state| !state.has_ended())?.token
     }
 
     /// The number of its permit, if it is one.
     pub(super) fn permit(&self) -> Option<u16> {
-        if !self.runtime.is_ours() {
-            return None;
-        }
-        let state = self.lock();
-        state.permit.filter(|_| !state.has_ended())
+        self.lock_if_ours().filter(|state| !state.has_ended())?.permit
     }
 
     /// Marks it as released: its holder makes no more use of it. Returns the callbacks and the waiter that will not be called
@@ -217,12 +206,11 @@ impl LockSlot {
         &self,
         mode: LockMode,
     ) -> Result<Arc<ExtendReply>, ExtendError> {
-        if !self.runtime.is_ours() {
+        let Some(mut state) = self.lock_if_ours() else {
             return Err(ExtendError::Lost(LossCause::Forked));
-        }
+        };
         let keys = self.request.resources().count();
         let keeps_mode = self.request.keeps_mode();
-        let mut state = self.lock();
         let refused = match (state.lost, mode, keeps_mode) {
             (Some(cause), ..) => return Err(ExtendError::Lost(cause)),
             _ if state.is_released => RequestError::NotHeld,
@@ -256,39 +244,27 @@ impl LockSlot {
         number: &mut Option<Watcher>,
         waker: &Waker,
     ) -> Poll<Option<LossCause>> {
-        if !self.runtime.is_ours() {
+        let Some(state) = self.lock_if_ours() else {
             return Poll::Ready(Some(LossCause::Forked));
-        }
-        let mut state = self.lock();
+        };
         if state.lost.is_some() || state.outcome.is_some() {
             return Poll::Ready(state.lost);
         }
-        let SlotState { watchers, watchers_ever, .. } = &mut *state;
-        let replaced = watch(watchers, watchers_ever, number, waker);
-        drop(state);
-        drop(replaced);
-        Poll::Pending
+        watch(state, |state| &mut state.watchers, number, waker)
     }
 
     /// Ready when neither an extension nor a change of mode is pending. It is registered as a watcher is.
     pub(super) fn poll_settled(&self, number: &mut Option<Watcher>, waker: &Waker) -> Poll<()> {
-        let Some(mut state) = self.lock_if_ours() else { return Poll::Ready(()) };
+        let Some(state) = self.lock_if_ours() else { return Poll::Ready(()) };
         if state.extension.is_none() && state.mode_change.is_none() {
             return Poll::Ready(());
         }
-        let SlotState { settling, watchers_ever, .. } = &mut *state;
-        let replaced = watch(settling, watchers_ever, number, waker);
-        drop(state);
-        drop(replaced);
-        Poll::Pending
+        watch(state, |state| &mut state.settling, number, waker)
     }
 
     pub(super) fn unwatch(&self, number: Watcher) {
         // In a forked child the mutex may be locked by a thread that is not there.
-        if !self.runtime.is_ours() {
-            return;
-        }
-        let mut state = self.lock();
+        let Some(mut state) = self.lock_if_ours() else { return };
         let watcher = state.watchers.remove(&number).or_else(|| state.settling.remove(&number));
         drop(state);
         self.runtime.discard(watcher);
@@ -296,10 +272,7 @@ impl LockSlot {
 
     /// Has `callback` called if the lock is lost; at once if it is lost already.
     pub(super) fn on_loss(&self, callback: Callback) {
-        if !self.runtime.is_ours() {
-            return;
-        }
-        let mut state = self.lock();
+        let Some(mut state) = self.lock_if_ours() else { return };
         match state.lost {
             None if state.is_released => {}
             None => state.on_loss.push(callback),
@@ -513,21 +486,24 @@ fn wait<T>(mut state: MutexGuard<'_, SlotState>, waker: &Waker) -> Poll<T> {
 }
 
 /// Registers a watcher under its number. What it replaces is to be dropped after the mutex is free.
-#[must_use]
-fn watch(
-    watchers: &mut BTreeMap<Watcher, Waker>,
-    ever: &mut u64,
+fn watch<T>(
+    mut state: MutexGuard<'_, SlotState>,
+    watchers: fn(&mut SlotState) -> &mut BTreeMap<Watcher, Waker>,
     number: &mut Option<Watcher>,
     waker: &Waker,
-) -> Option<Waker> {
-    if let Some(registered) = number.and_then(|number| watchers.get_mut(&number)) {
-        let is_known = registered.will_wake(waker);
-        return (!is_known).then(|| std::mem::replace(registered, waker.clone()));
-    }
-    *ever += 1;
-    let of = Watcher(*ever);
-    *number = Some(of);
-    watchers.insert(of, waker.clone())
+) -> Poll<T> {
+    let replaced = match number.and_then(|number| watchers(&mut state).get_mut(&number)) {
+        Some(known) if known.will_wake(waker) => None,
+        Some(known) => Some(std::mem::replace(known, waker.clone())),
+        None => {
+            state.watchers_ever += 1;
+            let new = *number.insert(Watcher(state.watchers_ever));
+            watchers(&mut state).insert(new, waker.clone())
+        }
+    };
+    drop(state);
+    drop(replaced);
+    Poll::Pending
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Thread {
     fn turn(&mut self) -> io::Result<()> {
         self.wait()?;
         // Before the commands, which can take long: by then an answer may have come that was not read.
-        self.executor.driver.expire();
+        self.executor.driver.sockets.expire();
         self.carry_out();
         self.was_active |= self.executor.settle();
         Ok(())
@@ -59,7 +59,7 @@ impl Thread {
     /// Sleeps until something is readable, something is due, or a command was pushed, and reads.
     fn wait(&mut self) -> io::Result<()> {
         let has_come = self.spin();
-        if has_come && !self.executor.driver.needs_loop() {
+        if has_come && !self.executor.driver.sockets.needs_loop() {
             return Ok(());
         }
         let sleeps = !has_come && self.mailbox.is_empty() && self.shared.queue.prepare_sleep();
@@ -68,16 +68,10 @@ impl Thread {
         }
         let span = if sleeps { self.executor.deadline() } else { Some(Duration::ZERO) };
         let driver = &mut self.executor.driver;
-        match self.poll.sleep(span, driver.latest()) {
-            Ok(events) => {
-                for event in events {
-                    driver.on_event(event);
-                }
-                Ok(())
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error),
+        for event in self.poll.sleep(span, driver.latest())? {
+            driver.on_event(event);
         }
+        Ok(())
     }
 
     /// Does not sleep for a moment after a command or an outcome, or while answers are due, if the configuration asks for
@@ -89,11 +83,12 @@ impl Thread {
         if busy.is_zero() || !self.mailbox.is_empty() {
             return false;
         }
-        if !was_active && !self.executor.driver.awaits_any_answer() {
+        if !was_active && !self.executor.driver.sockets.awaits_answers() {
             return false;
         }
         let span = self.executor.deadline().map_or(busy, |due| due.min(busy));
-        let has_come = || self.executor.driver.read_awaited() || self.shared.queue.is_filled();
+        let has_come =
+            || self.executor.driver.sockets.read_awaited() || self.shared.queue.is_filled();
         busy::spin(span, || config.clock().boot(), has_come)
     }
 

@@ -19,7 +19,7 @@ use crate::proto::{ClockReading, sentinel_word};
 use crate::resp::{BytesMut, Frame, FrameDecoder, command};
 
 /// The answer of a sentinel, and the connection on which it sends changes from now on.
-pub(in crate::net) struct NewSubscription {
+pub(crate) struct NewSubscription {
     /// Which of the node's sentinels.
     pub(super) by: usize,
     pub(super) named: NamedMaster,
@@ -104,7 +104,7 @@ impl Subscription {
 }
 
 /// The sentinels of all nodes, with the master that each has named last.
-pub(in crate::net) struct Subscriptions {
+pub(crate) struct Subscriptions {
     sentinels: Vec<SubscribedSentinel>,
     /// The `mio::Token` of the first sentinel; the others follow.
     first_token: usize,
@@ -119,7 +119,7 @@ struct SubscribedSentinel {
 }
 
 impl Subscriptions {
-    pub(in crate::net) fn new(addresses: &[Address], first_token: usize) -> Self {
+    pub(crate) fn new(addresses: &[Address], first_token: usize) -> Self {
         let mut all = Vec::new();
         for (node, address) in addresses.iter().enumerate() {
             let Address::Sentinels(sentinels) = address else { continue };
@@ -131,26 +131,21 @@ impl Subscriptions {
 
     /// The number of sentinels of all nodes.
     #[inline]
-    pub(in crate::net) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.sentinels.len()
     }
 
-    pub(in crate::net) fn is_any_open(&self) -> bool {
+    pub(crate) fn is_any_open(&self) -> bool {
         self.sentinels.iter().any(|sentinel| sentinel.subscription.is_some())
     }
 
     /// Whether each sentinel of a node has a subscription.
-    pub(in crate::net) fn are_all_open(&self, node: usize) -> bool {
+    pub(crate) fn are_all_open(&self, node: usize) -> bool {
         self.sentinels.iter().all(|it| it.node != node || it.subscription.is_some())
     }
 
     /// Asks the sentinels of a node again, on the connections that are open. Returns whether those are most of its sentinels.
-    pub(in crate::net) fn ask(
-        &mut self,
-        node: usize,
-        now: ClockReading,
-        registry: &Registry,
-    ) -> bool {
+    pub(crate) fn ask(&mut self, node: usize, now: ClockReading, registry: &Registry) -> bool {
         let (mut all, mut asked) = (0, 0);
         for (_, sentinel) in self.of_mut(node) {
             all += 1;
@@ -165,7 +160,7 @@ impl Subscriptions {
     }
 
     /// The time by which more than half of a node's sentinels had been asked and have named this address; `None` if fewer have.
-    pub(in crate::net) fn vouched_at(&self, node: usize, place: &HostPort) -> Option<ClockReading> {
+    pub(crate) fn vouched_at(&self, node: usize, place: &HostPort) -> Option<ClockReading> {
         let sentinels = self.sentinels.iter().filter(|sentinel| sentinel.node == node);
         let named = sentinels.clone().filter_map(|sentinel| sentinel.named.as_ref());
         let votes = named.filter(|named| named.place == *place).map(|named| named.asked_at);
@@ -173,12 +168,12 @@ impl Subscriptions {
     }
 
     /// Forgets the answers of a node's sentinels, which are asked again.
-    pub(in crate::net) fn forget(&mut self, node: usize) {
+    pub(crate) fn forget(&mut self, node: usize) {
         self.of_mut(node).for_each(|(_, sentinel)| sentinel.named = None);
     }
 
     /// Replaces a sentinel's answer and its connection.
-    pub(in crate::net) fn add(&mut self, node: usize, new: NewSubscription, registry: &Registry) {
+    pub(crate) fn add(&mut self, node: usize, new: NewSubscription, registry: &Registry) {
         let NewSubscription { by, named, mut subscription } = new;
         let first_token = self.first_token;
         let Some((at, sentinel)) = self.of_mut(node).nth(by) else { return };
@@ -193,7 +188,7 @@ impl Subscriptions {
     }
 
     /// Reads from the sentinel with this number, below [`len`](Self::len). Returns its node.
-    pub(in crate::net) fn receive(&mut self, at: usize, registry: &Registry) -> usize {
+    pub(crate) fn receive(&mut self, at: usize, registry: &Registry) -> usize {
         let sentinel = &mut self.sentinels[at];
         if let Some(subscription) = &mut sentinel.subscription
             && subscription.receive(&sentinel.master, &mut sentinel.named).is_err()
@@ -204,7 +199,7 @@ impl Subscriptions {
     }
 
     /// The address that more than half of a node's sentinels have named last.
-    pub(in crate::net) fn named(&self, node: usize) -> Option<HostPort> {
+    pub(crate) fn named(&self, node: usize) -> Option<HostPort> {
         let sentinels = self.sentinels.iter().filter(|sentinel| sentinel.node == node);
         let named: Vec<_> =
             sentinels.map(|sentinel| sentinel.named.as_ref().map(|named| &named.place)).collect();

@@ -15,7 +15,7 @@ use crate::proto::Cause;
 
 /// Why TLS ends a connection.
 #[derive(Debug)]
-pub(in crate::net) struct TlsFault {
+pub(crate) struct TlsFault {
     cause: Cause,
     words: Option<String>,
 }
@@ -52,7 +52,7 @@ impl TlsFault {
         Self { cause, words: Some(words) }
     }
 
-    pub(in crate::net) fn cause(&self) -> (Cause, Option<String>) {
+    pub(crate) fn cause(&self) -> (Cause, Option<String>) {
         (self.cause, self.words.clone())
     }
 }

@@ -5,8 +5,9 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-use super::{Connector, Session};
-use crate::net::Address;
+use super::session::Session;
+use super::trust::Connector;
+use crate::net::address::Address;
 
 /// A stream with TLS in it, under the same options as the connections of locks. From
 /// [`Config::over_tls`](crate::Config::over_tls).

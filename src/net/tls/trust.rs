@@ -26,8 +26,8 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::Session;
-use crate::net::Address;
+use super::session::Session;
+use crate::net::address::Address;
 
 /// What was chosen for all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,18 +162,18 @@ impl Connector {
     }
 
     /// Begins a session with the server there, with the files as they are now. Blocks while they are read.
-    pub(in crate::net) fn session(&self, address: &Address) -> Result<Session, TlsError> {
+    pub(crate) fn session(&self, address: &Address) -> Result<Session, TlsError> {
         self.read()?.session(address)
     }
 
     /// Whether there are files to read, which can block without end.
-    pub(in crate::net) fn has_files(&self) -> bool {
+    pub(crate) fn has_files(&self) -> bool {
         let TlsSettings { ca, certificate, key, .. } = &*self.settings;
         ca.is_some() || certificate.is_some() || key.is_some()
     }
 
     /// The contents of the files now. Blocks while they are read.
-    pub(in crate::net) fn read(&self) -> Result<Certificates, TlsError> {
+    pub(crate) fn read(&self) -> Result<Certificates, TlsError> {
         let files = Files::read(&self.settings)?;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if files != current.files {
@@ -186,14 +186,14 @@ impl Connector {
 
 /// The contents of the files when they were read.
 #[derive(Clone)]
-pub(in crate::net) struct Certificates {
+pub(crate) struct Certificates {
     settings: Arc<TlsSettings>,
     current: Arc<Current>,
 }
 
 impl Certificates {
     /// Begins a session with the server there. Reads nothing.
-    pub(in crate::net) fn session(&self, address: &Address) -> Result<Session, TlsError> {
+    pub(crate) fn session(&self, address: &Address) -> Result<Session, TlsError> {
         let name = self.settings.name_of(address)?;
         let session = Session::new(self.current.of(address), name);
         session.map_err(|error| TlsError::new(error.to_string()))

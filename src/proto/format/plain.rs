@@ -14,7 +14,7 @@ macro_rules! uuid_libraries {
 pub(super) use uuid_libraries;
 
 /// Reads a string that is not of redbolt.
-pub(in crate::proto) fn recognise(value: &[u8]) -> KeyState {
+pub(crate) fn recognise(value: &[u8]) -> KeyState {
     let (library, owner) = of_string(value).filter(|_| value.len() <= LONGEST).unzip();
     let data = Foreign::string(value, library, owner.flatten());
     let profiles: &[_] = if library.is_some() { &[Profile::PLAIN] } else { &[] };

@@ -75,6 +75,12 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local later = redis.call('TIME')
 now = later[1] * 1000 + math.floor(later[2] / 1000)
 
+-- Replies with the node's clock, `$us`, if the proposed counter is more than 5 s from it: `$skew`, in µs.
+--@part check_clock skew us
+if $skew > 5000000 then
+  return redis.status_reply(string.format('CLOCK %.0f', $us))
+end
+
 -- Grants the ARGV[3] resources KEYS to the token ARGV[1] for ARGV[2] ms and returns `OK`. Otherwise
 -- it changes nothing and returns the longest remaining TTL among them, or -1 if one has none.
 --
@@ -106,9 +112,7 @@ local guard = KEYS[2 * n + 1]
 local c = tonumber(ARGV[4])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-if math.abs(c - now) > 5000000 then
-  return redis.status_reply(string.format('CLOCK %.0f', now))
-end
+--@use check_clock math.abs(c - now) | now
 for i = n + 1, 2 * n do
   --@use read_counter < 9007199254740990
   if v >= c then c = math.floor(v) + 1 end

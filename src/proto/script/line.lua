@@ -28,9 +28,7 @@ local guard = KEYS[ARGV[$ttl] and $guard]
 --@use read_clock_ms
 local us = time[1] * 1000000 + time[2]
 local c = ARGV[$ttl] and tonumber(ARGV[$counter])
-if c and math.abs(c - us) > 5000000 then
-  return redis.status_reply(string.format('CLOCK %.0f', us))
-end
+--@use check_clock c and math.abs(c - us) | us
 local me = ARGV[#ARGV] .. string.sub(ARGV[1], 33, 34) .. ':' .. ARGV[6] .. string.sub(ARGV[1], 35)
 
 -- Removes the ticket `$of` with its own key, which notifies the two waiters behind it.

@@ -12,7 +12,7 @@
 
 /// A section of a Lua file.
 #[derive(Clone, Copy)]
-pub(in crate::proto) struct Section {
+pub(crate) struct Section {
     name: &'static [u8],
     /// Their names, separated by spaces.
     parameters: &'static [u8],
@@ -21,7 +21,7 @@ pub(in crate::proto) struct Section {
 }
 
 /// The sections that a script can use. A name is looked up in the first file first.
-pub(in crate::proto) type Library<'a> = &'a [&'a [Section]];
+pub(crate) type Library<'a> = &'a [&'a [Section]];
 
 /// The sections of a Lua file beside the source that says so.
 macro_rules! sections {
@@ -65,10 +65,10 @@ macro_rules! scripts {
     };
 }
 
-pub(in crate::proto) use {assemble, scripts, sections};
+pub(crate) use {assemble, scripts, sections};
 
 /// The number of sections in a file.
-pub(in crate::proto) const fn count(file: &str) -> usize {
+pub(crate) const fn count(file: &str) -> usize {
     let mut rest = file.as_bytes();
     let mut count = 0;
     while !rest.is_empty() {
@@ -80,7 +80,7 @@ pub(in crate::proto) const fn count(file: &str) -> usize {
 }
 
 /// The sections of a file, `N` in number.
-pub(in crate::proto) const fn read<const N: usize>(file: &'static str) -> [Section; N] {
+pub(crate) const fn read<const N: usize>(file: &'static str) -> [Section; N] {
     let mut sections = [const { Section { name: b"", parameters: b"", body: b"" } }; N];
     let (mut rest, mut lines) = (file.as_bytes(), file.as_bytes());
     let mut begun = 0;
@@ -112,7 +112,7 @@ const fn header(line: &[u8]) -> Option<&[u8]> {
 }
 
 /// A text that is being assembled.
-pub(in crate::proto) struct Text {
+pub(crate) struct Text {
     bytes: [u8; MAX_SIZE],
     size: usize,
 }
@@ -122,18 +122,18 @@ const MAX_SIZE: usize = 16_384;
 
 impl Text {
     /// The text of the script with this name.
-    pub(in crate::proto) const fn assemble(library: Library<'_>, name: &str) -> Self {
+    pub(crate) const fn assemble(library: Library<'_>, name: &str) -> Self {
         let mut text = Self { bytes: [0; MAX_SIZE], size: 0 };
         text.add_lines(find(library, name.as_bytes()).body, None, library);
         text
     }
 
-    pub(in crate::proto) const fn size(&self) -> usize {
+    pub(crate) const fn size(&self) -> usize {
         self.size
     }
 
     /// All of it, `N` bytes.
-    pub(in crate::proto) const fn bytes<const N: usize>(&self) -> [u8; N] {
+    pub(crate) const fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.bytes.split_at(self.size).0);
         bytes

@@ -143,9 +143,7 @@ local guard = KEYS[ARGV[7] and 4 or 3]
 --@use read_clock_ms
 local c = tonumber(ARGV[7])
 local us = time[1] * 1000000 + time[2]
-if c and math.abs(c - us) > 5000000 then
-  return redis.status_reply(string.format('CLOCK %.0f', us))
-end
+--@use check_clock c and math.abs(c - us) | us
 local ends, counters = KEYS[2], KEYS[3]
 if kind == 'none' or redis.call('ZCARD', ends) == 0 then redis.call('DEL', KEYS[1], ends) end
 --@use drop_permits_that_ended

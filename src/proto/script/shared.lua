@@ -137,9 +137,7 @@ redis.call('SET', KEYS[1], 'r:' .. ARGV[1], 'PX', ARGV[2])
 --@part read_proposal
 local c = tonumber(ARGV[3])
 local us = time[1] * 1000000 + time[2]
-if math.abs(c - us) > 5000000 then
-  return redis.status_reply(string.format('CLOCK %.0f', us))
-end
+--@use check_clock math.abs(c - us) | us
 
 -- Reads the time at which the member ARGV[1] expires, as `mine`, and returns 0 if it is not a live
 -- member. Data of another type has no members.

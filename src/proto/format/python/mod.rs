@@ -36,7 +36,7 @@ static LOCK_KIND: LockKind = LockKind::foreign(
 );
 
 /// Locks of python-redis-lock.
-pub(in crate::proto) static PYTHON_REDIS_LOCK: Format = Format {
+pub(crate) static PYTHON_REDIS_LOCK: Format = Format {
     scripts: SCRIPTS,
     cannot_be: |name| {
         (!is_lock(name)).then_some("have this name: it has to be `lock:` and the lock's")

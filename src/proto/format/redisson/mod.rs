@@ -1,6 +1,6 @@
 //! The formats of Redisson, see redisson.lua; its read/write locks are in `read_write`.
 
-pub(in crate::proto) mod read_write;
+pub(crate) mod read_write;
 
 use crate::proto::format::plain::is_uuid;
 use crate::proto::format::{Data, Format};
@@ -57,7 +57,7 @@ const fn kind(ask: &'static Script) -> LockKind {
 
 /// Locks of Redisson. Its spin locks have this format but publish no release, and neither does a redbolt holder that may
 /// not publish; their waiters ask later.
-pub(in crate::proto) static REDISSON: Format = Format {
+pub(crate) static REDISSON: Format = Format {
     scripts: SCRIPTS,
     fenced: Some(&FENCED),
     keeps: is_beside,

@@ -51,7 +51,7 @@ const fn kind(ask: &'static Script) -> LockKind {
 }
 
 /// Read/write locks of Redisson. A writer that becomes a reader publishes nothing.
-pub(in crate::proto) static REDISSON_RW: Format = Format {
+pub(crate) static REDISSON_RW: Format = Format {
     scripts: SCRIPTS,
     shared: Some(&READ),
     keeps: is_beside,

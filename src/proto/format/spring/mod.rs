@@ -26,7 +26,7 @@ static LOCK_KIND: LockKind =
     LockKind::foreign(Profile::of(&SPRING), [PLAIN.ask, PLAIN.extend, Command::Run(&UNDO_SPRING)]);
 
 /// Locks of Spring's registries. A registry may publish nothing.
-pub(in crate::proto) static SPRING: Format = Format {
+pub(crate) static SPRING: Format = Format {
     scripts: SCRIPTS,
     cannot_be: |name| {
         (!is_lock(name))

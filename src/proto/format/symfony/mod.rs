@@ -61,7 +61,7 @@ const fn kind(commands: [Command; 3]) -> LockKind {
 }
 
 /// Locks of Symfony. A release notifies no waiter.
-pub(in crate::proto) static SYMFONY: Format = Format {
+pub(crate) static SYMFONY: Format = Format {
     scripts: SCRIPTS,
     shared: Some(&READ),
     recognise: |_, data| recognise(data),

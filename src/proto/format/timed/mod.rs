@@ -47,11 +47,10 @@ const fn kind(format: &'static Format) -> LockKind {
 }
 
 /// Locks of the SETNX recipe.
-pub(in crate::proto) static SETNX: Format =
-    Format { scripts: SCRIPTS, ..format("setnx", &LOCK_KIND) };
+pub(crate) static SETNX: Format = Format { scripts: SCRIPTS, ..format("setnx", &LOCK_KIND) };
 
 /// Locks of redis-objects, with the same scripts.
-pub(in crate::proto) static REDIS_OBJECTS: Format = format("redis-objects", &OF_REDIS_OBJECTS);
+pub(crate) static REDIS_OBJECTS: Format = format("redis-objects", &OF_REDIS_OBJECTS);
 
 const fn format(name: &'static str, kind: &'static LockKind) -> Format {
     Format {
