@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::effects::Decision;
-use super::locks::{Active, Phase};
+use super::locks::Phase;
 use super::{Core, DetachedLock, MAX_LOCKS};
 use crate::proto::event::RefusalReason;
 use crate::proto::names::{LockId, NodeId, ObserverId};
@@ -122,16 +122,16 @@ impl Core {
         self.lease_due(id, now);
         self.run(now);
         let lock = self.locks.find(id).ok_or(RequestError::NotHeld)?;
-        let came_by_itself = |active: &Active| active.hold.is_extended_by_itself();
         match lock.phase {
-            Phase::Held => {}
-            // The caller's extension takes its place.
-            Phase::Extending if self.locks.active(id).is_some_and(came_by_itself) => {}
-            Phase::Extending => return Err(RequestError::ExtensionUnderWay),
+            _ if self.locks.is_extended_by_caller(id) => {
+                return Err(RequestError::ExtensionUnderWay);
+            }
+            // It takes the place of an extension that came by itself.
+            Phase::Extending | Phase::Held => {}
             _ => return Err(RequestError::NotHeld),
         }
         check_ttl(&self.config, ttl)?;
-        if let Some(max_hold) = self.longest_hold(id)
+        if let Some(max_hold) = self.locks.longest_hold(id, &self.config)
             && now.boot.since(lock.held_since()) + ttl > max_hold
         {
             return Err(RequestError::HeldTooLong { max_hold });

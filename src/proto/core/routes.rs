@@ -85,7 +85,10 @@ impl Core {
             LockEffect::Recount => {
                 self.transition(id, now, |lock| lock.decide()).unwrap_or_default()
             }
-            LockEffect::Downgraded(extends) => return self.downgraded(id, extends, now),
+            LockEffect::Downgraded(was_extending) => {
+                self.transition(id, now, |lock| lock.downgraded(was_extending));
+                return;
+            }
             LockEffect::Extended => {
                 self.ask_to_share(id, now);
                 return;

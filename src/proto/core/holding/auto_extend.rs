@@ -14,7 +14,6 @@ use crate::proto::core::effects::LockEffect;
 use crate::proto::core::locks::Phase;
 use crate::proto::core::{Core, LockAtWork};
 use crate::proto::event::{Event, Refusal};
-use crate::proto::names::LockId;
 use crate::proto::time::{ClockReading, Timestamp};
 
 impl LockAtWork<'_> {
@@ -123,11 +122,6 @@ impl Core {
         if self.common.is_auto_extending {
             self.common.auto_extend_at = Timestamp::NEVER;
         }
-    }
-
-    /// How long a lock may be held: by its ask, and by the configuration.
-    pub(in crate::proto::core) fn longest_hold(&self, id: LockId) -> Option<Duration> {
-        Hold::longest(self.locks.active(id).map(|active| &active.hold), &self.config)
     }
 }
 

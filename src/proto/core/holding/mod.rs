@@ -18,7 +18,7 @@ use super::{Core, LockAtWork};
 use crate::proto::config::Config;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Nodes, Pending};
-use crate::proto::core::locks::{Lock, Phase};
+use crate::proto::core::locks::{Lock, Locks, Phase};
 use crate::proto::event::{Confirmed, Event, LossCause, Refusal, RefusalReason};
 use crate::proto::lease::Lease;
 use crate::proto::lock_kind::Count;
@@ -109,7 +109,7 @@ impl Hold {
     }
 
     /// How long a lock may be held, by its ask and by the configuration.
-    fn longest(hold: Option<&Self>, config: &Config) -> Option<Duration> {
+    pub(super) fn longest(hold: Option<&Self>, config: &Config) -> Option<Duration> {
         let own = hold.and_then(|hold| hold.auto_extension.max_hold());
         own.into_iter().chain(config.settings.max_hold).min()
     }
@@ -464,7 +464,7 @@ impl Core {
 
     /// Sends the extensions that waited for this node's link.
     pub(super) fn send_queued_extensions(&mut self, node: NodeId, now: ClockReading) {
-        for id in self.take_queued_extensions(node) {
+        for id in self.locks.take_queued_extensions(node) {
             self.transition(id, now, |lock| lock.send_extension(node));
         }
     }
@@ -472,21 +472,9 @@ impl Core {
     /// Fails the extensions that wait for a link which will not open.
     pub(super) fn fail_queued_extensions(&mut self, node: NodeId) {
         let vote = Vote::Fail(self.node(node).link.cause());
-        for id in self.take_queued_extensions(node) {
-            self.common.effects.of_lock(id, LockEffect::ExtensionVote(node, vote));
-        }
-    }
-
-    fn take_queued_extensions(&mut self, node: NodeId) -> Vec<LockId> {
-        let mut waiting: Vec<_> = self.locks.ids().collect();
-        waiting.retain(|id| {
-            let at_work = self.locks.at_work_mut(*id);
-            // Also where a quorum has extended meanwhile: the key there is to live as long.
-            at_work.is_some_and(|(lock, active)| {
-                lock.phase.is_held() && active.hold.extension.unqueue(node)
-            })
-        });
-        waiting
+        let waiting = self.locks.take_queued_extensions(node);
+        let effect = LockEffect::ExtensionVote(node, vote);
+        self.common.effects.of_locks(waiting.into_iter(), effect);
     }
 
     pub(super) fn extension_answered(
@@ -623,5 +611,22 @@ impl Core {
                 self.release_by(lock, now, |lock| lock.release_result());
             }
         }
+    }
+}
+
+impl Locks {
+    pub(super) fn longest_hold(&self, id: LockId, config: &Config) -> Option<Duration> {
+        Hold::longest(self.active(id).map(|active| &active.hold), config)
+    }
+
+    fn take_queued_extensions(&mut self, node: NodeId) -> Vec<LockId> {
+        let mut waiting: Vec<_> = self.ids().collect();
+        waiting.retain(|&id| {
+            // Also where a quorum has extended meanwhile: the key there is to live as long.
+            self.at_work_mut(id).is_some_and(|(lock, active)| {
+                lock.phase.is_held() && active.hold.extension.unqueue(node)
+            })
+        });
+        waiting
     }
 }

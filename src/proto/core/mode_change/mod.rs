@@ -15,9 +15,10 @@
 use std::time::Duration;
 
 use super::effects::{Decision, LockEffect};
-use super::{Core, MAX_LOCKS};
+use super::{Core, LockAtWork, MAX_LOCKS};
 use crate::proto::core::claims::Claim;
-use crate::proto::core::locks::{Lock, Phase};
+use crate::proto::core::holding::Hold;
+use crate::proto::core::locks::{Lock, Locks, Phase};
 use crate::proto::event::{Event, LossCause, Refusal, RefusalReason};
 use crate::proto::mutants::mutant;
 use crate::proto::names::LockId;
@@ -45,6 +46,7 @@ enum Part {
 
 impl ModeChange {
     pub(crate) const NONE: Self = Self(Part::None);
+    pub(crate) const DELAYED: Self = Self(Part::Delayed);
 
     /// Whether the lock has nothing to do with any.
     pub(crate) fn is_none(self) -> bool {
@@ -103,28 +105,26 @@ impl Core {
         id: LockId,
         now: ClockReading,
     ) -> Result<(), RequestError> {
-        if self.mode_to_change(id, now)? != LockMode::Shared {
+        let (lock, _) = self.held(id, now)?;
+        let (mode, ttl, held) = (lock.mode(), lock.ttl(), now.boot.since(lock.held_since()));
+        if mode != LockMode::Shared {
             return Err(RequestError::NotShared);
         }
         if !self.locks.mode_change(id).is_none() {
             return Err(RequestError::ModeChangeUnderWay);
         }
-        if self.is_extended_by_caller(id) {
+        if self.locks.is_extended_by_caller(id) {
             return Err(RequestError::ExtensionUnderWay);
         }
         if self.locks.len().max(self.claims.len()) >= MAX_LOCKS {
             return Err(RequestError::TooManyLocks);
         }
-        let ttl = self.locks.find(id).map_or(Duration::ZERO, Lock::ttl);
-        let ttl = ttl.min(self.hold_left(id, now));
+        let max_hold = self.locks.longest_hold(id, &self.config).unwrap_or(Duration::MAX);
+        let ttl = ttl.min(max_hold.saturating_sub(held));
         if ttl.is_zero() {
-            let max_hold = self.longest_hold(id).unwrap_or_default();
             return Err(RequestError::HeldTooLong { max_hold });
         }
-        if let Some(companion) = self.new_companion(id, LockMode::Exclusive, ttl, now) {
-            self.set_mode_change(id, Part::Upgrading(companion));
-            self.common.effects.decided(companion, Decision::Ask(None));
-        }
+        self.begin_companion(id, LockMode::Exclusive, ttl, now);
         Ok(())
     }
 
@@ -134,14 +134,12 @@ impl Core {
         id: LockId,
         now: ClockReading,
     ) -> Result<(), RequestError> {
-        if self.mode_to_change(id, now)? != LockMode::Exclusive {
-            return Err(RequestError::NotExclusive);
+        let (lock, claim) = self.held(id, now)?;
+        match claim.keys().len() {
+            _ if lock.mode() != LockMode::Exclusive => Err(RequestError::NotExclusive),
+            keys @ 2.. => Err(RequestError::SharedKeys { keys }),
+            _ => Ok(()),
         }
-        let keys = self.locks.find(id).and_then(|lock| self.claims.find(lock.claim()));
-        if let Some(keys) = keys.map(|claim| claim.keys().len()).filter(|&keys| keys > 1) {
-            return Err(RequestError::SharedKeys { keys });
-        }
-        Ok(())
     }
 
     pub(super) fn begin_downgrade(
@@ -161,7 +159,8 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim) {
             claim.downgrade();
         }
-        if !self.is_held_downgraded(id, now) {
+        self.locks.set_mode_change(id, ModeChange::DELAYED);
+        if !self.ask_to_share(id, now) {
             let refusal = Refusal::new(RefusalReason::NoQuorum, votes);
             self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
         }
@@ -171,16 +170,16 @@ impl Core {
         Ok(())
     }
 
-    /// The mode of a lock that is held.
-    fn mode_to_change(&mut self, id: LockId, now: ClockReading) -> Result<LockMode, RequestError> {
+    /// A lock that is held and may change its mode, with its claim.
+    fn held(&mut self, id: LockId, now: ClockReading) -> Result<(&Lock, &Claim), RequestError> {
         self.lease_due(id, now);
         let lock = self.locks.find(id).filter(|lock| lock.phase.is_held());
-        let lock = lock.ok_or(RequestError::NotHeld)?;
-        let claim = self.claims.find(lock.claim());
-        let profile = claim.map(|claim| claim.kind().profile()).unwrap_or_default();
+        let held = lock.and_then(|lock| Some((lock, self.claims.find(lock.claim())?)));
+        let (lock, claim) = held.ok_or(RequestError::NotHeld)?;
+        let profile = claim.kind().profile();
         match profile.cannot_change_mode() {
             Some(what) => Err(RequestError::ProfileCannot { profile, what }),
-            None => Ok(lock.mode()),
+            None => Ok((lock, claim)),
         }
     }
 }
@@ -188,16 +187,10 @@ impl Core {
 /// The companion, from its ask to its end.
 impl Core {
     /// Makes a lock that asks for the same resource on behalf of this one.
-    fn new_companion(
-        &mut self,
-        id: LockId,
-        mode: LockMode,
-        ttl: Duration,
-        now: ClockReading,
-    ) -> Option<LockId> {
+    fn begin_companion(&mut self, id: LockId, mode: LockMode, ttl: Duration, now: ClockReading) {
         let votes = self.ballot();
-        let (lock, active) = self.locks.activate(id, votes.granted())?;
-        let claim = self.claims.find(lock.claim())?;
+        let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
+        let Some(claim) = self.claims.find(lock.claim()) else { return };
         let mut request = LockRequest::new(claim.keys().first()).ttl(ttl);
         request.auto_extend = active.hold.auto_extend();
         // Whoever shares after a writer keeps that one's token.
@@ -206,7 +199,12 @@ impl Core {
         request.mode = mode;
         let (companion, _, active) = self.locks.begin(&request, now, votes);
         active.mode_change = ModeChange(Part::Companion(id));
-        Some(companion)
+        let part = match mode {
+            LockMode::Exclusive => Part::Upgrading(companion),
+            _ => Part::Downgrading(companion),
+        };
+        self.locks.set_mode_change(id, ModeChange(part));
+        self.common.effects.decided(companion, Decision::Ask(None));
     }
 
     /// Asks all nodes to let a lock share its resource that was exclusive. Whether there was room for that.
@@ -215,52 +213,12 @@ impl Core {
         if !self.locks.mode_change(id).is_delayed() || is_full {
             return !is_full;
         }
-        let mut ttl = self.ttl_to_share(id, now);
+        let mut ttl = self.transition(id, now, |lock| lock.ttl_to_share()).unwrap_or_default();
         if mutant!(DowngradeShortens) {
             ttl = ttl * 3 / 4;
         }
-        if let Some(companion) = self.new_companion(id, LockMode::Shared, ttl, now) {
-            self.set_mode_change(id, Part::Downgrading(companion));
-            self.common.effects.decided(companion, Decision::Ask(None));
-        }
+        self.begin_companion(id, LockMode::Shared, ttl, now);
         true
-    }
-
-    /// For how long a lock may still be held.
-    fn hold_left(&self, id: LockId, now: ClockReading) -> Duration {
-        let Some(lock) = self.locks.find(id) else { return Duration::ZERO };
-        let held = now.boot.since(lock.held_since());
-        self.longest_hold(id).map_or(Duration::MAX, |most| most.saturating_sub(held))
-    }
-
-    /// For how long a lock is to share its resource: for what is left of it, or its validity would get shorter, and otherwise
-    /// no longer than it may be held.
-    fn ttl_to_share(&self, id: LockId, now: ClockReading) -> Duration {
-        let Some((lock, active)) = self.locks.at_work(id) else { return Duration::ZERO };
-        let until = self.claims.find(lock.claim()).map_or(now.boot, Claim::forget_at);
-        let asked = match (lock.phase, active.hold.is_auto_extended()) {
-            (Phase::Extending, _) => active.hold.extension_ttl(),
-            (_, true) => lock.ttl(),
-            (_, false) => Duration::ZERO,
-        };
-        let (left, most) = (until.since(now.boot), self.hold_left(id, now));
-        // A node that got the last extension late keeps its key for longer than that was asked for. A TTL may have been longer
-        // than the longest hold from the beginning.
-        let ttl = if lock.lease.remaining(now) > most { left } else { left.max(asked).min(most) };
-        let ttl = Duration::from_millis(ttl.as_nanos().div_ceil(1_000_000) as u64);
-        ttl.min(self.config.settings.max_ttl)
-    }
-
-    /// A lock that is held has a companion, which shares its resource.
-    pub(super) fn is_held_with(&mut self, id: LockId, companion: LockId) {
-        self.set_mode_change(id, Part::Upgraded(companion));
-        self.set_mode_change(companion, Part::Companion(id));
-    }
-
-    /// A lock is held by a writer's claim, and its holder is a reader. Whether nodes could be asked to let others share it.
-    pub(super) fn is_held_downgraded(&mut self, id: LockId, now: ClockReading) -> bool {
-        self.set_mode_change(id, Part::Delayed);
-        self.ask_to_share(id, now)
     }
 
     /// Completes a mode change: the companion is granted. Its lock may have been lost since.
@@ -274,37 +232,25 @@ impl Core {
                     before.zip(own).iter_mut().for_each(|(it, own)| **own = own.longer(*it, now));
                 }
                 self.change_places(id, companion, now);
-                self.set_mode_change(id, Part::Upgraded(companion));
+                self.locks.set_mode_change(id, ModeChange(Part::Upgraded(companion)));
                 self.common.metrics.upgrades += 1;
                 self.common.events.push_back(Event::Upgraded(id));
+                self.transition(id, now, |lock| lock.auto_extend_from_now());
             }
             Part::Downgrading(_) => {
                 let token = self.fencing_token(id);
                 // What was asked for at that time is covered by the new claim.
-                let was_extending = self.is_extended_by_caller(id);
+                let was_extending = self.locks.is_extended_by_caller(id);
                 self.change_places(id, companion, now);
                 if let Some(active) = self.locks.active_mut(id) {
                     active.fencing.attached(token);
                 }
                 self.drop_companion(id, now);
                 self.common.effects.of_lock(id, LockEffect::Downgraded(was_extending));
-                return self.common.effects.of_lock(id, LockEffect::AdmitNext);
             }
             _ => return,
         }
-        self.transition(id, now, |lock| lock.auto_extend_from_now());
         self.common.effects.of_lock(id, LockEffect::AdmitNext);
-    }
-
-    /// Others may share the lock from now on.
-    pub(super) fn downgraded(&mut self, id: LockId, was_extending: bool, now: ClockReading) {
-        if was_extending {
-            self.common.metrics.extended += 1;
-            self.common.events.push_back(Event::Extended(id));
-        }
-        self.common.metrics.downgrades += 1;
-        self.common.events.push_back(Event::Downgraded(id));
-        self.transition(id, now, |lock| lock.auto_extend_from_now());
     }
 
     /// The companion was refused. What its nodes may keep for it is being undone.
@@ -313,12 +259,12 @@ impl Core {
         self.locks.free(companion);
         match self.locks.mode_change(id).0 {
             Part::Upgrading(_) => {
-                self.set_mode_change(id, Part::None);
+                self.locks.set_mode_change(id, ModeChange::NONE);
                 self.common.metrics.upgrades_refused += 1;
                 self.common.events.push_back(Event::NotUpgraded(id, refusal));
             }
             Part::Downgrading(_) => {
-                self.set_mode_change(id, Part::Delayed);
+                self.locks.set_mode_change(id, ModeChange::DELAYED);
                 self.common.metrics.downgrades_delayed += 1;
                 self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
             }
@@ -329,7 +275,7 @@ impl Core {
     /// Lets go of a lock's companion, or takes its ask back.
     pub(super) fn drop_companion(&mut self, id: LockId, now: ClockReading) {
         let Some(companion) = self.locks.mode_change(id).companion() else { return };
-        self.set_mode_change(id, Part::None);
+        self.locks.set_mode_change(id, ModeChange::NONE);
         let Some(lock) = self.locks.find(companion) else { return };
         let claim = lock.claim();
         self.locks.free(companion);
@@ -362,17 +308,57 @@ impl Core {
             self.arm_lock(lock, now.boot);
         }
     }
+}
 
-    /// Whether an extension is under way that its caller waits for.
-    fn is_extended_by_caller(&self, id: LockId) -> bool {
-        let extends = |lock: &Lock| lock.phase == Phase::Extending;
-        let active = self.locks.at_work(id).filter(|(lock, _)| extends(lock)).map(|(_, it)| it);
-        active.is_some_and(|active| !active.hold.is_extended_by_itself())
+impl LockAtWork<'_> {
+    /// For how long it is to share its resource: for what is left of it, or its validity would get shorter, and otherwise no
+    /// longer than it may be held.
+    fn ttl_to_share(&self) -> Duration {
+        let (lock, hold, now) = (&self.lock, &self.active.hold, self.env.now);
+        let asked = match (lock.phase, hold.is_auto_extended()) {
+            (Phase::Extending, _) => hold.extension_ttl(),
+            (_, true) => lock.ttl(),
+            (_, false) => Duration::ZERO,
+        };
+        let longest = Hold::longest(Some(hold), self.env.config).unwrap_or(Duration::MAX);
+        let most = longest.saturating_sub(now.boot.since(lock.held_since()));
+        let left = self.claim.forget_at().since(now.boot);
+        // A node that got the last extension late keeps its key for longer than that was asked for. A TTL may have been longer
+        // than the longest hold from the beginning.
+        let ttl = if lock.lease.remaining(now) > most { left } else { left.max(asked).min(most) };
+        let ttl = Duration::from_millis(ttl.as_nanos().div_ceil(1_000_000) as u64);
+        ttl.min(self.env.settings().max_ttl)
     }
 
-    fn set_mode_change(&mut self, id: LockId, part: Part) {
-        if let Some(active) = self.locks.active_mut(id) {
-            active.mode_change = ModeChange(part);
+    /// Others may share it from now on.
+    pub(super) fn downgraded(&mut self, was_extending: bool) {
+        if was_extending {
+            self.env.metrics.extended += 1;
+            self.env.report(Event::Extended(self.id));
         }
+        self.env.metrics.downgrades += 1;
+        self.env.report(Event::Downgraded(self.id));
+        self.auto_extend_from_now();
+    }
+}
+
+impl Locks {
+    /// A lock that is held has a companion, which shares its resource.
+    pub(super) fn pair(&mut self, id: LockId, companion: LockId) {
+        self.set_mode_change(id, ModeChange(Part::Upgraded(companion)));
+        self.set_mode_change(companion, ModeChange(Part::Companion(id)));
+    }
+
+    pub(super) fn set_mode_change(&mut self, id: LockId, mode_change: ModeChange) {
+        if let Some(active) = self.active_mut(id) {
+            active.mode_change = mode_change;
+        }
+    }
+
+    /// Whether an extension is under way that its caller waits for.
+    pub(super) fn is_extended_by_caller(&self, id: LockId) -> bool {
+        self.at_work(id).is_some_and(|(lock, active)| {
+            lock.phase == Phase::Extending && !active.hold.is_extended_by_itself()
+        })
     }
 }

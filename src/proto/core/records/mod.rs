@@ -12,6 +12,7 @@ use super::Core;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Node, Pending};
 use crate::proto::core::locks::Phase;
+use crate::proto::core::mode_change::ModeChange;
 use crate::proto::event::LossCause;
 use crate::proto::names::{ClaimId, LockId};
 use crate::proto::profile::Profile;
@@ -99,14 +100,15 @@ impl Core {
         if let Form::Upgraded(Some(reader)) = &detached.form {
             let reader = reader.beside(detached);
             let companion = self.hold_again(&reader, &reader.request(), now);
-            self.is_held_with(id, companion);
+            self.locks.pair(id, companion);
             self.lease_due(companion, now);
         }
         if detached.remaining(now).is_zero() {
             self.transition(id, now, |lock| lock.lose(LossCause::Expired));
         } else {
             if detached.form == Form::Downgraded {
-                self.is_held_downgraded(id, now);
+                self.locks.set_mode_change(id, ModeChange::DELAYED);
+                self.ask_to_share(id, now);
             }
             self.lease_due(id, now);
         }
