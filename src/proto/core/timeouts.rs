@@ -15,7 +15,7 @@ impl Core {
         self.common.next_timeout = Timestamp::NEVER;
         // Before locks leave their queues, which arms the next purge.
         self.queues.purge(now.boot);
-        self.begin_auto_extend(now);
+        self.common.begin_auto_extend(now.boot);
         for node in self.config.node_ids() {
             self.node_due(node, now);
             let is_watched = || self.locks.watchers(node).next().is_some();

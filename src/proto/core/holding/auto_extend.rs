@@ -12,9 +12,9 @@ use super::Hold;
 use super::auto_extension::Failed;
 use crate::proto::core::effects::LockEffect;
 use crate::proto::core::locks::Phase;
-use crate::proto::core::{Core, LockAtWork};
+use crate::proto::core::{Common, LockAtWork};
 use crate::proto::event::{Event, Refusal};
-use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::time::Timestamp;
 
 impl LockAtWork<'_> {
     /// Sets the time of the next extension, from the beginning of the round that was granted.
@@ -115,12 +115,12 @@ impl LockAtWork<'_> {
     }
 }
 
-impl Core {
+impl Common {
     /// Whether locks have to be extended now; then those that would be due soon are extended as well.
-    pub(in crate::proto::core) fn begin_auto_extend(&mut self, now: ClockReading) {
-        self.common.is_auto_extending = now.boot >= self.common.auto_extend_at;
-        if self.common.is_auto_extending {
-            self.common.auto_extend_at = Timestamp::NEVER;
+    pub(in crate::proto::core) fn begin_auto_extend(&mut self, now: Timestamp) {
+        self.is_auto_extending = now >= self.auto_extend_at;
+        if self.is_auto_extending {
+            self.auto_extend_at = Timestamp::NEVER;
         }
     }
 }

@@ -14,7 +14,7 @@ use self::auto_extension::AutoExtension;
 use self::backing::Backing;
 use self::extension::Extension;
 use super::effects::{ClaimEffect, LockEffect};
-use super::{Core, LockAtWork};
+use super::{Core, Env, LockAtWork};
 use crate::proto::config::Config;
 use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Nodes, Pending};
@@ -516,25 +516,7 @@ impl Core {
         match self.transition(id, now, |lock| lock.lease_due()) {
             Some(true) => self.locks.put_away(id),
             Some(false) => {}
-            None => self.idle_lease_due(id, now),
-        }
-    }
-
-    /// Nothing is under way for an idle lock, and nothing extends it.
-    fn idle_lease_due(&mut self, id: LockId, now: ClockReading) {
-        let cause = LossCause::Expired;
-        match self.locks.find_mut(id).filter(|lock| lock.phase.is_held()) {
-            Some(lock) if lock.lease.remaining(now).is_zero() => {
-                lock.phase = Phase::Lost(cause);
-                self.common.metrics.lost(cause, lock.granted_at(), now.boot);
-                self.common.events.push_back(Event::Lost(id, cause));
-                self.common.effects.of_lock(id, LockEffect::Lost(cause));
-            }
-            Some(lock) => {
-                let until = now.boot + lock.lease.remaining(now);
-                self.arm_lock(id, until);
-            }
-            None => {}
+            None => self.locks.idle_lease_due(id, &mut env!(self, now)),
         }
     }
 
@@ -542,14 +524,12 @@ impl Core {
     pub(super) fn lost_due(&mut self, id: LockId, now: ClockReading) {
         let Some(lock) = self.locks.find(id) else { return };
         let claim = lock.claim();
-        match self.claims.find(claim).map(Claim::forget_at) {
-            Some(forget_at) if now.boot < forget_at => self.arm_lock(id, forget_at),
-            Some(_) => {
-                self.free_claim(claim);
-                self.locks.free(id);
-            }
-            None => self.locks.free(id),
+        let forget_at = self.claims.find(claim).map_or(now.boot, Claim::forget_at);
+        if now.boot < forget_at {
+            return self.arm_lock(id, forget_at);
         }
+        self.free_claim(claim);
+        self.locks.free(id);
     }
 
     pub(super) fn begin_release(&mut self, id: LockId, now: ClockReading) {
@@ -562,8 +542,8 @@ impl Core {
         let (claim, queued) = (lock.claim(), active.waiting.is_queued());
         self.arm_lock(id, until);
         for node in self.undo(claim, now).iter() {
-            if !self.node(node).link.takes_undos() {
-                let (node, mut env) = self.node_in_env(node, now);
+            let (node, mut env) = self.node_in_env(node, now);
+            if !node.link.takes_undos() {
                 node.reopen(&mut env);
             }
         }
@@ -617,6 +597,22 @@ impl Core {
 impl Locks {
     pub(super) fn longest_hold(&self, id: LockId, config: &Config) -> Option<Duration> {
         Hold::longest(self.active(id).map(|active| &active.hold), config)
+    }
+
+    /// Nothing is under way for an idle lock, and nothing extends it.
+    fn idle_lease_due(&mut self, id: LockId, env: &mut Env<'_>) {
+        let (now, cause) = (env.now(), LossCause::Expired);
+        if let Some(lock) = self.find_mut(id).filter(|lock| lock.phase.is_held()) {
+            let remaining = lock.lease.remaining(now);
+            if !remaining.is_zero() {
+                self.arm(id, now.boot + remaining);
+                return env.arm(now.boot + remaining);
+            }
+            lock.phase = Phase::Lost(cause);
+            env.metrics.lost(cause, lock.granted_at(), now.boot);
+            env.report(Event::Lost(id, cause));
+            env.effects.of_lock(id, LockEffect::Lost(cause));
+        }
     }
 
     fn take_queued_extensions(&mut self, node: NodeId) -> Vec<LockId> {

@@ -16,7 +16,7 @@ use crate::proto::core::mode_change::ModeChange;
 use crate::proto::event::LossCause;
 use crate::proto::names::{ClaimId, LockId};
 use crate::proto::profile::Profile;
-use crate::proto::request::{LockRequest, RequestError};
+use crate::proto::request::RequestError;
 use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::Vote;
 
@@ -84,8 +84,7 @@ impl Core {
         detached: &DetachedLock,
         now: ClockReading,
     ) -> Result<LockId, RequestError> {
-        let request = detached.request();
-        request.check(&self.config)?;
+        detached.request().check(&self.config)?;
         if !detached.fits(&self.config) {
             return Err(RequestError::OtherNodes);
         }
@@ -93,13 +92,12 @@ impl Core {
             return Err(RequestError::TooManyLocks);
         }
         self.common.metrics.attached += 1;
-        let id = self.hold_again(detached, &request, now);
+        let id = self.hold_again(detached, now);
         if let Some(active) = self.locks.active(id) {
             self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
         }
         if let Form::Upgraded(Some(reader)) = &detached.form {
-            let reader = reader.beside(detached);
-            let companion = self.hold_again(&reader, &reader.request(), now);
+            let companion = self.hold_again(&reader.beside(detached), now);
             self.locks.pair(id, companion);
             self.lease_due(companion, now);
         }
@@ -116,17 +114,12 @@ impl Core {
     }
 
     /// Makes a lock and its claim of a record.
-    fn hold_again(
-        &mut self,
-        detached: &DetachedLock,
-        request: &LockRequest<'_>,
-        now: ClockReading,
-    ) -> LockId {
+    fn hold_again(&mut self, detached: &DetachedLock, now: ClockReading) -> LockId {
         let mut votes = self.ballot();
         let counted = detached.with(&[Part::Counted]);
         counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
         let (claim_id, claim) = self.claims.occupy();
-        let (id, lock, active) = self.locks.begin(request, now, votes);
+        let (id, lock, active) = self.locks.begin(&detached.request(), now, votes);
         lock.begin_round(active, Phase::Held, now, votes);
         lock.asks_for(claim_id);
         active.round.lasts_until(now.boot);
