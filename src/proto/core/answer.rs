@@ -93,15 +93,19 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
-        let Some(next) = self.node(id).pipeline.oldest() else { return Err(Mistyped) };
-        let pending = next.pending;
-        if let (Token::Error(text), false) = (token, matches!(pending, Pending::Handshake(_))) {
-            self.node_mut(id).note(text);
+        let node = &mut self.nodes[id.index()];
+        let Some(next) = node.pipeline.oldest() else { return Err(Mistyped) };
+        let (is_handshake, checked) = match next.pending {
+            Pending::Ask { claim, checked: true, .. } => (false, Some(claim)),
+            pending => (matches!(pending, Pending::Handshake(_)), None),
+        };
+        if let (Token::Error(text), false) = (token, is_handshake) {
+            node.note(text);
         }
-        if let Pending::Ask { claim, checked: true, .. } = pending {
+        if let Some(claim) = checked {
             return self.half_answered(id, claim, token);
         }
-        let Some(due) = self.node_mut(id).pipeline.answered() else { return Err(Mistyped) };
+        let Some(due) = node.pipeline.answered() else { return Err(Mistyped) };
         let answered = self.understood(id, &due, token, now);
         // Effects apply to the node as it was when it answered: before the link is left below.
         self.run(now);
@@ -113,9 +117,6 @@ impl Core {
         self.nodes[id.index()].record_answer(&due, &mut env!(self, now));
         if env!(self, now).set_suspected(id, false) {
             self.send_held_back(id, now);
-        }
-        if self.node(id).link.is_leaving() {
-            self.nodes[id.index()].leave_if_idle(&mut env!(self, now));
         }
         answered
     }

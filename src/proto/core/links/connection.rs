@@ -158,7 +158,8 @@ impl Node {
         handshake.refused()
     }
 
-    /// Records how long the node took to answer. The steps of a handshake wait for one another.
+    /// Records how long the node took to answer. The steps of a handshake wait for one another. A link that is being left is
+    /// closed if this was the last answer.
     #[inline]
     pub(in crate::proto::core) fn record_answer(&mut self, due: &Due<Pending>, env: &mut Env<'_>) {
         if !matches!(due.pending, Pending::Handshake(_)) {
@@ -166,6 +167,7 @@ impl Node {
             self.pace.answered(due.since, now);
             env.metrics.answered(self.id(), due.since, now);
         }
+        self.leave_if_idle(env);
     }
 
     /// Drops the dead connection, out of which bytes may run after an undo on this one. Where the server is certainly
