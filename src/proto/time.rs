@@ -21,6 +21,11 @@ impl Timestamp {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// So many milliseconds later, at the latest [`NEVER`](Self::NEVER).
+    pub(super) fn after_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms.saturating_mul(1_000_000)))
+    }
 }
 
 impl Add<Duration> for Timestamp {

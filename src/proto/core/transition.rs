@@ -28,8 +28,8 @@ impl Core {
         let result = apply(&mut lock);
         let (due, sent) = (lock.due, lock.sent);
         self.arm_lock(id, due);
-        for node in sent.iter() {
-            self.sent(claim_id, node, now);
+        if !sent.is_empty() {
+            self.sent(claim_id, sent.iter(), now);
         }
         Some(result)
     }

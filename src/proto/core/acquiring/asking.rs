@@ -90,7 +90,7 @@ impl Core {
     pub(super) fn send_ask(&mut self, node_id: NodeId, id: ClaimId, now: ClockReading) {
         debug_assert!(self.node(node_id).link.takes_asks(), "only a voter is asked");
         let Some(claim) = self.claims.find_mut(id) else { return };
-        claim.sent(node_id, now.boot + Duration::from_millis(claim.ttl_ms()));
+        claim.sent(node_id, now.boot.after_ms(claim.ttl_ms()));
         self.common.metrics.of(node_id).asks += 1;
         let node = &mut self.nodes[node_id.index()];
         // A lock in line looks for itself, and at less than its ask reads.

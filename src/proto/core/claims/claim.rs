@@ -4,8 +4,6 @@
 //! ask, until each has confirmed or the TTL is over. Here is what each step of that says about a node. Not here: when
 //! which command is sent.
 
-use std::time::Duration;
-
 use crate::proto::config::Config;
 use crate::proto::key_state::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::keys::Keys;
@@ -287,10 +285,6 @@ impl Claim {
 
     pub(crate) fn ttl_ms(&self) -> u64 {
         self.ttl_ms
-    }
-
-    pub(crate) fn ttl(&self) -> Duration {
-        Duration::from_millis(self.ttl_ms)
     }
 
     /// The value that is proposed for its fencing counters; zero if it is not fenced.

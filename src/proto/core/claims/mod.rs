@@ -298,7 +298,9 @@ impl Core {
         let result = apply(&mut claim);
         let (due, sent) = (claim.due, claim.sent);
         self.arm_claim(id, due);
-        sent.iter().for_each(|node| self.sent(id, node, now));
+        if !sent.is_empty() {
+            self.sent(id, sent.iter(), now);
+        }
         Some(result)
     }
 

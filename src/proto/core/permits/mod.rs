@@ -119,7 +119,7 @@ impl Core {
     /// Asks a node for the slot of this claim, and for no other. What it has given before counts no longer.
     fn send_move(&mut self, node: NodeId, id: ClaimId, counter: u64, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
-        claim.sent(node, now.boot + claim.ttl());
+        claim.sent(node, now.boot.after_ms(claim.ttl_ms()));
         let ttl_ms = claim.ttl_ms();
         self.common.metrics.of(node).asks += 1;
         let pending = |by_digest| Pending::Move { claim: id, counter, by_digest };

@@ -46,14 +46,21 @@ impl Core {
         let node = &mut self.nodes[to.index()];
         let claim = || self.claims.find(id);
         self.common.encoded.send(node, (id, claim), (command, numbers), &self.config, now, pending);
-        self.sent(id, to, now);
+        self.sent(id, std::iter::once(to), now);
     }
 
-    /// Follows up a command about a claim that was sent to a node.
+    /// Follows up a command about a claim that was sent to these nodes.
     #[inline]
-    pub(super) fn sent(&mut self, id: ClaimId, to: NodeId, now: ClockReading) {
-        if self.node(to).push.notifies() {
-            self.read_behind(id, to, now);
+    pub(super) fn sent(
+        &mut self,
+        id: ClaimId,
+        to: impl Iterator<Item = NodeId>,
+        now: ClockReading,
+    ) {
+        for node in to {
+            if self.node(node).push.notifies() {
+                self.read_behind(id, node, now);
+            }
         }
         self.arm(now.boot + self.config.settings.dead_peer_timeout);
     }
