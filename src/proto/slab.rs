@@ -208,7 +208,7 @@ impl<T> Slab<T> {
     fn next_due_row(&mut self, mut row: usize, by: Timestamp) -> Option<usize> {
         let rows = self.heads.len();
         if row > 0 && (row == rows || row.is_multiple_of(BLOCK)) {
-            self.has_walked((row - 1) / BLOCK);
+            self.record_next_due((row - 1) / BLOCK);
         }
         while row < rows {
             step();
@@ -219,14 +219,14 @@ impl<T> Slab<T> {
                 if let Some(at) = rest.position(|head| head.due <= by) {
                     return Some(row + at);
                 }
-                self.has_walked(block);
+                self.record_next_due(block);
             }
             row = end;
         }
         None
     }
 
-    fn has_walked(&mut self, block: usize) {
+    fn record_next_due(&mut self, block: usize) {
         let rows = self.heads.iter().skip(block * BLOCK).take(BLOCK).inspect(|_| step());
         self.blocks[block].due = rows.map(|head| head.due).min().unwrap_or(Timestamp::NEVER);
     }

@@ -242,7 +242,7 @@ impl Core {
         self.abandon(claim, now);
         // A verdict need not wait for all votes. A denial that comes later can still change the lead.
         if let Some(claim) = self.claims.find_mut(claim) {
-            claim.is_heard_by(id, round);
+            claim.report_late_to(id, round);
         }
         for decision in self.with_waiter(id, now, |it| it.settle_in(denied)) {
             self.common.effects.decided(id, decision);

@@ -81,8 +81,8 @@ impl Core {
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
         claim.begin(id, &active.keys, lock.mode(), proposal, lock.ttl_ms(), random);
-        active.foreign().into_iter().for_each(|kind| claim.is_of(kind));
-        first.into_iter().for_each(|first| claim.is_second(first));
+        active.foreign().into_iter().for_each(|kind| claim.set_kind(kind));
+        first.into_iter().for_each(|first| claim.set_other_claim(first));
         lock.begin_round(active, Phase::Asking, now, votes);
         active.fencing.attempt_begins(self.common.ahead_us);
         active.permit.attempt_begins();
@@ -256,7 +256,7 @@ impl LockAtWork<'_> {
         let active = &mut *self.active;
         let out_of_time = self.env.now.boot >= active.waiting.deadline();
         // The nodes have answered how wrong our clock is: that is no verdict about the lock.
-        if is_set_right && !out_of_time && active.fencing.is_repeated() {
+        if is_set_right && !out_of_time && active.fencing.take_repeat() {
             return Decision::Repeat;
         }
         let denied = active.votes.denies();

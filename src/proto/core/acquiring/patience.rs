@@ -25,7 +25,7 @@ impl LockAtWork<'_> {
         let awaited = self.active.votes.awaited().without(self.env.suspected());
         let until = awaited.iter().map(|node| since + self.nodes.allowance(node)).min();
         let until = until.unwrap_or(Timestamp::NEVER);
-        self.active.round.waits_for_rest(until);
+        self.active.round.wait_for_rest(until);
         self.arm(until);
     }
 
@@ -56,7 +56,7 @@ impl LockAtWork<'_> {
         }
         let (since, awaited) = (active.round.quorum_at(), active.votes.awaited());
         // Those who have more time are waited for anew, unless only a write-back is.
-        active.round.waits_for_rest(Timestamp::NEVER);
+        active.round.wait_for_rest(Timestamp::NEVER);
         let mut late = NodeSet::default();
         let is_late = |node: &NodeId| self.env.now.boot >= since + self.nodes.allowance(*node);
         awaited.iter().filter(is_late).for_each(|node| late.insert(node));

@@ -65,13 +65,13 @@ impl Core {
 
     /// Takes the answer to an ask with a ticket.
     fn take_place(&mut self, id: NodeId, claim: ClaimId, told: Told, now: ClockReading) -> Answer {
-        self.node_mut(id).capabilities.line_is(Ability::Given);
+        self.node_mut(id).capabilities.set_line(Ability::Given);
         if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
             self.with_waiter(lock, now, |it| it.record_place(id, told));
         }
         match told {
             Told::Granted { grant, .. } => {
-                self.node_mut(id).capabilities.undo_is(Ability::Given);
+                self.node_mut(id).capabilities.set_undo(Ability::Given);
                 grant
             }
             Told::Waits(place) => {
@@ -122,7 +122,7 @@ impl Core {
         }
         if answer.is_grant() && ask != Command::SetIfAbsent {
             // The script has rehearsed the undo before it wrote.
-            self.node_mut(id).capabilities.undo_is(Ability::Given);
+            self.node_mut(id).capabilities.set_undo(Ability::Given);
         }
         Ok(Some(Unproven::of_ask(claim_id, answer)))
     }
@@ -140,7 +140,7 @@ impl Core {
         if !cause.is_forbidden() {
             return false;
         }
-        self.node_mut(id).capabilities.line_is(Ability::Refused(cause));
+        self.node_mut(id).capabilities.set_line(Ability::Refused(cause));
         if self.is_asking(claim) && self.node(id).link.takes_asks() {
             self.send_ask(id, claim, now);
         }
@@ -230,7 +230,7 @@ impl Core {
         let Vote::Fail(cause) = vote else { return };
         if cause.is_forbidden() {
             // It may be what the undo needs as well.
-            self.node_mut(id).capabilities.undo_is(Ability::Refused(cause));
+            self.node_mut(id).capabilities.set_undo(Ability::Refused(cause));
         }
         if cause != Cause::ServerError
             && let Some(claim) = self.claims.find_mut(claim)

@@ -140,7 +140,7 @@ impl Claim {
     }
 
     /// It is one of another library's locks.
-    pub(crate) fn is_of(&mut self, kind: &'static LockKind) {
+    pub(crate) fn set_kind(&mut self, kind: &'static LockKind) {
         // A format whose request is redbolt's own.
         if mutant!(TokenOfRegistry) && kind.ask == Command::SetIfAbsent {
             self.random = [0xa7; 16];
@@ -197,7 +197,7 @@ impl Claim {
     }
 
     /// It is the second claim of a holder whose first one was made of these bytes, and who changes its mode.
-    pub(crate) fn is_second(&mut self, other_claim: [u8; 16]) {
+    pub(crate) fn set_other_claim(&mut self, other_claim: [u8; 16]) {
         self.rare.get_or_insert_default().other_claim = Some(digits(other_claim));
         self.kind = match self.kind.ask {
             Command::SetIfAbsent => &UPGRADE,
@@ -259,7 +259,7 @@ impl Claim {
     }
 
     /// Its attempt was refused in this round of a lock that waits from then on, and hears late votes.
-    pub(crate) fn is_heard_by(&mut self, lock: LockId, round: u32) {
+    pub(crate) fn report_late_to(&mut self, lock: LockId, round: u32) {
         self.user = ClaimUser::Waiter(lock, round);
     }
 

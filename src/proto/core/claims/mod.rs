@@ -213,7 +213,7 @@ impl ClaimAtWork<'_> {
         }
         // One that found nothing has not shown that it may delete.
         if found > 0 && !claim.is_ticket() {
-            node.capabilities.undo_is(Ability::Given);
+            node.capabilities.set_undo(Ability::Given);
         }
         if node.debt.confirmed() {
             self.env.effects.of_node(node_id, NodeEffect::SendOwed);
@@ -243,7 +243,7 @@ impl ClaimAtWork<'_> {
         let node = &mut self.nodes[node_id.index()];
         self.env.arm(node.debt.refused(self.env.now.boot));
         if cause.is_forbidden() {
-            node.capabilities.undo_is(Ability::Refused(cause));
+            node.capabilities.set_undo(Ability::Refused(cause));
             if node.link.is_ready() {
                 node.retire(cause, &mut self.env);
             }

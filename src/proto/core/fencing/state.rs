@@ -69,7 +69,7 @@ impl Fencing {
     }
 
     /// An attempt failed by our clock alone, which is set right. Whether it is to be repeated: once.
-    pub(crate) fn is_repeated(&mut self) -> bool {
+    pub(crate) fn take_repeat(&mut self) -> bool {
         !std::mem::replace(&mut self.was_set_right, true)
     }
 
@@ -152,8 +152,8 @@ mod tests {
     fn an_attempt_is_repeated_once_with_the_clock_set_right() {
         let mut fencing = Fencing::new();
         fencing.begin(true);
-        assert!(fencing.is_repeated() && !fencing.is_repeated());
+        assert!(fencing.take_repeat() && !fencing.take_repeat());
         fencing.begin(true);
-        assert!(fencing.is_repeated(), "of another lock");
+        assert!(fencing.take_repeat(), "of another lock");
     }
 }

@@ -46,7 +46,7 @@ impl LockAtWork<'_> {
     }
 
     fn auto_extend_at(&mut self, at: Timestamp) {
-        self.active.hold.auto_extension.is_due_at(at);
+        self.active.hold.auto_extension.schedule_at(at);
         self.arm_auto_extend(at);
     }
 
@@ -72,7 +72,7 @@ impl LockAtWork<'_> {
             // The claim that is asked for lasts for as long as this one does now.
             return self.auto_extend_again();
         }
-        hold.auto_extension.is_taken_up();
+        hold.auto_extension.take_up();
         let held = now.since(self.lock.held_since()) + ttl;
         let longest = Hold::longest(Some(hold), self.env.config);
         if longest.is_some_and(|longest| held > longest) {

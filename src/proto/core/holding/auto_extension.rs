@@ -67,12 +67,12 @@ impl AutoExtension {
         self.at
     }
 
-    pub(super) fn is_due_at(&mut self, at: Timestamp) {
+    pub(super) fn schedule_at(&mut self, at: Timestamp) {
         self.at = at;
     }
 
     /// Its time has come: the next one is due when this one is over, if it begins.
-    pub(super) fn is_taken_up(&mut self) {
+    pub(super) fn take_up(&mut self) {
         self.at = Timestamp::NEVER;
     }
 

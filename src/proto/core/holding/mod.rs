@@ -92,7 +92,7 @@ impl Hold {
     }
 
     /// One more node keeps a permit, for this lease. Where nothing has to be remembered that is not less than the lock's.
-    pub(super) fn is_healed(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
+    pub(super) fn heal(&mut self, node: NodeId, lease: Lease, now: ClockReading) {
         if !self.backing.is_as_granted() {
             self.backing.keeps(node, lease, now);
         }

@@ -73,7 +73,7 @@ impl Capabilities {
         self.writes = ability;
     }
 
-    pub(crate) fn undo_is(&mut self, ability: Ability) {
+    pub(crate) fn set_undo(&mut self, ability: Ability) {
         self.undo = ability;
     }
 
@@ -82,7 +82,7 @@ impl Capabilities {
         self.line
     }
 
-    pub(crate) fn line_is(&mut self, ability: Ability) {
+    pub(crate) fn set_line(&mut self, ability: Ability) {
         self.line = ability;
     }
 

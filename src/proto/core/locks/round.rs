@@ -70,7 +70,7 @@ impl Round {
         self.rest_until
     }
 
-    pub(crate) fn waits_for_rest(&mut self, until: Timestamp) {
+    pub(crate) fn wait_for_rest(&mut self, until: Timestamp) {
         self.rest_until = until;
     }
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(round.quorum_answered(Timestamp(140)), Timestamp(140));
         assert_eq!(round.quorum_answered(Timestamp(150)), Timestamp(140), "the first time");
         assert_eq!(round.quorum_at(), Timestamp(140));
-        round.waits_for_rest(Timestamp(600));
+        round.wait_for_rest(Timestamp(600));
         assert_eq!(round.took(Timestamp(450)), Duration::from_nanos(40));
         assert_eq!((round.due(), round.is_over(Timestamp(500))), (Timestamp(500), true));
     }

@@ -135,7 +135,7 @@ impl LockAtWork<'_> {
             Vote::Deny => healing.taken(node, now.boot),
             Vote::Grant if self.claim.counted().contains(node) => {
                 let lease = healing.lease_of(node).into_iter();
-                lease.for_each(|lease| self.active.hold.is_healed(node, lease, now));
+                lease.for_each(|lease| self.active.hold.heal(node, lease, now));
             }
             _ => {}
         }

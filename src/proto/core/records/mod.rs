@@ -129,7 +129,7 @@ impl Core {
         // It asks nobody any more, and so proposes nothing.
         let fenced = detached.fencing_token.map(|_| 0);
         claim.begin(id, &active.keys, lock.mode(), fenced, ttl_ms(detached.ttl), detached.random);
-        active.foreign().into_iter().for_each(|kind| claim.is_of(kind));
+        active.foreign().into_iter().for_each(|kind| claim.set_kind(kind));
         match detached.form {
             Form::Asked | Form::Foreign(_) => {}
             Form::Upgraded(_) => claim.upgrade(),

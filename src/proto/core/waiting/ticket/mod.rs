@@ -269,7 +269,7 @@ impl Ticket {
     }
 
     /// One of the two before it stands there: that it leaves will be news.
-    fn is_there(&mut self, what: TicketRead) {
+    fn mark_present(&mut self, what: TicketRead) {
         self.has_left[usize::from(what == TicketRead::LastButOne)] = None;
     }
 
@@ -369,7 +369,7 @@ impl Ticket {
 
     /// Several have the resource at this node. A reader may be beside them as soon as nobody stands before it, and asks once: that
     /// it has become the first, or that they have come behind a writer, its ask has not known.
-    fn may_join_readers(&mut self, node: NodeId) -> bool {
+    fn joins_readers_once(&mut self, node: NodeId) -> bool {
         let was_second = |(of, place): &(NodeId, Place)| *of == node && place.before > 0;
         let has_become_first = self.places.iter().any(was_second);
         self.is_first() && (!std::mem::replace(&mut self.knows_many, true) || has_become_first)

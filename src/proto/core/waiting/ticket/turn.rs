@@ -371,7 +371,7 @@ impl Waiter<'_> {
             }
             TicketRead::FromBehind => ticket.see_from_behind(is_free, now, leave),
             TicketRead::Resource if has_many => {
-                if self.lock.mode() == LockMode::Shared && ticket.may_join_readers(node) {
+                if self.lock.mode() == LockMode::Shared && ticket.joins_readers_once(node) {
                     return Next::Wake;
                 }
                 let next = ticket.see_resource(false, paused_until, leave_until);
@@ -391,7 +391,7 @@ impl Waiter<'_> {
             }
             TicketRead::Alive => self.see_sign_of_life(node, number),
             TicketRead::Last | TicketRead::LastButOne if !ticket.is_before(what, answer) => {
-                ticket.is_there(what);
+                ticket.mark_present(what);
                 Next::Wait
             }
             TicketRead::Last => ticket.see_last_leave(self.wants_permit, paused_until),
