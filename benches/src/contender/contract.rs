@@ -1,4 +1,4 @@
-//! What all contenders have in common: their two calls, and what they are given.
+//! The interface of a contender: its two calls, and the task that it is started with.
 
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};

@@ -1,4 +1,4 @@
-//! What all contenders have in common: their call, and what they are given.
+//! The interface of a contender: its call, and the task that it is started with.
 
 use std::time::Duration;
 

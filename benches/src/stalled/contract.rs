@@ -1,4 +1,4 @@
-//! What all contenders have in common.
+//! The interface of a contender: its call, and the time limit of a pair.
 
 use std::time::Duration;
 

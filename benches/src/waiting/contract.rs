@@ -1,4 +1,4 @@
-//! What the waiters are given.
+//! The place of a waiter among others, and the time limit of a wait.
 
 use std::time::Duration;
 
