@@ -18,8 +18,9 @@ use crate::proto::{DetachedLock, LockMode, debug_by_name};
 /// and know that a pause between the check and the step cannot be seen from here.
 ///
 /// Dropping it queues the release and never blocks. It does not keep the engine alive: with the last
-/// handle, or by a shutdown, the lock is lost ([`LossCause::ShutDown`]). In a forked child it is worth
-/// nothing ([`LossCause::Forked`]), and to drop it there does no harm.
+/// handle, or by a shutdown, the lock is lost ([`LossCause::ShutDown`](crate::LossCause::ShutDown)). In
+/// a forked child it is worth nothing ([`LossCause::Forked`](crate::LossCause::Forked)), and to drop it
+/// there does no harm.
 #[must_use = "dropping the guard releases the lock"]
 pub struct OwnedGuard {
     /// Empty once it was released or detached.
