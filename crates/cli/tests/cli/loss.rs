@@ -72,7 +72,7 @@ fn a_command_that_ignores_sigterm_is_killed_after_the_grace_period() {
 #[test]
 fn without_a_majority_the_command_ends_before_the_lease() {
     let world = World::of(3);
-    let words = ["lock", "--ttl", "9s", "--kill-after", "2s", "job", "-c", &stubborn()];
+    let words = ["lock", "--ttl", "12s", "--kill-after", "4s", "job", "-c", &stubborn()];
     let running = world.start(&words);
     let pid = world.process("pid");
     world.nodes[..2].iter().for_each(redbolt_test_servers::Server::pause);

@@ -157,10 +157,11 @@ impl Core {
             ticket.connection_lost(node, false);
         }
         self.at_claim(id, now, |claim| claim.lose_ask(node, untouched));
-        if mutant!(AskSentAgain)
-            && let Some(claim) = self.claims.find_mut(id).filter(|claim| claim.lock().is_some())
-        {
-            return claim.queue(node);
+        if mutant!(AskSentAgain) {
+            let claim = self.claims.find_mut(id).filter(|claim| claim.lock().is_some());
+            if let Some(claim) = claim {
+                return claim.queue(node);
+            }
         }
         self.vote_failed(node, id, now);
     }

@@ -127,11 +127,11 @@ impl LockAtWork<'_> {
         if mutant!(LeaseFromAnswer) {
             self.lock.lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
         }
-        if mutant!(ReadFromOne)
-            && self.lock.mode() == LockMode::Shared
-            && !self.active.votes.grants().is_empty()
-        {
-            return self.quorum_granted();
+        if mutant!(ReadFromOne) {
+            let is_read = self.lock.mode() == LockMode::Shared;
+            if is_read && !self.active.votes.grants().is_empty() {
+                return self.quorum_granted();
+            }
         }
         self.active.votes.suspect(self.env.suspected());
         let verdict = self.active.votes.verdict();

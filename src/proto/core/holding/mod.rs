@@ -254,10 +254,11 @@ impl LockAtWork<'_> {
         if self.lock.round() != round || !self.lock.phase.is_held() {
             return;
         }
-        if mutant!(ExtensionOfOtherClaim)
-            && let Some(holder) = self.active.mode_change.holder()
-        {
-            return self.env.effects.of_lock(holder, LockEffect::ExtensionVote(node, vote));
+        if mutant!(ExtensionOfOtherClaim) {
+            let holder = self.active.mode_change.holder();
+            if let Some(holder) = holder {
+                return self.env.effects.of_lock(holder, LockEffect::ExtensionVote(node, vote));
+            }
         }
         if vote == Vote::Grant {
             let hold = &mut self.active.hold;
