@@ -7,8 +7,6 @@ mod asking;
 mod patience;
 mod voting;
 
-use std::time::Duration;
-
 use super::claims::Claim;
 use super::effects::Decision;
 use super::{Core, LockAtWork};
@@ -153,9 +151,10 @@ impl LockAtWork<'_> {
         }
     }
 
+    /// Records how long a round of asks took. The average forgets an eighth each time.
     fn record_round_trip(&mut self) {
-        let took = self.active.round.took(self.env.now.boot);
-        self.env.round_trip = round_trip(self.env.round_trip, took);
+        let (before, took) = (self.env.round_trip, self.active.round.took(self.env.now.boot));
+        self.env.round_trip = if before.is_zero() { took } else { (before * 7 + took) / 8 };
     }
 
     /// A quorum has granted, in time: so is the lock, once it has its slot and its token.
@@ -283,13 +282,5 @@ impl Active {
         let needed = self.votes.quorum().saturating_sub(self.votes.grants().len());
         let remaining = self.waiting.way_free_at(needed).map(|at| at.since(now.boot));
         Refusal { reason, votes: self.votes, remaining }
-    }
-}
-
-/// How long a round of asks takes, roughly, once one more has.
-fn round_trip(before: Duration, took: Duration) -> Duration {
-    match before {
-        Duration::ZERO => took,
-        before => (before * 7 + took) / 8,
     }
 }
