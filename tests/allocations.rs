@@ -150,8 +150,14 @@ fn of_hand_offs(n: usize, wake: WakeStrategy) -> Vec<u64> {
         server.resume();
         both.catch_up();
     }
-    let tells = |host: &Host| host.driver.node_report().nodes[0].push == PushState::Active;
-    assert!(both.hosts.iter().all(tells));
+    // The push links open beside the hand-offs, which wait for a majority only.
+    let push_of = |host: &Host| host.driver.node_report().nodes[0].push;
+    let tell = |both: &Both| both.hosts.each_ref().map(push_of) == [PushState::Active; 2];
+    let until = Instant::now() + PATIENCE;
+    while !tell(&both) {
+        assert!(Instant::now() < until, "{:#?}", both.hosts.each_ref().map(push_of));
+        both.hand_offs(1);
+    }
     let batch = || {
         both.catch_up();
         allocation_counter::measure(|| both.hand_offs(BATCH)).count_total
