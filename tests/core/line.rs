@@ -525,6 +525,32 @@ fn several_dead_waiters_in_a_row_cost_a_grace_each() {
     }
 }
 
+/// The first comes late and soon releases: a waiter behind the dead ones, which has met the call, hears of neither.
+#[test]
+fn a_waiter_behind_dead_ones_notices_that_the_first_has_come_and_gone() {
+    let mut world = warm(5);
+    let held = holds(&mut world, 0);
+    let [first, _, _, last] = [1, 2, 3, 4].map(|client| waits(&mut world, client));
+    // It has become rare that it makes sure that its lead does not hang.
+    world.run(secs(1));
+    (1..=3).for_each(|client| world.clients[client].is_stopped = true);
+    let before = asks(&world, 4);
+    world.let_go(0, held);
+    world.run_until(secs(1), |world| asks(world, 4) > before);
+    world.run(ms(10));
+    world.clients[1].is_stopped = false;
+    world.run_until(ms(100), |world| world.clients[1].is_granted(first));
+    world.run(ms(10));
+    world.let_go(1, first);
+    let began = world.boot;
+    world.run_until(secs(30), |world| world.clients[4].is_granted(last));
+    let took = ms((world.boot - began) / 1_000_000);
+    // As behind two dead waiters.
+    let graces = ms(500) * 2;
+    let most = graces + graces / 20 + ms(50) * 3 + ms(100);
+    assert!(took <= most, "{took:?} after the release");
+}
+
 /// The holder and the first waiters may be processes of one host. No node reports that the holder's lease has ended.
 #[test]
 fn dead_waiters_cost_a_grace_each_also_behind_a_holder_that_has_died_with_them() {

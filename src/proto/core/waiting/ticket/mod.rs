@@ -208,14 +208,15 @@ impl Ticket {
         (now < self.pinged_until).then_some(self.pinged_until)
     }
 
-    /// When it looks at the resource although it stands behind two others. A release wakes the first two, who may both be dead. The
-    /// interval grows with its place, so that all together look as often as a few.
+    /// When it looks at the resource although it stands behind two others. A release wakes the first two, who may both be dead. That
+    /// the first was called is no reason not to look: it may come and go, and nobody is called then. The interval grows with its
+    /// place, so that all together look as often as a few.
     fn looks_from_behind_at(&self, now: Timestamp) -> Timestamp {
         if mutant!(NobodyLooksFromBehind) {
             return Timestamp::NEVER;
         }
         match self.place {
-            Some(Place { before: before @ 2.., left_ms, .. }) if left_ms != 0 => {
+            Some(Place { before: before @ 2.., .. }) => {
                 now + LOOK_FROM_BEHIND.saturating_mul(before)
             }
             _ => Timestamp::NEVER,
