@@ -17,6 +17,7 @@ impl Core {
         if link.is_push() {
             return self.push_received(id, bytes, now);
         }
+        // Bytes of a connection that is given up answer nothing: its requests have been counted as unanswered.
         if self.node(id).link.is_closed() {
             return;
         }
@@ -28,6 +29,7 @@ impl Core {
         loop {
             match self.nodes[id.index()].decode(inbox.unread()) {
                 Ok(None) => break,
+                // One answer, one transition: what it decides is carried out before the next one is read.
                 Ok(Some((token, len))) => {
                     if self.answered(id, token, now).is_err() {
                         self.reject_bytes(id, None, now);
@@ -94,6 +96,7 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
+        // RESP2 has no request ids, only order. A reply too many would be taken for the vote on the next ask.
         let Some(next) = node.pipeline.oldest() else { return Err(Mistyped) };
         let (is_handshake, checked) = match next.pending {
             Pending::Ask { claim, checked: true, .. } => (false, Some(claim)),
@@ -212,6 +215,7 @@ impl Core {
         {
             self.nodes.doubt_clock(id, &mut env!(self, now));
         }
+        // The key is there although the grant does not count, so it is undone.
         let counted = self.guarded_vote(id, vote, pttl, now);
         if vote == Vote::Grant && counted != Vote::Grant {
             self.undo_grants(id, [claim], now);

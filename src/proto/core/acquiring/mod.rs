@@ -65,6 +65,7 @@ impl Core {
         self.common.metrics.attempts += 1;
         self.common.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
+        // Each attempt has a token of its own, so the undo of one cannot delete the key of the next.
         let mut random = self.common.entropy.bytes::<16>();
         // A token begins with a letter: some libraries take a string of digits for a time that is over.
         random[0] |= 0xa0;
@@ -87,6 +88,7 @@ impl Core {
         lock.asks_for(claim_id);
         active.attempt.lead = lead;
         active.attempt.open = open;
+        // Validity counts from before the first ask leaves (Redlock, step 1): no node can have set its key earlier.
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         waits
     }
@@ -141,6 +143,7 @@ impl LockAtWork<'_> {
                 self.limit_wait();
                 Decision::Continue
             }
+            // A quorum that took as long as the TTL proves nothing: its first keys may be gone already.
             Verdict::Granted if self.lock.lease.remaining(self.env.now).is_zero() => {
                 self.attempt_failed(RefusalReason::Expired)
             }
@@ -169,6 +172,7 @@ impl LockAtWork<'_> {
                 Agreed::Never => return self.attempt_failed(RefusalReason::Contended),
             }
         }
+        // A token must be larger than those of all holders before, so a quorum has to have the largest before it is handed out.
         if self.active.fencing.is_wanted() && !self.agree() {
             self.decide_write_back()
         } else {
@@ -178,6 +182,7 @@ impl LockAtWork<'_> {
 
     /// What has come of the write-back, while the lock is on its way to its token.
     fn decide_write_back(&mut self) -> Decision {
+        // The write-back takes a round trip more, out of the same lease.
         let verdict = match self.lock.lease.remaining(self.env.now) {
             left if left.is_zero() => return self.attempt_failed(RefusalReason::Expired),
             _ => self.write_back_verdict(),
@@ -242,6 +247,7 @@ impl LockAtWork<'_> {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
+            // Its answer may still come. It counts no longer then, and if it is a grant the undo that is owed deletes the key.
             votes.cast(node, Vote::Fail(cause));
             self.env.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {
@@ -255,6 +261,7 @@ impl LockAtWork<'_> {
         let active = &mut *self.active;
         let out_of_time = self.env.now.boot >= active.waiting.deadline();
         // The nodes have answered how wrong our clock is: that is no verdict about the lock.
+        // Once for each attempt: a node whose clock runs away could ask for repeats without end.
         if is_set_right && !out_of_time && active.fencing.take_repeat() {
             return Decision::Repeat;
         }

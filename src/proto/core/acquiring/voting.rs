@@ -29,6 +29,7 @@ impl Core {
             Answer::Vote(vote) => vote,
             _ => Vote::Fail(Cause::ServerError),
         };
+        // The proof behind it in the pipeline decides whether this vote counts.
         self.note_refused(id, claim, vote);
         self.node_mut(id).pipeline.becomes(Pending::Check { claim, vote });
         Ok(())
@@ -109,6 +110,7 @@ impl Core {
         match answer {
             Answer::NoScript => {
                 self.node_mut(id).forget_scripts();
+                // Sent by text, the script cannot be unknown: so it is sent again once, and nothing can loop.
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(None);
@@ -170,6 +172,7 @@ impl Core {
                 Vote::Deny
             }
             Answer::GrantWith(counter) => {
+                // The counter is taken before the vote counts: the vote may decide, and needs the largest counter of the quorum.
                 self.transition_by(claim, now, |lock| lock.take_counter(id, counter));
                 Vote::Grant
             }
@@ -203,6 +206,7 @@ impl Core {
         match (vote, claim.lock()) {
             // A claim that is being undone must not count: its key may be deleted at any moment.
             (Vote::Grant, _) if claim.is_owed(node) => None,
+            // The attempt has ended, but a waiter that was refused in it learns who is in its way.
             (Vote::Deny, None) => {
                 if let Some((waiter, round)) = claim.waiter()
                     && self.with_waiter(waiter, now, |it| it.denied_late(node, round))
@@ -259,6 +263,7 @@ impl LockAtWork<'_> {
     /// extension's.
     #[inline]
     pub(super) fn count(&mut self, node: NodeId, vote: Vote) {
+        // A vote counts for the attempt whose claim it answers, and a claim belongs to one attempt.
         let counts = match self.lock.phase {
             Phase::Asking | Phase::Fencing => true,
             Phase::Held => self.active.hold.is_as_granted(),

@@ -127,12 +127,14 @@ impl Claim {
             (LockMode::Exclusive, None, _) => &MANY,
         };
         self.keys.copy_from(keys);
+        // Never the bytes of an earlier claim: a late undo of that one would delete this one's key.
         self.random = random;
         self.permits = if let LockMode::Permit { of } = mode { of } else { 0 };
         self.slot = NO_SLOT;
         self.rare = None;
         self.ttl_ms = ttl_ms;
         self.counter = fenced.unwrap_or_default();
+        // Whatever the slot's last claim had: a claim is reused only when no node owes anything for it.
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
         self.again_at = Timestamp::NEVER;
@@ -208,6 +210,7 @@ impl Claim {
 
     /// It was an exclusive holder's, who shares from now on. Its nodes are about to be asked for that.
     pub(crate) fn downgrade(&mut self) {
+        // From now on its undo removes the reader, which it has become or becomes at each node.
         self.kind = &DOWNGRADED;
         // A node that is reached later is only asked to share. An ask for the resource alone would exclude
         // other readers there on behalf of a reader.
@@ -402,6 +405,7 @@ impl Claim {
 
     /// The ask is on its way.
     pub(crate) fn sent(&mut self, node: NodeId, lives_until: Timestamp) {
+        // Marked before the first byte leaves: whatever happens to the connection, an undo is owed from here.
         self.queued.remove(node);
         self.seen.insert(node);
         self.lives_until(lives_until);
@@ -409,6 +413,7 @@ impl Claim {
 
     /// The keys can live until then on some node.
     pub(crate) fn lives_until(&mut self, end: Timestamp) {
+        // It only grows: an earlier command with a longer TTL may arrive later.
         self.forget_at = self.forget_at.max(end);
     }
 
@@ -429,6 +434,7 @@ impl Claim {
 
     /// The connection with the ask in it is gone. Unless that was untouched, it may yet run.
     pub(crate) fn connection_lost(&mut self, node: NodeId, untouched: bool) {
+        // No byte of the ask was written, so the node cannot have run it. After a single byte it may have.
         if untouched {
             self.seen.remove(node);
         } else {
@@ -520,11 +526,13 @@ impl Claim {
     /// The undo was confirmed. Where a ghost of the ask may follow it, that is not the last word: it is to be sent
     /// once more when half of the TTL is over, and this is when.
     pub(super) fn confirmed(&mut self, node: NodeId, now: Timestamp) -> Option<Timestamp> {
+        // Ask and undo went over one connection, in this order: the key is gone for good.
         if !self.has_ghost(node) {
             self.seen.remove(node);
             return None;
         }
         self.ghosts.remove(node);
+        // The ask may still wait in the dead connection, and run behind this undo.
         self.again_at = self.again_at.min(now + self.forget_at.since(now) / 2);
         Some(self.again_at)
     }
@@ -565,6 +573,7 @@ impl Claim {
 
     /// Asserts what holds of it at every moment.
     pub(crate) fn check(&self) {
+        // Forgetting a node that may hold the key would leave that key until its TTL ends.
         let lost = self.owed.or(self.ghosts).without(self.seen);
         assert!(lost.is_empty(), "an undo is owed only by a node that may have seen the ask");
         assert!(self.lock().is_some() || self.queued.is_empty(), "an ask has a lock");

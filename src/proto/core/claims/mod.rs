@@ -47,6 +47,7 @@ impl ClaimAtWork<'_> {
     /// Undoes the claim on every node that may have seen it. The flag: nobody may be there to send the script when a server's own
     /// command has found nothing.
     fn undo(&mut self, caller_leaves: bool) -> NodeSet {
+        // An ask that leaves behind the undo would bring back what was undone.
         self.claim.unqueue_all();
         let (mut seen, counted) = (self.claim.seen(), self.claim.counted());
         if mutant!(UndoOfGrantsOnly) {
@@ -60,6 +61,7 @@ impl ClaimAtWork<'_> {
             if !counted.contains(node) && self.withdraw(node) {
                 continue;
             }
+            // Owed also where it cannot be sent now: it follows as soon as there is a connection.
             self.owe(node);
             if !self.nodes[node.index()].server.is_wrong() {
                 self.push_undo(node, natively);
@@ -101,6 +103,7 @@ impl ClaimAtWork<'_> {
     /// if that is most likely to find the token as it was set.
     fn push_undo(&mut self, node_id: NodeId, natively: bool) {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
+        // Behind the first one in the pipeline a second would find nothing and say nothing new.
         if !node.link.takes_undos() || claim.undoing().contains(node_id) {
             return;
         }
@@ -202,12 +205,14 @@ impl ClaimAtWork<'_> {
     #[inline]
     fn undo_confirmed(&mut self, node_id: NodeId, found: i64) -> Settled {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
+        // It answers an undo that was given up since, and says nothing of an ask that was sent behind that.
         if !claim.undo_over(node_id) {
             return None;
         }
         self.env.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, self.env.now.boot) {
             Some(again_at) => self.due = again_at,
+            // With a ghost it stays owed: the ask may yet run behind the undo that was just confirmed.
             None if claim.owe_no_more(node_id) => node.debt.shrinks(),
             None => {}
         }
@@ -316,6 +321,7 @@ impl Core {
         claim.part_from_lock();
         let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
         let due = claim.due().max(now.boot);
+        // Nothing is owed, or every key has ended by its TTL. Else it stays until its undos are confirmed.
         if settled {
             self.claims.free(id);
         } else if now.boot >= forget_at {

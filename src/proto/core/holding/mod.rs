@@ -163,12 +163,14 @@ impl LockAtWork<'_> {
     fn begin_extension(&mut self, ttl: Duration, by_itself: bool) {
         let (now, config, of) = (self.env.now, self.env.config, self.nodes.len());
         let until = now.boot + self.nodes.extension_patience(ttl, config);
+        // An answer that comes behind the end of the lease cannot save the lock any more.
         let until = until.min(self.lock.lease.ends());
         // At most MAX_NODES.
         let votes = Votes::new(of as u8, config.quorum);
         self.active.hold.backing.begin(self.claim.counted(), self.lock.lease, of);
         self.lock.begin_round(self.active, Phase::Extending, now, votes);
         let hold = &mut self.active.hold;
+        // The new lease counts from before the first command leaves: no node can have set the TTL earlier.
         hold.extension.begins(ttl, Lease::new(now, ttl, config.drift));
         hold.auto_extension.extension_begins(by_itself);
         self.active.round.lasts_until(until);
@@ -198,6 +200,7 @@ impl LockAtWork<'_> {
     fn send_extension(&mut self, node: NodeId) {
         let (ttl, claim, round) =
             (self.active.hold.extension.ttl(), self.lock.claim(), self.lock.round());
+        // The key may live that long from the moment the command leaves, whether its answer arrives or not.
         self.claim.lives_until(self.env.now.boot + ttl);
         let pending = |by_digest| Pending::Extend { claim, round, by_digest };
         self.send(node, self.claim.kind().extend, (ttl_ms(ttl), 0), pending);
@@ -233,12 +236,14 @@ impl LockAtWork<'_> {
             Count::Of(_) if self.claim.is_owed(node) => {
                 Vote::Fail(self.nodes[node.index()].link.cause())
             }
+            // A node that the restart guard kept from voting may have forgotten another holder, so it cannot extend.
             Count::Of(_) if !self.claim.counted().contains(node) => Vote::Fail(Cause::NotCounted),
             Count::Of(_) => Vote::Grant,
         };
         if mutant!(ExtensionOfAnySlot) && vote == Vote::Fail(Cause::NotCounted) {
             vote = Vote::Grant;
         }
+        // A master that was just promoted holds a copy of the key, while the old one may still vote for others.
         if vote == Vote::Grant && !self.counts_extension(node) {
             vote = Vote::Fail(Cause::Quarantined);
         }
@@ -251,6 +256,7 @@ impl LockAtWork<'_> {
         if mutant!(ReleaseOvertaken) && self.lock.phase == Phase::Releasing {
             return self.prolong(self.active.votes.quorum());
         }
+        // An answer of an earlier round is about an earlier TTL.
         if self.lock.round() != round || !self.lock.phase.is_held() {
             return;
         }
@@ -308,6 +314,7 @@ impl LockAtWork<'_> {
             self.lose(self.active.hold.cause_of_end());
         } else if grants.len() >= quorum {
             self.prolong(quorum);
+        // A failure is reported once no answer to come can make a quorum, unless so many keys are gone that it is a loss.
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
             self.lock.phase = Phase::Held;
             let refusal = Refusal::new(RefusalReason::NoQuorum, *votes);
@@ -325,6 +332,7 @@ impl LockAtWork<'_> {
     fn prolong(&mut self, quorum: usize) {
         let (lock, hold, now) = (&mut *self.lock, &mut self.active.hold, self.env.now);
         let before = lock.lease.remaining(now);
+        // Each node counts with the later of its two leases, so a slow node's extension from before helps this one.
         lock.lease = match hold.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) => lock.lease.longer(lease, now),
@@ -351,10 +359,12 @@ impl LockAtWork<'_> {
     fn lose_key(&mut self, node: NodeId) {
         let (quorum, now) = (self.env.config.quorum(), self.env.now);
         let (lock, backing) = (&mut *self.lock, &mut self.active.hold.backing);
+        // It must not extend again: what it would extend is no longer there, or another holder's.
         self.claim.gone(node);
         backing.begin(self.claim.counted(), lock.lease, self.nodes.len());
         backing.gone(node);
         let before = lock.lease.remaining(now);
+        // A quorum of the other nodes may still keep the key, for a part of the lease at least.
         lock.lease = lock.lease.and(backing.lease(quorum, now).unwrap_or_default());
         let left = lock.lease.remaining(now);
         if left.is_zero() {
@@ -402,6 +412,7 @@ impl LockAtWork<'_> {
         if self.active.mode_change.is_companion() {
             return self.env.effects.of_lock(self.id, LockEffect::CompanionExpired);
         }
+        // From here on no answer brings the lock back: its phase is not one that counts votes.
         self.lock.phase = Phase::Lost(cause);
         self.env.common.metrics.lost(cause, self.lock.granted_at(), self.env.now.boot);
         self.env.metrics.auto_extend_losses += u64::from(self.active.hold.is_auto_extended());
@@ -443,6 +454,7 @@ impl LockAtWork<'_> {
         let awaited = |node: NodeId| {
             claim.undoing().contains(node) || self.nodes[node.index()].link.may_return()
         };
+        // Past a quorum of deleted keys others can get the lock. The rest stays owed and is undone behind the result.
         let over = confirmed >= votes.quorum()
             || !claim.owed().without(self.env.suspected()).iter().any(awaited)
             || self.active.round.is_over(self.env.now.boot);
@@ -526,6 +538,7 @@ impl Core {
         let Some(lock) = self.locks.find(id) else { return };
         let claim = lock.claim();
         let forget_at = self.claims.find(claim).map_or(now.boot, Claim::forget_at);
+        // Until then some node may still have the key, and a release by its holder can free it early.
         if now.boot < forget_at {
             return self.arm_lock(id, forget_at);
         }

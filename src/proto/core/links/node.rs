@@ -159,6 +159,7 @@ impl Node {
     pub(crate) fn state(&self, is_suspected: bool) -> NodeState {
         let link = &self.link;
         match link.state() {
+            // A node that hangs has an open connection, so its link alone would say that it is ready.
             _ if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if link.was_tried() => {
@@ -187,6 +188,7 @@ impl Node {
         }
         self.decoder = Decoder::new(reply_limits());
         self.handshake = Handshake::default();
+        // Another process may answer next: with other rights, another memory and no scripts.
         self.capabilities.reset();
         self.restart_guard.forget_connection();
         self.loaded = Loaded::default();
@@ -261,6 +263,7 @@ impl Node {
     /// Whether the command goes by its digest, or else by its text, which the node knows from then on.
     #[inline]
     pub(crate) fn goes_by_digest(&mut self, command: Command) -> bool {
+        // Known means sent on this connection: commands run in order, so the text is loaded before the digest runs.
         let is_known = command.goes_by_digest(&mut self.loaded);
         is_known && self.capabilities.go_by_digest()
     }
@@ -295,6 +298,7 @@ impl Node {
     /// When the silence of a node that owes an answer has lasted for too long.
     pub(super) fn dead_at(&self, dead_peer_timeout: Duration) -> Option<Timestamp> {
         let oldest = self.pipeline.oldest()?;
+        // A node that sends bytes is alive, however long its answer to a large pipeline takes.
         Some(oldest.since.max(self.heard) + dead_peer_timeout)
     }
 }

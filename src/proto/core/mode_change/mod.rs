@@ -120,6 +120,7 @@ impl Core {
             return Err(RequestError::TooManyLocks);
         }
         let max_hold = self.locks.longest_hold(id, &self.config).unwrap_or(Duration::MAX);
+        // The second claim must not prolong the hold beyond what the first was allowed.
         let ttl = ttl.min(max_hold.saturating_sub(held));
         if ttl.is_zero() {
             return Err(RequestError::HeldTooLong { max_hold });
@@ -151,6 +152,7 @@ impl Core {
         let Some((lock, _)) = self.locks.activate(id, votes.granted()) else {
             return Err(RequestError::NotHeld);
         };
+        // Before any node is asked: from the first grant on, others may share what the caller thought its own.
         lock.becomes(LockMode::Shared);
         if mutant!(DowngradeBelievedLate) {
             lock.becomes(LockMode::Exclusive);
@@ -231,6 +233,7 @@ impl Core {
                     let own = self.locks.find_mut(companion).map(|lock| &mut lock.lease);
                     before.zip(own).iter_mut().for_each(|(it, own)| **own = own.longer(*it, now));
                 }
+                // The lease in force is the writer's own: the reader's says nothing of the quorum that excludes others.
                 self.change_places(id, companion, now);
                 self.locks.set_mode_change(id, ModeChange(Part::Upgraded(companion)));
                 self.common.metrics.upgrades += 1;
@@ -245,6 +248,7 @@ impl Core {
                 if let Some(active) = self.locks.active_mut(id) {
                     active.fencing.attached(token);
                 }
+                // Only now: had the writer's claim gone before, another writer could have come between the two.
                 self.drop_companion(id, now);
                 self.common.effects.of_lock(id, LockEffect::Downgraded(was_extending));
             }
@@ -278,6 +282,7 @@ impl Core {
         self.locks.set_mode_change(id, ModeChange::NONE);
         let Some(lock) = self.locks.find(companion) else { return };
         let claim = lock.claim();
+        // Its asks may be on their way, and a late grant has to find its undo behind it.
         self.locks.free(companion);
         self.abandon(claim, now);
         self.run_scheduled();

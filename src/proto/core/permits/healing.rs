@@ -109,6 +109,7 @@ impl LockAtWork<'_> {
     }
 
     fn heal_at(&mut self, mut nodes: NodeSet) {
+        // From before the move leaves, as for every lease.
         let lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
         let settled = self.claim.owed().or(self.claim.counted());
         nodes = nodes.without(settled);

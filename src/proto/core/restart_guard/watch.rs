@@ -94,6 +94,7 @@ impl Moment {
     /// The ns that have passed by either of our clocks.
     #[inline]
     fn passed(self, now: ClockReading) -> u64 {
+        // A clock that stood still, or was set, makes the span longer, never shorter: a doubt costs one question.
         let now = Self::of(now);
         let stood_still = now.wall_ahead.wrapping_sub(self.wall_ahead).cast_signed();
         now.at.0.saturating_sub(self.at.0).saturating_add(stood_still.unsigned_abs())
@@ -111,6 +112,7 @@ struct Reading {
 impl Watch {
     /// Forgets the connection that has ended. What was found last still says why the node does not vote.
     pub(crate) fn forget_connection(&mut self) {
+        // Behind another connection there may be another process, without the old one's memory.
         self.is_ours = false;
         self.seen = None;
         self.is_settling = false;
@@ -132,6 +134,7 @@ impl Watch {
     /// Records the value that was read. Returns whether it was enrolled just before.
     pub(super) fn record_value(&mut self, found: Found) -> bool {
         self.is_ours = found == Found::Ours;
+        // Proven from when it was asked, not from when it answered: it may have changed in between.
         if self.is_ours {
             self.proven = self.looked;
         }
@@ -141,6 +144,7 @@ impl Watch {
         if !self.is_ours || self.found.is_none() {
             self.found = Some(found);
         }
+        // A foreign value was written by a client that is connected, so we are not alone.
         self.is_alone &= self.is_ours;
         if !self.is_ours {
             self.reading = Reading::default();
@@ -203,6 +207,7 @@ impl Watch {
 
     /// Records that our value is being written; the node votes from `free_at` on, or at once.
     pub(super) fn start_enrolment(&mut self, free_at: Timestamp, at_once: bool) {
+        // Asks that are answered behind the write were sent before it is known whose value is there.
         self.is_ours = false;
         self.is_settling = at_once;
         self.free_at = free_at;
@@ -285,6 +290,8 @@ impl Watch {
         resync_ns: u64,
         now: ClockReading,
     ) -> bool {
+        // To become a replica, load the master's data and be promoted takes at least `resync_ns`. By both clocks,
+        // because a machine that slept has let that time pass unseen.
         let is_fast = self.proven.passed(now) <= resync_ns;
         if is_fast {
             self.proven.at = self.proven.at.max(since);
@@ -321,6 +328,7 @@ impl Watch {
     /// counted, because two questions have one time if our clock stood still between them.
     pub(super) fn finish_proof(&mut self, is_same: bool) -> Vec<Unproven> {
         self.proofs_due = self.proofs_due.saturating_sub(1);
+        // An earlier answer proves less than the last question asks for.
         if is_same && self.proofs_due == 0 {
             self.proven = self.proof_asked;
         }
