@@ -17,7 +17,8 @@ impl Core {
         if link.is_push() {
             return self.push_received(id, bytes, now);
         }
-        // Bytes of a connection that is given up answer nothing: its requests have been counted as unanswered.
+        // Bytes of a connection that is given up answer nothing: its requests have been counted as
+        // unanswered.
         if self.node(id).link.is_closed() {
             return;
         }
@@ -29,7 +30,8 @@ impl Core {
         loop {
             match self.nodes[id.index()].decode(inbox.unread()) {
                 Ok(None) => break,
-                // One answer, one transition: what it decides is carried out before the next one is read.
+                // One answer, one transition: what it decides is carried out before the next one is
+                // read.
                 Ok(Some((token, len))) => {
                     if self.answered(id, token, now).is_err() {
                         self.reject_bytes(id, None, now);
@@ -96,7 +98,8 @@ impl Core {
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         let node = &mut self.nodes[id.index()];
-        // RESP2 has no request ids, only order. A reply too many would be taken for the vote on the next ask.
+        // RESP2 has no request ids, only order. A reply too many would be taken for the vote on the
+        // next ask.
         let Some(next) = node.pipeline.oldest() else { return Err(Mistyped) };
         let (is_handshake, checked) = match next.pending {
             Pending::Ask { claim, checked: true, .. } => (false, Some(claim)),

@@ -239,7 +239,8 @@ impl Core {
         let (claim, round) = (lock.claim(), lock.round());
         let tickets = self.with_waiter_and_claims(id, now, |it, claims| it.pause(claims));
         self.abandon_tickets(tickets, now);
-        // Before the next attempt asks: on each connection the undo of this one stands in front of it.
+        // Before the next attempt asks: on each connection the undo of this one stands in front of
+        // it.
         self.abandon(claim, now);
         // A verdict need not wait for all votes. A denial that comes later can still change the lead.
         if let Some(claim) = self.claims.find_mut(claim) {
@@ -278,7 +279,7 @@ impl Core {
         self.common.events.push_back(Event::Granted(id));
         self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
         if waited {
-            // The ticket leaves at once. As long as it stood first, the nodes would give nobody else the turn after ours.
+            // The ticket leaves at once. As long as it stood first, the nodes would give no other waiter the turn after ours.
             self.give_up_place(id, now);
             self.with_waiter(id, now, |it| it.record_wait());
             self.unsubscribe(id, now);
@@ -387,7 +388,8 @@ impl Core {
 
     /// Admits a node to the vote, and sends what has waited for it.
     fn node_votes(&mut self, id: NodeId, now: ClockReading) {
-        // Undos first: an ask of ours that waits must not find the key of an attempt that we gave up.
+        // Undos first: our next ask must not find the key of an attempt that we gave
+        // up.
         self.nodes[id.index()].mark_ready(&mut env!(self, now));
         self.send_owed(id, now);
         self.send_queued(id, now);

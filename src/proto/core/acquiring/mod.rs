@@ -65,7 +65,7 @@ impl Core {
         self.common.metrics.attempts += 1;
         self.common.metrics.lead_asks += u64::from(lead.is_some());
         let votes = self.ballot();
-        // Each attempt has a token of its own, so the undo of one cannot delete the key of the next.
+        // A new token for each attempt: the undo of one cannot delete the key of the next.
         let mut random = self.common.entropy.bytes::<16>();
         // A token begins with a letter: some libraries take a string of digits for a time that is over.
         random[0] |= 0xa0;
@@ -88,7 +88,8 @@ impl Core {
         lock.asks_for(claim_id);
         active.attempt.lead = lead;
         active.attempt.open = open;
-        // Validity counts from before the first ask leaves (Redlock, step 1): no node can have set its key earlier.
+        // Validity counts from before the first ask leaves (Redlock, step 1): no node can have set
+        // its key earlier.
         lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
         waits
     }
@@ -143,7 +144,8 @@ impl LockAtWork<'_> {
                 self.limit_wait();
                 Decision::Continue
             }
-            // A quorum that took as long as the TTL proves nothing: its first keys may be gone already.
+            // A quorum that took as long as the TTL proves nothing: its first keys may be gone
+            // already.
             Verdict::Granted if self.lock.lease.remaining(self.env.now).is_zero() => {
                 self.attempt_failed(RefusalReason::Expired)
             }
@@ -172,7 +174,8 @@ impl LockAtWork<'_> {
                 Agreed::Never => return self.attempt_failed(RefusalReason::Contended),
             }
         }
-        // A token must be larger than those of all holders before, so a quorum has to have the largest before it is handed out.
+        // A token must be larger than those of all holders before, so a quorum has to have the
+        // largest before it is handed out.
         if self.active.fencing.is_wanted() && !self.agree() {
             self.decide_write_back()
         } else {
@@ -247,7 +250,8 @@ impl LockAtWork<'_> {
                 Link::Opening { .. } => Cause::ConnectTimeout,
                 _ => Cause::NoAnswer,
             };
-            // Its answer may still come. It counts no longer then, and if it is a grant the undo that is owed deletes the key.
+            // Its answer may still come. It counts no longer then, and if it is a grant the undo
+            // that is owed deletes the key.
             votes.cast(node, Vote::Fail(cause));
             self.env.metrics.of(node).not_voted(cause);
             if mutant!(ReplyShifted) {

@@ -110,7 +110,8 @@ impl Core {
         match answer {
             Answer::NoScript => {
                 self.node_mut(id).forget_scripts();
-                // Sent by text, the script cannot be unknown: so it is sent again once, and nothing can loop.
+                // Sent by text, the script cannot be unknown: so it is sent again once, and nothing
+                // can loop.
                 if by_digest && self.is_asking(claim_id) && self.node(id).link.takes_asks() {
                     self.send_ask(id, claim_id, now);
                     return Ok(None);
@@ -172,7 +173,8 @@ impl Core {
                 Vote::Deny
             }
             Answer::GrantWith(counter) => {
-                // The counter is taken before the vote counts: the vote may decide, and needs the largest counter of the quorum.
+                // The counter is taken before the vote counts: the vote may decide, and needs the
+                // largest counter of the quorum.
                 self.transition_by(claim, now, |lock| lock.take_counter(id, counter));
                 Vote::Grant
             }

@@ -134,7 +134,8 @@ impl Claim {
         self.rare = None;
         self.ttl_ms = ttl_ms;
         self.counter = fenced.unwrap_or_default();
-        // Whatever the slot's last claim had: a claim is reused only when no node owes anything for it.
+        // Whatever the slot's last claim had: a claim is reused only when no node owes anything for
+        // it.
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
         self.again_at = Timestamp::NEVER;
@@ -405,7 +406,7 @@ impl Claim {
 
     /// The ask is on its way.
     pub(crate) fn sent(&mut self, node: NodeId, lives_until: Timestamp) {
-        // Marked before the first byte leaves: whatever happens to the connection, an undo is owed from here.
+        // Marked before the first byte leaves: if the connection ends now, an undo is owed.
         self.queued.remove(node);
         self.seen.insert(node);
         self.lives_until(lives_until);
@@ -434,7 +435,8 @@ impl Claim {
 
     /// The connection with the ask in it is gone. Unless that was untouched, it may yet run.
     pub(crate) fn connection_lost(&mut self, node: NodeId, untouched: bool) {
-        // No byte of the ask was written, so the node cannot have run it. After a single byte it may have.
+        // No byte of the ask was written, so the node cannot have run it. After a single byte it
+        // may have.
         if untouched {
             self.seen.remove(node);
         } else {

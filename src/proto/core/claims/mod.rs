@@ -205,14 +205,16 @@ impl ClaimAtWork<'_> {
     #[inline]
     fn undo_confirmed(&mut self, node_id: NodeId, found: i64) -> Settled {
         let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
-        // It answers an undo that was given up since, and says nothing of an ask that was sent behind that.
+        // It answers an undo that was given up since, and says nothing of an ask that was sent
+        // behind that.
         if !claim.undo_over(node_id) {
             return None;
         }
         self.env.metrics.of(node_id).undos_confirmed += 1;
         match claim.confirmed(node_id, self.env.now.boot) {
             Some(again_at) => self.due = again_at,
-            // With a ghost it stays owed: the ask may yet run behind the undo that was just confirmed.
+            // With a ghost it stays owed: the ask may yet run behind the undo that was just
+            // confirmed.
             None if claim.owe_no_more(node_id) => node.debt.shrinks(),
             None => {}
         }
@@ -321,7 +323,8 @@ impl Core {
         claim.part_from_lock();
         let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
         let due = claim.due().max(now.boot);
-        // Nothing is owed, or every key has ended by its TTL. Else it stays until its undos are confirmed.
+        // Nothing is owed, or every key has ended by its TTL. Else it stays until its undos are
+        // confirmed.
         if settled {
             self.claims.free(id);
         } else if now.boot >= forget_at {

@@ -170,7 +170,8 @@ impl LockAtWork<'_> {
         self.active.hold.backing.begin(self.claim.counted(), self.lock.lease, of);
         self.lock.begin_round(self.active, Phase::Extending, now, votes);
         let hold = &mut self.active.hold;
-        // The new lease counts from before the first command leaves: no node can have set the TTL earlier.
+        // The new lease counts from before the first command leaves: no node can have set the TTL
+        // earlier.
         hold.extension.begins(ttl, Lease::new(now, ttl, config.drift));
         hold.auto_extension.extension_begins(by_itself);
         self.active.round.lasts_until(until);
@@ -200,7 +201,8 @@ impl LockAtWork<'_> {
     fn send_extension(&mut self, node: NodeId) {
         let (ttl, claim, round) =
             (self.active.hold.extension.ttl(), self.lock.claim(), self.lock.round());
-        // The key may live that long from the moment the command leaves, whether its answer arrives or not.
+        // The key may live that long from the moment the command leaves, whether its answer arrives
+        // or not.
         self.claim.lives_until(self.env.now.boot + ttl);
         let pending = |by_digest| Pending::Extend { claim, round, by_digest };
         self.send(node, self.claim.kind().extend, (ttl_ms(ttl), 0), pending);
@@ -236,14 +238,16 @@ impl LockAtWork<'_> {
             Count::Of(_) if self.claim.is_owed(node) => {
                 Vote::Fail(self.nodes[node.index()].link.cause())
             }
-            // A node that the restart guard kept from voting may have forgotten another holder, so it cannot extend.
+            // A node that the restart guard kept from voting may have forgotten another holder, so
+            // it cannot extend.
             Count::Of(_) if !self.claim.counted().contains(node) => Vote::Fail(Cause::NotCounted),
             Count::Of(_) => Vote::Grant,
         };
         if mutant!(ExtensionOfAnySlot) && vote == Vote::Fail(Cause::NotCounted) {
             vote = Vote::Grant;
         }
-        // A master that was just promoted holds a copy of the key, while the old one may still vote for others.
+        // A master that was just promoted holds a copy of the key, while the old one may still vote
+        // for others.
         if vote == Vote::Grant && !self.counts_extension(node) {
             vote = Vote::Fail(Cause::Quarantined);
         }
@@ -295,7 +299,7 @@ impl LockAtWork<'_> {
             || sentinel_word::is_outlived(kept(), config.drift)
     }
 
-    /// A quorum extends, while the present validity lasts. Where so many keys are gone that no quorum is left, the lock was
+    /// A quorum extends, while the present validity lasts. Where too many keys are gone that no quorum is left, the lock was
     /// lost at once; as long as the missing answers can still show that, no failure is reported.
     fn settle_extension(&mut self) {
         if self.lock.phase != Phase::Extending {
@@ -314,7 +318,8 @@ impl LockAtWork<'_> {
             self.lose(self.active.hold.cause_of_end());
         } else if grants.len() >= quorum {
             self.prolong(quorum);
-        // A failure is reported once no answer to come can make a quorum, unless so many keys are gone that it is a loss.
+        // A failure is reported once no answer to come can make a quorum, unless so many keys are
+        // gone that it is a loss.
         } else if grants.or(missing).len() < quorum && counted.without(missing).len() >= quorum {
             self.lock.phase = Phase::Held;
             let refusal = Refusal::new(RefusalReason::NoQuorum, *votes);
@@ -332,7 +337,8 @@ impl LockAtWork<'_> {
     fn prolong(&mut self, quorum: usize) {
         let (lock, hold, now) = (&mut *self.lock, &mut self.active.hold, self.env.now);
         let before = lock.lease.remaining(now);
-        // Each node counts with the later of its two leases, so a slow node's extension from before helps this one.
+        // Each node counts with the later of its two leases, so a slow node's extension from before
+        // helps this one.
         lock.lease = match hold.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) => lock.lease.longer(lease, now),
@@ -454,7 +460,8 @@ impl LockAtWork<'_> {
         let awaited = |node: NodeId| {
             claim.undoing().contains(node) || self.nodes[node.index()].link.may_return()
         };
-        // Past a quorum of deleted keys others can get the lock. The rest stays owed and is undone behind the result.
+        // Past a quorum of deleted keys others can get the lock. The rest stays owed and is undone
+        // behind the result.
         let over = confirmed >= votes.quorum()
             || !claim.owed().without(self.env.suspected()).iter().any(awaited)
             || self.active.round.is_over(self.env.now.boot);
@@ -538,7 +545,8 @@ impl Core {
         let Some(lock) = self.locks.find(id) else { return };
         let claim = lock.claim();
         let forget_at = self.claims.find(claim).map_or(now.boot, Claim::forget_at);
-        // Until then some node may still have the key, and a release by its holder can free it early.
+        // Until then some node may still have the key, and a release by its holder can free it
+        // early.
         if now.boot < forget_at {
             return self.arm_lock(id, forget_at);
         }

@@ -159,7 +159,8 @@ impl Node {
     pub(crate) fn state(&self, is_suspected: bool) -> NodeState {
         let link = &self.link;
         match link.state() {
-            // A node that hangs has an open connection, so its link alone would say that it is ready.
+            // A node that hangs has an open connection, so its link alone would say that it is
+            // ready.
             _ if is_suspected && (link.takes_asks() || link.opens()) => NodeState::Suspected,
             Link::Ready => NodeState::Ready,
             Link::Down { .. } | Link::Leaving { .. } if link.was_tried() => {
@@ -263,7 +264,8 @@ impl Node {
     /// Whether the command goes by its digest, or else by its text, which the node knows from then on.
     #[inline]
     pub(crate) fn goes_by_digest(&mut self, command: Command) -> bool {
-        // Known means sent on this connection: commands run in order, so the text is loaded before the digest runs.
+        // Known means sent on this connection: commands run in order, so the text is loaded before
+        // the digest runs.
         let is_known = command.goes_by_digest(&mut self.loaded);
         is_known && self.capabilities.go_by_digest()
     }

@@ -152,7 +152,8 @@ impl Core {
         let Some((lock, _)) = self.locks.activate(id, votes.granted()) else {
             return Err(RequestError::NotHeld);
         };
-        // Before any node is asked: from the first grant on, others may share what the caller thought its own.
+        // Before any node is asked: from the first grant on, others may share what the caller
+        // thought its own.
         lock.becomes(LockMode::Shared);
         if mutant!(DowngradeBelievedLate) {
             lock.becomes(LockMode::Exclusive);
@@ -233,7 +234,8 @@ impl Core {
                     let own = self.locks.find_mut(companion).map(|lock| &mut lock.lease);
                     before.zip(own).iter_mut().for_each(|(it, own)| **own = own.longer(*it, now));
                 }
-                // The lease in force is the writer's own: the reader's says nothing of the quorum that excludes others.
+                // The lease in force is the writer's own: the reader's says nothing of the quorum
+                // that excludes others.
                 self.change_places(id, companion, now);
                 self.locks.set_mode_change(id, ModeChange(Part::Upgraded(companion)));
                 self.common.metrics.upgrades += 1;
@@ -248,7 +250,8 @@ impl Core {
                 if let Some(active) = self.locks.active_mut(id) {
                     active.fencing.attached(token);
                 }
-                // Only now: had the writer's claim gone before, another writer could have come between the two.
+                // Only now: had the writer's claim gone before, another writer could have come
+                // between the two.
                 self.drop_companion(id, now);
                 self.common.effects.of_lock(id, LockEffect::Downgraded(was_extending));
             }

@@ -94,7 +94,8 @@ impl Core {
     /// A node has given a slot. Once there is one on which the nodes agree, or are to agree, another one is a denial.
     pub(super) fn slot_given(&mut self, node: NodeId, claim: ClaimId, offer: Offer) -> Vote {
         let Some(claim) = self.claims.find(claim) else { return Vote::Deny };
-        // A quorum of grants is a permit only if all are for one slot: two slots on bare quorums would be two permits.
+        // A quorum of grants is a permit only if all are for one slot: two slots on bare quorums
+        // would be two permits.
         let is_other = claim.slot().is_some_and(|slot| slot != offer.slot());
         if is_other || offer.slot() >= claim.slots().permits() {
             return Vote::Deny;
@@ -120,7 +121,8 @@ impl Core {
     /// Asks a node for the slot of this claim, and for no other. What it has given before counts no longer.
     fn send_move(&mut self, node: NodeId, id: ClaimId, counter: u64, now: ClockReading) {
         let Some(claim) = self.claims.find_mut(id) else { return };
-        // The move may give the node a key it has not had, which has to be undone like that of an ask.
+        // The move may give the node a key it has not had, which has to be undone like that of an
+        // ask.
         claim.sent(node, now.boot.after_ms(claim.ttl_ms()));
         let ttl_ms = claim.ttl_ms();
         self.common.metrics.of(node).asks += 1;

@@ -43,7 +43,8 @@ impl LockAtWork<'_> {
             return Agreed::Yes;
         }
         votes.suspect(self.env.suspected());
-        // To move a slot costs a round trip of the lease. Nodes that have not answered may still give the right one.
+        // To move a slot costs a round trip of the lease. Nodes that have not answered may still
+        // give the right one.
         if count + votes.awaited().len() >= quorum {
             return Agreed::NotYet(NodeSet::EMPTY);
         }
@@ -74,7 +75,8 @@ impl LockAtWork<'_> {
         }
         for node in moved.iter() {
             let link = &self.nodes[node.index()].link;
-            // Its grant was for a slot that it gives up now, and must not count until it has given the other.
+            // Its grant was for a slot that it gives up now, and must not count until it has given
+            // the other.
             self.claim.gone(node);
             self.active.votes.retract(node);
             if !link.takes_asks() {

@@ -161,7 +161,8 @@ impl DetachedLock {
     /// The validity that is left at `now`.
     #[must_use]
     pub fn remaining(&self, now: ClockReading) -> Duration {
-        // The boot clock begins anew with each boot, so an old lease could look as if it had hardly begun.
+        // The boot clock starts at 0 with each boot, so an old lease could look as if it had hardly
+        // begun.
         match self.lease.is_of_boot(now) {
             true => self.lease.remaining(now),
             false => Duration::ZERO,
@@ -280,7 +281,8 @@ impl DetachedLock {
         let twice = |(at, key): (usize, &Vec<u8>)| self.keys[..at].contains(key);
         let token = self.fencing_token.map_or(1, FencingToken::get);
         let is_of_one = self.mode != LockMode::Exclusive || self.form != Form::Asked;
-        // A record is data from outside. One that was edited must not become a lock that no quorum has granted.
+        // A record is data from outside. One that was edited must not become a lock that no quorum
+        // has granted.
         let of = if quorum <= self.nodes.len() / 2 || quorum > self.nodes.len() {
             "quorum"
         } else if self.with(&[Part::Counted]).len() < quorum {

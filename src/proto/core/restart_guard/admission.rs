@@ -162,7 +162,8 @@ impl Candidate<'_, '_> {
         let setup = self.env.settings().setup;
         match found {
             Found::Ours => self.judge_ours(Standing::of(pttl), value),
-            // Nobody knows what wrote it, or for how long the node is to be silent: an operator has to look.
+            // Nobody knows what wrote it, or for how long the node is to be silent: an operator has
+            // to look.
             Found::Unreadable => self.refuse_restart_guard(Cause::RestartGuardAltered),
             Found::OtherLimits { .. } if setup != Setup::Change => {
                 self.refuse_restart_guard(Cause::OtherLimits)
@@ -181,7 +182,8 @@ impl Candidate<'_, '_> {
                 self.node.restart_guard.question();
                 self.quarantine(Timestamp::NEVER, FollowUp::DropOthers)
             }
-            // Its clock was set forward: keys may have ended there on which their holders still count.
+            // Its clock was set forward: keys may have ended there on which their holders still
+            // count.
             Standing::Votes if self.node.restart_guard.is_doubted(now) => {
                 let left = self.node.restart_guard.doubted_until().since(now);
                 self.quarantine_for(left)
@@ -263,7 +265,8 @@ impl Candidate<'_, '_> {
             self.drop_others();
         }
         self.env.arm(now + settings.dead_peer_timeout);
-        // No vote until a look behind the write has read the value: another client may have written since.
+        // No vote until a look behind the write has read the value: another client may have written
+        // since.
         self.node.restart_guard.start_enrolment(now + quarantine, quarantine.is_zero());
         self.quarantine(Timestamp::NEVER, FollowUp::None)
     }
@@ -342,7 +345,8 @@ impl Candidate<'_, '_> {
         }
         let now = self.env.now().boot;
         match pttl.map(Standing::of) {
-            // The TTL was read behind the ask, on one connection: a guard that had gone before the ask ran shows in it.
+            // The TTL was read behind the ask, on one connection: a guard that had gone before the
+            // ask ran shows in it.
             Ok(standing) if self.node.restart_guard.lets_vote(standing, now) => return vote,
             Ok(standing) if self.node.link.is_ready() => self.forbid_vote(standing),
             Ok(_) => {}
@@ -389,7 +393,8 @@ impl Candidate<'_, '_> {
 
     /// The TTL behind an ask does not let a node vote that did.
     fn forbid_vote(&mut self, standing: Standing) {
-        // A guard that is gone went with the locks. The longest of these ends within the longest TTL.
+        // A guard that is gone went with the locks. The longest of these ends within the longest
+        // TTL.
         let left = match standing {
             Standing::Quarantined { left_ms } => Duration::from_millis(left_ms),
             _ => self.env.settings().max_ttl,
@@ -496,11 +501,12 @@ impl Candidate<'_, '_> {
         self.node.finish_handshake();
         self.env.report_state(self.node.id());
         self.env.arm(until);
-        // An attempt need not wait for a node whose vote would not count before the attempt has ended.
+        // An attempt need not wait for a node whose vote would not count before the attempt has
+        // ended.
         if !self.node.restart_guard.is_settling() {
             self.env.of_node(self.node.id(), NodeEffect::FailQueuedAsks);
         }
-        // It may still have keys of ours, which are to be deleted or extended.
+        // It may still have our keys, which are to be deleted or extended.
         self.env.of_node(self.node.id(), NodeEffect::ResumeNonVoter);
         // Behind the undos that the node is sent now: a look may find that it votes.
         self.env.of_node(self.node.id(), NodeEffect::FollowUp(next));

@@ -94,7 +94,8 @@ impl Moment {
     /// The ns that have passed by either of our clocks.
     #[inline]
     fn passed(self, now: ClockReading) -> u64 {
-        // A clock that stood still, or was set, makes the span longer, never shorter: a doubt costs one question.
+        // A clock that stood still, or was set, makes the span longer, never shorter: a doubt costs
+        // one question.
         let now = Self::of(now);
         let stood_still = now.wall_ahead.wrapping_sub(self.wall_ahead).cast_signed();
         now.at.0.saturating_sub(self.at.0).saturating_add(stood_still.unsigned_abs())
@@ -207,7 +208,7 @@ impl Watch {
 
     /// Records that our value is being written; the node votes from `free_at` on, or at once.
     pub(super) fn start_enrolment(&mut self, free_at: Timestamp, at_once: bool) {
-        // Asks that are answered behind the write were sent before it is known whose value is there.
+        // The answers that come before the next look say nothing about the new value.
         self.is_ours = false;
         self.is_settling = at_once;
         self.free_at = free_at;
@@ -290,8 +291,8 @@ impl Watch {
         resync_ns: u64,
         now: ClockReading,
     ) -> bool {
-        // To become a replica, load the master's data and be promoted takes at least `resync_ns`. By both clocks,
-        // because a machine that slept has let that time pass unseen.
+        // To become a replica, load the master's data and be promoted takes at least `resync_ns`.
+        // By both clocks, because a machine that slept has let that time pass unseen.
         let is_fast = self.proven.passed(now) <= resync_ns;
         if is_fast {
             self.proven.at = self.proven.at.max(since);
