@@ -279,7 +279,8 @@ impl Core {
         self.common.events.push_back(Event::Granted(id));
         self.holdings.granted(id, active.keys.iter().map(|key| self.queues.key(key)));
         if waited {
-            // The ticket leaves at once. As long as it stood first, the nodes would give no other waiter the turn after ours.
+            // The ticket leaves at once. As long as it stood first, the nodes would give no other
+            // waiter the turn after ours.
             self.give_up_place(id, now);
             self.with_waiter(id, now, |it| it.record_wait());
             self.unsubscribe(id, now);

@@ -134,8 +134,7 @@ impl Claim {
         self.rare = None;
         self.ttl_ms = ttl_ms;
         self.counter = fenced.unwrap_or_default();
-        // Whatever the slot's last claim had: a claim is reused only when no node owes anything for
-        // it.
+        // The slot is reused only when no node owes anything for its last claim.
         (self.queued, self.seen, self.counted, self.owed) = (none, none, none, none);
         (self.refused, self.undoing, self.undone, self.ghosts) = (none, none, none, none);
         self.again_at = Timestamp::NEVER;

@@ -299,7 +299,7 @@ impl LockAtWork<'_> {
             || sentinel_word::is_outlived(kept(), config.drift)
     }
 
-    /// A quorum extends, while the present validity lasts. Where too many keys are gone that no quorum is left, the lock was
+    /// A quorum extends, while the present validity lasts. Where so many keys are gone that no quorum is left, the lock was
     /// lost at once; as long as the missing answers can still show that, no failure is reported.
     fn settle_extension(&mut self) {
         if self.lock.phase != Phase::Extending {
