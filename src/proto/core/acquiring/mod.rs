@@ -129,8 +129,7 @@ impl LockAtWork<'_> {
             self.lock.lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
         }
         if mutant!(ReadFromOne) {
-            let is_read = self.lock.mode() == LockMode::Shared;
-            if is_read && !self.active.votes.grants().is_empty() {
+            if self.lock.mode() == LockMode::Shared && !self.active.votes.grants().is_empty() {
                 return self.quorum_granted();
             }
         }
@@ -144,8 +143,7 @@ impl LockAtWork<'_> {
                 self.limit_wait();
                 Decision::Continue
             }
-            // A quorum that took as long as the TTL proves nothing: its first keys may be gone
-            // already.
+            // A quorum that took as long as the TTL proves nothing: its first keys may have ended.
             Verdict::Granted if self.lock.lease.remaining(self.env.now).is_zero() => {
                 self.attempt_failed(RefusalReason::Expired)
             }
