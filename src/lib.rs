@@ -96,7 +96,7 @@ pub mod engine {
 pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
     pub use crate::proto::{
-        DataKind, Fate, Foreign, ForeignLock, Holder, Kept, KeyState, Line, Permits, Sharers,
+        DataKind, FairQueue, Fate, Foreign, ForeignLock, Holder, Kept, KeyState, Permits, Sharers,
         Waiter,
     };
 }

@@ -123,10 +123,11 @@ fn notified_waiters_do_not_allocate() {
 
 /// A ticket, the places that the nodes tell, and what an ask carries of both; whatever the number of nodes and of asks.
 #[test]
-fn a_wait_in_line_allocates_a_few_times() {
+fn a_wait_in_the_queue_allocates_a_few_times() {
     for n in SIZES {
-        let counts = of_hand_offs(n, WakeStrategy::Line);
-        let growing = counts.iter().filter(|&&count| count > A_WAIT_IN_LINE * BATCH as u64).count();
+        let counts = of_hand_offs(n, WakeStrategy::Queue);
+        let growing =
+            counts.iter().filter(|&&count| count > A_WAIT_IN_QUEUE * BATCH as u64).count();
         assert!(growing <= BATCHES / 5, "{n} nodes: {counts:?}");
     }
 }
@@ -567,7 +568,7 @@ const TIMES: usize = 4_000;
 const BATCH: usize = 25;
 const BATCHES: usize = 60;
 /// Allocations of one wait, at the most.
-const A_WAIT_IN_LINE: u64 = 8;
+const A_WAIT_IN_QUEUE: u64 = 8;
 
 /// The most locks by which a node can be behind.
 const LAG: usize = 100;

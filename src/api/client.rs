@@ -114,7 +114,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Request`] at the door; [`AcquireError::Refused`] where only an operator can mend what
+    /// [`AcquireError::Request`] if the request is not valid; [`AcquireError::Refused`] where only an operator can mend what
     /// is in the way.
     pub fn lock(
         &self,
@@ -137,7 +137,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Request`] at the door. [`AcquireError::Refused`]: it is not known whether somebody has
+    /// [`AcquireError::Request`] if the request is not valid. [`AcquireError::Refused`]: it is not known whether somebody has
     /// it, for too few nodes vote, or answered too late.
     pub fn try_lock(
         &self,
@@ -176,7 +176,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Request`] at the door; [`AcquireError::Refused`] with every node's vote. In
+    /// [`AcquireError::Request`] if the request is not valid; [`AcquireError::Refused`] with every node's vote. In
     /// both cases nothing of the attempt stays on the nodes, or the undo is on its way.
     pub fn acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
         let mut driver = self.driver.borrow_mut();
@@ -212,8 +212,8 @@ impl Client {
     ///
     /// The outcomes are in the order of the requests. A lock that was granted early waits for the others with
     /// its validity running, so give them a wait that is short against their TTL. A request for a resource
-    /// that an earlier one of the same call asks for could only wait for itself, and is refused at the
-    /// door ([`RequestError::DuplicateRequest`]).
+    /// that an earlier one of the same call asks for could only wait for itself, and is refused at
+    /// once ([`RequestError::DuplicateRequest`]).
     pub fn acquire_all<'a>(
         &self,
         requests: impl IntoIterator<Item = LockRequest<'a>>,

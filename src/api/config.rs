@@ -352,7 +352,7 @@ impl ConfigBuilder {
         /// How long a fencing counter lives. See [`Settings::fencing_counter_ttl`].
         pub fn fencing_counter_ttl(life: Duration) => settings.fencing_counter_ttl = life;
 
-        /// How those who wait for one resource get it one after the other. Until said otherwise they stand in line. See
+        /// How waiters for one resource get it one after the other. By default they queue on the nodes. See
         /// [`WakeStrategy`].
         pub fn wake(wake: WakeStrategy) => settings.wake = wake;
 

@@ -9,7 +9,7 @@ use super::config::Config;
 use super::report::{explain, unanswered};
 use crate::net::Address;
 use crate::proto::{
-    Cause, Core, Fate, Foreign, Holder, Kept, KeyState, Line, Permits, Profile, Sharers, View,
+    Cause, Core, FairQueue, Fate, Foreign, Holder, Kept, KeyState, Permits, Profile, Sharers, View,
     Waiter, format, messages,
 };
 
@@ -20,9 +20,9 @@ pub struct Inspection {
     pub nodes: Vec<NodeInspection>,
     /// What they add up to.
     pub verdict: InspectionVerdict,
-    /// Who stands in line for it, by what a quorum of the nodes tells; `None` if fewer nodes do. Who has come just now may not be
+    /// Who waits in the queue for it, by what a quorum of the nodes tells; `None` if fewer nodes do. Who has come just now may not be
     /// known to a quorum yet.
-    pub line: Option<Line>,
+    pub queue: Option<FairQueue>,
     /// The fingerprint of the lock that this client holds there.
     mine: Option<u32>,
 }
@@ -49,21 +49,21 @@ pub struct NodeInspection {
     pub address: Address,
     /// The key's state there, or why the node did not tell.
     pub state: Result<KeyState, Cause>,
-    /// Who stands in line for it there, or why the node did not tell.
-    pub line: Result<Line, Cause>,
+    /// Who waits in the queue for it there, or why the node did not tell.
+    pub queue: Result<FairQueue, Cause>,
     /// From when the question was sent to when it was answered.
     pub round_trip: Option<Duration>,
     /// What became of what was there, where an operator [breaks](super::Client::force_unlock) it.
     pub fate: Option<Fate>,
     words: String,
-    no_line: Option<String>,
+    no_queue: Option<String>,
 }
 
 impl NodeInspection {
-    /// Why the node did not tell who stands in line, in its words; `None` if it did.
+    /// Why the node did not tell who waits in the queue, in its words; `None` if it did.
     #[must_use]
-    pub fn no_line(&self) -> Option<&str> {
-        self.no_line.as_deref()
+    pub fn no_queue(&self) -> Option<&str> {
+        self.no_queue.as_deref()
     }
 }
 
@@ -91,7 +91,7 @@ messages! {
 impl Inspection {
     /// `mine` is the lock that this client holds on it.
     pub(super) fn new(config: &Config, core: &Core, view: View, mine: Option<u32>) -> Self {
-        let (verdict, line) = (verdict(config.quorum(), &view), line(config.quorum(), &view));
+        let (verdict, queue) = (verdict(config.quorum(), &view), queue(config.quorum(), &view));
         let nodes = nodes(config, core, view, |state, _| {
             let what = match state {
                 KeyState::Free => return "free".to_owned(),
@@ -105,7 +105,7 @@ impl Inspection {
                 None => format!("{what} without end"),
             }
         });
-        Self { nodes, verdict, line, mine }
+        Self { nodes, verdict, queue, mine }
     }
 
     /// Whether a quorum keeps the resource from whoever wants it alone: somebody holds it, shares it or has a permit, or there is
@@ -155,8 +155,8 @@ pub struct ForceUnlockReport {
     pub nodes: Vec<NodeInspection>,
     /// Whose lock it was, or what else, added up.
     pub was: InspectionVerdict,
-    /// Who stood in line for it, as in an [`Inspection`]. The resource is kept for them.
-    pub line: Option<Line>,
+    /// Who waited in the queue for it, as in an [`Inspection`]. The resource is kept for them.
+    pub queue: Option<FairQueue>,
     quorum: usize,
     formats: Vec<Profile>,
 }
@@ -164,9 +164,9 @@ pub struct ForceUnlockReport {
 impl ForceUnlockReport {
     pub(super) fn new(config: &Config, core: &Core, view: View) -> Self {
         let quorum = config.quorum();
-        let (was, line) = (verdict(quorum, &view), line(quorum, &view));
+        let (was, queue) = (verdict(quorum, &view), queue(quorum, &view));
         let nodes = nodes(config, core, view, what_became);
-        Self { nodes, was, line, quorum, formats: config.settings().formats.clone() }
+        Self { nodes, was, queue, quorum, formats: config.settings().formats.clone() }
     }
 
     /// Whether a quorum of the nodes has confirmed that what was there is not there any more: that nobody
@@ -283,10 +283,10 @@ fn nodes(
             Ok(state) => in_words(state, view.fate),
             Err(cause) => explain(*cause),
         };
-        let no_line = view.line.as_ref().err().map(|&cause| explain(cause));
+        let no_queue = view.queue.as_ref().err().map(|&cause| explain(cause));
         if view.state.is_ok() {
-            words += &match &view.line {
-                Ok(line) => line_in_words(line),
+            words += &match &view.queue {
+                Ok(queue) => queue_in_words(queue),
                 Err(_) => ", does not tell who waits".to_owned(),
             };
         }
@@ -294,22 +294,22 @@ fn nodes(
             number: node.index() + 1,
             address: config.address(node).clone(),
             state: view.state,
-            line: view.line,
+            queue: view.queue,
             round_trip: view.round_trip,
             fate: view.fate,
             words,
-            no_line,
+            no_queue,
         }
     });
     nodes.collect()
 }
 
 /// Behind the state of the key.
-fn line_in_words(line: &Line) -> String {
-    let kept = if line.kept == Kept::Closed { ", kept for who waits" } else { "" };
-    match line.count {
+fn queue_in_words(queue: &FairQueue) -> String {
+    let kept = if queue.kept == Kept::Closed { ", kept for who waits" } else { "" };
+    match queue.count {
         0 => kept.to_owned(),
-        count => format!("{kept}, {count} in line"),
+        count => format!("{kept}, {count} in the queue"),
     }
 }
 
@@ -359,19 +359,19 @@ fn verdict(quorum: usize, view: &View) -> InspectionVerdict {
 }
 
 /// The waiters in the queue on a quorum of nodes. `None` if fewer nodes report them.
-fn line(quorum: usize, view: &View) -> Option<Line> {
-    let known: Vec<&Line> = view.nodes.iter().filter_map(|node| node.line.as_ref().ok()).collect();
+fn queue(quorum: usize, view: &View) -> Option<FairQueue> {
+    let known: Vec<_> = view.nodes.iter().filter_map(|node| node.queue.as_ref().ok()).collect();
     let mut tickets: HashMap<u32, Vec<&Waiter>> = HashMap::new();
-    for waiter in known.iter().flat_map(|line| &line.waiters) {
+    for waiter in known.iter().flat_map(|queue| &queue.waiters) {
         tickets.entry(waiter.fingerprint).or_default().push(waiter);
     }
     let waiters = tickets.into_values().filter_map(|on| nth_largest(quorum, on, |it| it.age));
     let mut waiters: Vec<Waiter> = waiters.cloned().collect();
     waiters.sort_by_key(|waiter| (waiter.stamp, waiter.fingerprint));
-    let count = nth_largest(quorum, known.clone(), |line| line.count)?.count.max(waiters.len());
-    let kept = nth_largest(quorum, known.clone(), |line| line.kept)?.kept;
-    let called = nth_largest(quorum, known, |line| line.called)?.called;
-    Some(Line::new(waiters, count, kept, called))
+    let count = nth_largest(quorum, known.clone(), |queue| queue.count)?.count.max(waiters.len());
+    let kept = nth_largest(quorum, known.clone(), |queue| queue.kept)?.kept;
+    let called = nth_largest(quorum, known, |queue| queue.called)?.called;
+    Some(FairQueue::new(waiters, count, kept, called))
 }
 
 /// The holders of permits on a quorum of nodes. `None` if there are none.
@@ -426,7 +426,7 @@ mod tests {
     fn view(states: &[Result<KeyState, Cause>]) -> View {
         let nodes = states.iter().map(|state| NodeView {
             state: state.clone(),
-            line: Ok(Line::default()),
+            queue: Ok(FairQueue::default()),
             round_trip: None,
             fate: None,
         });

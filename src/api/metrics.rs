@@ -101,11 +101,11 @@ impl MetricsReport {
         text.family(name, "histogram", "From acquire to grant or refusal.")?;
         text.histogram(name, &[("outcome", &"granted")], &of.wait_granted)?;
         text.histogram(name, &[("outcome", &"refused")], &of.wait_refused)?;
-        let name = "wait_in_line_seconds";
-        text.family(name, "histogram", "From the first ask in line to grant or refusal.")?;
-        text.histogram(name, &[], &of.wait_in_line)?;
-        text.family("in_line", "gauge", "Acquisitions that stand in line on the nodes now.")?;
-        text.sample("in_line", &[], of.in_line())?;
+        let name = "wait_in_queue_seconds";
+        text.family(name, "histogram", "From the first ask in the queue to grant or refusal.")?;
+        text.histogram(name, &[], &of.wait_in_queue)?;
+        text.family("in_queue", "gauge", "Acquisitions that wait in the queue on the nodes now.")?;
+        text.sample("in_queue", &[], of.in_queue())?;
         text.family("hold_seconds", "histogram", "From grant to release or loss.")?;
         text.histogram("hold_seconds", &[], &of.hold)
     }
@@ -166,12 +166,12 @@ impl Display for MetricsReport {
 type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 const COUNTERS: [Counter<Metrics>; 14] = [
-    ("acquisitions_total", "Asks that were taken at the door.", |of| of.acquisitions),
+    ("acquisitions_total", "Requests that were accepted.", |of| of.acquisitions),
     ("attempts_total", "Rounds of asks to the nodes.", |of| of.attempts),
     ("lead_asks_total", "Attempts that asked the lead of the wait first.", |of| of.lead_asks),
     ("lead_grants_total", "Attempts whose lead granted.", |of| of.lead_grants),
     ("wakes_total", "Pauses that ended by what a node had told.", |of| of.wakes),
-    ("lined_up_total", "Acquisitions that began to stand in line.", |of| of.lined_up),
+    ("joined_queue_total", "Acquisitions that began to wait in the queue.", |of| of.joined_queue),
     ("settled_total", "Attempts for a permit that moved it to one slot.", |of| of.settled),
     ("healed_total", "Asks to nodes that did not keep a permit.", |of| of.healed),
     ("grants_total", "Acquisitions that ended with the lock.", |of| of.grants),

@@ -181,8 +181,8 @@ pub struct NodeStatus {
     pub restart_guard: RestartGuardState,
     /// Whether it tells of changes to those who wait.
     pub push: PushState,
-    /// Why those who wait cannot stand in line there, if that was found out.
-    pub no_line: Option<Cause>,
+    /// Why waiters cannot queue there, if that was found out.
+    pub no_queue: Option<Cause>,
     /// Why those who wait for another library's lock do not hear the channel there on which that library tells of
     /// releases, if that was found out.
     pub no_channel: Option<Cause>,
@@ -213,7 +213,7 @@ impl NodeStatus {
             state,
             restart_guard: core.restart_guard_state(node),
             push: core.push_state(node),
-            no_line: core.no_line(node),
+            no_queue: core.no_queue(node),
             no_channel: core.no_channel(node),
             replicas: core.replicas(node),
             is_silent: state == NodeState::Suspected || silence.is_some(),
@@ -311,8 +311,8 @@ impl fmt::Display for NodeStatus {
             _ => {}
         }
         let is_ready = self.state == NodeState::Ready;
-        if let Some(cause) = self.no_line.filter(|_| is_ready) {
-            write!(f, "; waiters do not stand in line: {cause}")?;
+        if let Some(cause) = self.no_queue.filter(|_| is_ready) {
+            write!(f, "; waiters do not queue: {cause}")?;
         }
         if let Some(cause) = self.no_channel.filter(|_| is_ready) {
             write!(f, "; waiters do not hear their library's channel: {cause}")?;

@@ -78,7 +78,7 @@ pub struct Settings {
     pub setup: Setup,
     /// How long a fencing counter lives after the last grant, one day to one year. Default 7 days.
     pub fencing_counter_ttl: Duration,
-    /// How those who wait for one resource get it one after the other. Default: they stand in line.
+    /// How those who wait for one resource get it one after the other. Default: they wait in the queue.
     pub wake: WakeStrategy,
     /// The formats of other libraries that inspections and forced unlocks know, the likeliest first. Names of keys that they
     /// keep with their locks are refused. Default none.
@@ -93,12 +93,12 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeStrategy {
-    /// They stand in line on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
+    /// They wait in the queue on the nodes, in one order on a quorum of them, and a change wakes who is next. Whoever
     /// began to wait behind another one's place does not get the lock before it. Locks on several resources, locks of
-    /// another library's [profile](super::Profile), and all locks where a node's ACL forbids lines wait as with
+    /// another library's [profile](super::Profile), and all locks where a node's ACL forbids the queue wait as with
     /// [`Lead`](Self::Lead).
     #[default]
-    Line,
+    Queue,
     /// Each asks the node that reported a change, and the others when that one has granted: of many waiters one gets
     /// through to them. All get it in turn, in no order. It costs the nodes less where two take turns, and a round trip more.
     Lead,

@@ -8,8 +8,8 @@ use std::time::Duration;
 use sha1_smol::Sha1;
 
 use super::config::{MAX_LABEL, check_label};
+use super::fair_queue;
 use super::format::plain;
-use super::line;
 use super::names::MAX_NODES;
 use super::profile::Profile;
 
@@ -17,7 +17,7 @@ use super::profile::Profile;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyState {
-    /// There is no such key, or it is kept for those who wait in line.
+    /// There is no such key, or it is kept for those who wait in the queue.
     Free,
     /// A lock of redbolt.
     Held(Holder),
@@ -242,7 +242,7 @@ impl KeyState {
     }
 }
 
-/// A token without the mark of those who wait in line, and whether there was one.
+/// A token without the mark of those who wait in the queue, and whether there was one.
 pub(super) fn without_mark(value: &[u8]) -> (&[u8], bool) {
     let at = value.iter().position(|&byte| byte == b'\n').unwrap_or(value.len());
     let (before, mark) = value.split_at(at);
@@ -261,7 +261,7 @@ pub fn holder_of(token: &[u8]) -> Option<Holder> {
 
 /// Reads the beginning of a string: up to [`VIEWED`] bytes, and one more if there are more.
 pub(super) fn of_string(value: &[u8]) -> KeyState {
-    if value == line::CLOSED {
+    if value == fair_queue::CLOSED {
         return KeyState::Free;
     }
     if let Some(reader) = value.strip_prefix(READER)
@@ -468,7 +468,7 @@ mod tests {
         for foreign in [&b"job\n7"[..], b"\n7", b"x"] {
             assert_eq!(without_mark(foreign), (foreign, false));
         }
-        assert_eq!(of_string(line::CLOSED), KeyState::Free);
+        assert_eq!(of_string(fair_queue::CLOSED), KeyState::Free);
     }
 
     /// On another node the same holder may be among several.

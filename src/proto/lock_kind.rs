@@ -7,9 +7,9 @@ use crate::resp::{CommandEncoder, Token, command};
 
 use super::classify::{ServerError, classify};
 use super::config::Config;
+use super::fair_queue::{CALL_PREFIX, ENDS_PREFIX, InQueue, STAMPS_PREFIX, TICKET_PREFIX};
 use super::fence;
 use super::keys::Keys;
-use super::line::{self, InLine};
 use super::names::TicketName;
 use super::permits::{Offer, SlotOrder};
 use super::profile::Profile;
@@ -122,10 +122,10 @@ pub(super) const DOWNGRADED: LockKind = LockKind {
     ..PLAIN
 };
 
-/// A waiter's ticket in the line of a resource that it wants alone. The asks of its lock ask for it, and it ends by itself.
+/// A waiter's ticket in the queue of a resource that it wants alone. The asks of its lock ask for it, and it ends by itself.
 pub(super) const TICKET: LockKind = LockKind {
-    ask: Command::Run(&script::ACQUIRE_IN_LINE),
-    undo: Command::Run(&script::LEAVE_LINE),
+    ask: Command::Run(&script::ACQUIRE_IN_QUEUE),
+    undo: Command::Run(&script::LEAVE_QUEUE),
     mark: b"x",
     ..PLAIN
 };
@@ -135,7 +135,7 @@ pub(super) const TICKET_SHARED: LockKind = LockKind { mark: b"s", ..TICKET };
 
 /// The same of one that wants a permit of it.
 pub(super) const TICKET_PERMIT: LockKind =
-    LockKind { ask: Command::Run(&script::ACQUIRE_PERMIT_IN_LINE), mark: b"p", ..TICKET };
+    LockKind { ask: Command::Run(&script::ACQUIRE_PERMIT_IN_QUEUE), mark: b"p", ..TICKET };
 
 /// A command about keys that carry a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,28 +189,28 @@ pub(super) struct Arguments<'a> {
     pub(super) slot: u64,
     /// What the token of the holder's other claim begins with, for a command that names it.
     pub(super) other_claim: Option<&'a [u8]>,
-    /// How it stands in line, for a command that asks there.
-    pub(super) in_line: Option<&'a InLine>,
+    /// How it waits in the queue, for a command that asks there.
+    pub(super) in_queue: Option<&'a InQueue>,
 }
 
 impl Arguments<'_> {
     /// The value of a number in ARGV. `moves`: a permit is moved to another slot.
     fn number(&self, argument: Argument, moves: bool) -> u64 {
         let settings = self.config.settings();
-        let in_line = |number: fn(&InLine) -> u64| self.in_line.map_or(0, number);
+        let in_queue = |number: fn(&InQueue) -> u64| self.in_queue.map_or(0, number);
         match argument {
             Argument::Counter => self.counter,
             Argument::CounterTtl => time::ttl_ms(settings.fencing_counter_ttl),
             Argument::FirstSlot if moves => self.slot,
             Argument::FirstSlot => self.slots.first().into(),
-            Argument::Grace => in_line(|it| it.grace_ms),
+            Argument::Grace => in_queue(|it| it.grace_ms),
             Argument::Keys => self.keys.len() as u64,
             Argument::LeastKept => fence::least_kept(self.counter, settings.max_ttl),
             Argument::Nodes => self.config.node_count() as u64,
             Argument::Permits => self.slots.permits().into(),
-            Argument::Proposal => in_line(|it| it.proposal),
+            Argument::Proposal => in_queue(|it| it.proposal),
             Argument::Slot => self.slot,
-            Argument::Stamp => in_line(|it| it.stamp),
+            Argument::Stamp => in_queue(|it| it.stamp),
             Argument::Step if moves => 0,
             Argument::Step => self.slots.step().into(),
             Argument::Ttl => self.ttl_ms,
@@ -238,7 +238,7 @@ impl Command {
                     .arg(args.token)
                     .last(args.token)
             }
-            Self::Run(script) if script.is_in_line() => run_in_line(script, out, args, by_digest),
+            Self::Run(script) if script.is_in_queue() => eval_ticket(script, out, args, by_digest),
             Self::Run(script) => run(script, out, args, by_digest, false),
             Self::Move => run(&script::ACQUIRE_PERMIT, out, args, by_digest, true),
             Self::Delete(how) => how.encode(out, args.keys.first(), args.token),
@@ -265,18 +265,18 @@ impl Command {
         }
     }
 
-    /// Whether it asks in line.
-    pub(super) fn asks_in_line(self) -> bool {
-        matches!(self, Self::Run(script) if script.asks_in_line())
+    /// Whether it asks in the queue.
+    pub(super) fn asks_in_queue(self) -> bool {
+        matches!(self, Self::Run(script) if script.asks_in_queue())
     }
 
     /// Whether it asks for a permit, whichever slot that has.
     pub(super) fn is_for_permit(self) -> bool {
         matches!(self, Self::Run(script)
-            if matches!(script.role, Role::Ask(Grant::Slot | Grant::SlotInLine)))
+            if matches!(script.role, Role::Ask(Grant::Slot | Grant::SlotInQueue)))
     }
 
-    /// Whether a lock that asks so without a line can be granted like this in line.
+    /// Whether a lock that asks so without a queue can be granted like this in the queue.
     pub(super) fn is_answered_by(self, grant: Answer) -> bool {
         let expected = match self {
             Self::SetIfAbsent => Role::Ask(Grant::Ok),
@@ -378,25 +378,25 @@ fn eval<'o>(
     .int(keys as u64)
 }
 
-/// The same for a script of the line. The token of a ticket is its name.
-fn run_in_line(script: &Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
-    let (resource, asks) = (args.keys.first(), script.asks_in_line());
+/// The same for a script of the queue. The token of a ticket is its name.
+fn eval_ticket(script: &Script, out: &mut Vec<u8>, args: &Arguments<'_>, by_digest: bool) -> usize {
+    let (resource, asks) = (args.keys.first(), script.asks_in_queue());
     let is_fenced = args.counter > 0;
     let behind = script.keys_behind(is_fenced);
     let restart_guard = args.config.restart_guard_key().filter(|_| asks);
-    let in_line = args.in_line.filter(|_| asks);
-    let name = in_line.map_or_else(|| TicketName::of(args.token), |it| it.ticket);
+    let in_queue = args.in_queue.filter(|_| asks);
+    let name = in_queue.map_or_else(|| TicketName::of(args.token), |it| it.ticket);
     let numbers = script.numbers(is_fenced);
     let keys = 5 + behind.clone().count() + usize::from(restart_guard.is_some());
-    let arguments = 1 + numbers.clone().count() + usize::from(in_line.is_some());
+    let arguments = 1 + numbers.clone().count() + usize::from(in_queue.is_some());
     let mut eval = eval(script, out, keys, arguments, by_digest).arg(resource);
-    eval = eval.prefixed(line::STAMPS_PREFIX, resource).prefixed(line::ENDS_PREFIX, resource);
-    eval = eval.prefixed(line::TICKET_PREFIX, &name.0).prefixed(line::CALL_PREFIX, resource);
+    eval = eval.prefixed(STAMPS_PREFIX, resource).prefixed(ENDS_PREFIX, resource);
+    eval = eval.prefixed(TICKET_PREFIX, &name.0).prefixed(CALL_PREFIX, resource);
     eval = behind.fold(eval, |eval, prefix| eval.prefixed(prefix, resource));
     eval = restart_guard.into_iter().fold(eval, CommandEncoder::arg).arg(args.token);
     let token = eval.last(args.token);
     eval = numbers.fold(eval, |eval, argument| eval.int(args.number(argument, false)));
-    let _ = in_line.into_iter().fold(eval, |eval, it| eval.arg(&it.ticket.0));
+    let _ = in_queue.into_iter().fold(eval, |eval, it| eval.arg(&it.ticket.0));
     token
 }
 

@@ -26,8 +26,8 @@ pub struct Metrics {
     pub lead_grants: u64,
     /// Pauses of waiting acquisitions that a notification of a node ended, not their timer.
     pub wakes: u64,
-    /// Acquisitions that began to stand in line on the nodes.
-    pub lined_up: u64,
+    /// Acquisitions that began to wait in the queue on the nodes.
+    pub joined_queue: u64,
     /// Attempts for a permit whose nodes gave different slots, and were asked to give one.
     pub settled: u64,
     /// Asks to nodes that did not keep a permit which is held.
@@ -40,8 +40,8 @@ pub struct Metrics {
     pub wait_granted: Histogram,
     /// From acquire to refusal.
     pub wait_refused: Histogram,
-    /// How long those who stood in line on the nodes did: until they were granted or refused.
-    pub wait_in_line: Histogram,
+    /// How long waiters were in the queue on the nodes, until they were granted or refused.
+    pub wait_in_queue: Histogram,
     /// From grant to the holder's release, or to the loss; of a lock that was attached, from then on. Locks
     /// that are still held, or were detached, are not in it.
     pub hold: Histogram,
@@ -166,14 +166,14 @@ impl Metrics {
             lead_asks: 0,
             lead_grants: 0,
             wakes: 0,
-            lined_up: 0,
+            joined_queue: 0,
             settled: 0,
             healed: 0,
             grants: 0,
             refusals: By::default(),
             wait_granted: Histogram::default(),
             wait_refused: Histogram::default(),
-            wait_in_line: Histogram::default(),
+            wait_in_queue: Histogram::default(),
             hold: Histogram::default(),
             extended: 0,
             not_extended: 0,
@@ -201,10 +201,10 @@ impl Metrics {
         &self.nodes[node.index()]
     }
 
-    /// How many acquisitions stand in line on the nodes now.
+    /// How many acquisitions wait in the queue on the nodes now.
     #[must_use]
-    pub fn in_line(&self) -> u64 {
-        self.lined_up.saturating_sub(self.wait_in_line.count())
+    pub fn in_queue(&self) -> u64 {
+        self.joined_queue.saturating_sub(self.wait_in_queue.count())
     }
 
     #[inline]
@@ -232,8 +232,8 @@ impl Metrics {
         self.wait_refused.record(asked_at, now);
     }
 
-    pub(super) fn left_line(&mut self, joined_at: Timestamp, now: Timestamp) {
-        self.wait_in_line.record(joined_at, now);
+    pub(super) fn left_queue(&mut self, joined_at: Timestamp, now: Timestamp) {
+        self.wait_in_queue.record(joined_at, now);
     }
 
     #[inline]

@@ -76,13 +76,13 @@ mod config;
 mod core;
 mod entropy;
 mod event;
+pub mod fair_queue;
 pub mod fence;
 #[doc(hidden)]
 pub mod format;
 mod key_state;
 mod keys;
 mod lease;
-pub mod line;
 mod lock_kind;
 pub mod metrics;
 mod mutants;
@@ -105,9 +105,9 @@ pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
 pub use self::core::{
-    Core, DataKind, DetachedLock, DetachedLockError, Fate, Foreign, Holder, Kept, KeyState, Leader,
-    LeaderVerdict, LeaderView, Line, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView, Permits,
-    PushState, Replicas, RestartGuardState, Sharers, View, Waiter,
+    Core, DataKind, DetachedLock, DetachedLockError, FairQueue, Fate, Foreign, Holder, Kept,
+    KeyState, Leader, LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView,
+    Permits, PushState, Replicas, RestartGuardState, Sharers, View, Waiter,
 };
 pub(crate) use self::core::{Force, HANGS, Silence};
 pub use self::event::{

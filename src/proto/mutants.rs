@@ -74,7 +74,7 @@ mod planted {
         CalledOnlyAlone,
         /// What another library tells of a release wakes nobody.
         ChannelIgnored,
-        /// A closed key is taken by whoever in line finds it first.
+        /// A closed key is taken by whoever in the queue finds it first.
         ClosedIsAnybodys,
         /// A permit takes up room until the last of its semaphore's is over.
         EndedPermitCounts,
@@ -104,20 +104,20 @@ mod planted {
         LoneReaderIsReplaced,
         /// Any reader's undo lets go of whoever shares alone (a draft of the format).
         LoneReaderIsAnybody,
-        /// A newcomer gets a slot of a semaphore for which others wait (a draft of the line).
+        /// A newcomer gets a slot of a semaphore for which others wait (a draft of the queue).
         MarkIgnored,
         /// What has no mark any longer lives as long as if it had one.
         MarkOutlives,
         /// A semaphore for which nobody waits any longer stays marked.
         MarkStays,
-        /// Whoever gives back the last permit leaves a free key to those in line.
+        /// Whoever gives back the last permit leaves a free key to those in the queue.
         MarkedNotClosed,
         /// A node's answer counts after it was moved to another slot (a draft of the semaphore).
         MovedAnswerCounts,
-        /// A waiter drops its ticket each time that it is refused (a draft of the line).
+        /// A waiter drops its ticket each time that it is refused (a draft of the queue).
         LeavesWhenRefused,
-        /// Whoever is granted goes on standing in line.
-        NeverLeavesLine,
+        /// Whoever is granted goes on waiting in the queue.
+        NeverLeavesQueue,
         /// A script that the node has forgotten is not sent again (redlock-rb#29).
         NoScriptIsFinal,
         /// A waiter is never woken (Redisson#1763).
@@ -126,9 +126,9 @@ mod planted {
         PermitOfAnySlots,
         /// Who stands before a permit for another mode counts as if it were for a permit.
         PermitPassesOthers,
-        /// A free slot goes to whoever in line asks first (Redisson's semaphore has no line).
+        /// A free slot goes to whoever in the queue asks first (Redisson's semaphore has no queue).
         PermitPassesPermits,
-        /// Who wants another mode passes permits in line.
+        /// Who wants another mode passes permits in the queue.
         PermitsArePassed,
         /// A semaphore is not marked for those who wait.
         PermitsUnmarked,
@@ -148,8 +148,8 @@ mod planted {
         SuspicionIgnored,
         /// Each node has an order of its own: a waiter tells none where it stands on the others.
         StampOfEachNode,
-        /// The stamp of a ticket is raised behind the door, to what any node says (a draft of the line).
-        StampRaisedBehindDoor,
+        /// The stamp of a ticket is raised once a quorum knows its place, to what any node says (a draft of the queue).
+        StampRaisedWithPlace,
         /// Who has a lock of Symfony's format alone leaves out the mark that says so (Symfony before 5.2 knew of no readers).
         AloneUnmarked,
         /// Each holder of a fenced lock of Redisson's begins to count anew.
@@ -162,13 +162,13 @@ mod planted {
         LoserOverwrites,
         /// What a member of another library has left is held without end, also when its second is over.
         NeverTakenOver,
-        /// An ask in line leaves a free key to those who do not stand there (models, line: closed, but not by a waiter's ask).
+        /// An ask in the queue leaves a free key to those who do not stand there (models, queue: closed, but not by a waiter's ask).
         AskLeavesFree,
         /// A call stays where the resource was found held (models, turns).
         CallsStay,
         /// A writer that becomes a reader is told so once the nodes have let it read (design, read/write: believed when confirmed).
         DowngradeBelievedLate,
-        /// A key of a holder whose time is over is free although somebody waits (models, line: closed, but not by the end of a TTL).
+        /// A key of a holder whose time is over is free although somebody waits (models, queue: closed, but not by the end of a TTL).
         ExpiryLeavesFree,
         /// An extension counts for a permit of another slot (design, semaphore).
         ExtensionOfAnySlot,
@@ -194,11 +194,11 @@ mod planted {
         NextAsksAlone,
         /// A writer that has died keeps readers out while others share (a first version of this library).
         NobodyPings,
-        /// A node that grants drops the ticket (design, line).
+        /// A node that grants drops the ticket (design, queue).
         GrantDropsTicket,
         /// A node in quarantine lets a permit be healed (design, semaphore: heal without guard).
         HealUnguarded,
-        /// An ask in line does not mark what holders have (models, line).
+        /// An ask in the queue does not mark what holders have (models, queue).
         HoldersUnmarked,
         /// The key of those who share ends with the latest of them, and not with the last to end (design, read/write).
         KeyEndsWithLatest,
@@ -206,13 +206,13 @@ mod planted {
         ReaderLooksBefore,
         /// Readers take the fencing counter, and do not raise it (design, fencing).
         ReadersNeverRaise,
-        /// A release or an undo leaves a free key although somebody waits (models, line: closed, but not by a release).
+        /// A release or an undo leaves a free key although somebody waits (models, queue: closed, but not by a release).
         ReleaseLeavesFree,
         /// A reader's release deletes the key of all who share (design, read/write).
         ReleaseOfAllReaders,
-        /// The clocks of clients are the stamps of tickets (design, line).
+        /// The clocks of clients are the stamps of tickets (design, queue).
         StampOfClientsClock,
-        /// A stamp is sent before a quorum has told one (design, line).
+        /// A stamp is sent before a quorum has told one (design, queue).
         StampSentEarly,
         /// An extension counts on a replica that was just promoted (a first version of this library).
         PromotedCountsAtOnce,

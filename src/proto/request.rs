@@ -1,13 +1,13 @@
-//! What a caller asks for, and the door at which bad input is turned away.
+//! Lock requests and their validation.
 
 use std::borrow::Cow;
 use std::error::Error;
 use std::time::Duration;
 
 use super::config::Config;
+use super::fair_queue;
 use super::fence::{self, MIN_MAX_TTL};
 use super::format;
-use super::line;
 use super::permits::{self, MAX_PERMITS};
 use super::profile::Profile;
 use super::steps::step;
@@ -367,7 +367,7 @@ fn check_counter(config: &Config, profile: Profile, key: &[u8]) -> Result<(), Re
 }
 
 /// How the names begin of what is kept beside a resource.
-const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, line::PREFIX];
+const RESERVED: [&[u8]; 3] = [permits::ENDS_PREFIX, permits::COUNTERS_PREFIX, fair_queue::PREFIX];
 
 /// A TTL is judged by the whole milliseconds that the nodes will get.
 pub(super) fn check_ttl(config: &Config, ttl: Duration) -> Result<(), RequestError> {

@@ -10,13 +10,13 @@ use std::ptr;
 use self::lua::{Section, sections};
 use super::profile::Profile;
 
+mod fair_queue;
 mod force_unlock;
-mod line;
 pub(super) mod lua;
 mod own;
 
+pub use self::fair_queue::{ACQUIRE_IN_QUEUE, ACQUIRE_PERMIT_IN_QUEUE, LEAVE_QUEUE, VIEW_QUEUE};
 pub use self::force_unlock::{FORCE_UNLOCK, VIEW_DIGEST};
-pub use self::line::{ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE, LEAVE_LINE, VIEW_LINE};
 pub use self::own::{
     ACQUIRE_FENCED, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, DOWNGRADE,
     ENROL, EXTEND, EXTEND_DOWNGRADED, EXTEND_PERMIT, EXTEND_SHARED, UNDO, UNDO_DOWNGRADED,
@@ -40,7 +40,7 @@ pub fn all() -> impl Iterator<Item = &'static Script> {
 
 /// The scripts of redbolt's own format.
 pub fn own() -> impl Iterator<Item = &'static Script> {
-    [own::SCRIPTS, line::SCRIPTS, force_unlock::SCRIPTS].into_iter().flatten().copied()
+    [own::SCRIPTS, fair_queue::SCRIPTS, force_unlock::SCRIPTS].into_iter().flatten().copied()
 }
 
 /// A script. Each one is a static, and is equal to itself alone.
@@ -85,8 +85,8 @@ pub enum Role {
     Extend,
     /// Removes the holders that an operator has seen.
     ForceUnlock,
-    /// Removes a ticket from the line.
-    LeaveLine,
+    /// Removes a ticket from the queue.
+    LeaveQueue,
     /// Undoes an ask.
     Undo,
     /// Reads, for an inspection.
@@ -110,9 +110,9 @@ pub enum Grant {
     /// The slot of a permit, and its counter if one was proposed.
     Slot,
     /// The stamp of the ticket, and the counter if one was proposed.
-    InLine,
+    InQueue,
     /// The stamp of the ticket, and what a permit has.
-    SlotInLine,
+    SlotInQueue,
 }
 
 /// A number in ARGV.
@@ -172,14 +172,14 @@ impl Script {
         matches!(self.role, Role::Ask(_))
     }
 
-    /// Whether it asks in line.
-    pub(super) fn asks_in_line(&self) -> bool {
-        matches!(self.role, Role::Ask(Grant::InLine | Grant::SlotInLine))
+    /// Whether it asks in the queue.
+    pub(super) fn asks_in_queue(&self) -> bool {
+        matches!(self.role, Role::Ask(Grant::InQueue | Grant::SlotInQueue))
     }
 
-    /// Whether it is about a ticket in line.
-    pub(super) fn is_in_line(&self) -> bool {
-        self.asks_in_line() || self.role == Role::LeaveLine
+    /// Whether it is about a ticket in the queue.
+    pub(super) fn is_in_queue(&self) -> bool {
+        self.asks_in_queue() || self.role == Role::LeaveQueue
     }
 }
 

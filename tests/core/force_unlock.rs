@@ -50,7 +50,7 @@ fn a_force_unlock_deletes_the_key_and_reports_its_owner() {
         assert!(!format!("{view:?}").contains(&token[..16]));
     }
     assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)));
-    assert_eq!(world.ran(0), ["line", "type", "getrange", "pttl", "force unlock"]);
+    assert_eq!(world.ran(0), ["queue", "type", "getrange", "pttl", "force unlock"]);
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.value(0, b"jo"), b"another");
     assert!(!world.value(0, GUARD).is_empty());

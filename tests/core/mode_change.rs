@@ -431,7 +431,7 @@ fn a_lock_that_is_detached_while_it_is_downgraded_goes_on_with_that() {
 }
 
 #[test]
-fn what_cannot_change_its_mode_is_refused_at_the_door() {
+fn a_lock_that_cannot_change_its_mode_is_refused_at_once() {
     let mut world = world(1);
     let now = world.now();
     let writer = take(&mut world, 0, &LockRequest::new("job"));

@@ -81,7 +81,7 @@ fn a_token_that_was_marked_meanwhile_is_undone_by_the_script() {
     let_go(&mut world, id);
     assert_eq!(world.ran(0), ["delete", "undo"]);
     assert_eq!(world.ran(1), ["delete"]);
-    assert_eq!(world.value(0, b"job"), b"\nredbolt", "for whoever is first in line");
+    assert_eq!(world.value(0, b"job"), b"\nredbolt", "for whoever is first in the queue");
 }
 
 /// A blocking client reads no more answers once a quorum has confirmed.
@@ -188,8 +188,8 @@ fn other_locks_and_attempts_that_failed_are_undone_by_the_script() {
 
 /// The token is marked from the beginning.
 #[test]
-fn what_was_granted_in_line_is_undone_by_the_script() {
-    let world = World::with(3, 2, |settings| settings.wake = WakeStrategy::Line);
+fn a_grant_in_the_queue_is_undone_by_the_script() {
+    let world = World::with(3, 2, |settings| settings.wake = WakeStrategy::Queue);
     let mut world = offered_by(world, &[&["delifeq"][..]; 3]);
     let first = held(&mut world);
     let request = LockRequest::new(b"job").ttl(secs(20)).wait(Wait::UpTo(secs(60)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redbolt::proto::script::LEAVE_LINE;
+use redbolt::proto::script::LEAVE_QUEUE;
 use redbolt::proto::{
     Event, KeyState, LockId, LockRequest, LockState, LossCause, RefusalReason, RequestError, Wait,
 };
@@ -135,7 +135,7 @@ fn a_ticket_of_nobody_hides_no_end_of_a_permit() {
     world.run(ms(100));
     for node in 0..3 {
         world.answer(node, |args| {
-            let is_farewell = args.get(1).is_some_and(|text| *text == LEAVE_LINE.text.as_bytes());
+            let is_farewell = args.get(1).is_some_and(|text| *text == LEAVE_QUEUE.text.as_bytes());
             is_farewell.then(|| b":1\r\n".to_vec())
         });
     }

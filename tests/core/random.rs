@@ -162,8 +162,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn world(seed: u64, chunk: usize) -> World {
     let wakes = [
-        WakeStrategy::Line,
-        WakeStrategy::Line,
+        WakeStrategy::Queue,
+        WakeStrategy::Queue,
         WakeStrategy::Lead,
         WakeStrategy::Lead,
         WakeStrategy::Timer,
@@ -710,7 +710,7 @@ impl Abused {
         self
     }
 
-    /// A lock waits outside the line, and a node notifies it.
+    /// A lock waits outside the queue, and a node notifies it.
     fn told() -> Self {
         let mut told = Self::who_waits(RestartGuard::Off, WakeStrategy::Lead).connected();
         let mode = LockMode::Exclusive;

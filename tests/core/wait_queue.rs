@@ -38,7 +38,7 @@ fn join(world: &mut World, client: usize, keys: &[&[u8]]) -> LockId {
     world.acquire(client, &waits(keys), keys)
 }
 
-fn line(world: &mut World, len: usize) -> Vec<LockId> {
+fn waiters(world: &mut World, len: usize) -> Vec<LockId> {
     (0..len).map(|_| join(world, 0, &[b"job"])).collect()
 }
 
@@ -65,7 +65,7 @@ fn history(world: &World, node: usize, since: u64) -> Vec<(&'static str, u64)> {
 #[test]
 fn locks_of_one_core_are_granted_in_order() {
     let mut world = world();
-    let ids = line(&mut world, 6);
+    let ids = waiters(&mut world, 6);
     for &id in &ids {
         assert_eq!(next(&mut world, &ids), id);
         world.release(id);
@@ -79,7 +79,7 @@ fn locks_of_one_core_are_granted_in_order() {
 fn one_lock_of_a_queue_asks_at_a_time() {
     let mut world = world();
     world.foreign(b"job", &[60_000; 3]);
-    let ids = line(&mut world, 50);
+    let ids = waiters(&mut world, 50);
     world.run(secs(4));
     assert!(ids[1..].iter().all(|&id| is_queued(&world, id)));
     assert!(world.count("ask") <= 3 * 8, "{} asks", world.count("ask"));
@@ -97,7 +97,7 @@ fn another_resource_is_another_queue() {
 fn a_lock_that_does_not_wait_does_not_join_the_queue() {
     let mut world = world();
     world.foreign(b"job", &[60_000; 3]);
-    line(&mut world, 3);
+    waiters(&mut world, 3);
     let id = world.lock(b"job", secs(10));
     world.run(ms(2));
     assert_eq!(world.refusal(id).reason, RefusalReason::Contended);
@@ -107,7 +107,7 @@ fn a_lock_that_does_not_wait_does_not_join_the_queue() {
 #[test]
 fn a_release_hands_on_in_one_flight() {
     let mut world = world();
-    let ids = line(&mut world, 3);
+    let ids = waiters(&mut world, 3);
     world.run(ms(10));
     world.log.clear();
     let now = world.now();
@@ -148,7 +148,7 @@ fn the_release_of_a_lock_that_did_not_wait_hands_on_in_one_flight() {
 fn a_cancellation_during_the_grant_hands_on_in_one_flight() {
     let mut world = world();
     world.delay(ms(10));
-    let ids = line(&mut world, 2);
+    let ids = waiters(&mut world, 2);
     world.run(ms(15));
     let begun = world.boot;
     world.log.clear();
@@ -243,7 +243,7 @@ fn a_lock_can_be_cancelled_anywhere_in_the_queue() {
     for leaves in 0..4 {
         let mut world = world();
         world.foreign(b"job", &[60_000; 3]);
-        let mut ids = line(&mut world, 4);
+        let mut ids = waiters(&mut world, 4);
         world.run(ms(100));
         let id = ids.remove(leaves);
         world.release(id);
@@ -263,7 +263,7 @@ fn a_lock_can_be_cancelled_anywhere_in_the_queue() {
 fn the_next_in_the_queue_takes_over_the_notifications() {
     let mut world = world();
     world.foreign(b"job", &[60_000; 3]);
-    let ids = line(&mut world, 2);
+    let ids = waiters(&mut world, 2);
     world.run(ms(100));
     world.release(ids[0]);
     world.run(ms(100));
@@ -396,7 +396,7 @@ fn a_lock_that_others_do_not_take_is_ours_soon() {
 #[test]
 fn an_uncontended_queue_pauses_for_others_once_a_second() {
     let mut world = world();
-    let ids = line(&mut world, 250);
+    let ids = waiters(&mut world, 250);
     let begun = world.boot;
     let mut late = Vec::new();
     for pair in ids.windows(2) {
@@ -486,9 +486,9 @@ fn a_process_with_a_long_queue_lets_others_in() {
     assert!(waited < 300, "{waited} holds of 10 ms");
 }
 
-/// The nodes forbid the line, or a lock on several resources stands in none.
+/// The nodes forbid the queue, or a lock on several resources is in none.
 #[test]
-fn a_process_with_a_long_queue_of_what_cannot_stand_in_line_lets_others_in() {
+fn a_process_with_many_locks_that_cannot_queue_on_the_nodes_lets_others_in() {
     for is_forbidden in [false, true] {
         let mut world = World::with(3, 2, |_| {}).warm();
         world.delay(Duration::from_micros(200));

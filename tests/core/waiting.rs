@@ -207,7 +207,7 @@ fn a_lock_can_be_cancelled_while_pausing() {
     world.release(id);
     assert!(is_refused(&world, id, RefusalReason::Cancelled));
     world.run(secs(60));
-    assert_eq!(asked(&world, 0, 0).len(), 2, "the second in line");
+    assert_eq!(asked(&world, 0, 0).len(), 2, "the second in the queue");
     assert_eq!(world.kept(0), (0, 0));
 }
 

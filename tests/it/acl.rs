@@ -135,13 +135,13 @@ fn the_manual_s_acl_is_enough_to_set_nodes_up_and_to_change_them() {
 }
 
 #[test]
-fn the_manual_s_acl_is_enough_to_stand_in_line() {
+fn the_manual_s_acl_is_enough_to_wait_in_the_queue() {
     for (name, server) in servers() {
         let _ = set_up(as_user(&server, 0));
         for request in [patiently(b"jobs:a"), patiently(b"jobs:a").shared().fenced()] {
             let holder = client_of(as_user(&server, 0));
             let guard = holder.acquire(patiently(b"jobs:a")).unwrap();
-            let mut waiter = driver_of(as_user(&server, 0).wake(WakeStrategy::Line));
+            let mut waiter = driver_of(as_user(&server, 0).wake(WakeStrategy::Queue));
             let id = waiter.acquire(request).unwrap();
             let listens = || match server.cmd("INFO clients") {
                 Reply::Bulk(info) => {
@@ -154,7 +154,7 @@ fn the_manual_s_acl_is_enough_to_stand_in_line() {
             process_until(&mut waiter, "the lock is granted", |driver| {
                 std::iter::from_fn(|| driver.poll_event()).any(|e| e == Event::Granted(id))
             });
-            assert!(waiter.node_report().nodes[0].no_line.is_none(), "{name}");
+            assert!(waiter.node_report().nodes[0].no_queue.is_none(), "{name}");
             waiter.release(id);
             process_until(&mut waiter, "all is confirmed", |driver| !driver.has_pending_releases());
         }

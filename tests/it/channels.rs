@@ -165,7 +165,7 @@ const PASS_ON: &str = "redis.call('DEL', KEYS[1]) \
 #[test]
 fn a_release_that_is_reported_and_told_leads_to_one_ask() {
     const RELEASES: u64 = 10;
-    for wake in [WakeStrategy::Line, WakeStrategy::Lead] {
+    for wake in [WakeStrategy::Queue, WakeStrategy::Lead] {
         for (server, channel) in [(server(), ""), (server(), CHANNEL), (untracked(), CHANNEL)] {
             let mut waiter = Waiter::hearing(&server, late(&server).wake(wake));
             // Each ask is a script, and the undo behind it one that looks for a field.

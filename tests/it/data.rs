@@ -61,7 +61,7 @@ fn a_semaphore_that_never_ends_closes_no_connection() {
 }
 
 #[test]
-fn a_line_of_nonsense_closes_no_connection() {
+fn a_queue_of_nonsense_closes_no_connection() {
     for [score, name] in [["inf", "x"], ["1e300", "x"], ["-5", "x"], ["1", "a"], ["1", "xa:b"]] {
         let server = server();
         let data = [

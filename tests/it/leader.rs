@@ -211,7 +211,7 @@ fn nodes_that_do_not_report_are_looked_at() {
 }
 
 #[test]
-fn a_name_that_cannot_be_an_election_s_is_refused_at_the_door() {
+fn a_name_that_cannot_be_an_election_s_is_refused_at_once() {
     let servers = servers(1);
     let engine = engine(&servers);
     let refused = |name: &[u8]| match engine.observe(name) {

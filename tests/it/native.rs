@@ -32,7 +32,7 @@ fn nodes(commands: &[&'static str], prepare: impl Fn(&mut Store)) -> Vec<Node> {
 
 fn client_of(nodes: &[Node]) -> Client {
     let addresses = nodes.iter().map(|node| node.address().to_string());
-    warm_client(patient(addresses).new_nodes().wake(WakeStrategy::Line))
+    warm_client(patient(addresses).new_nodes().wake(WakeStrategy::Queue))
 }
 
 fn run(node: &Node, words: &[&str]) -> Reply {
@@ -86,7 +86,7 @@ fn a_node_that_has_it_and_forbids_it_is_sent_the_script() {
 
 /// Its token has got a mark meanwhile.
 #[test]
-fn whoever_waits_in_line_is_called_by_the_release_of_a_plain_lock() {
+fn the_release_of_a_plain_lock_calls_a_waiter_in_the_queue() {
     let nodes = nodes(&["delifeq"], |_| {});
     whoever_waits_gets_it_when(&nodes, |held| {
         assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
@@ -96,19 +96,21 @@ fn whoever_waits_in_line_is_called_by_the_release_of_a_plain_lock() {
 
 /// Its client sleeps and reads no answers.
 #[test]
-fn whoever_waits_in_line_gets_a_lock_whose_guard_was_dropped() {
+fn a_waiter_in_the_queue_gets_a_lock_whose_guard_was_dropped() {
     let nodes = nodes(&["delifeq"], |_| {});
     whoever_waits_gets_it_when(&nodes, |held| drop(held));
 }
 
-/// A lock is let go of in this way while another client stands in line for it.
+/// A lock is let go of in this way while another client waits in the queue for it.
 fn whoever_waits_gets_it_when(nodes: &[Node], let_go: impl FnOnce(LockGuard<'_>)) {
     let (one, two) = (client_of(nodes), client_of(nodes));
     let held = one.acquire(long(b"job")).unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(move || drop(two.acquire(patiently(b"job")).unwrap()));
         let stands = |node| run(node, &["ZCARD", "redbolt:line:job"]) == Reply::Int(1);
-        eventually("it stands in line", || nodes.iter().filter(|node| stands(node)).count() > 1);
+        eventually("it waits in the queue", || {
+            nodes.iter().filter(|node| stands(node)).count() > 1
+        });
         let_go(held);
         waiting.join().unwrap();
     });

@@ -10,7 +10,7 @@ use redbolt::{
 };
 use redbolt_test_servers::{Reply, Server};
 
-use crate::line::{Waiters, first_never_ends, has_lost_its_place, nothing_is_left};
+use crate::fair_queue::{Waiters, first_never_ends, has_lost_its_place, nothing_is_left};
 use crate::support::{
     builder, client, eventually, exists, held_on, long, patiently, pttl, refusal, servers,
     warm_client,
@@ -199,7 +199,7 @@ fn who_came_first_has_its_permit_first() {
     let guards = two();
     let requests = (0..5).map(|_| patiently(b"job").permits(2)).collect();
     let mut waiters = Waiters::come(&servers, requests);
-    let seen = holder.inspect("job").unwrap().line.unwrap();
+    let seen = holder.inspect("job").unwrap().queue.unwrap();
     assert_eq!((seen.count, seen.kept), (5, Kept::Marked));
     assert!(seen.waiters.iter().all(|it| it.mode == Some(LockMode::Permit { of: 0 })));
     refusal(client(&servers).acquire(long(b"job").permits(2)));
@@ -243,7 +243,7 @@ fn beside_those_who_wait_a_permit_is_moved_and_none_is_given_to_a_newcomer() {
     assert_eq!(ask(&newcomer, "1", "0"), Reply::Status("OK 1".into()));
 }
 
-/// The first in line does not ask when its turn has come, nor ever again.
+/// The first in the queue does not ask when its turn has come, nor ever again.
 #[test]
 fn who_stands_first_and_is_dead_costs_those_behind_it_no_more_than_its_grace() {
     let servers = servers(3);

@@ -1046,7 +1046,7 @@ fn a_lock_of_another_format_goes_on_in_another_process() {
 }
 
 #[test]
-fn what_a_format_has_no_room_for_is_refused_at_the_door() {
+fn what_a_format_has_no_room_for_is_refused_at_once() {
     let servers = servers(1);
     let client = client(&servers);
     let refused = |request: LockRequest<'_>| match client.acquire(request) {

@@ -28,7 +28,7 @@ use crate::support::{
 const LATE: Duration = Duration::from_secs(20);
 
 /// Where nodes notify.
-const WAKES: [WakeStrategy; 2] = [WakeStrategy::Line, WakeStrategy::Lead];
+const WAKES: [WakeStrategy; 2] = [WakeStrategy::Queue, WakeStrategy::Lead];
 
 /// By their timers, waiters with notifications retry after 1.5 s at the earliest, and others later.
 const BEFORE_ANY_TIMER: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ fn late(servers: &[Server]) -> ConfigBuilder {
     builder(servers).retry_backoff(LATE, LATE)
 }
 
-/// The same outside the line: the first node that denied is the lead.
+/// The same outside the queue: the first node that denied is the lead.
 fn led(servers: &[Server]) -> ConfigBuilder {
     late(servers).wake(WakeStrategy::Lead)
 }
@@ -582,7 +582,7 @@ const RULES: [&str; 28] = [
     "+client|tracking",
     "+client|caching",
     "+subscribe",
-    // The line.
+    // The queue.
     "~redbolt:line*",
     "+time",
     "+type",
@@ -770,7 +770,7 @@ fn a_release_before_the_first_notification_is_not_missed() {
 #[test]
 fn a_lock_of_the_same_driver_is_handed_on() {
     on_each_number_of_nodes(|servers| {
-        for wake in [WakeStrategy::Line, WakeStrategy::Lead, WakeStrategy::Timer] {
+        for wake in [WakeStrategy::Queue, WakeStrategy::Lead, WakeStrategy::Timer] {
             let mut driver = driver_of(late(servers).wake(wake));
             // The holder did not wait and is in no queue, so the next request is sent, and denied.
             process_until(&mut driver, "all nodes are ready", |driver| {

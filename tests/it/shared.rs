@@ -254,7 +254,7 @@ fn a_shared_lock_is_extended_detached_and_attached_as_what_it_is() {
 }
 
 #[test]
-fn a_shared_lock_on_two_resources_is_refused_at_the_door() {
+fn a_shared_lock_on_two_resources_is_refused_at_once() {
     let servers = servers(1);
     let client = client(&servers);
     let error = client.acquire(long(b"a").and_resource(b"b").shared()).unwrap_err();

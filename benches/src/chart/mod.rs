@@ -63,7 +63,7 @@ pub fn lines(chart: &Lines) -> Result<String> {
     let points = || chart.series.iter().flat_map(|(_, points)| points);
     let x = Axis::of(points().map(|point| point.0), chart.log_x);
     let y = Axis::of(points().map(|point| point.1), chart.log_y);
-    draw_queues(chart, x, y, true)
+    draw_lines(chart, x, y, true)
 }
 
 /// Draws the distribution of times.
@@ -82,10 +82,10 @@ pub fn percentiles(chart: &Percentiles) -> Result<String> {
     let (title, y_name) = (chart.title.clone(), chart.y.clone());
     let x = "part that took no longer".to_owned();
     let all = Lines { title, x, y: y_name, log_x: true, log_y: true, series };
-    draw_queues(&all, Axis::named(ticks), y, false)
+    draw_lines(&all, Axis::named(ticks), y, false)
 }
 
-fn draw_queues(chart: &Lines, x: Axis, y: Axis, dots: bool) -> Result<String> {
+fn draw_lines(chart: &Lines, x: Axis, y: Axis, dots: bool) -> Result<String> {
     let mut svg = String::new();
     {
         let root = page(&mut svg, HEIGHT)?;

@@ -105,7 +105,7 @@ pub fn order(turns: &[Turn], span: Span, processes: usize) -> Order {
 /// How many of the turns `before` passed this one.
 fn passes(before: &[Turn], turn: &Turn) -> usize {
     let meanwhile = before.iter().rev().take_while(|other| other.granted > turn.began);
-    meanwhile.filter(|other| other.began > turn.began + DOOR.as_nanos() as u64).count()
+    meanwhile.filter(|other| other.began > turn.began + PLACE_KNOWN.as_nanos() as u64).count()
 }
 
 fn sorted(mut values: Vec<u64>) -> Vec<u64> {
@@ -115,7 +115,7 @@ fn sorted(mut values: Vec<u64>) -> Vec<u64> {
 
 /// Waits that begin at nearly the same moment have no order: an ask takes a round trip, and
 /// processes share the cores. Who begins this much later has begun later.
-pub const DOOR: Duration = Duration::from_millis(2);
+pub const PLACE_KNOWN: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {

@@ -17,11 +17,11 @@ use super::host::{Host, PATIENCE};
 use crate::stats::cpu_time;
 
 /// A driver in which many wait.
-pub struct Line {
+pub struct Waiters {
     host: Host,
 }
 
-impl Line {
+impl Waiters {
     /// Connects to new nodes.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ mod tests {
     fn each_waiter_gets_it_once() {
         let servers = servers(1);
         let nodes = [servers[0].address()];
-        Line::connect(&nodes).unwrap().wait(5).unwrap();
+        Waiters::connect(&nodes).unwrap().wait(5).unwrap();
         // The restart guard is written by a `SET` as well.
         let before = Counts::of(&servers).sets().unwrap();
         Tasks::connect(&nodes).unwrap().wait(7).unwrap();

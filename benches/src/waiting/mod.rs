@@ -108,9 +108,9 @@ pub const ALL: &[Entry] = &[
                 sent it, and the others once that one has granted",
     ),
     strategy(
-        "redbolt, line",
-        WakeStrategy::Line,
-        "it stands in line on the nodes, and asks all when it is the first",
+        "redbolt, queue",
+        WakeStrategy::Queue,
+        "it waits in the queue on the nodes, and asks all when it is the first",
     ),
     strategy(
         "redbolt, timer",

@@ -276,8 +276,8 @@ enum redbolt_wake
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  // They stand in line on the nodes, and each asks when it is its turn. Until said otherwise.
-  REDBOLT_WAKE_LINE = 0,
+  // They wait in the queue on the nodes, and each asks when it is its turn. Until said otherwise.
+  REDBOLT_WAKE_QUEUE = 0,
   // Each asks the node that reported a change, and the others when that one has granted.
   REDBOLT_WAKE_LEAD = 1,
   // No node reports changes: pauses alone.

@@ -36,8 +36,8 @@ pub enum TrustKind {
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// They stand in line on the nodes, and each asks when it is its turn. Until said otherwise.
-    Line = 0,
+    /// They wait in the queue on the nodes, and each asks when it is its turn. Until said otherwise.
+    Queue = 0,
     /// Each asks the node that reported a change, and the others when that one has granted.
     Lead = 1,
     /// No node reports changes: pauses alone.
@@ -293,7 +293,7 @@ pub extern "C" fn redbolt_config_set_wake(config: Option<&mut ConfigHandle>, wak
         Ok(builder.wake(match wake {
             it if it == Wake::Lead as i32 => WakeStrategy::Lead,
             it if it == Wake::Timer as i32 => WakeStrategy::Timer,
-            it if it == Wake::Line as i32 => WakeStrategy::Line,
+            it if it == Wake::Queue as i32 => WakeStrategy::Queue,
             _ => return Err(Failure::argument("wake is none of REDBOLT_WAKE_...")),
         }))
     })

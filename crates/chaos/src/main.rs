@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use redbolt_chaos::{
-    AutoExtension, Commands, Failure, Fencing, Ghosts, Leaders, Line, Part, Pauses, Prize,
+    AutoExtension, Commands, Failure, FairQueue, Fencing, Ghosts, Leaders, Part, Pauses, Prize,
     Restarts, Role, SignalStorm, Stage, Storm, serve,
 };
 
@@ -102,8 +102,8 @@ enum Program {
         #[arg(long, conflicts_with = "permits")]
         shared: bool,
     },
-    /// Let processes stand in line while waiters and nodes are stopped and killed
-    Line {
+    /// Let processes wait in the queue while waiters and nodes are stopped and killed
+    FairQueue {
         #[arg(long, default_value_t = 300)]
         rounds: usize,
         /// Wait by a timer alone: the run has to find one that is passed
@@ -242,8 +242,8 @@ fn one(program: Program, stage: &Stage) -> Result<bool, Failure> {
             let result = Storm { lasts, nodes, guarded, prize }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
-        Program::Line { rounds, timer } => {
-            let result = Line { rounds, in_line: !timer }.run(stage)?;
+        Program::FairQueue { rounds, timer } => {
+            let result = FairQueue { rounds, in_queue: !timer }.run(stage)?;
             Ok(tell(&result, result.holds(), stage))
         }
         Program::Leaders { rounds, forget } => {
@@ -285,8 +285,8 @@ fn everything(stage: &Stage) -> Result<bool, Failure> {
         "storm --permits 3 --restart-guard off",
         "storm --shared",
         "storm --shared --restart-guard off",
-        "line",
-        "line --timer",
+        "fair-queue",
+        "fair-queue --timer",
         "leaders",
         "leaders --forget",
         "commands --seconds 120",

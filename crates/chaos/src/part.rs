@@ -36,8 +36,8 @@ pub enum Role {
     AutoExtendsCarelessly,
     /// Campaigns to lead.
     Leads,
-    /// As [`Takes`](Self::Takes), and stands in line for them.
-    StandsInLine,
+    /// As [`Takes`](Self::Takes), and waits in the queue for them.
+    Queues,
     /// As [`Takes`](Self::Takes), and waits for them by a timer alone.
     WaitsByTimer,
 }
@@ -49,7 +49,7 @@ impl Role {
         Self::AutoExtends,
         Self::AutoExtendsCarelessly,
         Self::Leads,
-        Self::StandsInLine,
+        Self::Queues,
         Self::WaitsByTimer,
     ];
 
@@ -61,7 +61,7 @@ impl Role {
             Self::AutoExtends => "auto-extends",
             Self::AutoExtendsCarelessly => "auto-extends-carelessly",
             Self::Leads => "leads",
-            Self::StandsInLine => "stands-in-line",
+            Self::Queues => "queues",
             Self::WaitsByTimer => "waits-by-timer",
         }
     }
@@ -70,7 +70,7 @@ impl Role {
     pub(crate) fn config(self, part: &Part) -> Result<Config, Failure> {
         let builder = part.builder()?;
         let builder = match self {
-            Self::StandsInLine => builder.wake(WakeStrategy::Line),
+            Self::Queues => builder.wake(WakeStrategy::Queue),
             Self::WaitsByTimer => builder.wake(WakeStrategy::Timer),
             Self::Takes | Self::AutoExtends | Self::AutoExtendsCarelessly | Self::Leads => builder,
         };

@@ -1,4 +1,4 @@
-//! Who loses its place in line on a node, as the node itself tells.
+//! Who loses its place in the queue on a node, as the node itself tells.
 //!
 //! A process that does not take its turn within its grace is passed, and on a busy machine that may be any. So whoever
 //! judges the order has to know whom a node has passed: its `MONITOR` shows each command of a script. Not here: whether that
@@ -57,7 +57,7 @@ pub(crate) fn tickets(server: &Server) -> Vec<(String, String)> {
     all.chunks(2).map(|pair| (name(&text(&pair[0])).to_owned(), text(&pair[1]))).collect()
 }
 
-/// Whether nothing is left of a line and of what it was for.
+/// Whether nothing is left of a queue and of what it was for.
 pub(crate) fn is_clear(server: &Server) -> bool {
     let left = server.cmd("KEYS redbolt:line*");
     left == Reply::Array(Vec::new()) && server.cmd(&format!("EXISTS {RESOURCE}")) == Reply::Int(0)

@@ -28,7 +28,7 @@ use crate::wire::{Order, Report, Wants, say};
 pub fn serve(part: &Part, role: Role) -> Result<(), Failure> {
     die_with(part.director)?;
     match role {
-        Role::Takes | Role::StandsInLine | Role::WaitsByTimer => take(&role.config(part)?),
+        Role::Takes | Role::Queues | Role::WaitsByTimer => take(&role.config(part)?),
         Role::Leads => lead(&role.config(part)?),
         Role::AutoExtends => auto_extended::hold(part, false),
         Role::AutoExtendsCarelessly => auto_extended::hold(part, true),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use redbolt_chaos::{
-    AutoExtension, Fencing, Ghosts, Leaders, Line, Pauses, Prize, Restarts, Stage, Storm,
+    AutoExtension, FairQueue, Fencing, Ghosts, Leaders, Pauses, Prize, Restarts, Stage, Storm,
 };
 
 fn stage() -> Stage {
@@ -84,17 +84,17 @@ fn a_careless_extender_is_found() {
 }
 
 #[test]
-fn nobody_is_passed_in_a_line_whose_waiters_and_nodes_are_stopped_and_killed() {
-    line(12, true);
+fn nobody_is_passed_in_a_queue_whose_waiters_and_nodes_are_stopped_and_killed() {
+    fair_queue(12, true);
 }
 
 #[test]
 fn waiters_by_a_timer_are_found_to_be_passed() {
-    line(60, false);
+    fair_queue(60, false);
 }
 
-fn line(rounds: usize, in_line: bool) {
-    let result = Line { rounds, in_line }.run(&stage()).unwrap();
+fn fair_queue(rounds: usize, in_queue: bool) {
+    let result = FairQueue { rounds, in_queue }.run(&stage()).unwrap();
     println!("{result}");
     assert!(result.holds(), "{result}");
 }

@@ -1012,7 +1012,7 @@ const UNLOCK_HELP: &str = "\
 For a holder that hangs, or that exited without releasing a lock with a long TTL. It reads who
 holds the lock on every node, deletes exactly that, and reports whose lock it deleted: by label,
 and by a short hash that is the same on all nodes. Whoever takes the lock meanwhile keeps it. Where
-others wait in line, they are shown, and the lock is kept for the first of them. The
+others wait in the queue, they are shown, and the lock is kept for the first of them. The
 holder is not told: it goes on until it checks its lock. So make sure that it is gone, or that the
 store it writes to checks its fencing token.
 
@@ -1025,10 +1025,10 @@ without --force, for a key that is not a lock of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
 It takes no lock, and writes nothing without --wait. Each node's line says who holds the lock there,
-how many wait in line for it, whether its restart guard lets it vote, and how long its answer took.
-Those who wait are listed in their order, with how long each has waited. A name is shown on one
-line, with escapes such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they
-are not UTF-8; verdict is free, held, shared, permits, foreign or undecided. While too few nodes
+how many wait in the queue for it, whether its restart guard lets it vote, and how long its answer
+took. Waiters are listed in their order, with how long each has waited. A name is shown on one line,
+with escapes such as \\n and \\xff. In --json, key_hex has its bytes, and key is null if they are
+not UTF-8; verdict is free, held, shared, permits, foreign or undecided. While too few nodes
 vote to take a lock, reason says so, and no_key stands for free: nodes that do not vote may have
 forgotten a lock.
 

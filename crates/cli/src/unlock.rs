@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use redbolt::{
     Client, Profile,
-    inspect::{Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, Line, NodeInspection},
+    inspect::{
+        FairQueue, Fate, ForceUnlockReport, Holder, InspectionVerdict, KeyState, NodeInspection,
+    },
 };
 
 use crate::args::UnlockArgs;
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     };
     let report = report.map_err(|error| Failure::request(name::show(&args.key), error))?;
     let became = format!("{}: {}", name::show(&args.key), what_became(&report));
-    print(&report.nodes, report.line.as_ref(), &became);
+    print(&report.nodes, report.queue.as_ref(), &became);
     let (gone, nodes, quorum) = (report.gone(), report.nodes.len(), client.config().quorum());
     if report.is_confirmed() {
         Ok(exit::SUCCESS)
@@ -70,7 +72,7 @@ fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
         _ => "undecided".to_owned(),
     };
     let shown = format!("{}: {verdict}", name::show(&args.key));
-    print(&seen.nodes, seen.line.as_ref(), &shown);
+    print(&seen.nodes, seen.queue.as_ref(), &shown);
     Ok(Failure::usage(advice))
 }
 
@@ -104,7 +106,7 @@ fn what_became(report: &ForceUnlockReport) -> String {
 }
 
 /// One line for each node, who waits, and one for all. If nobody reads them, what was done is done.
-fn print(nodes: &[NodeInspection], waiting: Option<&Line>, last: &str) {
+fn print(nodes: &[NodeInspection], waiting: Option<&FairQueue>, last: &str) {
     let lines: String = nodes.iter().map(|node| line(node) + "\n").collect();
     let waiting = waiters::as_text(waiting, nodes);
     if let Err(error) = print_report(&format!("{lines}{waiting}{last}\n")) {

@@ -1,26 +1,26 @@
-//! Who waits in line for a lock, for `redbolt status` and `redbolt unlock`.
+//! Who waits in the queue for a lock, for `redbolt status` and `redbolt unlock`.
 //!
 //! A waiter shows by its label and by its ticket, whose hash is the same on all nodes. Not here: who holds the lock.
 
 use std::time::Duration;
 
 use redbolt::LockMode;
-use redbolt::inspect::{Kept, Line, NodeInspection, Waiter};
+use redbolt::inspect::{FairQueue, Kept, NodeInspection, Waiter};
 use serde_json::{Value, json};
 
 use crate::duration::show;
 
 /// One line for all who wait, and one for each of those that are first; nothing if nobody waits.
-pub(crate) fn as_text(line: Option<&Line>, nodes: &[NodeInspection]) -> String {
-    let Some(line) = line else { return why_unknown(nodes) };
-    if line.count == 0 && line.kept != Kept::Closed {
+pub(crate) fn as_text(queue: Option<&FairQueue>, nodes: &[NodeInspection]) -> String {
+    let Some(queue) = queue else { return why_unknown(nodes) };
+    if queue.count == 0 && queue.kept != Kept::Closed {
         return String::new();
     }
-    let kept = if line.kept == Kept::Closed { ", for whom it is kept" } else { "" };
-    let called = line.called.map(|since| format!(", the first is called for {}", show(since)));
-    let head = format!("in line: {}{kept}{}\n", line.count, called.unwrap_or_default());
-    let waiters = line.waiters.iter().enumerate().map(|(at, waiter)| row(at + 1, waiter));
-    let more = match line.count.saturating_sub(line.waiters.len()) {
+    let kept = if queue.kept == Kept::Closed { ", for whom it is kept" } else { "" };
+    let called = queue.called.map(|since| format!(", the first is called for {}", show(since)));
+    let head = format!("queue: {}{kept}{}\n", queue.count, called.unwrap_or_default());
+    let waiters = queue.waiters.iter().enumerate().map(|(at, waiter)| row(at + 1, waiter));
+    let more = match queue.count.saturating_sub(queue.waiters.len()) {
         0 => String::new(),
         more => format!("  and {more} more\n"),
     };
@@ -37,34 +37,34 @@ fn row(place: usize, waiter: &Waiter) -> String {
 /// The nodes that have told who holds the lock, and not who waits for it.
 fn why_unknown(nodes: &[NodeInspection]) -> String {
     let mut causes = nodes.iter().filter(|node| node.state.is_ok()).filter_map(|node| {
-        node.no_line().map(|cause| format!("node {} {}: {cause}", node.number, node.address))
+        node.no_queue().map(|cause| format!("node {} {}: {cause}", node.number, node.address))
     });
-    causes.next().map_or_else(String::new, |cause| format!("in line: not told, {cause}\n"))
+    causes.next().map_or_else(String::new, |cause| format!("queue: not known, {cause}\n"))
 }
 
 /// In the row of a node.
 pub(crate) fn of_node(node: &NodeInspection) -> String {
-    match &node.line {
-        Ok(Line { count: 0, .. }) => String::new(),
-        Ok(line) => format!("{} in line", line.count),
+    match &node.queue {
+        Ok(FairQueue { count: 0, .. }) => String::new(),
+        Ok(queue) => format!("{} in the queue", queue.count),
         Err(_) if node.state.is_err() => String::new(),
         Err(_) => "does not tell who waits".to_owned(),
     }
 }
 
 /// What is `null` was not told.
-pub(crate) fn as_json(line: Option<&Line>) -> Value {
-    let Some(line) = line else { return Value::Null };
-    let kept = match line.kept {
+pub(crate) fn as_json(queue: Option<&FairQueue>) -> Value {
+    let Some(queue) = queue else { return Value::Null };
+    let kept = match queue.kept {
         Kept::Closed => "closed",
         Kept::Marked => "marked",
         _ => "open",
     };
     json!({
-        "count": line.count,
+        "count": queue.count,
         "kept": kept,
-        "called_ms": line.called.map(ms),
-        "first": line.waiters.iter().map(waiter_as_json).collect::<Vec<_>>(),
+        "called_ms": queue.called.map(ms),
+        "first": queue.waiters.iter().map(waiter_as_json).collect::<Vec<_>>(),
     })
 }
 

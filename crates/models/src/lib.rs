@@ -8,13 +8,13 @@
 //! Apart from the simulator because a model is not the shipping code. What ties the two: decisions
 //! are the library's own functions where it exports them, and `tests/conformance` puts the same
 //! cases to a real `redbolt::proto::Core`. The models of some lock kinds
-//! (`read_write`, `line`, `turns`, `semaphore`) came first, and the core after them.
+//! (`read_write`, `fair_queue`, `turns`, `semaphore`) came first, and the core after them.
 
 pub mod extend;
+pub mod fair_queue;
 pub mod fencing;
 pub mod ghosts;
-pub mod line;
-pub mod permit_line;
+pub mod permit_queue;
 pub mod promotion;
 pub mod read_write;
 pub mod restart_guard;

@@ -11,7 +11,7 @@
 //! look at the restart guard behind it; all others are scripts, which look at the guard themselves.
 //!
 //! What may not happen: a writer beside any other holder. Not here: tokens for fencing (see
-//! `fencing.rs`), the line, how the restart guard is enrolled (see `restart_guard.rs`), steps and drift of clocks, undos
+//! `fencing.rs`), the queue, how the restart guard is enrolled (see `restart_guard.rs`), steps and drift of clocks, undos
 //! that overtake asks (see `ghosts.rs`).
 
 use std::fmt;

@@ -247,7 +247,7 @@ impl<S: Copy + Eq + Hash> Explored<S> {
     }
 }
 
-/// The most states that a model may have. Those of the line take 18 GB then.
+/// The most states that a model may have. Those of the queue take 18 GB then.
 pub const MOST: usize = 200_000_000;
 
 /// Walks the way again in states as they come, so that a node keeps its name from step to step.

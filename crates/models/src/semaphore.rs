@@ -9,7 +9,7 @@
 //! that looks at the restart guard itself. Which free slot a node gives, which slot a client settles on and when is left to chance,
 //! which covers every rule for choosing. An answer is heard at once: a late one is one whose command ran late.
 //!
-//! What may not happen: two permits with one slot, or more permits than slots. Not here: the line, fencing,
+//! What may not happen: two permits with one slot, or more permits than slots. Not here: the queue, fencing,
 //! a change of k, several permits at once, clocks.
 
 use std::fmt;

@@ -1,19 +1,19 @@
-//! Whose turn it is: the graces, calls and wake-ups of a line, on one node.
+//! Whose turn it is: the graces, calls and wake-ups of a queue, on one node.
 //!
-//! `line.rs` shows without any time that everybody gets in; here time passes in ticks, and the question is for
+//! `fair_queue.rs` shows without any time that everybody gets in; here time passes in ticks, and the question is for
 //! how long a free lock stays idle while somebody alive waits for it, and whether a head that is on time keeps
 //! its turn. One node is enough: a lock is idle on a quorum for no longer than on the slowest of them.
 //!
 //! A waiter's ask runs when its timer says so: a while after the node has woken it, or at the next poll. Time
 //! does not pass while an ask is due, and holders hold for as long as they like. Of several permits each that is free lets in one
-//! more of the line, from its front, and whoever is let in wakes the two behind it by leaving. Tickets of the dead stay until somebody
-//! removes them. Not here: everything of the line that `line.rs` has, tickets that end, more than one node.
+//! more of the queue, from its front, and whoever is let in wakes the two behind it by leaving. Tickets of the dead stay until somebody
+//! removes them. Not here: everything of the queue that `fair_queue.rs` has, tickets that end, more than one node.
 
 use std::fmt;
 
 use crate::search::Model;
 
-/// Three waiters in line, A before B before C, and the rules. At first strangers hold the lock.
+/// Three waiters in the queue, A before B before C, and the rules. At first strangers hold the lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
     /// How many may hold it at once: 1 but for a semaphore.
@@ -28,11 +28,11 @@ pub struct Turns {
     pub most_idle: u8,
     /// How many waiters may die.
     pub deaths: u8,
-    /// How many waiters may give up, and leave the line.
+    /// How many waiters may give up, and leave the queue.
     pub give_ups: u8,
     /// How many wake-ups may be lost.
     pub unheard: u8,
-    /// How often a stranger, who stands in no line, takes the free lock.
+    /// How often a stranger, who is in no queue, takes the free lock.
     pub strangers: u8,
     /// Whose grace counts.
     pub grace: Grace,
@@ -44,7 +44,7 @@ pub struct Turns {
     pub looks: u8,
     /// An ask that finds the lock held takes the head's call back.
     pub clears: bool,
-    /// The second in line is woken too, and calls the head.
+    /// The second in the queue is woken too, and calls the head.
     pub second_listens: bool,
     /// Whoever is let in wakes the two behind it, if a permit is left.
     pub leaving_wakes: bool,
@@ -231,7 +231,7 @@ impl Model for Turns {
 impl Turns {
     /// The head and the second are woken, unless it is lost.
     fn release(&self, state: &State, found: &mut impl FnMut(Step, State)) {
-        let listens = state.line().enumerate().filter(|&(rank, _)| self.hears_release(rank));
+        let listens = state.queue().enumerate().filter(|&(rank, _)| self.hears_release(rank));
         let listens = listens.map(|(_, by)| by).filter(|&by| !state.waiters[by].dead);
         let listens: u8 = listens.map(|by| 1 << by).sum();
         let is_part = |heard: &u8| heard & !listens == 0;
@@ -254,7 +254,7 @@ impl Turns {
 
     /// Whoever hears of no release finds at its next look that one is free.
     fn look_from_behind(&self, state: &mut State) {
-        let ranked: Vec<_> = state.line().enumerate().collect();
+        let ranked: Vec<_> = state.queue().enumerate().collect();
         for (rank, by) in ranked.into_iter().filter(|&(rank, _)| !self.hears_release(rank)) {
             let after = self.looks * rank as u8 + self.trips[by];
             if self.looks > 0 {
@@ -263,9 +263,9 @@ impl Turns {
         }
     }
 
-    /// Somebody was let in, and permits are left, or has given up: the two behind it hear that it has left the line, unless that is lost.
+    /// Somebody was let in, and permits are left, or has given up: the two behind it hear that it has left the queue, unless that is lost.
     fn left(&self, state: &State, by: usize, mut found: impl FnMut(State)) {
-        let behind = state.line().filter(|&other| other > by).enumerate();
+        let behind = state.queue().filter(|&other| other > by).enumerate();
         let behind = behind.filter(|&(between, _)| self.hears_leaving(between)).map(|it| it.1);
         let behind: u8 =
             behind.filter(|&other| !state.waiters[other].dead).map(|other| 1 << other).sum();
@@ -289,7 +289,7 @@ impl Turns {
         }
     }
 
-    /// The script of the line, as far as it is about turns.
+    /// The script of the queue, as far as it is about turns.
     fn asked(&self, state: &State, by: usize) -> (Answer, State) {
         let mut next = *state;
         next.waiters[by].woken = false;
@@ -302,7 +302,7 @@ impl Turns {
         }
         loop {
             let free = usize::from(next.free);
-            if next.line().take(free).any(|first| first == by) {
+            if next.queue().take(free).any(|first| first == by) {
                 next.waiters[by].leaves();
                 // Beside others who hold it, the head begins anew to be called.
                 if next.free < self.permits {
@@ -311,8 +311,8 @@ impl Turns {
                 (next.free, next.idle) = (next.free - 1, 0);
                 return (Answer::Granted, next);
             }
-            let is_next = next.line().nth(free) == Some(by);
-            let head = next.line().next().expect("whoever asks stands in line");
+            let is_next = next.queue().nth(free) == Some(by);
+            let head = next.queue().next().expect("whoever asks waits in the queue");
             let grace = self.graces[if self.grace == Grace::OfHead { head } else { by }];
             let waiter = &mut next.waiters[head];
             if waiter.called <= grace {
@@ -335,7 +335,7 @@ impl Turns {
         before < if self.second_listens { 2 } else { 1 }
     }
 
-    /// Whether whoever has so many between itself and one that leaves the line hears of that.
+    /// Whether whoever has so many between itself and one that leaves the queue hears of that.
     #[must_use]
     pub fn hears_leaving(&self, between: usize) -> bool {
         between < 2
@@ -362,7 +362,7 @@ pub struct Alone(State);
 
 /// What a node does, whoever asks when.
 impl Turns {
-    /// All stand in line, and strangers hold it.
+    /// All wait in the queue, and strangers hold it.
     ///
     /// # Panics
     ///
@@ -372,7 +372,7 @@ impl Turns {
         Alone(*self.begins().last().expect("a state to begin in"))
     }
 
-    /// A waiter asks. Whoever is let in has left the line.
+    /// A waiter asks. Whoever is let in has left the queue.
     pub fn ask(&self, node: &mut Alone, by: usize) -> Answer {
         let (answer, next) = self.asked(&node.0, by);
         node.0 = next;
@@ -386,12 +386,12 @@ impl Alone {
         self.0.free += 1;
     }
 
-    /// Somebody who stands in no line takes what is free.
+    /// Somebody who is in no queue takes what is free.
     pub fn is_taken(&mut self) {
         self.0.free -= 1;
     }
 
-    /// A waiter leaves the line.
+    /// A waiter leaves the queue.
     pub fn leave(&mut self, by: usize) {
         self.0.waiters[by].leaves();
     }
@@ -407,23 +407,23 @@ impl Alone {
         self.0.free
     }
 
-    /// Whether a waiter stands in line.
+    /// Whether a waiter waits in the queue.
     #[must_use]
     pub fn stands(&self, by: usize) -> bool {
         self.0.waiters[by].stands
     }
 
-    /// For how many ticks the first in line has been called, if it has.
+    /// For how many ticks the first in the queue has been called, if it has.
     #[must_use]
     pub fn called(&self) -> Option<(usize, u8)> {
-        let head = self.0.line().next()?;
+        let head = self.0.queue().next()?;
         self.0.waiters[head].called.checked_sub(1).map(|since| (head, since))
     }
 }
 
 impl State {
-    /// Who stands in line, in order.
-    fn line(&self) -> impl Iterator<Item = usize> + use<'_> {
+    /// Who waits in the queue, in order.
+    fn queue(&self) -> impl Iterator<Item = usize> + use<'_> {
         (0..WAITERS).filter(|&by| self.waiters[by].stands)
     }
 

@@ -1,4 +1,4 @@
-//! The turns of a line with the rules as they are meant, and with each rule broken.
+//! The turns of a queue with the rules as they are meant, and with each rule broken.
 
 mod told;
 

@@ -27,16 +27,16 @@ use proptest::{
 use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
-        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
+        ACQUIRE_FENCED, ACQUIRE_IN_QUEUE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_QUEUE,
         ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
         ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
         ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
         EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
         EXTEND_TIMED, FORCE_UNLOCK, FORCE_UNLOCK_PYTHON, FORCE_UNLOCK_REDISSON,
         FORCE_UNLOCK_REDISSON_RW, FORCE_UNLOCK_SPRING, FORCE_UNLOCK_SYMFONY, FORCE_UNLOCK_TIMED,
-        LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON, UNDO_REDISSON,
+        LEAVE_QUEUE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON, UNDO_REDISSON,
         UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED, UPGRADE,
-        UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+        UPGRADE_FENCED, VIEW_DIGEST, VIEW_PERMITS, VIEW_QUEUE, VIEW_SHARED, WRITE_BACK,
         WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
     },
 };
@@ -202,42 +202,42 @@ fn random_changes_of_mode_get_the_replies_of_a_real_server() {
     ]);
 }
 
-/// Of waiters, beside locks of the other kinds that are not asked for in line.
+/// Of waiters, beside locks of the other kinds that are not asked for in the queue.
 #[test]
-fn random_lines_get_the_replies_of_a_real_server() {
+fn random_queues_get_the_replies_of_a_real_server() {
     let any_call =
-        prop_oneof![1 => lock_call(), 2 => shared_call(), 8 => mode_call(), 36 => line_call()];
+        prop_oneof![1 => lock_call(), 2 => shared_call(), 8 => mode_call(), 36 => queue_call()];
     let pair = compare(400, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
         (
-            ACQUIRE_IN_LINE.text,
+            ACQUIRE_IN_QUEUE.text,
             &["+OK ", "+WAIT ", "+WAIT 0 ", "+GUARD ", "+CLOCK ", "-ERR the fencing"],
         ),
-        (LEAVE_LINE.text, &[":0", ":1"]),
+        (LEAVE_QUEUE.text, &[":0", ":1"]),
         (EXTEND.text, &[":0"]),
         (UNDO.text, &[":0"]),
         (FORCE_UNLOCK.text, &[":0", ":1"]),
         (EXTEND_SHARED.text, &[":0"]),
         (UNDO_SHARED.text, &[":0"]),
-        (VIEW_LINE.text, &["$"]),
+        (VIEW_QUEUE.text, &["$"]),
         (VIEW_SHARED.text, &["$"]),
     ]);
 }
 
 /// Of those who wait for permits, beside others who wait, and those who have permits and find their semaphore marked.
 #[test]
-fn random_lines_for_permits_get_the_replies_of_a_real_server() {
-    let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 16 => permit_call(), 10 => line_call(), 36 => permit_line_call()];
+fn random_queues_for_permits_get_the_replies_of_a_real_server() {
+    let any_call = prop_oneof![1 => lock_call(), 1 => shared_call(), 16 => permit_call(), 10 => queue_call(), 36 => permit_queue_call()];
     let pair = compare(500, 0.0, vec(lock_step(any_call), 1..60));
     pair.has_answered(&[
-        (ACQUIRE_PERMIT_IN_LINE.text, &["+OK ", "+WAIT ", "+WAIT 0 ", "+GUARD ", "+CLOCK "]),
-        (ACQUIRE_IN_LINE.text, &["+OK ", "+WAIT "]),
+        (ACQUIRE_PERMIT_IN_QUEUE.text, &["+OK ", "+WAIT ", "+WAIT 0 ", "+GUARD ", "+CLOCK "]),
+        (ACQUIRE_IN_QUEUE.text, &["+OK ", "+WAIT "]),
         (ACQUIRE_PERMIT.text, &["+OK ", ":"]),
-        (LEAVE_LINE.text, &[":0", ":1"]),
+        (LEAVE_QUEUE.text, &[":0", ":1"]),
         (EXTEND_PERMIT.text, &[":0", ":1"]),
         (UNDO_PERMIT.text, &[":0", ":1"]),
         (FORCE_UNLOCK.text, &[":0", ":1"]),
-        (VIEW_LINE.text, &["$"]),
+        (VIEW_QUEUE.text, &["$"]),
         (VIEW_PERMITS.text, &["$"]),
     ]);
 }
@@ -397,27 +397,37 @@ fn a_script_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
     assert!(refused >= 100, "{refused} were refused only");
 }
 
-/// A grant in line can be undone by whoever was granted it, nothing lives for ever, and where nobody is in line nothing is marked.
+/// A grant in the queue can be undone by whoever was granted it, nothing lives for ever, and where nobody is in the queue nothing is marked.
 #[test]
-fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
+fn a_script_of_the_queue_that_may_not_go_on_ends_where_it_does_on_a_real_server() {
     let mut denying = Denying::start();
     let proposal = unix_micros().to_string();
     let asks = |mode: &'static str, token: &'static str, grace: &'static str| {
         let ticket = if mode == "x" { TICKET_OF_A } else { SHARING_TICKET_OF_A };
         let other = if mode == "x" { TICKET_OF_B } else { SHARING_TICKET_OF_B };
         let ticket = if token == SHARER_B { other } else { ticket };
-        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k", "line", "until", ticket, "call"];
         [&keys[..], &[token, "600000", "3", "0", "1000", grace, ticket]].concat()
     };
     let fenced = |ticket: &'static str| {
-        let keys =
-            ["EVAL", ACQUIRE_IN_LINE.text, "7", "k", "line", "until", ticket, "call", "c", "guard"];
+        let keys = [
+            "EVAL",
+            ACQUIRE_IN_QUEUE.text,
+            "7",
+            "k",
+            "line",
+            "until",
+            ticket,
+            "call",
+            "c",
+            "guard",
+        ];
         let words =
             [SHARER_A, "600000", "3", "0", "1000", "60000", &proposal, "900000", "1", ticket];
         [&keys[..], &words].concat()
     };
     let leaves = |ticket: &'static str, member: &'static str| {
-        vec!["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member]
+        vec!["EVAL", LEAVE_QUEUE.text, "5", "k", "line", "until", ticket, "call", member]
     };
     let sharing =
         |token: &'static str| vec!["EVAL", ACQUIRE_SHARED.text, "1", "k", token, "600000", "3"];
@@ -461,7 +471,7 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
                 vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", SHARER_A],
                 vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", LONE_A],
                 vec!["EVAL", VIEW_SHARED.text, "1", "k", "16"],
-                vec!["EVAL", VIEW_LINE.text, "4", "k", "line", "until", "call", "180"],
+                vec!["EVAL", VIEW_QUEUE.text, "4", "k", "line", "until", "call", "180"],
                 sharing(SHARER_A),
             ] {
                 denying.same(&["FLUSHALL"]);
@@ -485,11 +495,11 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
                 denying.same(&["ZRANGE", "line", "0", "-1", "WITHSCORES"]);
                 let sharing = script.contains(&SHARING_TICKET_OF_A);
                 let undo = if sharing { UNDO_SHARED.text } else { UNDO.text };
-                if script[1] == ACQUIRE_IN_LINE.text && reply.starts_with(b"+OK") {
+                if script[1] == ACQUIRE_IN_QUEUE.text && reply.starts_with(b"+OK") {
                     let undone = denying.same_without(command, &["EVAL", undo, "1", "k", SHARER_A]);
                     assert_eq!(undone, b":1\r\n", "{script:?} without {command:?}");
                 }
-                if script[1] == LEAVE_LINE.text && reply.starts_with(b":") {
+                if script[1] == LEAVE_QUEUE.text && reply.starts_with(b":") {
                     let is_left = denying.same(&["ZCARD", "line"]) == b":0\r\n";
                     let value = denying.same(&["GET", "k"]);
                     let mark = denying.same(&["ZSCORE", "k", "line"]);
@@ -507,13 +517,13 @@ fn a_script_of_the_line_that_may_not_go_on_ends_where_it_does_on_a_real_server()
 /// A writer that waits for those who share keeps readers out while its owner asks. A call from the future was made before the
 /// node's clock was set back.
 #[test]
-fn whoever_keeps_others_out_of_the_line_has_to_ask_in_time() {
-    let mut line = Denying::start();
+fn a_waiter_that_keeps_others_out_of_the_queue_has_to_ask_in_time() {
+    let mut queue = Denying::start();
     let answer = |side: &mut Denying, words: &[&str]| {
         String::from_utf8(side.same(words)).unwrap().trim_end().to_owned()
     };
     let ask = |side: &mut Denying, ticket: &str, token: &str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k", "line", "until", ticket, "call"];
         answer(side, &[&keys[..], &[token, "600000", "3", "0", "1000", "50", ticket]].concat())
     };
     // As long as keys live that the servers are told of now.
@@ -525,45 +535,45 @@ fn whoever_keeps_others_out_of_the_line_has_to_ask_in_time() {
             thread::sleep(Duration::from_millis(5));
         }
     };
-    assert_eq!(ask(&mut line, SHARING_TICKET_OF_A, SHARER_A), "+OK 1000");
-    assert!(ask(&mut line, TICKET_OF_B, SHARER_B).starts_with("+WAIT "));
+    assert_eq!(ask(&mut queue, SHARING_TICKET_OF_A, SHARER_A), "+OK 1000");
+    assert!(ask(&mut queue, TICKET_OF_B, SHARER_B).starts_with("+WAIT "));
     let asks = |side: &mut Denying| ask(side, SHARING_TICKET_OF_B, SECOND_OF_A);
     let is_pinged = |answer: &str| answer.split(' ').nth(6) == Some("50");
-    assert!(!is_pinged(&asks(&mut line)), "it has just asked");
-    passes(&mut line, "600");
-    assert!(is_pinged(&asks(&mut line)), "it has not asked for a while");
-    passes(&mut line, "60");
+    assert!(!is_pinged(&asks(&mut queue)), "it has just asked");
+    passes(&mut queue, "600");
+    assert!(is_pinged(&asks(&mut queue)), "it has not asked for a while");
+    passes(&mut queue, "60");
     // Its key goes with it.
-    line.same(&["SET", TICKET_OF_B, "1"]);
-    assert!(asks(&mut line).starts_with("+OK "));
-    assert_eq!(answer(&mut line, &["EXISTS", TICKET_OF_B]), ":0");
+    queue.same(&["SET", TICKET_OF_B, "1"]);
+    assert!(asks(&mut queue).starts_with("+OK "));
+    assert_eq!(answer(&mut queue, &["EXISTS", TICKET_OF_B]), ":0");
 
-    line.same(&["FLUSHALL"]);
+    queue.same(&["FLUSHALL"]);
     let first = format!("{TICKET_OF_A}{}:50{}", &SHARER_A[32..34], &SHARER_A[34..]);
-    assert_eq!(ask(&mut line, TICKET_OF_A, SHARER_A), "+OK 1000");
-    assert_eq!(answer(&mut line, &["EVAL", UNDO.text, "1", "k", SHARER_A]), ":1");
+    assert_eq!(ask(&mut queue, TICKET_OF_A, SHARER_A), "+OK 1000");
+    assert_eq!(answer(&mut queue, &["EVAL", UNDO.text, "1", "k", SHARER_A]), ":1");
     let called = format!("{} {first}", unix_micros() / 1_000 + 60_000);
-    line.same(&["SET", "call", &called, "PX", "600000"]);
-    let waits = ask(&mut line, TICKET_OF_B, SHARER_B);
+    queue.same(&["SET", "call", &called, "PX", "600000"]);
+    let waits = ask(&mut queue, TICKET_OF_B, SHARER_B);
     assert!(waits.contains(":50 "), "it is called anew: {waits}");
 }
 
-/// Who is in line, who is not, and what is left of a line: each rule alone, with what both sides answer.
+/// Who is in the queue, who is not, and what is left of a queue: each rule alone, with what both sides answer.
 #[test]
-fn each_rule_of_the_line_alone() {
-    let mut line = Denying::start();
+fn each_rule_of_the_queue_alone() {
+    let mut queue = Denying::start();
     let answers = |side: &mut Denying, words: &[&str]| {
         let reply = String::from_utf8(side.same(words)).unwrap();
         let reply = reply.trim_end();
         reply.split_once("\r\n").map_or(reply, |(_, rest)| rest).to_owned()
     };
     let ask = |side: &mut Denying, ticket: &str, token: &str, at: &str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k", "line", "until", ticket, "call"];
         let words = [token, "600000", "3", at, "1000", "60000", ticket];
         answers(side, &[&keys[..], &words].concat())
     };
     let leave = |side: &mut Denying, ticket: &str, member: &str| {
-        let keys = ["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member];
+        let keys = ["EVAL", LEAVE_QUEUE.text, "5", "k", "line", "until", ticket, "call", member];
         answers(side, &keys)
     };
     let value = |side: &mut Denying| answers(side, &["GET", "k"]);
@@ -573,92 +583,92 @@ fn each_rule_of_the_line_alone() {
         |ticket: &str, token: &str| format!("{ticket}{}:60000{}", &token[32..34], &token[34..]);
     let (a, b) = (member(TICKET_OF_A, SHARER_A), member(TICKET_OF_B, SHARER_B));
 
-    // A waits for B, who does not know of any line. What is marked is marked once.
-    line.same(&["SET", "k", SHARER_B, "PX", "600000"]);
-    assert!(ask(&mut line, TICKET_OF_A, SHARER_A, "0").ends_with(" 1000 0 - -"));
-    let marked = value(&mut line);
+    // A waits for B, who does not know of any queue. What is marked is marked once.
+    queue.same(&["SET", "k", SHARER_B, "PX", "600000"]);
+    assert!(ask(&mut queue, TICKET_OF_A, SHARER_A, "0").ends_with(" 1000 0 - -"));
+    let marked = value(&mut queue);
     assert!(marked.starts_with(&format!("{SHARER_B}\n")), "{marked}");
-    ask(&mut line, TICKET_OF_A, SHARER_A, "0");
-    assert_eq!(value(&mut line), marked);
-    assert_eq!(answers(&mut line, &["EVAL", EXTEND.text, "1", "k", SHARER_B, "700000"]), ":1");
-    assert_ne!(value(&mut line), marked, "it ends later, and is marked");
+    ask(&mut queue, TICKET_OF_A, SHARER_A, "0");
+    assert_eq!(value(&mut queue), marked);
+    assert_eq!(answers(&mut queue, &["EVAL", EXTEND.text, "1", "k", SHARER_B, "700000"]), ":1");
+    assert_ne!(value(&mut queue), marked, "it ends later, and is marked");
     let write_back = ["EVAL", WRITE_BACK.text, "2", "k", "c", SHARER_B, "1", "8", "900000"];
-    assert_eq!(answers(&mut line, &write_back), ":1");
+    assert_eq!(answers(&mut queue, &write_back), ":1");
     // It leaves a closed key, which only A can take.
-    assert_eq!(answers(&mut line, &["EVAL", UNDO.text, "1", "k", SHARER_B]), ":1");
-    assert_eq!(value(&mut line), "\nredbolt");
-    assert_eq!(answers(&mut line, &newcomer), "$-1");
-    assert!(answers(&mut line, &shares).starts_with(':'));
-    assert_eq!(ask(&mut line, TICKET_OF_B, SHARER_B, "0"), format!("+WAIT 0 1001 1 {a} -"));
+    assert_eq!(answers(&mut queue, &["EVAL", UNDO.text, "1", "k", SHARER_B]), ":1");
+    assert_eq!(value(&mut queue), "\nredbolt");
+    assert_eq!(answers(&mut queue, &newcomer), "$-1");
+    assert!(answers(&mut queue, &shares).starts_with(':'));
+    assert_eq!(ask(&mut queue, TICKET_OF_B, SHARER_B, "0"), format!("+WAIT 0 1001 1 {a} -"));
     // Whoever finds it called for a while is told what is left.
     let called = format!("{} {a}", unix_micros() / 1_000 - 10_000);
-    line.same(&["SET", "call", &called, "PX", "600000"]);
-    let waits = ask(&mut line, TICKET_OF_B, SHARER_B, "0");
+    queue.same(&["SET", "call", &called, "PX", "600000"]);
+    let waits = ask(&mut queue, TICKET_OF_B, SHARER_B, "0");
     let rest = waits.split([':', ' ']).nth(5).and_then(|rest| rest.parse().ok());
     assert!(rest.is_some_and(|rest: u64| (40_000..=50_000).contains(&rest)), "{waits}");
-    assert_eq!(ask(&mut line, TICKET_OF_A, SHARER_A, "0"), "+OK 1000");
-    assert!(ask(&mut line, TICKET_OF_B, SHARER_B, "0").ends_with(&format!(" 1001 1 {a} -")));
-    assert_eq!(leave(&mut line, TICKET_OF_A, &a), ":1");
-    assert_ne!(value(&mut line), SHARER_A, "B waits");
-    assert_eq!(leave(&mut line, TICKET_OF_B, &b), ":1");
-    assert_eq!(value(&mut line), SHARER_A, "nobody does");
-    assert_eq!(answers(&mut line, &["EVAL", UNDO.text, "1", "k", SHARER_A]), ":1");
-    assert_eq!(answers(&mut line, &["EXISTS", "k", "line", "until", "call"]), ":0");
+    assert_eq!(ask(&mut queue, TICKET_OF_A, SHARER_A, "0"), "+OK 1000");
+    assert!(ask(&mut queue, TICKET_OF_B, SHARER_B, "0").ends_with(&format!(" 1001 1 {a} -")));
+    assert_eq!(leave(&mut queue, TICKET_OF_A, &a), ":1");
+    assert_ne!(value(&mut queue), SHARER_A, "B waits");
+    assert_eq!(leave(&mut queue, TICKET_OF_B, &b), ":1");
+    assert_eq!(value(&mut queue), SHARER_A, "nobody does");
+    assert_eq!(answers(&mut queue, &["EVAL", UNDO.text, "1", "k", SHARER_A]), ":1");
+    assert_eq!(answers(&mut queue, &["EXISTS", "k", "line", "until", "call"]), ":0");
 
     // Readers are beside readers, but not past a writer that waits for them.
     let sharing_a = member(SHARING_TICKET_OF_A, SHARER_A);
-    assert_eq!(ask(&mut line, SHARING_TICKET_OF_A, SHARER_A, "0"), "+OK 1000");
-    assert_eq!(ask(&mut line, SHARING_TICKET_OF_B, SHARER_B, "0"), "+OK 1001");
-    assert_eq!(leave(&mut line, SHARING_TICKET_OF_A, &sharing_a), ":1");
-    assert!(answers(&mut line, &shares).starts_with(':'), "one is in line");
+    assert_eq!(ask(&mut queue, SHARING_TICKET_OF_A, SHARER_A, "0"), "+OK 1000");
+    assert_eq!(ask(&mut queue, SHARING_TICKET_OF_B, SHARER_B, "0"), "+OK 1001");
+    assert_eq!(leave(&mut queue, SHARING_TICKET_OF_A, &sharing_a), ":1");
+    assert!(answers(&mut queue, &shares).starts_with(':'), "one is in the queue");
     let sharing_b = member(SHARING_TICKET_OF_B, SHARER_B);
-    assert_eq!(leave(&mut line, SHARING_TICKET_OF_B, &sharing_b), ":1");
-    assert_eq!(answers(&mut line, &["ZSCORE", "k", "line"]), "$-1");
-    assert_eq!(answers(&mut line, &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_B]), ":1");
-    assert!(ask(&mut line, TICKET_OF_B, SHARER_B, "0").ends_with(" 1000 0 - -"));
-    assert!(answers(&mut line, &shares).starts_with(':'), "a writer is in line");
-    let denied = ask(&mut line, SHARING_TICKET_OF_A, TWIN_OF_A, "0");
+    assert_eq!(leave(&mut queue, SHARING_TICKET_OF_B, &sharing_b), ":1");
+    assert_eq!(answers(&mut queue, &["ZSCORE", "k", "line"]), "$-1");
+    assert_eq!(answers(&mut queue, &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_B]), ":1");
+    assert!(ask(&mut queue, TICKET_OF_B, SHARER_B, "0").ends_with(" 1000 0 - -"));
+    assert!(answers(&mut queue, &shares).starts_with(':'), "a writer is in the queue");
+    let denied = ask(&mut queue, SHARING_TICKET_OF_A, TWIN_OF_A, "0");
     let of_readers = denied.strip_prefix("+WAIT ").and_then(|rest| rest.split_once(' '));
     let (left, rest) = of_readers.expect("it waits");
     let told = b.strip_suffix(":web-1").expect("its owner has a label, which is not told");
     assert_eq!(rest, format!("1001 1 {told} -"));
     assert!(left.parse::<u64>().unwrap() > 500_000, "the writer waits for the readers: {left}");
-    assert_eq!(answers(&mut line, &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A]), ":1");
-    assert_eq!(value(&mut line), "\nredbolt", "the last of them has left a closed key");
-    assert_eq!(ask(&mut line, TICKET_OF_B, SHARER_B, "900"), "+OK 900");
+    assert_eq!(answers(&mut queue, &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A]), ":1");
+    assert_eq!(value(&mut queue), "\nredbolt", "the last of them has left a closed key");
+    assert_eq!(ask(&mut queue, TICKET_OF_B, SHARER_B, "900"), "+OK 900");
     let broken = ["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "string", SHARER_B];
-    assert_eq!(answers(&mut line, &broken), ":1");
-    assert_eq!(value(&mut line), "\nredbolt");
+    assert_eq!(answers(&mut queue, &broken), ":1");
+    assert_eq!(value(&mut queue), "\nredbolt");
 
     // Data of others is in the way, and stays.
-    line.same(&["FLUSHALL"]);
-    line.same(&["SET", "k", "foreign"]);
-    assert_eq!(answers(&mut line, &["EVAL", UNDO.text, "1", "k"]), ":0", "no token is nobody's");
+    queue.same(&["FLUSHALL"]);
+    queue.same(&["SET", "k", "foreign"]);
+    assert_eq!(answers(&mut queue, &["EVAL", UNDO.text, "1", "k"]), ":0", "no token is nobody's");
     for foreign in ["foreign", "foreign\n17"] {
-        line.same(&["SET", "k", foreign]);
-        assert!(ask(&mut line, TICKET_OF_A, SHARER_A, "0").starts_with("+WAIT -1 "));
-        assert_eq!(leave(&mut line, TICKET_OF_A, &a), ":1");
-        assert_eq!(value(&mut line), foreign);
+        queue.same(&["SET", "k", foreign]);
+        assert!(ask(&mut queue, TICKET_OF_A, SHARER_A, "0").starts_with("+WAIT -1 "));
+        assert_eq!(leave(&mut queue, TICKET_OF_A, &a), ":1");
+        assert_eq!(value(&mut queue), foreign);
     }
 }
 
 /// A request costs a node the same behind 128 tickets and behind thousands.
 #[test]
 fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_ahead() {
-    let mut line = Denying::start();
+    let mut queue = Denying::start();
     let mut answer = |words: &[&str]| {
-        let reply = String::from_utf8(line.same(words)).unwrap();
+        let reply = String::from_utf8(queue.same(words)).unwrap();
         reply.trim_end().to_owned()
     };
     let ask = |ticket: &str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k", "line", "until", ticket, "call"];
         let words = [SHARER_A, "600000", "3", "0", "1000", "60000", ticket];
         [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
     let ask_for_permit = |ticket: &str| {
         let keys = [
             "EVAL",
-            ACQUIRE_PERMIT_IN_LINE.text,
+            ACQUIRE_PERMIT_IN_QUEUE.text,
             "6",
             "k",
             "line",
@@ -681,7 +691,7 @@ fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_
     let member = |ticket: &str| format!("{ticket}{}:60000", &SHARER_A[32..34]);
     let name = |mode: char, at: usize| format!("{mode}{at:032}");
     let leave = |ticket: &str, member: &str| {
-        let keys = ["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member];
+        let keys = ["EVAL", LEAVE_QUEUE.text, "5", "k", "line", "until", ticket, "call", member];
         keys.map(str::to_owned).to_vec()
     };
 
@@ -720,16 +730,16 @@ fn a_waiter_looks_at_the_128_tickets_before_its_own_and_waits_for_those_farther_
 
 /// Only a real server can be given such data.
 #[test]
-fn data_of_others_is_in_the_way_of_a_line_and_stays() {
+fn data_of_others_is_in_the_way_of_a_queue_and_stays() {
     let server = Server::start();
     let mut real = Side::of(&server.address());
     let keys = ["5", "k", "line", "until", TICKET_OF_A, "call"];
-    let ask = ["EVAL", ACQUIRE_IN_LINE.text].into_iter().chain(keys);
+    let ask = ["EVAL", ACQUIRE_IN_QUEUE.text].into_iter().chain(keys);
     let ask: Vec<_> =
         ask.chain([SHARER_A, "600000", "3", "0", "1000", "60000", TICKET_OF_A]).collect();
     let member = format!("{TICKET_OF_A}00:60000");
     let leave: Vec<_> =
-        ["EVAL", LEAVE_LINE.text].into_iter().chain(keys).chain([member.as_str()]).collect();
+        ["EVAL", LEAVE_QUEUE.text].into_iter().chain(keys).chain([member.as_str()]).collect();
     for made in [
         "ZADD k 5 line",
         "ZADD k +inf line 7 somebody",
@@ -757,7 +767,7 @@ fn data_of_others_is_in_the_way_of_a_line_and_stays() {
 
 /// Tickets whose time is over, as a real server sees them; 64 of them go at once.
 #[test]
-fn dead_tickets_go_from_a_real_line() {
+fn dead_tickets_go_from_a_real_queue() {
     let server = Server::start();
     let mut real = Side::of(&server.address());
     for dead in 0..70 {
@@ -765,7 +775,7 @@ fn dead_tickets_go_from_a_real_line() {
         real.ask(0, &["ZADD", "line", &dead.to_string(), &ticket]);
         real.ask(0, &["ZADD", "until", &(dead + 1).to_string(), &ticket]);
     }
-    let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", TICKET_OF_A, "call"];
+    let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k", "line", "until", TICKET_OF_A, "call"];
     let ask = [&keys[..], &[SHARER_A, "600000", "3", "0", "9", "60000", TICKET_OF_A]].concat();
     let waits = String::from_utf8(real.ask(0, &ask)).unwrap();
     assert!(waits.starts_with("+WAIT 0 70 6 x00"), "{waits}");
@@ -777,91 +787,91 @@ fn dead_tickets_go_from_a_real_line() {
     }
 }
 
-/// A ticket that leaves, or loses its place because it does not come when it is called, goes from both sets of the line.
+/// A ticket that leaves, or loses its place because it does not come when it is called, goes from both sets of the queue.
 #[test]
-fn a_ticket_that_is_no_longer_in_line_has_no_end_either() {
-    let mut line = Denying::start();
+fn a_ticket_that_is_no_longer_in_the_queue_has_no_end_either() {
+    let mut queue = Denying::start();
     let ask = |ticket: &'static str, token: &'static str| {
-        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k", "line", "until", ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k", "line", "until", ticket, "call"];
         [&keys[..], &[token, "600000", "3", "0", "1000", "1000", ticket]].concat()
     };
     let member_of_a = format!("{TICKET_OF_A}{}:1000{}", &SHARER_A[32..34], &SHARER_A[34..]);
     let leave =
-        ["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", TICKET_OF_A, "call", &member_of_a];
+        ["EVAL", LEAVE_QUEUE.text, "5", "k", "line", "until", TICKET_OF_A, "call", &member_of_a];
     for leaves in [true, false] {
-        line.same(&["FLUSHALL"]);
-        line.same(&["SET", "k", SHARER_B, "PX", "600000"]);
-        line.same(&ask(TICKET_OF_A, SHARER_A));
-        line.same(&ask(TICKET_OF_B, SHARER_B));
+        queue.same(&["FLUSHALL"]);
+        queue.same(&["SET", "k", SHARER_B, "PX", "600000"]);
+        queue.same(&ask(TICKET_OF_A, SHARER_A));
+        queue.same(&ask(TICKET_OF_B, SHARER_B));
         if leaves {
-            line.same(&leave);
+            queue.same(&leave);
         } else {
-            line.same(&["DEL", "k"]);
+            queue.same(&["DEL", "k"]);
             let called = format!("{} {member_of_a}", unix_micros() / 1_000 - 10_000);
-            line.same(&["SET", "call", &called, "PX", "600000"]);
-            assert!(line.same(&ask(TICKET_OF_B, SHARER_B)).starts_with(b"+OK "));
+            queue.same(&["SET", "call", &called, "PX", "600000"]);
+            assert!(queue.same(&ask(TICKET_OF_B, SHARER_B)).starts_with(b"+OK "));
         }
         for set in ["line", "until"] {
-            assert_eq!(line.same(&["ZCARD", set]), b":1\r\n", "{set}, leaves: {leaves}");
-            assert_eq!(line.same(&["ZSCORE", set, &member_of_a]), b"$-1\r\n", "{set}");
+            assert_eq!(queue.same(&["ZCARD", set]), b":1\r\n", "{set}, leaves: {leaves}");
+            assert_eq!(queue.same(&["ZSCORE", set, &member_of_a]), b"$-1\r\n", "{set}");
         }
     }
 }
 
-/// The last in line takes the mark away: a holder that has ended goes with it, and the others end when they would have.
+/// The last in the queue takes the mark away: a holder that has ended goes with it, and the others end when they would have.
 #[test]
-fn without_a_line_no_key_outlives_its_holders() {
-    let mut line = Denying::start();
+fn without_a_queue_no_key_outlives_its_holders() {
+    let mut queue = Denying::start();
     let left = |side: &mut Denying, key: &str| integer(&side.same(&["PTTL", key])).unwrap();
     let keys = |ticket: &'static str| ["5", "k", "line", "until", ticket, "call"];
     let now = unix_micros() / 1_000;
-    let ask = [&["EVAL", ACQUIRE_IN_LINE.text], &keys(TICKET_OF_A)[..]].concat();
+    let ask = [&["EVAL", ACQUIRE_IN_QUEUE.text], &keys(TICKET_OF_A)[..]].concat();
     let ask = [&ask[..], &[SHARER_A, "600000", "3", "0", "1000", "60000", TICKET_OF_A]].concat();
     let member = format!("{TICKET_OF_A}{}:60000{}", &SHARER_A[32..34], &SHARER_A[34..]);
-    let leave = [&["EVAL", LEAVE_LINE.text], &keys(TICKET_OF_A)[..], &[&member]].concat();
+    let leave = [&["EVAL", LEAVE_QUEUE.text], &keys(TICKET_OF_A)[..], &[&member]].concat();
 
     // A semaphore.
     let permit =
         ["EVAL", ACQUIRE_PERMIT.text, "2", "k", "u", SHARER_B, "600000", "3", "1", "0", "1"];
-    line.same(&permit);
-    assert!(line.same(&ask).starts_with(b"+WAIT "));
-    assert!(left(&mut line, "k") > 604_000, "it is marked");
-    assert_eq!(line.same(&leave), b":1\r\n");
-    assert!(left(&mut line, "k") <= 600_000, "it ends with its holder");
+    queue.same(&permit);
+    assert!(queue.same(&ask).starts_with(b"+WAIT "));
+    assert!(left(&mut queue, "k") > 604_000, "it is marked");
+    assert_eq!(queue.same(&leave), b":1\r\n");
+    assert!(left(&mut queue, "k") <= 600_000, "it ends with its holder");
 
     // A holder that has ended, and whose key lives on because of its mark.
-    line.same(&["FLUSHALL"]);
-    line.same(&["SET", "k", SHARER_B, "PX", "600000"]);
-    line.same(&ask);
+    queue.same(&["FLUSHALL"]);
+    queue.same(&["SET", "k", SHARER_B, "PX", "600000"]);
+    queue.same(&ask);
     let ended = format!("{SHARER_B}\n{}", now - 1);
-    line.same(&["SET", "k", &ended, "PX", "7000"]);
-    assert_eq!(line.same(&leave), b":1\r\n");
-    assert_eq!(line.same(&["EXISTS", "k"]), b":0\r\n");
+    queue.same(&["SET", "k", &ended, "PX", "7000"]);
+    assert_eq!(queue.same(&leave), b":1\r\n");
+    assert_eq!(queue.same(&["EXISTS", "k"]), b":0\r\n");
 }
 
 /// The mark keeps a key for 8 s past its holder's end. That holder cannot extend its lock then, nor write a counter back.
 #[test]
 fn a_marked_holder_ends_when_it_was_told() {
-    let mut line = Denying::start();
+    let mut queue = Denying::start();
     let now = unix_micros() / 1_000;
     let extend = ["EVAL", EXTEND.text, "1", "k", SHARER_A, "600000"];
     let extend_downgraded = ["EVAL", EXTEND_DOWNGRADED.text, "1", "k", SHARER_A, "600000"];
     let write_back = ["EVAL", WRITE_BACK.text, "2", "k", "c", SHARER_A, "1", "8", "900000"];
     for (left, holds) in [("7000", ":0\r\n"), ("300000", ":1\r\n")] {
         for call in [&extend[..], &extend_downgraded, &write_back] {
-            line.same(&["FLUSHALL"]);
+            queue.same(&["FLUSHALL"]);
             let ends = now - 8_000 + left.parse::<i64>().unwrap();
-            line.same(&["SET", "k", &format!("{SHARER_A}\n{ends}"), "PX", left]);
-            assert_eq!(line.same(call), holds.as_bytes(), "{left} {call:?}");
+            queue.same(&["SET", "k", &format!("{SHARER_A}\n{ends}"), "PX", left]);
+            assert_eq!(queue.same(call), holds.as_bytes(), "{left} {call:?}");
         }
     }
     // As a member of a set it has the same end.
-    line.same(&["FLUSHALL"]);
+    queue.same(&["FLUSHALL"]);
     let ends = (now + 300_000).to_string();
-    line.same(&["SET", "k", &format!("{SHARER_A}\n{ends}"), "PX", "308000"]);
+    queue.same(&["SET", "k", &format!("{SHARER_A}\n{ends}"), "PX", "308000"]);
     let downgrade = ["EVAL", DOWNGRADE.text, "1", "k", SECOND_OF_A, "900000", "3", DIGITS_OF_A];
-    assert_eq!(line.same(&downgrade), b"+OK\r\n");
-    let score = line.same(&["ZSCORE", "k", &format!("w:{SHARER_A}")]);
+    assert_eq!(queue.same(&downgrade), b"+OK\r\n");
+    let score = queue.same(&["ZSCORE", "k", &format!("w:{SHARER_A}")]);
     assert_eq!(score, format!("${}\r\n{ends}\r\n", ends.len()).as_bytes());
 }
 
@@ -879,13 +889,13 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
     let fenced = ["600000", "3", "2", "0", "1", &proposal, "900000"];
     let fenced =
         [&["EVAL", ACQUIRE_PERMIT.text, "3", "k", "u", "f", SHARER_A], &fenced[..]].concat();
-    let in_line = |token: &'static str, ticket: &'static str, permits: &'static str| {
+    let in_queue = |token: &'static str, ticket: &'static str, permits: &'static str| {
         let keys = ["6", "k", "line", "until", ticket, "call", "u", token, "600000", "3", "0"];
         let words = ["1000", "60000", permits, "0", "1", ticket];
-        [&["EVAL", ACQUIRE_PERMIT_IN_LINE.text], &keys[..], &words].concat()
+        [&["EVAL", ACQUIRE_PERMIT_IN_QUEUE.text], &keys[..], &words].concat()
     };
     let leaves = |ticket: &'static str, member| {
-        vec!["EVAL", LEAVE_LINE.text, "5", "k", "line", "until", ticket, "call", member]
+        vec!["EVAL", LEAVE_QUEUE.text, "5", "k", "line", "until", ticket, "call", member]
     };
     let member_of_b = format!("{PERMIT_TICKET_OF_B}{}:60000{}", &SHARER_B[32..34], &SHARER_B[34..]);
     let held_by = [
@@ -897,8 +907,8 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
         asks(SHARER_A, "0", "1"),
         asks(SHARER_A, "1", "1"),
         asks(TWIN_OF_A, "1", "1"),
-        in_line(SHARER_B, PERMIT_TICKET_OF_B, "1"),
-        in_line(SHARER_A, PERMIT_TICKET_OF_A, "1"),
+        in_queue(SHARER_B, PERMIT_TICKET_OF_B, "1"),
+        in_queue(SHARER_A, PERMIT_TICKET_OF_A, "1"),
         vec!["SET", "k", "\nredbolt", "PX", "8000"],
     ];
     let mut refused = 0;
@@ -928,10 +938,10 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
                 vec!["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A],
                 vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "hash", SHARER_A],
                 vec!["EVAL", FORCE_UNLOCK.text, "2", "k", "u", "hash", SHARER_A, SHARER_B],
-                in_line(SHARER_A, PERMIT_TICKET_OF_A, "1"),
-                in_line(SHARER_A, PERMIT_TICKET_OF_A, "2"),
+                in_queue(SHARER_A, PERMIT_TICKET_OF_A, "1"),
+                in_queue(SHARER_A, PERMIT_TICKET_OF_A, "2"),
                 leaves(PERMIT_TICKET_OF_B, &member_of_b),
-                vec!["EVAL", VIEW_LINE.text, "4", "k", "line", "until", "call", "180"],
+                vec!["EVAL", VIEW_QUEUE.text, "4", "k", "line", "until", "call", "180"],
             ] {
                 for before in [&["FLUSHALL"][..], &["SET", "guard", "run", "PX", "900000"], held] {
                     denying.same(before);
@@ -947,7 +957,7 @@ fn a_script_of_permits_that_may_not_go_on_ends_where_it_does_on_a_real_server() 
                     assert_ne!(denying.same(&["HLEN", "k"]), b":1\r\n", "{script:?}");
                     assert_eq!(denying.same(&["ZSCORE", "u", SHARER_A]), b"$-1\r\n");
                 }
-                if reply.starts_with(b"+OK") && script[1] == ACQUIRE_PERMIT_IN_LINE.text {
+                if reply.starts_with(b"+OK") && script[1] == ACQUIRE_PERMIT_IN_QUEUE.text {
                     let undo = ["EVAL", UNDO_PERMIT.text, "2", "k", "u", SHARER_A];
                     let undone = denying.same_without(command, &undo);
                     assert_eq!(undone, b":1\r\n", "{script:?} without {command:?}");
@@ -1865,7 +1875,7 @@ fn mode_call() -> impl Strategy<Value = Vec<Word>> {
 }
 
 /// Of those who wait for a resource, and of those who hold it and find it marked.
-fn line_call() -> impl Strategy<Value = Vec<Word>> {
+fn queue_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let at = || select(vec![0, 0, 0, 0, 0, 1]);
     let known = || select(vec![SHARER_A, SHARER_A, SHARER_A, SHARER_B, SECOND_OF_A, TWIN_OF_A]);
@@ -1882,7 +1892,7 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
     let acquire = (name(), at(), mode(), grace(), stamp, place, lock).prop_map(
         |(name, at, mode, grace, stamp, place, (token, ttl, nodes, counted, guard))| {
             let ticket = format!("{mode}{}", &token[..32]);
-            let mut keys = line_keys(at, &ticket);
+            let mut keys = queue_keys(at, &ticket);
             let mut arguments = vec![text(token), ttl, text(nodes), stamp, place, text(grace)];
             if let Some((proposal, life, least)) = counted {
                 keys.push(text(["c1", "c2"][at]));
@@ -1891,14 +1901,14 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
             }
             keys.extend(guard);
             arguments.push(text(&ticket));
-            call(name, ACQUIRE_IN_LINE.text, keys, arguments)
+            call(name, ACQUIRE_IN_QUEUE.text, keys, arguments)
         },
     );
     let leave =
         (name(), at(), mode(), known(), grace()).prop_map(|(name, at, mode, token, grace)| {
             let ticket = format!("{mode}{}", &token[..32]);
             let member = text(&format!("{ticket}{}:{grace}{}", &token[32..34], &token[34..]));
-            call(name, LEAVE_LINE.text, line_keys(at, &ticket), vec![member])
+            call(name, LEAVE_QUEUE.text, queue_keys(at, &ticket), vec![member])
         });
     let of_holder =
         (name(), known(), ttl(), proposal(), 0..24).prop_map(|(name, token, ttl, least, which)| {
@@ -1920,7 +1930,7 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
                 16 | 17 => call(name, VIEW_SHARED.text, key, vec![text("16")]),
                 _ => {
                     let keys = ["r1", "l1", "e1", "n1"].map(text).to_vec();
-                    call(name, VIEW_LINE.text, keys, vec![text("180")])
+                    call(name, VIEW_QUEUE.text, keys, vec![text("180")])
                 }
             }
         });
@@ -1946,7 +1956,7 @@ fn line_call() -> impl Strategy<Value = Vec<Word>> {
 }
 
 /// Of those who wait for one of few permits, and of those who have one and find their semaphore marked.
-fn permit_line_call() -> impl Strategy<Value = Vec<Word>> {
+fn permit_queue_call() -> impl Strategy<Value = Vec<Word>> {
     let name = || select(vec!["EVAL", "EVALSHA"]);
     let known = || select(vec![SHARER_A, SHARER_A, SHARER_B, SECOND_OF_A, TWIN_OF_A]);
     let ttl = || prop_oneof![7 => Just(Word::Span(1)), 1 => Just(Word::Brief)];
@@ -1961,7 +1971,7 @@ fn permit_line_call() -> impl Strategy<Value = Vec<Word>> {
     let acquire = (name(), grace(), stamp, place, lock).prop_map(
         |(name, grace, stamp, place, (token, ttl, nodes, (permits, first), counted, guard))| {
             let ticket = format!("p{}", &token[..32]);
-            let mut keys = line_keys(0, &ticket);
+            let mut keys = queue_keys(0, &ticket);
             keys.push(text("u1"));
             let mut arguments = vec![text(token), ttl, text(nodes), stamp, place, text(grace)];
             arguments.extend([text(permits), text(first), text("1")]);
@@ -1971,13 +1981,13 @@ fn permit_line_call() -> impl Strategy<Value = Vec<Word>> {
             }
             keys.extend(guard);
             arguments.push(text(&ticket));
-            call(name, ACQUIRE_PERMIT_IN_LINE.text, keys, arguments)
+            call(name, ACQUIRE_PERMIT_IN_QUEUE.text, keys, arguments)
         },
     );
     let leave = (name(), known(), grace()).prop_map(|(name, token, grace)| {
         let ticket = format!("p{}", &token[..32]);
         let member = text(&format!("{ticket}{}:{grace}{}", &token[32..34], &token[34..]));
-        call(name, LEAVE_LINE.text, line_keys(0, &ticket), vec![member])
+        call(name, LEAVE_QUEUE.text, queue_keys(0, &ticket), vec![member])
     });
     let of_holder = (name(), known(), ttl(), 0..12).prop_map(|(name, token, ttl, which)| {
         let (pair, token) = (["r1", "u1"].map(text).to_vec(), text(token));
@@ -1993,7 +2003,7 @@ fn permit_line_call() -> impl Strategy<Value = Vec<Word>> {
             10 => call(name, VIEW_PERMITS.text, pair, vec![text("16")]),
             _ => {
                 let keys = ["r1", "l1", "e1", "n1"].map(text).to_vec();
-                call(name, VIEW_LINE.text, keys, vec![text("180")])
+                call(name, VIEW_QUEUE.text, keys, vec![text("180")])
             }
         }
     });
@@ -2008,7 +2018,7 @@ fn breaks(resource: &str) -> Vec<Word> {
 }
 
 /// Of one of two resources, and of a ticket.
-fn line_keys(at: usize, ticket: &str) -> Vec<Word> {
+fn queue_keys(at: usize, ticket: &str) -> Vec<Word> {
     let own = [["r1", "l1", "e1"], ["r2", "l2", "e2"]][at].map(text);
     let more = [text(&format!("w:{}", &ticket[..3])), text(["n1", "n2"][at])];
     own.into_iter().chain(more).collect()
@@ -2395,7 +2405,7 @@ impl Pair {
 
     /// Compares all keys that a sequence may have left: which there are, and then what they hold.
     fn same_keys(&mut self) -> Result<(), TestCaseError> {
-        let of_locks = LOCK_KEYS.into_iter().chain(LINE_KEYS).map(str::as_bytes);
+        let of_locks = LOCK_KEYS.into_iter().chain(QUEUE_KEYS).map(str::as_bytes);
         let keys: Vec<&[u8]> = KEYS.into_iter().chain(of_locks).collect();
         let key = |key: &&[u8]| Word::Bytes(key.to_vec());
         for database in ["0", "1", "15"] {
@@ -2662,7 +2672,7 @@ fn is_same(name: &str, second: &str, embedded: &[u8], real: &[u8]) -> bool {
         ("PTTL" | "EVAL" | "EVALSHA", _) if is_close(embedded, real, 1) => true,
         ("EVAL" | "EVALSHA", _) if is_same_refusal(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_view(embedded, real) => true,
-        ("EVAL" | "EVALSHA", _) if is_same_line(embedded, real) => true,
+        ("EVAL" | "EVALSHA", _) if is_same_queue(embedded, real) => true,
         ("EVAL" | "EVALSHA", _) if is_same_hash(embedded, real) => true,
         ("EVAL" | "EVALSHA", script) if is_script(VIEW_DIGEST.text, script) => {
             embedded == real || [embedded, real].iter().all(|reply| reply.starts_with(b"$40\r\n"))
@@ -2701,9 +2711,9 @@ fn is_close(embedded: &[u8], real: &[u8], unit: u64) -> bool {
         (Some(a), Some(b)) => {
             let is_long = a.min(b) >= SHORTEST_SPAN / unit / 2;
             let [behind, old] = LAG.get();
-            let is_of_line = a.min(b) >= 4_000_u64.saturating_sub(old) / unit
+            let is_of_queue = a.min(b) >= 4_000_u64.saturating_sub(old) / unit
                 && a.abs_diff(b) <= (1_000 + behind) / unit;
-            is_long && a.abs_diff(b) <= TOLERANCE / unit || is_of_line
+            is_long && a.abs_diff(b) <= TOLERANCE / unit || is_of_queue
         }
         _ => false,
     }
@@ -2715,10 +2725,10 @@ fn is_script(text: &str, word: &str) -> bool {
     [text, &digest].iter().any(|it| it.eq_ignore_ascii_case(word))
 }
 
-/// Both tell the same place in line, or the same grant, but for the time left, of a holder or of a call, and a stamp that the
+/// Both tell the same place in the queue, or the same grant, but for the time left, of a holder or of a call, and a stamp that the
 /// clock gave.
 fn is_same_place(script: &str, embedded: &[u8], real: &[u8]) -> bool {
-    if ![ACQUIRE_IN_LINE.text, ACQUIRE_PERMIT_IN_LINE.text]
+    if ![ACQUIRE_IN_QUEUE.text, ACQUIRE_PERMIT_IN_QUEUE.text]
         .into_iter()
         .any(|it| is_script(it, script))
     {
@@ -2809,7 +2819,7 @@ fn is_same_view(embedded: &[u8], real: &[u8]) -> bool {
 }
 
 /// Both the same tickets in the same order, with close stamps and times, behind the same count and the same mark.
-fn is_same_line(embedded: &[u8], real: &[u8]) -> bool {
+fn is_same_queue(embedded: &[u8], real: &[u8]) -> bool {
     let words = |reply: &[u8]| {
         let text = String::from_utf8_lossy(reply).into_owned();
         let lines = text.lines().skip(1).map(|line| line.split(' ').map(str::to_owned).collect());
@@ -2923,9 +2933,9 @@ fn is_error(reply: &[u8]) -> bool {
 const KEYS: [&[u8]; 4] = [b"k1", b"k2", b"", b"\r\n\0\xff"];
 /// Two resources, their counters, and the restart guard.
 const LOCK_KEYS: [&str; 8] = ["r1", "r2", "u1", "u2", "c1", "c2", "f1", "guard"];
-/// Of the lines of these resources: their tickets by their stamps and by when they end, and who was called.
-const LINE_KEYS: [&str; 9] = ["l1", "l2", "e1", "e2", "n1", "n2", "w:xaa", "w:x00", "w:saa"];
-/// Nothing that a line leaves ends before this.
+/// Of the queues of these resources: their tickets by their stamps and by when they end, and who was called.
+const QUEUE_KEYS: [&str; 9] = ["l1", "l2", "e1", "e2", "n1", "n2", "w:xaa", "w:x00", "w:saa"];
+/// Nothing that a queue leaves ends before this.
 const SHORT_LIVED: Duration = Duration::from_secs(1);
 const SLOTS: usize = 3;
 /// More bytes than this are sent in pieces.

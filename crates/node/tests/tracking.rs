@@ -23,9 +23,9 @@ use proptest::{
     test_runner::{RngSeed, TestCaseError, TestRunner},
 };
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_REDISSON, ACQUIRE_REDISSON_READ,
+    ACQUIRE_FENCED, ACQUIRE_IN_QUEUE, ACQUIRE_MANY, ACQUIRE_REDISSON, ACQUIRE_REDISSON_READ,
     ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ENROL, EXTEND, EXTEND_SHARED,
-    FORCE_UNLOCK_REDISSON, LEAVE_LINE, UNDO, UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED,
+    FORCE_UNLOCK_REDISSON, LEAVE_QUEUE, UNDO, UNDO_REDISSON, UNDO_REDISSON_RW, UNDO_SHARED,
     UNDO_SPRING, WRITE_BACK, WRITE_BACK_SHARED,
 };
 use redbolt_node::Node;
@@ -251,7 +251,7 @@ fn each_rule_of_those_who_share_alone() {
 
 /// Who watches a resource is not woken by those who wait for it, but once: where they mark it.
 #[test]
-fn an_ask_in_line_changes_the_resource_only_where_it_marks_or_takes_it() {
+fn an_ask_in_the_queue_changes_the_resource_only_where_it_marks_or_takes_it() {
     let mut pair = Pair::start();
     pair.clear();
     pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -268,7 +268,7 @@ fn an_ask_in_line_changes_the_resource_only_where_it_marks_or_takes_it() {
     let ask = |mode: &str, digit: &str| {
         let ticket = format!("{mode}{}", digit.repeat(32));
         let token = format!("{}00", digit.repeat(32));
-        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "k1", "line", "until", &ticket, "call"];
+        let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "k1", "line", "until", &ticket, "call"];
         let words = [&token, "500000", "3", "0", "1000", "60000", &ticket];
         [&keys[..], &words].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
@@ -285,7 +285,7 @@ fn an_ask_in_line_changes_the_resource_only_where_it_marks_or_takes_it() {
     let leave = |digit: &str| {
         let (ticket, member) =
             (format!("x{}", digit.repeat(32)), format!("x{}00:60000", digit.repeat(32)));
-        ["EVAL", LEAVE_LINE.text, "5", "k1", "line", "until", &ticket, "call", &member]
+        ["EVAL", LEAVE_QUEUE.text, "5", "k1", "line", "until", &ticket, "call", &member]
             .map(str::to_owned)
     };
     let leaves = [leave("b"), leave("c")];

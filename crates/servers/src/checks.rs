@@ -28,7 +28,7 @@ const ALL: [(&str, Check); 10] = [
     ("quarantine", quarantine),
     ("fencing", fencing),
     ("push", push),
-    ("line", line),
+    ("queue", queue),
     ("shared", shared),
     ("permits", permits),
     ("ACL", acl),
@@ -167,7 +167,7 @@ fn told_in_time(node: &Node) -> Result<Cell, Failure> {
 }
 
 /// Three who come one after the other get the lock in that order.
-fn line((program, args): Start<'_>) -> Result<Cell, Failure> {
+fn queue((program, args): Start<'_>) -> Result<Cell, Failure> {
     let node = Node::set_up(program, args)?;
     let client = node.client()?;
     let held = client.acquire(request("job"))?;
@@ -175,14 +175,14 @@ fn line((program, args): Start<'_>) -> Result<Cell, Failure> {
     for number in 0..3 {
         waiters.push((number, Waiter::come(&node, "job")?));
         let mut refused = None;
-        until("a waiter stands in line", || {
+        until("a waiter waits in the queue", || {
             waiters.iter_mut().for_each(|(_, waiter)| waiter.process());
-            let no_line = |(_, waiter): &(usize, Waiter)| waiter.status()?.no_line;
-            refused = waiters.iter().find_map(no_line);
-            refused.is_some() || in_line(&client) == waiters.len()
+            let no_queue = |(_, waiter): &(usize, Waiter)| waiter.status()?.no_queue;
+            refused = waiters.iter().find_map(no_queue);
+            refused.is_some() || in_queue(&client) == waiters.len()
         })?;
         if let Some(cause) = refused {
-            return Ok(Cell::Named(format!("waiters do not stand in line, {cause}")));
+            return Ok(Cell::Named(format!("waiters do not queue, {cause}")));
         }
     }
     let_go(held)?;
@@ -193,9 +193,9 @@ fn line((program, args): Start<'_>) -> Result<Cell, Failure> {
     }
 }
 
-fn in_line(client: &Client) -> usize {
+fn in_queue(client: &Client) -> usize {
     let seen = client.inspect("job").ok();
-    seen.and_then(|seen| seen.line).map_or(0, |line| line.count)
+    seen.and_then(|seen| seen.queue).map_or(0, |queue| queue.count)
 }
 
 /// In which order they get the lock; each lets go at once.

@@ -81,7 +81,7 @@ redbolt on real servers, made by `cargo xtask servers --write docs/servers.md`: 
 
 *Lock*: taken, refused to another, released. *Guard*: a new node does not vote, and does after `init`. *Quarantine*: a node that
 has lost its memory does not vote for `max_ttl`. *Fencing*: tokens grow from holder to holder. *Push*: a waiter is told of a
-release before its timer. *Line*: waiters come in turn. *Shared*: readers hold a lock together, and a
+release before its timer. *Queue*: waiters come in turn. *Shared*: readers hold a lock together, and a
 writer alone. *Permits*: two hold one of two permits each, and a third what one gives back. *ACL*: a user with the rules of
 [the manual][operations#acls] can do all this, and one without scripts is refused by that name. *Release*: the command that
 releases a lock, by the server's own statistics; where there is a native one it is forbidden and renamed as well, and the script

@@ -29,7 +29,7 @@ fn what_a_server_lacks_is_named() {
     assert!(is_named(&cells["ACL"], "unknown command"), "{cells:?}");
     assert_eq!(cells["lock"], Cell::Yes);
     let scriptless = self::cells(&["--rename-command", "EVAL", ""]);
-    for feature in ["lock", "guard", "line", "shared"] {
+    for feature in ["lock", "guard", "queue", "shared"] {
         assert!(
             is_named(&scriptless[feature], "scripts are forbidden"),
             "{feature}: {scriptless:?}"

@@ -337,7 +337,7 @@ impl World {
                 LockState::Queued => Seen::Queued,
                 _ => continue,
             };
-            self.notice_door(at);
+            self.note_place(at);
             let before = std::mem::replace(&mut self.jobs[at].seen, seen);
             match (before, seen) {
                 (Seen::Queued, Seen::Asking | Seen::Pausing) => {

@@ -397,12 +397,12 @@ fn a_lock_that_jumps_the_queue_is_found() {
 }
 
 #[test]
-fn a_line_that_outlives_all_who_stood_there_is_found() {
+fn a_queue_that_outlives_all_its_waiters_is_found() {
     let doctored = found(plan(), is_told, |world| {
         let now = world.now;
         world.nodes[0].observe(&[b"SET", b"redbolt:line:lock:job", b"1"], now);
     });
-    assert_eq!(name(doctored), "line-survives");
+    assert_eq!(name(doctored), "queue-survives");
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Plan {
                 self.draw_counters_of_redisson(&mut Random::of(seed, REDISSON));
             }
         }
-        self.draw_line(&mut Random::of(seed, LINE));
+        self.draw_queue(&mut Random::of(seed, QUEUE));
         self.draw_crowd(&mut Random::of(seed, CROWD));
         self.draw_stops(&mut Random::of(seed, STOPS));
         self.draw_far(&mut Random::of(seed, FAR));
@@ -267,10 +267,10 @@ impl Plan {
         }
     }
 
-    /// Those who wait stand in line.
-    fn draw_line(&mut self, draw: &mut Random) {
-        if draw.chance(600) && !KEPT_OUT_OF_LINE.contains(&self.seed) {
-            self.setup.wake = WakeStrategy::Line;
+    /// Waiters queue on the nodes.
+    fn draw_queue(&mut self, draw: &mut Random) {
+        if draw.chance(600) && !KEPT_OUT_OF_QUEUE.contains(&self.seed) {
+            self.setup.wake = WakeStrategy::Queue;
             // Whether somebody has passed can be said only where nothing goes wrong.
             let calm = match self.class {
                 Class::Permits => 200,
@@ -286,19 +286,19 @@ impl Plan {
         }
     }
 
-    /// A crowd in line that is not all alike.
+    /// A crowd in the queue that is not all alike.
     fn draw_crowd(&mut self, draw: &mut Random) {
-        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Line;
+        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Queue;
         if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(300) {
-            guided::draw_crowd_in_line(self, draw);
+            guided::draw_crowd_in_queue(self, draw);
         }
     }
 
-    /// A crowd in line of which several stop.
+    /// A crowd in the queue of which several stop.
     fn draw_stops(&mut self, draw: &mut Random) {
-        let may = self.setup.wake == WakeStrategy::Line && !KEPT_FROM_BEFORE.contains(&self.seed);
+        let may = self.setup.wake == WakeStrategy::Queue && !KEPT_FROM_BEFORE.contains(&self.seed);
         match self.class {
-            Class::Waiting if may && draw.chance(200) => guided::draw_stops_in_line(self, draw),
+            Class::Waiting if may && draw.chance(200) => guided::draw_stops_in_queue(self, draw),
             Class::Permits if may && draw.chance(500) => guided::stop_more(self, draw),
             _ => {}
         }
@@ -306,9 +306,9 @@ impl Plan {
 
     /// Those who take turns next to others that are far away.
     fn draw_far(&mut self, draw: &mut Random) {
-        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Line;
+        let may = self.class == Class::Waiting && self.setup.wake == WakeStrategy::Queue;
         if may && !KEPT_FROM_BEFORE.contains(&self.seed) && draw.chance(60) {
-            guided::draw_far_in_line(self, draw);
+            guided::draw_far_in_queue(self, draw);
         }
     }
 
@@ -485,7 +485,7 @@ const FOREIGN: [Profile; 6] = [
 /// More of them.
 const LATE: [Profile; 3] = [Profile::PYTHON_REDIS_LOCK, Profile::SYMFONY, Profile::SYMFONY];
 
-/// Schedules that found a bug before anybody beside them changed its mode, or before crowds in line were not all alike: they stay
+/// Schedules that found a bug before anybody beside them changed its mode, or before crowds in the queue were not all alike: they stay
 /// what they were.
 const KEPT_FROM_BEFORE: [u64; 8] = [
     21_634,
@@ -500,15 +500,15 @@ const KEPT_FROM_BEFORE: [u64; 8] = [
 
 /// A schedule that found a bug before there were members: it stays what it was.
 const KEPT_ALONE: u64 = 12_141_802_701_960;
-const LINE: u64 = 0x6c;
+const QUEUE: u64 = 0x6c;
 const CROWD: u64 = 0x63;
 const STOPS: u64 = 0x74;
 const FAR: u64 = 0x76;
 const MIXED: u64 = 0x6b;
 const NATIVE: u64 = 0x6e;
 
-/// Schedules that found a bug before anybody stood in line: they stay what they were.
-const KEPT_OUT_OF_LINE: [u64; 20] = [
+/// Schedules that found a bug before anybody waited in the queue: they stay what they were.
+const KEPT_OUT_OF_QUEUE: [u64; 20] = [
     9_200_030_994,
     9_400_490_500,
     9_500_270_670,
@@ -535,7 +535,7 @@ const DENIED: u64 = 0x64;
 /// The stream of locks that are detached.
 const HAND_ON: u64 = 0x78;
 
-/// Of those who do not stand in line.
+/// Of those who do not wait in the queue.
 const WAKES: [WakeStrategy; 8] = [
     WakeStrategy::Lead,
     WakeStrategy::Lead,

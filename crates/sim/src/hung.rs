@@ -43,7 +43,7 @@ impl Pair {
             (WakeStrategy::Lead, 2),
             (WakeStrategy::Lead, 8),
             (WakeStrategy::Lead, 32),
-            (WakeStrategy::Line, 8),
+            (WakeStrategy::Queue, 8),
         ];
         let crowds = [3, 5].into_iter().flat_map(move |nodes| crowds.map(|crowd| (nodes, crowd)));
         crowds.flat_map(|(nodes, (wake, waiters))| {
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn nodes_that_hang_cost_next_to_nothing() {
         for (wake, nodes, how) in [
-            (WakeStrategy::Line, 3, Hang::Stopped),
+            (WakeStrategy::Queue, 3, Hang::Stopped),
             (WakeStrategy::Lead, 3, Hang::Stopped),
             (WakeStrategy::Lead, 5, Hang::Blackholed),
         ] {

@@ -203,22 +203,22 @@ pub enum Violation {
         /// The client that has it.
         client: usize,
     },
-    /// Somebody was granted a lock before one who stood in line when it came.
+    /// Somebody was granted a lock before one who waited in the queue when it came.
     Passed {
         /// The job that was granted the lock.
         job: usize,
-        /// The job that waits, and whose door it came behind.
+        /// The job that waits, and whose place a quorum knew when the other came.
         passed: usize,
     },
-    /// All jobs are over, and a node keeps something for a line in which nobody stands.
-    LineSurvives {
+    /// All jobs are over, and a node keeps something for a queue in which nobody stands.
+    QueueSurvives {
         /// The resource.
         key: usize,
         /// The node.
         node: usize,
     },
-    /// A rule of the line was broken on a node, or in what was sent to it.
-    LineRule {
+    /// A rule of the queue was broken on a node, or in what was sent to it.
+    QueueRule {
         /// The job whose ask showed it.
         job: usize,
         /// The node.
@@ -292,8 +292,8 @@ impl Violation {
             Self::Frenzy { .. } => "frenzy",
             Self::Greedy { .. } => "greedy",
             Self::Passed { .. } => "passed",
-            Self::LineSurvives { .. } => "line-survives",
-            Self::LineRule { .. } => "line-rule",
+            Self::QueueSurvives { .. } => "queue-survives",
+            Self::QueueRule { .. } => "queue-rule",
             Self::OutOfTurn { .. } => "out-of-turn",
             Self::Dragged { .. } => "dragged",
             Self::Deaf { .. } => "deaf",
@@ -409,17 +409,17 @@ impl fmt::Display for Violation {
             Self::Passed { job, passed } => {
                 write!(
                     f,
-                    "job {job} came behind the door of job {passed}, and was granted before it"
+                    "job {job} came once a quorum knew the place of job {passed}, and was granted before it"
                 )
             }
-            Self::LineSurvives { key, node } => {
+            Self::QueueSurvives { key, node } => {
                 write!(
                     f,
-                    "node {node} keeps something of a line for resource {key} in which nobody stands"
+                    "node {node} keeps something of a queue for resource {key} in which nobody stands"
                 )
             }
-            Self::LineRule { job, node, what } => {
-                write!(f, "an ask of job {job} in line at node {node} {what}")
+            Self::QueueRule { job, node, what } => {
+                write!(f, "an ask of job {job} in the queue at node {node} {what}")
             }
             Self::OutOfTurn { job, before } => {
                 write!(f, "job {job} overtook job {before} of the same client")

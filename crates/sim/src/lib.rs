@@ -19,6 +19,7 @@ mod cut_off;
 #[cfg(test)]
 mod doctored;
 mod draw;
+mod fair_queue;
 mod fault;
 #[cfg(test)]
 mod force_unlock;
@@ -26,7 +27,6 @@ mod history;
 mod hung;
 mod invariant;
 mod lab;
-mod line;
 mod member;
 mod mode;
 pub mod mutants;

@@ -221,7 +221,7 @@ mod planted {
         if mutant.is_some_and(is_of_profiles) {
             return (Class::Profiles, first.wrapping_add(at));
         }
-        if mutant.is_some_and(is_of_line) {
+        if mutant.is_some_and(is_of_queue) {
             return (Class::Waiting, first.wrapping_add(at));
         }
         if mutant.is_some_and(is_of_sharers) {
@@ -265,13 +265,13 @@ mod planted {
     }
 
     /// Whether only those who wait for a lock can show it.
-    fn is_of_line(mutant: Mutant) -> bool {
+    fn is_of_queue(mutant: Mutant) -> bool {
         use Mutant::{
             AskLeavesFree, CallFromFuture, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree,
             GraceHasCap, GraceIsFixed, GraceOfAsker, GrantDropsTicket, HolderEndsUnnoticed,
-            HoldersUnmarked, LeavesWhenRefused, NeverLeavesLine, NextAsksAlone,
+            HoldersUnmarked, LeavesWhenRefused, NeverLeavesQueue, NextAsksAlone,
             NobodyLooksFromBehind, NobodyPings, ReleaseLeavesFree, StampOfClientsClock,
-            StampOfEachNode, StampRaisedBehindDoor,
+            StampOfEachNode, StampRaisedWithPlace,
         };
         matches!(
             mutant,
@@ -287,14 +287,14 @@ mod planted {
                 | HolderEndsUnnoticed
                 | HoldersUnmarked
                 | LeavesWhenRefused
-                | NeverLeavesLine
+                | NeverLeavesQueue
                 | NextAsksAlone
                 | NobodyLooksFromBehind
                 | NobodyPings
                 | ReleaseLeavesFree
                 | StampOfClientsClock
                 | StampOfEachNode
-                | StampRaisedBehindDoor
+                | StampRaisedWithPlace
         )
     }
 
@@ -412,7 +412,7 @@ mod planted {
             Violation::Panicked { message } => format!("assertion: {message}"),
             Violation::Miscredited { what, .. } => format!("{}: {what}", violation.name()),
             Violation::Outcome { what, .. } => format!("told {what}"),
-            Violation::LineRule { what, .. } => format!("{}: {what}", violation.name()),
+            Violation::QueueRule { what, .. } => format!("{}: {what}", violation.name()),
             _ => violation.name().to_owned(),
         }
     }

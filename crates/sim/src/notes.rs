@@ -48,8 +48,8 @@ pub(crate) struct Running {
     pub(crate) released: Option<Marks>,
     /// Since when it is first in its client's wait queue.
     pub(crate) turn_at: Time,
-    /// When it passed its door in the line, if it has.
-    pub(crate) door_at: Option<Time>,
+    /// When a quorum knew its place in the queue, if one does.
+    pub(crate) place_at: Option<Time>,
     /// To whom it leaves a free resource.
     pub(crate) left: Left,
     /// By node.

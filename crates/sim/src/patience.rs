@@ -41,8 +41,8 @@ impl World {
         let (mut grace, mut graces, mut first) = (0, 0, DefaultHasher::new());
         for node in self.nodes[..self.plan.nodes].iter_mut().filter(|_| takes_turns(&self.plan)) {
             for key in keys_of(&job) {
-                let line = [&b"redbolt:line:"[..], KEYS[key]].concat();
-                let tickets = node.tickets(&line, now);
+                let queue = [&b"redbolt:line:"[..], KEYS[key]].concat();
+                let tickets = node.tickets(&queue, now);
                 tickets.first().hash(&mut first);
                 let mut all = tickets.iter().map(|ticket| grace_ms(ticket) * MS);
                 graces = graces.max(all.clone().sum());
@@ -163,7 +163,7 @@ impl World {
     }
 
     /// Others get their turn while one client acquires again and again. Checked only for
-    /// `WakeStrategy::Lead`: in line there is an order, which is checked for itself, and the timer alone is not fair.
+    /// `WakeStrategy::Lead`: in the queue there is an order, which is checked for itself, and the timer alone is not fair.
     pub(crate) fn leaves_turns(&mut self, at: usize) {
         if self.plan.class != Class::Waiting || self.plan.setup.wake != WakeStrategy::Lead {
             return;
@@ -213,10 +213,10 @@ pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     told + if deaf { CAP } else { 0 } + others * 600 * MS
 }
 
-/// Whether those who wait stand in line, and nothing goes wrong but that processes stop or never reach one of the nodes, or that
+/// Whether waiters queue on the nodes, and nothing goes wrong but that processes stop or never reach one of the nodes, or that
 /// clocks of nodes are set back.
 pub(crate) fn takes_turns(plan: &Plan) -> bool {
-    plan.setup.wake == WakeStrategy::Line && plan.faults.iter().all(Fault::leaves_turns)
+    plan.setup.wake == WakeStrategy::Queue && plan.faults.iter().all(Fault::leaves_turns)
 }
 
 /// How long the second waiter takes to get a free resource, in addition to the grace of the first: a few round trips, and some

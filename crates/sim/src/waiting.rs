@@ -96,7 +96,7 @@ impl Crowd {
         let sizes =
             [1, 3, 5].into_iter().flat_map(|nodes| [2, 8, 32].map(|waiters| (nodes, waiters)));
         sizes.flat_map(|(nodes, waiters)| {
-            [WakeStrategy::Line, WakeStrategy::Lead, WakeStrategy::Timer].map(|wake| Self {
+            [WakeStrategy::Queue, WakeStrategy::Lead, WakeStrategy::Timer].map(|wake| Self {
                 wake,
                 nodes,
                 waiters,
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn every_process_is_granted_with_every_wake_strategy() {
-        for wake in [WakeStrategy::Line, WakeStrategy::Lead, WakeStrategy::Timer] {
+        for wake in [WakeStrategy::Queue, WakeStrategy::Lead, WakeStrategy::Timer] {
             let how = Hang::Stopped;
             let (nodes, waiters, grants, told) = (3, 4, 40, Teller::ByNodes);
             let crowd = Crowd { wake, nodes, waiters, grants, hung: 0, how, tail: TAIL, told };

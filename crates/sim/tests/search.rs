@@ -45,9 +45,9 @@ const FOUND: [(Class, u64); 42] = [
     (Class::Permits, 58_000_000_419_080),
     // An answer of before a machine stopped with its clock was taken for that to a question of after it (core/restart_guard/watch.rs).
     (Class::Safe, 57_000_002_199_376),
-    // A reader that died beside others that had released kept a writer waiting for a pause (core/line.rs).
+    // A reader that died beside others that had released kept a writer waiting for a pause (core/fair_queue.rs).
     (Class::Waiting, 52_000_000_000_987),
-    // A reader that became the first in line took those who shared for in its way (core/line.rs).
+    // A reader that became the first in the queue took those who shared for in its way (core/fair_queue.rs).
     (Class::Waiting, 52_000_000_058_458),
     // A lease past the longest hold: a node had got an extension late when its holder became a reader.
     (Class::Shared, 19_000_545_977),
@@ -103,21 +103,21 @@ const FOUND: [(Class, u64); 42] = [
     (Class::Shared, 7_003_497),
     // An upgrade was held for longer than a lock may be (core/mode_change.rs).
     (Class::Shared, 500_001_263),
-    // A forbidden SET left a mark that ended before its key (it/line.rs).
+    // A forbidden SET left a mark that ended before its key (it/fair_queue.rs).
     (Class::Permits, 3_020_493_830_808),
-    // Whoever was second looked at a free resource after each ask, and asked again (core/line.rs).
+    // Whoever was second looked at a free resource after each ask, and asked again (core/fair_queue.rs).
     (Class::Safe, 3_020_493_982_920),
     (Class::Safe, 81_805),
     (Class::Shared, 3_020_493_879_907),
-    // Two who joined the line at once each took the other for the first (core/line.rs).
+    // Two who joined the queue at once each took the other for the first (core/fair_queue.rs).
     (Class::Waiting, 720_003_848),
     // A node that is free, but has another one in front, was none of those whose end a pause waits for.
     (Class::Waiting, 9_100_000_115_712),
-    // Third in line behind a ticket whose key had gone, and asked once in a millisecond.
+    // Third in the queue behind a ticket whose key had gone, and asked once in a millisecond.
     (Class::Shared, 4_781_457_799_618),
     // The first of two, behind a ticket whose key had gone: it stood twice on one server, under its name for another node.
     (Class::Safe, 20_000_001_713_189),
-    // A second slot was free behind a first in line that did not come, and the first had been left to that.
+    // A second slot was free behind a first in the queue that did not come, and the first had been left to that.
     (Class::Permits, 12_271_845_782_311),
     // A fault of the checker: an ask ran behind the undo of a detached lock, and was answered with an error.
     (Class::Safe, 31_003_000_522_476),

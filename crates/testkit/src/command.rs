@@ -3,7 +3,7 @@
 //! This is the one table of commands and scripts for all tests. Not here: whether a request may be
 //! sent at that point, and what its reply means.
 
-use redbolt::proto::script::{self, ACQUIRE_PERMIT, Role, Script, VIEW_LINE, WRITE_BACK};
+use redbolt::proto::script::{self, ACQUIRE_PERMIT, Role, Script, VIEW_QUEUE, WRITE_BACK};
 
 /// The key of the restart guard, unless a configuration names another.
 pub const GUARD: &[u8] = b"redbolt:guard";
@@ -47,10 +47,10 @@ pub enum Kind {
     Kill,
     /// Kills all other connections.
     KillOthers,
-    /// Leaves the line of those who wait.
+    /// Leaves the queue of those who wait.
     Leave,
-    /// Asks who stands in line, for an inspection.
-    Line,
+    /// Asks who waits in the queue, for an inspection.
+    Queue,
     /// Reads the restart guard's value.
     Look,
     /// Requests a permit in one slot.
@@ -92,9 +92,9 @@ impl Kind {
             Role::Enrol => Self::Enrol,
             Role::Extend => Self::Extend,
             Role::ForceUnlock => Self::ForceUnlock,
-            Role::LeaveLine => Self::Leave,
+            Role::LeaveQueue => Self::Leave,
             Role::Undo => Self::Undo,
-            Role::View if *script == VIEW_LINE => Self::Line,
+            Role::View if *script == VIEW_QUEUE => Self::Queue,
             Role::View => Self::Sharers,
             Role::WriteBack => Self::WriteBack,
             _ => Self::Unknown,
@@ -124,7 +124,7 @@ impl Kind {
             Self::Kill => one("kill"),
             Self::KillOthers => one("kill others"),
             Self::Leave => ("leave", "leave sha"),
-            Self::Line => ("line", "line sha"),
+            Self::Queue => ("queue", "queue sha"),
             Self::Look => one("look"),
             Self::Move => ("move", "move sha"),
             Self::ProbeCall | Self::ProbeWrite => one("probe"),

@@ -14,7 +14,7 @@ use crate::input::{Input, pick};
 
 pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
     let choice = code >> 4;
-    if choice > 7 && world.stands_in_line {
+    if choice > 7 && world.waits_in_queue {
         let at = usize::from(choice & 7) % world.pushes.len();
         if on_push_link(world, code & 15, at, input) {
             return;
@@ -59,8 +59,8 @@ pub(super) fn act(world: &mut World, code: u8, input: &mut Input<'_>) {
         }
         8 => on_link(world, choice & 7, |world, at| world.answer(at, choice > 7)),
         9 => {
-            // The scripts of the line are long.
-            let many = if world.stands_in_line { 32 } else { 1 };
+            // The scripts of the queue are long.
+            let many = if world.waits_in_queue { 32 } else { 1 };
             let most = usize::from(input.byte()) * many;
             on_link(world, choice, |world, at| world.transmit(at, most));
         }

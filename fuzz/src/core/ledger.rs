@@ -12,7 +12,7 @@ use redbolt::proto::{
     RefusalReason, Timestamp, Verdict,
 };
 
-use super::line::{Line, Stand};
+use super::fair_queue::{FairQueue, Stand};
 use super::received::Received;
 use super::request::integer;
 
@@ -36,8 +36,8 @@ pub(super) struct Ledger {
     quorum: usize,
     /// The wall clock was set: a lease then ends by whichever of its clocks says so first.
     pub(super) wall_was_set: bool,
-    /// A node has answered an ask in line with an error: whoever stands there may leave, and ask alone.
-    line_failed: bool,
+    /// A node has answered an ask in the queue with an error: whoever stands there may leave, and ask alone.
+    queue_failed: bool,
 }
 
 pub(super) struct Lock {
@@ -89,7 +89,7 @@ pub(super) struct Lock {
     is_gone: bool,
     lease: Option<Lease>,
     let_go: bool,
-    line: Line,
+    queue: FairQueue,
     /// How it changes its mode, if its caller has said so.
     change: Option<Change>,
     /// All second claims, and the digits of what each named. Those that were granted are among `tokens` as well.
@@ -133,7 +133,7 @@ impl Ledger {
             nodes,
             quorum,
             wall_was_set: false,
-            line_failed: false,
+            queue_failed: false,
         }
     }
 
@@ -409,9 +409,9 @@ impl Change {
     }
 }
 
-/// The core's tickets in line.
+/// The core's tickets in the queue.
 impl Ledger {
-    /// A lock request stands in line. The number of its ticket.
+    /// A lock request waits in the queue. The number of its ticket.
     pub(super) fn stands(
         &mut self,
         (at, attempt): (usize, usize),
@@ -421,9 +421,9 @@ impl Ledger {
         self.check_ticket(at, of.name);
         let (now, quorum) = (self.now.boot, self.quorum);
         let lock = &mut self.locks[at];
-        lock.line.asks(attempt, of, quorum, self.line_failed);
-        let newest = lock.line.tickets.len() - 1;
-        lock.line.tickets[newest].asked(node, now);
+        lock.queue.asks(attempt, of, quorum, self.queue_failed);
+        let newest = lock.queue.tickets.len() - 1;
+        lock.queue.tickets[newest].asked(node, now);
         newest
     }
 
@@ -432,7 +432,7 @@ impl Ledger {
         let is_token = |lock: &Lock| lock.tokens.iter().any(|token| token == &name[1..]);
         assert!(!self.locks.iter().any(is_token), "a token is a ticket as well");
         let others = self.locks.iter().enumerate().filter(|&(other, _)| other != at);
-        let mut theirs = others.flat_map(|(_, lock)| &lock.line.tickets);
+        let mut theirs = others.flat_map(|(_, lock)| &lock.queue.tickets);
         assert!(theirs.all(|ticket| ticket.name != name), "two locks with one ticket");
         let lock = &self.locks[at];
         let mode = match lock.sort {
@@ -441,20 +441,20 @@ impl Ledger {
             Sort::Shared => b's',
         };
         assert_eq!(name[0], mode, "the mode of a ticket");
-        assert!(lock.waits, "a lock in line that does not wait");
+        assert!(lock.waits, "a lock in the queue that does not wait");
     }
 
-    /// A lock request does not stand in line: whoever has begun to goes on until it leaves.
+    /// A lock request does not wait in the queue: whoever has begun to goes on until it leaves.
     pub(super) fn asks_alone(&mut self, (at, attempt): (usize, usize)) {
-        self.locks[at].line.asks_alone(attempt);
+        self.locks[at].queue.asks_alone(attempt);
     }
 
-    /// An ask in line has begun to reach the node.
+    /// An ask in the queue has begun to reach the node.
     pub(super) fn is_at(&mut self, lock: usize, ticket: usize, node: usize) {
-        self.locks[lock].line.tickets[ticket].is_at(node);
+        self.locks[lock].queue.tickets[ticket].is_at(node);
     }
 
-    /// A node has answered an ask in line, and has told where the ticket stands, or has failed.
+    /// A node has answered an ask in the queue, and has told where the ticket stands, or has failed.
     pub(super) fn place_told(
         &mut self,
         (lock, ticket): (usize, usize),
@@ -462,18 +462,18 @@ impl Ledger {
         stamp: Option<u64>,
         token: Received,
     ) {
-        self.line_failed |= token.is_error();
+        self.queue_failed |= token.is_error();
         if let Some(stamp) = stamp {
-            self.locks[lock].line.tickets[ticket].told(node, stamp);
+            self.locks[lock].queue.tickets[ticket].told(node, stamp);
         }
     }
 
-    /// The core takes a ticket out of the line.
+    /// The core takes a ticket out of the queue.
     pub(super) fn leaves(&mut self, key: &[u8], name: &[u8], grace: u64) -> (usize, usize) {
         let at = place(&[key]);
         self.check_ticket(at, name);
         let (quorum, lock) = (self.quorum, &mut self.locks[at]);
-        (at, lock.line.leaves(name, grace, lock.tokens.len(), quorum, self.line_failed))
+        (at, lock.queue.leaves(name, grace, lock.tokens.len(), quorum, self.queue_failed))
     }
 
     pub(super) fn leave_answered(
@@ -483,10 +483,10 @@ impl Ledger {
         token: Received,
         connection: u32,
     ) {
-        self.locks[lock].line.tickets[ticket].leave_answered(node, token, connection);
+        self.locks[lock].queue.tickets[ticket].leave_answered(node, token, connection);
     }
 
-    /// Whoever is decided leaves the line on this node if it may have the ticket. `is_due`: whether the core has asked
+    /// Whoever is decided leaves the queue on this node if it may have the ticket. `is_due`: whether the core has asked
     /// for that, by lock and ticket.
     pub(super) fn check_left(
         &self,
@@ -496,7 +496,7 @@ impl Ledger {
     ) {
         let now = self.now.boot;
         for (at, lock) in self.locks.iter().enumerate() {
-            for (number, ticket) in lock.line.over(lock.phase != Phase::Asking) {
+            for (number, ticket) in lock.queue.over(lock.phase != Phase::Asking) {
                 let is_owed = ticket.is_owed(node, connection, now);
                 assert!(!is_owed || is_due(at, number), "a ticket is left behind");
             }
@@ -688,7 +688,7 @@ impl Ledger {
             is_gone: false,
             lease: None,
             let_go: false,
-            line: Line::default(),
+            queue: FairQueue::default(),
             change: None,
             claims: Vec::new(),
             kept: None,
@@ -861,7 +861,7 @@ impl Ledger {
 /// Invariants at all times.
 impl Ledger {
     pub(super) fn check(&mut self, core: &Core) {
-        let Self { locks, live, wall_was_set, line_failed, .. } = self;
+        let Self { locks, live, wall_was_set, queue_failed, .. } = self;
         let now = self.now;
         live.retain(|&at| {
             let lock = &mut locks[at];
@@ -893,7 +893,7 @@ impl Ledger {
                 );
             }
             if lock.phase == Phase::Asking {
-                lock.line.check(lock.id, core, *line_failed);
+                lock.queue.check(lock.id, core, *queue_failed);
             }
             let is_untold = lock.change.as_ref().is_some_and(|it| it.refused.is_some());
             assert!(!is_untold, "a second claim asks before the first one was refused");

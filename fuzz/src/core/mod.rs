@@ -3,7 +3,7 @@
 //! An input is a configuration followed by actions (`actions`). The core runs in a `World` that
 //! plays its driver and its nodes, and checks its promises: `wire` parses every byte that the core
 //! sends and matches every answer to its request, `ledger` tracks each lock's life and the votes
-//! that were really delivered; `line` knows its tickets, and `push` is the other end of a push link. After the last action everything is released and a fresh lock is
+//! that were really delivered; `fair_queue` knows its tickets, and `push` is the other end of a push link. After the last action everything is released and a fresh lock is
 //! taken: whatever happened before, nothing may be left and the core must still work.
 //!
 //! The model is not a second core. It never says what the core has to do next, only what it may
@@ -12,8 +12,8 @@
 //! the corpus choose from them. Not here: nodes that keep keys, which the simulator has.
 
 mod actions;
+mod fair_queue;
 mod ledger;
-mod line;
 mod peer;
 mod push;
 mod received;

@@ -8,8 +8,8 @@ pub(super) struct Place {
     pub(super) node: usize,
     /// The part of a restart guard behind the run id.
     pub(super) limits: String,
-    /// Whether locks stand in line.
-    pub(super) has_line: bool,
+    /// Whether locks wait in the queue.
+    pub(super) has_queue: bool,
     /// Whether a restart guard of other limits may be overwritten.
     pub(super) may_change: bool,
     /// Whether every enrolment begins a quarantine.
@@ -29,16 +29,16 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
     match request {
         Request::Handshake(step) | Request::Look(step) => handshake(step, place, refuse, era),
         Request::History => handshake(Step::InfoReplication, place, refuse, era),
-        Request::Ask { kind: Kind::InLine { stamp, .. }, .. } if refuse => {
+        Request::Ask { kind: Kind::InQueue { stamp, .. }, .. } if refuse => {
             format!("+WAIT 700 {stamp} 1 {OTHER}00:35 -\r\n")
         }
-        Request::Ask { kind: Kind::InLine { stamp, of_permit: true, .. }, .. } => {
+        Request::Ask { kind: Kind::InQueue { stamp, of_permit: true, .. }, .. } => {
             format!("+OK {stamp} {} 0 7\r\n", place.node % 2)
         }
-        Request::Ask { kind: Kind::InLine { stamp, proposed: Some(proposed), .. }, .. } => {
+        Request::Ask { kind: Kind::InQueue { stamp, proposed: Some(proposed), .. }, .. } => {
             format!("+OK {stamp} {proposed}\r\n")
         }
-        Request::Ask { kind: Kind::InLine { stamp, .. }, .. } => format!("+OK {stamp}\r\n"),
+        Request::Ask { kind: Kind::InQueue { stamp, .. }, .. } => format!("+OK {stamp}\r\n"),
         Request::Ask { kind: Kind::Plain, .. } if refuse => "$-1\r\n".into(),
         Request::Ask { .. } if refuse => ":700\r\n".into(),
         Request::Ask { kind: Kind::Fenced { proposed }, .. } => format!("+OK {proposed}\r\n"),
@@ -66,8 +66,8 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
         Request::Remaining | Request::ViewTtl => if refuse { ":-2\r\n" } else { ":40\r\n" }.into(),
         Request::ViewHolders if refuse => bulk(""),
         Request::ViewHolders => bulk("1\n40 00112233445566778899aabbccddeeff00:me"),
-        Request::ViewLine if refuse => "-NOPERM No permissions to access a key\r\n".into(),
-        Request::ViewLine => bulk(&line_of_one()),
+        Request::ViewQueue if refuse => "-NOPERM No permissions to access a key\r\n".into(),
+        Request::ViewQueue => bulk(&queue_of_one()),
         Request::ViewType => if refuse { "+none\r\n" } else { "+string\r\n" }.into(),
         Request::ViewValue => {
             bulk(if refuse { "" } else { "00112233445566778899aabbccddeeff00:me" })
@@ -76,7 +76,7 @@ pub(super) fn honest(request: Request, place: &Place, refuse: bool, era: char) -
 }
 
 /// One who waits, as a node tells an inspection.
-fn line_of_one() -> String {
+fn queue_of_one() -> String {
     format!("1 marked -1\n{OTHER}00:500 1767225600000000 1500 5500")
 }
 
@@ -126,8 +126,8 @@ pub(super) fn plausible(code: u8, place: &Place) -> String {
     if let Some(at) = usize::from(code).checked_sub(usize::from(FIRST_OF_RESTART_GUARD)) {
         return of_restart_guard(at, place);
     }
-    if let (true, Some(at)) = (place.has_line, code.checked_sub(FIRST_OF_LINE)) {
-        return of_line(at);
+    if let (true, Some(at)) = (place.has_queue, code.checked_sub(FIRST_OF_QUEUE)) {
+        return of_queue(at);
     }
     let node = place.node;
     let fixed = match PLAUSIBLE.get(usize::from(code)) {
@@ -162,8 +162,8 @@ fn of_restart_guard(at: usize, place: &Place) -> String {
     }
 }
 
-/// Where a ticket stands, at one of four stamps; and what else those in line are told.
-fn of_line(at: u8) -> String {
+/// Where a ticket stands, at one of four stamps; and what else those in the queue are told.
+fn of_queue(at: u8) -> String {
     let stamp = [5, 7, 9, 1_700_000_000_000_000_u64][usize::from(at % 4)];
     match at / 4 {
         0 => format!("+WAIT 700 {stamp} 0 - -\r\n"),
@@ -216,8 +216,8 @@ pub(super) const NEXT_ERA: char = 'b';
 /// The era of the servers at the end; no input can name it.
 pub(super) const LAST_ERA: char = 'f';
 
-/// From this code on, an answer is about a line, where locks stand in one.
-const FIRST_OF_LINE: u8 = 160;
+/// From this code on, an answer is about a queue, where locks stand in one.
+const FIRST_OF_QUEUE: u8 = 160;
 
 /// From this code on, an answer is about a restart guard or a counter.
 const FIRST_OF_RESTART_GUARD: u8 = 224;

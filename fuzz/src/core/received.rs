@@ -97,13 +97,13 @@ impl Received {
                 | Request::Counter
                 | Request::History
                 | Request::ViewHolders
-                | Request::ViewLine
+                | Request::ViewQueue
                 | Request::ViewValue => self == Self::Bulk,
                 Request::Ask { .. } if half => matches!(self, Self::Int(_)),
                 Request::Ask { kind: Kind::Plain, .. } if guarded => {
                     matches!(self, Self::Ok | Self::NilBulk)
                 }
-                Request::Ask { kind: Kind::InLine { .. }, .. } => {
+                Request::Ask { kind: Kind::InQueue { .. }, .. } => {
                     matches!(self, Self::Clock | Self::Guarded | Self::Int(-1..))
                 }
                 Request::Ask { kind: Kind::Permit, .. } | Request::Move { .. } => {

@@ -71,21 +71,21 @@ pub(super) enum Request {
         attempt: usize,
     },
     Remaining,
-    /// Takes a ticket out of the line.
+    /// Takes a ticket out of the queue.
     Leave {
         lock: usize,
         ticket: usize,
     },
     /// What is read next is to be reported when it changes.
     Caching,
-    /// What a lock in line waits for.
+    /// What a lock in the queue waits for.
     Watched,
     /// The node is to report changes on the push link, or none.
     Track,
     Kill,
     KillOthers,
     ViewHolders,
-    ViewLine,
+    ViewQueue,
     ViewTtl,
     ViewType,
     ViewValue,
@@ -107,7 +107,7 @@ pub(super) enum Kind {
     Shared,
     Permit,
     /// With the ticket of this number.
-    InLine {
+    InQueue {
         ticket: usize,
         of_permit: bool,
         /// Where an honest node puts the ticket.
@@ -119,7 +119,7 @@ pub(super) enum Kind {
 impl Kind {
     /// Whether a slot is granted.
     pub(super) fn of_permit(self) -> bool {
-        matches!(self, Self::Permit | Self::InLine { of_permit: true, .. })
+        matches!(self, Self::Permit | Self::InQueue { of_permit: true, .. })
     }
 }
 

@@ -10,7 +10,7 @@ use redbolt::proto::{
 use crate::input::Input;
 
 /// Two bytes choose the number of nodes, the quorum, what happens to nodes without a restart
-/// guard, and whether locks wait in line; then follow durations and flags.
+/// guard, and whether locks wait in the queue; then follow durations and flags.
 pub(super) fn choose(input: &mut Input<'_>) -> Core {
     let (size, flags) = (input.byte(), input.byte());
     let nodes = usize::from(size % 5) + 1;
@@ -23,7 +23,7 @@ pub(super) fn choose(input: &mut Input<'_>) -> Core {
     settings.restart_guard = if flags & 128 == 0 { RestartGuard::On } else { RestartGuard::Off };
     settings.accept_evicting = flags & 4 != 0;
     settings.label = if flags & 8 != 0 { b"host 1:42".to_vec() } else { Vec::new() };
-    settings.wake = if size / 60 == 3 { WakeStrategy::Line } else { WakeStrategy::Timer };
+    settings.wake = if size / 60 == 3 { WakeStrategy::Queue } else { WakeStrategy::Timer };
     choose_spans(&mut settings, flags & 3);
     let config = Config::new(settings).expect("every choice is valid");
     Core::new(Arc::new(config), entropy(size ^ flags))

@@ -7,13 +7,13 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use redbolt::proto::restart_guard::{BIG_MS, Standing, Value};
-use redbolt::proto::script::{ACQUIRE_PERMIT_IN_LINE, Grant, Role, Script};
+use redbolt::proto::script::{ACQUIRE_PERMIT_IN_QUEUE, Grant, Role, Script};
 use redbolt::proto::{Cause, Core, LinkId, NodeState};
 use redbolt::resp::{Decoder, Limits, Token};
 use redbolt_testkit::{request, script_of_digest, script_of_text};
 
+use super::fair_queue::Stand;
 use super::ledger::{Ledger, PERMITS};
-use super::line::Stand;
 use super::peer::{self, Place};
 use super::received::Received;
 use super::request::{Kind, Request, State, Step, integer};
@@ -179,7 +179,7 @@ impl Wire {
         self.unsent.drain(..bytes);
         let mut left = self.cut + bytes;
         for &(request, len) in self.requests.range(self.sent..) {
-            if let (Request::Ask { lock, kind: Kind::InLine { ticket, .. }, .. }, 1..) =
+            if let (Request::Ask { lock, kind: Kind::InQueue { ticket, .. }, .. }, 1..) =
                 (request, left)
             {
                 ledger.is_at(lock, ticket, self.place.node);
@@ -337,9 +337,10 @@ impl Wire {
             }
             [b"EVALSHA", digest, count, args @ ..] => {
                 let script = script_of_digest(digest).expect(KNOWN);
-                // One call can ask in line by the text, and take that back again, with another lock's digest behind it. The
+                // One call can ask in the queue by the text, and take that back again, with another lock's digest behind it. The
                 // node then asks for the text.
-                let is_mended = matches!(script.role, Role::Ask(Grant::InLine | Grant::SlotInLine));
+                let is_mended =
+                    matches!(script.role, Role::Ask(Grant::InQueue | Grant::SlotInQueue));
                 let is_known = self.loaded.contains(script.name) || is_mended;
                 assert!(is_known, "{script:?} by its digest before its text");
                 self.script(script, integer(count), args, ledger)
@@ -398,17 +399,17 @@ impl Wire {
                 let (lock, attempt) = ledger.moves(key, token, ttl, self.place.node);
                 Request::Move { lock, attempt, slot }
             }
-            ("acquire_in_line" | "acquire_permit_in_line", [key, ..], [..]) => {
+            ("acquire_in_queue" | "acquire_permit_in_queue", [key, ..], [..]) => {
                 let (keys, args) = args.split_at(keys);
-                self.asks_in_line(script, (key, keys), args, ledger)
+                self.asks_in_queue(script, (key, keys), args, ledger)
             }
-            ("leave_line", &[key, ref line @ ..], [token]) => {
+            ("leave_queue", &[key, ref queue @ ..], [token]) => {
                 let (mark, owner) = token.split_at(1);
                 let digits = self.random_of(owner);
                 let words = owner[35..].split(|&byte| byte == b':').next();
                 let grace = integer(words.expect("a grace"));
                 let name = [mark, digits].concat();
-                assert_eq!(line, line_of(key, &name), "the keys of a line");
+                assert_eq!(queue, queue_of(key, &name), "the keys of a queue");
                 let (lock, ticket) = ledger.leaves(key, &name, grace);
                 Request::Leave { lock, ticket }
             }
@@ -475,10 +476,10 @@ impl Wire {
                 assert!(integer(most) > 0, "how many holders are told of");
                 Request::ViewHolders
             }
-            ("view_line", [_, stamps, ends, call], [_]) => {
+            ("view_queue", [_, stamps, ends, call], [_]) => {
                 let names = [stamps, ends, call];
                 assert!(names.iter().all(|name| name.starts_with(b"redbolt:line")));
-                Request::ViewLine
+                Request::ViewQueue
             }
             (script, keys, rest) => panic!("{script} of {} and {}", keys.len(), rest.len()),
         }
@@ -498,7 +499,7 @@ impl Wire {
         Request::Change { lock, claim, proposed }
     }
 
-    /// An ask that does not stand in line.
+    /// An ask that does not wait in the queue.
     fn asks_alone(
         &self,
         keys: &[&[u8]],
@@ -513,8 +514,8 @@ impl Wire {
         Request::Ask { lock, attempt, kind }
     }
 
-    /// An ask in line: the ticket is in the key of its own, and at the end.
-    fn asks_in_line(
+    /// An ask in the queue: the ticket is in the key of its own, and at the end.
+    fn asks_in_queue(
         &self,
         script: &Script,
         (key, keys): (&[u8], &[&[u8]]),
@@ -522,12 +523,12 @@ impl Wire {
         ledger: &mut Ledger,
     ) -> Request {
         let &[token, ttl, nodes, stamp, proposal, grace, ref rest @ .., name] = args else {
-            panic!("an ask in line of {} arguments", args.len());
+            panic!("an ask in the queue of {} arguments", args.len());
         };
-        let (line, behind) = self.but_restart_guard(&keys[1..]).split_at(4);
-        assert_eq!(line, line_of(key, name), "the keys of a line");
+        let (queue, behind) = self.but_restart_guard(&keys[1..]).split_at(4);
+        assert_eq!(queue, queue_of(key, name), "the keys of a queue");
         assert!(integer(nodes) > 0 && name.len() == 33, "{}", name.escape_ascii());
-        let of_permit = *script == ACQUIRE_PERMIT_IN_LINE;
+        let of_permit = *script == ACQUIRE_PERMIT_IN_QUEUE;
         let proposed = match (of_permit, behind, rest) {
             (true, [until], [permits, _, step]) => {
                 assert_eq!(*until, [b"redbolt:until:", key].concat(), "when holders end");
@@ -540,14 +541,14 @@ impl Wire {
                 assert_eq!(integer(life), 7 * 24 * 60 * 60 * 1_000);
                 Some(integer(proposed))
             }
-            _ => panic!("an ask in line with {} and {}", behind.len(), rest.len()),
+            _ => panic!("an ask in the queue with {} and {}", behind.len(), rest.len()),
         };
         let node = self.place.node;
         let (lock, attempt) = ledger.asks(&[key], self.random_of(token), integer(ttl), proposed);
         let stand = Stand { name, stamp: integer(stamp), grace: integer(grace) };
         let ticket = ledger.stands((lock, attempt), node, stand);
         let stamp = if stand.stamp > 0 { stand.stamp } else { integer(proposal) + node as u64 % 2 };
-        Request::Ask { lock, attempt, kind: Kind::InLine { ticket, of_permit, stamp, proposed } }
+        Request::Ask { lock, attempt, kind: Kind::InQueue { ticket, of_permit, stamp, proposed } }
     }
 
     /// The resources of a script that checks the restart guard, which is its last key.
@@ -613,7 +614,7 @@ impl Wire {
             Request::Handshake(step) => self.handshake_answered_by(step, token),
             Request::Look(step) => self.looked(step, token),
             Request::Ask { lock, attempt, kind } => {
-                if let Kind::InLine { ticket, .. } = kind {
+                if let Kind::InQueue { ticket, .. } = kind {
                     let stamp = place.map(|(stamp, _)| stamp);
                     ledger.place_told((lock, ticket), node, stamp, token);
                 }
@@ -659,7 +660,7 @@ impl Wire {
             | Request::Remaining
             | Request::Track
             | Request::ViewHolders
-            | Request::ViewLine
+            | Request::ViewQueue
             | Request::ViewTtl
             | Request::ViewType
             | Request::ViewValue
@@ -748,8 +749,8 @@ fn parse(bytes: &[u8]) -> (Vec<&[u8]>, usize) {
 
 const KNOWN: &str = "a script of the library";
 
-/// The keys of a resource's line behind that of the resource.
-fn line_of(key: &[u8], name: &[u8]) -> [Vec<u8>; 4] {
+/// The keys of a resource's queue behind that of the resource.
+fn queue_of(key: &[u8], name: &[u8]) -> [Vec<u8>; 4] {
     [
         [b"redbolt:line:", key].concat(),
         [b"redbolt:line-until:", key].concat(),
@@ -770,18 +771,18 @@ fn but_counters<'k, 'w>(keys: &'k [&'w [u8]], count: &[u8]) -> &'k [&'w [u8]] {
 /// The text after `run_id:` on its line.
 fn run_id(info: &[u8]) -> Vec<u8> {
     let mut lines = info.split(|&byte| byte == b'\n');
-    let line = lines.find_map(|line| line.strip_prefix(b"run_id:"));
-    line.map_or_else(Vec::new, |line| line.trim_ascii_end().to_vec())
+    let queue = lines.find_map(|queue| queue.strip_prefix(b"run_id:"));
+    queue.map_or_else(Vec::new, |queue| queue.trim_ascii_end().to_vec())
 }
 
-/// A token, and what it is as the answer to an ask in line: the stamp of the ticket, and a grant or a denial.
+/// A token, and what it is as the answer to an ask in the queue: the stamp of the ticket, and a grant or a denial.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) token: Received,
     /// To an ask for a lock, and to one for a permit.
     places: [Option<(u64, Received)>; 2],
-    /// It begins as the answers of the line's scripts do.
-    is_of_line: bool,
+    /// It begins as the answers of the queue's scripts do.
+    is_of_queue: bool,
 }
 
 impl Answered {
@@ -791,19 +792,19 @@ impl Answered {
             _ => None,
         };
         let place = |of_permit| line.and_then(|line| place_in(line, of_permit));
-        let is_of_line = matches!(token, Token::Simple(line) if line.starts_with(b"OK ") || line.starts_with(b"WAIT "));
-        Self { token: Received::new(token), places: [place(false), place(true)], is_of_line }
+        let is_of_queue = matches!(token, Token::Simple(line) if line.starts_with(b"OK ") || line.starts_with(b"WAIT "));
+        Self { token: Received::new(token), places: [place(false), place(true)], is_of_queue }
     }
 
-    /// Whether data that no lock has made is in the line of this ask: the node does not vote, and the link stays open.
+    /// Whether data that no lock has made is in the queue of this ask: the node does not vote, and the link stays open.
     fn is_damaged(self, to: Request) -> bool {
-        self.is_of_line && matches!(to, Request::Ask { kind: Kind::InLine { .. }, .. })
+        self.is_of_queue && matches!(to, Request::Ask { kind: Kind::InQueue { .. }, .. })
     }
 
-    /// Where the ticket stands, if this answers an ask in line.
+    /// Where the ticket stands, if this answers an ask in the queue.
     fn place(self, to: Request) -> Option<(u64, Received)> {
         match to {
-            Request::Ask { kind: Kind::InLine { of_permit, .. }, .. } => {
+            Request::Ask { kind: Kind::InQueue { of_permit, .. }, .. } => {
                 self.places[usize::from(of_permit)]
             }
             _ => None,
@@ -811,7 +812,7 @@ impl Answered {
     }
 }
 
-/// Reads the answer to an ask in line: `OK`, the stamp, and what more is granted; or `WAIT`, for how many ms, the stamp, how
+/// Reads the answer to an ask in the queue: `OK`, the stamp, and what more is granted; or `WAIT`, for how many ms, the stamp, how
 /// many stand before it, and the last two of these.
 fn place_in(line: &str, of_permit: bool) -> Option<(u64, Received)> {
     let (word, rest) = line.split_once(' ')?;

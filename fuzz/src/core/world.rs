@@ -20,8 +20,8 @@ pub(super) struct World {
     pub(super) wires: Vec<Wire>,
     /// Of the same nodes.
     pub(super) pushes: Vec<PushWire>,
-    /// Locks stand in line.
-    pub(super) stands_in_line: bool,
+    /// Locks wait in the queue.
+    pub(super) waits_in_queue: bool,
     ledger: Ledger,
     /// Inspections without a result.
     views: Vec<ViewId>,
@@ -41,7 +41,7 @@ impl World {
         let config = core.config();
         let ledger = Ledger::new(config.node_count(), config.quorum());
         let wires = (0..config.node_count()).map(|node| wire(config.settings(), node)).collect();
-        let stands_in_line = config.settings().wake == WakeStrategy::Line;
+        let waits_in_queue = config.settings().wake == WakeStrategy::Queue;
         let nodes = config.settings().nodes.iter().enumerate();
         let pushes =
             nodes.map(|(at, node)| PushWire::new(at, node.credentials.is_some())).collect();
@@ -49,7 +49,7 @@ impl World {
             core,
             wires,
             pushes,
-            stands_in_line,
+            waits_in_queue,
             ledger,
             views: Vec::new(),
             inspected: 0,
@@ -623,7 +623,7 @@ fn wire(settings: &Settings, at: usize) -> Wire {
     let place = Place {
         node: at,
         limits: format!(":{max_ttl}:{}:{}", settings.nodes.len(), node.database),
-        has_line: settings.wake == WakeStrategy::Line,
+        has_queue: settings.wake == WakeStrategy::Queue,
         may_change: settings.setup == Setup::Change,
         quarantines: matches!(settings.setup, Setup::Change | Setup::Enrol),
     };

@@ -42,7 +42,7 @@ impl AcquireFuture {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Request`] at the door; [`AcquireError::Refused`] with every node's vote;
+    /// [`AcquireError::Request`] if the request is not valid; [`AcquireError::Refused`] with every node's vote;
     /// [`AcquireError::Engine`] if the engine is busy, over or another process's. Nothing of the attempt
     /// stays on the nodes, or the undo is on its way.
     ///

@@ -197,7 +197,7 @@ impl Engine {
     /// The outcomes are in the order of the requests. A lock that was granted early waits for the others with
     /// its validity running, so give them a wait that is short against their TTL, or have them extended. A
     /// request for a resource that an earlier one of the same call asks for could only wait for itself, and is
-    /// refused at the door ([`RequestError::DuplicateRequest`](crate::RequestError::DuplicateRequest)).
+    /// refused at once ([`RequestError::DuplicateRequest`](crate::RequestError::DuplicateRequest)).
     pub fn acquire_all<'a>(
         &self,
         requests: impl IntoIterator<Item = LockRequest<'a>>,

@@ -123,8 +123,8 @@ impl World {
         ids
     }
 
-    /// One that holds `job`, and so many that wait for it in line behind.
-    fn line(&mut self, count: usize, wait: Wait) -> (LockId, Vec<LockId>) {
+    /// One that holds `job`, and so many that wait for it in the queue behind.
+    fn waiters(&mut self, count: usize, wait: Wait) -> (LockId, Vec<LockId>) {
         let holder = self.request(&LockRequest::new(b"job").ttl(LONG).wait(Wait::Forever));
         self.process();
         assert_eq!(std::mem::take(&mut self.granted), 1);
@@ -142,7 +142,7 @@ impl World {
 fn waiters_that_run_out_of_time_together() {
     grows_in_proportion(512, |count| {
         let mut world = World::new(1);
-        let (_, waiting) = world.line(count, Wait::UpTo(ms(500)));
+        let (_, waiting) = world.waiters(count, Wait::UpTo(ms(500)));
         move || {
             world.advance(ms(500));
             assert!(waiting.iter().all(|&id| world.is_over(id)));
@@ -155,7 +155,7 @@ fn waiters_that_are_cancelled_from_either_end() {
     for backwards in [false, true] {
         grows_in_proportion(512, |count| {
             let mut world = World::new(1);
-            let (_, mut waiting) = world.line(count, Wait::Forever);
+            let (_, mut waiting) = world.waiters(count, Wait::Forever);
             if backwards {
                 waiting.reverse();
             }
@@ -168,7 +168,7 @@ fn waiters_that_are_cancelled_from_either_end() {
 fn waiters_that_have_their_turn() {
     grows_in_proportion(256, |count| {
         let mut world = World::new(1);
-        let (holder, waiting) = world.line(count, Wait::Forever);
+        let (holder, waiting) = world.waiters(count, Wait::Forever);
         move || {
             for id in std::iter::once(holder).chain(waiting) {
                 // The turn may be left to others for a moment.

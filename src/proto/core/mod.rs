@@ -85,7 +85,8 @@ use super::vote::{Cause, Votes};
 
 pub(crate) use self::inspecting::Force;
 pub use self::inspecting::{
-    DataKind, Fate, Foreign, Holder, Kept, KeyState, Line, NodeView, Permits, Sharers, View, Waiter,
+    DataKind, FairQueue, Fate, Foreign, Holder, Kept, KeyState, NodeView, Permits, Sharers, View,
+    Waiter,
 };
 pub use self::links::Replicas;
 pub(crate) use self::links::{HANGS, Silence};

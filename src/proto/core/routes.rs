@@ -259,7 +259,7 @@ impl Core {
     /// Leaves the queue on the nodes after a grant or a refusal.
     fn give_up_place(&mut self, id: LockId, now: ClockReading) {
         let tickets = self.with_waiter(id, now, |it| it.give_up_ticket());
-        if mutant!(NeverLeavesLine) {
+        if mutant!(NeverLeavesQueue) {
             let [_, ticket] = tickets;
             return ticket.into_iter().for_each(|ticket| self.part_from_lock(ticket, now));
         }

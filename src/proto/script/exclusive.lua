@@ -23,7 +23,7 @@ if type($found) == 'table' then
   return $found
 end
 
--- Returns 0 unless the value read is the token ARGV[1] with a mark (see line.lua) and its holder
+-- Returns 0 unless the value read is the token ARGV[1] with a mark (see fair_queue.lua) and its holder
 -- has not expired. `left` is the ms until then; the key outlives the holder by 8 s.
 --@part return_0_unless_marked_mine
 local token, left

@@ -7,7 +7,7 @@
 -- A format of another library has its own script, with parts of this file.
 
 -- Removes the string ARGV[2], which was seen without a mark, and counts it in `n`. A marked key
--- becomes closed (see line.lua). A single reader, or a writer that becomes a reader, may be a member
+-- becomes closed (see fair_queue.lua). A single reader, or a writer that becomes a reader, may be a member
 -- of a set by now.
 --@part remove_seen_string
 local v = redis.pcall('GETRANGE', KEYS[1], 0, #ARGV[2] + 17)

@@ -1,6 +1,6 @@
 -- Permits of a semaphore. A permit is a slot, numbered from 0. A hash has the field `redbolt` and
 -- two fields for each slot that is taken: slot to holder and holder to slot. The sorted set `ends`
--- has the ms at which each holder expires. If clients wait in line, the hash also has the field
+-- has the ms at which each holder expires. If clients wait in the queue, the hash also has the field
 -- `line`: no new holder gets a slot then, but a holder may still be moved to another one.
 
 -- Denies unless KEYS[1] is free or a hash of redbolt's. Other data belongs to another program and
@@ -16,7 +16,7 @@ if kind ~= 'none' then
 end
 
 -- Lets both keys of a semaphore expire with its last holder, and a marked hash 8 s later (see
--- line.lua). Without holders they are deleted, or closed.
+-- fair_queue.lua). Without holders they are deleted, or closed.
 --@part live_as_long_as_the_last_permit
 local last = redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2]
 local line = redis.call('HEXISTS', KEYS[1], 'line') == 1

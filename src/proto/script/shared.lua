@@ -25,7 +25,7 @@ if kind ~= 'none' then
   end
 end
 
--- Denies unless the holders are readers and the line is empty.
+-- Denies unless the holders are readers and the queue is empty.
 --@part deny_unless_shared
 local own
 --@use deny_unless_members
@@ -79,7 +79,7 @@ if type(v) == 'string' then
 end
 
 -- Reads the time at which the key is to expire: with its last holder, and 8 s later if it is marked
--- (see line.lua).
+-- (see fair_queue.lua).
 --@part read_last_end
 local tail = redis.call('ZRANGE', KEYS[1], -2, -1, 'WITHSCORES')
 local last = tail[#tail]

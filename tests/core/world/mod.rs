@@ -97,7 +97,7 @@ pub(crate) struct Ran {
     pub(crate) node: usize,
     /// The client had left the connection by then.
     pub(crate) is_ghost: bool,
-    /// The node did not know the script, or has told an ask to wait in line: there is nothing to undo.
+    /// The node did not know the script, or has told an ask to wait in the queue: there is nothing to undo.
     pub(crate) keeps_nothing: bool,
     pub(crate) words: Vec<Vec<u8>>,
 }
@@ -118,7 +118,7 @@ impl World {
         Self::with(nodes, 1, |_| {})
     }
 
-    /// The same, where those who wait ask the node that reported first, and do not stand in line.
+    /// The same, where those who wait ask the node that reported first, and do not wait in the queue.
     pub(crate) fn led(nodes: usize, clients: usize, set: impl Fn(&mut Settings)) -> Self {
         Self::with(nodes, clients, |settings| {
             settings.wake = WakeStrategy::Lead;
@@ -370,7 +370,7 @@ impl World {
         (self.counted(client, "locks: "), self.counted(client, "claims: "))
     }
 
-    /// The tickets before its own to which a client's locks in line listen.
+    /// The tickets before its own to which a client's locks in the queue listen.
     pub(crate) fn listeners(&self, client: usize) -> usize {
         self.counted(client, "listeners: ")
     }

@@ -727,7 +727,7 @@ fn asks(servers: &[Server]) -> i64 {
     servers.iter().map(of).sum()
 }
 
-/// The key's value on each node, without what marks it for those who wait in line.
+/// The key's value on each node, without what marks it for those who wait in the queue.
 fn owners(servers: &[Server], key: &str) -> Vec<Reply> {
     let owner = |server: &Server| match server.cmd(&format!("GET {key}")) {
         Reply::Bulk(value) => {

@@ -10,7 +10,7 @@ use crate::choice::Choice;
 use crate::placement::Placement;
 use crate::scale::at_once::{AtOnce, Cost};
 use crate::scale::pairs::Pairs;
-use crate::scale::waiters::{Line, Tasks};
+use crate::scale::waiters::{Tasks, Waiters};
 
 pub(super) type Run = fn(Placement, &Choice) -> Result<Sweep>;
 
@@ -84,11 +84,11 @@ fn keys(placement: Placement, choice: &Choice) -> Result<Sweep> {
 
 fn waiting_in_the_queue(placement: Placement, choice: &Choice) -> Result<Sweep> {
     let (servers, addresses) = start(placement, choice, few(choice))?;
-    let mut line = Line::connect(&addresses)?;
-    let rows = rounds(waiters(choice), choice, hand_overs(choice), |size| line.wait(size))?;
+    let mut queue = Waiters::connect(&addresses)?;
+    let rows = rounds(waiters(choice), choice, hand_overs(choice), |size| queue.wait(size))?;
     drop(servers);
     let about = "All wait for one resource, in one driver; each releases it at once.".to_owned();
-    let (name, size, per) = ("line", "waiters in a driver", "hand-over");
+    let (name, size, per) = ("queue", "waiters in a driver", "hand-over");
     Ok(Sweep { name, size, per, is_many: true, about, rows })
 }
 

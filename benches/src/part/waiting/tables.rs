@@ -2,7 +2,7 @@
 
 use super::cell::{Extent, Run};
 use super::figures::Figures;
-use crate::crowd::turns::DOOR;
+use crate::crowd::turns::PLACE_KNOWN;
 use crate::section::failures;
 use crate::stats::micros;
 use crate::table::Table;
@@ -135,7 +135,7 @@ it. The floor is a ring of raw clients: everybody knows who comes next and publi
 that one alone, so nobody asks in vain and the order is fixed. Ratios are computed within a round; \
 the tables show the median of the rounds, and their first and ninth decile. ";
 
-/// With the length of [`DOOR`] in it.
+/// With the length of [`PLACE_KNOWN`] in it.
 const NOTE: &str = "\
 - *hand-offs*: from the begin of a release until another process that waited already holds the lock.
 - *in vain*: rounds of asks per grant beyond the one that was granted, whether to all nodes or to \
@@ -153,4 +153,4 @@ in the worst block. *turns of one*: the fewest and the most turns of one process
 - *intruders*: processes that met in a section; one is too many.
 ";
 
-const _: () = assert!(DOOR.as_millis() == 2, "the note says so");
+const _: () = assert!(PLACE_KNOWN.as_millis() == 2, "the note says so");

@@ -6,7 +6,7 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | [`patience`], [`mod@line`] | how long to wait for the lock, and the wait itself |
+//! | [`patience`], [`waiting`] | how long to wait for the lock, and the wait itself |
 //! | [`watchdog`], [`supervise`] | what to do while the command runs (a state machine), and doing it |
 //! | [`command`], [`child`], [`shim`] | how the command is started |
 //! | [`family`] | how it is stopped with its descendants, and why it stays in redbolt's process group |
@@ -22,7 +22,6 @@ mod child;
 mod command;
 mod family;
 mod lease;
-mod line;
 mod linger;
 mod minority;
 pub(crate) mod outer;
@@ -33,6 +32,7 @@ mod requests;
 pub(crate) mod shim;
 mod speak;
 mod supervise;
+mod waiting;
 mod watch;
 mod watchdog;
 
@@ -44,7 +44,6 @@ use redbolt::{Config, LockMode, Profile, Wait};
 
 use self::child::End;
 use self::lease::{Lease, NOT_RUN, Wanted};
-use self::line::{Line, Outcome};
 use self::linger::{Rest, linger};
 use self::pair::{Notice, NoticeSender};
 use self::patience::Patience;
@@ -52,6 +51,7 @@ use self::poller::{Poller, now};
 use self::requests::Requests;
 use self::speak::say;
 use self::supervise::{Ended, Supervisor};
+use self::waiting::{Outcome, Waiting};
 use self::watchdog::Terms;
 use crate::args::{InnerArgs, LockArgs, Nodes, RequestArgs};
 use crate::duration::show;
@@ -205,7 +205,7 @@ fn wait(
         true => Patience::of_one_attempt(now()?),
         false => Patience::new(request.wait, now()?),
     };
-    let status = match Line::join(lease, poller, patience)?.wait()? {
+    let status = match Waiting::begin(lease, poller, patience)?.wait()? {
         // This process may have been stopped since the grant.
         Outcome::Granted if lease.remaining().is_zero() => {
             say(format_args!("{}: the lock ran out before it could be used", lease.name()));

@@ -54,7 +54,7 @@ fn as_text(
     let rows = rows.map(|(node, status)| row(node, status, free));
     let mut text = table(&rows.collect::<Vec<_>>());
     let too_few = too_few(config, restart_guards);
-    let waiters = waiters::as_text(seen.line.as_ref(), &seen.nodes);
+    let waiters = waiters::as_text(seen.queue.as_ref(), &seen.nodes);
     match (too_few, &seen.verdict) {
         (Some(too_few), InspectionVerdict::Free) => {
             text += &format!("{waiters}{key}: not held as far as is known, but {too_few}\n");
@@ -163,7 +163,7 @@ fn as_json(key: &OsStr, config: &Config, seen: &Inspection, restart_guards: &Nod
         },
         "data": data.map(data_as_json),
         "remaining_ms": seen.remaining().map(|left| whole(left.as_millis())),
-        "line": waiters::as_json(seen.line.as_ref()),
+        "queue": waiters::as_json(seen.queue.as_ref()),
         "quorum": config.quorum(),
         "voting": restart_guards.ready(),
         "reason": too_few(config, restart_guards),
@@ -194,8 +194,8 @@ fn node_as_json(node: &NodeInspection, status: &NodeStatus, free: &str) -> Value
         },
         "data": data.map(data_as_json),
         "remaining_ms": remaining.map(|left| whole(left.as_millis())),
-        "line": waiters::as_json(node.line.as_ref().ok()),
-        "line_reason": node.no_line(),
+        "queue": waiters::as_json(node.queue.as_ref().ok()),
+        "queue_reason": node.no_queue(),
         "round_trip_us": node.round_trip.map(|span| whole(span.as_micros())),
         "reason": node.state.is_err().then(|| reason(node)),
         "restart_guard": restart_guard_as_json(status.restart_guard),

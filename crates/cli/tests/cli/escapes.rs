@@ -43,8 +43,8 @@ fn the_label_of_a_waiter_does_not_erase_the_screen() {
     assert!(unlock.stdout.contains("  1. exclusive #"), "{unlock:?}");
     let json = harmless(world.run(&["status", "--json", "job"]).expect(0)).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["line"]["first"][0]["label"], Value::Null, "{json}");
-    assert_eq!(json["line"]["first"][0]["mode"], "exclusive");
+    assert_eq!(json["queue"]["first"][0]["label"], Value::Null, "{json}");
+    assert_eq!(json["queue"]["first"][0]["mode"], "exclusive");
 }
 
 /// Every command that shows an error of a node.

@@ -2,7 +2,7 @@
 
 use redbolt::proto::fence::{Agreement, agreement};
 use redbolt::proto::script::{
-    ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_SHARED_FENCED, UPGRADE_FENCED, WRITE_BACK,
+    ACQUIRE_FENCED, ACQUIRE_IN_QUEUE, ACQUIRE_SHARED_FENCED, UPGRADE_FENCED, WRITE_BACK,
     WRITE_BACK_SHARED,
 };
 use redbolt::proto::{Event, LockId, LockRequest};
@@ -142,12 +142,12 @@ fn the_core_does_not_count_a_write_back_that_was_refused() {
 #[test]
 fn the_scripts_count_as_the_nodes_of_the_model_do() {
     let model = Fencing::<3, 2>::RULES;
-    for how in [Ask::Alone, Ask::Shared, Ask::Upgraded, Ask::AloneInLine, Ask::SharedInLine] {
+    for how in [Ask::Alone, Ask::Shared, Ask::Upgraded, Ask::AloneInQueue, Ask::SharedInQueue] {
         for counter in 0..8 {
             for proposed in 1..8 {
                 // The library keeps none beyond what it proposes.
                 for kept_from in 1..=proposed {
-                    let shares = matches!(how, Ask::Shared | Ask::SharedInLine);
+                    let shares = matches!(how, Ask::Shared | Ask::SharedInQueue);
                     let granted = model.granted(shares, counter, kept_from, proposed);
                     let case = format!("{how:?} {counter} {kept_from} {proposed}");
                     let mut node = Scripts::new(counter);
@@ -174,11 +174,11 @@ fn the_scripts_count_as_the_nodes_of_the_model_do() {
 }
 
 /// Of one that has the key alone, shares it alone or with others, stands beside its own claim as a reader, or has it as the first in
-/// line; and of one that has it no more.
+/// queue; and of one that has it no more.
 #[test]
 fn the_scripts_write_back_as_the_nodes_of_the_model_do() {
     let model = Fencing::<3, 2>::RULES;
-    for how in [Ask::Alone, Ask::Shared, Ask::Upgraded, Ask::AloneInLine, Ask::SharedInLine] {
+    for how in [Ask::Alone, Ask::Shared, Ask::Upgraded, Ask::AloneInQueue, Ask::SharedInQueue] {
         for has_others in [false, true] {
             for has_key in [false, true] {
                 for (counter, token) in [(3, 5), (5, 5), (7, 5), (0, 2), (4, 2)] {
@@ -209,8 +209,8 @@ enum Ask {
     Alone,
     Shared,
     Upgraded,
-    AloneInLine,
-    SharedInLine,
+    AloneInQueue,
+    SharedInQueue,
 }
 
 /// A server's scripts on one resource.
@@ -229,7 +229,7 @@ impl Scripts {
         self.0.run(words, ClockReading::from_micros(0))
     }
 
-    /// An ask, and of one in line the answer without its stamp. Who upgrades is named as the one who shares the key.
+    /// An ask, and of one in the queue the answer without its stamp. Who upgrades is named as the one who shares the key.
     fn ask(&mut self, how: Ask, by: usize, proposed: u8, kept_from: u8) -> String {
         let own = token(how, by);
         let [proposed, kept_from] = [proposed, kept_from].map(|it| it.to_string());
@@ -250,18 +250,18 @@ impl Scripts {
                 let args = [&own, "1000", &proposed, LIFE, &reader[..32]];
                 self.run(&[&keys[..], &args].concat())
             }
-            Ask::AloneInLine | Ask::SharedInLine => {
-                let mode = if how == Ask::SharedInLine { 's' } else { 'x' };
+            Ask::AloneInQueue | Ask::SharedInQueue => {
+                let mode = if how == Ask::SharedInQueue { 's' } else { 'x' };
                 let name = format!("{mode}{}", &own[..32]);
                 let ticket = format!("redbolt:line-wait:{name}");
-                let line = [
+                let queue = [
                     "redbolt:line:job",
                     "redbolt:line-until:job",
                     &ticket,
                     "redbolt:line-call:job",
                 ];
                 let keys =
-                    [&["EVAL", ACQUIRE_IN_LINE.text, "6", "job"], &line[..], &[counter]].concat();
+                    [&["EVAL", ACQUIRE_IN_QUEUE.text, "6", "job"], &queue[..], &[counter]].concat();
                 let args = [&own, "1000", "1", "0", "1", "20", &proposed, LIFE, &kept_from, &name];
                 let reply = self.run(&[&keys[..], &args].concat());
                 match reply.strip_prefix("+OK ").and_then(|rest| rest.split_once(' ')) {
@@ -276,10 +276,10 @@ impl Scripts {
         let (own, raise) = (token(how, 0), raise.to_string());
         let counter = "redbolt:fence:job";
         match how {
-            Ask::Alone | Ask::AloneInLine => {
+            Ask::Alone | Ask::AloneInQueue => {
                 self.run(&["EVAL", WRITE_BACK.text, "2", "job", counter, &own, "1", &raise, LIFE])
             }
-            Ask::Shared | Ask::Upgraded | Ask::SharedInLine => {
+            Ask::Shared | Ask::Upgraded | Ask::SharedInQueue => {
                 self.run(&["EVAL", WRITE_BACK_SHARED.text, "2", "job", counter, &own, &raise, LIFE])
             }
         }

@@ -5,10 +5,10 @@
 
 mod bench;
 mod extend;
+mod fair_queue;
 mod fencing;
 mod ghosts;
-mod line;
-mod permit_line;
+mod permit_queue;
 mod read_write;
 mod restart_guard;
 mod semaphore;

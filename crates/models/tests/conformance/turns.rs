@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redbolt::proto::script::{
-    ACQUIRE_IN_LINE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE, LEAVE_LINE, UNDO, UNDO_PERMIT,
+    ACQUIRE_IN_QUEUE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_QUEUE, LEAVE_QUEUE, UNDO, UNDO_PERMIT,
 };
 use redbolt::proto::{
     ClockReading, Config, Core, LinkId, LinkOp, LockId, LockRequest, NodeSettings, Settings,
@@ -22,7 +22,7 @@ enum Does {
     Ask(usize),
     /// Who was let in first lets go.
     Release,
-    /// Somebody who stands in no line takes the lock.
+    /// Somebody who is in no queue takes the lock.
     Stranger,
     Leave(usize),
     Tick,
@@ -111,23 +111,24 @@ impl Run {
 
     fn leaves(&mut self, by: usize) {
         let (ticket, member) = (self.ticket(by), self.member(by));
-        let keys = ["EVAL", LEAVE_LINE.text, "5", "job", STAMPS, LINE_ENDS, &ticket, CALL];
+        let keys = ["EVAL", LEAVE_QUEUE.text, "5", "job", STAMPS, TICKET_ENDS, &ticket, CALL];
         assert_eq!(self.run(&[&keys[..], &[&member]].concat()), ":1\r\n");
     }
 
     fn asks(&mut self, by: usize) -> Answer {
         let (own, name, ticket) = (token(by), self.name(by), self.ticket(by));
         let (stamp, grace) = ((by + 1).to_string(), self.grace(by));
-        let line = ["job", STAMPS, LINE_ENDS, &ticket, CALL];
+        let queue = ["job", STAMPS, TICKET_ENDS, &ticket, CALL];
         let asks = [&own, TTL, "3", &stamp, "1", &grace];
         let reply = match self.is_lock() {
-            true => self
-                .run(&[&["EVAL", ACQUIRE_IN_LINE.text, "5"], &line[..], &asks, &[&name]].concat()),
+            true => self.run(
+                &[&["EVAL", ACQUIRE_IN_QUEUE.text, "5"], &queue[..], &asks, &[&name]].concat(),
+            ),
             false => {
                 let permits = self.model.permits.to_string();
                 let slots = [&permits, "0", "1", &name[..]];
-                let script = ["EVAL", ACQUIRE_PERMIT_IN_LINE.text, "6"];
-                self.run(&[&script, &line[..], &[ENDS], &asks, &slots].concat())
+                let script = ["EVAL", ACQUIRE_PERMIT_IN_QUEUE.text, "6"];
+                self.run(&[&script, &queue[..], &[ENDS], &asks, &slots].concat())
             }
         };
         let words: Vec<_> = reply.split_whitespace().collect();
@@ -221,7 +222,7 @@ fn all_runs(model: Turns, steps: &mut Vec<Does>) -> usize {
     runs
 }
 
-/// A core whose lock stands in line at three nodes, and that is told of changes by the first of them.
+/// A core whose lock waits in the queue at three nodes, and that is told of changes by the first of them.
 struct Waiter {
     core: Core,
     now: ClockReading,
@@ -235,7 +236,7 @@ impl Waiter {
     /// So many stand before it, and the resource is held, or whoever is first has been called.
     fn new(before: usize, told: &str) -> Self {
         let mut settings = Settings::new(vec![NodeSettings::default(); 3]);
-        settings.wake = WakeStrategy::Line;
+        settings.wake = WakeStrategy::Queue;
         let now = Timestamp(1_000_000_000);
         let now = ClockReading { boot: now, wall: now };
         let mut core = Core::new(
@@ -248,7 +249,7 @@ impl Waiter {
         let (links, nodes) = ([vec![], vec![]], [vec![], vec![]]);
         let mut waiter = Self { core, now, links, nodes, id };
         waiter.answer_all(Some(&place(before, HELD)));
-        assert!(waiter.core.has_door(id), "all nodes have told the same");
+        assert!(waiter.core.has_place(id), "all nodes have told the same");
         // Whoever begins to be notified does not know whether it is too late for that.
         waiter.is_looked(&[]);
         waiter.asks_after();
@@ -488,6 +489,6 @@ const TICK_MS: u64 = 10;
 const TTL: &str = "3000";
 const ENDS: &str = "redbolt:until:job";
 const STAMPS: &str = "redbolt:line:job";
-const LINE_ENDS: &str = "redbolt:line-until:job";
+const TICKET_ENDS: &str = "redbolt:line-until:job";
 const CALL: &str = "redbolt:line-call:job";
 const START_US: u64 = 1_767_225_600_000_000;

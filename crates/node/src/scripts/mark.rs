@@ -1,4 +1,4 @@
-//! Marks: what tells that somebody waits in line for a resource, see `redbolt::proto::script`.
+//! Marks: what tells that somebody waits in the queue for a resource, see `redbolt::proto::script`.
 //!
 //! A marked token is followed by a line feed and the ms at which its holder ends. Among those who share is the member
 //! `line`. A closed key is nobody's.
@@ -25,7 +25,7 @@ pub(super) fn with_mark(token: &[u8], ends: i64) -> Vec<u8> {
     [token, format!("\n{ends}").as_bytes()].concat()
 }
 
-/// Leaves a key that nobody takes but the first in line.
+/// Leaves a key that nobody takes but the first in the queue.
 pub(super) fn close(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
     Ok(calls.set_for(resource, CLOSED, OUTLIVES_MS)?)
 }
@@ -33,7 +33,7 @@ pub(super) fn close(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> 
 /// What a closed key holds.
 pub(super) const CLOSED: &[u8] = b"\nredbolt";
 /// Among those who share, for as long as somebody waits.
-pub(super) const LINE: &[u8] = b"line";
+pub(super) const QUEUE_MARK: &[u8] = b"line";
 /// When the mark ends: never.
 pub(super) const NEVER: i64 = i64::MAX;
 /// So much longer than its holders lives what is marked.

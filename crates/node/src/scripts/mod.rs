@@ -5,8 +5,8 @@
 
 mod common;
 mod exclusive;
+mod fair_queue;
 mod force_unlock;
-mod line;
 mod mark;
 mod mode_change;
 mod permits;
@@ -23,16 +23,16 @@ use std::sync::OnceLock;
 use redbolt::proto::{
     restart_guard::BIG_MS,
     script::{
-        ACQUIRE_FENCED, ACQUIRE_IN_LINE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE,
+        ACQUIRE_FENCED, ACQUIRE_IN_QUEUE, ACQUIRE_MANY, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_QUEUE,
         ACQUIRE_PYTHON, ACQUIRE_REDISSON, ACQUIRE_REDISSON_FENCED, ACQUIRE_REDISSON_READ,
         ACQUIRE_REDISSON_WRITE, ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, ACQUIRE_SYMFONY_READ,
         ACQUIRE_SYMFONY_WRITE, ACQUIRE_TIMED, DOWNGRADE, ENROL, EXTEND, EXTEND_DOWNGRADED,
         EXTEND_PERMIT, EXTEND_REDISSON, EXTEND_REDISSON_RW, EXTEND_SHARED, EXTEND_SYMFONY_WRITE,
         EXTEND_TIMED, FORCE_UNLOCK, FORCE_UNLOCK_PYTHON, FORCE_UNLOCK_REDISSON,
         FORCE_UNLOCK_REDISSON_RW, FORCE_UNLOCK_SPRING, FORCE_UNLOCK_SYMFONY, FORCE_UNLOCK_TIMED,
-        LEAVE_LINE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON, UNDO_REDISSON,
+        LEAVE_QUEUE, UNDO, UNDO_DOWNGRADED, UNDO_PERMIT, UNDO_PYTHON, UNDO_REDISSON,
         UNDO_REDISSON_RW, UNDO_SHARED, UNDO_SPRING, UNDO_SYMFONY_WRITE, UNDO_TIMED, UPGRADE,
-        UPGRADE_FENCED, VIEW_DIGEST, VIEW_LINE, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
+        UPGRADE_FENCED, VIEW_DIGEST, VIEW_PERMITS, VIEW_QUEUE, VIEW_SHARED, WRITE_BACK,
         WRITE_BACK_PERMIT, WRITE_BACK_REDISSON, WRITE_BACK_SHARED,
     },
 };
@@ -52,10 +52,10 @@ pub(crate) fn shipped() -> &'static [Script] {
 
 const MODELS: [(&str, Model); 53] = [
     (ACQUIRE_FENCED.text, exclusive::acquire_fenced),
-    (ACQUIRE_IN_LINE.text, line::acquire_in_line),
+    (ACQUIRE_IN_QUEUE.text, fair_queue::acquire_in_queue),
     (ACQUIRE_MANY.text, exclusive::acquire_many),
     (ACQUIRE_PERMIT.text, permits::acquire_permit),
-    (ACQUIRE_PERMIT_IN_LINE.text, line::acquire_permit_in_line),
+    (ACQUIRE_PERMIT_IN_QUEUE.text, fair_queue::acquire_permit_in_queue),
     (ACQUIRE_PYTHON.text, python::acquire_python),
     (ACQUIRE_REDISSON.text, redisson::acquire_redisson),
     (ACQUIRE_REDISSON_FENCED.text, redisson::acquire_redisson_fenced),
@@ -86,7 +86,7 @@ const MODELS: [(&str, Model); 53] = [
     (EXTEND_SHARED.text, shared::extend_shared),
     (EXTEND_SYMFONY_WRITE.text, symfony::extend_symfony_write),
     (EXTEND_TIMED.text, timed::extend_timed),
-    (LEAVE_LINE.text, line::leave_line),
+    (LEAVE_QUEUE.text, fair_queue::leave_queue),
     (UNDO.text, exclusive::undo),
     (UNDO_PERMIT.text, permits::undo_permit),
     (UNDO_PYTHON.text, python::undo_python),
@@ -97,7 +97,7 @@ const MODELS: [(&str, Model); 53] = [
     (UNDO_SYMFONY_WRITE.text, symfony::undo_symfony_write),
     (UNDO_TIMED.text, timed::undo_timed),
     (VIEW_DIGEST.text, force_unlock::view_digest),
-    (VIEW_LINE.text, line::view_line),
+    (VIEW_QUEUE.text, fair_queue::view_queue),
     (VIEW_PERMITS.text, permits::view_permits),
     (VIEW_SHARED.text, shared::view_shared),
     (WRITE_BACK.text, exclusive::write_back),

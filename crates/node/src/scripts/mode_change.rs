@@ -7,7 +7,7 @@ use super::common::{
     span, token_and_ttl,
 };
 use super::exclusive::{Whose, extend_value, undo_value, whose};
-use super::mark::LINE;
+use super::mark::QUEUE_MARK;
 use super::shared::{
     Mode, TOKEN_DIGITS, WRITER, deny_beside_writer, deny_unless_members, extend_member, look,
     make_members, rehearse_share, rehearse_undo, share, undo_member,
@@ -148,7 +148,8 @@ fn deny_unless_alone(
     if mutant!(UpgradeIgnoresReaders) {
         return deny_beside_writer(calls, resource, None, now, left);
     }
-    let is_other = |(name, end): (&[u8], i64)| end > now && name != LINE && !name.starts_with(own);
+    let is_other =
+        |(name, end): (&[u8], i64)| end > now && name != QUEUE_MARK && !name.starts_with(own);
     let members = calls.zrange(resource)?;
     match members.is_some_and(|members| members.iter().rev().take(4).any(is_other)) {
         true => Err(Stop::Answered(Answer::Int(left))),

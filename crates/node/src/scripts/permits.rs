@@ -6,7 +6,7 @@ use super::common::{
     Argument, BAD_ARGUMENTS, BAD_COUNTER, check_clock, check_restart_guard, lua_number, number,
     span, token_and_ttl,
 };
-use super::mark::{LINE, OUTLIVES_MS, close};
+use super::mark::{OUTLIVES_MS, QUEUE_MARK, close};
 use super::shared::twins;
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
@@ -298,7 +298,7 @@ impl Pair<'_> {
     fn rehearse_undo(&self, calls: &mut Calls<'_>, now: i64) -> Result<(), Stop> {
         calls.hdel(self.resource, &[b""])?;
         calls.zrem(self.ends, b"")?;
-        calls.hexists(self.resource, LINE)?;
+        calls.hexists(self.resource, QUEUE_MARK)?;
         let last = self.last(calls)?.unwrap_or(now);
         calls.pexpireat(self.ends, last)?;
         calls.pexpireat(self.resource, last)?;
@@ -330,7 +330,7 @@ impl Pair<'_> {
         calls.pexpireat(self.ends, last)?;
         calls.hset(self.resource, &[(MARK, b"1"), (slot, token), (token, slot)])?;
         if marks {
-            calls.hset(self.resource, &[(LINE, b"1")])?;
+            calls.hset(self.resource, &[(QUEUE_MARK, b"1")])?;
         }
         calls.pexpireat(self.resource, last + if marks { OUTLIVES_MS } else { 0 })?;
         Ok(text)
@@ -338,7 +338,7 @@ impl Pair<'_> {
 
     fn live_as_long_as_the_last(&self, calls: &mut Calls<'_>) -> Result<(), Stop> {
         let last = self.last(calls)?;
-        let is_marked = calls.hexists(self.resource, LINE)?;
+        let is_marked = calls.hexists(self.resource, QUEUE_MARK)?;
         if mutant!(MarkedNotClosed) && last.is_none() {
             return calls.del(self.resource).map(drop).map_err(Stop::from);
         }
@@ -391,7 +391,7 @@ fn deny_unless_permits(
     if kind != "hash" || left == -1 || !calls.hexists(resource, MARK)? {
         return Err(Stop::Answered(Answer::Int(left)));
     }
-    let is_marked = calls.hexists(resource, LINE)?;
+    let is_marked = calls.hexists(resource, QUEUE_MARK)?;
     if mutant!(MarkIgnored) {
         return Ok((true, is_marked));
     }
@@ -460,9 +460,10 @@ fn write_slot_counter(
     Ok(())
 }
 
-/// Whether a hash is a semaphore for which somebody waits in line.
+/// Whether a hash is a semaphore for which somebody waits in the queue.
 pub(super) fn is_marked(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
-    let (is_ours, is_marked) = (calls.hexists(resource, MARK)?, calls.hexists(resource, LINE)?);
+    let (is_ours, is_marked) =
+        (calls.hexists(resource, MARK)?, calls.hexists(resource, QUEUE_MARK)?);
     Ok(is_ours && is_marked)
 }
 

@@ -8,7 +8,7 @@ use super::common::{
     token_and_ttl,
 };
 use super::exclusive::extend_value;
-use super::mark::{LINE, NEVER, OUTLIVES_MS, close, marked};
+use super::mark::{NEVER, OUTLIVES_MS, QUEUE_MARK, close, marked};
 use crate::{
     calls::{Answer, CallError, Calls, Stop, caught},
     mutants::mutant,
@@ -215,7 +215,7 @@ fn deny_unless_shared(
 ) -> Result<(), Stop> {
     make_members(calls, resource, found, |mode, _| mode == Mode::Reader)?;
     let Some(left) = deny_unless_members(calls, resource)? else { return Ok(()) };
-    if calls.zscore(resource, LINE)?.is_some() {
+    if calls.zscore(resource, QUEUE_MARK)?.is_some() {
         return Err(Stop::Answered(Answer::Int(left)));
     }
     if mutant!(ReaderLooksBefore) {
@@ -278,7 +278,7 @@ pub(super) fn make_members(
     calls.zadd(resource, end_of_all, &name)?;
     calls.pexpireat(resource, end_of_all)?;
     if end.is_some() {
-        calls.zadd(resource, NEVER, LINE)?;
+        calls.zadd(resource, NEVER, QUEUE_MARK)?;
         calls.pexpireat(resource, end_of_all.saturating_add(OUTLIVES_MS))?;
     }
     Ok(())
@@ -427,7 +427,7 @@ fn read_last_end(calls: &mut Calls<'_>, resource: &[u8]) -> Result<LastEnd, Stop
     let mut members = calls.zrange(resource)?.into_iter().flat_map(|members| members.iter().rev());
     Ok(match members.next() {
         None => LastEnd::OfNobody,
-        Some((LINE, _)) => match members.next() {
+        Some((QUEUE_MARK, _)) => match members.next() {
             None => LastEnd::OfMark,
             Some((_, last)) => LastEnd::At(last.saturating_add(OUTLIVES_MS)),
         },

@@ -308,7 +308,7 @@ pub(crate) fn draw_memory_loss(plan: &mut Plan, draw: &mut Random) {
     }
 }
 
-/// A crowd that wants few permits, and stands in line for them. Some have theirs for long, one may never give it back, and a
+/// A crowd that wants few permits, and waits in the queue for them. Some have theirs for long, one may never give it back, and a
 /// process with one of those who wait may stop for a while. Some try as soon
 /// as their process has given one back.
 pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
@@ -355,9 +355,9 @@ pub(crate) fn draw_waiting_for_permits(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe);
 }
 
-/// A crowd that stands in line, some to share and others not, and some who come later and only try. Some are far away from the
+/// A crowd that waits in the queue, some to share and others not, and some who come later and only try. Some are far away from the
 /// nodes, or never reach one of them; one may stop for a while, or never release.
-pub(crate) fn draw_crowd_in_line(plan: &mut Plan, draw: &mut Random) {
+pub(crate) fn draw_crowd_in_queue(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     plan.setup.start = Start::Ready;
     plan.faults.clear();
@@ -405,7 +405,7 @@ pub(crate) fn draw_crowd_in_line(plan: &mut Plan, draw: &mut Random) {
 }
 
 /// Processes near the nodes that take turns again and again, and others that are far away and want a turn as well.
-pub(crate) fn draw_far_in_line(plan: &mut Plan, draw: &mut Random) {
+pub(crate) fn draw_far_in_queue(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     plan.setup.start = Start::Ready;
     plan.setup.answer_ms = 1_000;
@@ -445,9 +445,9 @@ pub(crate) fn draw_far_in_line(plan: &mut Plan, draw: &mut Random) {
     plan.jobs.extend(probe.map(|probe| Job { client: 0, ..probe }));
 }
 
-/// A crowd in line of which any number stops, mostly one behind the other, while a job holds the lock. The nodes' clocks may be set
+/// A crowd in the queue of which any number stops, mostly one behind the other, while a job holds the lock. The nodes' clocks may be set
 /// back.
-pub(crate) fn draw_stops_in_line(plan: &mut Plan, draw: &mut Random) {
+pub(crate) fn draw_stops_in_queue(plan: &mut Plan, draw: &mut Random) {
     calm(plan);
     plan.setup.start = Start::Ready;
     plan.faults.clear();

@@ -77,7 +77,7 @@ impl World {
 
     /// I5: all jobs have released a while ago. A key that a ghost has set may live for its TTL.
     pub(super) fn leftovers(&mut self) {
-        self.no_line_is_left();
+        self.no_queue_is_left();
         for node in 0..self.plan.nodes {
             for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
                 for owner in self.nodes[node].owners(name, self.now) {
@@ -137,7 +137,7 @@ impl World {
             }
         }
         self.nobody_listens();
-        self.no_line_is_kept();
+        self.no_queue_is_kept();
         if self.is_sampled {
             self.nothing_is_kept();
             self.histories_hold();
@@ -160,7 +160,7 @@ impl World {
 
     /// I7: once the longest TTL is over, a core remembers nothing.
     pub(crate) fn nothing_is_kept(&mut self) {
-        let tickets = if self.plan.setup.wake == WakeStrategy::Line { TICKET } else { 0 };
+        let tickets = if self.plan.setup.wake == WakeStrategy::Queue { TICKET } else { 0 };
         self.now += 2 * self.plan.setup.max_ttl_ms * MS + 1_000 * MS + tickets;
         for client in 0..self.clients.len() {
             let now = self.clocks(client);
@@ -220,7 +220,7 @@ fn count(text: &str, name: &str) -> usize {
     rest[..digits].parse().unwrap_or(usize::MAX)
 }
 
-/// A ticket in line may be on a node for so long after its last ask.
+/// A ticket in the queue may be on a node for so long after its last ask.
 const TICKET: Time = 12_000 * MS;
 
 /// Wild clocks are off by more than this, all others by less.

@@ -265,7 +265,7 @@ impl Node {
         let clock = self.clock(now);
         if let Some(value) = self.store.string(database, key, clock) {
             return match value {
-                value if is_free_in_line(value, clock.micros() / 1_000) => Taken::Not,
+                value if is_free_in_queue(value, clock.micros() / 1_000) => Taken::Not,
                 value if value.starts_with(b"r:") => Taken::Shared,
                 _ => Taken::Alone,
             };
@@ -274,20 +274,20 @@ impl Node {
         if is_there && !self.owners(key, now).is_empty() { Taken::Shared } else { Taken::Not }
     }
 
-    /// Whether a key is kept for those who wait in line, and nobody stands there.
+    /// Whether a key is kept for those who wait in the queue, and nobody stands there.
     pub(crate) fn is_closed(&mut self, key: &[u8], now: Time) -> bool {
-        self.has_closed(key, now) && !self.has_line(key, now)
+        self.has_closed(key, now) && !self.has_queue(key, now)
     }
 
-    /// Whether a key is kept for those who wait in line.
+    /// Whether a key is kept for those who wait in the queue.
     pub(crate) fn has_closed(&self, key: &[u8], now: Time) -> bool {
         let database = if self.in_database { DATABASE as usize } else { 0 };
         self.store.string(database, key, self.clock(now)) == Some(b"\nredbolt")
     }
 
-    /// The tickets of a line, in order.
-    pub(crate) fn tickets(&mut self, line: &[u8], now: Time) -> Vec<Vec<u8>> {
-        let reply = self.observe(&[b"ZRANGE", line, b"0", b"-1", b"WITHSCORES"], now);
+    /// The tickets of a queue, in order.
+    pub(crate) fn tickets(&mut self, queue: &[u8], now: Time) -> Vec<Vec<u8>> {
+        let reply = self.observe(&[b"ZRANGE", queue, b"0", b"-1", b"WITHSCORES"], now);
         bulks(reply).step_by(2).map(<[u8]>::to_vec).collect()
     }
 
@@ -307,9 +307,9 @@ impl Node {
     }
 
     /// Whether anybody has a ticket.
-    pub(crate) fn has_line(&mut self, key: &[u8], now: Time) -> bool {
-        let line = [&b"redbolt:line:"[..], key].concat();
-        self.holds(&line, now)
+    pub(crate) fn has_queue(&mut self, key: &[u8], now: Time) -> bool {
+        let queue = [&b"redbolt:line:"[..], key].concat();
+        self.holds(&queue, now)
     }
 
     /// The number under a key; 0 if there is none.
@@ -327,7 +327,7 @@ impl Node {
             let value = reply.splitn(2, |&byte| byte == b'\n').nth(1).unwrap_or_default();
             let value = value.strip_suffix(b"\r\n").unwrap_or(value);
             return Some(value)
-                .filter(|it| !is_free_in_line(it, now_ms))
+                .filter(|it| !is_free_in_queue(it, now_ms))
                 .and_then(|it| token_behind_time(it).map_or_else(|| tag(it), |token| tag(&token)))
                 .into_iter()
                 .collect();
@@ -387,7 +387,7 @@ fn bulks(reply: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether a string is none of a holder whose time is not over.
-fn is_free_in_line(value: &[u8], now_ms: u64) -> bool {
+fn is_free_in_queue(value: &[u8], now_ms: u64) -> bool {
     let mark = value.iter().position(|&byte| byte == b'\n').map(|at| &value[at + 1..]);
     mark.is_some_and(|mark| decimal(mark).is_none_or(|ends| ends <= now_ms))
 }

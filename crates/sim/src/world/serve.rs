@@ -6,7 +6,7 @@ use std::mem;
 use redbolt::proto::Cause;
 use redbolt::proto::restart_guard::{BIG_MS, Standing};
 use redbolt::proto::script::{
-    ACQUIRE_IN_LINE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE, DOWNGRADE, UPGRADE, UPGRADE_FENCED,
+    ACQUIRE_IN_QUEUE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_QUEUE, DOWNGRADE, UPGRADE, UPGRADE_FENCED,
 };
 use redbolt_node::model::ConnId;
 use redbolt_testkit::command::number;
@@ -178,7 +178,7 @@ impl World {
             self.scripted_at = self.now;
         }
         if let Some((attempt, _)) = told {
-            self.keeps_to_the_line(at, attempt, &request, words, reply);
+            self.keeps_to_the_queue(at, attempt, &request, words, reply);
             self.raises_for_its_holder(at, attempt, &request, reply);
             self.moves_where_it_votes(at, attempt, &request, reply);
             if let Some(called) = called {
@@ -370,10 +370,12 @@ impl World {
                 known.has_ghosts[node] |= is_ghost;
                 let (slot, counter) = match request.script {
                     Some(script) if *script == ACQUIRE_PERMIT => permit(&words_of(reply)),
-                    Some(script) if *script == ACQUIRE_PERMIT_IN_LINE => {
+                    Some(script) if *script == ACQUIRE_PERMIT_IN_QUEUE => {
                         permit(&words_of(reply)[1..])
                     }
-                    Some(script) if *script == ACQUIRE_IN_LINE => (NO_SLOT, counter_in_line(reply)),
+                    Some(script) if *script == ACQUIRE_IN_QUEUE => {
+                        (NO_SLOT, counter_in_queue(reply))
+                    }
                     _ if reply.len() > 5 => (NO_SLOT, number(&reply[4..reply.len() - 2])),
                     _ => (NO_SLOT, 0),
                 };
@@ -451,8 +453,8 @@ fn is_denial(reply: &[u8]) -> bool {
     reply == b"$-1\r\n" || reply.starts_with(b":") || reply.starts_with(b"+WAIT ")
 }
 
-/// The counter of a grant in line, behind the stamp of its ticket; 0 if there is none.
-fn counter_in_line(reply: &[u8]) -> u64 {
+/// The counter of a grant in the queue, behind the stamp of its ticket; 0 if there is none.
+fn counter_in_queue(reply: &[u8]) -> u64 {
     words_of(reply).get(1).map_or(0, |word| number(word))
 }
 

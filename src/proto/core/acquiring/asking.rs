@@ -9,7 +9,7 @@ use crate::proto::core::claims::Claim;
 use crate::proto::core::effects::{ClaimEffect, Decision};
 use crate::proto::core::links::{Ability, Pending};
 use crate::proto::core::{Core, MAX_PIPELINE};
-use crate::proto::line::TICKET_TTL;
+use crate::proto::fair_queue::TICKET_TTL;
 use crate::proto::lock_kind::Command;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
@@ -93,7 +93,7 @@ impl Core {
         claim.sent(node_id, now.boot.after_ms(claim.ttl_ms()));
         self.common.metrics.of(node_id).asks += 1;
         let node = &mut self.nodes[node_id.index()];
-        // A lock in line looks for itself, and at less than its ask reads.
+        // A lock in the queue looks for itself, and at less than its ask reads.
         if claim.is_told_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
@@ -113,7 +113,7 @@ impl Core {
         });
     }
 
-    /// The ask of a lock that stands in line, unless the node does not know lines or the lock has left.
+    /// The ask of a lock that waits in the queue, unless the node has no queue or the lock has left.
     fn ask_with_ticket(
         &mut self,
         node: NodeId,
@@ -121,7 +121,7 @@ impl Core {
         ticket: ClaimId,
         now: ClockReading,
     ) -> Command {
-        let can = !matches!(self.node(node).capabilities.line(), Ability::Refused(_));
+        let can = !matches!(self.node(node).capabilities.queue(), Ability::Refused(_));
         if let Some(ticket) = self.claims.find_mut(ticket).filter(|ticket| ticket.is_in_use())
             && can
         {

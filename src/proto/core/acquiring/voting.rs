@@ -10,7 +10,7 @@ use crate::proto::core::links::{Ability, Mistyped, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::core::restart_guard::Unproven;
 use crate::proto::core::{Core, LockAtWork};
-use crate::proto::line::Told;
+use crate::proto::fair_queue::QueueReply;
 use crate::proto::lock_kind::{Answer, Command, vote_of_set};
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::time::ClockReading;
@@ -35,7 +35,7 @@ impl Core {
         Ok(())
     }
 
-    /// Reads the answer to an ask, and to a ticket's place in line. Returns the grant or refusal that counts if the node
+    /// Reads the answer to an ask, and to a ticket's place in the queue. Returns the grant or refusal that counts if the node
     /// votes, and `None` if the node was asked again or the claim is gone.
     pub(in crate::proto::core) fn ask_answered(
         &mut self,
@@ -45,19 +45,19 @@ impl Core {
         token: Token<'_>,
         now: ClockReading,
     ) -> Result<Option<Unproven>, Mistyped> {
-        let in_line = ask.asks_in_line();
+        let in_queue = ask.asks_in_queue();
         let of_permit = ask.is_for_permit();
-        let told = in_line.then(|| Told::read(token, of_permit)).flatten();
-        if let Some(told) = told.filter(|told| self.can_be_told(claim, told)) {
-            let answer = self.take_place(id, claim, told, now);
+        let reply = in_queue.then(|| QueueReply::read(token, of_permit)).flatten();
+        if let Some(reply) = reply.filter(|reply| self.can_be_answered(claim, reply)) {
+            let answer = self.take(id, claim, reply, now);
             // Granted or not, the script has read the restart guard itself.
             Ok(Some(Unproven::of_ask(claim, answer)))
-        } else if in_line && told.is_none() && is_of_line(token) {
-            // Data that no lock has made is in this line, such as a stamp without end. That is not an error of the protocol:
+        } else if in_queue && reply.is_none() && is_of_queue(token) {
+            // Data that no lock has made is in this queue, such as a stamp without end. That is not an error of the protocol:
             // the node fails to vote on this lock, and the other locks on the connection go on.
             let fails = Answer::Vote(Vote::Fail(Cause::WrongType));
             Ok(Some(Unproven::of_ask(claim, fails)))
-        } else if in_line && self.refuses_line(id, claim, token, now) {
+        } else if in_queue && self.refuses_queue(id, claim, token, now) {
             Ok(None)
         } else {
             self.answer_to_ask(id, claim, (ask, by_digest), token, now)
@@ -65,17 +65,17 @@ impl Core {
     }
 
     /// Takes the answer to an ask with a ticket.
-    fn take_place(&mut self, id: NodeId, claim: ClaimId, told: Told, now: ClockReading) -> Answer {
-        self.node_mut(id).capabilities.set_line(Ability::Given);
+    fn take(&mut self, id: NodeId, claim: ClaimId, reply: QueueReply, now: ClockReading) -> Answer {
+        self.node_mut(id).capabilities.set_queue(Ability::Given);
         if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
-            self.with_waiter(lock, now, |it| it.record_place(id, told));
+            self.with_waiter(lock, now, |it| it.record_place(id, reply));
         }
-        match told {
-            Told::Granted { grant, .. } => {
+        match reply {
+            QueueReply::Granted { grant, .. } => {
                 self.node_mut(id).capabilities.set_undo(Ability::Given);
                 grant
             }
-            Told::Waits(place) => {
+            QueueReply::Waits(place) => {
                 self.claims.find_mut(claim).into_iter().for_each(|it| it.told_to_wait(id));
                 match place.left_ms {
                     0 => Answer::Vote(Vote::Deny),
@@ -87,12 +87,11 @@ impl Core {
 
     /// Whether a node can have told that: a counter to a lock that is fenced, and one that its mode can have. How a claim was
     /// asked for that has changed its mode since is not known.
-    fn can_be_told(&self, claim: ClaimId, told: &Told) -> bool {
+    fn can_be_answered(&self, claim: ClaimId, reply: &QueueReply) -> bool {
         let is_as_asked = |claim: &&Claim| !claim.is_downgraded() && !claim.is_upgraded();
-        match (told, self.claims.find(claim).filter(is_as_asked)) {
-            (Told::Granted { grant, .. }, Some(claim)) => claim.kind().ask.is_answered_by(*grant),
-            _ => true,
-        }
+        let QueueReply::Granted { grant, .. } = reply else { return true };
+        let claim = self.claims.find(claim).filter(is_as_asked);
+        claim.is_none_or(|claim| claim.kind().ask.is_answered_by(*grant))
     }
 
     fn answer_to_ask(
@@ -130,8 +129,8 @@ impl Core {
         Ok(Some(Unproven::of_ask(claim_id, answer)))
     }
 
-    /// The node forbids what the line needs: it is asked without, now and from now on. Whether this was such an answer.
-    fn refuses_line(
+    /// The node forbids what the queue needs: it is asked without, now and from now on. Whether this was such an answer.
+    fn refuses_queue(
         &mut self,
         id: NodeId,
         claim: ClaimId,
@@ -143,7 +142,7 @@ impl Core {
         if !cause.is_forbidden() {
             return false;
         }
-        self.node_mut(id).capabilities.set_line(Ability::Refused(cause));
+        self.node_mut(id).capabilities.set_queue(Ability::Refused(cause));
         if self.is_asking(claim) && self.node(id).link.takes_asks() {
             self.send_ask(id, claim, now);
         }
@@ -277,7 +276,7 @@ impl LockAtWork<'_> {
     }
 }
 
-/// Whether an answer begins as those of the line's scripts do.
-fn is_of_line(answer: Token<'_>) -> bool {
+/// Whether an answer begins as those of the queue's scripts do.
+fn is_of_queue(answer: Token<'_>) -> bool {
     matches!(answer, Token::Simple(line) if line.starts_with(b"WAIT ") || line.starts_with(b"OK "))
 }

@@ -5,9 +5,9 @@
 //! which command is sent.
 
 use crate::proto::config::Config;
+use crate::proto::fair_queue::InQueue;
 use crate::proto::key_state::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::keys::Keys;
-use crate::proto::line::InLine;
 use crate::proto::lock_kind::{
     Arguments, Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED,
     SHARED_FENCED, TICKET, TICKET_PERMIT, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
@@ -63,14 +63,14 @@ struct Rare {
     other_claim: Option<[u8; RANDOM_DIGITS]>,
     /// The label of its token, if that is not the configuration's.
     label: Option<Box<[u8]>>,
-    /// The ticket of its lock, and how its ask stands in line.
-    in_line: Option<(ClaimId, InLine)>,
+    /// The ticket of its lock, and how its ask waits in the queue.
+    in_queue: Option<(ClaimId, InQueue)>,
 }
 
 /// Whom what comes of a claim concerns.
 #[derive(Clone, Copy)]
 enum ClaimUser {
-    /// A lock that stands in line with it.
+    /// A lock that waits in the queue with it.
     Ticket,
     /// The lock whose attempt it is.
     Lock(LockId),
@@ -150,7 +150,7 @@ impl Claim {
         self.kind = kind;
     }
 
-    /// Makes a used slot a ticket in the line of a lock's resource, with a name that nobody has seen. The label is that of the
+    /// Makes a used slot a ticket in the queue of a lock's resource, with a name that nobody has seen. The label is that of the
     /// lock's own token.
     pub(crate) fn begin_ticket(
         &mut self,
@@ -175,19 +175,19 @@ impl Claim {
         self.rare.get_or_insert_default().label = Some(words.into_boxed_slice());
     }
 
-    /// Whether it is a ticket in line, and no claim to a lock.
+    /// Whether it is a ticket in the queue, and no claim to a lock.
     pub(crate) fn is_ticket(&self) -> bool {
         self.kind.undo == TICKET.undo
     }
 
-    /// Its asks stand in line, with this ticket.
-    pub(crate) fn asks_in_line(&mut self, ticket: ClaimId, in_line: InLine) {
-        self.rare.get_or_insert_default().in_line = Some((ticket, in_line));
+    /// Its asks wait in the queue, with this ticket.
+    pub(crate) fn asks_in_queue(&mut self, ticket: ClaimId, in_queue: InQueue) {
+        self.rare.get_or_insert_default().in_queue = Some((ticket, in_queue));
     }
 
-    /// The ticket with which its asks stand in line.
+    /// The ticket with which its asks wait in the queue.
     pub(crate) fn ticket(&self) -> Option<ClaimId> {
-        Some(self.rare.as_ref()?.in_line.as_ref()?.0)
+        Some(self.rare.as_ref()?.in_queue.as_ref()?.0)
     }
 
     /// The name of a ticket, up to the node's digits.
@@ -301,7 +301,7 @@ impl Claim {
     }
 
     /// Whether its undo does no more than to delete one key that holds its token, unless somebody else has marked that. What
-    /// was granted in line is marked from the beginning.
+    /// was granted in the queue is marked from the beginning.
     pub(super) fn is_one_token(&self) -> bool {
         self.kind.undo == PLAIN.undo && self.keys.len() == 1 && self.ticket().is_none()
     }
@@ -333,9 +333,9 @@ impl Claim {
         ttl_ms: u64,
         counter: u64,
     ) -> Arguments<'a> {
-        let (other_claim, in_line) = match &self.rare {
+        let (other_claim, in_queue) = match &self.rare {
             None => (None, None),
-            Some(rare) => (rare.other_claim.as_ref(), rare.in_line.as_ref()),
+            Some(rare) => (rare.other_claim.as_ref(), rare.in_queue.as_ref()),
         };
         Arguments {
             keys: &self.keys,
@@ -346,7 +346,7 @@ impl Claim {
             slots: self.slots(),
             slot: self.slot.into(),
             other_claim: other_claim.map(<[u8; RANDOM_DIGITS]>::as_slice),
-            in_line: in_line.map(|(_, in_line)| in_line),
+            in_queue: in_queue.map(|(_, in_queue)| in_queue),
         }
     }
 
@@ -422,7 +422,7 @@ impl Claim {
         self.seen.remove(node);
     }
 
-    /// The node has told that its ask has to wait in line, and so that it keeps no key for it.
+    /// The node has told that its ask has to wait in the queue, and so that it keeps no key for it.
     ///
     /// An ask that is answered is not in a dead connection as well, because each node is asked once for a
     /// claim: there is no ghost to keep, which [`check`](Self::check) asserts.

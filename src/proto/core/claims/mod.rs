@@ -151,7 +151,7 @@ impl ClaimAtWork<'_> {
     }
 
     /// A server's own command was to delete the key. What it has deleted is undone. Anything else is for the script: the
-    /// token may have got a mark behind it, see `script::line`, or the command is none that we may run.
+    /// token may have got a mark behind it, see `script::fair_queue`, or the command is none that we may run.
     pub(super) fn deleted(
         &mut self,
         node: NodeId,

@@ -32,7 +32,7 @@ impl Claims {
         self.0.find_mut(id.0)
     }
 
-    /// The ticket with which the asks of a claim stand in line.
+    /// The ticket with which the asks of a claim wait in the queue.
     pub(crate) fn ticket_of(&mut self, id: ClaimId) -> Option<&mut Claim> {
         self.find_mut(self.find(id)?.ticket()?)
     }

@@ -1,6 +1,6 @@
 //! Looking at a resource without taking part: who holds it on which node, for how long, and who waits.
 //!
-//! Nothing is written. Who waits in line is asked first, by a script. The value is read by `GETRANGE`, because a key of that name may be anything, and large. An operator
+//! Nothing is written. Who waits in the queue is asked first, by a script. The value is read by `GETRANGE`, because a key of that name may be anything, and large. An operator
 //! who breaks the lock that was seen goes on from here, see `force_unlock`. Not here: what type and value mean, see
 //! `contents`; what the nodes' answers add up to for a user, see the API's inspection.
 
@@ -29,7 +29,7 @@ pub(crate) use self::force_unlock::Force;
 pub(super) use self::holdings::Holdings;
 pub(super) use self::viewing::Question;
 pub(super) use self::views::Views;
-pub use self::waiters::{Kept, Line, Waiter};
+pub use self::waiters::{FairQueue, Kept, Waiter};
 pub use crate::proto::key_state::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
 
 /// What each node says about a resource.
@@ -48,8 +48,8 @@ pub struct View {
 pub struct NodeView {
     /// The key's state there, or why the node did not tell.
     pub state: Result<KeyState, Cause>,
-    /// Who stands in line for it there, or why the node did not tell.
-    pub line: Result<Line, Cause>,
+    /// Who waits in the queue for it there, or why the node did not tell.
+    pub queue: Result<FairQueue, Cause>,
     /// From when the last question was sent to when it was answered.
     pub round_trip: Option<Duration>,
     /// What became of what was there, if it was to be broken.
@@ -77,7 +77,7 @@ struct Viewing {
 struct Seen {
     /// The type's name, or why the node does not tell it.
     kind: Result<Vec<u8>, Cause>,
-    /// The beginning of a string, without the mark of those who wait in line.
+    /// The beginning of a string, without the mark of those who wait in the queue.
     value: Vec<u8>,
     /// Whether that is all of it.
     is_whole: bool,
@@ -93,7 +93,7 @@ struct Seen {
 
 impl NodeView {
     fn unknown(cause: Cause) -> Self {
-        Self { state: Err(cause), line: Err(cause), round_trip: None, fate: None }
+        Self { state: Err(cause), queue: Err(cause), round_trip: None, fate: None }
     }
 }
 

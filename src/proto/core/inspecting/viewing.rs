@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::contents::{Contents, Reader};
-use super::{DataKind, Force, KeyState, Line, NodeView, Seen, View, Viewing};
+use super::{DataKind, FairQueue, Force, KeyState, NodeView, Seen, View, Viewing};
 use crate::proto::config::Config;
 use crate::proto::core::Env;
 use crate::proto::core::links::{FIRST_CONTACT, Link, Node, Nodes, Pending};
 use crate::proto::event::Event;
+use crate::proto::fair_queue;
 use crate::proto::key_state::{MOST_SHOWN, VIEWED, of_type, without_mark};
-use crate::proto::line;
 use crate::proto::names::{NodeId, NodeSet, ViewId};
 use crate::proto::permits;
 use crate::proto::script;
@@ -29,7 +29,7 @@ pub(crate) enum Question {
     /// An operator's: what was seen under the key is to go.
     ForceUnlock,
     /// Who waits. A node that does not tell that may tell the rest.
-    Line,
+    Queue,
     /// Who has which permit of a hash.
     Permits,
     /// Who shares a sorted set.
@@ -106,11 +106,11 @@ impl Viewing {
             });
         }
         // Ahead of the rest, so that its answer is there when the last one comes.
-        push(Question::Line, id, node, env, |out| {
-            let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_LINE.text.as_bytes()).int(4);
-            let eval = eval.arg(resource).prefixed(line::STAMPS_PREFIX, resource);
-            let eval = eval.prefixed(line::ENDS_PREFIX, resource);
-            let _ = eval.prefixed(line::CALL_PREFIX, resource).int(VIEWED as u64);
+        push(Question::Queue, id, node, env, |out| {
+            let eval = command(out, 8).arg(b"EVAL").arg(script::VIEW_QUEUE.text.as_bytes()).int(4);
+            let eval = eval.arg(resource).prefixed(fair_queue::STAMPS_PREFIX, resource);
+            let eval = eval.prefixed(fair_queue::ENDS_PREFIX, resource);
+            let _ = eval.prefixed(fair_queue::CALL_PREFIX, resource).int(VIEWED as u64);
         });
         push(Question::Type, id, node, env, |out| {
             let _ = command(out, 2).arg(b"TYPE").arg(resource);
@@ -213,8 +213,8 @@ impl Viewing {
         let (seen, view) = (&mut self.seen[at], &mut self.view.nodes[at]);
         match question {
             Question::Digest => seen.digest = text.map(<[u8]>::to_vec),
-            Question::Line => {
-                view.line = text.and_then(|text| Line::read(text).ok_or(Cause::WrongType));
+            Question::Queue => {
+                view.queue = text.and_then(|text| FairQueue::read(text).ok_or(Cause::WrongType));
             }
             Question::Type => seen.kind = text.map(<[u8]>::to_vec),
             Question::Value => self.take_value(at, text, config),
@@ -367,5 +367,5 @@ const MOST_BROKEN: u64 = 2_048;
 pub(super) const STRING: &[u8] = b"string";
 const SORTED_SET: &[u8] = b"zset";
 
-/// By how many ms a key that is marked for those who wait in line outlives its holder.
-const MARKED_FOR: i64 = line::MARKED_FOR.as_millis() as i64;
+/// By how many ms a key that is marked for those who wait in the queue outlives its holder.
+const MARKED_FOR: i64 = fair_queue::MARKED_FOR.as_millis() as i64;

@@ -1,6 +1,6 @@
-//! Who stands in line for a resource, as one node tells.
+//! Who waits in the queue for a resource, as one node tells.
 //!
-//! Not here: asking the node, see the folder's `mod.rs`; standing in line, see `waiting`; who holds the resource, see `contents`.
+//! Not here: asking the node, see the folder's `mod.rs`; waiting in the queue, see `waiting`; who holds the resource, see `contents`.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::proto::key_state;
 use crate::proto::names::TicketName;
 use crate::proto::request::LockMode;
 
-/// Those who stand in line for a resource, see docs/waiting.md.
+/// Those who wait in the queue for a resource, see docs/waiting.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Line {
+pub struct FairQueue {
     /// Up to 16 of them, in their order: whoever is first gets the lock next.
     pub waiters: Vec<Waiter>,
     /// How many there are.
@@ -24,7 +24,7 @@ pub struct Line {
     pub called: Option<Duration>,
 }
 
-/// A process that stands in line for a resource. It is known by its ticket.
+/// A process that waits in the queue for a resource. It is known by its ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiter {
@@ -48,7 +48,7 @@ pub struct Waiter {
     pub grace: Duration,
 }
 
-/// Whether a resource is kept for those who stand in line for it.
+/// Whether a resource is kept for those who wait in the queue for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kept {
@@ -61,14 +61,14 @@ pub enum Kept {
     Closed,
 }
 
-impl Line {
+impl FairQueue {
     /// These and maybe others, `count` in all.
     #[must_use]
     pub fn new(waiters: Vec<Waiter>, count: usize, kept: Kept, called: Option<Duration>) -> Self {
         Self { waiters, count, kept, called }
     }
 
-    /// What the script [`VIEW_LINE`](crate::proto::script::VIEW_LINE) tells. `None` if that is no line of ours.
+    /// What the script [`VIEW_QUEUE`](crate::proto::script::VIEW_QUEUE) tells. `None` if that is no queue of ours.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(text).ok()?.lines();
         let mut words = lines.next()?.split(' ');
@@ -139,18 +139,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_with_those_who_stand_first() {
+    fn a_queue_is_read_with_its_first_waiters() {
         let name = "0123456789abcdef".repeat(2);
         let of = |node: &str| {
             let text = format!(
                 "3 marked 40\nx{name}{node}:35 17 900 5800\ns{name}{node}:20:web: 1 18 7 1"
             );
-            Line::read(text.as_bytes()).unwrap()
+            FairQueue::read(text.as_bytes()).unwrap()
         };
-        let line = of("00");
-        assert_eq!((line.count, line.kept), (3, Kept::Marked));
-        assert_eq!(line.called, Some(Duration::from_millis(40)));
-        let [first, second] = &line.waiters[..] else { panic!("{line:?}") };
+        let queue = of("00");
+        assert_eq!((queue.count, queue.kept), (3, Kept::Marked));
+        assert_eq!(queue.called, Some(Duration::from_millis(40)));
+        let [first, second] = &queue.waiters[..] else { panic!("{queue:?}") };
         assert_eq!((first.mode, second.mode), (Some(LockMode::Exclusive), Some(LockMode::Shared)));
         assert_eq!((first.stamp, first.age), (17, Duration::from_millis(900)));
         assert_eq!(first.remaining, Duration::from_millis(5_800));
@@ -158,8 +158,8 @@ mod tests {
         assert_eq!((first.label.as_deref(), second.label.as_deref()), (None, Some("web: 1")));
         assert!(second.to_string().starts_with("web: 1 shared #"), "{second}");
         assert_ne!(first.fingerprint, second.fingerprint);
-        assert_eq!(line, of("01"), "on another node");
-        assert!(!format!("{line:?} {first}").contains("0123"));
+        assert_eq!(queue, of("01"), "on another node");
+        assert!(!format!("{queue:?} {first}").contains("0123"));
     }
 
     /// A client with write access to the node can make tickets with any label. A holder's is validated as well.
@@ -169,15 +169,15 @@ mod tests {
         let long = "x".repeat(200);
         for label in ["a\x1b[2J", "\u{9b}31m", "a\x7f", "a\u{202e}b", "\u{fc}", "", &long] {
             let text = format!("1 open -1\nx{name}00:35:{label} 17 900 5800");
-            let line = Line::read(text.as_bytes()).unwrap();
-            assert_eq!(line.waiters[0].label, None, "{label:?}");
-            assert!(line.waiters[0].to_string().starts_with("exclusive #"), "{label:?}");
+            let queue = FairQueue::read(text.as_bytes()).unwrap();
+            assert_eq!(queue.waiters[0].label, None, "{label:?}");
+            assert!(queue.waiters[0].to_string().starts_with("exclusive #"), "{label:?}");
         }
     }
 
     #[test]
-    fn what_is_no_line_is_none() {
-        assert_eq!(Line::read(b"0 open -1"), Some(Line::default()));
+    fn other_data_is_not_read_as_a_queue() {
+        assert_eq!(FairQueue::read(b"0 open -1"), Some(FairQueue::default()));
         for text in [
             "",
             "0",
@@ -190,9 +190,9 @@ mod tests {
             "1 open -1\nx00:1 1 -1 1",
             "1 open -1\n:1 1 1 1",
         ] {
-            assert_eq!(Line::read(text.as_bytes()), None, "{text:?}");
+            assert_eq!(FairQueue::read(text.as_bytes()), None, "{text:?}");
         }
-        let other = Line::read(b"1 closed -1\nq00:1 1 1 1").unwrap();
+        let other = FairQueue::read(b"1 closed -1\nq00:1 1 1 1").unwrap();
         assert_eq!((other.kept, other.waiters[0].mode), (Kept::Closed, None), "a newer version's");
     }
 }

@@ -25,8 +25,8 @@ pub(crate) struct Capabilities {
     /// that a handshake could ask. So it outlives connections. A user without a password is taken for one who
     /// may do it, until the node says otherwise.
     undo: Ability,
-    /// The keys and commands of the line in which waiters stand. One that says no is asked without.
-    line: Ability,
+    /// The keys and commands of the queue of waiters. A node that refuses them is asked without it.
+    queue: Ability,
     /// The server's own command for what the undo of most locks does, if it has one and lets us run it.
     compare_and_delete: Option<CompareAndDelete>,
     /// The server's version, if it is known.
@@ -77,13 +77,13 @@ impl Capabilities {
         self.undo = ability;
     }
 
-    /// Whether waiters can stand in line there.
-    pub(crate) fn line(&self) -> Ability {
-        self.line
+    /// Returns whether waiters can queue there.
+    pub(crate) fn queue(&self) -> Ability {
+        self.queue
     }
 
-    pub(crate) fn set_line(&mut self, ability: Ability) {
-        self.line = ability;
+    pub(crate) fn set_queue(&mut self, ability: Ability) {
+        self.queue = ability;
     }
 
     /// The server's own command for what the undo of most locks does.

@@ -3,7 +3,7 @@
 //! The order is: the push link subscribes; the command link is told to send its invalidations there
 //! (`CLIENT TRACKING`); and then each key that is waited for is read once more, which makes the node report its next
 //! change, and shows whether it has changed already. A node reports a key once for each time that it is read, so every
-//! refused attempt reads it again. `NOLOOP` keeps our own writes out of it. Where locks stand in line, a node reports only
+//! refused attempt reads it again. `NOLOOP` keeps our own writes out of it. Where locks wait in the queue, a node reports only
 //! what is read behind a `CLIENT CACHING YES` (`OPTIN`), or each script would count as a read of all its keys.
 //!
 //! The loss of either connection may have swallowed a notification, and counts as one. Where a server cannot or may
@@ -24,7 +24,7 @@ use super::effects::{Effect, LockEffect, NodeEffect};
 use super::waiting::QueueKey;
 use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pipeline};
 use crate::proto::core::locks::{Locks, Phase};
-use crate::proto::line::TICKET_PREFIX;
+use crate::proto::fair_queue::TICKET_PREFIX;
 use crate::proto::lock_kind::LockKind;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, TicketName};

@@ -175,7 +175,7 @@ impl Node {
         // Reports to a connection that does not hear them would be lost.
         let is_due = self.push.untracked.is_none() && env.now().boot >= self.push.tracked_from;
         if self.push.tracking == Tracking::Off && is_due {
-            let by_choice = env.settings().wake == WakeStrategy::Line;
+            let by_choice = env.settings().wake == WakeStrategy::Queue;
             self.push.tracking = Tracking::Asked { by_choice };
             self.send_track(to, by_choice, env);
         }
@@ -238,7 +238,7 @@ impl Node {
         answer: Token<'_>,
         env: &mut Env<'_>,
     ) -> Result<(), Mistyped> {
-        let by_choice = env.settings().wake == WakeStrategy::Line;
+        let by_choice = env.settings().wake == WakeStrategy::Queue;
         let news = match pending {
             Pending::Track { to } => self.push.take_track_answer(to, by_choice, answer)?,
             _ => self.push.read_caching_answer(answer)?,

@@ -255,16 +255,16 @@ impl Core {
 
     /// Whether no later waiter gets the lock before this one, which has a ticket: a quorum of nodes has recorded its place.
     #[must_use]
-    pub fn has_door(&self, id: LockId) -> bool {
+    pub fn has_place(&self, id: LockId) -> bool {
         let ticket = self.locks.active(id).and_then(|active| active.ticket.as_ref());
-        ticket.is_some_and(|ticket| ticket.has_door())
+        ticket.is_some_and(|ticket| ticket.has_place())
     }
 
     /// Why waiters cannot queue on a node, if an ask has found that out. Their asks carry no ticket there, and are in no
     /// order.
     #[must_use]
-    pub fn no_line(&self, node: NodeId) -> Option<Cause> {
-        match self.nodes[node.index()].capabilities.line() {
+    pub fn no_queue(&self, node: NodeId) -> Option<Cause> {
+        match self.nodes[node.index()].capabilities.queue() {
             Ability::Refused(cause) => Some(cause),
             Ability::Given | Ability::Unknown => None,
         }

@@ -1,4 +1,6 @@
-//! Which locks of one core wait for a resource, in the order in which they came.
+//! The queue of one core's locks for a resource, in the order in which they came.
+//!
+//! This queue is local. The queue of processes, which each node keeps, is in `proto::fair_queue`.
 //!
 //! Of the locks of one core that wait for a resource, one asks at a time; the others stand in a queue behind it, so
 //! that they neither wake nor deny one another. A lock on several resources stands in all of their queues, in the

@@ -5,7 +5,7 @@
 //! resource and to the ticket before its own, and all others to the two tickets before their own.
 //!
 //! Invariant: a transition here changes the ticket and nothing else. What follows is its return value, see `turn`; which stamp
-//! a ticket has, see `proto::line`.
+//! a ticket has, see `proto::fair_queue`.
 
 mod turn;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::pause::{CAP_NOTIFIED, EXPIRY_JITTER};
 use crate::proto::core::links::Mistyped;
-use crate::proto::line::{Agreement, MARKED_FOR, Place, Told};
+use crate::proto::fair_queue::{MARKED_FOR, QueuePlace, QueueReply, StampAgreement};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet, TicketName};
 use crate::proto::time::Timestamp;
@@ -27,15 +27,15 @@ pub(crate) struct Ticket {
     name: TicketName,
     /// The claim of the ticket before it, at the same place with another grace, which goes when the nodes know this one.
     former: Option<ClaimId>,
-    agreement: Agreement,
+    agreement: StampAgreement,
     grace: Duration,
     /// The grace that the present round trip needs.
     needed_grace: Duration,
     joined_at: Timestamp,
     /// What the nodes have told in the present attempt.
-    places: Vec<(NodeId, Place)>,
+    places: Vec<(NodeId, QueuePlace)>,
     /// Where it stands at its lead, as far as it is known now.
-    place: Option<Place>,
+    place: Option<QueuePlace>,
     /// Asks that followed the one before at once: until a quorum says the same stamp, or until a release has reached all
     /// nodes.
     hurried: u32,
@@ -151,7 +151,7 @@ impl Ticket {
             claim,
             name,
             former: None,
-            agreement: Agreement::new(quorum),
+            agreement: StampAgreement::new(quorum),
             grace,
             needed_grace: grace,
             joined_at: now,
@@ -174,12 +174,12 @@ impl Ticket {
     }
 
     /// Whether a quorum of nodes has recorded its place.
-    pub(super) fn has_door(&self) -> bool {
-        self.agreement.has_door()
+    pub(super) fn has_place(&self) -> bool {
+        self.agreement.has_place()
     }
 
     /// Sets the place at the lead. Returns the tickets that it need not listen to any longer.
-    fn set_place(&mut self, place: Option<Place>) -> [Option<TicketName>; 2] {
+    fn set_place(&mut self, place: Option<QueuePlace>) -> [Option<TicketName>; 2] {
         let before = std::mem::replace(&mut self.place, place);
         before.map_or([None; 2], |place| place.predecessors)
     }
@@ -216,7 +216,7 @@ impl Ticket {
             return Timestamp::NEVER;
         }
         match self.place {
-            Some(Place { before: before @ 2.., .. }) => {
+            Some(QueuePlace { before: before @ 2.., .. }) => {
                 now + LOOK_FROM_BEHIND.saturating_mul(before)
             }
             _ => Timestamp::NEVER,
@@ -224,14 +224,14 @@ impl Ticket {
     }
 
     /// When it asks again because the holder of the resource, which has so much time left, has ended, and those before it have had
-    /// `leave` to come. A node reports a release but not the end of a marked holder, and the first in line, who waits for that, may
+    /// `leave` to come. A node reports a release but not the end of a marked holder, and the first in the queue, who waits for that, may
     /// be dead as well.
     fn asks_behind_holder_at(&self, now: Timestamp, left: Duration, leave: Duration) -> Timestamp {
         if mutant!(HolderEndsUnnoticed) {
             return Timestamp::NEVER;
         }
         match self.place {
-            Some(Place { before: before @ 1.., .. }) => {
+            Some(QueuePlace { before: before @ 1.., .. }) => {
                 // The first asks within the jitter after that, and the nearest to it before the others.
                 let leave = EXPIRY_JITTER.1 + leave + LOOK_FROM_BEHIND.saturating_mul(before - 1);
                 now + left + leave
@@ -251,20 +251,20 @@ impl Ticket {
     }
 
     /// Whether its owner needs more time to take its turn than the ticket says. A ticket keeps its grace, so it needs another one,
-    /// which its door allows at the same place. A grace that is longer than needed stays: a shorter one would let others pass an
+    /// which a place that a quorum knows allows. A grace that is longer than needed stays: a shorter one would let others pass an
     /// owner that has not heard yet that a second node is free.
     fn needs_more_time(&self) -> bool {
         if mutant!(GraceIsFixed) {
             return false;
         }
-        self.needed_grace > self.grace && self.former.is_none() && self.agreement.has_door()
+        self.needed_grace > self.grace && self.former.is_none() && self.agreement.has_place()
     }
 
     /// Whether it has to ask again before it can wait: a quorum has told of its place, but not alike; or the lead has told
     /// of a release that others of the nodes had not heard of.
     fn hurries(&mut self, is_split: bool) -> bool {
-        let has_no_door = self.agreement.has_heard() && !self.agreement.has_door();
-        let hurries = has_no_door || is_split && self.is_first();
+        let has_no_place = self.agreement.is_known() && !self.agreement.has_place();
+        let hurries = has_no_place || is_split && self.is_first();
         self.hurried = if hurries { self.hurried + 1 } else { 0 };
         hurries && self.hurried <= HURRIES
     }
@@ -276,7 +276,7 @@ impl Ticket {
 
     /// The node that it listens to: the first in order whose holder is in the way of a quorum until `needed` of the holders
     /// have ended. If there is none, the first that has answered.
-    fn lead(&self, suspected: NodeSet, needed: usize) -> Option<(NodeId, Place)> {
+    fn lead(&self, suspected: NodeSet, needed: usize) -> Option<(NodeId, QueuePlace)> {
         let can = || self.places.iter().filter(|(node, _)| !suspected.contains(*node));
         let have_ended = |at| can().filter(|(_, place)| place.ends_in_ms() <= at).count();
         let ends = can().map(|(_, place)| place.ends_in_ms());
@@ -284,21 +284,21 @@ impl Ticket {
         // A node where a former holder is about to end will not report the release of the present one, who may have
         // a quorum without it. Half of the time is enough: what nodes tell of one holder differs by less than that.
         let is_in_the_way =
-            |place: &Place| place.left_ms != 0 && place.ends_in_ms() >= quorum_ends / 2;
+            |place: &QueuePlace| place.left_ms != 0 && place.ends_in_ms() >= quorum_ends / 2;
         can().min_by_key(|(node, place)| (!is_in_the_way(place), *node)).copied()
     }
 
     /// Records what a node has answered to an ask with this ticket. Returns for how long nobody needs to ask there, if the
     /// resource is free and the first in the queue was called.
-    fn record_place(&mut self, node: NodeId, told: Told, now: Timestamp) -> Option<Duration> {
-        let place = match told {
-            Told::Granted { stamp, .. } => {
-                self.agreement.hears(node, stamp);
+    fn record(&mut self, node: NodeId, reply: QueueReply, now: Timestamp) -> Option<Duration> {
+        let place = match reply {
+            QueueReply::Granted { stamp, .. } => {
+                self.agreement.record(node, stamp);
                 return None;
             }
-            Told::Waits(place) => place,
+            QueueReply::Waits(place) => place,
         };
-        self.agreement.hears(node, place.stamp);
+        self.agreement.record(node, place.stamp);
         self.places.push((node, place));
         if let Some(grace_ms) = place.pinged_ms() {
             let until = now + with_margin(grace_ms).min(CAP_NOTIFIED);
@@ -371,7 +371,7 @@ impl Ticket {
     /// Several have the resource at this node. A reader may be beside them as soon as nobody stands before it, and asks once: that
     /// it has become the first, or that they have come behind a writer, its ask has not known.
     fn joins_readers_once(&mut self, node: NodeId) -> bool {
-        let was_second = |(of, place): &(NodeId, Place)| *of == node && place.before > 0;
+        let was_second = |(of, place): &(NodeId, QueuePlace)| *of == node && place.before > 0;
         let has_become_first = self.places.iter().any(was_second);
         self.is_first() && (!std::mem::replace(&mut self.knows_many, true) || has_become_first)
     }
@@ -490,5 +490,5 @@ const HURRIES: u32 = 3;
 /// And so many until the lead's word that the resource is free is not believed any longer.
 const MOST_SEEN_FREE: u32 = 8;
 
-/// A lock in line is silent for so long at first.
+/// A lock in the queue is silent for so long at first.
 const FIRST_SILENCE: Duration = Duration::from_millis(50);

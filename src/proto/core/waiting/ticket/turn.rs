@@ -15,7 +15,7 @@ use crate::proto::core::links::{Ability, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::core::waiting::Waiter;
 use crate::proto::core::waiting::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED, EXPIRY_JITTER};
-use crate::proto::line::{CLOSED, InLine, MARKED_FOR, TICKET_PREFIX, Told};
+use crate::proto::fair_queue::{CLOSED, InQueue, MARKED_FOR, QueueReply, TICKET_PREFIX};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, TicketName};
 use crate::proto::permits;
@@ -36,7 +36,7 @@ impl Waiter<'_> {
         let (claim, name) = self.make_ticket(grace, claims);
         let ticket = Ticket::new(claim, name, grace, quorum, self.now());
         *self.ticket = Some(Box::new(ticket));
-        self.env.metrics.lined_up += 1;
+        self.env.metrics.joined_queue += 1;
     }
 
     fn make_ticket(&mut self, grace: Duration, claims: &mut Claims) -> (ClaimId, TicketName) {
@@ -59,7 +59,7 @@ impl Waiter<'_> {
     fn may_take_ticket(&self) -> bool {
         let is_of_ours = self.keys.len() == 1 && self.foreign.is_none();
         let is_wanted = is_of_ours && self.waiting.is_wanted() && !self.mode_change.is_companion();
-        is_wanted && self.env.settings().wake == WakeStrategy::Line && self.may_have_queues()
+        is_wanted && self.env.settings().wake == WakeStrategy::Queue && self.may_have_queues()
     }
 
     /// Whether a quorum of nodes may have a queue: there is no order where that is not so.
@@ -69,7 +69,7 @@ impl Waiter<'_> {
 
     /// Whether this holds of the queues of a quorum of nodes.
     fn is_of_quorum(&self, is: fn(Ability) -> bool) -> bool {
-        let count = self.nodes.iter().filter(|node| is(node.capabilities.line())).count();
+        let count = self.nodes.iter().filter(|node| is(node.capabilities.queue())).count();
         count >= self.env.config().quorum()
     }
 
@@ -96,7 +96,7 @@ impl Waiter<'_> {
     pub(crate) fn ask_with_ticket(&mut self, claims: &mut Claims) {
         let Some(mut ticket) = self.ticket.take() else { return };
         ticket.places.clear();
-        let stamp = ticket.agreement.asks();
+        let stamp = ticket.agreement.stamp_for_ask();
         // An ask that follows a notification may be the turn, which two tickets would delay.
         if ticket.needs_more_time() && !self.waiting.pause.is_woken() {
             // Both stand at the same place until the nodes have answered, so that nobody passes in between.
@@ -107,17 +107,17 @@ impl Waiter<'_> {
         }
         let (proposal, grace_ms) = (self.env.now().wall.0 / 1000, ticket.grace.as_millis() as u64);
         if let Some(claim) = claims.find_mut(self.lock.claim()) {
-            let in_line = InLine { ticket: ticket.name, stamp, proposal, grace_ms };
-            claim.asks_in_line(ticket.claim, in_line);
+            let in_queue = InQueue { ticket: ticket.name, stamp, proposal, grace_ms };
+            claim.asks_in_queue(ticket.claim, in_queue);
         }
         *self.ticket = Some(ticket);
     }
 
     /// A node has answered an ask that carries the ticket.
-    pub(crate) fn record_place(&mut self, node: NodeId, told: Told) {
+    pub(crate) fn record_place(&mut self, node: NodeId, reply: QueueReply) {
         let now = self.now();
         let ticket = self.ticket.as_mut();
-        if let Some(grace) = ticket.and_then(|ticket| ticket.record_place(node, told, now)) {
+        if let Some(grace) = ticket.and_then(|ticket| ticket.record(node, reply, now)) {
             self.waiting.pause.key_lives(node, Some(grace), now);
         }
     }
@@ -126,7 +126,7 @@ impl Waiter<'_> {
     #[must_use = "they are to leave the queue on the nodes"]
     pub(crate) fn give_up_ticket(&mut self) -> Tickets {
         let Some(mut ticket) = self.ticket.take() else { return [None; 2] };
-        self.env.common.metrics.left_line(ticket.joined_at, self.env.now.boot);
+        self.env.common.metrics.left_queue(ticket.joined_at, self.env.now.boot);
         self.queues.stop_listening(ticket.set_place(None));
         [ticket.former, Some(ticket.claim)]
     }

@@ -1,7 +1,7 @@
-//! Checks of the line in which waiters stand: nobody who began to wait behind another one's door is granted before it, and
-//! nothing stays on the nodes for a line in which nobody stands; and nobody who wants a permit sleeps beside a free slot.
+//! Checks of the queue in which waiters stand: no job that began to wait once a quorum knew another's place is granted before it, and
+//! nothing stays on the nodes for a queue in which nobody stands; and nobody who wants a permit sleeps beside a free slot.
 //!
-//! Of several permits one who came later and stands in line may be granted one first, as long as there is another; and one who
+//! Of several permits one who came later and waits in the queue may be granted one first, as long as there is another; and one who
 //! wants one of fewer permits than others do may lose its place, since they take it for one that does not come. Neither is
 //! judged.
 //!
@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use redbolt::proto::script::{ACQUIRE_IN_LINE, ACQUIRE_PERMIT_IN_LINE};
+use redbolt::proto::script::{ACQUIRE_IN_QUEUE, ACQUIRE_PERMIT_IN_QUEUE};
 use redbolt::proto::{LockState, WakeStrategy};
 use redbolt_testkit::Command;
 use redbolt_testkit::command::number;
@@ -25,11 +25,11 @@ use crate::world::World;
 use crate::world::node::{Node, grace_ms};
 use crate::world::queue::Time;
 
-/// What an ask in line shows at its node.
+/// What an ask in the queue shows at its node.
 impl World {
     /// A stamp is sent once a quorum has told one, and never gets smaller. Whoever waits leaves no free key, and whoever is granted
     /// its ticket; and nobody stays called for a resource that is held.
-    pub(crate) fn keeps_to_the_line(
+    pub(crate) fn keeps_to_the_queue(
         &mut self,
         at: usize,
         attempt: u16,
@@ -37,10 +37,10 @@ impl World {
         words: &[&[u8]],
         reply: &[u8],
     ) {
-        let in_line = [Some(&ACQUIRE_IN_LINE), Some(&ACQUIRE_PERMIT_IN_LINE)];
+        let in_queue = [Some(&ACQUIRE_IN_QUEUE), Some(&ACQUIRE_PERMIT_IN_QUEUE)];
         let (waits, is_granted) = (reply.starts_with(b"+WAIT "), reply.starts_with(b"+OK "));
         let Some(attempt) = self.attempts.get(usize::from(attempt)) else { return };
-        if !in_line.contains(&request.script) || !(waits || is_granted) {
+        if !in_queue.contains(&request.script) || !(waits || is_granted) {
             return;
         }
         let (job, wire) = (usize::from(attempt.job), &self.wires[at]);
@@ -59,24 +59,24 @@ impl World {
             Some(what) => what,
             None if waits && !server.holds(resource, now) => "left a free key behind",
             None if is_free && !server.has_closed(resource, now) => "did not close what is free",
-            None if is_granted && !server.has_line(resource, now) => "lost its ticket by a grant",
+            None if is_granted && !server.has_queue(resource, now) => "lost its ticket by a grant",
             None if is_held && call.is_some_and(|call| server.holds(call, now)) => {
                 "left somebody called for what is held"
             }
             None => return,
         };
-        self.violated(Violation::LineRule { job, node, what });
+        self.violated(Violation::QueueRule { job, node, what });
     }
 
-    /// Before an ask in line: who is called, stands first, and has not had its grace.
+    /// Before an ask in the queue: who is called, stands first, and has not had its grace.
     pub(crate) fn called_first(
         &mut self,
         node: usize,
         request: &Command<'_>,
         words: &[&[u8]],
     ) -> Option<Vec<u8>> {
-        let in_line = [Some(&ACQUIRE_IN_LINE), Some(&ACQUIRE_PERMIT_IN_LINE)];
-        if !in_line.contains(&request.script) || !takes_turns(&self.plan) {
+        let in_queue = [Some(&ACQUIRE_IN_QUEUE), Some(&ACQUIRE_PERMIT_IN_QUEUE)];
+        if !in_queue.contains(&request.script) || !takes_turns(&self.plan) {
             return None;
         }
         let (stamps, ends, call) = (words.get(4)?, words.get(5)?, words.get(7)?);
@@ -102,7 +102,7 @@ impl World {
         let job = usize::from(attempt.job);
         if !stands && !called.starts_with(own) {
             let what = "took the turn of who was called, within its grace";
-            self.violated(Violation::LineRule { job, node, what });
+            self.violated(Violation::QueueRule { job, node, what });
         }
     }
 
@@ -113,7 +113,7 @@ impl World {
         job: usize,
         name: &[u8],
     ) -> Option<&'static str> {
-        let is_calm = self.judges_the_line();
+        let is_calm = self.judges_the_queue();
         let known = self.tickets.iter().position(|ticket| ticket.name == name);
         let known = known.unwrap_or_else(|| {
             // Another one of the same waiter, with another grace, goes on where the one before it stands.
@@ -144,18 +144,18 @@ impl World {
 }
 
 impl World {
-    /// After each event of a client: notes which of its jobs have passed their door.
-    pub(crate) fn notice_door(&mut self, at: usize) {
+    /// After each event of a client: notes the place of which of its jobs a quorum knows now.
+    pub(crate) fn note_place(&mut self, at: usize) {
         let client = usize::from(self.plan.jobs[at].client);
         let core = &self.clients[client].core;
-        let has_door = self.jobs[at].id.is_some_and(|id| core.has_door(id));
+        let has_place = self.jobs[at].id.is_some_and(|id| core.has_place(id));
         let job = &mut self.jobs[at];
-        job.door_at = if has_door { job.door_at.or(Some(self.now)) } else { None };
+        job.place_at = if has_place { job.place_at.or(Some(self.now)) } else { None };
     }
 
-    /// A job was granted that was called at `called`: nobody may wait whose door it came behind.
+    /// A job was granted that was called at `called`: no job may wait whose place a quorum knew then.
     pub(crate) fn passes_nobody(&mut self, at: usize, called: Time) {
-        if !self.judges_the_line() {
+        if !self.judges_the_queue() {
             return;
         }
         let job = self.plan.jobs[at];
@@ -169,7 +169,7 @@ impl World {
             is_rival
                 && !is_called_in_vain
                 && running.is_acquiring()
-                && running.door_at.is_some_and(|door| door < called)
+                && running.place_at.is_some_and(|known| known < called)
         };
         if let Some(passed) = (0..self.jobs.len()).find(is_passed) {
             self.violated(Violation::Passed { job: at, passed });
@@ -185,7 +185,7 @@ impl World {
     /// After each event: nobody who is first to ask for a permit has slept for long while all nodes had a slot for it.
     pub(crate) fn no_slot_stays_free(&mut self) {
         let stops = |fault: &Fault| fault.what == What::PauseClient;
-        let is_calm = self.plan.faults.iter().all(stops) && self.may_judge_the_line();
+        let is_calm = self.plan.faults.iter().all(stops) && self.may_judge_the_queue();
         if self.plan.class != Class::Permits || self.is_healed || !is_calm {
             return;
         }
@@ -224,23 +224,23 @@ impl World {
     }
 
     /// Long after the last job has ended: no key is closed.
-    pub(crate) fn no_line_is_left(&mut self) {
-        if self.judges_the_line() {
+    pub(crate) fn no_queue_is_left(&mut self) {
+        if self.judges_the_queue() {
             self.nodes_keep_nothing(Node::is_closed);
         }
     }
 
     /// At the end of any schedule, once the time of what the last request may have left is over: no node has a ticket, and no key is
     /// closed.
-    pub(crate) fn no_line_is_kept(&mut self) {
+    pub(crate) fn no_queue_is_kept(&mut self) {
         let nodes = &self.nodes[..self.plan.nodes];
         let stepped = nodes.iter().map(|node| node.stepped_back).max().unwrap_or(0) * 1_000;
         let at = self.now.max(self.scripted_at + KEPT_FOR + KEPT_FOR / 50 + stepped);
         for node in 0..self.plan.nodes {
             for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
                 let server = &mut self.nodes[node];
-                if server.has_line(name, at) || server.is_closed(name, at) {
-                    self.violated(Violation::LineSurvives { key, node });
+                if server.has_queue(name, at) || server.is_closed(name, at) {
+                    self.violated(Violation::QueueSurvives { key, node });
                 }
             }
         }
@@ -250,8 +250,8 @@ impl World {
     pub(crate) fn nobody_stands(&mut self) {
         let mut jobs = self.plan.jobs.iter().zip(&self.jobs);
         let all_over = jobs.all(|(job, it)| job.kind == Kind::Probe || it.is_over());
-        if all_over && self.judges_the_line() {
-            self.nodes_keep_nothing(Node::has_line);
+        if all_over && self.judges_the_queue() {
+            self.nodes_keep_nothing(Node::has_queue);
         }
     }
 
@@ -259,22 +259,22 @@ impl World {
         for node in 0..self.plan.nodes {
             for (key, name) in KEYS.iter().enumerate().take(self.plan.keys) {
                 if keeps(&mut self.nodes[node], name, self.now) {
-                    self.violated(Violation::LineSurvives { key, node });
+                    self.violated(Violation::QueueSurvives { key, node });
                 }
             }
         }
     }
 
-    fn judges_the_line(&self) -> bool {
+    fn judges_the_queue(&self) -> bool {
         let is_calm = match self.plan.class {
             Class::Waiting => self.plan.faults.iter().all(Fault::never_reaches),
             _ => self.plan.faults.is_empty(),
         };
-        is_calm && self.may_judge_the_line()
+        is_calm && self.may_judge_the_queue()
     }
 
-    /// Whether those who wait stand in line, on a network that is fast beside the shortest grace.
-    fn may_judge_the_line(&self) -> bool {
+    /// Whether waiters queue on the nodes, on a network that is fast beside the shortest grace.
+    fn may_judge_the_queue(&self) -> bool {
         let round_trip =
             2 * (self.plan.net.delay + self.plan.net.jitter) * self.plan.net.pieces as Time;
         let net = &self.plan.net;
@@ -283,7 +283,7 @@ impl World {
             Class::Permits => is_even && self.plan.setup.start == Start::Ready,
             class => class == Class::Waiting,
         };
-        waits && self.plan.setup.wake == WakeStrategy::Line && 4 * round_trip < SHORTEST_GRACE
+        waits && self.plan.setup.wake == WakeStrategy::Queue && 4 * round_trip < SHORTEST_GRACE
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who waits in line for a lock, as an operator sees it.
+//! Who waits in the queue for a lock, as an operator sees it.
 
 use std::thread;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::harness::{World, eventually};
 
-/// A process that stands in line for a lock that it does not get.
+/// A process that waits in the queue for a lock that it does not get.
 fn waiter(world: &World) -> Client {
-    let builder = Config::builder().wake(WakeStrategy::Line).label("web-2:7");
+    let builder = Config::builder().wake(WakeStrategy::Queue).label("web-2:7");
     let nodes = world.nodes.iter().map(|node| node.address());
     let builder = nodes.fold(builder, |builder, node| builder.node(&node).unwrap());
     Client::new(builder.build().unwrap()).unwrap()
@@ -26,9 +26,9 @@ fn request<'a>() -> LockRequest<'a> {
 fn of_two(world: &World, words: &[&str], status: i32) -> String {
     let told = || world.run(words).expect(status).stdout;
     let mut text = String::new();
-    eventually("two stand in line on all nodes", || {
+    eventually("two wait in the queue on all nodes", || {
         text = told();
-        text.matches("2 in line").count() == 3
+        text.matches("2 in the queue").count() == 3
     });
     text
 }
@@ -38,14 +38,14 @@ fn status_and_unlock_show_who_waits_and_for_how_long() {
     let world = World::of(3);
     let holder = waiter(&world);
     let guard = holder.acquire(LockRequest::new("job").ttl(Duration::from_secs(30))).unwrap();
-    assert!(!world.run(&["status", "job"]).expect(0).stdout.contains("line"), "nobody waits");
+    assert!(!world.run(&["status", "job"]).expect(0).stdout.contains("queue"), "nobody waits");
     thread::scope(|scope| {
         let first = scope.spawn(|| waiter(&world).acquire(request()).unwrap().release());
-        eventually("the first has its place", || in_line(&world) == Some(1));
+        eventually("the first has its place", || in_queue(&world) == Some(1));
         let second = scope.spawn(|| waiter(&world).acquire(request().shared()).unwrap().release());
         for (words, status) in [(["status", "job"], 0), (["unlock", "job"], 64)] {
             let told = of_two(&world, &words, status);
-            let (_, told) = told.split_once("\nin line: 2\n").unwrap_or_else(|| panic!("{told}"));
+            let (_, told) = told.split_once("\nqueue: 2\n").unwrap_or_else(|| panic!("{told}"));
             let lines: Vec<_> = told.lines().collect();
             assert!(
                 lines[0].starts_with("  1. web-2:7 exclusive #")
@@ -57,30 +57,30 @@ fn status_and_unlock_show_who_waits_and_for_how_long() {
         let json: Value =
             serde_json::from_str(&world.told_by_all(&["status", "--json", "job"], 0).stdout)
                 .unwrap();
-        for line in [&json["line"], &json["nodes"][0]["line"]] {
-            assert_eq!((&line["count"], &line["kept"]), (&2.into(), &"marked".into()), "{json}");
-            assert_eq!(line["called_ms"], Value::Null);
-            let first = &line["first"][0];
+        for queue in [&json["queue"], &json["nodes"][0]["queue"]] {
+            assert_eq!((&queue["count"], &queue["kept"]), (&2.into(), &"marked".into()), "{json}");
+            assert_eq!(queue["called_ms"], Value::Null);
+            let first = &queue["first"][0];
             assert_eq!((&first["mode"], &first["label"]), (&"exclusive".into(), &"web-2:7".into()));
             assert_eq!(first["hash"].as_str().unwrap().len(), 8);
             assert!(
-                first["age_ms"].as_u64().unwrap() >= line["first"][1]["age_ms"].as_u64().unwrap()
+                first["age_ms"].as_u64().unwrap() >= queue["first"][1]["age_ms"].as_u64().unwrap()
             );
         }
-        assert_eq!(json["nodes"][0]["line_reason"], Value::Null);
+        assert_eq!(json["nodes"][0]["queue_reason"], Value::Null);
         let broken = world.run(&["unlock", "--force", "job"]).expect(0).stdout;
-        assert!(broken.contains("\nin line: 2\n"), "{broken}");
+        assert!(broken.contains("\nqueue: 2\n"), "{broken}");
         drop(guard);
         assert!(first.join().is_ok() && second.join().is_ok());
     });
-    eventually("nobody waits", || in_line(&world) == Some(0));
+    eventually("nobody waits", || in_queue(&world) == Some(0));
 }
 
 /// How many wait, by a quorum.
-fn in_line(world: &World) -> Option<u64> {
+fn in_queue(world: &World) -> Option<u64> {
     let json = world.run(&["status", "--json", "job"]).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
-    json["line"]["count"].as_u64()
+    json["queue"]["count"].as_u64()
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn a_node_that_does_not_tell_who_waits_is_named() {
     let told = status(&["status", "job"]);
     assert!(told.contains("  does not tell who waits  "), "{told}");
     let address = world.nodes[0].address();
-    assert!(told.contains(&format!("\nin line: not told, node 1 {address}: NOPERM")), "{told}");
+    assert!(told.contains(&format!("\nqueue: not known, node 1 {address}: NOPERM")), "{told}");
     assert!(told.ends_with("job: free\n"), "{told}");
     let json: Value = serde_json::from_str(&status(&["status", "--json", "job"])).unwrap();
-    assert_eq!((&json["line"], &json["nodes"][0]["line"]), (&Value::Null, &Value::Null));
-    assert!(json["nodes"][0]["line_reason"].as_str().unwrap().contains("NOPERM"), "{json}");
+    assert_eq!((&json["queue"], &json["nodes"][0]["queue"]), (&Value::Null, &Value::Null));
+    assert!(json["nodes"][0]["queue_reason"].as_str().unwrap().contains("NOPERM"), "{json}");
 }

@@ -1,11 +1,13 @@
-//! The line of those who wait for a resource: what one waiter makes of what the nodes tell of its place.
+//! The queue of waiters for a resource on the nodes: the place of a waiter, and what it concludes from the nodes' replies.
 //!
-//! Each node keeps a line of its own, ordered by stamp and then by name. From the stamps of a quorum a waiter takes one for
-//! itself, T, and sends it with every later ask, so that it stands at the same place everywhere. Its *door* is passed when a
-//! quorum of answers says T: who begins to wait after that does not get the lock before it. The rules are those of
-//! `crates/models/src/line.rs`, which decides with the code that is here.
+//! It is a queue of processes, as in `java.util.concurrent` and Redisson's fair lock; the queue of the locks of one core is in
+//! `core::waiting::wait_queue`. Each node keeps a queue of tickets, ordered by stamp and then by name. From the stamps of a
+//! quorum a waiter takes one for itself, T, and sends it with every later ask, so that it has the same place on every node.
+//! Once a quorum of replies names T, the waiter has its *place*: no waiter that comes later gets the lock before it. The rules
+//! are those of `crates/models/src/fair_queue.rs`, which decides with this code. On the nodes the keys are named
+//! `redbolt:line...`: their names are part of the wire format.
 //!
-//! Not here: what a node does with a ticket, see [`script::ACQUIRE_IN_LINE`](super::script::ACQUIRE_IN_LINE), and when a
+//! Not here: what a node does with a ticket, see [`script::ACQUIRE_IN_QUEUE`](super::script::ACQUIRE_IN_QUEUE), and when a
 //! waiter asks.
 
 use std::time::Duration;
@@ -40,116 +42,116 @@ pub(super) const MARKED_FOR: Duration = Duration::from_secs(8);
 /// How long a ticket can leave something on a node that its owner has not asked since.
 pub(super) const TICKET_TTL: Duration = Duration::from_secs(12);
 
-/// The stamp that a waiter goes by, T, and whether it has passed its door.
+/// The stamp that a waiter goes by, T, and whether a quorum has recorded its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standpoint {
     stamp: u64,
-    has_door: bool,
+    has_place: bool,
 }
 
 impl Standpoint {
     /// One that goes by this stamp, 0 for none.
     #[must_use]
-    pub fn new(stamp: u64, has_door: bool) -> Self {
-        Self { stamp, has_door }
+    pub fn new(stamp: u64, has_place: bool) -> Self {
+        Self { stamp, has_place }
     }
 
-    /// T; 0 as long as none was sent, or said alike by a quorum.
+    /// T; 0 as long as none was sent, or named alike by a quorum.
     #[must_use]
     pub fn stamp(self) -> u64 {
         self.stamp
     }
 
-    /// Whether a quorum of answers has said it.
+    /// Returns whether a quorum of replies has named it.
     #[must_use]
-    pub fn has_door(self) -> bool {
-        self.has_door
+    pub fn has_place(self) -> bool {
+        self.has_place
     }
 
-    /// A node has said `stamp`, which is among what all have said last, with 0 for those who have said nothing. What a
-    /// quorum says alike before anything was sent is T.
+    /// Returns the standpoint after a node has named `stamp`, which is among `stamps`, the last ones that the nodes have named,
+    /// 0 for none. What a quorum names alike before anything was sent is T.
     #[must_use]
-    pub fn hears(self, stamp: u64, heard: &[u64], quorum: usize) -> Self {
-        let is_alike = says_alike(heard, stamp, quorum);
+    pub fn after_reply(self, stamp: u64, stamps: &[u64], quorum: usize) -> Self {
+        let is_alike = are_alike(stamps, stamp, quorum);
         let may_be_ours = self.stamp == stamp || self.stamp == 0;
-        match may_be_ours && !self.has_door && is_alike {
-            true => Self { stamp, has_door: true },
+        match may_be_ours && !self.has_place && is_alike {
+            true => Self { stamp, has_place: true },
             false => self,
         }
     }
 
-    /// The waiter asks, and sends T: the largest that was said, once a quorum has said anything. It never gets less, and
-    /// behind the door it does not change.
+    /// Returns the standpoint of the next ask, which sends T: the largest that was named, once a quorum has named any. It never gets less, and
+    /// once the place is known it does not change.
     #[must_use]
-    pub fn asks(self, heard: &[u64], quorum: usize) -> Self {
-        let has_heard = has_heard(heard, quorum);
+    pub fn before_ask(self, stamps: &[u64], quorum: usize) -> Self {
+        let is_known = is_known(stamps, quorum);
         if mutant!(StampOfEachNode) {
-            return Self { stamp: 0, has_door: self.has_door || has_heard };
+            return Self { stamp: 0, has_place: self.has_place || is_known };
         }
-        if mutant!(StampRaisedBehindDoor) && has_heard {
-            let stamp = heard.iter().copied().max().unwrap_or_default() + 1;
-            return Self { stamp, has_door: self.has_door };
+        if mutant!(StampRaisedWithPlace) && is_known {
+            let stamp = stamps.iter().copied().max().unwrap_or_default() + 1;
+            return Self { stamp, has_place: self.has_place };
         }
-        if mutant!(StampSentEarly) && !self.has_door {
-            let stamp = heard.iter().copied().max().unwrap_or_default().max(self.stamp);
-            return Self { stamp, has_door: says_alike(heard, stamp, quorum) };
+        if mutant!(StampSentEarly) && !self.has_place {
+            let stamp = stamps.iter().copied().max().unwrap_or_default().max(self.stamp);
+            return Self { stamp, has_place: are_alike(stamps, stamp, quorum) };
         }
-        if self.has_door || !has_heard {
+        if self.has_place || !is_known {
             return self;
         }
-        let stamp = heard.iter().copied().max().unwrap_or_default().max(self.stamp);
-        Self { stamp, has_door: says_alike(heard, stamp, quorum) }
+        let stamp = stamps.iter().copied().max().unwrap_or_default().max(self.stamp);
+        Self { stamp, has_place: are_alike(stamps, stamp, quorum) }
     }
 }
 
-fn says_alike(heard: &[u64], stamp: u64, quorum: usize) -> bool {
-    stamp > 0 && heard.iter().filter(|&&heard| heard == stamp).count() >= quorum
+fn are_alike(stamps: &[u64], stamp: u64, quorum: usize) -> bool {
+    stamp > 0 && stamps.iter().filter(|&&other| other == stamp).count() >= quorum
 }
 
-fn has_heard(heard: &[u64], quorum: usize) -> bool {
-    heard.iter().filter(|&&stamp| stamp > 0).count() >= quorum
+fn is_known(stamps: &[u64], quorum: usize) -> bool {
+    stamps.iter().filter(|&&stamp| stamp > 0).count() >= quorum
 }
 
-/// What the nodes have told a waiter of its place, and what it makes of it.
+/// The stamps that the nodes have named for a ticket, and what its owner concludes from them.
 #[derive(Clone, Debug)]
-pub(super) struct Agreement {
-    heard: [u64; MAX_NODES],
+pub(super) struct StampAgreement {
+    stamps: [u64; MAX_NODES],
     quorum: usize,
     standpoint: Standpoint,
 }
 
-impl Agreement {
-    /// Of a waiter that has heard nothing.
+impl StampAgreement {
+    /// Creates the agreement of a ticket that no node has named a stamp for.
     pub(super) fn new(quorum: usize) -> Self {
-        Self { heard: [0; MAX_NODES], quorum, standpoint: Standpoint::default() }
+        Self { stamps: [0; MAX_NODES], quorum, standpoint: Standpoint::default() }
     }
 
-    /// A node says at which stamp the ticket stands there.
-    pub(super) fn hears(&mut self, node: NodeId, stamp: u64) {
-        self.heard[node.index()] = stamp;
-        self.standpoint = self.standpoint.hears(stamp, &self.heard, self.quorum);
+    /// Records the stamp that the ticket has on a node.
+    pub(super) fn record(&mut self, node: NodeId, stamp: u64) {
+        self.stamps[node.index()] = stamp;
+        self.standpoint = self.standpoint.after_reply(stamp, &self.stamps, self.quorum);
     }
 
-    /// T for the next ask; 0 as long as there is none.
-    pub(super) fn asks(&mut self) -> u64 {
-        self.standpoint = self.standpoint.asks(&self.heard, self.quorum);
+    /// Returns T for the next ask; 0 as long as there is none.
+    pub(super) fn stamp_for_ask(&mut self) -> u64 {
+        self.standpoint = self.standpoint.before_ask(&self.stamps, self.quorum);
         self.standpoint.stamp
     }
 
-    /// Whether whoever begins to wait from now on does not get the lock before this waiter.
-    pub(super) fn has_door(&self) -> bool {
-        self.standpoint.has_door
+    /// Returns whether a quorum of nodes has recorded the place, so that no later waiter gets the lock before this one.
+    pub(super) fn has_place(&self) -> bool {
+        self.standpoint.has_place
     }
 
-    /// Whether a quorum has told where the ticket stands.
-    pub(super) fn has_heard(&self) -> bool {
-        has_heard(&self.heard, self.quorum)
+    /// Returns whether a quorum has named stamps, alike or not.
+    pub(super) fn is_known(&self) -> bool {
+        is_known(&self.stamps, self.quorum)
     }
 }
 
-/// How an ask stands in line.
+/// The place in the queue that an ask requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InLine {
+pub(super) struct InQueue {
     pub(super) ticket: TicketName,
     /// T; 0 before it is known.
     pub(super) stamp: u64,
@@ -159,9 +161,9 @@ pub(super) struct InLine {
     pub(super) grace_ms: u64,
 }
 
-/// Where a ticket stands on one node.
+/// The place of a ticket in the queue of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct QueuePlace {
     pub(super) stamp: u64,
     /// For how many ms holders are in the way; 0 for not at all, -1 for without end.
     pub(super) left_ms: i64,
@@ -175,7 +177,7 @@ pub(super) struct Place {
     pinged_ms: Option<u32>,
 }
 
-impl Place {
+impl QueuePlace {
     /// Returns after how many ms the last ticket before this one expires unless its owner asks, if this ask has pinged it.
     pub(super) fn pinged_ms(&self) -> Option<u32> {
         self.pinged_ms
@@ -187,22 +189,22 @@ impl Place {
     }
 }
 
-/// What the answer to an ask in line says.
+/// The reply of a node to an ask in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum QueueReply {
     /// The node grants.
     Granted { stamp: u64, grant: Answer },
     /// It does not yet.
-    Waits(Place),
+    Waits(QueuePlace),
 }
 
-impl Told {
+impl QueueReply {
     /// Reads an answer to a lock, or to a permit; `None` if it is another one than these two.
     pub(super) fn read(answer: Token<'_>, of_permit: bool) -> Option<Self> {
         let Token::Simple(line) = answer else { return None };
         let (word, rest) = std::str::from_utf8(line).ok()?.split_once(' ')?;
         let mut words = rest.split(' ');
-        let told = match word {
+        let reply = match word {
             "OK" if of_permit => {
                 let (stamp, slot) = rest.split_once(' ')?;
                 let grant = permit(slot)?;
@@ -219,15 +221,14 @@ impl Told {
                 let (last, last_but_one) = (words.next()?, words.next()?);
                 let grace_ms = last.split_once(':').map_or(Some(0), |(_, ms)| ms.parse().ok())?;
                 let predecessors = [ticket(last)?, ticket(last_but_one)?];
-                let pinged_ms = match words.next() {
-                    Some(word) => Some(word.parse().ok()?),
-                    None => None,
-                };
-                Self::Waits(Place { stamp, left_ms, before, predecessors, grace_ms, pinged_ms })
+                let pinged_ms = words.next().map(str::parse).transpose().ok()?;
+                let place =
+                    QueuePlace { stamp, left_ms, before, predecessors, grace_ms, pinged_ms };
+                Self::Waits(place)
             }
             _ => return None,
         };
-        words.next().is_none().then_some(told)
+        words.next().is_none().then_some(reply)
     }
 }
 
@@ -251,44 +252,44 @@ mod tests {
 
     #[test]
     fn what_a_quorum_says_alike_at_first_is_the_stamp() {
-        let mut line = Agreement::new(2);
-        line.hears(node(0), 7);
-        assert_eq!((line.asks(), line.has_door(), line.has_heard()), (0, false, false));
-        line.hears(node(1), 7);
-        line.hears(node(2), 9);
-        assert_eq!((line.asks(), line.has_door(), line.has_heard()), (7, true, true));
+        let mut queue = StampAgreement::new(2);
+        queue.record(node(0), 7);
+        assert_eq!((queue.stamp_for_ask(), queue.has_place(), queue.is_known()), (0, false, false));
+        queue.record(node(1), 7);
+        queue.record(node(2), 9);
+        assert_eq!((queue.stamp_for_ask(), queue.has_place(), queue.is_known()), (7, true, true));
     }
 
     #[test]
-    fn what_was_sent_is_not_lowered_and_behind_the_door_not_raised() {
-        let mut line = Agreement::new(2);
-        line.hears(node(0), 7);
-        line.hears(node(1), 5);
-        assert_eq!((line.asks(), line.has_door()), (7, false));
-        line.hears(node(2), 5);
-        assert_eq!((line.asks(), line.has_door()), (7, false), "two say 5, too late");
-        line.hears(node(1), 7);
-        assert!(line.has_door());
-        line.hears(node(2), 11);
-        line.hears(node(1), 11);
-        assert_eq!(line.asks(), 7);
+    fn a_stamp_that_was_sent_is_not_lowered_nor_raised_once_the_place_is_known() {
+        let mut queue = StampAgreement::new(2);
+        queue.record(node(0), 7);
+        queue.record(node(1), 5);
+        assert_eq!((queue.stamp_for_ask(), queue.has_place()), (7, false));
+        queue.record(node(2), 5);
+        assert_eq!((queue.stamp_for_ask(), queue.has_place()), (7, false), "two say 5, too late");
+        queue.record(node(1), 7);
+        assert!(queue.has_place());
+        queue.record(node(2), 11);
+        queue.record(node(1), 11);
+        assert_eq!(queue.stamp_for_ask(), 7);
     }
 
     #[test]
     fn answers_are_read() {
         let name = format!("x{}", "ab".repeat(16));
-        let place = |text: &str| Told::read(Token::Simple(text.as_bytes()), false);
-        let permit = |text: &str| Told::read(Token::Simple(text.as_bytes()), true);
+        let place = |text: &str| QueueReply::read(Token::Simple(text.as_bytes()), false);
+        let permit = |text: &str| QueueReply::read(Token::Simple(text.as_bytes()), true);
         let waits = place(&format!("WAIT 250 17 2 {name}01:35 -"));
         let predecessors = [Some(TicketName::of(name.as_bytes())), None];
         let (grace_ms, pinged_ms) = (35, None);
         let expected =
-            Place { stamp: 17, left_ms: 250, before: 2, predecessors, grace_ms, pinged_ms };
-        assert_eq!(waits, Some(Told::Waits(expected)));
+            QueuePlace { stamp: 17, left_ms: 250, before: 2, predecessors, grace_ms, pinged_ms };
+        assert_eq!(waits, Some(QueueReply::Waits(expected)));
         let waits = place(&format!("WAIT 250 17 2 {name}01:35 - 35"));
-        let expected = Place { pinged_ms: Some(35), ..expected };
-        assert_eq!(waits, Some(Told::Waits(expected)));
-        let granted = |grant| Some(Told::Granted { stamp: 17, grant });
+        let expected = QueuePlace { pinged_ms: Some(35), ..expected };
+        assert_eq!(waits, Some(QueueReply::Waits(expected)));
+        let granted = |grant| Some(QueueReply::Granted { stamp: 17, grant });
         assert_eq!(place("OK 17"), granted(Answer::Vote(Vote::Grant)));
         assert_eq!(place("OK 17 40"), granted(Answer::GrantWith(40)));
         let slot = |counter| Answer::GrantSlot { offer: Offer::new(3, 0, 0xc), counter };
@@ -309,6 +310,6 @@ mod tests {
         ] {
             assert_eq!(place(nonsense), None, "{nonsense}");
         }
-        assert_eq!(Told::read(Token::Int(5), false), None);
+        assert_eq!(QueueReply::read(Token::Int(5), false), None);
     }
 }

@@ -1,33 +1,33 @@
-//! The line: waiters of a lock on a quorum of nodes, and newcomers who must not pass them.
+//! The queue: waiters of a lock on a quorum of nodes, and newcomers who must not pass them.
 //!
-//! Each node keeps a line of tickets, ordered by stamp and then by name. A process asks each node on
+//! Each node keeps a queue of tickets, ordered by stamp and then by name. A process asks each node on
 //! its own; where it cannot be granted it is given a ticket, and from the stamps of a quorum it takes
-//! one for itself, *T*, which it sends with every later ask. Its *door* is passed when a quorum of
-//! answers says T. The promise: who began after my door does not get the lock before me.
+//! one for itself, *T*, which it sends with every later ask. A quorum knows its
+//! *place* when a quorum of answers says T. The promise: no process that began after that gets the lock before it.
 //!
 //! There is no time. Messages run at any moment after they were sent or never, answers are heard at any
 //! moment or never, processes give up at any moment, dead ones leave keys and tickets that end at any moment.
 //! Commands of one process to one node run in order, so an undo or a leave cancels what was sent before.
 //! A grant is heard at once: one that is not heard is an ask that has not run yet, and in others' way.
 //!
-//! A semaphore's line could be the same with more than one permit on each node. What it is, with its slots, is in
-//! `permit_line.rs`. By which stamp a process goes is decided by the library's
-//! `line::Standpoint`.
+//! A semaphore's queue could be the same with more than one permit on each node. What it is, with its slots, is in
+//! `permit_queue.rs`. By which stamp a process goes is decided by the library's
+//! `fair_queue::Standpoint`.
 //!
 //! What may not happen: two holders who do not bear each other; a newcomer who passes; a state from which
 //! the waiters get no further, or in which tickets stay for ever. Not here: validity, the restart guard
-//! and loss of keys (a line only denies), graces and TTLs, who is woken when.
+//! and loss of keys (a queue only denies), graces and TTLs, who is woken when.
 
 use std::fmt;
 
 pub use crate::read_write::Mode;
-use redbolt::proto::line::Standpoint;
+use redbolt::proto::fair_queue::Standpoint;
 
 use crate::search::{Model, Progress};
 
 /// Who comes to a lock on `N` nodes, what may happen, and the rules.
 #[derive(Clone, Copy, Debug)]
-pub struct Line<const N: usize, const C: usize> {
+pub struct FairQueue<const N: usize, const C: usize> {
     /// What each process wants.
     pub modes: [Mode; C],
     /// How many a node lets in at once: 1 for a lock, more for a semaphore.
@@ -44,8 +44,8 @@ pub struct Line<const N: usize, const C: usize> {
     pub down: usize,
     /// What may go wrong, and how often.
     pub faults: Faults,
-    /// How a newcomer is kept from passing those who stand in line.
-    pub door: Door,
+    /// How a newcomer is kept from passing those who wait in the queue.
+    pub first_ask: FirstAsk,
     /// How waiters agree on one order.
     pub order: Order,
     /// A ticket stays where the node has granted, until the lock is decided; otherwise it goes.
@@ -54,11 +54,11 @@ pub struct Line<const N: usize, const C: usize> {
     pub placing: Placing,
     /// The answer that grants names the ticket's stamp too; otherwise only the one that denies.
     pub grant_tells: bool,
-    /// A holder leaves the line when it is granted; otherwise when it releases.
+    /// A holder leaves the queue when it is granted; otherwise when it releases.
     pub leaves_at_once: bool,
     /// How a writer that held the lock deletes its key.
     pub deletes: Deletes,
-    /// Whether the promise is judged, which skips and lost lines may break.
+    /// Whether the promise is judged, which skips and lost queues may break.
     pub promises: bool,
 }
 
@@ -71,28 +71,28 @@ pub struct Faults {
     pub stops: u8,
     /// A living head loses its ticket on a node, since it did not take its turn.
     pub skips: u8,
-    /// A node loses its line.
+    /// A node loses its queue.
     pub losses: u8,
 }
 
-/// How a newcomer is kept from passing those who stand in line.
+/// How a newcomer is kept from passing those who wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum FirstAsk {
     /// Not at all: the first ask of a writer is a plain `SET NX`.
     Open,
-    /// Every ask is a script that reads the line.
+    /// Every ask is a script that reads the queue.
     Script,
-    /// The first ask is plain. Where there is a line, a free key is closed: it is there, and only the
+    /// The first ask is plain. Where there is a queue, a free key is closed: it is there, and only the
     /// script takes it.
     Closed(Closing),
-    /// The first ask is plain. A read of the line runs behind it, and what was granted beside others'
+    /// The first ask is plain. A read of the queue runs behind it, and what was granted beside others'
     /// tickets is given back.
     ReadBehind,
     /// The same, but the read runs before the ask, which is not sent where others stand.
     ReadBefore,
 }
 
-/// What leaves a closed key instead of a free one where there is a line.
+/// What leaves a closed key instead of a free one where there is a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
     /// A release.
@@ -103,7 +103,7 @@ pub struct Closing {
     pub expiry: bool,
     /// A waiter's ask that finds the key free, and others before it.
     pub ask: bool,
-    /// A closed key lives for as long as somebody alive stands in line; otherwise it may end before.
+    /// A closed key lives for as long as somebody alive waits in the queue; otherwise it may end before.
     pub lasts: bool,
 }
 
@@ -117,12 +117,12 @@ impl Closing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// T is what a quorum says alike before anything was sent, and otherwise the largest that was
-    /// seen once a quorum was seen. It is raised until the door is passed, and never lowered: the rule.
+    /// seen once a quorum was seen. It is raised until a quorum knows the place, and never lowered: the rule.
     Agreed,
     /// T is lowered by a quorum that says alike what is less, also after it was sent.
     Lowered,
-    /// T is raised behind the door too.
-    RaisedBehindDoor,
+    /// T is raised once the place is known too.
+    RaisedWithPlace,
     /// T is the largest that was seen, whether of a quorum or not.
     BeforeQuorum,
     /// There is no T: each node has its own order.
@@ -136,7 +136,7 @@ pub enum Order {
 pub enum Admits {
     /// The head alone.
     Head,
-    /// Everybody before whom fewer stand than permits are free, see [`crate::permit_line`].
+    /// Everybody before whom fewer stand than permits are free, see [`crate::permit_queue`].
     WhileFree,
 }
 
@@ -164,7 +164,7 @@ pub enum Placing {
     RaisesWhereDenied,
 }
 
-impl<const N: usize, const C: usize> Line<N, C> {
+impl<const N: usize, const C: usize> FairQueue<N, C> {
     const QUORUM: usize = N / 2 + 1;
 
     /// The rules as they are meant, for writers who each come once and wait.
@@ -177,7 +177,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
         clocks: [0; C],
         down: 0,
         faults: Faults { deaths: 0, stops: 0, skips: 0, losses: 0 },
-        door: Door::Script,
+        first_ask: FirstAsk::Script,
         order: Order::Agreed,
         keeps_ticket: true,
         placing: Placing::Sets,
@@ -202,7 +202,7 @@ struct Node<const C: usize> {
     stopped: bool,
     /// The processes that have the key, one bit each.
     holders: u8,
-    /// The key is there, and free for the line only.
+    /// The key is there, and free for the queue only.
     closed: bool,
     calls: [Call; C],
 }
@@ -222,9 +222,9 @@ enum Mail {
     Nothing,
     /// The first ask, which writes no ticket.
     First,
-    /// The line was read and nobody stood there, and the ask has not run.
+    /// The queue was read and nobody stood there, and the ask has not run.
     Read,
-    /// The first ask was granted, and the line has not been read.
+    /// The first ask was granted, and the queue has not been read.
     Unread,
     /// An ask with T, or 0.
     Ask(u8),
@@ -244,8 +244,8 @@ struct Process {
     comes: u8,
     /// What it has sent; 0 if nothing.
     t: u8,
-    has_door: bool,
-    /// The waiters whose door was passed when it came, one bit each.
+    has_place: bool,
+    /// The waiters whose place was known when it came, one bit each.
     behind: u8,
 }
 
@@ -306,7 +306,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl<const N: usize, const C: usize> Model for Line<N, C> {
+impl<const N: usize, const C: usize> Model for FairQueue<N, C> {
     type State = State<N, C>;
     type Step = Step;
 
@@ -345,12 +345,12 @@ impl<const N: usize, const C: usize> Model for Line<N, C> {
         state.passed.then_some("a newcomer passed")
     }
 
-    /// Behind the door answers tell nothing more.
+    /// Once the place is known, answers tell nothing more.
     fn thin(&self, state: &State<N, C>) -> State<N, C> {
         let mut state = *state;
-        let is_over = |by: usize| state.processes[by].has_door && self.order != Order::Lowered;
+        let is_over = |by: usize| state.processes[by].has_place && self.order != Order::Lowered;
         let over: [bool; C] = std::array::from_fn(is_over);
-        for by in (0..C).filter(|&by| over[by] && self.order != Order::RaisedBehindDoor) {
+        for by in (0..C).filter(|&by| over[by] && self.order != Order::RaisedWithPlace) {
             for call in state.calls_mut(by) {
                 call.heard = 0;
                 if matches!(call.mail, Mail::Stamp(_)) {
@@ -369,7 +369,7 @@ impl<const N: usize, const C: usize> Model for Line<N, C> {
     }
 }
 
-impl<const N: usize, const C: usize> Progress for Line<N, C> {
+impl<const N: usize, const C: usize> Progress for FairQueue<N, C> {
     /// Nobody waits or holds, and no node that runs keeps anything.
     fn is_settled(&self, state: &State<N, C>) -> bool {
         let is_gone = |process: &Process| matches!(process.phase, Phase::Away | Phase::Dead);
@@ -390,7 +390,7 @@ impl<const N: usize, const C: usize> Progress for Line<N, C> {
     }
 }
 
-impl<const N: usize, const C: usize> Line<N, C> {
+impl<const N: usize, const C: usize> FairQueue<N, C> {
     fn process_steps(
         &self,
         state: &State<N, C>,
@@ -401,13 +401,13 @@ impl<const N: usize, const C: usize> Line<N, C> {
         let mut next = *state;
         match process.phase {
             Phase::Away if process.comes > 0 => {
-                let behind = state.all_behind_the_door() & !(1 << by);
+                let behind = state.all_with_a_place() & !(1 << by);
                 let comes = process.comes - 1;
-                let is_in_line = self.door == Door::Script && self.waits[by];
-                let phase = if is_in_line { Phase::Waits } else { Phase::First };
+                let is_in_queue = self.first_ask == FirstAsk::Script && self.waits[by];
+                let phase = if is_in_queue { Phase::Waits } else { Phase::First };
                 next.processes[by] = Process { phase, comes, behind, ..Process::AWAY };
                 for call in next.calls_mut(by).filter(|call| call.mail == Mail::Nothing) {
-                    call.mail = if is_in_line { Mail::Nothing } else { Mail::First };
+                    call.mail = if is_in_queue { Mail::Nothing } else { Mail::First };
                 }
                 found(Step::Comes { by }, next);
             }
@@ -446,14 +446,14 @@ impl<const N: usize, const C: usize> Line<N, C> {
         at: usize,
         found: &mut impl FnMut(Step, State<N, C>),
     ) {
-        let Process { phase: Phase::Waits, t, has_door, .. } = state.processes[by] else { return };
+        let Process { phase: Phase::Waits, t, has_place, .. } = state.processes[by] else { return };
         let mail = state.nodes[at].calls[by].mail;
         let t = self.t_to_send(state, by).max(t);
-        let tells = t > 0 && (!has_door || t > state.processes[by].t);
+        let tells = t > 0 && (!has_place || t > state.processes[by].t);
         if matches!(mail, Mail::Nothing | Mail::Stamp(_)) && tells {
             let mut next = *state;
             next.processes[by].t = t;
-            next.processes[by].has_door |= next.says_alike(by, t);
+            next.processes[by].has_place |= next.says_alike(by, t);
             next.nodes[at].calls[by].mail = Mail::Ask(t);
             found(Step::Asks { by, node: at, t }, next);
         }
@@ -471,34 +471,34 @@ impl<const N: usize, const C: usize> Line<N, C> {
         let heard = state.nodes.iter().map(|node| node.calls[by].heard);
         let is_quorum = heard.clone().filter(|&heard| heard > 0).count() >= Self::QUORUM;
         let largest = heard.max().unwrap_or(0);
-        let is_behind_door = state.processes[by].has_door;
+        let has_place = state.processes[by].has_place;
         match self.order {
             Order::EachNode => 0,
-            Order::BeforeQuorum if !is_behind_door => largest,
-            Order::RaisedBehindDoor if is_quorum => largest,
+            Order::BeforeQuorum if !has_place => largest,
+            Order::RaisedWithPlace if is_quorum => largest,
             Order::Agreed => {
-                state.standpoint(by).asks(&state.heard(by), Self::QUORUM).stamp() as u8
+                state.standpoint(by).before_ask(&state.heard(by), Self::QUORUM).stamp() as u8
             }
-            _ if is_quorum && !is_behind_door => largest,
+            _ if is_quorum && !has_place => largest,
             _ => 0,
         }
     }
 
-    /// A stamp was heard: it may be T, and the door may be passed.
+    /// A stamp was heard: it may be T, and the place may be known then.
     fn agree(&self, state: &mut State<N, C>, by: usize, stamp: u8) {
         if self.order == Order::Agreed {
             let heard = state.heard(by);
-            let next = state.standpoint(by).hears(stamp.into(), &heard, Self::QUORUM);
+            let next = state.standpoint(by).after_reply(stamp.into(), &heard, Self::QUORUM);
             let process = &mut state.processes[by];
-            (process.t, process.has_door) = (next.stamp() as u8, next.has_door());
+            (process.t, process.has_place) = (next.stamp() as u8, next.has_place());
             return;
         }
         let is_alike = state.says_alike(by, stamp);
         let process = &mut state.processes[by];
         let may_be_t = process.t == 0 || self.order == Order::Lowered;
-        if is_alike && (process.t == stamp || may_be_t && !process.has_door) {
+        if is_alike && (process.t == stamp || may_be_t && !process.has_place) {
             process.t = stamp;
-            process.has_door = true;
+            process.has_place = true;
         }
     }
 
@@ -517,11 +517,11 @@ impl<const N: usize, const C: usize> Line<N, C> {
                     let mut next = *state;
                     next.nodes[at].free(by, self.closes_at_undo());
                     next.nodes[at].calls[by].mail = Mail::Nothing;
-                    let what = "reads of others in the line, and gives back";
+                    let what = "reads of others in the queue, and gives back";
                     found(Step::Runs { by, node: at, what }, next);
                 } else {
                     let next = self.granted(state, by, at);
-                    let what = "reads of nobody in the line";
+                    let what = "reads of nobody in the queue";
                     found(Step::Runs { by, node: at, what }, next);
                 }
             }
@@ -543,7 +543,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
         self.undo_steps(state, by, at, found);
     }
 
-    /// Whoever released deletes its key, if nobody is in line; and if that was not all, the script follows.
+    /// Whoever released deletes its key, if nobody is in the queue; and if that was not all, the script follows.
     fn delete_runs(
         &self,
         state: &State<N, C>,
@@ -571,19 +571,19 @@ impl<const N: usize, const C: usize> Line<N, C> {
         found: &mut impl FnMut(Step, State<N, C>),
     ) {
         let node = state.nodes[at];
-        let is_plain = self.door != Door::Script && self.modes[by] == Mode::Exclusive;
+        let is_plain = self.first_ask != FirstAsk::Script && self.modes[by] == Mode::Exclusive;
         let may = self.lets_in_first(&node, by);
         let mut next = *state;
-        let reads_first = is_plain && self.door == Door::ReadBefore;
+        let reads_first = is_plain && self.first_ask == FirstAsk::ReadBefore;
         if reads_first && node.calls[by].mail == Mail::First && !node.has_others(by) {
             next.nodes[at].calls[by].mail = Mail::Read;
-            return found(Step::Runs { by, node: at, what: "reads of nobody in the line" }, next);
+            return found(Step::Runs { by, node: at, what: "reads of nobody in the queue" }, next);
         }
         if !may || reads_first && node.calls[by].mail == Mail::First {
             next.nodes[at].calls[by].mail = Mail::Nothing;
             return found(Step::Runs { by, node: at, what: "is denied" }, next);
         }
-        if is_plain && self.door == Door::ReadBehind {
+        if is_plain && self.first_ask == FirstAsk::ReadBehind {
             next.nodes[at].holders |= 1 << by;
             next.nodes[at].calls[by].mail = Mail::Unread;
         } else {
@@ -593,7 +593,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
     }
 
     /// An ask that says nothing new may have been sent at any time, so it is under way all the time:
-    /// one without T as long as none was sent or the node knows of none, one with T behind the door.
+    /// one without T as long as none was sent or the node knows of none, one with T once the place is known.
     fn unsent_runs(
         &self,
         state: &State<N, C>,
@@ -601,11 +601,11 @@ impl<const N: usize, const C: usize> Line<N, C> {
         at: usize,
         found: &mut impl FnMut(Step, State<N, C>),
     ) {
-        let Process { t, has_door, .. } = state.processes[by];
+        let Process { t, has_place, .. } = state.processes[by];
         if t == 0 || state.nodes[at].calls[by].stamp == 0 {
             self.ask_runs(state, by, at, 0, found);
         }
-        if has_door {
+        if has_place {
             self.ask_runs(state, by, at, t, found);
         }
     }
@@ -647,14 +647,14 @@ impl<const N: usize, const C: usize> Line<N, C> {
     }
 
     /// Whether a node grants an ask that writes no ticket. Where the first ask is plain, one that shares is denied by what
-    /// tells of a line.
+    /// tells of a queue.
     fn lets_in_first(&self, node: &Node<C>, by: usize) -> bool {
         let is_free = node.holders == 0 && !node.closed;
-        match (self.door, self.modes[by]) {
-            (Door::Script, _) | (Door::ReadBehind | Door::ReadBefore, Mode::Shared) => {
+        match (self.first_ask, self.modes[by]) {
+            (FirstAsk::Script, _) | (FirstAsk::ReadBehind | FirstAsk::ReadBefore, Mode::Shared) => {
                 self.fits(by, node.holders) && !self.is_blocked(node, by, node.calls[by].stamp)
             }
-            (Door::Open | Door::Closed(_), Mode::Shared) => {
+            (FirstAsk::Open | FirstAsk::Closed(_), Mode::Shared) => {
                 self.fits(by, node.holders) && !node.closed && !node.has_others(by)
             }
             (_, Mode::Exclusive) => is_free,
@@ -704,7 +704,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
         next
     }
 
-    /// A process without the lock gives a node back; a holder leaves its line.
+    /// A process without the lock gives a node back; a holder leaves its queue.
     fn undo_steps(
         &self,
         state: &State<N, C>,
@@ -775,7 +775,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
             let mut next = *state;
             next.faults.losses -= 1;
             next.nodes[at].calls.iter_mut().for_each(|call| call.stamp = 0);
-            found(Step::Fault { node: at, what: "loses its line" }, next);
+            found(Step::Fault { node: at, what: "loses its queue" }, next);
         }
         let head = (0..C).filter(|&by| node.calls[by].stamp > 0).min_by_key(|&by| node.place(by));
         if let Some(head) = head
@@ -820,7 +820,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
 
     fn closing(&self) -> Closing {
         let never = Closing { release: false, undo: false, expiry: false, ask: false, lasts: true };
-        if let Door::Closed(closing) = self.door { closing } else { never }
+        if let FirstAsk::Closed(closing) = self.first_ask { closing } else { never }
     }
 
     fn closes_at_undo(&self) -> bool {
@@ -833,7 +833,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
 pub struct Alone<const C: usize>(Node<C>);
 
 /// What a node does, whatever is under way.
-impl<const N: usize, const C: usize> Line<N, C> {
+impl<const N: usize, const C: usize> FairQueue<N, C> {
     /// Nobody has been there.
     #[must_use]
     pub fn alone(&self) -> Alone<C> {
@@ -849,7 +849,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
         may
     }
 
-    /// An ask in line, with T or 0: whether it is granted, and the ticket's stamp.
+    /// An ask in the queue, with T or 0: whether it is granted, and the ticket's stamp.
     pub fn ask(&self, node: &mut Alone<C>, by: usize, t: u8) -> (bool, u8) {
         self.answers(&mut node.0, by, t)
     }
@@ -882,7 +882,7 @@ impl<const N: usize, const C: usize> Line<N, C> {
         node.0.closed = false;
     }
 
-    /// The first in line has not taken its turn, and is passed by whoever asks next.
+    /// The first in the queue has not taken its turn, and is passed by whoever asks next.
     pub fn skip(&self, node: &mut Alone<C>) {
         let stands = |&by: &usize| node.0.calls[by].stamp > 0;
         if let Some(head) = (0..C).filter(stands).min_by_key(|&by| node.0.place(by)) {
@@ -898,7 +898,7 @@ impl<const C: usize> Alone<C> {
         self.0.holders >> by & 1 == 1
     }
 
-    /// Whether the key is there, and free for the line only.
+    /// Whether the key is there, and free for the queue only.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.0.closed
@@ -921,15 +921,15 @@ impl<const N: usize, const C: usize> State<N, C> {
         in_phase.map(|by| 1 << by).sum()
     }
 
-    /// The waiters whose door is passed.
-    fn all_behind_the_door(&self) -> u8 {
-        let have = (0..C).filter(|&by| self.processes[by].has_door);
+    /// The waiters whose place is known.
+    fn all_with_a_place(&self) -> u8 {
+        let have = (0..C).filter(|&by| self.processes[by].has_place);
         have.map(|by| 1 << by).sum::<u8>() & self.all_in(Phase::Waits)
     }
 
     fn standpoint(&self, by: usize) -> Standpoint {
-        let Process { t, has_door, .. } = self.processes[by];
-        Standpoint::new(t.into(), has_door)
+        let Process { t, has_place, .. } = self.processes[by];
+        Standpoint::new(t.into(), has_place)
     }
 
     /// What the nodes have told a process last.
@@ -1008,12 +1008,12 @@ impl<const C: usize> Node<C> {
         (0..C).filter(|&by| self.calls[by].stamp > 0).filter(lives).count()
     }
 
-    /// Takes a process's key away; where there is a line, a closed one may be left.
+    /// Takes a process's key away; where there is a queue, a closed one may be left.
     fn free(&mut self, by: usize, closes: bool) {
         let had = self.holders >> by & 1 == 1;
         self.holders &= !(1 << by);
-        let has_line = self.calls.iter().any(|call| call.stamp > 0);
-        self.closed |= had && closes && self.holders == 0 && has_line;
+        let has_queue = self.calls.iter().any(|call| call.stamp > 0);
+        self.closed |= had && closes && self.holders == 0 && has_queue;
     }
 
     fn open_if_empty(&mut self) {
@@ -1026,5 +1026,5 @@ impl Call {
 }
 
 impl Process {
-    const AWAY: Self = Self { phase: Phase::Away, comes: 0, t: 0, has_door: false, behind: 0 };
+    const AWAY: Self = Self { phase: Phase::Away, comes: 0, t: 0, has_place: false, behind: 0 };
 }

@@ -1,6 +1,6 @@
-//! Waiting in line: which tickets the core has put on which nodes, and what the nodes have told of them.
+//! Waiting in the queue: which tickets the core has put on which nodes, and what the nodes have told of them.
 //!
-//! Not here: what a node does with a ticket; and whether a lock that waits has to stand in line, or when it asks.
+//! Not here: what a node does with a ticket; and whether a lock that waits has to wait in the queue, or when it asks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use redbolt::proto::{Core, LockId, Timestamp};
 
 use super::received::Received;
 
-/// An ask in line, as far as it is about the ticket.
+/// An ask in the queue, as far as it is about the ticket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stand<'w> {
     /// The mode, and 32 random digits.
@@ -19,11 +19,11 @@ pub(super) struct Stand<'w> {
     pub(super) grace: u64,
 }
 
-/// All tickets of one lock. It stands in line with the newest.
+/// All tickets of one lock. It waits in the queue with the newest.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct FairQueue {
     pub(super) tickets: Vec<Ticket>,
-    /// It has asked alone after it had asked in line, and in a later attempt.
+    /// It has asked alone after it had asked in the queue, and in a later attempt.
     is_passed_over: bool,
 }
 
@@ -36,8 +36,8 @@ pub(super) struct Ticket {
     attempts: (usize, usize),
     /// What the nodes have ever said, but for 0.
     said: Vec<(usize, u64)>,
-    /// Once the door is passed, the last attempt of before, and the stamp that is sent from then on; 0 before the next attempt.
-    door: Option<(usize, u64)>,
+    /// Once a quorum knows the place, the last attempt of before, and the stamp that is sent from then on; 0 before the next attempt.
+    agreed: Option<(usize, u64)>,
     pub(super) is_left: bool,
     nodes: Vec<Spot>,
 }
@@ -55,8 +55,8 @@ struct Spot {
     failed_on: Option<u32>,
 }
 
-impl Line {
-    /// A lock asks in line. `may_rejoin`: a node has failed to let somebody stand there, so that the lock may have left before.
+impl FairQueue {
+    /// A lock asks in the queue. `may_rejoin`: a node has failed to let somebody stand there, so that the lock may have left before.
     pub(super) fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize, may_rejoin: bool) {
         if self.tickets.last().is_none_or(|newest| newest.name != of.name) {
             self.begins(attempt, of.name, of.grace, quorum, may_rejoin);
@@ -65,7 +65,7 @@ impl Line {
         newest.asks(attempt, of, quorum);
     }
 
-    /// A lock has a ticket for each time it joins, and behind its door another one whenever its owner needs another grace.
+    /// A lock has a ticket for each time it joins, and once its place is known another one whenever its owner needs another grace.
     fn begins(&mut self, attempt: usize, name: &[u8], grace: u64, quorum: usize, may_rejoin: bool) {
         assert!(self.tickets.iter().all(|old| old.name != name), "a ticket is back");
         let former = self.tickets.last().filter(|newest| newest.may_be_replaced(grace, quorum));
@@ -105,16 +105,16 @@ impl Line {
             self.tickets.last().is_some_and(|newest| newest.attempts.0 < attempt);
     }
 
-    /// It waits: it has been refused before, has not left unless a node failed, and its door is one.
+    /// It waits: it has been refused before, has not left unless a node failed, and its place is one.
     pub(super) fn check(&mut self, id: LockId, core: &Core, may_leave: bool) {
         let quorum = core.config().quorum();
         let Some(newest) = self.tickets.last_mut() else { return };
-        assert!(core.decided_votes(id).is_some(), "in line before it was refused");
-        assert!(may_leave || !newest.is_left, "it has left the line, and waits");
-        assert!(may_leave || !self.is_passed_over, "a lock in line asks alone");
-        if core.has_door(id) && newest.door.is_none() {
-            assert!(newest.is_known_to(quorum), "a door that no quorum knows");
-            newest.door = Some((newest.attempts.1, 0));
+        assert!(core.decided_votes(id).is_some(), "in the queue before it was refused");
+        assert!(may_leave || !newest.is_left, "it has left the queue, and waits");
+        assert!(may_leave || !self.is_passed_over, "a lock in the queue asks alone");
+        if core.has_place(id) && newest.agreed.is_none() {
+            assert!(newest.is_known_to(quorum), "a place that no quorum knows");
+            newest.agreed = Some((newest.attempts.1, 0));
         }
     }
 
@@ -133,7 +133,7 @@ impl Ticket {
             stamp: 0,
             attempts: (attempt, attempt),
             said: Vec::new(),
-            door: None,
+            agreed: None,
             is_left: false,
             nodes: vec![Spot::default(); MOST_NODES],
         }
@@ -146,12 +146,12 @@ impl Ticket {
 
     /// The ticket that takes its place.
     fn replaced_by(&self, name: &[u8], grace: u64) -> Self {
-        let (stamp, attempts, door) = (self.stamp, self.attempts, self.door);
+        let (stamp, attempts, agreed) = (self.stamp, self.attempts, self.agreed);
         let said = self.said.clone();
-        Self { stamp, attempts, door, said, ..Self::new(attempts.1, name, grace) }
+        Self { stamp, attempts, agreed, said, ..Self::new(attempts.1, name, grace) }
     }
 
-    /// T is one that nodes have said, once a quorum has said any; it never gets less, and is the same behind the door.
+    /// T is one that nodes have said, once a quorum has said any; it never gets less, and is the same once the place is known.
     fn asks(&mut self, attempt: usize, of: Stand<'_>, quorum: usize) {
         assert!(!self.is_left, "an ask with a ticket that has left");
         assert_eq!(self.grace, of.grace, "the grace of a ticket");
@@ -163,12 +163,15 @@ impl Ticket {
             let nodes: BTreeSet<_> = self.said.iter().map(|&(node, _)| node).collect();
             assert!(nodes.len() >= quorum, "a stamp was sent that a quorum does not know of");
         }
-        if let Some((before, door)) = &mut self.door
+        if let Some((before, agreed)) = &mut self.agreed
             && attempt > *before
         {
-            assert!(*door == 0 || *door == of.stamp, "{door} behind the door, and then another");
-            *door = of.stamp;
-            assert!(self.alike(of.stamp) >= quorum, "a door that no quorum has passed");
+            assert!(
+                *agreed == 0 || *agreed == of.stamp,
+                "{agreed} once the place is known, and then another"
+            );
+            *agreed = of.stamp;
+            assert!(self.alike(of.stamp) >= quorum, "a place that no quorum knows");
         }
         self.stamp = of.stamp;
         self.attempts.1 = attempt;

@@ -1,4 +1,4 @@
-//! The scripts of the line, in which those who wait for a resource stand.
+//! The scripts of the queue, in which those who wait for a resource stand.
 //!
 //! As in the Lua text, a ticket is put at its place first, whatever comes of the ask. Times are the node's: stamps in µs,
 //! all else in ms.
@@ -6,7 +6,7 @@
 use super::common::{
     BAD_ARGUMENTS, check_clock, check_restart_guard, counter_to_raise, number, span, token_and_ttl,
 };
-use super::mark::{CLOSED, LINE, NEVER, OUTLIVES_MS, close, marked, with_mark};
+use super::mark::{CLOSED, NEVER, OUTLIVES_MS, QUEUE_MARK, close, marked, with_mark};
 use super::permits::{self, Order, Pair, deny_twin as deny_twin_permit};
 use super::shared::{
     Found, MAX_VIEWED, Mode, READER, TOKEN_DIGITS, WRITER, begins_as_a_token, begins_with_digits,
@@ -19,8 +19,8 @@ use crate::{
     sharers::Sharers,
 };
 
-/// Gives the resource to the first in line for it. Whoever is not that waits.
-pub(super) fn acquire_in_line(
+/// Gives the resource to the first in the queue for it. Whoever is not that waits.
+pub(super) fn acquire_in_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
     argv: &[&[u8]],
@@ -29,8 +29,8 @@ pub(super) fn acquire_in_line(
     let (time, stamp, state) = its_turn(calls, &ask)?;
     let counter = raised_counter(calls, &ask)?;
     match ask.shares {
-        true => share_in_line(calls, &ask, state, time.millis(), counter)?,
-        false => take_in_line(calls, &ask, time.millis(), counter)?,
+        true => share_in_queue(calls, &ask, state, time.millis(), counter)?,
+        false => take_in_queue(calls, &ask, time.millis(), counter)?,
     }
     if mutant!(GrantDropsTicket) {
         calls.zrem(ask.stamps, &ask.me)?;
@@ -41,7 +41,7 @@ pub(super) fn acquire_in_line(
 }
 
 /// Gives a slot to whoever stands so far in front that there is one for it. Whoever does not waits.
-pub(super) fn acquire_permit_in_line(
+pub(super) fn acquire_permit_in_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
     argv: &[&[u8]],
@@ -74,7 +74,7 @@ fn its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<(ClockReading, i64, 
     }
     let (stamp, state) = match has_its_turn(calls, ask)? {
         true => (ask.stamp, State::Free),
-        false => wait_in_line(calls, ask, time)?,
+        false => wait_in_queue(calls, ask, time)?,
     };
     Ok((time, stamp, state))
 }
@@ -95,12 +95,12 @@ fn has_its_turn(calls: &mut Calls<'_>, ask: &Ask<'_>) -> Result<bool, Stop> {
 }
 
 /// Puts the ticket at its place. Unless it stands first there and nobody is in the way, that is the answer.
-fn wait_in_line(
+fn wait_in_queue(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
     time: ClockReading,
 ) -> Result<(i64, State), Stop> {
-    let (stamp, others) = stand_in_line(calls, ask, time)?;
+    let (stamp, others) = join_queue(calls, ask, time)?;
     let mut way = look_at_the_way(calls, ask.resource, time.millis())?;
     if let Some((keys, order)) = &ask.slots {
         look_at_the_slots(calls, keys, order.permits, &mut way, time.millis())?;
@@ -130,8 +130,8 @@ fn wait_in_line(
     Err(Stop::Answered(Answer::StatusLine(words.collect::<Vec<_>>().join(&b' '))))
 }
 
-/// Takes a ticket out of the line. Where nobody is left in it, the resource is as if there had been none.
-pub(super) fn leave_line(
+/// Takes a ticket out of the queue. Where nobody is left in it, the resource is as if there had been none.
+pub(super) fn leave_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
     argv: &[&[u8]],
@@ -164,9 +164,9 @@ pub(super) fn leave_line(
     Ok(found)
 }
 
-/// Tells who stands in line, in lines: how many, what keeps the resource for them and for how long the first is called, and
+/// Tells who waits in the queue, in lines: how many, what keeps the resource for them and for how long the first is called, and
 /// those who stand first.
-pub(super) fn view_line(
+pub(super) fn view_queue(
     calls: &mut Calls<'_>,
     names: &[&[u8]],
     argv: &[&[u8]],
@@ -201,7 +201,7 @@ pub(super) fn view_line(
     Ok(Answer::Bulk([head, lines].concat()))
 }
 
-/// What keeps a resource for those in line.
+/// What keeps a resource for those in the queue.
 fn kept(
     calls: &mut Calls<'_>,
     resource: &[u8],
@@ -215,7 +215,7 @@ fn kept(
             let is_held = calls.pttl(resource)? > OUTLIVES_MS;
             return Ok(if is_held { "marked" } else { "closed" });
         }
-        if kind != "zset" || calls.zscore(resource, LINE)? != Some(NEVER) {
+        if kind != "zset" || calls.zscore(resource, QUEUE_MARK)? != Some(NEVER) {
             return Ok("open");
         }
         return Ok(if calls.zcount(resource, now)? > 0 { "marked" } else { "closed" });
@@ -239,15 +239,18 @@ fn unmark(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
         return Ok(());
     }
     if mutant!(MarkOutlives) && kind == "hash" {
-        return calls.hdel(resource, &[LINE]).map(drop).map_err(Stop::from);
+        return calls.hdel(resource, &[QUEUE_MARK]).map(drop).map_err(Stop::from);
     }
     if kind == "hash" && permits::is_marked(calls, resource)? {
         calls.pexpire(resource, left - OUTLIVES_MS)?;
-        calls.hdel(resource, &[LINE])?;
+        calls.hdel(resource, &[QUEUE_MARK])?;
         return Ok(());
     }
-    if kind == "zset" && is_ours(calls, resource)? && calls.zscore(resource, LINE)? == Some(NEVER) {
-        calls.zrem(resource, LINE)?;
+    if kind == "zset"
+        && is_ours(calls, resource)?
+        && calls.zscore(resource, QUEUE_MARK)? == Some(NEVER)
+    {
+        calls.zrem(resource, QUEUE_MARK)?;
         live_as_long_as_the_last(calls, resource)?;
     }
     Ok(())
@@ -256,10 +259,11 @@ fn unmark(calls: &mut Calls<'_>, resource: &[u8]) -> Result<(), Stop> {
 /// Whether the members of a sorted set are holders.
 fn is_ours(calls: &mut Calls<'_>, resource: &[u8]) -> Result<bool, Stop> {
     let first = calls.zrange(resource)?.and_then(|members| members.iter().next());
-    Ok(first.is_some_and(|(name, end)| begins_as_a_token(name) || (name, end) == (LINE, NEVER)))
+    Ok(first
+        .is_some_and(|(name, end)| begins_as_a_token(name) || (name, end) == (QUEUE_MARK, NEVER)))
 }
 
-/// An ask in line, as its words say it.
+/// An ask in the queue, as its words say it.
 struct Ask<'a> {
     resource: &'a [u8],
     stamps: &'a [u8],
@@ -375,7 +379,7 @@ fn remove_ticket(
 }
 
 /// Puts the ticket at its place, and says which that is, and whether others stand there as far as is known.
-fn stand_in_line(
+fn join_queue(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
     time: ClockReading,
@@ -417,7 +421,7 @@ fn behind_all(
     Ok(ask.proposal.min(latest).max(last + 1))
 }
 
-/// What lies at a resource, for those in line.
+/// What lies at a resource, for those in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Free,
@@ -436,7 +440,7 @@ struct Way {
     left: i64,
     alone: i64,
     beside: i64,
-    /// Of who wants a permit, as long as nobody in line is in its way, and for how many there is room.
+    /// Of who wants a permit, as long as nobody in the queue is in its way, and for how many there is room.
     open: i64,
     room: usize,
     is_semaphore: bool,
@@ -479,7 +483,7 @@ fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<W
         let kind = if left > 0 { calls.kind(resource)? } else { "" };
         return match kind {
             "hash" if calls.hexists(resource, permits::MARK)? => {
-                let is_marked = calls.hexists(resource, LINE)?;
+                let is_marked = calls.hexists(resource, QUEUE_MARK)?;
                 let alone = if is_marked { (left - OUTLIVES_MS).max(0) } else { left };
                 let state = match (is_marked, alone) {
                     (_, 0) => State::Free,
@@ -517,7 +521,7 @@ fn look_at_the_set(
     let found = calls.zrange(resource)?;
     let members: Vec<_> = found.into_iter().flat_map(|members| members.iter()).collect();
     let (is_marked, holders) = match members.split_last() {
-        Some((&(LINE, _), holders)) => (true, holders),
+        Some((&(QUEUE_MARK, _), holders)) => (true, holders),
         _ => (false, &members[..]),
     };
     let (state, alone) = match holders.last() {
@@ -631,7 +635,7 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
     Ok(Before { count, nearest, has_other, ..Before::default() })
 }
 
-/// Calls the first in line if nobody is in its way, and takes its place away if it does not come.
+/// Calls the first in the queue if nobody is in its way, and takes its place away if it does not come.
 fn call_the_first(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
@@ -736,7 +740,7 @@ fn grace_of(ticket: &[u8]) -> i64 {
     digits.and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Tells those who are not in line that there is one. What tells it already stays as it is.
+/// Tells those who are not in the queue that there is one. What tells it already stays as it is.
 fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> Result<(), Stop> {
     let value = way.value.as_deref().unwrap_or_default();
     if mutant!(HoldersUnmarked) && matches!(way.state, State::Token | State::Set) {
@@ -760,11 +764,11 @@ fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> 
             calls.set_for(resource, &text, left + OUTLIVES_MS)?;
         }
         State::Set => {
-            calls.zadd(resource, NEVER, LINE)?;
+            calls.zadd(resource, NEVER, QUEUE_MARK)?;
             calls.pexpireat(resource, now + way.alone + OUTLIVES_MS)?;
         }
         State::Permits => {
-            calls.hset(resource, &[(LINE, b"1")])?;
+            calls.hset(resource, &[(QUEUE_MARK, b"1")])?;
             calls.pexpireat(resource, now + way.alone + OUTLIVES_MS)?;
         }
         State::Free if value != CLOSED || way.left < TICKET_MS => close(calls, resource)?,
@@ -801,7 +805,7 @@ fn clear_the_way(calls: &mut Calls<'_>, ask: &Ask<'_>, state: State) -> Result<(
     Ok(calls.set_if_there(gone, b"", 1).map(drop)?)
 }
 
-fn share_in_line(
+fn share_in_queue(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
     state: State,
@@ -812,11 +816,11 @@ fn share_in_line(
     rehearse_undo(calls, ask.resource, now)?;
     deny_twin(calls, ask.resource, ask.token, ask.nodes)?;
     set_counter(calls, ask, counter)?;
-    calls.zadd(ask.resource, NEVER, LINE)?;
+    calls.zadd(ask.resource, NEVER, QUEUE_MARK)?;
     share(calls, ask.resource, ask.token, now, ask.ttl)
 }
 
-fn take_in_line(
+fn take_in_queue(
     calls: &mut Calls<'_>,
     ask: &Ask<'_>,
     now: i64,
@@ -865,7 +869,7 @@ mod tests {
         script::Model,
     };
 
-    /// A resource and its line, at a time that only the test moves.
+    /// A resource and its queue, at a time that only the test moves.
     #[derive(Default)]
     struct Bench {
         entries: Entries,
@@ -906,11 +910,11 @@ mod tests {
             let digits = name.repeat(32);
             let argv = [&token(name), "10", "3", "0", "7", "3", &format!("{mode}{digits}")]
                 .map(str::to_owned);
-            self.run(acquire_in_line, &NAMES, &argv.each_ref().map(String::as_str))
+            self.run(acquire_in_queue, &NAMES, &argv.each_ref().map(String::as_str))
         }
 
         fn leave(&mut self, ticket: &str) -> String {
-            self.run(leave_line, &NAMES, &[&member(ticket)])
+            self.run(leave_queue, &NAMES, &[&member(ticket)])
         }
 
         fn undo(&mut self, name: &str) -> String {
@@ -944,7 +948,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_time_is_over_is_in_the_way_of_all_but_the_first_in_line() {
+    fn expired_holders_block_all_but_the_first_in_the_queue() {
         let mut bench = Bench::new();
         assert_eq!(bench.ask("xa"), "OK 7");
         assert_eq!(bench.value(), (marked_until("a", 10), 8_010));

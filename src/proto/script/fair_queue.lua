@@ -1,4 +1,4 @@
--- The line of waiters for a resource, kept on each node.
+-- The queue of waiters for a resource, kept on each node.
 --
 -- A ticket is a member of two sorted sets: scored by its stamp in `redbolt:line:`, and by its
 -- expiry in `redbolt:line-until:`. Its name is the mode of the lock (`x` exclusive, `s` shared, `p`
@@ -7,22 +7,22 @@
 -- `redbolt:line-wait:` and the name up to the node's digits, holds its stamp. Deleting that key
 -- notifies the waiters behind the ticket.
 --
--- Clients outside the line ask with SET NX and must not overtake the line. So the value at a
+-- Clients outside the queue ask with SET NX and must not overtake the queue. So the value at a
 -- resource with waiters is *marked*: a token is followed by a line feed and the ms at which its
 -- holder expires; a set of readers has the member `line`; a hash of permits has the field `line`. A
 -- single reader is made a set first. A marked key outlives its holders by 8 s. Ending the last
 -- holder leaves a *closed* key, which contains a line feed and `redbolt`: it denies every SET NX,
--- and only the first in line may replace it. When the line is empty, the mark is removed and a
+-- and only the first in the queue may replace it. When the queue is empty, the mark is removed and a
 -- closed key is deleted.
 --
 -- Readers are admitted together, and as many waiters for permits as there are free slots.
 --
--- A line only denies, so losing it or getting it wrong does not harm exclusion.
+-- A queue only denies, so losing it or getting it wrong does not harm exclusion.
 
 -- Checks the restart guard and the proposed counter `c`. If ARGV has the counters' TTL at `$ttl`,
 -- the counter is at `$counter` and the guard is the first of the two places `$guard` of KEYS;
 -- otherwise there is no counter. Sets `me` to the name of the ticket.
---@part begin_in_line guard counter ttl
+--@part begin_in_queue guard counter ttl
 local guard = KEYS[ARGV[$ttl] and $guard]
 --@use check_restart_guard
 --@use read_clock_ms
@@ -44,7 +44,7 @@ for _, dead in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT',
 end
 
 -- Opens a block that is skipped if the ticket is the first, at the stamp ARGV[4], and the resource
--- is closed, as it is after a release has called the first in line. Nothing else needs to be
+-- is closed, as it is after a release has called the first in the queue. Nothing else needs to be
 -- checked then: an expired ticket would be put back at the same place. The script closes the block.
 --@part unless_its_turn_has_come
 local state, stamp = 'free', ARGV[4]
@@ -54,7 +54,7 @@ if head[1] ~= me or head[2] ~= stamp or redis.pcall('GET', KEYS[1]) ~= '\nredbol
 -- Puts the ticket `me` at its place before anything else is checked: at the waiter's stamp, else
 -- where it stands, else behind all others. The expiry of the set is tried first, or the set could
 -- be left without one. `others` says whether there were other tickets.
---@part stand_in_line
+--@part join_queue
 local live = string.format('%.0f', now + 6000)
 local others = redis.call('PEXPIREAT', KEYS[2], live) == 1
 if others then
@@ -79,7 +79,7 @@ local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local name = string.gsub(first[1], '^w:', '')
 if string.find(name, '^' .. string.rep('%x', 34)) or name == 'line' and first[2] == 'inf' then
 
--- Reads what is at the resource, as `state`: `free` for the line, a `token` of redbolt's, a `set`
+-- Reads what is at the resource, as `state`: `free` for the queue, a `token` of redbolt's, a `set`
 -- of readers, a hash of `permits`, any of them `marked`, or `other` data. It is in the way of an
 -- exclusive lock for `alone` ms and of a reader for `beside` ms: 0 for not at all, -1 without end.
 --@part look_at_the_way
@@ -158,7 +158,7 @@ if before == 0 and rank >= room then
   before, last, last_but_one = rank - room + 1, all[rank], all[rank - 1] or '-'
 end
 
--- Calls the first in line if nothing is in its way; it has the `rest` of its grace to come. A
+-- Calls the first in the queue if nothing is in its way; it has the `rest` of its grace to come. A
 -- ticket that was called for longer loses its place. A request by the called ticket, or a holder in
 -- its way, ends the call. `$called` and `$head` are expressions for how long the called and the
 -- first ticket have holders in their way. A call in the future was made before the node's clock was
@@ -234,7 +234,7 @@ if before > 0 or left ~= 0 then
 end
 
 -- Raises the fencing counter `c`, for a lock of either mode, if one is proposed.
---@part raise_counter_in_line
+--@part raise_counter_in_queue
 local told = ''
 if c then
   local i = 6
@@ -253,27 +253,27 @@ end
 -- Otherwise it is `WAIT`, the ms for which holders are in the way (0 for not at all, -1 without
 -- end), the stamp, the number of tickets before it, and the last two of these or `-`. The name of
 -- the last is followed by its grace or, if no holder is in the way, by the ms for which the first
--- in line may still come. If the last was pinged, its grace follows once more, as a word of its
+-- in the queue may still come. If the last was pinged, its grace follows once more, as a word of its
 -- own.
 --
 -- The ticket's name, up to the node's digits, is the last of ARGV, and ARGV[6] its grace. It is put
 -- at the stamp ARGV[4]; if that is 0 and it has none, behind all others, at the proposal ARGV[5] in
--- µs or later. KEYS are the resource, the two sets of the line, the ticket's own key, the key of
+-- µs or later. KEYS are the resource, the two sets of the queue, the ticket's own key, the key of
 -- the call, with ARGV[7] to ARGV[9] the fencing counter, and the guard, as in ACQUIRE_MANY. Those
 -- three are the proposed value, the counter's TTL in ms, and the least odd value that stays
 -- unchanged, see ACQUIRE_SHARED_FENCED. ARGV[3] is the number of nodes, see deny_twin.
---@script acquire_in_line
---@use begin_in_line 7 or 6 | 7 | 8
+--@script acquire_in_queue
+--@use begin_in_queue 7 or 6 | 7 | 8
 local shares = string.sub(me, 1, 1) == 's'
 --@use unless_its_turn_has_come
-  --@use stand_in_line
+  --@use join_queue
   --@use look_at_the_way
   --@use call_the_first look_who_stands_before | alone | alone | shares and beside == 0
   local left = alone
   if shares and before == 0 then left = beside end
   --@use wait_unless_first
 end
---@use raise_counter_in_line
+--@use raise_counter_in_queue
 if shares then
   local gone = KEYS[state == 'free' and 1 or 5]
   redis.call('DEL', gone)
@@ -307,17 +307,17 @@ left = open
 -- Gives the token ARGV[1] one of the ARGV[7] slots of the semaphore KEYS[1] for ARGV[2] ms if more
 -- slots are free than tickets for permits are before it, and no other ticket is. The reply is the
 -- status `OK`, the ticket's stamp and the rest of the reply of ACQUIRE_PERMIT; or `WAIT` as in
--- ACQUIRE_IN_LINE, which counts the tickets that have to be served first.
+-- ACQUIRE_IN_QUEUE, which counts the tickets that have to be served first.
 --
--- KEYS are the resource, the two sets of the line, the ticket's own key, the key of the call, the
+-- KEYS are the resource, the two sets of the queue, the ticket's own key, the key of the call, the
 -- sorted set of holders, with ARGV[10] and ARGV[11] the hash of the slots' counters, and the guard.
--- ARGV up to ARGV[6] and the last of ARGV are those of ACQUIRE_IN_LINE; from ARGV[7] on they are
+-- ARGV up to ARGV[6] and the last of ARGV are those of ACQUIRE_IN_QUEUE; from ARGV[7] on they are
 -- those of ACQUIRE_PERMIT from ARGV[4] on.
---@script acquire_permit_in_line
---@use begin_in_line 8 or 7 | 10 | 11
+--@script acquire_permit_in_queue
+--@use begin_in_queue 8 or 7 | 10 | 11
 local ends, counters, n = KEYS[6], KEYS[7], tonumber(ARGV[7])
 --@use unless_its_turn_has_come
-  --@use stand_in_line
+  --@use join_queue
   --@use look_at_the_way
   --@use look_at_the_slots
   --@use call_the_first look_for_room | (string.sub(whom, 1, 1) == 'p' and open or alone) | (string.sub(head, 1, 1) == 'p' and open or alone) | open == 0 and string.sub(last, 1, 1) ~= 'p'
@@ -335,11 +335,11 @@ end
 --@use give_slot 11
 return redis.status_reply('OK ' .. stamp .. ' ' .. slot .. seen .. text)
 
--- Removes the ticket ARGV[1] from the line. Returns 1 if it was there and 0 otherwise. KEYS are the
--- resource, the two sets of the line, the ticket's own key and the key of the call.
+-- Removes the ticket ARGV[1] from the queue. Returns 1 if it was there and 0 otherwise. KEYS are the
+-- resource, the two sets of the queue, the ticket's own key and the key of the call.
 --
--- If the line is empty then, the mark at the resource is removed, and a closed key is deleted.
---@script leave_line
+-- If the queue is empty then, the mark at the resource is removed, and a closed key is deleted.
+--@script leave_queue
 --@use read_clock_ms
 local found = redis.call('ZREM', KEYS[2], ARGV[1])
 if redis.call('ZCARD', KEYS[2]) > 0 then
@@ -373,15 +373,15 @@ elseif v then
 end
 return found
 
--- Returns the line for the resource KEYS[1]: the number of tickets, what keeps the resource for
+-- Returns the queue for the resource KEYS[1]: the number of tickets, what keeps the resource for
 -- them, and for how many ms the first has been called, -1 if it is not. Further lines have the
 -- first 16 tickets in their order: the name with its label, the stamp, the ms for which it has
 -- waited, and the ms for which it lives. It writes nothing.
 --
--- KEYS[2] and KEYS[3] are the two sets of the line, KEYS[4] is the key of the call. The resource is
+-- KEYS[2] and KEYS[3] are the two sets of the queue, KEYS[4] is the key of the call. The resource is
 -- `open` (kept by nothing), `marked` next to its holders, or `closed`. The bytes of its value up to
 -- index ARGV[1] are read. If the sets cannot be redbolt's, the reply is empty.
---@script view_line
+--@script view_queue
 --@use read_clock_ms
 local us = time[1] * 1000000 + time[2]
 local after = string.format('(%.0f', now)

@@ -1,11 +1,11 @@
-//! The line of those who wait, on real servers: in which order they are granted, whom a newcomer does not pass, and that
+//! The queue of those who wait, on real servers: in which order they are granted, whom a newcomer does not pass, and that
 //! nothing is left.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redbolt::config::WakeStrategy;
-use redbolt::inspect::{InspectionVerdict, Kept, KeyState, Line};
+use redbolt::inspect::{FairQueue, InspectionVerdict, Kept, KeyState};
 use redbolt::proto::script::EXTEND;
 use redbolt::report::{Cause, LockState};
 use redbolt::{
@@ -21,8 +21,8 @@ use crate::support::{
 
 const STAMPS: &str = "redbolt:line:job";
 
-fn in_line(servers: &[Server]) -> ConfigBuilder {
-    builder(servers).wake(WakeStrategy::Line).label("in line: 7")
+fn in_queue(servers: &[Server]) -> ConfigBuilder {
+    builder(servers).wake(WakeStrategy::Queue).label("in queue: 7")
 }
 
 /// Processes that wait for a resource, each with a driver of its own.
@@ -33,7 +33,7 @@ impl Waiters {
     pub(crate) fn come(servers: &[Server], requests: Vec<LockRequest<'_>>) -> Self {
         let mut all = Self(Vec::new());
         for (before, request) in requests.into_iter().enumerate() {
-            let mut driver = driver_of(in_line(servers));
+            let mut driver = driver_of(in_queue(servers));
             let id = driver.acquire(request).unwrap();
             all.0.push((driver, id));
             all.process_until("the last has its place", |_| stands(servers, before + 1));
@@ -73,9 +73,9 @@ impl Waiters {
     }
 }
 
-/// Whether so many stand in line on each server, at the same stamps.
+/// Whether so many wait in the queue on each server, at the same stamps.
 fn stands(servers: &[Server], count: usize) -> bool {
-    let lines: Vec<_> = servers
+    let queues: Vec<_> = servers
         .iter()
         .map(|server| match server.cmd(&format!("ZRANGE {STAMPS} 0 -1 WITHSCORES")) {
             Reply::Array(all) => {
@@ -84,7 +84,7 @@ fn stands(servers: &[Server], count: usize) -> bool {
             other => vec![format!("{other:?}")],
         })
         .collect();
-    lines.iter().all(|line| line.len() == count && *line == lines[0])
+    queues.iter().all(|queue| queue.len() == count && *queue == queues[0])
 }
 
 pub(crate) fn nothing_is_left(servers: &[Server]) {
@@ -109,7 +109,7 @@ pub(crate) fn first_never_ends(servers: &[Server]) -> Vec<String> {
     servers.iter().map(first).collect()
 }
 
-/// On a quorum these tickets stand in line no longer.
+/// On a quorum these tickets wait in the queue no longer.
 pub(crate) fn has_lost_its_place(servers: &[Server], tickets: &[String]) {
     let is_gone = |(server, ticket): &(&Server, &String)| {
         server.run(&[b"ZSCORE", STAMPS.as_bytes(), ticket.as_bytes()]) == Reply::Nil
@@ -148,7 +148,7 @@ fn many_take_turns_and_leave_nothing() {
         let (inside, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..6 {
-                let client = client_of(in_line(&servers));
+                let client = client_of(in_queue(&servers));
                 scope.spawn(|| {
                     let client = client;
                     for _ in 0..25 {
@@ -166,15 +166,15 @@ fn many_take_turns_and_leave_nothing() {
     }
 }
 
-/// The first in line does not look at what has happened, but its turn is kept.
+/// The first in the queue does not look at what has happened, but its turn is kept.
 #[test]
-fn a_newcomer_does_not_pass_who_stands_in_line() {
+fn a_newcomer_does_not_pass_a_waiter_in_the_queue() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
     let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
     guard.release();
-    for newcomer in [client(&servers), client_of(in_line(&servers))] {
+    for newcomer in [client(&servers), client_of(in_queue(&servers))] {
         let tried = newcomer.acquire(long(b"job").wait(Wait::No));
         assert_eq!(refusal(tried).reason(), RefusalReason::Contended);
         refusal(newcomer.acquire(long(b"job").shared()));
@@ -226,7 +226,7 @@ fn readers_between_two_writers_come_in_together() {
 
 /// It costs a grace, and neither the ticket's time nor the TTL of a lock that it never had.
 #[test]
-fn a_first_in_line_that_is_dead_is_called_and_passed() {
+fn a_dead_first_in_the_queue_is_called_and_passed() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
@@ -262,9 +262,9 @@ fn who_gives_up_leaves_the_way_open() {
 }
 
 #[test]
-fn whoever_holds_beside_a_line_extends_and_is_seen() {
+fn a_holder_beside_a_queue_extends_and_is_seen() {
     let servers = servers(3);
-    let holder = client_of(in_line(&servers).label("web"));
+    let holder = client_of(in_queue(&servers).label("web"));
     let mut guard = holder.acquire(LockRequest::new("job").ttl(Duration::from_secs(5))).unwrap();
     let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
     guard.extend(Duration::from_secs(20)).unwrap();
@@ -284,72 +284,73 @@ fn whoever_holds_beside_a_line_extends_and_is_seen() {
 }
 
 #[test]
-fn a_node_that_forbids_the_line_is_asked_without() {
+fn a_node_that_forbids_the_queue_is_asked_without() {
     let server = server();
     let rules = "on >secret ~job ~redbolt:guard +@all";
     assert_eq!(server.cmd(&format!("ACL SETUSER plain {rules}")), Reply::Status("OK".into()));
     let holder = client(std::slice::from_ref(&server));
     let guard = holder.acquire(long(b"job")).unwrap();
     let url = format!("redis://plain:secret@{}", server.address());
-    let mut waiter = driver_of(patient([url]).wake(WakeStrategy::Line));
+    let mut waiter = driver_of(patient([url]).wake(WakeStrategy::Queue));
     let id = waiter.acquire(patiently(b"job")).unwrap();
     process_until(&mut waiter, "it waits", |driver| driver.state(id) == LockState::Pausing);
     assert!(!exists(&server, STAMPS));
     guard.release();
     assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
     let report = waiter.node_report();
-    assert!(report.to_string().contains("in line"), "{report}");
+    assert!(report.to_string().contains("do not queue"), "{report}");
 }
 
 /// What a quorum tells of those who wait.
-fn line_of(client: &Client) -> Line {
-    client.inspect("job").unwrap().line.expect("a quorum tells")
+fn queue_of(client: &Client) -> FairQueue {
+    client.inspect("job").unwrap().queue.expect("a quorum tells")
 }
 
 #[test]
 fn whoever_looks_sees_who_waits_and_since_when() {
     let servers = servers(3);
-    let holder = client_of(in_line(&servers).label("web"));
+    let holder = client_of(in_queue(&servers).label("web"));
     let onlooker = client(&servers);
-    assert_eq!(line_of(&onlooker), Line::default());
+    assert_eq!(queue_of(&onlooker), FairQueue::default());
     let guard = holder.acquire(long(b"job")).unwrap();
     let requests = vec![patiently(b"job"), patiently(b"job").shared()];
     let mut waiters = Waiters::come(&servers, requests);
     waiters.process_until("the first has waited for some time", |_| {
-        let line = line_of(&onlooker);
-        line.count == 2 && line.waiters[0].age > Duration::from_millis(300)
+        let queue = queue_of(&onlooker);
+        queue.count == 2 && queue.waiters[0].age > Duration::from_millis(300)
     });
     let before: Vec<_> = servers.iter().map(changes).collect();
     let seen = looks(&onlooker, b"job");
     assert_eq!(servers.iter().map(changes).collect::<Vec<_>>(), before, "nothing is written");
-    let line = seen.line.as_ref().unwrap();
-    assert_eq!((line.count, line.kept, line.called), (2, Kept::Marked, None));
-    let modes: Vec<_> = line.waiters.iter().map(|waiter| waiter.mode.unwrap()).collect();
+    let queue = seen.queue.as_ref().unwrap();
+    assert_eq!((queue.count, queue.kept, queue.called), (2, Kept::Marked, None));
+    let modes: Vec<_> = queue.waiters.iter().map(|waiter| waiter.mode.unwrap()).collect();
     assert_eq!(modes, [LockMode::Exclusive, LockMode::Shared]);
-    assert!(line.waiters[0].stamp < line.waiters[1].stamp);
-    for waiter in &line.waiters {
+    assert!(queue.waiters[0].stamp < queue.waiters[1].stamp);
+    for waiter in &queue.waiters {
         assert!(waiter.remaining <= Duration::from_secs(6), "{waiter:?}");
         assert!(!waiter.grace.is_zero(), "{waiter:?}");
-        assert_eq!(waiter.label.as_deref(), Some("in line: 7"));
+        assert_eq!(waiter.label.as_deref(), Some("in queue: 7"));
     }
     for node in &seen.nodes {
-        let told = node.line.as_ref().unwrap();
-        let names = |line: &Line| line.waiters.iter().map(|it| it.fingerprint).collect::<Vec<_>>();
-        assert_eq!(names(told), names(line));
-        assert!(node.to_string().ends_with(" more, 2 in line"), "{node}");
+        let told = node.queue.as_ref().unwrap();
+        let names =
+            |queue: &FairQueue| queue.waiters.iter().map(|it| it.fingerprint).collect::<Vec<_>>();
+        assert_eq!(names(told), names(queue));
+        assert!(node.to_string().ends_with(" more, 2 in the queue"), "{node}");
     }
     guard.release();
     waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
-    waiters.process_until("one is left", |_| line_of(&onlooker).count == 1);
+    waiters.process_until("one is left", |_| queue_of(&onlooker).count == 1);
     waiters.release(0);
     waiters.process_until("the next", |waiters| waiters.granted() == [1]);
     waiters.release(1);
-    waiters.process_until("nobody waits", |_| line_of(&onlooker) == Line::default());
+    waiters.process_until("nobody waits", |_| queue_of(&onlooker) == FairQueue::default());
 }
 
 /// An operator who breaks a lock opens the way for whoever is first, and for nobody else.
 #[test]
-fn what_is_force_unlocked_is_kept_for_the_first_in_line() {
+fn a_force_unlocked_resource_is_kept_for_the_first_in_the_queue() {
     let servers = servers(3);
     let holder = client(&servers);
     for shares in [false, true] {
@@ -358,12 +359,12 @@ fn what_is_force_unlocked_is_kept_for_the_first_in_line() {
         let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
         let operator = client(&servers);
         let report = operator.force_unlock("job").unwrap();
-        let line = report.line.as_ref().unwrap();
-        assert_eq!((line.count, line.kept), (1, Kept::Marked), "{report}");
+        let queue = report.queue.as_ref().unwrap();
+        assert_eq!((queue.count, queue.kept), (1, Kept::Marked), "{report}");
         eventually("it is broken on all", || operator.force_unlock("job").unwrap().gone() == 3);
         let seen = looks(&operator, b"job");
         assert_eq!(seen.verdict, InspectionVerdict::Free);
-        assert_eq!(seen.line.as_ref().unwrap().kept, Kept::Closed);
+        assert_eq!(seen.queue.as_ref().unwrap().kept, Kept::Closed);
         assert!(seen.nodes[0].to_string().contains("free, kept for who waits"), "{seen:?}");
         refusal(client(&servers).acquire(long(b"job")));
         waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
@@ -375,7 +376,7 @@ fn what_is_force_unlocked_is_kept_for_the_first_in_line() {
 }
 
 #[test]
-fn a_node_that_forbids_the_line_tells_who_holds_and_not_who_waits() {
+fn a_node_that_forbids_the_queue_reports_holders_and_no_waiters() {
     let servers = servers(3);
     let rules = "on >secret ~job ~redbolt:guard +@all";
     for server in &servers[..2] {
@@ -389,34 +390,34 @@ fn a_node_that_forbids_the_line_tells_who_holds_and_not_who_waits() {
     let onlooker = client_of(patient(servers.iter().map(url)));
     let seen = looks(&onlooker, b"job");
     assert!(matches!(seen.verdict, InspectionVerdict::Held(_)), "{seen:?}");
-    assert_eq!(seen.line, None, "no quorum tells");
+    assert_eq!(seen.queue, None, "no quorum tells");
     for node in &seen.nodes[..2] {
-        assert_eq!(node.line, Err(Cause::NoPermission));
-        assert!(node.no_line().unwrap().contains("NOPERM"), "{node:?}");
+        assert_eq!(node.queue, Err(Cause::NoPermission));
+        assert!(node.no_queue().unwrap().contains("NOPERM"), "{node:?}");
         assert!(node.to_string().ends_with(" more, does not tell who waits"), "{node}");
     }
-    assert_eq!((&seen.nodes[2].line, seen.nodes[2].no_line()), (&Ok(Line::default()), None));
+    assert_eq!((&seen.nodes[2].queue, seen.nodes[2].no_queue()), (&Ok(FairQueue::default()), None));
 }
 
 #[test]
-fn metrics_tell_how_many_locks_of_a_process_stand_in_line() {
+fn metrics_report_how_many_locks_of_a_process_wait_in_the_queue() {
     let servers = servers(3);
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
     let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
     let text = waiters.0[0].0.metrics().to_prometheus();
-    assert!(text.contains("\nredbolt_in_line 1\n"), "{text}");
+    assert!(text.contains("\nredbolt_in_queue 1\n"), "{text}");
     guard.release();
     waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
     let text = waiters.0[0].0.metrics().to_prometheus();
-    assert!(text.contains("\nredbolt_in_line 0\n"), "{text}");
-    assert!(text.contains("\nredbolt_wait_in_line_seconds_count 1\n"), "{text}");
+    assert!(text.contains("\nredbolt_in_queue 0\n"), "{text}");
+    assert!(text.contains("\nredbolt_wait_in_queue_seconds_count 1\n"), "{text}");
 }
 
 #[test]
-fn the_names_of_the_line_are_no_resources() {
+fn the_names_of_the_queue_are_no_resources() {
     let server = server();
-    let client = client_of(in_line(std::slice::from_ref(&server)));
+    let client = client_of(in_queue(std::slice::from_ref(&server)));
     for name in ["redbolt:line:job", "redbolt:line-wait:x", "redbolt:line"] {
         let refused = client.acquire(long(name.as_bytes()));
         assert!(matches!(refused, Err(AcquireError::Request(RequestError::ReservedKey))));

@@ -1,4 +1,4 @@
-//! The line in which waiters stand: when a ticket is made, kept and given back, what ends a pause, and what follows where
+//! The queue in which waiters stand: when a ticket is made, kept and given back, what ends a pause, and what follows where
 //! nodes or connections fail.
 
 use redbolt::proto::{
@@ -9,13 +9,13 @@ use redbolt::proto::{
 use crate::world::{Accept, World, Written, error, ms, secs};
 
 /// Pauses so long that a test sees only what ends them early.
-fn in_line(settings: &mut Settings) {
-    settings.wake = WakeStrategy::Line;
+fn in_queue(settings: &mut Settings) {
+    settings.wake = WakeStrategy::Queue;
     settings.retry_backoff = (secs(10), secs(10));
 }
 
 fn warm(clients: usize) -> World {
-    World::with(3, clients, in_line).warm()
+    World::with(3, clients, in_queue).warm()
 }
 
 /// A client waits for `job` until the world is quiet.
@@ -52,7 +52,7 @@ fn the_first_to_wait_asks_once_more_and_then_only_listens() {
     holds(&mut world, 0);
     let id = waits(&mut world, 1);
     assert_eq!((0..3).map(|node| tickets(&mut world, node)).collect::<Vec<_>>(), [1; 3]);
-    assert!(world.clients[1].core.has_door(id));
+    assert!(world.clients[1].core.has_place(id));
     let before = asks(&world, 1);
     world.run(secs(1));
     assert_eq!(asks(&world, 1), before, "nobody asks while the lock is held");
@@ -131,7 +131,7 @@ fn a_ticket_outlives_a_connection_that_took_no_ask() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_line_and_its_mark() {
+fn a_waiter_that_gives_up_leaves_the_queue_and_its_mark() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     let id = waits(&mut world, 1);
@@ -152,7 +152,7 @@ fn who_gives_up_leaves_the_line_and_its_mark() {
 fn ticket(world: &World) -> Vec<u8> {
     let is_key = |word: &&Vec<u8>| word.starts_with(b"redbolt:line-wait:");
     let asks = world.log.iter().rev().filter(|ran| ran.is_ask());
-    asks.flat_map(|ran| &ran.words).find(is_key).cloned().expect("an ask in line")
+    asks.flat_map(|ran| &ran.words).find(is_key).cloned().expect("an ask in the queue")
 }
 
 /// The node has confirmed that the ticket is gone, and then runs an ask out of a dead connection.
@@ -188,7 +188,7 @@ fn a_ghost_that_puts_a_ticket_back_is_undone() {
 
 /// Its ticket would cost the waiters behind it a grace.
 #[test]
-fn a_waiter_that_gave_up_leaves_the_line_of_a_node_that_is_back_after_three_seconds() {
+fn a_waiter_that_gave_up_leaves_the_queue_of_a_node_that_is_back_after_three_seconds() {
     let mut world = warm(2);
     holds(&mut world, 0);
     let id = waits(&mut world, 1);
@@ -239,16 +239,16 @@ fn a_waiter_listens_to_the_two_tickets_before_its_own_until_it_leaves() {
 }
 
 #[test]
-fn a_node_that_forbids_the_line_is_asked_without_it() {
+fn a_node_that_forbids_the_queue_is_asked_without_it() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     world.answer(0, |args| {
-        let is_of_line = args.iter().any(|arg| arg == b"redbolt:line:job");
-        is_of_line.then(|| error("NOPERM No permissions to access a key")).flatten()
+        let is_of_queue = args.iter().any(|arg| arg == b"redbolt:line:job");
+        is_of_queue.then(|| error("NOPERM No permissions to access a key")).flatten()
     });
     let id = waits(&mut world, 1);
     let node = world.node(0);
-    assert!(world.clients[1].core.no_line(node).is_some());
+    assert!(world.clients[1].core.no_queue(node).is_some());
     assert_eq!([1, 2].map(|node| tickets(&mut world, node)), [1, 1]);
     world.let_go(0, held);
     world.run(secs(1));
@@ -276,7 +276,7 @@ fn a_node_that_forbids_to_announce_what_is_read_closes_its_push_link_once() {
 
 /// The counters of those who are alone are even, and of those who share odd.
 #[test]
-fn a_counter_that_a_lock_in_line_cannot_have_is_no_answer() {
+fn a_counter_that_a_lock_in_the_queue_cannot_have_is_no_answer() {
     for (request, counter) in [
         (LockRequest::new(b"job").fenced(), Some(1)),
         (LockRequest::new(b"job").fenced(), None),
@@ -287,9 +287,9 @@ fn a_counter_that_a_lock_in_line_cannot_have_is_no_answer() {
         holds(&mut world, 0);
         for node in 0..3 {
             world.answer(node, move |args| {
-                let asks_in_line = args.len() > 8 && args.contains(&&b"redbolt:line:job"[..]);
+                let asks_in_queue = args.len() > 8 && args.contains(&&b"redbolt:line:job"[..]);
                 let counter = counter.map_or(String::new(), |counter| format!(" {counter}"));
-                asks_in_line.then(|| format!("+OK 5{counter}\r\n").into_bytes())
+                asks_in_queue.then(|| format!("+OK 5{counter}\r\n").into_bytes())
             });
         }
         let request = request.ttl(secs(20)).wait(Wait::UpTo(ms(100)));
@@ -300,7 +300,7 @@ fn a_counter_that_a_lock_in_line_cannot_have_is_no_answer() {
 }
 
 #[test]
-fn what_a_node_has_told_a_lock_in_line_is_an_answer_also_once_its_mode_has_changed() {
+fn an_answer_from_the_queue_counts_after_a_change_of_mode_too() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     let request = LockRequest::new(b"job").fenced().ttl(secs(20)).wait(Wait::Forever);
@@ -334,7 +334,7 @@ fn a_look_is_answered_by_what_it_asks_for() {
 }
 
 #[test]
-fn a_process_whose_locks_others_wait_for_stands_in_line_at_once() {
+fn a_process_whose_locks_others_wait_for_queues_at_once() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     let id = waits(&mut world, 1);
@@ -420,7 +420,7 @@ fn a_reader_comes_in_beside_a_writer_that_downgrades() {
 
 #[test]
 fn who_is_not_notified_is_not_passed_either() {
-    let mut world = World::with(3, 3, |settings| settings.wake = WakeStrategy::Line).warm();
+    let mut world = World::with(3, 3, |settings| settings.wake = WakeStrategy::Queue).warm();
     for node in 0..3 {
         world.answer(node, |args| {
             let is_push = args.iter().any(|arg| arg == b"SUBSCRIBE" || arg == b"TRACKING");
@@ -430,7 +430,7 @@ fn who_is_not_notified_is_not_passed_either() {
     for _ in 0..5 {
         let held = holds(&mut world, 0);
         let [first, second] = [1, 2].map(|client| waits(&mut world, client));
-        assert!(world.clients[1].core.has_door(first));
+        assert!(world.clients[1].core.has_place(first));
         world.let_go(0, held);
         world.run_until(secs(4), |world| world.clients[1].is_granted(first));
         assert!(!world.clients[2].is_granted(second));
@@ -606,11 +606,11 @@ fn a_waiter_behind_a_dead_one_notices_the_end_of_a_dead_holder_that_it_has_not_a
     }
 }
 
-/// The graces of those who stand in line at a node, in ms.
+/// The graces of those who wait in the queue at a node, in ms.
 fn graces(world: &mut World, node: usize) -> Vec<u64> {
     let now = world.server_now();
-    let line = [&b"ZRANGE"[..], b"redbolt:line:job", b"0", b"-1", b"WITHSCORES"];
-    let reply = String::from_utf8_lossy(&world.servers[node].observe(&line, now)).into_owned();
+    let queue = [&b"ZRANGE"[..], b"redbolt:line:job", b"0", b"-1", b"WITHSCORES"];
+    let reply = String::from_utf8_lossy(&world.servers[node].observe(&queue, now)).into_owned();
     let tickets = reply.lines().filter(|line| line.starts_with('x'));
     tickets.map(|ticket| ticket.split(':').nth(1).unwrap().parse().unwrap()).collect()
 }
@@ -619,7 +619,7 @@ fn graces(world: &mut World, node: usize) -> Vec<u64> {
 #[test]
 fn a_ticket_has_the_grace_that_its_owner_needs_now() {
     let mut world = World::with(3, 2, |settings| {
-        in_line(settings);
+        in_queue(settings);
         settings.response_timeout = secs(2);
     });
     world = world.warm();
@@ -636,7 +636,7 @@ fn a_ticket_has_the_grace_that_its_owner_needs_now() {
         let grace = graces.iter().copied().max().unwrap_or(0);
         assert!(graces.len() <= 2, "{graces:?}");
         assert!((least..3_500).contains(&grace), "{grace} ms, {one_way} ms away");
-        assert!(world.clients[1].core.has_door(id));
+        assert!(world.clients[1].core.has_place(id));
     }
 }
 
@@ -644,7 +644,7 @@ fn a_ticket_has_the_grace_that_its_owner_needs_now() {
 #[test]
 fn a_waiter_whose_connections_end_keeps_its_place() {
     let mut world = World::with(3, 3, |settings| {
-        in_line(settings);
+        in_queue(settings);
         settings.response_timeout = secs(2);
     });
     world = world.warm();
@@ -660,7 +660,7 @@ fn a_waiter_whose_connections_end_keeps_its_place() {
         world.servers[node].accept = Accept::No;
         world.cut(1, node, Written::Vanishes);
     }
-    assert!(attempts(&world) > before + 1 && world.clients[1].core.has_door(first));
+    assert!(attempts(&world) > before + 1 && world.clients[1].core.has_place(first));
     for node in 0..3 {
         world.servers[node].accept = Accept::Yes;
         world.resume(node);
@@ -772,21 +772,21 @@ fn looks(world: &mut World, client: usize) -> View {
 fn whoever_looks_is_told_who_waits_in_which_order_and_for_how_long() {
     let mut world = warm(4);
     let held = holds(&mut world, 0);
-    assert_eq!(looks(&mut world, 3).nodes[0].line.as_ref().map(|line| line.count), Ok(0));
+    assert_eq!(looks(&mut world, 3).nodes[0].queue.as_ref().map(|queue| queue.count), Ok(0));
     waits(&mut world, 1);
     world.run(secs(1));
     waits_to_share(&mut world, 2);
     let view = looks(&mut world, 3);
     for node in &view.nodes {
-        let line = node.line.as_ref().unwrap();
-        assert_eq!((line.count, line.kept, line.called), (2, Kept::Marked, None));
-        let [first, second] = &line.waiters[..] else { panic!("{line:?}") };
+        let queue = node.queue.as_ref().unwrap();
+        assert_eq!((queue.count, queue.kept, queue.called), (2, Kept::Marked, None));
+        let [first, second] = &queue.waiters[..] else { panic!("{queue:?}") };
         let modes = [first.mode, second.mode];
         assert_eq!(modes, [Some(LockMode::Exclusive), Some(LockMode::Shared)]);
         assert!(first.stamp < second.stamp);
         assert!((ms(1_790)..ms(1_830)).contains(&first.age), "{first:?}");
         assert!((ms(590)..ms(630)).contains(&second.age), "{second:?}");
-        let of = view.nodes[0].line.as_ref().unwrap().waiters.iter();
+        let of = view.nodes[0].queue.as_ref().unwrap().waiters.iter();
         assert!(of.map(|it| it.fingerprint).eq([first.fingerprint, second.fingerprint]));
     }
     // The first does not come when its turn has, and is called by the second.
@@ -794,32 +794,32 @@ fn whoever_looks_is_told_who_waits_in_which_order_and_for_how_long() {
     world.let_go(0, held);
     world.run(ms(15));
     let view = looks(&mut world, 3);
-    let line = view.nodes[0].line.as_ref().unwrap();
-    assert_eq!((line.count, line.kept), (2, Kept::Closed));
-    assert!(line.called.is_some(), "{line:?}");
+    let queue = view.nodes[0].queue.as_ref().unwrap();
+    assert_eq!((queue.count, queue.kept), (2, Kept::Closed));
+    assert!(queue.called.is_some(), "{queue:?}");
 }
 
 #[test]
-fn a_node_that_forbids_the_line_tells_the_rest() {
+fn a_node_that_forbids_the_queue_reports_the_rest() {
     let mut world = warm(2);
     holds(&mut world, 0);
     world.answer(0, |args| {
-        let is_of_line = args.iter().any(|arg| arg == b"redbolt:line:job");
-        is_of_line.then(|| error("NOPERM No permissions to access a key")).flatten()
+        let is_of_queue = args.iter().any(|arg| arg == b"redbolt:line:job");
+        is_of_queue.then(|| error("NOPERM No permissions to access a key")).flatten()
     });
     let view = looks(&mut world, 1);
-    assert_eq!(view.nodes[0].line, Err(Cause::NoPermission));
-    assert!(view.nodes[0].state.is_ok() && view.nodes[1].line.is_ok());
+    assert_eq!(view.nodes[0].queue, Err(Cause::NoPermission));
+    assert!(view.nodes[0].state.is_ok() && view.nodes[1].queue.is_ok());
 }
 
 #[test]
-fn what_a_core_counts_of_its_locks_in_line() {
+fn a_core_counts_its_locks_in_the_queue() {
     let mut world = warm(2);
     let held = holds(&mut world, 0);
     let id = waits(&mut world, 1);
     let counted = |world: &World| {
         let metrics = world.clients[1].core.metrics();
-        (metrics.lined_up, metrics.in_line(), metrics.wait_in_line.count())
+        (metrics.joined_queue, metrics.in_queue(), metrics.wait_in_queue.count())
     };
     assert_eq!(counted(&world), (1, 1, 0));
     world.let_go(0, held);
@@ -827,7 +827,7 @@ fn what_a_core_counts_of_its_locks_in_line() {
     assert!(world.clients[1].is_granted(id));
     assert_eq!(counted(&world), (1, 0, 1));
     let metrics = world.clients[1].core.metrics();
-    assert!((ms(190)..ms(230)).contains(&metrics.wait_in_line.sum()));
+    assert!((ms(190)..ms(230)).contains(&metrics.wait_in_queue.sum()));
     let metrics = world.clients[0].core.metrics();
-    assert_eq!(metrics.lined_up, 0, "whoever does not wait stands in no line");
+    assert_eq!(metrics.joined_queue, 0, "whoever does not wait joins no queue");
 }

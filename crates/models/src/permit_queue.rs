@@ -1,16 +1,16 @@
-//! Permits in the line: those who wait for one of k permits, and those who want the resource alone, in one line.
+//! Permits in the queue: those who wait for one of k permits, and those who want the resource alone, in one queue.
 //!
-//! `semaphore.rs` has slots without a line, and `line.rs` a line whose waiters all have one order. Here both meet: a node lets in
+//! `semaphore.rs` has slots without a queue, and `fair_queue.rs` a queue whose waiters all have one order. Here both meet: a node lets in
 //! whoever has fewer before it than slots are free there, as long as nobody before it wants the resource alone; it chooses
 //! the slot, and a quorum has to give the same one, for which a client may move its entries once per attempt. Whoever holds
-//! leaves the line, and heals.
+//! leaves the queue, and heals.
 //!
 //! There is no time. Commands run at any moment or never, an attempt is undone at any moment, processes give up at any moment, and
-//! what dead ones leave ends at any moment. How waiters agree on a stamp is in `line.rs`: here a waiter has one as soon as it
-//! stands, at any place behind all whose door is passed. The door is passed where a quorum has its ticket.
+//! what dead ones leave ends at any moment. How waiters agree on a stamp is in `fair_queue.rs`: here a waiter has one as soon as it
+//! stands, at any place behind all whose place is known. It is known once a quorum has its ticket.
 //!
 //! What may not happen: two permits with one slot, or more than there are; somebody alone beside another; a newcomer who passes, as
-//! far as that is promised (of several permits one who came later and stands in line may be granted one first); waiters
+//! far as that is promised (of several permits one who came later and waits in the queue may be granted one first); waiters
 //! who get no further; and, with holders that never release, a waiter that cannot get in while permits are left. Not here:
 //! restart guards, extensions, graces and wake-ups (`turns.rs`), fencing.
 
@@ -22,7 +22,7 @@ use crate::search::{Model, Progress};
 
 /// Who comes to a semaphore on `N` nodes that run, what may happen, and the rules.
 #[derive(Clone, Copy, Debug)]
-pub struct PermitLine<const N: usize, const C: usize> {
+pub struct PermitQueue<const N: usize, const C: usize> {
     /// How many permits there are.
     pub permits: u8,
     /// How many nodes a permit needs; with two nodes that run and a quorum of two, a third one is down.
@@ -35,15 +35,15 @@ pub struct PermitLine<const N: usize, const C: usize> {
     pub comes: [u8; C],
     /// How many processes may die.
     pub deaths: u8,
-    /// Whom a node lets in of those who stand in line.
+    /// Whom a node lets in of those who wait in the queue.
     pub admits: Admits,
-    /// How a node keeps those out who stand in no line.
+    /// How a node keeps those out who are in no queue.
     pub keeps: Keeps,
     /// What makes a permit.
     pub permit: Permit,
     /// What a move does to the answer that the node gave before.
     pub moves: Moves,
-    /// A holder leaves the line when it is granted; otherwise when it releases.
+    /// A holder leaves the queue when it is granted; otherwise when it releases.
     pub leaves_at_once: bool,
     /// What an attempt has got in vain is undone.
     pub undoes: bool,
@@ -55,7 +55,7 @@ pub struct PermitLine<const N: usize, const C: usize> {
     pub releases: bool,
 }
 
-/// Whom a node lets in of those who want a permit and stand in line.
+/// Whom a node lets in of those who want a permit and wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admits {
     /// Everybody before whom fewer stand than slots are free, and nobody who wants the resource alone: the rule.
@@ -66,7 +66,7 @@ pub enum Admits {
     Anybody,
 }
 
-/// How a node keeps those out who stand in no line.
+/// How a node keeps those out who are in no queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// What lies at the resource is marked, and closed when the last holder goes: the rule.
@@ -80,13 +80,13 @@ pub enum Keeps {
 /// Which newcomers are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// All but those who stand in line for one of several permits, beside others who do.
+    /// All but those who wait in the queue for one of several permits, beside others who do.
     OfPermits,
     /// All.
     OfLock,
 }
 
-impl<const N: usize, const C: usize> PermitLine<N, C> {
+impl<const N: usize, const C: usize> PermitQueue<N, C> {
     /// The rules as they are meant, for waiters for one of two permits who each come once.
     pub const RULES: Self = Self {
         permits: 2,
@@ -118,7 +118,7 @@ pub struct State<const N: usize, const C: usize> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Node<const C: usize> {
-    /// Whoever stands in no line is denied.
+    /// Whoever is in no queue is denied.
     kept: bool,
     calls: [Call; C],
 }
@@ -135,7 +135,7 @@ struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Mail {
-    /// For a waiter: an ask in line is under way all the time.
+    /// For a waiter: an ask in the queue is under way all the time.
     Nothing,
     /// The first ask, which writes no ticket.
     First,
@@ -151,12 +151,12 @@ enum Mail {
 struct Process {
     phase: Phase,
     comes: u8,
-    /// The stamp by which it stands in line; 0 before it does.
+    /// The stamp by which it waits in the queue; 0 before it does.
     stamp: u8,
-    has_door: bool,
+    has_place: bool,
     /// The slot that it holds or has settled on; 0 before it does.
     slot: u8,
-    /// The waiters whose door was passed when it came, one bit each.
+    /// The waiters whose place was known when it came, one bit each.
     behind: u8,
 }
 
@@ -213,7 +213,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl<const N: usize, const C: usize> Model for PermitLine<N, C> {
+impl<const N: usize, const C: usize> Model for PermitQueue<N, C> {
     type State = State<N, C>;
     type Step = Step;
 
@@ -281,7 +281,7 @@ const ORDERS: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2,
 /// What somebody has that wants the resource alone.
 const ALL: u8 = 15;
 
-impl<const N: usize, const C: usize> Progress for PermitLine<N, C> {
+impl<const N: usize, const C: usize> Progress for PermitQueue<N, C> {
     /// Nobody waits or holds, and no node keeps anything; or, if holders stay, there is nobody left to let in.
     fn is_settled(&self, state: &State<N, C>) -> bool {
         let are_in = |phase: Phase| state.processes.iter().filter(move |it| it.phase == phase);
@@ -304,7 +304,7 @@ impl<const N: usize, const C: usize> Progress for PermitLine<N, C> {
     }
 }
 
-impl<const N: usize, const C: usize> PermitLine<N, C> {
+impl<const N: usize, const C: usize> PermitQueue<N, C> {
     /// Whether these names exchange only processes that do the same.
     fn are_alike(&self, order: &[usize; 3]) -> bool {
         let does = |at: usize| (self.alone[at], self.waits[at], self.comes[at]);
@@ -324,8 +324,8 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
         let mut next = *state;
         match process.phase {
             Phase::Away if process.comes > 0 => {
-                let has_door = |&at: &usize| at != by && state.processes[at].has_door;
-                let behind = (0..C).filter(has_door).map(|at| 1 << at).sum();
+                let has_place = |&at: &usize| at != by && state.processes[at].has_place;
+                let behind = (0..C).filter(has_place).map(|at| 1 << at).sum();
                 let comes = process.comes - 1;
                 next.processes[by] =
                     Process { phase: Phase::First, comes, behind, ..Process::AWAY };
@@ -360,11 +360,11 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
     ) {
         let process = state.processes[by];
         if process.phase == Phase::First && self.waits[by] {
-            let has_door = state.processes.iter().filter(|it| it.has_door);
-            let door = has_door.map(|it| it.stamp).max().unwrap_or(0);
+            let has_place = state.processes.iter().filter(|it| it.has_place);
+            let first = has_place.map(|it| it.stamp).max().unwrap_or(0);
             let mut last = 0;
             state.clone().stamps_mut(|stamp| last = last.max(*stamp));
-            for place in door..=last {
+            for place in first..=last {
                 let mut next = *state;
                 next.stamps_mut(|stamp| *stamp += u8::from(*stamp > place));
                 let stamp = place + 1;
@@ -409,7 +409,7 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
             Mail::First => self.ask_runs(state, (by, at), self.first_fits(state, by, at), found),
             Mail::Nothing if phase == Phase::Waits && call.slot == 0 => {
                 let mut next = *state;
-                let fits = self.asks_in_line(&mut next, by, at);
+                let fits = self.asks_in_queue(&mut next, by, at);
                 self.ask_runs(&next, (by, at), fits, found);
             }
             Mail::Move(_) => self.move_runs(state, by, at, found),
@@ -478,7 +478,7 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
         found(Step::Moved { by, node: at }, next);
     }
 
-    /// A process without a permit gives a node back; a holder leaves its line.
+    /// A process without a permit gives a node back; a holder leaves its queue.
     fn undo_steps(
         &self,
         state: &State<N, C>,
@@ -573,19 +573,19 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
     }
 
     /// A waiter's ask puts its ticket, and marks what it finds. Whether it fits.
-    fn asks_in_line(&self, state: &mut State<N, C>, by: usize, at: usize) -> bool {
+    fn asks_in_queue(&self, state: &mut State<N, C>, by: usize, at: usize) -> bool {
         let stamp = state.processes[by].stamp;
         let node = &mut state.nodes[at];
         node.calls[by].stamp = stamp;
         self.keep(node, true);
-        let fits = self.fits_in_line(node, by);
+        let fits = self.fits_in_queue(node, by);
         let stands = state.nodes.iter().filter(|node| node.calls[by].stamp > 0).count();
-        state.processes[by].has_door |= stands >= self.quorum;
+        state.processes[by].has_place |= stands >= self.quorum;
         fits
     }
 
     /// Whether a node lets a ticket in.
-    fn fits_in_line(&self, node: &Node<C>, by: usize) -> bool {
+    fn fits_in_queue(&self, node: &Node<C>, by: usize) -> bool {
         let stamp = node.calls[by].stamp;
         let stands = |&other: &usize| (1..stamp).contains(&node.calls[other].stamp);
         let before = || (0..C).filter(stands);
@@ -601,9 +601,9 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
 
     /// What keeps newcomers out, behind a command of a waiter that `asks`, or of anybody else.
     fn keep(&self, node: &mut Node<C>, asks: bool) {
-        let has_line = node.calls.iter().any(|call| call.stamp > 0);
+        let has_queue = node.calls.iter().any(|call| call.stamp > 0);
         let is_held = node.held() > 0;
-        node.kept = has_line
+        node.kept = has_queue
             && match self.keeps {
                 Keeps::Always => node.kept || asks,
                 Keeps::OnceClosed => !is_held,
@@ -617,7 +617,7 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
 pub struct Single<const C: usize>(Node<C>);
 
 /// What a node does, whatever is under way.
-impl<const N: usize, const C: usize> PermitLine<N, C> {
+impl<const N: usize, const C: usize> PermitQueue<N, C> {
     /// Nobody has been there.
     #[must_use]
     pub fn single(&self) -> Single<C> {
@@ -630,11 +630,11 @@ impl<const N: usize, const C: usize> PermitLine<N, C> {
         !node.0.kept && self.has_room(&node.0, by)
     }
 
-    /// An ask in line at this stamp: whether it fits.
+    /// An ask in the queue at this stamp: whether it fits.
     pub fn ask(&self, node: &mut Single<C>, by: usize, stamp: u8) -> bool {
         node.0.calls[by].stamp = stamp;
         self.keep(&mut node.0, true);
-        self.fits_in_line(&node.0, by)
+        self.fits_in_queue(&node.0, by)
     }
 
     /// Whoever fits is given this slot, or the resource. Whether that is free.
@@ -665,13 +665,13 @@ impl<const C: usize> Single<C> {
         self.0.calls[by].slot > 0
     }
 
-    /// Whether it stands in line.
+    /// Whether it waits in the queue.
     #[must_use]
     pub fn stands(&self, by: usize) -> bool {
         self.0.calls[by].stamp > 0
     }
 
-    /// Whether those who stand in no line are kept out.
+    /// Whether those who are in no queue are kept out.
     #[must_use]
     pub fn keeps_out(&self) -> bool {
         self.0.kept
@@ -776,5 +776,5 @@ impl Call {
 
 impl Process {
     const AWAY: Self =
-        Self { phase: Phase::Away, comes: 0, stamp: 0, has_door: false, slot: 0, behind: 0 };
+        Self { phase: Phase::Away, comes: 0, stamp: 0, has_place: false, slot: 0, behind: 0 };
 }

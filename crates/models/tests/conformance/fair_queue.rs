@@ -1,7 +1,7 @@
-//! Whom a node lets in of those who stand in line, where it puts their tickets, and what it keeps for them.
+//! Whom a node lets in of those who wait in the queue, where it puts their tickets, and what it keeps for them.
 
-use redbolt::proto::script::{ACQUIRE_IN_LINE, ACQUIRE_SHARED, LEAVE_LINE, UNDO, UNDO_SHARED};
-use redbolt_models::line::{Alone, Closing, Door, Line, Mode};
+use redbolt::proto::script::{ACQUIRE_IN_QUEUE, ACQUIRE_SHARED, LEAVE_QUEUE, UNDO, UNDO_SHARED};
+use redbolt_models::fair_queue::{Alone, Closing, FairQueue, FirstAsk, Mode};
 use redbolt_node::model::ClockReading;
 use redbolt_testkit::Peer;
 
@@ -10,7 +10,7 @@ use redbolt_testkit::Peer;
 enum Does {
     /// A process asks without a ticket.
     First(usize),
-    /// It asks in line, with T or 0.
+    /// It asks in the queue, with T or 0.
     Ask(usize, u8),
     Undo(usize),
     /// A holder's compare-and-delete.
@@ -26,14 +26,14 @@ enum Does {
 
 /// A node, and what the model says of it.
 struct Run<const C: usize> {
-    model: Line<3, C>,
+    model: FairQueue<3, C>,
     alone: Alone<C>,
     node: Peer,
     now: u64,
 }
 
 impl<const C: usize> Run<C> {
-    fn new(model: Line<3, C>) -> Self {
+    fn new(model: FairQueue<3, C>) -> Self {
         let mut node = Peer::new(0, ClockReading::from_micros(START_US));
         node.offer(&["delex"]);
         Self { model, alone: model.alone(), node, now: START_US }
@@ -73,7 +73,7 @@ impl<const C: usize> Run<C> {
             }
             Does::Leave(by) => {
                 let (ticket, member) = (self.ticket(by), self.member(by));
-                let keys = ["EVAL", LEAVE_LINE.text, "5", "job", STAMPS, ENDS, &ticket, CALL];
+                let keys = ["EVAL", LEAVE_QUEUE.text, "5", "job", STAMPS, ENDS, &ticket, CALL];
                 assert_eq!(self.run(&[&keys[..], &[&member]].concat()), ":1\r\n");
                 self.model.leave(&mut self.alone, by);
             }
@@ -124,7 +124,7 @@ impl<const C: usize> Run<C> {
 
     fn asks(&mut self, by: usize, t: u8) -> (bool, u8) {
         let (own, name, ticket) = (token(by), self.name(by), self.ticket(by));
-        let keys = ["EVAL", ACQUIRE_IN_LINE.text, "5", "job", STAMPS, ENDS, &ticket, CALL];
+        let keys = ["EVAL", ACQUIRE_IN_QUEUE.text, "5", "job", STAMPS, ENDS, &ticket, CALL];
         let [ttl, grace] = [TTL_MS, GRACE_MS].map(|ms| ms.to_string());
         let [t, proposal] = [t, self.model.clocks[by]].map(|stamp| stamp.to_string());
         let reply =
@@ -148,17 +148,17 @@ impl<const C: usize> Run<C> {
             score.lines().nth(1).map_or(0, |stamp| stamp.parse().unwrap())
         });
         assert_eq!(stamps, self.alone.stamps(), "tickets behind {behind:?}");
-        // Whoever asks by a plain command sees that there is a line.
+        // Whoever asks by a plain command sees that there is a queue.
         let is_there = !holders.is_empty() || is_closed;
-        let has_line = stamps.iter().any(|&stamp| stamp > 0);
-        assert_eq!(is_marked || is_closed, is_there && has_line, "a mark behind {behind:?}");
+        let has_queue = stamps.iter().any(|&stamp| stamp > 0);
+        assert_eq!(is_marked || is_closed, is_there && has_queue, "a mark behind {behind:?}");
         assert!(
-            is_there || !has_line || behind == Does::Open,
+            is_there || !has_queue || behind == Does::Open,
             "a newcomer would pass behind {behind:?}"
         );
     }
 
-    /// Who holds the node, whether a key is there that is free for the line only, and whether what is held is marked.
+    /// Who holds the node, whether a key is there that is free for the queue only, and whether what is held is marked.
     fn there(&mut self) -> (Vec<usize>, bool, bool) {
         let now = self.now / 1_000;
         let value = self.run(&["GET", "job"]);
@@ -224,23 +224,28 @@ impl<const C: usize> Run<C> {
 
 /// All that can happen on a node in so many steps.
 #[test]
-fn the_scripts_of_the_line_let_in_whom_the_nodes_of_the_model_do() {
+fn the_scripts_of_the_queue_let_in_whom_the_nodes_of_the_model_do() {
     const S: Mode = Mode::Shared;
     const X: Mode = Mode::Exclusive;
     // Those who share come first, as they do on a node at the same stamp.
     let mut runs = 0;
     for modes in [[X, X], [S, X], [S, S]] {
-        runs += all_runs(Line { modes, clocks: [1, 3], door: DOOR, ..Line::RULES }, 5, &mut vec![]);
+        runs += all_runs(
+            FairQueue { modes, clocks: [1, 3], first_ask: FIRST_ASK, ..FairQueue::RULES },
+            5,
+            &mut vec![],
+        );
     }
     for modes in [[X, X, X], [S, X, X], [S, S, X]] {
-        let model = Line { modes, clocks: [1, 3, 2], door: DOOR, ..Line::RULES };
+        let model =
+            FairQueue { modes, clocks: [1, 3, 2], first_ask: FIRST_ASK, ..FairQueue::RULES };
         runs += all_runs(model, 4, &mut vec![]);
     }
     assert!(runs > 60_000, "{runs} runs only");
 }
 
 /// Plays these steps, and then with each further one.
-fn all_runs<const C: usize>(model: Line<3, C>, depth: usize, steps: &mut Vec<Does>) -> usize {
+fn all_runs<const C: usize>(model: FairQueue<3, C>, depth: usize, steps: &mut Vec<Does>) -> usize {
     let mut run = Run::new(model);
     steps.iter().for_each(|&does| run.step(does));
     if steps.len() == depth {
@@ -260,7 +265,7 @@ fn token(by: usize) -> String {
 }
 
 /// As the library keeps newcomers out.
-const DOOR: Door = Door::Closed(Closing::ALWAYS);
+const FIRST_ASK: FirstAsk = FirstAsk::Closed(Closing::ALWAYS);
 const T: u8 = 4;
 const STAMPS: &str = "redbolt:line:job";
 const ENDS: &str = "redbolt:line-until:job";

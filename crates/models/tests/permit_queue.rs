@@ -1,14 +1,14 @@
-//! Permits in the line with the rules as they are meant, and with each rule broken.
+//! Permits in the queue with the rules as they are meant, and with each rule broken.
 
 mod told;
 
-use redbolt_models::permit_line::{Admits, Keeps, Moves, Permit, PermitLine, Promise};
+use redbolt_models::permit_queue::{Admits, Keeps, Moves, Permit, PermitQueue, Promise};
 
 use self::told::{both_progress, progresses, stuck, wrong};
 
 /// Two nodes, the third one is down.
-type Two = PermitLine<2, 2>;
-type Three = PermitLine<2, 3>;
+type Two = PermitQueue<2, 2>;
+type Three = PermitQueue<2, 3>;
 
 const ONE_PERMIT: Two = Two { permits: 1, comes: [1, 2], promise: Promise::OfLock, ..Two::RULES };
 const THREE: Three = Three::RULES;
@@ -22,9 +22,9 @@ const MORE: &str = "more permits than slots";
 
 #[test]
 fn one_permit_is_as_a_lock() {
-    progresses("permit line, one permit, once and twice", &ONE_PERMIT);
+    progresses("permit queue, one permit, once and twice", &ONE_PERMIT);
     progresses(
-        "permit line, one permit, once and twice, a death",
+        "permit queue, one permit, once and twice, a death",
         &Two { deaths: 1, ..ONE_PERMIT },
     );
 }
@@ -32,54 +32,54 @@ fn one_permit_is_as_a_lock() {
 #[test]
 fn no_two_have_one_slot_and_all_get_in_also_while_holders_stay() {
     let stay = Three { releases: false, ..THREE };
-    both_progress(["permit line, three", "permit line, three, holders stay"], [&THREE, &stay]);
+    both_progress(["permit queue, three", "permit queue, three, holders stay"], [&THREE, &stay]);
 }
 
 #[test]
 fn who_only_tries_passes_nobody() {
     let model = Three { waits: [true, true, false], ..THREE };
-    progresses("permit line, two wait and one tries", &model);
+    progresses("permit queue, two wait and one tries", &model);
 }
 
 #[test]
 fn who_wants_the_resource_alone_is_not_passed_and_passes_nobody() {
-    progresses("permit line, one alone, and one twice", &ALONE);
-    progresses("permit line, one alone, and one twice, a death", &Two { deaths: 1, ..ALONE });
+    progresses("permit queue, one alone, and one twice", &ALONE);
+    progresses("permit queue, one alone, and one twice, a death", &Two { deaths: 1, ..ALONE });
 }
 
 #[test]
 fn no_permit_is_left_while_somebody_waits() {
     let model = Two { releases: false, deaths: 1, comes: [2, 1], ..Two::RULES };
-    progresses("permit line, twice and once, holders stay, a death", &model);
+    progresses("permit queue, twice and once, holders stay, a death", &model);
 }
 
 #[test]
 fn holders_heal_the_third_node() {
-    let nodes = PermitLine::<3, 2> { heals: true, ..PermitLine::RULES };
-    progresses("permit line, three nodes, two heal", &nodes);
-    let one = PermitLine { permits: 1, promise: Promise::OfLock, ..nodes };
-    progresses("permit line, three nodes, one permit, two heal", &one);
+    let nodes = PermitQueue::<3, 2> { heals: true, ..PermitQueue::RULES };
+    progresses("permit queue, three nodes, two heal", &nodes);
+    let one = PermitQueue { permits: 1, promise: Promise::OfLock, ..nodes };
+    progresses("permit queue, three nodes, one permit, two heal", &one);
 }
 
 #[test]
 #[ignore = "minutes: cargo xtask models --all"]
 fn three_with_a_death_and_one_of_them_alone() {
-    progresses("permit line, three, a death", &Three { deaths: 1, ..THREE });
+    progresses("permit queue, three, a death", &Three { deaths: 1, ..THREE });
     let alone = [true, false, false];
-    progresses("permit line, one alone and two", &Three { alone, ..THREE });
+    progresses("permit queue, one alone and two", &Three { alone, ..THREE });
 }
 
 #[test]
 fn broken_by_a_mark_that_is_left_out() {
     let keeps = Keeps::OnceClosed;
     let waits = [true, true, false];
-    wrong("permit line, no mark", &Three { keeps, waits, ..THREE }, PASSED);
+    wrong("permit queue, no mark", &Three { keeps, waits, ..THREE }, PASSED);
 }
 
 #[test]
 fn broken_by_a_key_that_is_not_closed() {
     wrong(
-        "permit line, not closed",
+        "permit queue, not closed",
         &Three { keeps: Keeps::WhileHeld, waits: [true, true, false], ..THREE },
         PASSED,
     );
@@ -87,22 +87,22 @@ fn broken_by_a_key_that_is_not_closed() {
 
 #[test]
 fn broken_by_permits_that_pass_who_wants_the_resource_alone() {
-    wrong("permit line, behind anybody", &Two { admits: Admits::BehindAnybody, ..ALONE }, PASSED);
+    wrong("permit queue, behind anybody", &Two { admits: Admits::BehindAnybody, ..ALONE }, PASSED);
 }
 
 #[test]
 fn broken_by_a_slot_for_whoever_asks() {
     wrong(
-        "permit line, one permit, for anybody",
+        "permit queue, one permit, for anybody",
         &Two { admits: Admits::Anybody, ..ONE_PERMIT },
         PASSED,
     );
 }
 
 #[test]
-fn a_line_of_several_permits_is_not_that_of_a_lock() {
+fn a_queue_for_several_permits_is_not_that_of_a_lock() {
     wrong(
-        "permit line, the promise of a lock",
+        "permit queue, the promise of a lock",
         &Three { promise: Promise::OfLock, ..THREE },
         PASSED,
     );
@@ -110,14 +110,14 @@ fn a_line_of_several_permits_is_not_that_of_a_lock() {
 
 #[test]
 fn broken_by_nodes_that_count_each_for_itself() {
-    let model = PermitLine::<3, 3> { permit: Permit::AnySlots, ..PermitLine::RULES };
-    wrong("permit line, three nodes, any slots", &model, MORE);
+    let model = PermitQueue::<3, 3> { permit: Permit::AnySlots, ..PermitQueue::RULES };
+    wrong("permit queue, three nodes, any slots", &model, MORE);
 }
 
 #[test]
 fn broken_by_an_answer_that_counts_after_its_move() {
     wrong(
-        "permit line, an answer counts after its move",
+        "permit queue, an answer counts after its move",
         &Three { moves: Moves::KeepAnswer, ..THREE },
         SAME,
     );
@@ -125,11 +125,11 @@ fn broken_by_an_answer_that_counts_after_its_move() {
 
 #[test]
 fn broken_by_an_attempt_that_is_not_undone() {
-    stuck("permit line, no undo", &Two { undoes: false, permits: 1, ..Two::RULES });
+    stuck("permit queue, no undo", &Two { undoes: false, permits: 1, ..Two::RULES });
 }
 
 #[test]
-fn broken_by_a_holder_that_stays_in_line() {
+fn broken_by_a_holder_that_stays_in_the_queue() {
     let model = Two { leaves_at_once: false, releases: false, ..Two::RULES };
-    stuck("permit line, holders stay in line", &model);
+    stuck("permit queue, holders stay in the queue", &model);
 }

@@ -1,11 +1,11 @@
-//! Whom a node lets in of those who stand in line for its slots, beside whoever wants the resource alone, and what it keeps for
+//! Whom a node lets in of those who wait in the queue for its slots, beside whoever wants the resource alone, and what it keeps for
 //! them.
 
 use redbolt::proto::script::{
-    ACQUIRE_IN_LINE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_LINE, LEAVE_LINE, UNDO, UNDO_PERMIT,
-    VIEW_LINE,
+    ACQUIRE_IN_QUEUE, ACQUIRE_PERMIT, ACQUIRE_PERMIT_IN_QUEUE, LEAVE_QUEUE, UNDO, UNDO_PERMIT,
+    VIEW_QUEUE,
 };
-use redbolt_models::permit_line::{PermitLine, Single};
+use redbolt_models::permit_queue::{PermitQueue, Single};
 use redbolt_node::model::ClockReading;
 use redbolt_testkit::Peer;
 
@@ -14,7 +14,7 @@ use redbolt_testkit::Peer;
 enum Does {
     /// A process asks without a ticket.
     First(usize),
-    /// It asks in line, with its stamp.
+    /// It asks in the queue, with its stamp.
     Ask(usize),
     Undo(usize),
     Leave(usize),
@@ -22,14 +22,14 @@ enum Does {
 
 /// A node, and what the model says of it.
 struct Run {
-    model: PermitLine<3, 3>,
+    model: PermitQueue<3, 3>,
     stamps: [u8; 3],
     single: Single<3>,
     node: Peer,
 }
 
 impl Run {
-    fn new(model: PermitLine<3, 3>, stamps: [u8; 3]) -> Self {
+    fn new(model: PermitQueue<3, 3>, stamps: [u8; 3]) -> Self {
         let node = Peer::new(0, ClockReading::from_micros(START_US));
         Self { model, stamps, single: model.single(), node }
     }
@@ -64,7 +64,8 @@ impl Run {
             }
             Does::Leave(by) => {
                 let (ticket, member) = (self.ticket(by), self.member(by));
-                let keys = ["EVAL", LEAVE_LINE.text, "5", "job", STAMPS, LINE_ENDS, &ticket, CALL];
+                let keys =
+                    ["EVAL", LEAVE_QUEUE.text, "5", "job", STAMPS, TICKET_ENDS, &ticket, CALL];
                 assert_eq!(self.run(&[&keys[..], &[&member]].concat()), ":1\r\n");
                 self.model.leave(&mut self.single, by);
             }
@@ -96,16 +97,17 @@ impl Run {
     fn asks(&mut self, by: usize) -> Option<u8> {
         let (own, name, ticket) = (token(by), self.name(by), self.ticket(by));
         let stamp = self.stamps[by].to_string();
-        let line = ["job", STAMPS, LINE_ENDS, &ticket, CALL];
+        let queue = ["job", STAMPS, TICKET_ENDS, &ticket, CALL];
         let asks = [&own, "600", "3", &stamp, "1", "20"];
         let reply = match self.is_alone(by) {
-            true => self
-                .run(&[&["EVAL", ACQUIRE_IN_LINE.text, "5"], &line[..], &asks, &[&name]].concat()),
+            true => self.run(
+                &[&["EVAL", ACQUIRE_IN_QUEUE.text, "5"], &queue[..], &asks, &[&name]].concat(),
+            ),
             false => {
                 let (permits, first) = (self.model.permits.to_string(), by.to_string());
-                let script = ["EVAL", ACQUIRE_PERMIT_IN_LINE.text, "6"];
+                let script = ["EVAL", ACQUIRE_PERMIT_IN_QUEUE.text, "6"];
                 let slots = [&permits, &first, "1", &name[..]];
-                self.run(&[&script, &line[..], &[ENDS], &asks, &slots].concat())
+                self.run(&[&script, &queue[..], &[ENDS], &asks, &slots].concat())
             }
         };
         assert!(reply.starts_with("+OK ") || reply.starts_with("+WAIT "), "{reply}");
@@ -124,7 +126,8 @@ impl Run {
             let stands = self.run(&["ZSCORE", STAMPS, &member]) != "$-1\r\n";
             assert_eq!(stands, self.single.stands(by), "whether {by} stands behind {behind:?}");
         }
-        let view = self.run(&["EVAL", VIEW_LINE.text, "4", "job", STAMPS, LINE_ENDS, CALL, "99"]);
+        let view =
+            self.run(&["EVAL", VIEW_QUEUE.text, "4", "job", STAMPS, TICKET_ENDS, CALL, "99"]);
         let keeps_out = view.contains(" marked ") || view.contains(" closed ");
         assert_eq!(
             keeps_out,
@@ -170,12 +173,12 @@ impl Run {
 
 /// All that can happen on a node in so many steps.
 #[test]
-fn the_scripts_let_in_whom_the_nodes_of_the_model_do_where_permits_stand_in_line() {
+fn the_scripts_let_in_whom_the_nodes_of_the_model_do_where_permits_queue() {
     let mut runs = 0;
     for permits in [1, 2] {
         for alone in [[false; 3], [true, false, false]] {
             for stamps in [[1, 2, 3], [2, 3, 1]] {
-                let model = PermitLine { permits, alone, ..PermitLine::RULES };
+                let model = PermitQueue { permits, alone, ..PermitQueue::RULES };
                 runs += all_runs(model, stamps, DEPTH, &mut vec![]);
             }
         }
@@ -185,7 +188,7 @@ fn the_scripts_let_in_whom_the_nodes_of_the_model_do_where_permits_stand_in_line
 
 /// Plays these steps, and then with each further one.
 fn all_runs(
-    model: PermitLine<3, 3>,
+    model: PermitQueue<3, 3>,
     stamps: [u8; 3],
     depth: usize,
     steps: &mut Vec<Does>,
@@ -218,6 +221,6 @@ fn token(by: usize) -> String {
 const DEPTH: usize = 5;
 const ENDS: &str = "redbolt:until:job";
 const STAMPS: &str = "redbolt:line:job";
-const LINE_ENDS: &str = "redbolt:line-until:job";
+const TICKET_ENDS: &str = "redbolt:line-until:job";
 const CALL: &str = "redbolt:line-call:job";
 const START_US: u64 = 1_767_225_600_000_000;

@@ -31,30 +31,30 @@ pub(super) enum Outcome {
     Interrupted(Signal),
 }
 
-/// A place in the line.
+/// A wait for the lock.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct Waiting<'a> {
     lease: &'a mut Lease,
     poller: &'a Poller,
     patience: Patience,
     watch: Watch,
-    joined: Duration,
+    begun: Duration,
     /// The holder as last seen.
     seen: Option<InspectionVerdict>,
     /// The look for the report at the end of the wait has begun.
     has_looked: bool,
 }
 
-impl<'a> Line<'a> {
-    /// The line for a lease that has been asked for.
-    pub(super) fn join(
+impl<'a> Waiting<'a> {
+    /// Begins to wait for a lease that has been asked for.
+    pub(super) fn begin(
         lease: &'a mut Lease,
         poller: &'a Poller,
         patience: Patience,
     ) -> io::Result<Self> {
-        let joined = now()?;
-        let watch = Watch::new(joined, lease.is_quiet());
-        Ok(Self { lease, poller, patience, watch, joined, seen: None, has_looked: false })
+        let begun = now()?;
+        let watch = Watch::new(begun, lease.is_quiet());
+        Ok(Self { lease, poller, patience, watch, begun, seen: None, has_looked: false })
     }
 
     /// Waits to the end of the wait.
@@ -135,7 +135,7 @@ impl<'a> Line<'a> {
         let now = now()?;
         let until = match self.patience.limit() {
             Some(_) => now + OVERTIME,
-            None => now + self.lease.patience_after(now.saturating_sub(self.joined)),
+            None => now + self.lease.patience_after(now.saturating_sub(self.begun)),
         };
         if let Some(seen) = self.seen.as_ref().filter(|_| self.has_looked) {
             return Ok(Outcome::Contended(holder(seen)));

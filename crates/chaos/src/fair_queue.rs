@@ -1,7 +1,7 @@
-//! Processes stand in line for a lock, while waiters are stopped and killed, and nodes are stopped and forget.
+//! Processes wait in the queue for a lock, while waiters are stopped and killed, and nodes are stopped and forget.
 //!
 //! In each round they come one after the other, each when all nodes know the place of the one before. Whoever came first has
-//! to be granted first, unless a node has passed it because it did not take its turn. Not here: lines of readers and
+//! to be granted first, unless a node has passed it because it did not take its turn. Not here: queues of readers and
 //! writers, which the simulator plays.
 
 use std::collections::BTreeSet;
@@ -23,25 +23,25 @@ use crate::stage::{Failure, RESOURCE, Stage};
 use crate::wire::{Order, Report};
 use crate::worker::Worker;
 
-/// Lets processes stand in line, round by round.
+/// Lets processes wait in the queue, round by round.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct FairQueue {
     /// How many rounds.
     pub rounds: usize,
-    /// Whether they stand in line. Otherwise they wait by a timer: the run has to find one that was passed, and ends when it has.
-    pub in_line: bool,
+    /// Whether they wait in the queue. Otherwise they wait by a timer: the run has to find one that was passed, and ends when it has.
+    pub in_queue: bool,
 }
 
 /// The results of a run.
 #[derive(Clone, Debug, Default)]
-pub struct LineResult {
-    /// Whether the processes stood in line.
-    pub in_line: bool,
+pub struct FairQueueResult {
+    /// Whether the processes waited in the queue.
+    pub in_queue: bool,
     /// Rounds that were played.
     pub rounds: usize,
     /// Waiters that were granted.
     pub grants: usize,
-    /// Waiters that were stopped or killed in line.
+    /// Waiters that were stopped or killed in the queue.
     pub struck: usize,
     /// Rounds in which a node was stopped.
     pub stopped: usize,
@@ -59,19 +59,23 @@ pub struct LineResult {
     pub took: Duration,
 }
 
-impl LineResult {
-    /// Whether nobody was passed; without the line, whether the check found that somebody was.
+impl FairQueueResult {
+    /// Whether nobody was passed; without the queue, whether the check found that somebody was.
     #[must_use]
     pub fn holds(&self) -> bool {
-        let kept = if self.in_line { self.passed == 0 } else { self.passed > 0 };
+        let kept = if self.in_queue { self.passed == 0 } else { self.passed > 0 };
         kept && self.judged > 0 && self.double_holders == 0
     }
 }
 
-impl fmt::Display for LineResult {
+impl fmt::Display for FairQueueResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = if self.in_line { "in line" } else { "by a timer" };
-        write!(f, "line, {NODES} nodes, {WAITERS} processes wait {how}: {} rounds, ", self.rounds)?;
+        let how = if self.in_queue { "in the queue" } else { "by a timer" };
+        write!(
+            f,
+            "queue, {NODES} nodes, {WAITERS} processes wait {how}: {} rounds, ",
+            self.rounds
+        )?;
         write!(f, "{} waiters struck, {} nodes stopped, ", self.struck, self.stopped)?;
         write!(f, "{} wiped; {} grants, {} judged, ", self.wiped, self.grants, self.judged)?;
         write!(f, "{} lost their turn, {} were passed, ", self.skipped, self.passed)?;
@@ -79,24 +83,24 @@ impl fmt::Display for LineResult {
     }
 }
 
-impl Line {
+impl FairQueue {
     /// Plays the rounds, and sees at the end that nothing is left.
     ///
     /// # Errors
     ///
     /// A server, a process or a pipe failed, or something did not happen in time.
-    pub fn run(&self, stage: &Stage) -> Result<LineResult, Failure> {
+    pub fn run(&self, stage: &Stage) -> Result<FairQueueResult, Failure> {
         let start = Instant::now();
         let mut play = Play::new(self, stage)?;
         let holder = Client::new(play.role.config(&play.part)?)?;
-        let has_found = |play: &Play| !self.in_line && play.result.passed > 0;
+        let has_found = |play: &Play| !self.in_queue && play.result.passed > 0;
         while play.result.rounds < self.rounds && !has_found(&play) {
             play.round(&holder)?;
         }
         let Play { servers, ledger, result, .. } = play;
-        eventually("nothing is left of the line", || servers.iter().all(is_clear))?;
+        eventually("nothing is left of the queue", || servers.iter().all(is_clear))?;
         let double_holders = ledger.double_holders().len();
-        Ok(LineResult { double_holders, took: start.elapsed(), ..result })
+        Ok(FairQueueResult { double_holders, took: start.elapsed(), ..result })
     }
 }
 
@@ -121,7 +125,7 @@ struct Play {
     /// In the order in which they come.
     waiters: Vec<Waiter>,
     ledger: Ledger,
-    result: LineResult,
+    result: FairQueueResult,
     rng: Rng,
 }
 
@@ -141,12 +145,12 @@ impl Waiter {
 }
 
 impl Play {
-    fn new(plan: &Line, stage: &Stage) -> Result<Self, Failure> {
+    fn new(plan: &FairQueue, stage: &Stage) -> Result<Self, Failure> {
         let servers = servers(NODES);
         let addresses = servers.iter().map(Server::address).collect();
         let part = nodes::part(addresses, MAX_TTL, true, "waiter");
         nodes::init(&part)?;
-        let role = if plan.in_line { Role::StandsInLine } else { Role::WaitsByTimer };
+        let role = if plan.in_queue { Role::Queues } else { Role::WaitsByTimer };
         let waiters = (0..WAITERS).map(|_| Waiter::start(role, &stage.program, &part));
         Ok(Self {
             program: stage.program.clone(),
@@ -155,7 +159,7 @@ impl Play {
             role,
             servers,
             ledger: Ledger::default(),
-            result: LineResult { in_line: plan.in_line, ..LineResult::default() },
+            result: FairQueueResult { in_queue: plan.in_queue, ..FairQueueResult::default() },
             rng: Rng::with_seed(stage.seed),
         })
     }
@@ -195,7 +199,7 @@ impl Play {
 
     fn fault(&mut self) -> Fault {
         let fault = match self.rng.u8(0..10) {
-            _ if !self.result.in_line => Fault::Nothing,
+            _ if !self.result.in_queue => Fault::Nothing,
             0..3 => Fault::Nothing,
             3 | 4 => Fault::NodeStops,
             5 => Fault::NodeForgets,
@@ -219,7 +223,7 @@ impl Play {
             let waiter = &mut self.waiters[at];
             (waiter.ticket, waiter.entered, waiter.done) = (None, None, false);
             waiter.worker.order(&order)?;
-            if !self.result.in_line {
+            if !self.result.in_queue {
                 thread::sleep(BY_THEN);
                 continue;
             }
@@ -299,7 +303,7 @@ impl Play {
         let mut latest_first = Vec::new();
         for (_, waiter) in others {
             let is_lost = waiter.ticket.as_ref().is_some_and(|name| lost.contains(name));
-            let has_place = waiter.ticket.is_some() || !self.result.in_line;
+            let has_place = waiter.ticket.is_some() || !self.result.in_queue;
             self.result.skipped += usize::from(is_lost);
             if let Some(entered) = waiter.entered.filter(|_| has_place && !is_lost) {
                 latest_first.insert(0, entered);
