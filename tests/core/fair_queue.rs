@@ -418,15 +418,17 @@ fn a_reader_comes_in_beside_a_writer_that_downgrades() {
     assert!(world.clients[1].is_granted(id));
 }
 
+fn forbid_push(world: &mut World, node: usize) {
+    world.answer(node, |args| {
+        let is_push = args.iter().any(|arg| arg == b"SUBSCRIBE" || arg == b"TRACKING");
+        is_push.then(|| error("NOPERM no")).flatten()
+    });
+}
+
 #[test]
 fn who_is_not_notified_is_not_passed_either() {
     let mut world = World::with(3, 3, |settings| settings.wake = WakeStrategy::Queue).warm();
-    for node in 0..3 {
-        world.answer(node, |args| {
-            let is_push = args.iter().any(|arg| arg == b"SUBSCRIBE" || arg == b"TRACKING");
-            is_push.then(|| error("NOPERM no")).flatten()
-        });
-    }
+    (0..3).for_each(|node| forbid_push(&mut world, node));
     for _ in 0..5 {
         let held = holds(&mut world, 0);
         let [first, second] = [1, 2].map(|client| waits(&mut world, client));
@@ -523,6 +525,40 @@ fn several_dead_waiters_in_a_row_cost_a_grace_each() {
         let most = graces + graces / 20 + ms(50) * dead as u32 + ms(100);
         assert!(took <= most, "{took:?} behind {dead} dead waiters");
     }
+}
+
+/// The first is called, and may come and go. Then this waiter is called, hears nothing of it, and has four round trips to ask.
+#[test]
+fn a_far_waiter_that_is_not_notified_asks_within_its_grace_whoever_is_called() {
+    let set = |settings: &mut Settings| {
+        settings.wake = WakeStrategy::Queue;
+        settings.response_timeout = secs(1);
+    };
+    let mut world = World::with(3, 3, set).warm();
+    world.delay(ms(75));
+    (0..3).for_each(|node| forbid_push(&mut world, node));
+    let held = world.acquire(0, &LockRequest::new(b"job").ttl(secs(20)), &[b"job"]);
+    world.run(ms(500));
+    let [_, second] = [1, 2].map(|client| {
+        let id = waits(&mut world, client);
+        world.run(secs(2));
+        id
+    });
+    world.clients[1].is_stopped = true;
+    world.let_go(0, held);
+    let (mut count, mut last) = (asks(&world, 2), world.boot);
+    for _ in 0..10_000 {
+        world.run(ms(1));
+        let gap = ms((world.boot - last) / 1_000_000);
+        assert!(gap < ms(4 * 150), "no request for {gap:?}");
+        if asks(&world, 2) > count {
+            (count, last) = (asks(&world, 2), world.boot);
+        }
+        if world.clients[2].is_granted(second) {
+            return;
+        }
+    }
+    panic!("it is not granted");
 }
 
 /// The first comes late and soon releases: a waiter behind the dead ones, which has met the call, hears of neither.

@@ -615,6 +615,26 @@ fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
     assert_eq!(asks(&world, 1).len(), 0);
 }
 
+/// The link is lost while the waiter ignores notifications, which it does after some that were for nothing.
+#[test]
+fn a_busy_waiter_whose_push_link_is_lost_for_good_asks_as_often_as_without_one() {
+    for changes in 20..40 {
+        let mut world = with(1, |_| {});
+        let id = told_in(&mut world);
+        for change in 0..changes {
+            world.set(0, b"job", b"theirs", 60_000 + change);
+            world.run(ms(1));
+        }
+        forbid(&mut world, 0, &[b"CLIENT", b"TRACKING"], "NOPERM no");
+        world.cut_push(0, 0);
+        world.run(ms(100));
+        world.delete_everywhere(b"job");
+        // A pause without notifications, and an attempt.
+        let took = until_granted(&mut world, id, secs(3));
+        assert!(took <= ms(200 + 20), "{took:?} after {changes} changes");
+    }
+}
+
 /// The lock is held on two nodes, and on the third many waiters deny one another.
 #[test]
 fn waiters_do_not_wake_one_another_while_it_is_held_elsewhere() {

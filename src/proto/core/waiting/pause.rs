@@ -182,10 +182,11 @@ impl Pause {
         self.until = until;
     }
 
-    /// The key that was looked at is still there: it lasts as if nothing had been told.
-    pub(super) fn goes_on(&mut self) {
+    /// The key was read and still exists: the pause lasts as if no notification had come, but at
+    /// most until `most`.
+    pub(super) fn goes_on(&mut self, most: Timestamp) {
         if std::mem::take(&mut self.is_reading) {
-            self.until = self.timer;
+            self.until = self.timer.min(most);
         }
     }
 
@@ -423,19 +424,19 @@ mod tests {
     fn a_look_at_a_key_that_is_still_there_ends_nothing() {
         let mut pause = Pause::default();
         pause.lasts_until(at(1_000));
-        pause.goes_on();
+        pause.goes_on(Timestamp::NEVER);
         pause.mute_until(at(20));
         pause.wake(at(10));
         assert_eq!((pause.is_late(), pause.until()), (true, at(20)));
-        pause.goes_on();
+        pause.goes_on(Timestamp::NEVER);
         assert_eq!(pause.until(), at(20), "nobody has looked");
         pause.reads_until(at(40));
-        pause.goes_on();
+        pause.goes_on(Timestamp::NEVER);
         assert_eq!(pause.until(), at(1_000));
         pause.wake(at(30));
         pause.reads_until(at(40));
         pause.attempt_begins(MS);
-        pause.goes_on();
+        pause.goes_on(Timestamp::NEVER);
         assert_eq!(pause.until(), at(40), "it is asked for, and no longer looked at");
     }
 

@@ -358,7 +358,11 @@ impl Waiter<'_> {
         if left.is_some() && rests {
             match notifies {
                 true => self.rest(),
-                false => pause.goes_on(),
+                false => {
+                    // The pause may have been chosen when a node still notified the lock.
+                    let most = now + self.draw(self.env.settings().retry_backoff);
+                    self.waiting.pause.goes_on(most);
+                }
             }
         }
         if !is_pausing {

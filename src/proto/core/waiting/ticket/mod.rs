@@ -196,16 +196,20 @@ impl Ticket {
 
     /// When those before it can no longer come, if they were called or pinged: it asks again then, and the nearest of all who do
     /// so asks first. Otherwise nobody might call the next one, since all between may be dead.
-    fn others_may_come_until(&self, now: Timestamp) -> Option<Timestamp> {
+    fn others_may_come_until(&self, now: Timestamp, is_notified: bool) -> Option<Timestamp> {
         let place = self.place?;
         if mutant!(NextAsksAlone) && place.before != 1 {
             return None;
         }
-        if place.left_ms == 0 && place.before > 0 {
+        let until = if place.left_ms == 0 && place.before > 0 {
             let nearer = AFTER_NEARER.saturating_mul(place.before - 1);
-            return Some(now + (with_margin(place.grace_ms) + nearer).min(CAP_NOTIFIED));
-        }
-        (now < self.pinged_until).then_some(self.pinged_until)
+            now + (with_margin(place.grace_ms) + nearer).min(CAP_NOTIFIED)
+        } else {
+            Some(self.pinged_until).filter(|&until| now < until)?
+        };
+        // The others may come and go meanwhile, and then this lock is called. If no node notifies
+        // it, it has to ask within its own grace, of which the request takes a quarter at most.
+        Some(if is_notified { until } else { until.min(now + self.grace / 2) })
     }
 
     /// When it looks at the resource although it stands behind two others. A release wakes the first two, who may both be dead. That

@@ -198,7 +198,7 @@ impl Waiter<'_> {
         let (now, will_be_notified) = (self.now(), self.will_be_notified());
         self.record_contention();
         let ticket = self.ticket.as_ref();
-        if let Some(until) = ticket.and_then(|ticket| ticket.others_may_come_until(now)) {
+        if let Some(until) = ticket.and_then(|it| it.others_may_come_until(now, will_be_notified)) {
             return until;
         }
         let (took, backoff) = (self.round.took(now), self.env.settings().retry_backoff);
