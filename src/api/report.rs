@@ -52,16 +52,7 @@ impl RefusalReport {
         Self { is_new, ..report }
     }
 
-    /// The same for a caller that has no core to ask for details.
-    pub(super) fn without_details(
-        addresses: &[Address],
-        config: &Config,
-        refusal: Refusal,
-    ) -> Self {
-        Self::described(addresses, config, refusal, |_, _| None)
-    }
-
-    fn described(
+    pub(super) fn described(
         addresses: &[Address],
         config: &Config,
         refusal: Refusal,

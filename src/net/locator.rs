@@ -145,21 +145,16 @@ impl Locator {
     pub(super) fn locate(&mut self, at: usize, settings: &Settings) -> io::Result<Located> {
         match &self.links[at].address {
             Address::TlsIp(ip, port) if self.has_files() => {
-                let place = (ip.to_string(), *port);
-                self.look_up(at, place)
+                self.look_up(at, (ip.to_string(), *port))
             }
             Address::Ip(ip, port) | Address::TlsIp(ip, port) => {
                 Ok(Located::Tcp(SocketAddr::new(*ip, *port)))
             }
             Address::Unix(path) => Ok(Located::Unix(path.clone())),
             Address::Name(host, port) | Address::TlsName(host, port) => {
-                let place = (host.clone(), *port);
-                self.look_up(at, place)
+                self.look_up(at, (host.clone(), *port))
             }
-            Address::Sentinels(sentinels) => {
-                let sentinels = sentinels.clone();
-                self.find_master(at, sentinels, settings)
-            }
+            Address::Sentinels(sentinels) => self.find_master(at, sentinels.clone(), settings),
         }
     }
 

@@ -435,27 +435,20 @@ impl Sockets {
                 Finding::Route { link, route } => {
                     let is_awaited = matches!(self.sockets[link].state, SocketState::Resolving);
                     let timeout = self.core.config().settings().connect_timeout;
-                    let outcome = self.locator.take_route(link, route, is_awaited, timeout);
-                    self.use_route(link, outcome);
+                    match self.locator.take_route(link, route, is_awaited, timeout) {
+                        Some(Ok(())) => {
+                            self.connect_next(link);
+                            self.follow(link);
+                        }
+                        Some(Err(reason)) => self.give_up(link, reason),
+                        None => {}
+                    }
                 }
                 Finding::Sentinel { node, new } => {
                     self.locator.subscribe(node, new, &self.registry);
                     self.follow_master(node);
                 }
             }
-        }
-    }
-
-    /// Connects along the route that was found, if the link still waits for one.
-    fn use_route(&mut self, at: usize, outcome: Option<Result<(), NoRoute>>) {
-        match outcome {
-            Some(Ok(())) => {
-                self.connect_next(at);
-                // The sentinels may have named another master since.
-                self.follow(at);
-            }
-            Some(Err(reason)) => self.give_up(at, reason),
-            None => {}
         }
     }
 

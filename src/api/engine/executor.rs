@@ -78,7 +78,11 @@ impl Executor {
             }
             Command::ChangeMode(slot, mode) => self.change_mode(&slot, mode, now),
             Command::Close(until) => self.close(until, now),
-            Command::Detach(slot, responder) => self.begin_detaching(slot, responder),
+            Command::Detach(slot, responder) => {
+                let patience =
+                    slot.id().map_or(Duration::ZERO, |id| self.driver.detach_timeout(id));
+                self.pending.push(PendingQuery::detach(slot, patience, responder));
+            }
             Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
             Command::ReadDriver(question) => question(&self.driver),
             Command::Observe(election, slot) => self.observe(&election, slot, now),
@@ -181,15 +185,6 @@ impl Executor {
             }
             Err(error) => attached(Err(error.into())),
         }
-    }
-
-    fn begin_detaching(
-        &mut self,
-        slot: Arc<LockSlot>,
-        responder: Responder<Option<DetachedLock>, EngineError>,
-    ) {
-        let patience = slot.id().map_or(Duration::ZERO, |id| self.driver.detach_timeout(id));
-        self.pending.push(PendingQuery::detach(slot, patience, responder));
     }
 
     /// Detaches the lock if it has validity left; otherwise it is released.

@@ -122,9 +122,7 @@ impl Outcomes {
     }
 
     pub(super) fn wake(&mut self) {
-        for waiter in self.waiters.drain(..) {
-            self.runtime.wake(Some(waiter));
-        }
+        self.runtime.wake(self.waiters.drain(..));
     }
 
     pub(super) fn grant(&mut self, id: LockId, driver: &Driver) {

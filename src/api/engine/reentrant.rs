@@ -103,9 +103,7 @@ impl Holds {
         table.holds.insert(Arc::clone(owned), hold);
         let others = table.entering.remove(owned);
         drop(table);
-        for other in others.into_iter().flat_map(BTreeMap::into_values) {
-            self.runtime.wake(Some(other));
-        }
+        self.runtime.wake(others.into_iter().flat_map(BTreeMap::into_values));
         Ok(Raising::new(first, wanted))
     }
 

@@ -106,8 +106,8 @@ impl Runtime {
     }
 
     /// Wakes a task. The waker is the executor's code.
-    pub(super) fn wake(&self, waker: Option<Waker>) {
-        if let Some(waker) = waker {
+    pub(super) fn wake(&self, wakers: impl IntoIterator<Item = Waker>) {
+        for waker in wakers {
             self.run(|| waker.wake());
         }
     }

@@ -127,7 +127,8 @@ impl LockSlot {
                 let refusal = Refusal::new(RefusalReason::Expired, votes);
                 let config = &self.runtime.config;
                 let (addresses, core) = (config.addresses(), config.core());
-                AcquireError::Refused(RefusalReport::without_details(addresses, &core, refusal))
+                let report = RefusalReport::described(addresses, &core, refusal, |_, _| None);
+                AcquireError::Refused(report)
             }
         }
     }
@@ -378,9 +379,7 @@ impl LockSlot {
         if let Some(awaited) = awaited {
             awaited.send(outcome, &self.runtime);
         }
-        for waiting in settling.into_values() {
-            self.runtime.wake(Some(waiting));
-        }
+        self.runtime.wake(settling.into_values());
     }
 
     /// Ends it before its holder has released it. From here on it is not held for any reader of this slot; the first cause
@@ -395,9 +394,7 @@ impl LockSlot {
         let watchers = std::mem::take(&mut state.watchers);
         self.end_extension(state, Err(ExtendError::Lost(cause)));
         self.fail_mode_change(ExtendError::Lost(cause));
-        for watcher in watchers.into_values() {
-            self.runtime.wake(Some(watcher));
-        }
+        self.runtime.wake(watchers.into_values());
         // Last, because each may take long, and one that panics must not keep the others from being called.
         for callback in callbacks {
             self.runtime.run(|| callback(cause));
@@ -422,9 +419,7 @@ impl LockSlot {
         let watchers = std::mem::take(&mut state.watchers);
         self.end_extension(state, Err(ExtendError::Request(RequestError::NotHeld)));
         self.fail_mode_change(ExtendError::Request(RequestError::NotHeld));
-        for watcher in watchers.into_values() {
-            self.runtime.wake(Some(watcher));
-        }
+        self.runtime.wake(watchers.into_values());
         waiter
     }
 

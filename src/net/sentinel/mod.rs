@@ -46,14 +46,6 @@ pub(crate) struct SentinelAccess {
     pub(crate) tls: Option<Connector>,
 }
 
-impl SentinelAccess {
-    /// The TLS of connections to these, if they use it.
-    #[cfg(feature = "tls")]
-    pub(super) fn tls_for(&self, sentinels: &Sentinels) -> Option<Connector> {
-        self.tls.clone().filter(|_| self.is_over_tls.unwrap_or(sentinels.tls))
-    }
-}
-
 /// Where the master is now. Blocks.
 pub(crate) fn locate(
     sentinels: &Sentinels,
@@ -141,7 +133,7 @@ impl MasterQuery {
     ) -> Self {
         Self {
             #[cfg(feature = "tls")]
-            tls: access.tls_for(&sentinels),
+            tls: access.tls.clone().filter(|_| access.is_over_tls.unwrap_or(sentinels.tls)),
             #[cfg(feature = "tls")]
             certificates: None,
             sentinels,
