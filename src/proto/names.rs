@@ -64,31 +64,39 @@ impl LinkId {
     }
 }
 
-/// The name of a lock from its acquire to its end. Never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LockId(pub(super) Key);
+/// Names of the tenants of a slab.
+macro_rules! slab_ids {
+    ($($(#[$about:meta])+ $view:vis struct $id:ident;)+) => {$(
+        $(#[$about])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        $view struct $id(pub(super) Key);
 
-/// The name of an inspection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ViewId(pub(super) Key);
+        impl From<Key> for $id {
+            #[inline]
+            fn from(key: Key) -> Self {
+                Self(key)
+            }
+        }
 
-/// The name of one who observes who leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ObserverId(Key);
-
-impl ObserverId {
-    pub(super) fn new(key: Key) -> Self {
-        Self(key)
-    }
-
-    pub(super) fn key(self) -> Key {
-        self.0
-    }
+        impl From<$id> for Key {
+            #[inline]
+            fn from(id: $id) -> Self {
+                id.0
+            }
+        }
+    )+};
 }
 
-/// The name of what the nodes may hold for one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ClaimId(pub(super) Key);
+slab_ids! {
+    /// The name of a lock from its acquire to its end. Never used twice.
+    pub struct LockId;
+    /// The name of an inspection.
+    pub struct ViewId;
+    /// The name of one who observes who leads.
+    pub struct ObserverId;
+    /// The name of what the nodes may hold for one attempt.
+    pub(super) struct ClaimId;
+}
 
 /// A set of nodes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -145,6 +153,13 @@ impl NodeSet {
 
     pub(super) fn remove(&mut self, node: NodeId) {
         self.0 &= !bit(node);
+    }
+
+    /// Removes a node, and returns whether it was there.
+    pub(super) fn take(&mut self, node: NodeId) -> bool {
+        let was_there = self.contains(node);
+        self.remove(node);
+        was_there
     }
 
     pub(super) fn or(self, other: Self) -> Self {

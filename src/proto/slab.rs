@@ -6,6 +6,7 @@
 //! look for what is due costs one comparison for each block, and for each row of those in which something is.
 
 use std::hash::{Hash, Hasher};
+use std::marker::PhantomData;
 
 use super::steps::step;
 use super::time::Timestamp;
@@ -43,16 +44,17 @@ impl Key {
     pub(super) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 
-/// A growing set of slots, in rows that never move. A freed value is not dropped: the next tenant finds its
-/// buffers.
+/// A growing set of slots, in rows that never move, whose tenants have names of type `I`. A freed value is not dropped:
+/// the next tenant finds its buffers.
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(super) struct Slab<I, T> {
     rows: Vec<Box<[Slot<T>; ROW]>>,
     heads: Vec<Head>,
     blocks: Vec<Head>,
     /// Slots that were ever used.
     used: u32,
     free: Vec<u32>,
+    names: PhantomData<I>,
 }
 
 /// What is known of a row, or of a block of rows.
@@ -81,10 +83,10 @@ impl Head {
     }
 }
 
-impl<T> Slab<T> {
+impl<I: Copy + From<Key> + Into<Key>, T> Slab<I, T> {
     pub(super) fn new() -> Self {
         let (rows, heads, blocks) = (Vec::new(), Vec::new(), Vec::new());
-        Self { rows, heads, blocks, used: 0, free: Vec::new() }
+        Self { rows, heads, blocks, used: 0, free: Vec::new(), names: PhantomData }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -98,14 +100,14 @@ impl<T> Slab<T> {
 
     /// Occupies a slot whose last tenant's value is still in it, or a new one.
     #[inline]
-    pub(super) fn occupy(&mut self, new: fn() -> T) -> (Key, &mut T) {
+    pub(super) fn occupy(&mut self, new: fn() -> T) -> (I, &mut T) {
         let index = self.free.pop().unwrap_or_else(|| self.grow(new));
         let (row, at) = place(index);
         self.heads[row].tenants += 1;
         self.blocks[row / BLOCK].tenants += 1;
         let slot = &mut self.rows[row][at];
         slot.generation = slot.generation.wrapping_add(1);
-        (Key { index, generation: slot.generation }, &mut slot.value)
+        (Key { index, generation: slot.generation }.into(), &mut slot.value)
     }
 
     #[cold]
@@ -121,7 +123,8 @@ impl<T> Slab<T> {
         self.used - 1
     }
 
-    pub(super) fn free(&mut self, key: Key) {
+    pub(super) fn free(&mut self, id: I) {
+        let key = id.into();
         let (row, at) = place(key.index);
         let slot = &mut self.rows[row][at];
         debug_assert_eq!(slot.generation, key.generation, "a slot is freed once");
@@ -132,7 +135,8 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    pub(super) fn find(&self, key: Key) -> Option<&T> {
+    pub(super) fn find(&self, id: I) -> Option<&T> {
+        let key = id.into();
         step();
         let (row, at) = place(key.index);
         let slot = &self.rows.get(row)?[at];
@@ -140,7 +144,8 @@ impl<T> Slab<T> {
     }
 
     #[inline]
-    pub(super) fn find_mut(&mut self, key: Key) -> Option<&mut T> {
+    pub(super) fn find_mut(&mut self, id: I) -> Option<&mut T> {
+        let key = id.into();
         step();
         let (row, at) = place(key.index);
         let slot = &mut self.rows.get_mut(row)?[at];
@@ -148,19 +153,24 @@ impl<T> Slab<T> {
     }
 
     /// The occupied slot at `index`, if there is one; see [`capacity`](Self::capacity).
-    pub(super) fn at(&self, index: usize) -> Option<Key> {
+    pub(super) fn at(&self, index: usize) -> Option<I> {
         step();
         // Below the capacity, which fits.
         let index = index as u32;
         let (row, at) = place(index);
         let generation = self.rows[row][at].generation;
-        (generation % 2 == 1).then_some(Key { index, generation })
+        (generation % 2 == 1).then(|| Key { index, generation }.into())
+    }
+
+    /// The names of all tenants.
+    pub(super) fn ids(&self) -> impl Iterator<Item = I> {
+        (0..self.capacity()).filter_map(|at| self.at(at))
     }
 
     /// Something is due for this slot at `at`.
     #[inline]
-    pub(super) fn arm(&mut self, key: Key, at: Timestamp) {
-        let row = place(key.index).0;
+    pub(super) fn arm(&mut self, id: I, at: Timestamp) {
+        let row = place(id.into().index).0;
         // A block is never due later than its rows are.
         if let Some(head) = self.heads.get_mut(row).filter(|head| at < head.due) {
             head.due = at;
@@ -176,8 +186,8 @@ impl<T> Slab<T> {
     }
 
     /// When something is due in the row of this one.
-    pub(super) fn due_of(&self, key: Key) -> Timestamp {
-        let row = place(key.index).0;
+    pub(super) fn due_of(&self, id: I) -> Timestamp {
+        let row = place(id.into().index).0;
         let due = self.heads.get(row).map_or(Timestamp::NEVER, |head| head.due);
         debug_assert!(
             self.blocks.get(row / BLOCK).is_none_or(|block| block.due <= due),
@@ -188,7 +198,7 @@ impl<T> Slab<T> {
 
     /// Walks through the rows in which something is due at `by`, from index `at` on. Whoever is not done with
     /// when it has been seen has to be armed again.
-    pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<Key> {
+    pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<I> {
         loop {
             if at.is_multiple_of(ROW) || *at >= self.capacity() {
                 let due = self.next_due_row(at.div_ceil(ROW), by)?;
@@ -255,9 +265,9 @@ mod tests {
 
     #[test]
     fn only_rows_in_which_something_is_due_are_walked() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::<Key, _>::new();
         let keys: Vec<_> = (0..3 * ROW + 1).map(|_| slab.occupy(|| ()).0).collect();
-        let due = |slab: &mut Slab<()>, by| {
+        let due = |slab: &mut Slab<Key, ()>, by| {
             let mut at = 0;
             std::iter::from_fn(|| slab.next_due(&mut at, Timestamp(by))).collect::<Vec<_>>()
         };
@@ -281,7 +291,7 @@ mod tests {
     /// What is armed while its row is walked is not lost.
     #[test]
     fn a_row_can_be_armed_while_it_is_walked() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::<Key, _>::new();
         let keys: Vec<_> = (0..2 * ROW).map(|_| slab.occupy(|| ()).0).collect();
         slab.arm(keys[3], Timestamp(1));
         let mut at = 0;
@@ -297,7 +307,7 @@ mod tests {
 
     #[test]
     fn names_are_never_used_twice_and_memory_is() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::<Key, _>::new();
         let (first, value) = slab.occupy(Vec::<u8>::new);
         value.extend_from_slice(&[1; 100]);
         slab.free(first);

@@ -6,14 +6,11 @@
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use super::effects::{ClaimEffect, Effect, NodeEffect};
 use super::{Common, Env};
-use crate::proto::config::{Config, NodeSettings, Settings};
+use crate::proto::config::{Config, Settings};
 use crate::proto::event::{Event, LinkOp};
-use crate::proto::metrics::NodeMetrics;
-use crate::proto::names::{ClaimId, LinkId, NodeId, NodeSet};
+use crate::proto::names::{LinkId, NodeId, NodeSet};
 use crate::proto::time::{ClockReading, Timestamp};
-use crate::proto::vote::Cause;
 
 impl<'a> Env<'a> {
     /// The configuration.
@@ -26,11 +23,6 @@ impl<'a> Env<'a> {
         &self.config.settings
     }
 
-    /// The settings of one node.
-    pub(super) fn settings_of(&self, node: NodeId) -> &'a NodeSettings {
-        self.config.node(node)
-    }
-
     /// The clock reading of this transition.
     pub(super) fn now(&self) -> ClockReading {
         self.now
@@ -41,29 +33,9 @@ impl<'a> Env<'a> {
         self.entropy.below(bound)
     }
 
-    /// The metrics of one node.
-    pub(super) fn metrics_of(&mut self, node: NodeId) -> &mut NodeMetrics {
-        self.metrics.of(node)
-    }
-
     /// Reports the node's state with the next events.
     pub(super) fn report_state(&mut self, node: NodeId) {
         self.changed.insert(node);
-    }
-
-    /// Queues an effect on a node.
-    pub(super) fn of_node(&mut self, node: NodeId, effect: NodeEffect) {
-        self.effects.of_node(node, effect);
-    }
-
-    /// Queues an effect on a claim at a node.
-    pub(super) fn of_claim(&mut self, node: NodeId, claim: ClaimId, effect: ClaimEffect) {
-        self.effects.of_claim(node, claim, effect);
-    }
-
-    /// Continues a set-up whose nodes may all have been read by now.
-    pub(super) fn continue_set_up(&mut self) {
-        self.effects.push(Effect::SetUp);
     }
 
     /// The nodes that seem to hang.
@@ -89,12 +61,6 @@ impl<'a> Env<'a> {
     /// Reports an outcome.
     pub(super) fn report(&mut self, event: Event) {
         self.events.push_back(event);
-    }
-
-    /// Asks the driver to close a node's command link, and ends the connection.
-    pub(super) fn close_link(&mut self, node: NodeId, cause: Cause) {
-        self.ops.push_back(LinkOp::Close(LinkId::command(node)));
-        self.of_node(node, NodeEffect::Sever(cause));
     }
 
     /// Asks the driver to open a link.

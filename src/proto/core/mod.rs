@@ -70,7 +70,6 @@ use self::inspecting::{Holdings, Views};
 use self::links::{Node, Nodes};
 use self::locks::{Active, Lock, Locks, Phase};
 use self::observing::Observers;
-use self::restart_guard::SetUp;
 use self::send::EncodedCommand;
 use self::waiting::WaitQueues;
 use super::config::Config;
@@ -134,7 +133,8 @@ struct Common {
     effects: Effects,
     events: VecDeque<Event>,
     ops: VecDeque<LinkOp>,
-    set_up: SetUp,
+    /// The restart guards of a set that was new, or is to be changed, have been written.
+    has_set_up: bool,
     /// Nothing is due before this. It may be too early, never too late.
     next_timeout: Timestamp,
     /// The command that was sent last.
@@ -197,7 +197,7 @@ impl Core {
             effects: Effects::new(),
             events: VecDeque::new(),
             ops: VecDeque::new(),
-            set_up: SetUp::default(),
+            has_set_up: false,
             next_timeout: Timestamp::default(),
             encoded: EncodedCommand::default(),
             round_trip: Duration::ZERO,

@@ -3,12 +3,12 @@
 //! Subjects call each other only downwards. What a transition has decided about its lock comes here as a return value,
 //! and what concerns other objects as a queued effect.
 
+use super::Core;
 use super::claims::Settled;
 use super::effects::{ClaimEffect, Decision, Effect, LockEffect, NodeEffect};
 use super::links::Pending;
 use super::locks::Phase;
 use super::waiting::{QueueKey, Tickets};
-use super::{Core, LockAtWork};
 use crate::proto::event::{Event, RefusalReason};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
@@ -94,10 +94,7 @@ impl Core {
                 return;
             }
             LockEffect::ExtensionVote(node, vote) => {
-                let count = |lock: &mut LockAtWork<'_>| {
-                    lock.extension_vote(node, lock.lock.round(), vote);
-                };
-                self.transition(id, now, count);
+                self.transition(id, now, |it| it.extension_vote(node, it.lock.round(), vote));
                 return;
             }
             LockEffect::LeaveQueues => return self.leave_lost(id, now),
@@ -424,28 +421,19 @@ impl Core {
             self.disbelieve_undos(node, &due);
         }
         for pending in due {
-            match pending {
+            let (claim, effect) = match pending {
                 Pending::Ask { claim, .. }
                 | Pending::Check { claim, .. }
-                | Pending::Move { claim, .. } => {
-                    self.common.effects.of_claim(node, claim, ClaimEffect::Disown);
-                }
+                | Pending::Move { claim, .. } => (claim, ClaimEffect::Disown),
                 Pending::WriteBack { claim, round, .. } => {
-                    self.common.effects.of_claim(
-                        node,
-                        claim,
-                        ClaimEffect::WriteBackLost(round, cause),
-                    );
+                    (claim, ClaimEffect::WriteBackLost(round, cause))
                 }
                 Pending::Extend { claim, round, .. } => {
-                    self.common.effects.of_claim(
-                        node,
-                        claim,
-                        ClaimEffect::FailExtension(round, cause),
-                    );
+                    (claim, ClaimEffect::FailExtension(round, cause))
                 }
-                _ => {}
-            }
+                _ => continue,
+            };
+            self.common.effects.of_claim(node, claim, effect);
         }
         self.nodes[node.index()].disown_unproven(&mut env!(self, now));
         self.common.effects.of_node(node, NodeEffect::FailQueued);

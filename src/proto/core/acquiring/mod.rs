@@ -76,7 +76,7 @@ impl Core {
         let proposal = fenced.then(|| self.proposal(now));
         let holder = holder.and_then(|holder| self.locks.find(holder));
         let first = holder.and_then(|holder| self.claims.find(holder.claim())).map(Claim::random);
-        let (claim_id, claim) = self.claims.occupy();
+        let (claim_id, claim) = self.claims.occupy(Claim::new);
         let (lock, active) =
             self.locks.at_work_mut(id).expect("only a living lock makes an attempt");
         claim.begin(id, &active.keys, lock.mode(), proposal, lock.ttl_ms(), random);
@@ -133,7 +133,7 @@ impl LockAtWork<'_> {
                 return self.quorum_granted();
             }
         }
-        self.active.votes.suspect(self.env.suspected());
+        self.active.votes.suspect(self.env.suspected);
         let verdict = self.active.votes.verdict();
         if self.active.waits() && matches!(verdict, Verdict::Granted | Verdict::Contended) {
             self.record_round_trip();

@@ -22,7 +22,7 @@ impl LockAtWork<'_> {
     #[cold]
     fn wait_for_the_rest(&mut self) {
         let since = self.active.round.quorum_answered(self.env.now.boot);
-        let awaited = self.active.votes.awaited().without(self.env.suspected());
+        let awaited = self.active.votes.awaited().without(self.env.suspected);
         let until = awaited.iter().map(|node| since + self.nodes.allowance(node)).min();
         let until = until.unwrap_or(Timestamp::NEVER);
         self.active.round.wait_for_rest(until);

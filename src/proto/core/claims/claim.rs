@@ -81,7 +81,7 @@ enum ClaimUser {
 
 /// What it is, and whose.
 impl Claim {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let none = NodeSet::default();
         Self {
             user: ClaimUser::Nobody,
@@ -389,9 +389,7 @@ impl Claim {
 
     /// The link will not come. Whether the ask waited for it.
     pub(crate) fn unqueue(&mut self, node: NodeId) -> bool {
-        let waited = self.queued.contains(node);
-        self.queued.remove(node);
-        waited
+        self.queued.take(node)
     }
 
     /// Nothing more is to be asked.
@@ -485,9 +483,7 @@ impl Claim {
 
     /// Whether it was owed.
     pub(super) fn owe_no_more(&mut self, node: NodeId) -> bool {
-        let was_owed = self.owed.contains(node);
-        self.owed.remove(node);
-        was_owed
+        self.owed.take(node)
     }
 
     /// Nodes that owe the confirmation.
@@ -509,9 +505,7 @@ impl Claim {
 
     /// The undo was answered, or its connection is gone. Whether one was on its way.
     pub(crate) fn undo_over(&mut self, node: NodeId) -> bool {
-        let was_undoing = self.undoing.contains(node);
-        self.undoing.remove(node);
-        was_undoing
+        self.undoing.take(node)
     }
 
     /// Nodes to which an undo is on its way.

@@ -23,11 +23,6 @@ impl Debt {
         Self { claims: 0, again_at: Timestamp::NEVER, pause: PAUSE.0, is_refused: false }
     }
 
-    /// The connection is gone: all is sent on the next one.
-    pub(crate) fn connection_lost(&mut self) {
-        self.again_at = Timestamp::NEVER;
-    }
-
     /// One more claim is owed.
     pub(super) fn grows(&mut self) {
         self.claims += 1;
@@ -64,8 +59,8 @@ impl Debt {
         self.again_at
     }
 
-    /// It is sent now.
-    pub(super) fn asks_again(&mut self) {
+    /// Ends the pause: undos are sent now, or on the next connection.
+    pub(crate) fn end_pause(&mut self) {
         self.again_at = Timestamp::NEVER;
     }
 }
@@ -86,12 +81,12 @@ mod tests {
             let again_at = debt.refused(Timestamp(0));
             assert_eq!(debt.refused(Timestamp(5)), again_at, "it is known when");
             pauses.push(again_at.since(Timestamp(0)).as_millis());
-            debt.asks_again();
+            debt.end_pause();
         }
         assert_eq!(pauses, [20, 40, 80, 160, 320, 640, 1000]);
         assert!(debt.confirmed() && !debt.confirmed());
         assert_eq!(debt.refused(Timestamp(0)).since(Timestamp(0)), PAUSE.0);
-        debt.connection_lost();
+        debt.end_pause();
         assert_eq!(debt.again_at(), Timestamp::NEVER);
     }
 }

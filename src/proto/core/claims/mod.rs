@@ -397,7 +397,7 @@ impl Core {
         if now.boot < again_at {
             return self.arm(again_at);
         }
-        node.debt.asks_again();
+        node.debt.end_pause();
         if node.link.takes_extensions() {
             // One undo asks whether the node takes them again; when it is confirmed, the others follow.
             let first = self.claims.that(|claim| claim.to_undo().contains(node_id)).next();

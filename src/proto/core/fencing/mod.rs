@@ -181,7 +181,7 @@ impl LockAtWork<'_> {
             fencing.reached(fencing.target());
             return Some(Verdict::Granted);
         }
-        votes.suspect(self.env.suspected());
+        votes.suspect(self.env.suspected);
         Some(votes.verdict()).filter(|verdict| *verdict != Verdict::Granted)
     }
 }

@@ -1,19 +1,20 @@
 //! Automatic extension of locks until they are released.
 //!
-//! The timer of one lock is in `auto_extension`. What makes it safe is in the lock: one that is being released is not
-//! extended, and an extension that is under way then finds its undo behind it. Extensions that are due at nearly the
-//! same time are sent together, so that many locks cost each node one write.
+//! What makes it safe is in the lock: one that is being released is not extended, and an extension that is under way then
+//! finds its undo behind it. Extensions that are due at nearly the same time are sent together, so that many locks cost each
+//! node one write.
 //!
 //! A loss is reported before the validity is over, so that the holder has a moment to stop.
 
 use std::time::Duration;
 
-use super::Hold;
-use super::auto_extension::Failed;
+use super::{AutoExtension, Hold};
 use crate::proto::core::effects::LockEffect;
 use crate::proto::core::locks::Phase;
+use crate::proto::core::mode_change::ModeChange;
 use crate::proto::core::{Common, LockAtWork};
 use crate::proto::event::{Event, Refusal};
+use crate::proto::request::AutoExtend;
 use crate::proto::time::Timestamp;
 
 impl LockAtWork<'_> {
@@ -39,14 +40,14 @@ impl LockAtWork<'_> {
 
     /// A lock whose validity got shorter may end before its next extension is due.
     pub(super) fn auto_extend_soon(&mut self) {
-        let at = self.active.hold.auto_extension.at();
+        let at = self.active.hold.auto_extension.at;
         if self.lock.phase == Phase::Held && at != Timestamp::NEVER {
             self.auto_extend_again();
         }
     }
 
     fn auto_extend_at(&mut self, at: Timestamp) {
-        self.active.hold.auto_extension.schedule_at(at);
+        self.active.hold.auto_extension.at = at;
         self.arm_auto_extend(at);
     }
 
@@ -59,7 +60,7 @@ impl LockAtWork<'_> {
     pub(in crate::proto::core) fn auto_extend_due(&mut self) {
         let (hold, ttl, now) = (&mut self.active.hold, self.lock.ttl(), self.env.now.boot);
         let Some(every) = hold.auto_extension.every(ttl) else { return };
-        let at = hold.auto_extension.at();
+        let at = hold.auto_extension.at;
         if self.lock.phase != Phase::Held || at == Timestamp::NEVER {
             return;
         }
@@ -72,7 +73,7 @@ impl LockAtWork<'_> {
             // The claim that is asked for lasts for as long as this one does now.
             return self.auto_extend_again();
         }
-        hold.auto_extension.take_up();
+        hold.auto_extension.at = Timestamp::NEVER;
         let held = now.since(self.lock.held_since()) + ttl;
         let longest = Hold::longest(Some(hold), self.env.config);
         if longest.is_some_and(|longest| held > longest) {
@@ -94,7 +95,7 @@ impl LockAtWork<'_> {
             });
         }
         self.auto_extend_from_now();
-        if mode_change.is_delayed() {
+        if mode_change == ModeChange::Delayed {
             self.env.effects.of_lock(self.id, LockEffect::Extended);
         }
     }
@@ -112,6 +113,57 @@ impl LockAtWork<'_> {
             }
         }
         self.auto_extend_again();
+    }
+}
+
+/// Whose an extension was that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failed {
+    /// The caller's.
+    Asked,
+    /// The first in a row that came by itself.
+    First,
+    /// Another one, after one that was reported.
+    Again,
+}
+
+impl AutoExtension {
+    pub(super) const fn new(options: Option<AutoExtend>) -> Self {
+        Self { options, at: Timestamp::NEVER, is_extending: false, has_failed: false }
+    }
+
+    /// How often a lock with this TTL is extended.
+    fn every(&self, ttl: Duration) -> Option<Duration> {
+        Some(self.options?.every.unwrap_or(ttl / 3))
+    }
+
+    /// How long before the end of its validity the loss of a lock with this TTL is reported.
+    pub(super) fn notice(&self, ttl: Duration) -> Duration {
+        match self.options {
+            Some(_) => (ttl / 20).min(LONGEST_NOTICE),
+            None => Duration::ZERO,
+        }
+    }
+
+    /// Whether it waits for no moment: an extension is under way, or the lock has been held for long enough.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.options.is_some() && self.at == Timestamp::NEVER
+    }
+
+    /// The extension under way succeeded. Whether it came of this.
+    fn succeeded(&mut self) -> bool {
+        self.has_failed = false;
+        std::mem::take(&mut self.is_extending)
+    }
+
+    fn failed(&mut self) -> Failed {
+        if !std::mem::take(&mut self.is_extending) {
+            Failed::Asked
+        } else if std::mem::replace(&mut self.has_failed, true) {
+            Failed::Again
+        } else {
+            Failed::First
+        }
     }
 }
 
@@ -134,3 +186,39 @@ const AUTO_EXTEND_SLACK: u32 = 4;
 
 /// A failed extension is not repeated sooner.
 const SOONEST: Duration = Duration::from_millis(1);
+
+/// A loss is not reported earlier than this before the validity is over.
+const LONGEST_NOTICE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_failures_in_a_row_the_first_is_told() {
+        let mut timer = AutoExtension::new(Some(AutoExtend::until_released()));
+        let mut fail = |by_itself| {
+            timer.is_extending = by_itself;
+            timer.failed()
+        };
+        assert_eq!((fail(true), fail(true)), (Failed::First, Failed::Again));
+        assert_eq!((fail(false), fail(true)), (Failed::Asked, Failed::Again));
+        timer.is_extending = true;
+        assert!(timer.succeeded() && !timer.succeeded());
+        timer.is_extending = true;
+        assert_eq!(timer.failed(), Failed::First);
+    }
+
+    #[test]
+    fn a_lock_that_is_not_auto_extended_gives_no_notice() {
+        let ttl = Duration::from_secs(3);
+        let off = AutoExtension::new(None);
+        assert_eq!(
+            (off.notice(ttl), off.every(ttl), off.has_stopped()),
+            (Duration::ZERO, None, false)
+        );
+        let on = AutoExtension::new(Some(AutoExtend::until_released()));
+        assert_eq!(on.notice(ttl), Duration::from_millis(150));
+        assert_eq!((on.every(ttl), on.has_stopped()), (Some(ttl / 3), true));
+    }
+}

@@ -4,15 +4,11 @@
 //! that a release consists of, see `claims`.
 
 mod auto_extend;
-mod auto_extension;
 mod backing;
-mod extension;
 
 use std::time::Duration;
 
-use self::auto_extension::AutoExtension;
 use self::backing::Backing;
-use self::extension::Extension;
 use super::effects::{ClaimEffect, LockEffect};
 use super::{Core, Env, LockAtWork};
 use crate::proto::config::Config;
@@ -37,10 +33,36 @@ pub(super) struct Hold {
     auto_extension: AutoExtension,
 }
 
+/// The extension that is in flight, or was the last.
+#[derive(Debug)]
+struct Extension {
+    ttl: Duration,
+    /// How long a node that extends keeps the key.
+    lease: Lease,
+    /// The nodes whose link it waits for.
+    queued: NodeSet,
+}
+
+/// The timer of a lock that is extended automatically; without options it is off.
+#[derive(Debug)]
+struct AutoExtension {
+    options: Option<AutoExtend>,
+    /// When the next extension is due; never if the lock has been held for long enough.
+    at: Timestamp,
+    /// The extension in flight was started by the timer.
+    is_extending: bool,
+    /// The last extension failed, which was reported.
+    has_failed: bool,
+}
+
 impl Hold {
     pub(super) const fn new() -> Self {
         Self {
-            extension: Extension::new(),
+            extension: Extension {
+                ttl: Duration::ZERO,
+                lease: Lease::NONE,
+                queued: NodeSet::EMPTY,
+            },
             backing: Backing::new(),
             auto_extension: AutoExtension::new(None),
         }
@@ -54,31 +76,31 @@ impl Hold {
 
     /// An attempt, extension or release begins, and no extension waits for a link any more.
     pub(super) fn round_begins(&mut self) {
-        self.extension.unqueue_all();
+        self.extension.queued = NodeSet::EMPTY;
     }
 
     pub(super) fn is_auto_extended(&self) -> bool {
-        self.auto_extension.is_on()
+        self.auto_extension.options.is_some()
     }
 
     /// Whether the extension that is under way came by itself.
     pub(super) fn is_extended_by_itself(&self) -> bool {
-        self.auto_extension.is_extending()
+        self.auto_extension.is_extending
     }
 
     /// How it is auto-extended, if it is.
     pub(super) fn auto_extend(&self) -> Option<AutoExtend> {
-        self.auto_extension.options()
+        self.auto_extension.options
     }
 
     /// The TTL of the extension that is under way, or was the last.
     pub(super) fn extension_ttl(&self) -> Duration {
-        self.extension.ttl()
+        self.extension.ttl
     }
 
     /// When it is extended by itself.
     pub(super) fn due(&self) -> Timestamp {
-        self.auto_extension.at()
+        self.auto_extension.at
     }
 
     /// Whether all nodes that count keep the key for the lock's lease, as when it was granted.
@@ -110,7 +132,7 @@ impl Hold {
 
     /// How long a lock may be held, by its ask and by the configuration.
     pub(super) fn longest(hold: Option<&Self>, config: &Config) -> Option<Duration> {
-        let own = hold.and_then(|hold| hold.auto_extension.max_hold());
+        let own = hold.and_then(|hold| hold.auto_extension.options?.max_hold);
         own.into_iter().chain(config.settings.max_hold).min()
     }
 
@@ -140,7 +162,7 @@ impl Hold {
 
     /// Why a lock is lost whose validity is over.
     fn cause_of_end(&self) -> LossCause {
-        if self.auto_extension.is_failing() { LossCause::Unextended } else { LossCause::Expired }
+        if self.auto_extension.has_failed { LossCause::Unextended } else { LossCause::Expired }
     }
 }
 
@@ -172,8 +194,9 @@ impl LockAtWork<'_> {
         let hold = &mut self.active.hold;
         // The new lease counts from before the first command leaves: no node can have set the TTL
         // earlier.
-        hold.extension.begins(ttl, Lease::new(now, ttl, config.drift));
-        hold.auto_extension.extension_begins(by_itself);
+        hold.extension.ttl = ttl;
+        hold.extension.lease = Lease::new(now, ttl, config.drift);
+        hold.auto_extension.is_extending = by_itself;
         self.active.round.lasts_until(until);
         self.arm(until);
         // Asks that still wait for a link have missed the lease that they were for.
@@ -192,7 +215,7 @@ impl LockAtWork<'_> {
         node.reopen(&mut self.env);
         let cause = if takes { Cause::Backlog } else { node.link.cause() };
         if node.link.may_return() && !takes {
-            self.active.hold.extension.queue(node_id);
+            self.active.hold.extension.queued.insert(node_id);
         } else {
             self.active.votes.cast(node_id, Vote::Fail(cause));
         }
@@ -200,7 +223,7 @@ impl LockAtWork<'_> {
 
     fn send_extension(&mut self, node: NodeId) {
         let (ttl, claim, round) =
-            (self.active.hold.extension.ttl(), self.lock.claim(), self.lock.round());
+            (self.active.hold.extension.ttl, self.lock.claim(), self.lock.round());
         // The key may live that long from the moment the command leaves, whether its answer arrives
         // or not.
         self.claim.lives_until(self.env.now.boot + ttl);
@@ -273,10 +296,10 @@ impl LockAtWork<'_> {
         if vote == Vote::Grant {
             let hold = &mut self.active.hold;
             if mutant!(ExtendFromAnswer) {
-                let ttl = hold.extension.ttl();
-                hold.extension.begins(ttl, Lease::new(self.env.now, ttl, self.env.config.drift));
+                let (ttl, drift) = (hold.extension.ttl, self.env.config.drift);
+                hold.extension.lease = Lease::new(self.env.now, ttl, drift);
             }
-            hold.backing.keeps(node, hold.extension.lease(), self.env.now);
+            hold.backing.keeps(node, hold.extension.lease, self.env.now);
         }
         self.active.votes.cast(node, vote);
         self.settle_extension();
@@ -342,7 +365,7 @@ impl LockAtWork<'_> {
         lock.lease = match hold.backing.lease(quorum, now) {
             // What a node has said before counts as well, also where the wall clock made less of it for a while.
             Some(lease) => lock.lease.longer(lease, now),
-            None => hold.extension.lease(),
+            None => hold.extension.lease,
         };
         debug_assert!(lock.lease.remaining(now) >= before, "an extension shortens nothing");
         lock.phase = Phase::Held;
@@ -463,7 +486,7 @@ impl LockAtWork<'_> {
         // Past a quorum of deleted keys others can get the lock. The rest stays owed and is undone
         // behind the result.
         let over = confirmed >= votes.quorum()
-            || !claim.owed().without(self.env.suspected()).iter().any(awaited)
+            || !claim.owed().without(self.env.suspected).iter().any(awaited)
             || self.active.round.is_over(self.env.now.boot);
         if !over || self.lock.phase != Phase::Releasing {
             return None;
@@ -623,7 +646,7 @@ impl Locks {
 
     /// Nothing is under way for an idle lock, and nothing extends it.
     fn idle_lease_due(&mut self, id: LockId, env: &mut Env<'_>) {
-        let (now, cause) = (env.now(), LossCause::Expired);
+        let (now, cause) = (env.now, LossCause::Expired);
         if let Some(lock) = self.find_mut(id).filter(|lock| lock.phase.is_held()) {
             let remaining = lock.lease.remaining(now);
             if !remaining.is_zero() {
@@ -642,7 +665,7 @@ impl Locks {
         waiting.retain(|&id| {
             // Also where a quorum has extended meanwhile: the key there is to live as long.
             self.at_work_mut(id).is_some_and(|(lock, active)| {
-                lock.phase.is_held() && active.hold.extension.unqueue(node)
+                lock.phase.is_held() && active.hold.extension.queued.take(node)
             })
         });
         waiting

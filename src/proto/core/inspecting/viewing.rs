@@ -82,7 +82,7 @@ impl Viewing {
         match node.link.state() {
             Link::Quarantined { .. } | Link::Ready => self.send(id, node, env),
             Link::Opening { .. } | Link::Handshake { .. } => self.queued.insert(node.id()),
-            Link::Down { .. } if node.link.may_open(env.now().boot) => {
+            Link::Down { .. } if node.link.may_open(env.now.boot) => {
                 node.open(env);
                 self.queued.insert(node.id());
             }
@@ -163,7 +163,7 @@ pub(super) fn push(
     env: &mut Env<'_>,
     encode: impl FnOnce(&mut BytesMut),
 ) {
-    let now = env.now().boot;
+    let now = env.now.boot;
     node.pipeline.push(Pending::View(view, question), now, encode);
     env.arm(now + env.settings().dead_peer_timeout);
 }
@@ -209,7 +209,7 @@ impl Viewing {
         (text, number): Answer<'_>,
         env: &Env<'_>,
     ) {
-        let config = env.config();
+        let config = env.config;
         let (seen, view) = (&mut self.seen[at], &mut self.view.nodes[at]);
         match question {
             Question::Digest => seen.digest = text.map(<[u8]>::to_vec),
@@ -219,7 +219,7 @@ impl Viewing {
             Question::Type => seen.kind = text.map(<[u8]>::to_vec),
             Question::Value => self.take_value(at, text, config),
             Question::Ttl => {
-                view.round_trip = Some(env.now().boot.since(since));
+                view.round_trip = Some(env.now.boot.since(since));
                 self.take_ttl(at, number);
             }
             Question::Permits => {
@@ -311,8 +311,8 @@ impl Viewing {
         nodes: &Nodes,
         env: &mut Env<'_>,
     ) -> Option<Timestamp> {
-        let has_quorum = self.told() >= env.config().quorum();
-        let hanging = if has_quorum { env.suspected() } else { NodeSet::default() };
+        let has_quorum = self.told() >= env.config.quorum();
+        let hanging = if has_quorum { env.suspected } else { NodeSet::default() };
         let awaited = self.open.without(hanging);
         if awaited.is_empty() {
             self.complete(id, env);
@@ -323,7 +323,7 @@ impl Viewing {
             Some(_) => env.settings().response_timeout,
             None => awaited.iter().map(|node| nodes.allowance(node)).max().unwrap_or_default(),
         };
-        let until = env.now().boot + moment.max(FIRST_CONTACT);
+        let until = env.now.boot + moment.max(FIRST_CONTACT);
         let is_earlier = until < self.until;
         self.until = self.until.min(until);
         is_earlier.then_some(until)
@@ -331,7 +331,7 @@ impl Viewing {
 
     /// Completes the view if it is time. Returns when it is, if not.
     pub(super) fn check_timer(&mut self, id: ViewId, env: &mut Env<'_>) -> Option<Timestamp> {
-        if env.now().boot < self.until {
+        if env.now.boot < self.until {
             return Some(self.until);
         }
         self.complete(id, env);
@@ -343,7 +343,7 @@ impl Viewing {
         self.queued = NodeSet::default();
         for node in std::mem::take(&mut self.open).iter() {
             self.view.nodes[node.index()] = NodeView::unknown(Cause::NoAnswer);
-            env.metrics_of(node).timeouts += 1;
+            env.metrics.of(node).timeouts += 1;
         }
         env.report(Event::Viewed(id));
     }

@@ -14,7 +14,7 @@ use crate::proto::vote::Cause;
 use crate::resp::Token;
 
 /// The views of a core.
-pub(in crate::proto::core) struct Views(Slab<Viewing>);
+pub(in crate::proto::core) struct Views(Slab<ViewId, Viewing>);
 
 impl Views {
     pub(in crate::proto::core) fn new() -> Self {
@@ -29,9 +29,8 @@ impl Views {
         nodes: &mut Nodes,
         env: &mut Env<'_>,
     ) -> ViewId {
-        let until = env.now().boot + env.settings().connect_timeout;
-        let (key, viewing) = self.0.occupy(Viewing::default);
-        let id = ViewId(key);
+        let until = env.now.boot + env.settings().connect_timeout;
+        let (id, viewing) = self.0.occupy(Viewing::default);
         *viewing = Viewing::new(resource, force, nodes.all(), until);
         nodes.iter_mut().for_each(|node| viewing.ask(id, node, env));
         self.arm(id, until, env);
@@ -41,16 +40,16 @@ impl Views {
 
     /// Takes a complete view out, once.
     pub(super) fn take(&mut self, id: ViewId) -> Option<View> {
-        let viewing = self.0.find_mut(id.0).filter(|viewing| viewing.is_complete())?;
+        let viewing = self.0.find_mut(id).filter(|viewing| viewing.is_complete())?;
         let view = std::mem::take(&mut viewing.view);
-        self.0.free(id.0);
+        self.0.free(id);
         Some(view)
     }
 
     /// Sends what has waited for this node's link.
     pub(in crate::proto::core) fn send_queued(&mut self, node: &mut Node, env: &mut Env<'_>) {
         for id in self.queued_at(node.id()) {
-            if let Some(viewing) = self.0.find_mut(id.0) {
+            if let Some(viewing) = self.0.find_mut(id) {
                 viewing.send(id, node, env);
             }
         }
@@ -70,9 +69,8 @@ impl Views {
     }
 
     fn queued_at(&self, node: NodeId) -> Vec<ViewId> {
-        let ids = (0..self.0.capacity()).filter_map(|at| self.0.at(at));
         let is_queued = |viewing: &Viewing| viewing.is_queued_at(node);
-        ids.filter(|&key| self.0.find(key).is_some_and(is_queued)).map(ViewId).collect()
+        self.0.ids().filter(|&id| self.0.find(id).is_some_and(is_queued)).collect()
     }
 
     /// Takes a node's answer. One for a view that is complete without it changes nothing.
@@ -97,7 +95,7 @@ impl Views {
             (_, Token::Bulk(text)) => (Ok(text), Ok(0)),
             _ => return Err(Mistyped),
         };
-        let viewing = self.0.find_mut(id.0).filter(|viewing| viewing.awaits(node));
+        let viewing = self.0.find_mut(id).filter(|viewing| viewing.awaits(node));
         if viewing
             .is_some_and(|it| it.take((id, question), since, &mut nodes[node.index()], answer, env))
         {
@@ -115,7 +113,7 @@ impl Views {
         nodes: &Nodes,
         env: &mut Env<'_>,
     ) {
-        let viewing = self.0.find_mut(id.0);
+        let viewing = self.0.find_mut(id);
         if let Some(viewing) = viewing.filter(|viewing| viewing.awaits(node)) {
             viewing.fail(node, cause);
             self.settle(id, nodes, env);
@@ -123,14 +121,14 @@ impl Views {
     }
 
     fn settle(&mut self, id: ViewId, nodes: &Nodes, env: &mut Env<'_>) {
-        let viewing = self.0.find_mut(id.0).filter(|viewing| !viewing.is_complete());
+        let viewing = self.0.find_mut(id).filter(|viewing| !viewing.is_complete());
         if let Some(until) = viewing.and_then(|viewing| viewing.settle(id, nodes, env)) {
             self.arm(id, until, env);
         }
     }
 
     fn arm(&mut self, id: ViewId, at: Timestamp, env: &mut Env<'_>) {
-        self.0.arm(id.0, at);
+        self.0.arm(id, at);
         env.arm(at);
     }
 
@@ -142,9 +140,8 @@ impl Views {
     /// Completes the views whose time is over.
     pub(in crate::proto::core) fn check_timers(&mut self, env: &mut Env<'_>) {
         let mut at = 0;
-        while let Some(key) = self.0.next_due(&mut at, env.now().boot) {
-            let id = ViewId(key);
-            let viewing = self.0.find_mut(key).filter(|viewing| !viewing.is_complete());
+        while let Some(id) = self.0.next_due(&mut at, env.now.boot) {
+            let viewing = self.0.find_mut(id).filter(|viewing| !viewing.is_complete());
             if let Some(until) = viewing.and_then(|viewing| viewing.check_timer(id, env)) {
                 self.arm(id, until, env);
             }

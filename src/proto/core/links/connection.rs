@@ -12,9 +12,10 @@ use super::pipeline::{Due, Pipeline};
 use super::suspect::HANGS;
 use crate::proto::core::Env;
 use crate::proto::core::effects::NodeEffect;
+use crate::proto::event::LinkOp;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LinkId, NodeId};
-use crate::proto::restart_guard::RunId;
+use crate::proto::restart_guard::{RunId, Setup};
 use crate::proto::time::{Timestamp, saturating_nanos};
 use crate::proto::vote::Cause;
 use crate::resp::{Token, Violation, command};
@@ -32,7 +33,7 @@ impl Node {
     /// operator can fix is left to the backoff. Returns whether the link will take requests soon.
     pub(in crate::proto::core) fn reopen(&mut self, env: &mut Env<'_>) -> bool {
         let link = &self.link;
-        if link.is_down() && link.may_open(env.now().boot) && !link.is_hopeless() {
+        if link.is_down() && link.may_open(env.now.boot) && !link.is_hopeless() {
             self.open(env);
         }
         self.will_take_asks()
@@ -43,7 +44,7 @@ impl Node {
         if mutant!(ReconnectNever) && self.link.was_tried() {
             return;
         }
-        let now = env.now().boot;
+        let now = env.now.boot;
         let until = now + env.settings().connect_timeout;
         self.link.start_opening(now, until);
         env.report_state(self.id());
@@ -59,18 +60,19 @@ impl Node {
         env: &mut Env<'_>,
     ) -> bool {
         let Link::Opening { until } = self.link.state() else { return false };
-        let (now, settings) = (env.now(), env.settings());
-        env.metrics_of(self.id()).connections += 1;
+        let (now, settings) = (env.now, env.settings());
+        env.metrics.of(self.id()).connections += 1;
         let opened = until.0.saturating_sub(saturating_nanos(settings.connect_timeout));
         self.pace.record_connection(Timestamp(opened), now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
-        let fused =
-            self.server.is_proven() && !is_burdened && !env.set_up.is_awaited(settings.setup);
+        // A node that is taken for new has no restart guard until the set is set up.
+        let is_set_up = settings.setup != Setup::IfNew || env.has_set_up;
+        let fused = self.server.is_proven() && !is_burdened && is_set_up;
         self.record_bytes(now.boot);
         self.start_handshake(now);
         self.link.start_handshake(until, fused, now);
-        self.send_steps(Step::needed(env.settings_of(self.id()), settings), env);
+        self.send_steps(Step::needed(env.config.node(self.id()), settings), env);
         fused
     }
 
@@ -80,9 +82,9 @@ impl Node {
         steps: impl Iterator<Item = Step>,
         env: &Env<'_>,
     ) {
-        let (node, settings) = (env.settings_of(self.id()), env.settings());
+        let (node, settings) = (env.config.node(self.id()), env.settings());
         for step in steps {
-            self.pipeline.push(Pending::Handshake(step), env.now().boot, |out| {
+            self.pipeline.push(Pending::Handshake(step), env.now.boot, |out| {
                 step.encode(out, node, settings);
             });
         }
@@ -99,7 +101,7 @@ impl Node {
         token: Token<'_>,
         env: &Env<'_>,
     ) -> Result<Option<Handshake>, Mistyped> {
-        let (node, settings) = (env.settings_of(self.id()), env.settings());
+        let (node, settings) = (env.config.node(self.id()), env.settings());
         let told = self.handshake().answer(step, token, node, settings)?;
         let refused = self.handshake().refused();
         match token {
@@ -136,15 +138,15 @@ impl Node {
             self.explain(Cause::SameServer, format!("it is node {}", twin.index() + 1));
         } else if let Some(run_id) = handshake.run_id() {
             if has_ghosts {
-                self.kill_old_connection(run_id, env.now().boot);
+                self.kill_old_connection(run_id, env.now.boot);
             }
             if self.server.identify(run_id, handshake.client_id()) {
-                self.push.forget_failures(env.now().boot);
+                self.push.forget_failures(env.now.boot);
             }
         }
         let refused = handshake.refused().or_else(|| twin.map(|_| Cause::SameServer));
         if let Some(cause) = refused.filter(|cause| cause.is_configuration()) {
-            let must_be_proven = env.settings_of(self.id()).must_be_proven();
+            let must_be_proven = env.config.node(self.id()).must_be_proven();
             self.server.set_proven(!must_be_proven && cause != Cause::SameServer);
         }
         refused
@@ -163,7 +165,7 @@ impl Node {
     #[inline]
     pub(in crate::proto::core) fn record_answer(&mut self, due: &Due<Pending>, env: &mut Env<'_>) {
         if !matches!(due.pending, Pending::Handshake(_)) {
-            let now = env.now().boot;
+            let now = env.now.boot;
             self.pace.answered(due.since, now);
             env.metrics.answered(self.id(), due.since, now);
         }
@@ -194,17 +196,18 @@ impl Node {
     /// Refuses the node as a voter. What it may have granted on this connection is undone, what it owes is
     /// sent once more, and then the link is closed.
     pub(in crate::proto::core) fn retire(&mut self, cause: Cause, env: &mut Env<'_>) {
-        let until = env.now().boot + env.settings().response_timeout;
+        let until = env.now.boot + env.settings().response_timeout;
         self.link.start_leaving(cause, until);
         env.report_state(self.id());
         env.arm(until);
-        env.of_node(self.id(), NodeEffect::Retired(cause));
-        env.of_node(self.id(), NodeEffect::LeaveIfIdle);
+        env.effects.of_node(self.id(), NodeEffect::Retired(cause));
+        env.effects.of_node(self.id(), NodeEffect::LeaveIfIdle);
     }
 
     /// Closes the command link from our side.
     pub(in crate::proto::core) fn close(&self, cause: Cause, env: &mut Env<'_>) {
-        env.close_link(self.id(), cause);
+        env.ops.push_back(LinkOp::Close(LinkId::command(self.id())));
+        env.effects.of_node(self.id(), NodeEffect::Sever(cause));
     }
 
     /// Closes the command link after bytes that are not of the protocol.
@@ -233,14 +236,14 @@ impl Node {
     /// run out of earlier ones.
     pub(in crate::proto::core) fn sever(&mut self, cause: Cause, ghosts: usize, env: &mut Env<'_>) {
         let cap = self.link.backoff(env.settings().reconnect_backoff);
-        let retry_at = env.now().boot + cap / 2 + env.random_below(cap / 2);
+        let retry_at = env.now.boot + cap / 2 + env.random_below(cap / 2);
         // A server that turns us away says why before it closes.
         let cause = self.handshake().refused().unwrap_or(cause);
         if !self.link.mark_lost(cause, retry_at) {
             return;
         }
         let (id, cause) = (self.id(), self.link.cause());
-        env.metrics_of(id).link_failed(cause);
+        env.metrics.of(id).link_failed(cause);
         self.explain_early_end(cause, env);
         let pipeline = mem::replace(&mut self.pipeline, Pipeline::new());
         let dead = self.reset_connection();
@@ -251,18 +254,18 @@ impl Node {
             self.server.set_ghosts_in(dead);
         }
         // Queued commands fail; commands in flight may be sent again on the next connection.
-        env.of_node(id, NodeEffect::FailQueued);
+        env.effects.of_node(id, NodeEffect::FailQueued);
         for (pending, untouched) in pipeline.into_requests() {
-            env.of_node(id, NodeEffect::Unanswered(pending, untouched));
+            env.effects.of_node(id, NodeEffect::Unanswered(pending, untouched));
         }
         self.fail_unproven(env);
-        env.of_node(id, NodeEffect::Severed(ghosts));
+        env.effects.of_node(id, NodeEffect::Severed(ghosts));
     }
 
     /// Explains a connection that ended before its first answer.
     fn explain_early_end(&mut self, cause: Cause, env: &Env<'_>) {
         let closed = matches!(cause, Cause::ConnectionClosed | Cause::ConnectionReset);
-        let first = Step::needed(env.settings_of(self.id()), env.settings()).next();
+        let first = Step::needed(env.config.node(self.id()), env.settings()).next();
         let oldest = self.pipeline.oldest().map(|due| due.pending);
         let is_first = first.is_some_and(|first| oldest == Some(Pending::Handshake(first)));
         // Whoever has the sockets may know better.
@@ -273,7 +276,7 @@ impl Node {
 
     /// Does what the timer of the link asks for. Returns whether the connection goes on.
     pub(in crate::proto::core) fn check_timer(&mut self, env: &mut Env<'_>) -> bool {
-        let now = env.now().boot;
+        let now = env.now.boot;
         match self.link.state() {
             Link::Down { retry_at } if now >= retry_at => self.open(env),
             Link::Down { retry_at } => env.arm(retry_at),
@@ -293,7 +296,7 @@ impl Node {
         let span = env.settings().connect_timeout;
         let words = format!("{HANGS}: connected, but no reply to the handshake in {span:?}");
         self.explain(Cause::NoAnswer, words);
-        env.metrics_of(self.id()).timeouts += 1;
+        env.metrics.of(self.id()).timeouts += 1;
         // Nobody knows where it leads.
         self.server.set_wrong(true);
         // What was asked behind the handshake may run yet, so its undo follows it.
@@ -303,7 +306,7 @@ impl Node {
     /// Closes the link to a node that has owed an answer for so long that it is dead. Returns whether the connection goes on.
     pub(in crate::proto::core) fn check_silence(&mut self, env: &mut Env<'_>) -> bool {
         let dead_at = self.dead_at(env.settings().dead_peer_timeout).unwrap_or(Timestamp::NEVER);
-        let is_dead = env.now().boot >= dead_at;
+        let is_dead = env.now.boot >= dead_at;
         match is_dead {
             true => self.close(Cause::DeadPeer, env),
             false => env.arm(dead_at),

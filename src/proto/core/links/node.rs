@@ -193,7 +193,7 @@ impl Node {
         self.capabilities.reset();
         self.restart_guard.forget_connection();
         self.loaded = Loaded::default();
-        self.debt.connection_lost();
+        self.debt.end_pause();
         self.push.command_link_lost();
         self.server.forget_connection()
     }

@@ -44,12 +44,12 @@ impl Nodes {
     pub(in crate::proto::core) fn suspect(&self, nodes: NodeSet, env: &mut Env<'_>) {
         for node in nodes.iter() {
             if env.set_suspected(node, true) {
-                env.metrics_of(node).suspicions += 1;
+                env.metrics.of(node).suspicions += 1;
                 // Its notifications may not come either.
                 if self[node.index()].push.is_wanted() {
-                    env.of_node(node, NodeEffect::ReportsLost);
+                    env.effects.of_node(node, NodeEffect::ReportsLost);
                 }
-                env.of_node(node, NodeEffect::SettleReleases);
+                env.effects.of_node(node, NodeEffect::SettleReleases);
             }
         }
     }

@@ -187,7 +187,7 @@ impl Active {
             fencing: Fencing::new(),
             permit: Permit::new(),
             hold: Hold::new(),
-            mode_change: ModeChange::NONE,
+            mode_change: ModeChange::None,
             ticket: None,
             foreign: None,
         }
@@ -201,7 +201,7 @@ impl Active {
         self.fencing.begin(request.fenced);
         self.permit.begin(request.mode);
         self.hold.begin(request.auto_extend);
-        self.mode_change = ModeChange::NONE;
+        self.mode_change = ModeChange::None;
         self.ticket = None;
         self.foreign = request.wanted_profile().kind(request.mode, request.fenced);
         self.votes = votes;
@@ -231,7 +231,7 @@ impl Active {
             && !self.hold.is_auto_extended()
             && !self.fencing.is_wanted()
             && self.fencing.token().is_none()
-            && self.mode_change.is_none()
+            && self.mode_change == ModeChange::None
     }
 }
 

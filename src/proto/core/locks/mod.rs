@@ -20,7 +20,7 @@ pub(super) use self::round::Round;
 /// All locks, under names that are never used twice.
 #[derive(Debug)]
 pub(super) struct Locks {
-    places: Slab<Place>,
+    places: Slab<LockId, Place>,
     /// What idle locks have put away.
     #[expect(clippy::vec_box, reason = "it goes back to locks, which hold it in boxes")]
     pool: Vec<Box<Active>>,
@@ -60,11 +60,11 @@ impl Locks {
         now: ClockReading,
         votes: Votes,
     ) -> (LockId, &mut Lock, &mut Active) {
-        let (key, place) = self.places.occupy(Place::new);
+        let (id, place) = self.places.occupy(Place::new);
         let active = place.active.get_or_insert_with(|| self.pool.pop().unwrap_or_default());
         active.begin(request, now, votes);
         place.lock.begin(request.mode, ttl_ms(request.ttl));
-        (LockId(key), &mut place.lock, active)
+        (id, &mut place.lock, active)
     }
 
     /// There is work for a lock that is held. If it was idle, all nodes had granted it, and nothing was under way.
@@ -73,7 +73,7 @@ impl Locks {
         id: LockId,
         granted: Votes,
     ) -> Option<(&mut Lock, &mut Active)> {
-        let place = self.places.find_mut(id.0)?;
+        let place = self.places.find_mut(id)?;
         let active = place.active.get_or_insert_with(|| {
             let mut active = self.pool.pop().unwrap_or_default();
             active.rest_granted(granted);
@@ -85,20 +85,20 @@ impl Locks {
     /// Two locks at work change places, each with what is under way for it, but for their waits, their TTLs
     /// and for how long they have been held.
     pub(super) fn exchange(&mut self, one: LockId, other: LockId) {
-        let Some(first) = self.places.find_mut(one.0) else { return };
+        let Some(first) = self.places.find_mut(one) else { return };
         let mut first = std::mem::replace(first, Place::new());
-        if let Some(second) = self.places.find_mut(other.0) {
+        if let Some(second) = self.places.find_mut(other) {
             std::mem::swap(&mut first, second);
             second.keeps_of_its_name(&mut first);
         }
-        if let Some(place) = self.places.find_mut(one.0) {
+        if let Some(place) = self.places.find_mut(one) {
             *place = first;
         }
     }
 
     /// A lock becomes idle. What it worked with is used again.
     pub(super) fn put_away(&mut self, id: LockId) {
-        let Some(place) = self.places.find_mut(id.0) else { return };
+        let Some(place) = self.places.find_mut(id) else { return };
         let active = place.active.take();
         if self.pool.len() < SPARE {
             self.pool.extend(active);
@@ -108,52 +108,52 @@ impl Locks {
     /// A lock is over. What it worked with stays for the next in its place, unless there are very many.
     pub(super) fn free(&mut self, id: LockId) {
         if self.places.vacant() >= VACANT
-            && let Some(place) = self.places.find_mut(id.0)
+            && let Some(place) = self.places.find_mut(id)
         {
             drop(place.active.take());
         }
-        self.places.free(id.0);
+        self.places.free(id);
     }
 
     /// A lock, idle or not.
     #[inline]
     pub(super) fn find(&self, id: LockId) -> Option<&Lock> {
-        Some(&self.places.find(id.0)?.lock)
+        Some(&self.places.find(id)?.lock)
     }
 
     #[inline]
     pub(super) fn find_mut(&mut self, id: LockId) -> Option<&mut Lock> {
-        Some(&mut self.places.find_mut(id.0)?.lock)
+        Some(&mut self.places.find_mut(id)?.lock)
     }
 
     /// A lock and its work, unless it is idle.
     #[inline]
     pub(super) fn at_work(&self, id: LockId) -> Option<(&Lock, &Active)> {
-        let place = self.places.find(id.0)?;
+        let place = self.places.find(id)?;
         Some((&place.lock, place.active.as_deref()?))
     }
 
     #[inline]
     pub(super) fn at_work_mut(&mut self, id: LockId) -> Option<(&mut Lock, &mut Active)> {
-        let place = self.places.find_mut(id.0)?;
+        let place = self.places.find_mut(id)?;
         Some((&mut place.lock, place.active.as_deref_mut()?))
     }
 
     /// The work of a lock that is not idle.
     #[inline]
     pub(super) fn active(&self, id: LockId) -> Option<&Active> {
-        self.places.find(id.0)?.active.as_deref()
+        self.places.find(id)?.active.as_deref()
     }
 
     #[inline]
     pub(super) fn active_mut(&mut self, id: LockId) -> Option<&mut Active> {
-        self.places.find_mut(id.0)?.active.as_deref_mut()
+        self.places.find_mut(id)?.active.as_deref_mut()
     }
 
     /// What a lock has to do with a change of its holder's mode.
     #[inline]
     pub(super) fn mode_change(&self, id: LockId) -> ModeChange {
-        self.active(id).map_or(ModeChange::NONE, |active| active.mode_change)
+        self.active(id).map_or(ModeChange::None, |active| active.mode_change)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -167,17 +167,17 @@ impl Locks {
 
     /// The lock in this place, if there is one.
     pub(super) fn at(&self, place: usize) -> Option<LockId> {
-        self.places.at(place).map(LockId)
+        self.places.at(place)
     }
 
     pub(super) fn ids(&self) -> impl Iterator<Item = LockId> {
-        (0..self.capacity()).filter_map(|at| self.at(at))
+        self.places.ids()
     }
 
     /// Something is due for this lock at `at`.
     #[inline]
     pub(super) fn arm(&mut self, id: LockId, at: Timestamp) {
-        self.places.arm(id.0, at);
+        self.places.arm(id, at);
     }
 
     /// When something is due for any of them.
@@ -187,12 +187,12 @@ impl Locks {
 
     /// When something is due for this one, at the latest.
     pub(super) fn due_of(&self, id: LockId) -> Timestamp {
-        self.places.due_of(id.0)
+        self.places.due_of(id)
     }
 
     /// Walks through those for which something may be due at `by`, see [`Slab::next_due`].
     pub(super) fn next_due(&mut self, at: &mut usize, by: Timestamp) -> Option<LockId> {
-        self.places.next_due(at, by).map(LockId)
+        self.places.next_due(at, by)
     }
 }
 

@@ -27,10 +27,7 @@ use crate::proto::time::ClockReading;
 
 /// What a lock has to do with a change of its holder's mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ModeChange(Part);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub(crate) enum ModeChange {
     None,
     /// It is the companion of this lock.
     Companion(LockId),
@@ -45,54 +42,41 @@ enum Part {
 }
 
 impl ModeChange {
-    pub(crate) const NONE: Self = Self(Part::None);
-    pub(crate) const DELAYED: Self = Self(Part::Delayed);
-
-    /// Whether the lock has nothing to do with any.
-    pub(crate) fn is_none(self) -> bool {
-        self == Self::NONE
-    }
-
     /// Whether no caller knows the lock.
     pub(crate) fn is_companion(self) -> bool {
-        matches!(self.0, Part::Companion(_))
-    }
-
-    /// Whether nodes have refused to let others share it, which an extension asks for again.
-    pub(crate) fn is_delayed(self) -> bool {
-        self.0 == Part::Delayed
+        matches!(self, Self::Companion(_))
     }
 
     /// Whether its companion asks to share: until that is decided, its own claim does not get longer.
     pub(crate) fn is_downgrading(self) -> bool {
-        matches!(self.0, Part::Downgrading(_))
+        matches!(self, Self::Downgrading(_))
     }
 
     /// Whether its companion asks.
     pub(crate) fn is_under_way(self) -> bool {
-        matches!(self.0, Part::Upgrading(_) | Part::Downgrading(_))
+        matches!(self, Self::Upgrading(_) | Self::Downgrading(_))
     }
 
     /// Its companion, which holds its own claim.
     pub(crate) fn kept_reader(self) -> Option<LockId> {
-        match self.0 {
-            Part::Upgraded(companion) => Some(companion),
+        match self {
+            Self::Upgraded(companion) => Some(companion),
             _ => None,
         }
     }
 
     /// Its companion, if it has one.
     pub(crate) fn companion(self) -> Option<LockId> {
-        match self.0 {
-            Part::Upgrading(it) | Part::Upgraded(it) | Part::Downgrading(it) => Some(it),
-            Part::None | Part::Companion(_) | Part::Delayed => None,
+        match self {
+            Self::Upgrading(it) | Self::Upgraded(it) | Self::Downgrading(it) => Some(it),
+            Self::None | Self::Companion(_) | Self::Delayed => None,
         }
     }
 
     /// The lock that it is the companion of.
     pub(crate) fn holder(self) -> Option<LockId> {
-        match self.0 {
-            Part::Companion(of) => Some(of),
+        match self {
+            Self::Companion(of) => Some(of),
             _ => None,
         }
     }
@@ -110,7 +94,7 @@ impl Core {
         if mode != LockMode::Shared {
             return Err(RequestError::NotShared);
         }
-        if !self.locks.mode_change(id).is_none() {
+        if self.locks.mode_change(id) != ModeChange::None {
             return Err(RequestError::ModeChangeUnderWay);
         }
         if self.locks.is_extended_by_caller(id) {
@@ -162,7 +146,7 @@ impl Core {
         if let Some(claim) = self.claims.find_mut(claim) {
             claim.downgrade();
         }
-        self.locks.set_mode_change(id, ModeChange::DELAYED);
+        self.locks.set_mode_change(id, ModeChange::Delayed);
         if !self.ask_to_share(id, now) {
             let refusal = Refusal::new(RefusalReason::NoQuorum, votes);
             self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
@@ -201,19 +185,19 @@ impl Core {
             && (active.fencing.is_wanted() || active.fencing.token().is_some());
         request.mode = mode;
         let (companion, _, active) = self.locks.begin(&request, now, votes);
-        active.mode_change = ModeChange(Part::Companion(id));
-        let part = match mode {
-            LockMode::Exclusive => Part::Upgrading(companion),
-            _ => Part::Downgrading(companion),
+        active.mode_change = ModeChange::Companion(id);
+        let change = match mode {
+            LockMode::Exclusive => ModeChange::Upgrading(companion),
+            _ => ModeChange::Downgrading(companion),
         };
-        self.locks.set_mode_change(id, ModeChange(part));
+        self.locks.set_mode_change(id, change);
         self.common.effects.decided(companion, Decision::Ask(None));
     }
 
     /// Asks all nodes to let a lock share its resource that was exclusive. Whether there was room for that.
     pub(super) fn ask_to_share(&mut self, id: LockId, now: ClockReading) -> bool {
         let is_full = self.locks.len().max(self.claims.len()) >= MAX_LOCKS;
-        if !self.locks.mode_change(id).is_delayed() || is_full {
+        if self.locks.mode_change(id) != ModeChange::Delayed || is_full {
             return !is_full;
         }
         let mut ttl = self.transition(id, now, |lock| lock.ttl_to_share()).unwrap_or_default();
@@ -227,8 +211,8 @@ impl Core {
     /// Completes a mode change: the companion is granted. Its lock may have been lost since.
     pub(super) fn companion_granted(&mut self, companion: LockId, now: ClockReading) {
         let Some(id) = self.locks.mode_change(companion).holder() else { return };
-        match self.locks.mode_change(id).0 {
-            Part::Upgrading(_) => {
+        match self.locks.mode_change(id) {
+            ModeChange::Upgrading(_) => {
                 if mutant!(UpgradeOnOldLease) {
                     let before = self.locks.find(id).map(|lock| lock.lease);
                     let own = self.locks.find_mut(companion).map(|lock| &mut lock.lease);
@@ -237,12 +221,12 @@ impl Core {
                 // The lease in force is the writer's own: the reader's says nothing of the quorum
                 // that excludes others.
                 self.change_places(id, companion, now);
-                self.locks.set_mode_change(id, ModeChange(Part::Upgraded(companion)));
+                self.locks.set_mode_change(id, ModeChange::Upgraded(companion));
                 self.common.metrics.upgrades += 1;
                 self.common.events.push_back(Event::Upgraded(id));
                 self.transition(id, now, |lock| lock.auto_extend_from_now());
             }
-            Part::Downgrading(_) => {
+            ModeChange::Downgrading(_) => {
                 let token = self.fencing_token(id);
                 // What was asked for at that time is covered by the new claim.
                 let was_extending = self.locks.is_extended_by_caller(id);
@@ -264,14 +248,14 @@ impl Core {
     pub(super) fn companion_refused(&mut self, companion: LockId, refusal: Refusal) {
         let Some(id) = self.locks.mode_change(companion).holder() else { return };
         self.locks.free(companion);
-        match self.locks.mode_change(id).0 {
-            Part::Upgrading(_) => {
-                self.locks.set_mode_change(id, ModeChange::NONE);
+        match self.locks.mode_change(id) {
+            ModeChange::Upgrading(_) => {
+                self.locks.set_mode_change(id, ModeChange::None);
                 self.common.metrics.upgrades_refused += 1;
                 self.common.events.push_back(Event::NotUpgraded(id, refusal));
             }
-            Part::Downgrading(_) => {
-                self.locks.set_mode_change(id, ModeChange::DELAYED);
+            ModeChange::Downgrading(_) => {
+                self.locks.set_mode_change(id, ModeChange::Delayed);
                 self.common.metrics.downgrades_delayed += 1;
                 self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
             }
@@ -282,7 +266,7 @@ impl Core {
     /// Lets go of a lock's companion, or takes its ask back.
     pub(super) fn drop_companion(&mut self, id: LockId, now: ClockReading) {
         let Some(companion) = self.locks.mode_change(id).companion() else { return };
-        self.locks.set_mode_change(id, ModeChange::NONE);
+        self.locks.set_mode_change(id, ModeChange::None);
         let Some(lock) = self.locks.find(companion) else { return };
         let claim = lock.claim();
         // Its asks may be on their way, and a late grant has to find its undo behind it.
@@ -353,8 +337,8 @@ impl LockAtWork<'_> {
 impl Locks {
     /// A lock that is held has a companion, which shares its resource.
     pub(super) fn pair(&mut self, id: LockId, companion: LockId) {
-        self.set_mode_change(id, ModeChange(Part::Upgraded(companion)));
-        self.set_mode_change(companion, ModeChange(Part::Companion(id)));
+        self.set_mode_change(id, ModeChange::Upgraded(companion));
+        self.set_mode_change(companion, ModeChange::Companion(id));
     }
 
     pub(super) fn set_mode_change(&mut self, id: LockId, mode_change: ModeChange) {

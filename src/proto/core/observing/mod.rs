@@ -31,7 +31,7 @@ pub use self::sight::{Leader, LeaderVerdict, LeaderView, NodeSight};
 
 /// All who observe.
 pub(super) struct Observers {
-    slots: Slab<Observer>,
+    slots: Slab<ObserverId, Observer>,
     by_resource: BTreeMap<Vec<u8>, BTreeSet<Key>>,
 }
 
@@ -89,7 +89,7 @@ impl Observers {
     /// [`unobserve`](Core::unobserve) does not remove those of its observer.
     #[cold]
     pub(super) fn polled(&mut self, id: ObserverId) -> bool {
-        let Some(observer) = self.slots.find_mut(id.key()) else { return false };
+        let Some(observer) = self.slots.find_mut(id) else { return false };
         let is_news = observer.polled != observer.announced;
         if is_news {
             observer.polled.clone_from(&observer.announced);
@@ -101,7 +101,7 @@ impl Observers {
     pub(super) fn of(&self, key: &[u8]) -> impl Iterator<Item = ObserverId> {
         let resource = key.strip_prefix(COUNTER_PREFIX).unwrap_or(key);
         let keys = self.by_resource.get(resource).into_iter().flatten();
-        keys.map(|&key| ObserverId::new(key))
+        keys.map(|&key| key.into())
     }
 
     /// When something is due for any of them.
@@ -110,7 +110,7 @@ impl Observers {
     }
 
     fn ids(&self) -> impl Iterator<Item = ObserverId> {
-        (0..self.slots.capacity()).filter_map(|at| self.slots.at(at)).map(ObserverId::new)
+        self.slots.ids()
     }
 
     /// Lets an observer change, and calls for a timeout when something is due for it then. One that has stopped is ignored.
@@ -120,11 +120,11 @@ impl Observers {
         env: &mut Env<'_>,
         change: impl FnOnce(&mut Observer, &mut Env<'_>) -> Timestamp,
     ) {
-        if let Some(observer) = self.slots.find_mut(id.key()) {
+        if let Some(observer) = self.slots.find_mut(id) {
             let due = change(observer, env);
-            self.slots.arm(id.key(), due);
+            self.slots.arm(id, due);
             // What is due is armed already, or this timeout comes to it.
-            if due > env.now().boot {
+            if due > env.now.boot {
                 env.arm(due);
             }
         }
@@ -139,35 +139,34 @@ impl Observers {
         nodes: &mut Nodes,
         env: &mut Env<'_>,
     ) -> ObserverId {
-        let (key, observer) = self.slots.occupy(Observer::default);
+        let (id, observer) = self.slots.occupy(Observer::default);
         *observer = Observer {
             resource: resource.to_vec(),
             sights: vec![Sight::default(); nodes.len()],
             ..Observer::default()
         };
-        self.by_resource.entry(resource.to_vec()).or_default().insert(key);
-        let id = ObserverId::new(key);
+        self.by_resource.entry(resource.to_vec()).or_default().insert(id.into());
         self.change(id, env, |observer, env| observer.begin_round(id, nodes, env));
         id
     }
 
     fn end(&mut self, id: ObserverId) {
         // It may have ended before.
-        let Some(observer) = self.slots.find_mut(id.key()) else { return };
+        let Some(observer) = self.slots.find_mut(id) else { return };
         let resource = std::mem::take(observer).resource;
         if let Some(keys) = self.by_resource.get_mut(&resource) {
-            keys.remove(&id.key());
+            keys.remove(&id.into());
             if keys.is_empty() {
                 self.by_resource.remove(&resource);
             }
         }
-        self.slots.free(id.key());
+        self.slots.free(id);
     }
 
     /// Does what is due for any of them.
     pub(super) fn check_timers(&mut self, nodes: &mut Nodes, env: &mut Env<'_>) {
         let mut at = 0;
-        while let Some(id) = self.slots.next_due(&mut at, env.now().boot).map(ObserverId::new) {
+        while let Some(id) = self.slots.next_due(&mut at, env.now.boot) {
             self.change(id, env, |observer, env| observer.check_timer(id, nodes, env));
         }
     }
@@ -274,7 +273,7 @@ impl Core {
     /// What was announced last, and what each node says; `None` before the first [`Event::Observed`].
     #[must_use]
     pub fn observation(&self, id: ObserverId) -> Option<LeaderView> {
-        let observer = self.observers.slots.find(id.key())?;
+        let observer = self.observers.slots.find(id)?;
         let nodes = observer.sights.iter().map(|sight| sight.last.clone()).collect();
         Some(LeaderView { verdict: observer.announced.clone()?, nodes })
     }
@@ -288,7 +287,7 @@ impl Core {
 /// Rounds. Each transition returns when something is due for the observer.
 impl Observer {
     fn check_timer(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
-        let (now, patience) = (env.now().boot, env.settings().response_timeout);
+        let (now, patience) = (env.now.boot, env.settings().response_timeout);
         for sight in &mut self.sights {
             if sight.look.as_ref().is_some_and(|look| now >= look.since + patience) {
                 sight.last = Some(Err(Cause::NoAnswer));
@@ -298,13 +297,13 @@ impl Observer {
     }
 
     fn wake(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
-        let at = env.now().boot.max(self.looked_at + APART);
+        let at = env.now.boot.max(self.looked_at + APART);
         self.next_at = self.next_at.min(at);
-        if at == env.now().boot { self.begin_round(id, nodes, env) } else { at }
+        if at == env.now.boot { self.begin_round(id, nodes, env) } else { at }
     }
 
     fn begin_round(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
-        let (now, early) = (env.now().boot, env.random_below(PERIOD / 4));
+        let (now, early) = (env.now.boot, env.random_below(PERIOD / 4));
         self.looked_at = now;
         self.next_at = now + (PERIOD - early);
         nodes.ask_for_reports(env);
@@ -314,7 +313,7 @@ impl Observer {
 
     /// One look at a time: what changes while it is under way is seen by the next.
     fn look_at(&mut self, id: ObserverId, node: &mut Node, env: &mut Env<'_>) -> Timestamp {
-        let (now, sight) = (env.now().boot, &mut self.sights[node.id().index()]);
+        let (now, sight) = (env.now.boot, &mut self.sights[node.id().index()]);
         if sight.look.is_some() {
             sight.is_stale = true;
             return Timestamp::NEVER;
@@ -373,8 +372,8 @@ impl Observer {
 
     /// A node has said something, or says nothing any longer. What that changes is announced.
     fn announce(&mut self, id: ObserverId, env: &mut Env<'_>) -> Timestamp {
-        let verdict = self.verdict(env.config().quorum());
-        let is_settled = verdict.is_whole() || !self.awaits(&verdict, env.suspected());
+        let verdict = self.verdict(env.config.quorum());
+        let is_settled = verdict.is_whole() || !self.awaits(&verdict, env.suspected);
         if is_settled && self.announced.as_ref() != Some(&verdict) {
             self.announced = Some(verdict);
             env.report(Event::Observed(id));
@@ -386,7 +385,7 @@ impl Observer {
 impl Nodes {
     /// A push link that nobody wants for longer than a few rounds is closed.
     fn ask_for_reports(&mut self, env: &mut Env<'_>) {
-        let reporting = self.best_reporting(env.suspected(), env.config().quorum());
+        let reporting = self.best_reporting(env.suspected, env.config.quorum());
         self.want_push(reporting, env);
     }
 

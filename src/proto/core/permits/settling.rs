@@ -42,7 +42,7 @@ impl LockAtWork<'_> {
             self.deny_other_slots(most);
             return Agreed::Yes;
         }
-        votes.suspect(self.env.suspected());
+        votes.suspect(self.env.suspected);
         // To move a slot costs a round trip of the lease. Nodes that have not answered may still
         // give the right one.
         if count + votes.awaited().len() >= quorum {

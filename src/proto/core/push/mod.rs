@@ -249,7 +249,7 @@ impl Core {
     ) -> Result<(), Mistyped> {
         let (node, mut env) = self.node_in_env(id, now);
         let push = &mut node.push;
-        match push.read(token, env.settings_of(id), env.settings())? {
+        match push.read(token, env.config.node(id), env.settings())? {
             None => {}
             Some(News::Subscribed(Ok(()))) => node.complete_push(None, &mut env),
             Some(News::Subscribed(Err(cause))) => node.close_push(cause, &mut env),
@@ -258,11 +258,11 @@ impl Core {
             // However many come in one read, each waiter is woken once.
             Some(News::All) => {
                 push.has_notified_all = true;
-                env.metrics_of(id).pushes += 1;
+                env.metrics.of(id).pushes += 1;
             }
             Some(News::Published(of)) => {
                 push.published.push(of);
-                env.metrics_of(id).pushes += 1;
+                env.metrics.of(id).pushes += 1;
             }
             // Messages that were published before did not reach this lock.
             Some(News::Confirmed(waiter)) => {

@@ -25,7 +25,7 @@ type TrackingNews = Option<Result<(), Cause>>;
 impl Node {
     /// Opens the push link, or keeps it open, for a lock that waits or an observer.
     pub(in crate::proto::core) fn want_push(&mut self, env: &mut Env<'_>) {
-        let now = env.now().boot;
+        let now = env.now.boot;
         self.push.wanted_at = now;
         match self.push.stage {
             Stage::Off { retry_at } => match self.push.opens_at(retry_at) {
@@ -42,7 +42,7 @@ impl Node {
         if settings.wake == WakeStrategy::Timer || !self.link.is_ready() {
             return;
         }
-        let until = env.now().boot + settings.connect_timeout;
+        let until = env.now.boot + settings.connect_timeout;
         self.push.stage = Stage::Opening { until };
         env.open_link(LinkId::push(self.id(), settings.nodes.len()));
         env.arm(until);
@@ -52,8 +52,8 @@ impl Node {
     pub(in crate::proto::core) fn begin_push(&mut self, env: &Env<'_>) {
         if let Stage::Opening { until } = self.push.stage {
             self.push.stage = Stage::Handshake { until };
-            let node = env.settings_of(self.id());
-            self.push.handshake(node, env.settings(), env.now().boot);
+            let node = env.config.node(self.id());
+            self.push.handshake(node, env.settings(), env.now.boot);
         }
     }
 
@@ -80,7 +80,7 @@ impl Node {
             return;
         }
         let (notified, asked) = (self.push.notifies(), self.push.tracking != Tracking::Off);
-        let retry_at = env.now().boot + self.push.again_in(cause, env);
+        let retry_at = env.now.boot + self.push.again_in(cause, env);
         let missed = self.push.reset_connection();
         self.push.stage = Stage::Off { retry_at };
         self.push.failures = self.push.failures.saturating_add(1);
@@ -90,7 +90,7 @@ impl Node {
         }
         let lost = LockEffect::ChannelLostAt(self.id());
         missed.iter().for_each(|&lock| env.effects.of_lock(lock, lost));
-        env.of_node(self.id(), NodeEffect::PushLost(retry_at));
+        env.effects.of_node(self.id(), NodeEffect::PushLost(retry_at));
         let wake = LockEffect::WakeBy(self.id());
         match notified {
             true => self.end_reports(env),
@@ -101,7 +101,7 @@ impl Node {
     /// The node does not let us subscribe to a channel. The link is closed if it is of no other use.
     pub(super) fn refuse_channel(&mut self, env: &mut Env<'_>) {
         let push = &self.push;
-        let is_of_no_use = env.now().boot < push.tracked_from && push.channels.are_of_no_use();
+        let is_of_no_use = env.now.boot < push.tracked_from && push.channels.are_of_no_use();
         if let Some(cause) = push.no_channel.filter(|_| is_of_no_use) {
             self.close_push(cause, env);
         }
@@ -110,7 +110,7 @@ impl Node {
     /// The node does not let us leave a channel: they end with the connection. Returns the locks that waited for messages.
     pub(super) fn drop_channels(&mut self, cause: Cause, env: &mut Env<'_>) -> Vec<LockId> {
         self.push.no_channel = Some(cause);
-        self.push.channels_from = env.now().boot + UNAVAILABLE_FOR;
+        self.push.channels_from = env.now.boot + UNAVAILABLE_FOR;
         self.close_push(Cause::default(), env);
         self.push.channels.clear()
     }
@@ -121,7 +121,7 @@ impl Node {
         is_watched: impl FnOnce() -> bool,
         env: &mut Env<'_>,
     ) {
-        let now = env.now().boot;
+        let now = env.now.boot;
         let due = match self.push.stage {
             Stage::Off { .. } if self.push.wanted_at == Timestamp::default() => return,
             Stage::Off { retry_at } => self.push.opens_at(retry_at),
@@ -143,7 +143,7 @@ impl Node {
 
     /// The push link may be opened, or was of no use for a while, unless a lock waits for the node.
     fn review_push(&mut self, is_watched: bool, env: &mut Env<'_>) {
-        let now = env.now().boot;
+        let now = env.now.boot;
         match (self.push.is_open(), is_watched) {
             (false, false) => self.push.wanted_at = Timestamp::default(),
             (false, true) => self.want_push(env),
@@ -173,7 +173,7 @@ impl Node {
             return self.close_push(Cause::ConnectionReset, env);
         }
         // Reports to a connection that does not hear them would be lost.
-        let is_due = self.push.untracked.is_none() && env.now().boot >= self.push.tracked_from;
+        let is_due = self.push.untracked.is_none() && env.now.boot >= self.push.tracked_from;
         if self.push.tracking == Tracking::Off && is_due {
             let by_choice = env.settings().wake == WakeStrategy::Queue;
             self.push.tracking = Tracking::Asked { by_choice };
@@ -182,7 +182,7 @@ impl Node {
     }
 
     fn send_track(&mut self, to: u64, by_choice: bool, env: &mut Env<'_>) {
-        let now = env.now().boot;
+        let now = env.now.boot;
         self.pipeline.push(Pending::Track { to: Some(to) }, now, |out| {
             let track = command(out, 6 + usize::from(by_choice));
             let track = track.arg(b"CLIENT").arg(b"TRACKING").arg(b"ON");
@@ -197,7 +197,7 @@ impl Node {
         if !self.link.takes_extensions() {
             return;
         }
-        let now = env.now().boot;
+        let now = env.now.boot;
         self.pipeline.push(Pending::Track { to: None }, now, |out| {
             let _ = command(out, 3).arg(b"CLIENT").arg(b"TRACKING").arg(b"OFF");
         });
@@ -209,12 +209,12 @@ impl Node {
     fn stop_tracking(&mut self, cause: Cause, env: &mut Env<'_>) {
         if self.push.channels.are_of_no_use() {
             self.close_push(cause, env);
-            return self.push.reopen_for_channels_only(env.now().boot);
+            return self.push.reopen_for_channels_only(env.now.boot);
         }
         let again_in = self.push.again_in(cause, env);
         let notified = self.push.notifies();
         self.push.tracking = Tracking::Off;
-        self.push.tracked_from = env.now().boot + again_in;
+        self.push.tracked_from = env.now.boot + again_in;
         self.push.failures = self.push.failures.saturating_add(1);
         self.push.ability = Ability::Refused(cause);
         if notified {
@@ -227,8 +227,8 @@ impl Node {
 
     /// The node reports no more. Locks and observers that relied on that look.
     fn end_reports(&self, env: &mut Env<'_>) {
-        env.of_node(self.id(), NodeEffect::ReportsLost);
-        env.of_node(self.id(), NodeEffect::RefreshObservers);
+        env.effects.of_node(self.id(), NodeEffect::ReportsLost);
+        env.effects.of_node(self.id(), NodeEffect::RefreshObservers);
     }
 
     /// Takes the answer to a command about reports.
@@ -246,8 +246,8 @@ impl Node {
         match news {
             None => {}
             Some(Ok(())) => {
-                env.of_node(self.id(), NodeEffect::ReadKeys);
-                env.of_node(self.id(), NodeEffect::RefreshObservers);
+                env.effects.of_node(self.id(), NodeEffect::ReadKeys);
+                env.effects.of_node(self.id(), NodeEffect::RefreshObservers);
             }
             Some(Err(cause)) => self.stop_tracking(cause, env),
         }
@@ -338,7 +338,7 @@ impl Push {
     /// Enters the channels that are waited for, and keeps the link open for a while.
     fn begin_to_linger(&mut self, env: &mut Env<'_>) {
         if self.stage == Stage::Subscribed {
-            self.subscribe_all(env.now().boot);
+            self.subscribe_all(env.now.boot);
             env.arm(self.wanted_at + LINGER);
         }
     }

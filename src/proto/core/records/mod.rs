@@ -105,7 +105,7 @@ impl Core {
             self.transition(id, now, |lock| lock.lose(LossCause::Expired));
         } else {
             if detached.form == Form::Downgraded {
-                self.locks.set_mode_change(id, ModeChange::DELAYED);
+                self.locks.set_mode_change(id, ModeChange::Delayed);
                 self.ask_to_share(id, now);
             }
             self.lease_due(id, now);
@@ -118,7 +118,7 @@ impl Core {
         let mut votes = self.ballot();
         let counted = detached.with(&[Part::Counted]);
         counted.iter().for_each(|node| votes.cast(node, Vote::Grant));
-        let (claim_id, claim) = self.claims.occupy();
+        let (claim_id, claim) = self.claims.occupy(Claim::new);
         let (id, lock, active) = self.locks.begin(&detached.request(), now, votes);
         lock.begin_round(active, Phase::Held, now, votes);
         lock.asks_for(claim_id);

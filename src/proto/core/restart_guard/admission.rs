@@ -9,7 +9,7 @@ use super::RestartGuardState;
 use super::watch::Unproven;
 use crate::proto::classify::classify;
 use crate::proto::core::Env;
-use crate::proto::core::effects::NodeEffect;
+use crate::proto::core::effects::{Effect, NodeEffect};
 use crate::proto::core::links::{
     Ability, Handshake, Link, Mistyped, Node, Nodes, Pending, Step, is_same_master,
 };
@@ -37,7 +37,7 @@ pub(in crate::proto::core) enum FollowUp {
 }
 
 /// The value and the TTL that were read on a link.
-pub(super) struct GuardReading {
+struct GuardReading {
     found: Found,
     /// Empty if the key is missing.
     value: Vec<u8>,
@@ -45,20 +45,6 @@ pub(super) struct GuardReading {
     asked_at: Timestamp,
     /// Our value was written just before.
     was_enrolled: bool,
-}
-
-impl GuardReading {
-    pub(super) fn is_ours(&self) -> bool {
-        self.found == Found::Ours
-    }
-
-    pub(super) fn pttl(&self) -> i64 {
-        self.pttl
-    }
-
-    pub(super) fn asked_at(&self) -> Timestamp {
-        self.asked_at
-    }
 }
 
 /// The grants that waited for a proof, and why they do not count, if so.
@@ -80,6 +66,27 @@ impl Nodes {
     ) -> Candidate<'a, 'e> {
         Candidate { node: &mut self[node.index()], env }
     }
+
+    /// Admits a node to the vote, unless its restart guard or its state speaks against it. Nothing else does but what may
+    /// change while the connection lasts.
+    pub(in crate::proto::core) fn let_in(
+        &mut self,
+        id: NodeId,
+        handshake: Handshake,
+        env: &mut Env<'_>,
+    ) {
+        if let Some(reading) = self.candidate(id, env).take_handshake(handshake) {
+            if reading.found == Found::Ours {
+                // Before the judgement: it may show that this clock was set, and the node does not vote then.
+                let (asked_at, pttl, now) = (reading.asked_at, reading.pttl, env.now.boot);
+                let watch = &mut self[id.index()].restart_guard;
+                if watch.record_ttl(asked_at, pttl, env.config.drift, now) {
+                    self.doubt_clock(id, env);
+                }
+            }
+            self.candidate(id, env).judge(reading);
+        }
+    }
 }
 
 impl Node {
@@ -99,7 +106,7 @@ impl Node {
     }
 
     fn expected(&self, env: &Env<'_>) -> Expected {
-        let node = env.settings_of(self.id());
+        let node = env.config.node(self.id());
         // A replica that sentinels promote has its master's restart guard, and may lack its last writes
         // however these are synced.
         let restart_trust = match node.restart_trust {
@@ -121,7 +128,7 @@ impl Node {
 impl Candidate<'_, '_> {
     /// Takes a complete handshake, or a look, that has found nothing against the node but what may change while the
     /// connection lasts. Returns what it has read of the restart guard, if that decides about the vote.
-    pub(super) fn take_handshake(&mut self, handshake: Handshake) -> Option<GuardReading> {
+    fn take_handshake(&mut self, handshake: Handshake) -> Option<GuardReading> {
         let writes = handshake.capabilities().writes();
         if writes != Ability::Unknown {
             self.node.capabilities.set_writes(writes);
@@ -129,11 +136,11 @@ impl Candidate<'_, '_> {
         // A node that cannot write can neither grant nor be enrolled, so no attempt need ask it.
         if let Ability::Refused(cause) = self.node.capabilities.writes() {
             self.suspend(cause);
-            self.env.continue_set_up();
+            self.env.effects.push(Effect::SetUp);
             return None;
         }
         if self.env.settings().restart_guard == RestartGuard::Off {
-            self.env.of_node(self.node.id(), NodeEffect::Admitted);
+            self.env.effects.of_node(self.node.id(), NodeEffect::Admitted);
             return None;
         }
         Some(self.take_reading(handshake))
@@ -144,7 +151,7 @@ impl Candidate<'_, '_> {
         let (value, pttl) = handshake.into_restart_guard();
         // A set that has a restart guard is not new, and will not be when all of them are gone.
         if self.env.settings().setup == Setup::IfNew && found != Found::Missing {
-            self.env.set_up.finish();
+            self.env.has_set_up = true;
         }
         let was_enrolled = self.node.restart_guard.record_value(found);
         let asked_at = self.node.restart_guard.asked_at();
@@ -152,9 +159,9 @@ impl Candidate<'_, '_> {
     }
 
     /// Decides by what was read whether the node votes, or is enrolled.
-    pub(super) fn judge(&mut self, reading: GuardReading) {
+    fn judge(&mut self, reading: GuardReading) {
         self.judge_value(reading);
-        self.env.continue_set_up();
+        self.env.effects.push(Effect::SetUp);
     }
 
     fn judge_value(&mut self, reading: GuardReading) {
@@ -176,7 +183,7 @@ impl Candidate<'_, '_> {
 
     /// The restart guard is ours: whether the node votes.
     fn judge_ours(&mut self, standing: Standing, value: Vec<u8>) {
-        let (now, setup) = (self.env.now().boot, self.env.settings().setup);
+        let (now, setup) = (self.env.now.boot, self.env.settings().setup);
         match standing {
             _ if setup == Setup::Change && !self.node.restart_guard.is_alone() => {
                 self.node.restart_guard.question();
@@ -188,10 +195,8 @@ impl Candidate<'_, '_> {
                 let left = self.node.restart_guard.doubted_until().since(now);
                 self.quarantine_for(left)
             }
-            Standing::Votes => self.env.of_node(self.node.id(), NodeEffect::Admitted),
-            Standing::Quarantined { left_ms }
-                if setup == Setup::Init && !self.env.set_up.is_done() =>
-            {
+            Standing::Votes => self.env.effects.of_node(self.node.id(), NodeEffect::Admitted),
+            Standing::Quarantined { left_ms } if setup == Setup::Init && !self.env.has_set_up => {
                 self.node.restart_guard.set_free_at(now + Duration::from_millis(left_ms));
                 self.enrol_when_due(Found::Ours, value)
             }
@@ -209,7 +214,7 @@ impl Candidate<'_, '_> {
         if self.env.settings().setup != Setup::ReadOnly {
             return self.node.retire(cause, self.env);
         }
-        let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
+        let again = self.env.now.boot + self.env.settings().reconnect_backoff.1;
         self.quarantine(again, FollowUp::Blame(cause))
     }
 }
@@ -221,12 +226,12 @@ impl Candidate<'_, '_> {
         let setup = self.env.settings().setup;
         let waits = match setup {
             Setup::Enrol => false,
-            Setup::IfNew => !self.env.set_up.is_done() && found == Found::Missing,
+            Setup::IfNew => !self.env.has_set_up && found == Found::Missing,
             Setup::Change | Setup::Init | Setup::ReadOnly => true,
         };
         if waits {
             self.node.restart_guard.hold_for_set_up(seen, setup == Setup::IfNew);
-            let again = self.env.now().boot + self.env.settings().connect_timeout;
+            let again = self.env.now.boot + self.env.settings().connect_timeout;
             return self.quarantine(again, FollowUp::None);
         }
         let quarantine = self.env.settings().max_ttl;
@@ -253,7 +258,7 @@ impl Candidate<'_, '_> {
             expected.run_id.is_some() || expected.restart_trust == RestartTrust::MarkerOnly;
         debug_assert!(is_known, "a restart guard speaks for a run");
         let value = expected.value();
-        let (now, settings) = (self.env.now().boot, self.env.settings());
+        let (now, settings) = (self.env.now.boot, self.env.settings());
         // A later look can be answered before this runs, and another client can write meanwhile. So the script writes over the
         // value that was seen only, and the quarantine counts from when it runs: the node's TTL carries it.
         self.node.pipeline.push(Pending::Enrol, now, |out| {
@@ -301,7 +306,7 @@ impl Candidate<'_, '_> {
                 self.node.retire(cause, self.env);
             }
             Count::Fail(_) | Count::NoScript => {
-                let again = self.env.now().boot + self.env.settings().reconnect_backoff.1;
+                let again = self.env.now.boot + self.env.settings().reconnect_backoff.1;
                 let next = match answer {
                     Count::Fail(cause) => FollowUp::Blame(cause),
                     _ => FollowUp::None,
@@ -314,7 +319,7 @@ impl Candidate<'_, '_> {
     /// Drops all other connections. Others have read the old value on theirs, and would rely on it; also if it was
     /// another client that moved the restart guard, which may have got no further.
     fn drop_others(&mut self) {
-        let now = self.env.now().boot;
+        let now = self.env.now.boot;
         self.node.pipeline.push(Pending::DropOthers, now, |out| {
             let kill = command(out, 6).arg(b"CLIENT").arg(b"KILL").arg(b"TYPE").arg(b"normal");
             let _ = kill.arg(b"SKIPME").arg(b"yes");
@@ -343,7 +348,7 @@ impl Candidate<'_, '_> {
         if mutant!(RestartGuardIgnored) {
             return vote;
         }
-        let now = self.env.now().boot;
+        let now = self.env.now.boot;
         match pttl.map(Standing::of) {
             // The TTL was read behind the ask, on one connection: a guard that had gone before the
             // ask ran shows in it.
@@ -400,7 +405,7 @@ impl Candidate<'_, '_> {
             _ => self.env.settings().max_ttl,
         };
         let found = (standing == Standing::Missing).then_some(Found::Missing);
-        self.node.restart_guard.forbid_vote(found, self.env.now().boot + left);
+        self.node.restart_guard.forbid_vote(found, self.env.now.boot + left);
         self.look_again()
     }
 
@@ -411,7 +416,7 @@ impl Candidate<'_, '_> {
         if !self.node.link.is_ready() {
             return;
         }
-        let free_at = self.env.now().boot + self.env.settings().max_ttl;
+        let free_at = self.env.now.boot + self.env.settings().max_ttl;
         self.node.restart_guard.forbid_vote(Some(Found::OtherHistory), free_at);
         self.look_again()
     }
@@ -439,7 +444,7 @@ impl Candidate<'_, '_> {
     }
 
     fn send_look(&mut self) {
-        let now = self.env.now();
+        let now = self.env.now;
         self.node.start_handshake(now);
         let tells_history = self.node.server.replication_id().is_some();
         let look = Step::look(&self.node.capabilities, tells_history, self.env.settings());
@@ -449,14 +454,14 @@ impl Candidate<'_, '_> {
 
     /// As [`look_again`](Self::look_again), and not as fast as a restart guard could change under our eyes.
     fn look_soon(&mut self) {
-        let again = self.env.now().boot + self.env.settings().reconnect_backoff.0;
+        let again = self.env.now.boot + self.env.settings().reconnect_backoff.0;
         self.quarantine(again, FollowUp::None)
     }
 
     /// Looks again at a node that is in quarantine, if it is time.
     pub(in crate::proto::core) fn check_quarantine(&mut self) {
         match self.node.link.state() {
-            Link::Quarantined { until } if self.env.now().boot >= until => {
+            Link::Quarantined { until } if self.env.now.boot >= until => {
                 self.look_again();
             }
             Link::Quarantined { until } => self.env.arm(until),
@@ -465,7 +470,7 @@ impl Candidate<'_, '_> {
     }
 
     fn quarantine_for(&mut self, left: Duration) {
-        let now = self.env.now().boot;
+        let now = self.env.now.boot;
         let free_at = now + left;
         self.node.restart_guard.set_free_at(free_at);
         // The node counts in whole milliseconds. It may be called new meanwhile, or lose its restart guard.
@@ -480,12 +485,12 @@ impl Candidate<'_, '_> {
     /// Suspends the vote of a node that takes no writes for now, until it would.
     pub(in crate::proto::core) fn suspend(&mut self, cause: Cause) {
         self.node.capabilities.set_writes(Ability::Refused(cause));
-        self.keep_out(cause, self.env.now().boot + LOOKS_APART, FollowUp::None)
+        self.keep_out(cause, self.env.now.boot + LOOKS_APART, FollowUp::None)
     }
 
     /// Takes back a doubt about the node's clock. A node that was kept out for it is looked at again.
     pub(super) fn believe_clock(&mut self) {
-        let was_doubted = self.node.restart_guard.is_doubted(self.env.now().boot);
+        let was_doubted = self.node.restart_guard.is_doubted(self.env.now.boot);
         self.node.restart_guard.believe_clock();
         match self.node.link.state() {
             Link::Quarantined { until } if was_doubted && until != Timestamp::NEVER => {
@@ -504,12 +509,12 @@ impl Candidate<'_, '_> {
         // An attempt need not wait for a node whose vote would not count before the attempt has
         // ended.
         if !self.node.restart_guard.is_settling() {
-            self.env.of_node(self.node.id(), NodeEffect::FailQueuedAsks);
+            self.env.effects.of_node(self.node.id(), NodeEffect::FailQueuedAsks);
         }
         // It may still have our keys, which are to be deleted or extended.
-        self.env.of_node(self.node.id(), NodeEffect::ResumeNonVoter);
+        self.env.effects.of_node(self.node.id(), NodeEffect::ResumeNonVoter);
         // Behind the undos that the node is sent now: a look may find that it votes.
-        self.env.of_node(self.node.id(), NodeEffect::FollowUp(next));
+        self.env.effects.of_node(self.node.id(), NodeEffect::FollowUp(next));
     }
 }
 

@@ -13,13 +13,13 @@ impl Nodes {
     /// Records that the clock of a node was set forward.
     #[cold]
     pub(in crate::proto::core) fn doubt_clock(&mut self, id: NodeId, env: &mut Env<'_>) {
-        let now = env.now().boot;
+        let now = env.now.boot;
         self[id.index()].restart_guard.doubt_until(now + env.settings().max_ttl);
         // A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with nothing that
         // was seen before.
         let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now);
-        if self.iter().filter(is_doubted).count() >= env.config().quorum() {
-            env.config().node_ids().for_each(|id| self.candidate(id, env).believe_clock());
+        if self.iter().filter(is_doubted).count() >= env.config.quorum() {
+            env.config.node_ids().for_each(|id| self.candidate(id, env).believe_clock());
         }
     }
 }

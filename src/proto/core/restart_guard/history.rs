@@ -102,14 +102,14 @@ impl Node {
     /// Fails the votes that wait for a proof.
     pub(in crate::proto::core) fn fail_unproven(&mut self, env: &mut Env<'_>) {
         for grant in self.restart_guard.take_unproven() {
-            env.of_claim(self.id(), grant.claim(), ClaimEffect::VoteFailed);
+            env.effects.of_claim(self.id(), grant.claim(), ClaimEffect::VoteFailed);
         }
     }
 
     /// Undoes the grants that wait for a proof, of a node that does not vote any more.
     pub(in crate::proto::core) fn disown_unproven(&self, env: &mut Env<'_>) {
         for grant in self.restart_guard.unproven() {
-            env.of_claim(self.id(), grant.claim(), ClaimEffect::Disown);
+            env.effects.of_claim(self.id(), grant.claim(), ClaimEffect::Disown);
         }
     }
 
@@ -124,9 +124,9 @@ impl Node {
             if self.link.is_leaving() {
                 return false;
             }
-            env.metrics_of(self.id()).late_proofs += 1;
-            self.ask_for_proof(env.config(), env.now());
-            env.arm(env.now().boot + env.settings().dead_peer_timeout);
+            env.metrics.of(self.id()).late_proofs += 1;
+            self.ask_for_proof(env.config, env.now);
+            env.arm(env.now.boot + env.settings().dead_peer_timeout);
         }
         self.restart_guard.hold_for_proof(grant);
         true

@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::effects::NodeEffect;
 use super::{Core, Env};
 use crate::proto::config::Settings;
-use crate::proto::core::links::{Handshake, Node, Nodes};
+use crate::proto::core::links::{Node, Nodes};
 use crate::proto::names::{ClaimId, NodeId};
 use crate::proto::restart_guard::{Found, RestartGuard, Setup, Standing};
 use crate::proto::time::ClockReading;
@@ -41,7 +41,7 @@ impl Core {
     /// Whether the restart guards of a set that was new, or that was to be changed, have been written.
     #[must_use]
     pub fn has_set_up(&self) -> bool {
-        self.common.set_up.is_done()
+        self.common.has_set_up
     }
 
     /// Returns the vote as it counts with what was read of the restart guard's TTL behind the ask.
@@ -81,27 +81,12 @@ impl Core {
 }
 
 impl Nodes {
-    /// Admits a node to the vote, unless its restart guard or its state speaks against it. Nothing else does but what may
-    /// change while the connection lasts.
-    pub(super) fn let_in(&mut self, id: NodeId, handshake: Handshake, env: &mut Env<'_>) {
-        if let Some(reading) = self.candidate(id, env).take_handshake(handshake) {
-            if reading.is_ours() {
-                // Before the judgement: it may show that this clock was set, and the node does not vote then.
-                let (asked_at, pttl, now) = (reading.asked_at(), reading.pttl(), env.now().boot);
-                let watch = &mut self[id.index()].restart_guard;
-                if watch.record_ttl(asked_at, pttl, env.config().drift, now) {
-                    self.doubt_clock(id, env);
-                }
-            }
-            self.candidate(id, env).judge(reading);
-        }
-    }
-
     /// Has the restart guards of a set written once all of its nodes have been looked at.
     pub(super) fn set_up(&self, env: &mut Env<'_>) {
         if let Some(quarantine) = self.set_up_quarantine(env.settings()) {
-            env.set_up.finish();
-            self.iter().for_each(|node| env.of_node(node.id(), NodeEffect::Enrol(quarantine)));
+            env.has_set_up = true;
+            self.iter()
+                .for_each(|node| env.effects.of_node(node.id(), NodeEffect::Enrol(quarantine)));
         }
     }
 
@@ -133,27 +118,6 @@ impl Nodes {
             _ => None,
         });
         others.fold(ours, Duration::max)
-    }
-}
-
-/// Whether the restart guards of a set that was new, or is to be changed, have been written.
-#[derive(Debug, Default)]
-pub(super) struct SetUp {
-    is_done: bool,
-}
-
-impl SetUp {
-    fn is_done(&self) -> bool {
-        self.is_done
-    }
-
-    fn finish(&mut self) {
-        self.is_done = true;
-    }
-
-    /// Whether a node that is taken for new would be found without a restart guard by the first ask.
-    pub(super) fn is_awaited(&self, setup: Setup) -> bool {
-        setup == Setup::IfNew && !self.is_done
     }
 }
 

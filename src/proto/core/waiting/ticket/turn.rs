@@ -9,7 +9,7 @@ use super::{
 use crate::proto::classify::classify;
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::MAX_PIPELINE;
-use crate::proto::core::claims::Claims;
+use crate::proto::core::claims::{Claim, Claims};
 use crate::proto::core::effects::Decision;
 use crate::proto::core::links::{Ability, Pending};
 use crate::proto::core::locks::Phase;
@@ -40,7 +40,7 @@ impl Waiter<'_> {
     }
 
     fn make_ticket(&mut self, grace: Duration, claims: &mut Claims) -> (ClaimId, TicketName) {
-        let (id, claim) = claims.occupy();
+        let (id, claim) = claims.occupy(Claim::new);
         let named = (grace.as_millis() as u64, &self.env.settings().label[..]);
         let random = self.env.entropy.bytes();
         claim.begin_ticket(self.id, self.keys, self.lock.mode(), named, random);
