@@ -129,7 +129,8 @@ impl LockAtWork<'_> {
             self.lock.lease = Lease::new(self.env.now, self.lock.ttl(), self.env.config.drift);
         }
         if mutant!(ReadFromOne) {
-            if self.lock.mode() == LockMode::Shared && !self.active.votes.grants().is_empty() {
+            let is_read = self.lock.mode() == LockMode::Shared;
+            if is_read && !self.active.votes.grants().is_empty() {
                 return self.quorum_granted();
             }
         }
@@ -139,10 +140,7 @@ impl LockAtWork<'_> {
             self.record_round_trip();
         }
         match verdict {
-            Verdict::Undecided => {
-                self.limit_wait();
-                Decision::Continue
-            }
+            Verdict::Undecided => self.keep_waiting(),
             // A quorum that took as long as the TTL proves nothing: its first keys may have ended.
             Verdict::Granted if self.lock.lease.remaining(self.env.now).is_zero() => {
                 self.attempt_failed(RefusalReason::Expired)
@@ -190,10 +188,7 @@ impl LockAtWork<'_> {
         };
         match verdict {
             None => Decision::Continue,
-            Some(Verdict::Undecided) => {
-                self.limit_wait();
-                Decision::Continue
-            }
+            Some(Verdict::Undecided) => self.keep_waiting(),
             Some(Verdict::Contended) => self.attempt_failed(RefusalReason::Contended),
             Some(Verdict::NoQuorum) => self.attempt_failed(RefusalReason::NoQuorum),
             Some(Verdict::Granted) => self.grant(),

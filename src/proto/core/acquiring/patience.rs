@@ -19,6 +19,13 @@ impl LockAtWork<'_> {
         }
     }
 
+    /// Waits for more votes, but not for long once a quorum has answered.
+    #[inline]
+    pub(super) fn keep_waiting(&mut self) -> Decision {
+        self.limit_wait();
+        Decision::Continue
+    }
+
     #[cold]
     fn wait_for_the_rest(&mut self) {
         let since = self.active.round.quorum_answered(self.env.now.boot);

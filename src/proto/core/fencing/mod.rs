@@ -14,7 +14,7 @@ use crate::proto::core::locks::Phase;
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, clock_of_most};
 use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
-use crate::proto::names::{LockId, NodeId};
+use crate::proto::names::{LockId, MAX_NODES, NodeId};
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote};
 
@@ -42,7 +42,7 @@ impl LockAtWork<'_> {
     /// refused by its proposal they say it themselves, where it was granted they are like that.
     fn clocks_ahead(&self) -> Option<i64> {
         let votes = &self.active.votes;
-        let mut told = [0; crate::proto::MAX_NODES];
+        let mut told = [0; MAX_NODES];
         let mut count = 0;
         for node in self.nodes.iter() {
             let ahead = match votes.of(node.id()) {

@@ -4,7 +4,7 @@
 //! that was asked for. Nothing is done about the holder, even if it is of this core.
 
 use super::viewing::{Question, STRING, push};
-use super::{Seen, Viewing};
+use super::{Fate, Force, Seen, Viewing};
 use crate::proto::core::links::Node;
 use crate::proto::core::{Core, Env};
 use crate::proto::key_state::{Foreign, KeyState};
@@ -17,17 +17,6 @@ use crate::proto::time::ClockReading;
 use crate::proto::vote::Cause;
 use crate::resp::command;
 
-/// What an operator wants gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Force {
-    /// Locks of redbolt.
-    Locks,
-    /// Locks of redbolt, and of the members of this profile.
-    LocksOf(Profile),
-    /// Whatever is there.
-    Anything,
-}
-
 impl Force {
     /// Whether data is to go that is no lock of redbolt.
     fn breaks(self, data: &Foreign) -> bool {
@@ -37,18 +26,6 @@ impl Force {
             Self::Anything => true,
         }
     }
-}
-
-/// What became of what was under a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fate {
-    /// It was deleted. Of a lock that several can hold, holders that were seen were removed.
-    Deleted,
-    /// It was not there any more when the node was told to delete it. Something else may be.
-    Gone,
-    /// It is no lock of redbolt, and was left alone.
-    Kept,
 }
 
 impl Seen {

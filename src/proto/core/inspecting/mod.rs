@@ -20,12 +20,11 @@ use crate::proto::core::locks::Locks;
 use crate::proto::format::Format;
 use crate::proto::key_state;
 use crate::proto::names::{LockId, NodeSet, ViewId};
+use crate::proto::profile::Profile;
 use crate::proto::request::{RequestError, check_resource};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Cause;
 
-pub use self::force_unlock::Fate;
-pub(crate) use self::force_unlock::Force;
 pub(super) use self::holdings::Holdings;
 pub(super) use self::viewing::Question;
 pub(super) use self::views::Views;
@@ -89,6 +88,29 @@ struct Seen {
     format: Option<&'static Format>,
     /// The digest of all that is there, or why there is none. Taken before the rest.
     digest: Result<Vec<u8>, Cause>,
+}
+
+/// What an operator wants gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Force {
+    /// Locks of redbolt.
+    Locks,
+    /// Locks of redbolt, and of the members of this profile.
+    LocksOf(Profile),
+    /// Whatever is there.
+    Anything,
+}
+
+/// What became of what was under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fate {
+    /// It was deleted. Of a lock that several can hold, holders that were seen were removed.
+    Deleted,
+    /// It was not there any more when the node was told to delete it. Something else may be.
+    Gone,
+    /// It is no lock of redbolt, and was left alone.
+    Kept,
 }
 
 impl NodeView {

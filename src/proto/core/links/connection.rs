@@ -4,12 +4,12 @@
 
 use std::mem;
 
+use super::HANGS;
 use super::capability::Version;
 use super::command_link::Link;
 use super::handshake::{Handshake, Mistyped, Step};
 use super::node::{Node, Pending};
 use super::pipeline::{Due, Pipeline};
-use super::suspect::HANGS;
 use crate::proto::core::Env;
 use crate::proto::core::effects::NodeEffect;
 use crate::proto::event::LinkOp;

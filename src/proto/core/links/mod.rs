@@ -19,6 +19,8 @@ mod server;
 mod suspect;
 mod words;
 
+use std::time::Duration;
+
 use super::Core;
 use crate::proto::names::LinkId;
 use crate::proto::printable::printable;
@@ -33,8 +35,15 @@ pub(super) use self::node::{Node, Pending};
 pub(super) use self::nodes::Nodes;
 pub(super) use self::pipeline::{Due, Pipeline};
 pub use self::server::Replicas;
-pub(super) use self::suspect::FIRST_CONTACT;
-pub(crate) use self::suspect::{HANGS, Silence};
+
+/// What is missing of a node that is being connected to for longer than that should take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// There is a connection, and no answer.
+    Unanswered,
+    /// There is no connection.
+    Unreached,
+}
 
 impl Core {
     /// Opens the links of all nodes that are down, ahead of their backoff.
@@ -66,3 +75,9 @@ impl Core {
         !link.is_push() && self.node(link.node()).pipeline.oldest().is_some()
     }
 }
+
+/// Why a node has not answered that was given enough time. It is not certain: the answer may be on its way.
+pub(crate) const HANGS: &str = "no answer, it seems to hang";
+
+/// A name is looked up and a connection made, anywhere on Earth, unless packets are lost.
+pub(super) const FIRST_CONTACT: Duration = Duration::from_millis(250);

@@ -10,19 +10,11 @@ use std::time::Duration;
 use super::command_link::Link;
 use super::node::Node;
 use super::nodes::Nodes;
+use super::{FIRST_CONTACT, Silence};
 use crate::proto::core::effects::NodeEffect;
 use crate::proto::core::{Core, Env};
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::{Timestamp, saturating_nanos};
-
-/// What is missing of a node that is being connected to for longer than that should take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// There is a connection, and no answer.
-    Unanswered,
-    /// There is no connection.
-    Unreached,
-}
 
 impl Core {
     /// Nobody has read the sockets for a while, so that answers which are read now say nothing of how long
@@ -95,12 +87,6 @@ impl Node {
     }
 }
 
-/// Why a node has not answered that was given enough time. It is not certain: the answer may be on its way.
-pub(crate) const HANGS: &str = "no answer, it seems to hang";
-
 /// A node may take so many times as long as it usually does, and at least so long.
 const ROUND_TRIPS: u32 = 4;
 const LEAST: Duration = Duration::from_millis(5);
-
-/// A name is looked up and a connection made, anywhere on Earth, unless packets are lost.
-pub(crate) const FIRST_CONTACT: Duration = Duration::from_millis(250);

@@ -6,31 +6,13 @@
 
 use std::time::Duration;
 
+use super::{Healed, Healing};
 use crate::proto::core::LockAtWork;
 use crate::proto::core::effects::Decision;
 use crate::proto::lease::Lease;
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::Timestamp;
 use crate::proto::vote::Vote;
-
-/// The nodes that one lock heals.
-#[derive(Debug)]
-pub(super) struct Healing {
-    nodes: Vec<Healed>,
-    /// How long the attempt took, roughly a round trip.
-    round_trip: Duration,
-}
-
-#[derive(Debug)]
-struct Healed {
-    node: NodeId,
-    /// How often it was asked.
-    tries: usize,
-    /// When it is asked again; never while it is being asked.
-    again_at: Timestamp,
-    /// For how long it keeps the permit if it grants.
-    lease: Lease,
-}
 
 impl Healing {
     pub(super) const fn new() -> Self {

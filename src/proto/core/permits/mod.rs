@@ -11,10 +11,13 @@
 mod healing;
 mod settling;
 
+use std::time::Duration;
+
 use super::Core;
 use super::claims::Claim;
 use crate::proto::core::links::{Mistyped, Pending};
 use crate::proto::core::locks::Phase;
+use crate::proto::lease::Lease;
 use crate::proto::lock_kind::{Answer, Command};
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::Offer;
@@ -23,10 +26,6 @@ use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::Vote;
 use crate::resp::Token;
 
-use self::healing::Healing;
-
-pub(super) use self::settling::Agreed;
-
 /// What the nodes have given one lock, and what is being healed. Empty for a lock that is no permit.
 #[derive(Debug)]
 pub(super) struct Permit {
@@ -34,6 +33,36 @@ pub(super) struct Permit {
     /// What the nodes gave the present attempt before it settled.
     offers: Vec<(NodeId, Offer)>,
     healing: Healing,
+}
+
+/// The nodes that one lock heals.
+#[derive(Debug)]
+struct Healing {
+    nodes: Vec<Healed>,
+    /// How long the attempt took, roughly a round trip.
+    round_trip: Duration,
+}
+
+#[derive(Debug)]
+struct Healed {
+    node: NodeId,
+    /// How often it was asked.
+    tries: usize,
+    /// When it is asked again; never while it is being asked.
+    again_at: Timestamp,
+    /// For how long it keeps the permit if it grants.
+    lease: Lease,
+}
+
+/// What the slots of a quorum amount to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Agreed {
+    /// All grants that count are for one slot, or for a lock that is no permit.
+    Yes,
+    /// Nodes that have not answered, or are to be moved to it, can still make it one: the latter.
+    NotYet(NodeSet),
+    /// No slot is free on a quorum.
+    Never,
 }
 
 impl Permit {

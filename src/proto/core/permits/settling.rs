@@ -3,22 +3,12 @@
 //! Once per attempt the nodes that gave another slot than the chosen one are asked for that, while the validity of the
 //! attempt goes on counting. Apart from `healing`, which gives a permit that is held more nodes and decides nothing.
 
+use super::Agreed;
 use crate::proto::core::LockAtWork;
 use crate::proto::mutants::mutant;
 use crate::proto::names::NodeSet;
 use crate::proto::permits::{Offer, best_slot};
 use crate::proto::vote::{Cause, Vote};
-
-/// What the slots of a quorum amount to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Agreed {
-    /// All grants that count are for one slot, or for a lock that is no permit.
-    Yes,
-    /// Nodes that have not answered, or are to be moved to it, can still make it one: the latter.
-    NotYet(NodeSet),
-    /// No slot is free on a quorum.
-    Never,
-}
 
 impl LockAtWork<'_> {
     /// A quorum has granted. Whether it has granted one slot; if not, and no answer to come can change that, the others

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use super::RestartGuardState;
 use super::watch::Unproven;
+use super::{FollowUp, RestartGuardState};
 use crate::proto::classify::classify;
 use crate::proto::core::Env;
 use crate::proto::core::effects::{Effect, NodeEffect};
@@ -23,18 +23,6 @@ use crate::proto::script;
 use crate::proto::time::{Timestamp, ttl_ms};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Token, command};
-
-/// What happens to a node that is kept out behind what it is sent without a vote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proto::core) enum FollowUp {
-    None,
-    /// There is a better reason why the node does not vote.
-    Blame(Cause),
-    /// All other connections are dropped.
-    DropOthers,
-    /// Value and TTL are read again.
-    Look,
-}
 
 /// The value and the TTL that were read on a link.
 struct GuardReading {

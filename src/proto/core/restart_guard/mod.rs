@@ -25,7 +25,6 @@ use crate::proto::restart_guard::{Found, RestartGuard, Setup, Standing};
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 
-pub(super) use self::admission::FollowUp;
 pub(super) use self::watch::{Unproven, Watch};
 
 impl Core {
@@ -119,6 +118,18 @@ impl Nodes {
         });
         others.fold(ours, Duration::max)
     }
+}
+
+/// What happens to a node that is kept out behind what it is sent without a vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FollowUp {
+    None,
+    /// There is a better reason why the node does not vote.
+    Blame(Cause),
+    /// All other connections are dropped.
+    DropOthers,
+    /// Value and TTL are read again.
+    Look,
 }
 
 /// What is known of a node's restart guard.
