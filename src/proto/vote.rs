@@ -360,7 +360,7 @@ mod tests {
 
     /// What is known of a node in a ballot.
     #[derive(Clone, Copy, Debug, PartialEq)]
-    enum Slot {
+    enum BallotSlot {
         Awaited,
         Suspected,
         Cast(Vote),
@@ -368,7 +368,7 @@ mod tests {
         Late(Vote),
     }
 
-    impl Slot {
+    impl BallotSlot {
         fn vote(self) -> Option<Vote> {
             match self {
                 Self::Awaited | Self::Suspected => None,
@@ -377,12 +377,12 @@ mod tests {
         }
     }
 
-    fn tally(quorum: u8, slots: &[Slot]) -> Votes {
+    fn tally(quorum: u8, slots: &[BallotSlot]) -> Votes {
         let mut votes = Votes::new(slots.len() as u8, quorum);
         let mut suspected = NodeSet::default();
         for (node, slot) in (0..).map(NodeId).zip(slots) {
             slot.vote().into_iter().for_each(|vote| votes.cast(node, vote));
-            if matches!(slot, Slot::Suspected | Slot::Late(_)) {
+            if matches!(slot, BallotSlot::Suspected | BallotSlot::Late(_)) {
                 suspected.insert(node);
             }
         }
@@ -391,7 +391,7 @@ mod tests {
     }
 
     /// All finals that can still come of a partial ballot, if these slots are yet to be filled.
-    fn reachable(quorum: u8, slots: &[Slot], open: fn(Slot) -> bool) -> Vec<Verdict> {
+    fn reachable(quorum: u8, slots: &[BallotSlot], open: fn(BallotSlot) -> bool) -> Vec<Verdict> {
         let Some(at) = slots.iter().position(|&slot| open(slot)) else {
             let votes: Vec<_> = slots.iter().map(|slot| slot.vote()).collect();
             return vec![final_verdict(quorum.into(), &votes)];
@@ -399,7 +399,7 @@ mod tests {
         let mut found = Vec::new();
         for vote in [Vote::Grant, Vote::Deny, Vote::Fail(Cause::Loading)] {
             let mut slots = slots.to_vec();
-            slots[at] = Slot::Cast(vote);
+            slots[at] = BallotSlot::Cast(vote);
             found.extend(reachable(quorum, &slots, open));
         }
         found.dedup();
@@ -407,7 +407,7 @@ mod tests {
     }
 
     /// All ballots of up to five nodes, with each choice for each node.
-    fn for_all_ballots(choices: &[Slot], mut check: impl FnMut(u8, &[Slot])) -> usize {
+    fn for_all_ballots(choices: &[BallotSlot], mut check: impl FnMut(u8, &[BallotSlot])) -> usize {
         let mut ballots = 0;
         for nodes in 1..=5u8 {
             for quorum in nodes / 2 + 1..=nodes {
@@ -423,8 +423,11 @@ mod tests {
         ballots
     }
 
-    const CAST: [Slot; 3] =
-        [Slot::Cast(Vote::Grant), Slot::Cast(Vote::Deny), Slot::Cast(Vote::Fail(Cause::Loading))];
+    const CAST: [BallotSlot; 3] = [
+        BallotSlot::Cast(Vote::Grant),
+        BallotSlot::Cast(Vote::Deny),
+        BallotSlot::Cast(Vote::Fail(Cause::Loading)),
+    ];
 
     #[test]
     fn a_node_that_may_not_write_is_told_from_one_that_cannot_for_now() {
@@ -440,12 +443,12 @@ mod tests {
     /// decided exactly when all completions agree.
     #[test]
     fn verdicts_exhaustively() {
-        let choices = [&[Slot::Awaited], &CAST[..]].concat();
+        let choices = [&[BallotSlot::Awaited], &CAST[..]].concat();
         let ballots = for_all_ballots(&choices, |quorum, slots| {
             let votes = tally(quorum, slots);
             let verdict = votes.verdict();
             assert_eq!(votes.is_contended(), verdict == Verdict::Contended, "{slots:?}");
-            let mut finals = reachable(quorum, slots, |slot| slot == Slot::Awaited);
+            let mut finals = reachable(quorum, slots, |slot| slot == BallotSlot::Awaited);
             finals.sort_by_key(|verdict| *verdict as u8);
             finals.dedup();
             match finals[..] {
@@ -461,15 +464,15 @@ mod tests {
     /// the last of them; and suspicion alone neither grants nor makes a node fail.
     #[test]
     fn suspected_nodes_decide_nothing_and_are_not_waited_for() {
-        let mut choices = [&[Slot::Awaited, Slot::Suspected], &CAST[..]].concat();
-        choices.push(Slot::Late(Vote::Grant));
+        let mut choices = [&[BallotSlot::Awaited, BallotSlot::Suspected], &CAST[..]].concat();
+        choices.push(BallotSlot::Late(Vote::Grant));
         for_all_ballots(&choices, |quorum, slots| {
             let verdict = tally(quorum, slots).verdict();
             let trusting: Vec<_> = slots
                 .iter()
                 .map(|&slot| match slot {
-                    Slot::Suspected => Slot::Awaited,
-                    Slot::Late(vote) => Slot::Cast(vote),
+                    BallotSlot::Suspected => BallotSlot::Awaited,
+                    BallotSlot::Late(vote) => BallotSlot::Cast(vote),
                     slot => slot,
                 })
                 .collect();
@@ -478,8 +481,9 @@ mod tests {
                 return assert_eq!(verdict, before, "suspicion changes nothing: {slots:?}");
             }
             // As if those who are suspected never answered.
-            let finals = reachable(quorum, slots, |slot| slot == Slot::Awaited);
-            let has_voted = |slot: &&Slot| matches!(slot.vote(), Some(Vote::Grant | Vote::Deny));
+            let finals = reachable(quorum, slots, |slot| slot == BallotSlot::Awaited);
+            let has_voted =
+                |slot: &&BallotSlot| matches!(slot.vote(), Some(Vote::Grant | Vote::Deny));
             let voted = slots.iter().filter(has_voted).count();
             let is_split = finals.iter().all(|&last| last == Verdict::Contended);
             let expected = match voted >= quorum.into() && is_split {
@@ -489,7 +493,7 @@ mod tests {
             assert_eq!(verdict, expected, "{slots:?} -> {finals:?}");
             let is_denied = slots.iter().any(|slot| slot.vote() == Some(Vote::Deny));
             assert!(verdict == Verdict::Undecided || is_denied, "somebody has it: {slots:?}");
-            if voted >= quorum.into() && !slots.contains(&Slot::Awaited) {
+            if voted >= quorum.into() && !slots.contains(&BallotSlot::Awaited) {
                 assert_eq!(verdict, Verdict::Contended, "nobody is waited for: {slots:?}");
             }
         });

@@ -525,7 +525,7 @@ mod tests {
     /// What a thread does next. Each step is done under the table's mutex, so that all orders of steps are all that can
     /// happen.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Step {
+    enum OwnerStep {
         /// Looks whether the owner has a lock, and enters it.
         Look,
         /// Has been granted one, unless it has entered another.
@@ -569,13 +569,13 @@ mod tests {
             &self.engine.handle.holds
         }
 
-        fn act(&mut self, thread: usize, step: Step) {
+        fn act(&mut self, thread: usize, step: OwnerStep) {
             match step {
-                Step::Look => {
+                OwnerStep::Look => {
                     let entered = self.holds().enter(&self.owned, WANTED);
                     self.guards[thread] = entered.map(|entered| entered.unwrap().guard);
                 }
-                Step::Granted if self.guards[thread].is_none() => {
+                OwnerStep::Granted if self.guards[thread].is_none() => {
                     // On a resource of its own, as if the nodes had granted the same one twice: to share it.
                     let name = format!("job {}", self.slots.len());
                     let guard = self.engine.acquire(LockRequest::new(&name)).wait().unwrap();
@@ -583,8 +583,8 @@ mod tests {
                     let entered = self.holds().insert(&self.owned, guard, WANTED).unwrap();
                     self.guards[thread] = Some(entered.guard);
                 }
-                Step::Granted => {}
-                Step::Leave => drop(self.guards[thread].take()),
+                OwnerStep::Granted => {}
+                OwnerStep::Leave => drop(self.guards[thread].take()),
             }
         }
 
@@ -607,11 +607,11 @@ mod tests {
 
     #[test]
     fn in_every_order_of_steps_all_guards_are_of_one_lock_that_ends_with_the_last() {
-        use Step::{Granted, Leave, Look};
+        use OwnerStep::{Granted, Leave, Look};
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
         let engine = Engine::start(patient(builder), EngineLimits::default()).unwrap();
-        let threads: [&[Step]; 3] =
+        let threads: [&[OwnerStep]; 3] =
             [&[Granted, Leave], &[Look, Granted, Leave], &[Look, Granted, Leave]];
         let orders = orders(&threads);
         assert_eq!(orders.len(), 560);

@@ -139,7 +139,7 @@ impl Text {
         bytes
     }
 
-    const fn add_lines(&mut self, lines: &[u8], frame: Option<&Frame<'_>>, library: Library<'_>) {
+    const fn add_lines(&mut self, lines: &[u8], frame: Option<&Call<'_>>, library: Library<'_>) {
         let mut rest = lines;
         while !rest.is_empty() {
             let (line, behind_it) = split(rest, b'\n');
@@ -157,18 +157,18 @@ impl Text {
     }
 
     /// Adds a part, by its name and its arguments.
-    const fn add_part(&mut self, used: &[u8], frame: Option<&Frame<'_>>, library: Library<'_>) {
+    const fn add_part(&mut self, used: &[u8], frame: Option<&Call<'_>>, library: Library<'_>) {
         let (name, arguments) = split(used, b' ');
         let part = match (behind(name, b"$"), frame) {
             (Some(parameter), Some(frame)) => find(library, frame.argument(parameter)),
             _ => find(library, name),
         };
-        let inner = Frame { parameters: part.parameters, arguments, outer: frame };
+        let inner = Call { parameters: part.parameters, arguments, outer: frame };
         self.add_lines(part.body, Some(&inner), library);
     }
 
     /// Adds a line behind a space, unless it is empty.
-    const fn add_line(&mut self, line: &[u8], frame: Option<&Frame<'_>>) {
+    const fn add_line(&mut self, line: &[u8], frame: Option<&Call<'_>>) {
         let before = self.size;
         if before > 0 {
             self.push(b" ");
@@ -181,7 +181,7 @@ impl Text {
     }
 
     /// Adds what is in a line, each parameter replaced by its argument.
-    const fn add(&mut self, line: &[u8], frame: Option<&Frame<'_>>) {
+    const fn add(&mut self, line: &[u8], frame: Option<&Call<'_>>) {
         let mut rest = line;
         while !rest.is_empty() {
             let (literal, behind_it) = split(rest, b'$');
@@ -211,13 +211,13 @@ impl Text {
 }
 
 /// The arguments of a part. Those that are parameters themselves have their arguments in the outer frame.
-struct Frame<'a> {
+struct Call<'a> {
     parameters: &'a [u8],
     arguments: &'a [u8],
     outer: Option<&'a Self>,
 }
 
-impl<'a> Frame<'a> {
+impl<'a> Call<'a> {
     const fn argument(&self, name: &[u8]) -> &'a [u8] {
         let (mut parameters, mut arguments) = (self.parameters, self.arguments);
         loop {

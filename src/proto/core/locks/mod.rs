@@ -20,20 +20,20 @@ pub(super) use self::round::Round;
 /// All locks, under names that are never used twice.
 #[derive(Debug)]
 pub(super) struct Locks {
-    places: Slab<LockId, Place>,
+    places: Slab<LockId, LockEntry>,
     /// What idle locks have put away.
     #[expect(clippy::vec_box, reason = "it goes back to locks, which hold it in boxes")]
     pool: Vec<Box<Active>>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct LockEntry {
     lock: Lock,
     /// `None` is idle. Work that is over stays for the next lock in this place.
     active: Option<Box<Active>>,
 }
 
-impl Place {
+impl LockEntry {
     fn new() -> Self {
         Self { lock: Lock::new(), active: None }
     }
@@ -60,7 +60,7 @@ impl Locks {
         now: ClockReading,
         votes: Votes,
     ) -> (LockId, &mut Lock, &mut Active) {
-        let (id, place) = self.places.occupy(Place::new);
+        let (id, place) = self.places.occupy(LockEntry::new);
         let active = place.active.get_or_insert_with(|| self.pool.pop().unwrap_or_default());
         active.begin(request, now, votes);
         place.lock.begin(request.mode, ttl_ms(request.ttl));
@@ -86,7 +86,7 @@ impl Locks {
     /// and for how long they have been held.
     pub(super) fn exchange(&mut self, one: LockId, other: LockId) {
         let Some(first) = self.places.find_mut(one) else { return };
-        let mut first = std::mem::replace(first, Place::new());
+        let mut first = std::mem::replace(first, LockEntry::new());
         if let Some(second) = self.places.find_mut(other) {
             std::mem::swap(&mut first, second);
             second.keeps_of_its_name(&mut first);

@@ -29,11 +29,11 @@ struct Channel {
     /// Commands about it that have no answer.
     due: u32,
     /// What came of the last one that has.
-    state: Subscription,
+    state: ChannelState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Subscription {
+enum ChannelState {
     Off,
     On,
     Forbidden,
@@ -42,7 +42,7 @@ enum Subscription {
 impl Channels {
     /// Whether no subscription is left that a node may confirm.
     pub(super) fn are_of_no_use(&self) -> bool {
-        self.0.values().all(|it| it.state == Subscription::Forbidden || it.waiter.is_none())
+        self.0.values().all(|it| it.state == ChannelState::Forbidden || it.waiter.is_none())
     }
 
     /// What a message on the channel of this name tells of; `None` if nobody asked for it.
@@ -52,7 +52,7 @@ impl Channels {
 
     /// The locks with a confirmed subscription.
     pub(super) fn subscribed(&self) -> Vec<LockId> {
-        let on = self.0.values().filter(|channel| channel.state == Subscription::On);
+        let on = self.0.values().filter(|channel| channel.state == ChannelState::On);
         on.filter_map(|channel| channel.waiter).collect()
     }
 
@@ -61,7 +61,7 @@ impl Channels {
         let missed = self.subscribed();
         self.0.retain(|_, channel| channel.waiter.is_some());
         for channel in self.0.values_mut() {
-            (channel.is_subscribed, channel.due, channel.state) = (false, 0, Subscription::Off);
+            (channel.is_subscribed, channel.due, channel.state) = (false, 0, ChannelState::Off);
         }
         missed
     }
@@ -75,7 +75,7 @@ impl Channels {
     fn has_another(&self, name: &[u8]) -> bool {
         let waiter = self.0.get(name).and_then(|channel| channel.waiter);
         let mut others = self.0.iter().filter(|(other, _)| ***other != *name);
-        let is_of_use = |channel: &Channel| channel.state != Subscription::Forbidden;
+        let is_of_use = |channel: &Channel| channel.state != ChannelState::Forbidden;
         waiter.is_some() && others.any(|(_, it)| it.waiter == waiter && is_of_use(it))
     }
 }
@@ -102,7 +102,7 @@ impl Channel {
     }
 
     /// Records an answer. Returns the lock that waits, if no other command about the channel is pending.
-    fn answered(&mut self, state: Subscription) -> Option<LockId> {
+    fn answered(&mut self, state: ChannelState) -> Option<LockId> {
         self.due = self.due.saturating_sub(1);
         self.state = state;
         self.waiter.filter(|_| self.due == 0)
@@ -134,7 +134,7 @@ impl Push {
             waiter: None,
             is_subscribed: false,
             due: 0,
-            state: Subscription::Off,
+            state: ChannelState::Off,
         });
         if channel.of != of && channel.waiter.is_some() {
             return;
@@ -158,7 +158,7 @@ impl Push {
             return;
         }
         channel.waiter = heir;
-        if heir.is_none() && channel.is_subscribed && channel.state != Subscription::Forbidden {
+        if heir.is_none() && channel.is_subscribed && channel.state != ChannelState::Forbidden {
             channel.unsubscribe(name, &mut self.pipeline, now);
         }
         if channel.is_over() {
@@ -175,13 +175,13 @@ impl Push {
     /// The node has confirmed a subscription. Returns the lock that it is for.
     pub(super) fn channel_subscribed(&mut self, name: &[u8]) -> Option<LockId> {
         (self.no_channel, self.failures) = (None, 0);
-        self.channels.0.get_mut(name)?.answered(Subscription::On)
+        self.channels.0.get_mut(name)?.answered(ChannelState::On)
     }
 
     /// The node has confirmed the end of a subscription.
     pub(super) fn channel_unsubscribed(&mut self, name: &[u8]) {
         let Some(channel) = self.channels.0.get_mut(name) else { return };
-        channel.answered(Subscription::Off);
+        channel.answered(ChannelState::Off);
         if channel.is_over() {
             self.channels.0.remove(name);
         }
@@ -190,7 +190,7 @@ impl Push {
     /// The node refuses a subscription. Of several channels one is enough, and it is not known which of them.
     pub(super) fn channel_refused(&mut self, name: &[u8], cause: Cause) {
         let Some(channel) = self.channels.0.get_mut(name) else { return };
-        channel.answered(Subscription::Forbidden);
+        channel.answered(ChannelState::Forbidden);
         if channel.is_over() {
             self.channels.0.remove(name);
         } else if !self.channels.has_another(name) {

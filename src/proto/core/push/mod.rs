@@ -18,7 +18,7 @@ use std::mem;
 use std::time::Duration;
 
 use self::channels::Channels;
-use self::push_link::{News, PushStep, Reading, Stage, Tracking, push_limits};
+use self::push_link::{Cursor, News, PushStep, Stage, Tracking, push_limits};
 use super::Core;
 use super::effects::{Effect, LockEffect, NodeEffect};
 use super::waiting::QueueKey;
@@ -41,7 +41,7 @@ pub(super) struct Push {
     inbox: Inbox,
     decoder: Decoder,
     handshake: Handshake,
-    reading: Reading,
+    reading: Cursor,
     /// All keys may have changed, and waiters are not woken yet.
     has_notified_all: bool,
     /// The resources about which other libraries have published messages, and whose waiters are not woken yet.
@@ -74,7 +74,7 @@ impl Push {
             inbox: Inbox::default(),
             decoder: Decoder::new(push_limits()),
             handshake: Handshake::default(),
-            reading: Reading::Start,
+            reading: Cursor::Start,
             has_notified_all: false,
             published: Vec::new(),
             channels: Channels::default(),
@@ -95,7 +95,7 @@ impl Push {
         self.inbox.clear();
         self.decoder = Decoder::new(push_limits());
         self.handshake = Handshake::default();
-        self.reading = Reading::Start;
+        self.reading = Cursor::Start;
         self.tracking = Tracking::Off;
         self.untracked = None;
         self.published.clear();

@@ -55,7 +55,7 @@ pub(super) enum PushStep {
 
 /// How far the open message has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum Cursor {
     /// Between two messages.
     Start,
     Kind,
@@ -112,30 +112,30 @@ impl Push {
         settings: &Settings,
     ) -> Result<Option<News<'b>>, Mistyped> {
         let (next, news) = match (self.reading, token) {
-            (Reading::Start, Token::Array(3)) => (Reading::Kind, None),
-            (Reading::Start, answer) => {
+            (Cursor::Start, Token::Array(3)) => (Cursor::Kind, None),
+            (Cursor::Start, answer) => {
                 return self.answer(answer, node, settings);
             }
-            (Reading::Kind, Token::Bulk(b"subscribe")) => (Reading::Subscribe, None),
-            (Reading::Kind, Token::Bulk(b"unsubscribe")) => (Reading::Unsubscribe, None),
-            (Reading::Kind, Token::Bulk(b"message")) => (Reading::Channel, None),
-            (Reading::Subscribe | Reading::Unsubscribe, Token::Bulk(name)) if self.awaits(name) => {
-                (Reading::Count, None)
+            (Cursor::Kind, Token::Bulk(b"subscribe")) => (Cursor::Subscribe, None),
+            (Cursor::Kind, Token::Bulk(b"unsubscribe")) => (Cursor::Unsubscribe, None),
+            (Cursor::Kind, Token::Bulk(b"message")) => (Cursor::Channel, None),
+            (Cursor::Subscribe | Cursor::Unsubscribe, Token::Bulk(name)) if self.awaits(name) => {
+                (Cursor::Count, None)
             }
-            (Reading::Count, Token::Int(_)) => (Reading::Start, self.confirmed()),
-            (Reading::Channel, Token::Bulk(CHANNEL)) => (Reading::Body, None),
-            (Reading::Channel, Token::Bulk(name)) => match self.channels.resource(name) {
-                Some(of) => (Reading::Published(of), None),
+            (Cursor::Count, Token::Int(_)) => (Cursor::Start, self.confirmed()),
+            (Cursor::Channel, Token::Bulk(CHANNEL)) => (Cursor::Body, None),
+            (Cursor::Channel, Token::Bulk(name)) => match self.channels.resource(name) {
+                Some(of) => (Cursor::Published(of), None),
                 None => return Err(Mistyped),
             },
-            (Reading::Published(of), Token::Bulk(_)) => (Reading::Start, Some(News::Published(of))),
-            (Reading::Body, Token::NilArray | Token::NilBulk) => (Reading::Start, Some(News::All)),
+            (Cursor::Published(of), Token::Bulk(_)) => (Cursor::Start, Some(News::Published(of))),
+            (Cursor::Body, Token::NilArray | Token::NilBulk) => (Cursor::Start, Some(News::All)),
             // Any client may publish there. Only the server sends arrays.
-            (Reading::Body, Token::Array(0) | Token::Bulk(_)) => (Reading::Start, None),
-            (Reading::Body, Token::Array(keys)) => (Reading::Keys(keys), None),
-            (Reading::Keys(1), Token::Bulk(key)) => (Reading::Start, Some(News::Key(key))),
-            (Reading::Keys(keys), Token::Bulk(key)) => {
-                (Reading::Keys(keys - 1), Some(News::Key(key)))
+            (Cursor::Body, Token::Array(0) | Token::Bulk(_)) => (Cursor::Start, None),
+            (Cursor::Body, Token::Array(keys)) => (Cursor::Keys(keys), None),
+            (Cursor::Keys(1), Token::Bulk(key)) => (Cursor::Start, Some(News::Key(key))),
+            (Cursor::Keys(keys), Token::Bulk(key)) => {
+                (Cursor::Keys(keys - 1), Some(News::Key(key)))
             }
             _ => return Err(Mistyped),
         };
@@ -146,9 +146,9 @@ impl Push {
     /// Whether the oldest command without an answer is about this channel, in the way that is being confirmed.
     fn awaits(&self, name: &[u8]) -> bool {
         match (self.reading, self.pipeline.oldest().map(|due| &due.pending)) {
-            (Reading::Subscribe, Some(PushStep::Subscribe)) => name == CHANNEL,
-            (Reading::Subscribe, Some(PushStep::SubscribeTo(entered))) => **entered == *name,
-            (Reading::Unsubscribe, Some(PushStep::UnsubscribeFrom(left))) => **left == *name,
+            (Cursor::Subscribe, Some(PushStep::Subscribe)) => name == CHANNEL,
+            (Cursor::Subscribe, Some(PushStep::SubscribeTo(entered))) => **entered == *name,
+            (Cursor::Unsubscribe, Some(PushStep::UnsubscribeFrom(left))) => **left == *name,
             _ => false,
         }
     }

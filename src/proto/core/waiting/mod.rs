@@ -7,7 +7,7 @@
 //! notifications for a growing interval; otherwise two waiters could wake each other for as long as a third holds the
 //! lock.
 //!
-//! The locks of one core need no notification of one another: they stand in a queue, see `wait_queue`. [`Waiter`] is one lock
+//! The locks of one core need no notification of one another: they stand in a queue, see `wait_queue`. [`WaitingLock`] is one lock
 //! that waits, with its transitions: those of a pause in `waiter`, and in `turn` those of a lock with a ticket in the queue on
 //! the nodes.
 
@@ -145,7 +145,7 @@ impl Waiting {
 }
 
 /// A lock that waits, with what its transitions use in addition.
-pub(super) struct Waiter<'w> {
+pub(super) struct WaitingLock<'w> {
     id: LockId,
     lock: &'w mut Lock,
     keys: &'w Keys,
@@ -170,7 +170,7 @@ impl Core {
         &mut self,
         id: LockId,
         now: ClockReading,
-        transition: impl FnOnce(&mut Waiter<'_>) -> R,
+        transition: impl FnOnce(&mut WaitingLock<'_>) -> R,
     ) -> R {
         self.with_waiter_and_claims(id, now, |waiter, _| transition(waiter))
     }
@@ -180,14 +180,14 @@ impl Core {
         &mut self,
         id: LockId,
         now: ClockReading,
-        transition: impl FnOnce(&mut Waiter<'_>, &mut Claims) -> R,
+        transition: impl FnOnce(&mut WaitingLock<'_>, &mut Claims) -> R,
     ) -> R {
         let (nodes, queues, env) = (&mut self.nodes, &mut self.queues, env!(self, now));
         let Some((lock, active)) = self.locks.at_work_mut(id) else { return R::default() };
         let (foreign, wants_permit) = (active.foreign(), active.permit.is_wanted());
         let Active { keys, votes, attempt, round, waiting, ticket, mode_change, .. } = active;
         let mode_change = *mode_change;
-        let mut waiter = Waiter {
+        let mut waiter = WaitingLock {
             id,
             lock,
             keys,

@@ -30,7 +30,7 @@ pub(crate) struct WaitQueues {
     /// How many have come so far.
     positions: u64,
     /// Emptied queues, to be used again.
-    spare: Vec<VecDeque<Waiter>>,
+    spare: Vec<VecDeque<QueuedLock>>,
     /// When empty queues are looked through for what can be forgotten.
     purge_at: Timestamp,
     /// Locks that may be the first in their queues now.
@@ -54,7 +54,7 @@ impl QueuePosition {
 }
 
 #[derive(Debug)]
-struct Waiter {
+struct QueuedLock {
     position: QueuePosition,
     /// `None` is a gap: it has left from the middle.
     id: Option<LockId>,
@@ -63,7 +63,7 @@ struct Waiter {
 #[derive(Debug, Default)]
 struct WaitQueue {
     /// In the order of their arrivals, by which they are found; in front is no gap.
-    waiting: VecDeque<Waiter>,
+    waiting: VecDeque<QueuedLock>,
     /// Gaps are closed together once they are half of it, or each would cost as much as there are behind it.
     gaps: usize,
     /// When somebody elsewhere was last seen with it.
@@ -84,7 +84,7 @@ impl WaitQueue {
     }
 
     fn leave(&mut self, position: QueuePosition) {
-        let by_position = |waiter: &Waiter| {
+        let by_position = |waiter: &QueuedLock| {
             step();
             waiter.position.cmp(&position)
         };
@@ -157,7 +157,7 @@ impl WaitQueues {
         };
         // Two names with one hash.
         if queue.waiting.back().is_none_or(|last| last.position != position) {
-            queue.waiting.push_back(Waiter { position, id: Some(id) });
+            queue.waiting.push_back(QueuedLock { position, id: Some(id) });
         }
     }
 

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::pause::EXPIRY_JITTER;
-use super::{Tickets, Waiter};
+use super::{Tickets, WaitingLock};
 use crate::proto::config::WakeStrategy;
 use crate::proto::core::MAX_PIPELINE;
 use crate::proto::core::claims::Claims;
@@ -22,7 +22,7 @@ use crate::proto::vote::Vote;
 use crate::resp::command;
 
 /// The queues of this core.
-impl Waiter<'_> {
+impl WaitingLock<'_> {
     /// Joins the queues of its resources, and asks if it is the first in all of them.
     pub(crate) fn join_queues(&mut self, claims: &mut Claims) -> Decision {
         self.lock.phase = Phase::Queued;
@@ -136,7 +136,7 @@ impl Waiter<'_> {
 }
 
 /// The pause between two attempts.
-impl Waiter<'_> {
+impl WaitingLock<'_> {
     pub(super) fn now(&self) -> Timestamp {
         self.env.now().boot
     }

@@ -13,7 +13,7 @@ use crate::proto::core::claims::{Claim, Claims};
 use crate::proto::core::effects::Decision;
 use crate::proto::core::links::{Ability, Pending};
 use crate::proto::core::locks::Phase;
-use crate::proto::core::waiting::Waiter;
+use crate::proto::core::waiting::WaitingLock;
 use crate::proto::core::waiting::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED, EXPIRY_JITTER};
 use crate::proto::fair_queue::{CLOSED, InQueue, MARKED_FOR, QueueReply, TICKET_PREFIX};
 use crate::proto::mutants::mutant;
@@ -26,7 +26,7 @@ use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
 /// Having a ticket.
-impl Waiter<'_> {
+impl WaitingLock<'_> {
     /// The asks of the lock carry a ticket from now on, if the nodes may have queues.
     fn take_ticket(&mut self, took: Duration, claims: &mut Claims) {
         if self.ticket.is_some() || !self.may_take_ticket() {
@@ -133,7 +133,7 @@ impl Waiter<'_> {
 }
 
 /// The pause before the turn.
-impl Waiter<'_> {
+impl WaitingLock<'_> {
     /// An attempt was refused: the lock pauses, if it has a ticket or takes one. Returns the tickets that leave the queue.
     pub(crate) fn pause_with_ticket(&mut self, claims: &mut Claims) -> Tickets {
         let mut tickets = if self.may_have_queues() { [None; 2] } else { self.give_up_ticket() };
@@ -262,7 +262,7 @@ impl Waiter<'_> {
 }
 
 /// Reads.
-impl Waiter<'_> {
+impl WaitingLock<'_> {
     /// Whether all who stand before it want permits as well: behind others a free slot is not for it.
     fn waits_for_slot(&self) -> bool {
         if mutant!(SlotsNotCounted) {
