@@ -261,6 +261,7 @@ impl WaitingLock<'_> {
         let mut leads = self.leads();
         let is_alone = self.env.settings().wake != WakeStrategy::Timer;
         let is_earlier = leads.iter().next().is_some_and(|lead| node < lead);
+        // In a later round the lead was chosen anew, by newer votes.
         let is_meant = self.lock.phase == Phase::Pausing && self.lock.round() == round;
         if !is_meant || !is_alone || !is_earlier || self.ticket.is_some() {
             return false;
@@ -345,6 +346,7 @@ impl WaitingLock<'_> {
         let (is_pausing, is_lead) = (self.lock.phase == Phase::Pausing, leads.contains(node));
         let notifies = is_lead && leads.iter().all(|lead| self.is_notified_by(lead));
         let left = u64::try_from(ms).ok().map(Duration::from_millis);
+        // The key has gone between the refusal and the read: nothing will be reported any more.
         if left.is_none() && is_lead {
             return self.wake_by(node);
         }
@@ -446,6 +448,7 @@ impl WaitingLock<'_> {
         if self.lock.phase != Phase::Pausing || pause.reported().is_empty() {
             return Decision::Continue;
         }
+        // Notified while it ignores that, it looks when it listens again: no notification is lost.
         self.env.metrics.wakes += u64::from(pause.wake(now));
         self.pause_due()
     }

@@ -219,12 +219,8 @@ impl Ticket {
         if mutant!(NobodyLooksFromBehind) {
             return Timestamp::NEVER;
         }
-        match self.place {
-            Some(QueuePlace { before: before @ 2.., .. }) => {
-                now + LOOK_FROM_BEHIND.saturating_mul(before)
-            }
-            _ => Timestamp::NEVER,
-        }
+        let place = self.place.filter(|place| place.before >= 2);
+        place.map_or(Timestamp::NEVER, |it| now + LOOK_FROM_BEHIND.saturating_mul(it.before))
     }
 
     /// When it asks again because the holder of the resource, which has so much time left, has ended, and those before it have had
@@ -234,14 +230,11 @@ impl Ticket {
         if mutant!(HolderEndsUnnoticed) {
             return Timestamp::NEVER;
         }
-        match self.place {
-            Some(QueuePlace { before: before @ 1.., .. }) => {
-                // The first asks within the jitter after that, and the nearest to it before the others.
-                let leave = EXPIRY_JITTER.1 + leave + LOOK_FROM_BEHIND.saturating_mul(before - 1);
-                now + left + leave
-            }
-            _ => Timestamp::NEVER,
-        }
+        let Some(before) = self.place.map(|place| place.before).filter(|&before| before > 0) else {
+            return Timestamp::NEVER;
+        };
+        // The first asks within the jitter after that, and the nearest to it before the others.
+        now + left + EXPIRY_JITTER.1 + leave + LOOK_FROM_BEHIND.saturating_mul(before - 1)
     }
 
     /// A pause begins: sets when it looks, and when it asks although no node has notified it.
@@ -334,10 +327,12 @@ impl Ticket {
 
     /// The resource is free, or is not, as seen from behind the first two. Seen to be free twice in a row, it has been left idle.
     fn see_from_behind(&mut self, is_free: bool, now: Timestamp, leave: Duration) -> Next {
+        // Meanwhile it may have become one of the first two, who are notified.
         if self.place.is_none_or(|place| place.before < 2) {
             return Next::Wait;
         }
         match (std::mem::replace(&mut self.was_free, is_free), is_free) {
+            // Free once may be a hand-over: the first needs some round trips to take its turn.
             (true, true) => Next::Pause(now),
             (false, true) => {
                 self.look_at = self.look_at.min(now + leave);
@@ -365,6 +360,7 @@ impl Ticket {
             place.left_ms = 0;
             let until = *self.rests_until.get_or_insert(paused_until);
             return Next::Pause(until.min(leave_until));
+        // A lead that is wrong about the resource must not make this waiter ask without end.
         } else if self.seen_free < MOST_SEEN_FREE {
             self.seen_free += 1;
             return Next::Wake;

@@ -95,6 +95,7 @@ impl WaitingLock<'_> {
     /// An attempt begins: its asks carry the ticket, if the lock has one.
     pub(crate) fn ask_with_ticket(&mut self, claims: &mut Claims) {
         let Some(mut ticket) = self.ticket.take() else { return };
+        // What nodes told in an earlier attempt may be over.
         ticket.places.clear();
         let stamp = ticket.agreement.stamp_for_ask();
         // An ask that follows a notification may be the turn, which two tickets would delay.
@@ -128,6 +129,7 @@ impl WaitingLock<'_> {
         let Some(mut ticket) = self.ticket.take() else { return [None; 2] };
         self.env.common.metrics.left_queue(ticket.joined_at, self.env.now.boot);
         self.queues.stop_listening(ticket.set_place(None));
+        // The former one first: as long as both exist, the newer one keeps the place.
         [ticket.former, Some(ticket.claim)]
     }
 }
@@ -149,6 +151,7 @@ impl WaitingLock<'_> {
         let Some(ticket) = self.ticket else { return tickets };
         self.lock.phase = Phase::Pausing;
         (ticket.needed_grace, ticket.rests_until) = (needed_grace, None);
+        // A new ticket has to reach the nodes before it can be called, and before others see it.
         let has_to_ask = is_new || former.is_some() || ticket.needs_more_time();
         self.attempt.was_led();
         let (votes, pause) = (&self.votes, &mut self.waiting.pause);
@@ -339,6 +342,7 @@ impl WaitingLock<'_> {
         answer: Token<'_>,
     ) -> Decision {
         let is_expected = what == TicketRead::Alive || self.listens_to(node);
+        // A read of an earlier round shows a place that this attempt may have changed.
         if self.lock.round() != round || !is_expected {
             return Decision::Continue;
         }
