@@ -190,8 +190,6 @@ mod planted {
         NobodyLooksFromBehind,
         /// The waiters behind a dead one do not notice that a dead holder's lease has ended (a first version of this library).
         HolderEndsUnnoticed,
-        /// Only whoever is next asks again when a call is over (a first version of this library).
-        NextAsksAlone,
         /// A writer that has died keeps readers out while others share (a first version of this library).
         NobodyPings,
         /// A node that grants drops the ticket (design, queue).

@@ -269,9 +269,9 @@ mod planted {
         use Mutant::{
             AskLeavesFree, CallFromFuture, CallsStay, ClosedIsAnybodys, ExpiryLeavesFree,
             GraceHasCap, GraceIsFixed, GraceOfAsker, GrantDropsTicket, HolderEndsUnnoticed,
-            HoldersUnmarked, LeavesWhenRefused, NeverLeavesQueue, NextAsksAlone,
-            NobodyLooksFromBehind, NobodyPings, ReleaseLeavesFree, StampOfClientsClock,
-            StampOfEachNode, StampRaisedWithPlace,
+            HoldersUnmarked, LeavesWhenRefused, NeverLeavesQueue, NobodyLooksFromBehind,
+            NobodyPings, ReleaseLeavesFree, StampOfClientsClock, StampOfEachNode,
+            StampRaisedWithPlace,
         };
         matches!(
             mutant,
@@ -288,7 +288,6 @@ mod planted {
                 | HoldersUnmarked
                 | LeavesWhenRefused
                 | NeverLeavesQueue
-                | NextAsksAlone
                 | NobodyLooksFromBehind
                 | NobodyPings
                 | ReleaseLeavesFree

@@ -198,9 +198,6 @@ impl Ticket {
     /// so asks first. Otherwise nobody might call the next one, since all between may be dead.
     fn others_may_come_until(&self, now: Timestamp, is_notified: bool) -> Option<Timestamp> {
         let place = self.place?;
-        if mutant!(NextAsksAlone) && place.before != 1 {
-            return None;
-        }
         let until = if place.left_ms == 0 && place.before > 0 {
             let nearer = AFTER_NEARER.saturating_mul(place.before - 1);
             now + (with_margin(place.grace_ms) + nearer).min(CAP_NOTIFIED)
