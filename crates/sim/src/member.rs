@@ -3,7 +3,7 @@
 //! A member goes by its own clock, and from node to node; it holds the lock if it has a quorum of them. Between two of its commands passes
 //! what the network takes, so that several that find a second over, redbolt's jobs among them, race for it, and losers overwrite.
 //! Exclusion beside jobs is judged as far as the format promises it: until a second before its value's, which is what
-//! clocks may differ by. Not drawn, because no lock of this format survives it: clocks that differ by more, nodes that forget, a `DEL` that comes
+//! clocks may differ by, or before that of a loser who has overwritten it. Not drawn, because no lock of this format survives it: clocks that differ by more, nodes that forget, a `DEL` that comes
 //! late, and the take-over of newer versions of redis-objects, who set without a look.
 
 use redbolt::proto::Profile;
@@ -21,6 +21,11 @@ impl Member {
     /// Its clock, in microseconds.
     fn clock(&self, now: Time) -> u64 {
         (EPOCH_US + now / 1_000).saturating_add_signed(self.ahead)
+    }
+
+    /// Until when, in microseconds of true time, the format promises that nobody takes a lock whose value ends at `end`.
+    fn promised_until(&self, end: u64) -> u64 {
+        end.saturating_add_signed(-self.ahead).saturating_sub(EPOCH_US + SECOND_US)
     }
 }
 
@@ -130,8 +135,24 @@ impl World {
             self.members[at].ends[name] = (is_done && is_over).then_some(end);
             // What it overwrote ends with its own second, which is later than any job's lease.
             self.keys_may_be_gone |= !is_over;
+            if !is_over {
+                self.overwrite_members(at, name, end);
+            }
         }
         self.member_leaves(at, node);
+    }
+
+    /// A member without the node has written its time over those of members that have it. If its clock is behind
+    /// theirs, others may take the lock earlier from then on, which no lock of this format prevents.
+    fn overwrite_members(&mut self, by: usize, node: usize, end: u64) {
+        for other in (0..self.members.len()).filter(|&other| other != by) {
+            let promised = self.plan.members[other].promised_until(end) * 1_000;
+            let it = &mut self.members[other];
+            if it.ends[node].is_some() {
+                it.overwritten = Some(it.overwritten.unwrap_or(end).min(end));
+                it.until = it.until.min(promised);
+            }
+        }
     }
 
     /// Goes to the next node, or sees whether it has enough of them.
@@ -139,16 +160,18 @@ impl World {
         if usize::from(node) + 1 < self.plan.nodes {
             return self.member_goes_on(at, Move::Ask(node + 1), 0);
         }
-        let (member, ends) = (self.plan.members[at], self.members[at].ends);
+        let (member, it) = (self.plan.members[at], self.members[at]);
+        let ends = it.ends;
         let first = ends.iter().flatten().min().copied().unwrap_or(0);
-        let until = first.saturating_add_signed(-member.ahead).saturating_sub(EPOCH_US + SECOND_US);
+        let until = member.promised_until(first);
         if ends.iter().flatten().count() < self.plan.quorum() || until * 1_000 <= self.now {
             self.member_lets_go(at);
             let pause = self.random.below(60 * MS) + 20 * MS;
             return self.member_goes_on(at, Move::Ask(0), pause);
         }
         self.story(|| format!("m{at} holds the lock until {} ms", until / 1_000));
-        self.members[at].until = until * 1_000;
+        let overwritten = it.overwritten.map_or(until, |end| member.promised_until(end));
+        self.members[at].until = until.min(overwritten) * 1_000;
         self.member_is_alone(at);
         if member.fate == Fate::Releases {
             self.queue.push(self.now + member.work, Event::Member(at as u16, Move::Release));

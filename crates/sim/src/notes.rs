@@ -172,6 +172,8 @@ pub(crate) struct Ticket {
 pub(crate) struct Holdings {
     /// Until when it has each node, by its clock.
     pub(crate) ends: [Option<u64>; MAX_NODES],
+    /// The earliest time that another member has written over its own, without having the node.
+    pub(crate) overwritten: Option<u64>,
     /// Until when it holds the lock, in true time.
     pub(crate) until: Time,
 }
