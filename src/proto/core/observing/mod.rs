@@ -31,13 +31,13 @@ pub use self::sight::{Leader, LeaderVerdict, LeaderView, NodeSight};
 
 /// All who observe.
 pub(super) struct Observers {
-    slots: Slab<ObserverId, Observer>,
+    slots: Slab<ObserverId, Observation>,
     by_resource: BTreeMap<Vec<u8>, BTreeSet<Key>>,
 }
 
 /// One who observes who leads.
 #[derive(Default)]
-struct Observer {
+struct Observation {
     resource: Vec<u8>,
     /// By node.
     sights: Vec<Sight>,
@@ -118,7 +118,7 @@ impl Observers {
         &mut self,
         id: ObserverId,
         env: &mut Env<'_>,
-        change: impl FnOnce(&mut Observer, &mut Env<'_>) -> Timestamp,
+        change: impl FnOnce(&mut Observation, &mut Env<'_>) -> Timestamp,
     ) {
         if let Some(observer) = self.slots.find_mut(id) {
             let due = change(observer, env);
@@ -139,11 +139,11 @@ impl Observers {
         nodes: &mut Nodes,
         env: &mut Env<'_>,
     ) -> ObserverId {
-        let (id, observer) = self.slots.occupy(Observer::default);
-        *observer = Observer {
+        let (id, observer) = self.slots.occupy(Observation::default);
+        *observer = Observation {
             resource: resource.to_vec(),
             sights: vec![Sight::default(); nodes.len()],
-            ..Observer::default()
+            ..Observation::default()
         };
         self.by_resource.entry(resource.to_vec()).or_default().insert(id.into());
         self.change(id, env, |observer, env| observer.begin_round(id, nodes, env));
@@ -213,7 +213,7 @@ impl Observers {
         &mut self,
         nodes: &mut Nodes,
         env: &mut Env<'_>,
-        change: impl Fn(ObserverId, &mut Observer, &mut Nodes, &mut Env<'_>) -> Timestamp,
+        change: impl Fn(ObserverId, &mut Observation, &mut Nodes, &mut Env<'_>) -> Timestamp,
     ) {
         let ids: Vec<_> = self.ids().collect();
         if !ids.is_empty() {
@@ -240,7 +240,24 @@ impl Observers {
     }
 }
 
-impl Observer {
+/// Commands.
+impl Core {
+    /// What was announced last, and what each node says; `None` before the first [`Event::Observed`].
+    #[must_use]
+    pub fn observation(&self, id: ObserverId) -> Option<LeaderView> {
+        let observer = self.observers.slots.find(id)?;
+        let nodes = observer.sights.iter().map(|sight| sight.last.clone()).collect();
+        Some(LeaderView { verdict: observer.announced.clone()?, nodes })
+    }
+
+    /// Stops observing, and no event about it follows. An unknown id is ignored.
+    pub fn unobserve(&mut self, id: ObserverId) {
+        self.observers.end(id);
+    }
+}
+
+/// Rounds. Each transition returns when something is due for the observer.
+impl Observation {
     /// What the nodes add up to now.
     fn verdict(&self, quorum: usize) -> LeaderVerdict {
         let told =
@@ -266,26 +283,7 @@ impl Observer {
         let since = open.filter_map(|sight| Some(sight.look.as_ref()?.since + patience));
         since.min().unwrap_or(Timestamp::NEVER)
     }
-}
 
-/// Commands.
-impl Core {
-    /// What was announced last, and what each node says; `None` before the first [`Event::Observed`].
-    #[must_use]
-    pub fn observation(&self, id: ObserverId) -> Option<LeaderView> {
-        let observer = self.observers.slots.find(id)?;
-        let nodes = observer.sights.iter().map(|sight| sight.last.clone()).collect();
-        Some(LeaderView { verdict: observer.announced.clone()?, nodes })
-    }
-
-    /// Stops observing, and no event about it follows. An unknown id is ignored.
-    pub fn unobserve(&mut self, id: ObserverId) {
-        self.observers.end(id);
-    }
-}
-
-/// Rounds. Each transition returns when something is due for the observer.
-impl Observer {
     fn check_timer(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
         let (now, patience) = (env.now.boot, env.settings().response_timeout);
         for sight in &mut self.sights {
