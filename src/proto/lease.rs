@@ -87,16 +87,10 @@ impl Lease {
         self.since.boot + Duration::from_nanos(self.span_ns)
     }
 
+    /// By the clock on which more time has passed.
     fn elapsed_ns(&self, now: ClockReading) -> u64 {
-        self.elapsed_on_boot_ns(now).max(self.elapsed_on_wall_ns(now))
-    }
-
-    fn elapsed_on_boot_ns(&self, now: ClockReading) -> u64 {
-        now.boot.0.saturating_sub(self.since.boot.0)
-    }
-
-    fn elapsed_on_wall_ns(&self, now: ClockReading) -> u64 {
-        now.wall.0.saturating_sub(self.since.wall.0)
+        let on_wall = now.wall.0.saturating_sub(self.since.wall.0);
+        now.boot.0.saturating_sub(self.since.boot.0).max(on_wall)
     }
 }
 

@@ -9,7 +9,6 @@
 //! nodes, and the undo of grants that do not count.
 
 mod admission;
-mod clock;
 mod history;
 mod watch;
 
@@ -80,6 +79,20 @@ impl Core {
 }
 
 impl Nodes {
+    /// Records that the clock of a node was set forward: the TTL of its restart guard went down by more than the time that
+    /// has passed here. Nothing is written, because what one client thinks of a clock must not take a node from all others.
+    #[cold]
+    pub(super) fn doubt_clock(&mut self, id: NodeId, env: &mut Env<'_>) {
+        let now = env.now.boot;
+        self[id.index()].restart_guard.doubt_until(now + env.settings().max_ttl);
+        // A quorum of clocks is not set forward at once: ours has stood still, and the next looks compare with nothing that
+        // was seen before.
+        let is_doubted = |node: &&Node| node.restart_guard.is_doubted(now);
+        if self.iter().filter(is_doubted).count() >= env.config.quorum() {
+            env.config.node_ids().for_each(|id| self.candidate(id, env).believe_clock());
+        }
+    }
+
     /// Has the restart guards of a set written once all of its nodes have been looked at.
     pub(super) fn set_up(&self, env: &mut Env<'_>) {
         if let Some(quarantine) = self.set_up_quarantine(env.settings()) {
