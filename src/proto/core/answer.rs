@@ -307,7 +307,7 @@ impl Core {
         self.take_vote(id, claim, counted, now);
         if told.is_move() {
             self.run(now);
-            self.transition_by(claim, now, |lock| lock.take_healed(id, counted));
+            self.transition(claim, now, |lock| lock.take_healed(id, counted));
         }
     }
 
@@ -329,7 +329,7 @@ impl Core {
                     self.key_gone(id, claim, now);
                     self.run(now);
                 }
-                self.transition_by(claim, now, |lock| {
+                self.transition(claim, now, |lock| {
                     let decision = lock.take_write_back(id, round, answer);
                     lock.env.effects.decided(lock.id, decision);
                 });
@@ -354,7 +354,7 @@ impl Core {
         self.run(now);
         // Behind the grant that this denial may have decided, which heals all nodes that had denied before.
         if vote == Vote::Deny {
-            self.transition_by(claim, now, |lock| lock.heal_late(id));
+            self.transition(claim, now, |lock| lock.heal_late(id));
             self.run(now);
         }
         match vote {

@@ -67,6 +67,8 @@ impl Core {
         for id in self.claims.ids() {
             let Some(claim) = self.claims.find(id) else { continue };
             claim.check();
+            let user = claim.lock().and_then(|lock| self.locks.find(lock));
+            assert!(user.is_none_or(|lock| lock.claim() == id), "a claim's lock uses this claim");
             claim.owed().iter().for_each(|node| owes[node.index()] += 1);
             // What became due while a lock had the claim is due at once when it is over.
             let due = claim.due().max(self.boot);

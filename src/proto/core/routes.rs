@@ -122,7 +122,7 @@ impl Core {
             }
             ClaimEffect::FailExtension(round, cause) => {
                 let vote = Vote::Fail(cause);
-                self.transition_by(id, now, |lock| lock.extension_vote(node, round, vote));
+                self.transition(id, now, |lock| lock.extension_vote(node, round, vote));
             }
             ClaimEffect::FailQueuedAsk => {
                 if self.claims.find_mut(id).is_some_and(|claim| claim.unqueue(node)) {
@@ -135,7 +135,7 @@ impl Core {
             }
             ClaimEffect::VoteFailed => self.vote_failed(node, id, now),
             ClaimEffect::WriteBackLost(round, cause) => {
-                self.transition_by(id, now, |lock| lock.fail_write_back(node, round, cause));
+                self.transition(id, now, |lock| lock.fail_write_back(node, round, cause));
             }
         }
     }
@@ -185,40 +185,34 @@ impl Core {
 impl Core {
     /// Passes a decision about a lock on to the subjects that carry it out.
     fn act_on(&mut self, id: LockId, decision: Decision, now: ClockReading) {
-        match decision {
-            Decision::Continue => {}
+        let next = match decision {
+            Decision::Continue => return,
             Decision::Ask(lead) => {
                 if self.begin_attempt(id, lead, now) {
                     self.with_waiter_and_claims(id, now, |it, claims| it.begin_attempt(claims));
                 }
                 let first = lead.map_or_else(|| self.nodes.all(), NodeSet::from);
-                let decision = self.offer_to(id, first, now);
-                self.common.effects.decided(id, decision);
+                self.offer_to(id, first, now)
             }
-            Decision::AskMore(nodes) => {
-                let decision = self.offer_to(id, nodes, now);
-                self.common.effects.decided(id, decision);
-            }
-            Decision::MoveAt(nodes) => self.move_at(id, nodes, now),
-            Decision::Listen(leads) => self.with_waiter(id, now, |it| it.listen(leads)),
-            Decision::Wake => {
-                let decision = self.with_waiter(id, now, |it| it.wake());
-                self.common.effects.decided(id, decision);
-            }
-            Decision::ReadLead => self.with_waiter(id, now, |it| it.read_lead()),
+            Decision::AskMore(nodes) => self.offer_to(id, nodes, now),
+            Decision::MoveAt(nodes) => return self.move_at(id, nodes, now),
+            Decision::Listen(leads) => return self.with_waiter(id, now, |it| it.listen(leads)),
+            Decision::Wake => self.with_waiter(id, now, |it| it.wake()),
+            Decision::ReadLead => return self.with_waiter(id, now, |it| it.read_lead()),
             Decision::Suspect(nodes) => {
                 self.nodes.suspect(nodes, &mut env!(self, now));
-                self.common.effects.of_lock(id, LockEffect::Recount);
+                return self.common.effects.of_lock(id, LockEffect::Recount);
             }
-            Decision::Granted => self.lock_granted(id, now),
+            Decision::Granted => return self.lock_granted(id, now),
             Decision::Repeat => {
                 self.abandon_attempt(id, now);
                 self.common.effects.decided(id, Decision::Ask(None));
-                self.run_scheduled();
+                return self.run_scheduled();
             }
-            Decision::Retry(denied) => self.attempt_over(id, denied, now),
-            Decision::Refused(reason) => self.lock_refused(id, reason, now),
-        }
+            Decision::Retry(denied) => return self.attempt_over(id, denied, now),
+            Decision::Refused(reason) => return self.lock_refused(id, reason, now),
+        };
+        self.common.effects.decided(id, next);
     }
 
     /// Undoes the present attempt of a lock, if there is one.
@@ -317,9 +311,11 @@ impl Core {
         }
         self.common.metrics.refused(refusal.reason, active.waiting.asked_at(), now.boot);
         self.common.events.push_back(Event::Refused(id, refusal));
-        self.give_up_place(id, now);
-        self.unsubscribe(id, now);
-        self.with_waiter(id, now, |it| it.leave_queues());
+        if active.waits() {
+            self.give_up_place(id, now);
+            self.unsubscribe(id, now);
+            self.with_waiter(id, now, |it| it.leave_queues());
+        }
         self.locks.free(id);
         self.run_scheduled();
     }
@@ -447,7 +443,7 @@ impl Core {
         match pending {
             Pending::Ask { claim, .. } => self.ask_unanswered(node, claim, untouched, now),
             Pending::Extend { claim, round, .. } => {
-                self.transition_by(claim, now, |lock| lock.offer_extension_again(node, round));
+                self.transition(claim, now, |lock| lock.offer_extension_again(node, round));
             }
             Pending::Delete { claim, .. } | Pending::Undo { claim, .. } => {
                 self.common.effects.of_claim(node, claim, ClaimEffect::UndoLost(cause));

@@ -1,22 +1,53 @@
 //! Transitions of a lock at work: the lock is looked up once, and what the transition has left to do follows.
 
+use super::claims::{Claim, Claims};
+use super::locks::{Active, Lock, Locks};
 use super::{Core, LockAtWork};
 use crate::proto::names::{ClaimId, LockId, NodeSet};
 use crate::proto::time::{ClockReading, Timestamp};
 
+/// A lock at work and its claim, each with its id.
+type LockParts<'a> = (LockId, &'a mut Lock, &'a mut Active, ClaimId, &'a mut Claim);
+
+/// An id that leads to a lock at work: its own, or that of its claim.
+pub(super) trait FindLock {
+    fn find<'a>(self, locks: &'a mut Locks, claims: &'a mut Claims) -> Option<LockParts<'a>>;
+}
+
+impl FindLock for LockId {
+    #[inline(always)]
+    fn find<'a>(self, locks: &'a mut Locks, claims: &'a mut Claims) -> Option<LockParts<'a>> {
+        let (lock, active) = locks.at_work_mut(self)?;
+        let claim = lock.claim();
+        Some((self, lock, active, claim, claims.find_mut(claim)?))
+    }
+}
+
+impl FindLock for ClaimId {
+    #[inline(always)]
+    fn find<'a>(self, locks: &'a mut Locks, claims: &'a mut Claims) -> Option<LockParts<'a>> {
+        let claim = claims.find_mut(self)?;
+        let id = claim.lock()?;
+        let (lock, active) = locks.at_work_mut(id)?;
+        // A vote counted for another claim than it answers would be one of another token.
+        debug_assert_eq!(lock.claim(), self, "a claim's lock uses this claim");
+        Some((id, lock, active, self, claim))
+    }
+}
+
 impl Core {
-    /// Applies a transition to a lock at work. Returns `None` if the lock is idle, has not asked yet, or has ended.
+    /// Applies a transition to a lock at work. Returns `None` if the lock is idle, has not asked yet, or has ended, and if the
+    /// claim is not one of a lock.
     #[inline(always)]
     pub(super) fn transition<R>(
         &mut self,
-        id: LockId,
+        id: impl FindLock,
         now: ClockReading,
         apply: impl FnOnce(&mut LockAtWork<'_>) -> R,
     ) -> Option<R> {
-        let (lock, active) = self.locks.at_work_mut(id)?;
-        let claim_id = lock.claim();
+        let (id, lock, active, claim_id, claim) = id.find(&mut self.locks, &mut self.claims)?;
         let mut lock = LockAtWork {
-            claim: self.claims.find_mut(claim_id)?,
+            claim,
             id,
             lock,
             active,
@@ -32,16 +63,5 @@ impl Core {
             self.sent(claim_id, sent.iter(), now);
         }
         Some(result)
-    }
-
-    /// Applies a transition to the lock at work that uses a claim.
-    pub(super) fn transition_by<R>(
-        &mut self,
-        claim: ClaimId,
-        now: ClockReading,
-        apply: impl FnOnce(&mut LockAtWork<'_>) -> R,
-    ) -> Option<R> {
-        let lock = self.claims.find(claim)?.lock()?;
-        self.transition(lock, now, apply)
     }
 }

@@ -65,16 +65,15 @@ impl Core {
                 // that answers.
                 let is_first = node.link.has_not_failed();
                 self.claims.find_mut(claim).into_iter().for_each(|claim| claim.queue(node_id));
-                return if is_first {
-                    self.config.settings.connect_timeout
-                } else {
-                    Duration::ZERO
+                return match is_first {
+                    true => self.config.settings.connect_timeout,
+                    false => Duration::ZERO,
                 };
             }
             node.link.cause()
         };
         self.common.metrics.of(node_id).voted(Vote::Fail(cause));
-        self.transition_by(claim, now, |lock| lock.count(node_id, Vote::Fail(cause)));
+        self.transition(claim, now, |lock| lock.count(node_id, Vote::Fail(cause)));
         Duration::ZERO
     }
 
@@ -173,13 +172,13 @@ impl Core {
         now: ClockReading,
     ) {
         let cause = self.node(node).link.cause();
-        if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
-            self.common.metrics.of(node).voted(Vote::Fail(cause));
-            let decided = self.transition(lock, now, |lock| {
-                lock.count(node, Vote::Fail(cause));
-                lock.decide()
-            });
-            self.common.effects.decided(lock, decided.unwrap_or_default());
+        let decided = self.transition(claim, now, |lock| {
+            lock.env.metrics.of(node).voted(Vote::Fail(cause));
+            lock.count(node, Vote::Fail(cause));
+            (lock.id, lock.decide())
+        });
+        if let Some((lock, decision)) = decided {
+            self.common.effects.decided(lock, decision);
         }
     }
 

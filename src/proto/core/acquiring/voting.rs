@@ -174,13 +174,13 @@ impl Core {
             Answer::GrantWith(counter) => {
                 // The counter is taken before the vote counts: the vote may decide, and needs the
                 // largest counter of the quorum.
-                self.transition_by(claim, now, |lock| lock.take_counter(id, counter));
+                self.transition(claim, now, |lock| lock.take_counter(id, counter));
                 Vote::Grant
             }
             Answer::GrantSlot { offer, counter } => {
                 let vote = self.slot_given(id, claim, offer);
                 if counter > 0 && vote == Vote::Grant {
-                    self.transition_by(claim, now, |lock| lock.take_counter(id, counter));
+                    self.transition(claim, now, |lock| lock.take_counter(id, counter));
                 }
                 vote
             }
@@ -203,30 +203,22 @@ impl Core {
         vote: Vote,
         now: ClockReading,
     ) -> Option<(LockId, Decision)> {
-        let claim = self.claims.find_mut(claim_id)?;
-        match (vote, claim.lock()) {
-            // A claim that is being undone must not count: its key may be deleted at any moment.
-            (Vote::Grant, _) if claim.is_owed(node) => None,
-            // The attempt has ended, but a waiter that was refused in it learns who is in its way.
-            (Vote::Deny, None) => {
-                if let Some((waiter, round)) = claim.waiter()
-                    && self.with_waiter(waiter, now, |it| it.denied_late(node, round))
-                {
-                    let listen = Decision::Listen(node.into());
-                    self.common.effects.decided(waiter, listen);
-                    self.common.effects.decided(waiter, Decision::Wake);
-                }
-                None
-            }
-            (_, lock) => {
-                if vote == Vote::Grant {
-                    claim.granted(node);
-                }
-                let lock = lock?;
-                let decided = self.transition(lock, now, |lock| lock.take_vote(node, vote));
-                Some((lock, decided.unwrap_or_default()))
-            }
+        let counted = self.transition(claim_id, now, |it| (it.id, it.take_vote(node, vote)));
+        if counted.is_some() {
+            return counted;
         }
+        // No attempt counts it. The key is there all the same, and a waiter that was refused in this attempt
+        // learns who is in its way.
+        let claim = self.claims.find_mut(claim_id)?;
+        if vote == Vote::Grant && !claim.is_owed(node) {
+            claim.granted(node);
+        }
+        let (waiter, round) = claim.waiter().filter(|_| vote == Vote::Deny)?;
+        if self.with_waiter(waiter, now, |it| it.denied_late(node, round)) {
+            self.common.effects.decided(waiter, Decision::Listen(node.into()));
+            self.common.effects.decided(waiter, Decision::Wake);
+        }
+        None
     }
 
     /// Remembers that an ask did not run. A script may have run in part, unless it may not write or not
@@ -250,6 +242,13 @@ impl LockAtWork<'_> {
     /// Counts a vote, and decides.
     #[inline]
     fn take_vote(&mut self, node: NodeId, vote: Vote) -> Decision {
+        if vote == Vote::Grant {
+            // A claim that is being undone must not count: its key may be deleted at any moment.
+            if self.claim.is_owed(node) {
+                return Decision::Continue;
+            }
+            self.claim.granted(node);
+        }
         self.count(node, vote);
         match self.lock.phase {
             Phase::Fencing if vote == Vote::Grant => self.raise_counter(node),

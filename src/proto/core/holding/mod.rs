@@ -534,7 +534,7 @@ impl Core {
         }
         // Those that were under way when the node was refused have failed already.
         if !self.node(node).link.is_leaving() {
-            self.transition_by(claim, now, |lock| lock.take_extension(node, round, answer));
+            self.transition(claim, now, |lock| lock.take_extension(node, round, answer));
         }
     }
 
