@@ -153,9 +153,9 @@ fn of_hand_offs(n: usize, wake: WakeStrategy) -> Vec<u64> {
     }
     // The push links open beside the hand-offs, which wait for a majority only.
     let push_of = |host: &Host| host.driver.node_report().nodes[0].push;
-    let tell = |both: &Both| both.hosts.each_ref().map(push_of) == [PushState::Active; 2];
+    let report = |both: &Both| both.hosts.each_ref().map(push_of) == [PushState::Active; 2];
     let until = Instant::now() + PATIENCE;
-    while !tell(&both) {
+    while !report(&both) {
         assert!(Instant::now() < until, "{:#?}", both.hosts.each_ref().map(push_of));
         both.hand_offs(1);
     }

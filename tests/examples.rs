@@ -246,8 +246,8 @@ fn tells_of_futures(end: &End) {
 fn tells_of_the_loop(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     let lines = ["ann < GRANTED", "ann < STATUS ", "ben < GRANTED", "ann < REFUSED"];
-    let told = ["a client elsewhere has it", "ann < STATUS told of changes", "ann < GRANTED"];
-    says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"], &told].concat());
+    let reported = ["a client elsewhere has it", "ann < STATUS told of changes", "ann < GRANTED"];
+    says_in_order(end, &[&lines[..], &["ben leaves", "ann < GRANTED"], &reported].concat());
 }
 
 /// Each job outlasts the TTL of its lock, and the second job of a name follows the first.

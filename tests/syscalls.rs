@@ -188,10 +188,10 @@ fn a_full_socket_is_written_to_again_once_it_has_room() {
         let _ = client.acquire(LockRequest::new(&resource)).unwrap().release();
     }
     servers[0].resume();
-    has_heard_all(&client);
+    has_received_all(&client);
     assert_eq!(servers[0].run(&[b"EXISTS", &resource]), Reply::Int(0));
     let lock = client.acquire(LockRequest::new(&resource)).unwrap();
-    has_heard_all(&client);
+    has_received_all(&client);
     assert_eq!(servers[0].run(&[b"EXISTS", &resource]), Reply::Int(1));
     drop(lock);
 }
@@ -209,33 +209,33 @@ fn drive_busily(nodes: &[String]) {
 fn drive_by(nodes: &[String], busy_poll: Duration, turn: fn(&mut Driver)) {
     let mut driver = warm_driver(nodes, busy_poll);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
-    let mut tell = teller();
+    let mut report = teller();
     let mut answered = |driver: &mut Driver, what: &str| {
-        tell("wait");
+        report("wait");
         witnesses.iter_mut().for_each(all_is_answered);
         let late = late_proofs(&driver.metrics());
-        tell(what);
+        report(what);
         turn(driver);
-        tell_late(&mut tell, late, &driver.metrics());
+        report_late(&mut report, late, &driver.metrics());
         witnesses.iter_mut().for_each(all_is_answered);
         while driver.process_busy() {}
-        tell("other");
+        report("other");
     };
-    let mut tell = teller();
+    let mut report = teller();
     for (round, request) in (0..=ROUNDS).flat_map(|round| asks().map(|request| (round, request))) {
         // The first use of a script sends its text.
         let warm = round > 0;
-        tell(if warm { "ask" } else { "first" });
+        report(if warm { "ask" } else { "first" });
         let id = driver.acquire(request).unwrap();
         answered(&mut driver, if warm { "grant" } else { "first" });
         assert!(happened(&mut driver, |event| event == Event::Granted(id)));
-        tell(if warm { "release" } else { "first" });
+        report(if warm { "release" } else { "first" });
         driver.release(id);
         answered(&mut driver, if warm { "confirmation" } else { "first" });
         assert!(happened(&mut driver, |event| is_release(event, id)));
-        tell(if warm { "nothing due" } else { "first" });
+        report(if warm { "nothing due" } else { "first" });
         assert!(!driver.process_busy());
-        tell("other");
+        report("other");
     }
 }
 
@@ -250,59 +250,59 @@ fn is_release(event: Event, id: LockId) -> bool {
 /// The traced program: a client that has read all replies before each call.
 fn block(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
-    let mut tell = teller();
+    let mut report = teller();
     for request in (0..ROUNDS).flat_map(|_| asks()) {
         let late = late_proofs(&client.metrics());
-        tell("acquire");
+        report("acquire");
         let lock = client.acquire(request).unwrap();
-        tell_late(&mut tell, late, &client.metrics());
-        tell("wait");
-        has_heard_all(&client);
-        tell("release");
+        report_late(&mut report, late, &client.metrics());
+        report("wait");
+        has_received_all(&client);
+        report("release");
         let _ = lock.release();
-        tell("wait");
-        has_heard_all(&client);
+        report("wait");
+        has_received_all(&client);
     }
 }
 
 /// The traced program: a client without pauses between calls.
 fn block_back_to_back(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
-    let mut tell = teller();
+    let mut report = teller();
     let late = late_proofs(&client.metrics());
-    tell("pairs");
+    report("pairs");
     for request in (0..ROUNDS).flat_map(|_| asks()) {
         let _ = client.acquire(request).unwrap().release();
     }
-    tell_late(&mut tell, late, &client.metrics());
+    report_late(&mut report, late, &client.metrics());
 }
 
 /// The traced program: a client that spins, while the nodes answer and while they do not.
 fn block_busily(nodes: &[String]) {
     let client = warm_client(nodes, BUSY);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
-    let mut tell = teller();
+    let mut report = teller();
     for request in (0..ROUNDS).flat_map(|_| asks()) {
-        tell("pair");
+        report("pair");
         let _ = client.acquire(request).unwrap().release();
     }
-    tell("wait");
-    has_heard_all(&client);
+    report("wait");
+    has_received_all(&client);
     for witness in &mut witnesses {
         assert_eq!(witness.cmd("CLIENT PAUSE 3000"), Reply::Status("OK".into()));
     }
     let late = late_proofs(&client.metrics());
-    tell("silent");
+    report("silent");
     let lock = client.acquire(LockRequest::new(b"job").ttl(PATIENCE)).unwrap();
     let _ = lock.release();
-    tell_late(&mut tell, late, &client.metrics());
+    report_late(&mut report, late, &client.metrics());
 }
 
 /// The traced program: new drivers on nodes that have been in use.
 fn meet(nodes: &[String]) {
-    let mut tell = teller();
+    let mut report = teller();
     for request in (0..CONTACTS).flat_map(|_| asks()) {
-        tell("contact");
+        report("contact");
         let mut driver = Driver::new(config(nodes)).unwrap();
         let id = driver.acquire(request).unwrap();
         let until = Instant::now() + PATIENCE;
@@ -310,7 +310,7 @@ fn meet(nodes: &[String]) {
             assert!(Instant::now() < until, "{:?}", driver.node_report());
             driver.process();
         }
-        tell("other");
+        report("other");
         driver.release(id);
         while driver.has_pending_releases() {
             assert!(Instant::now() < until, "{:?}", driver.node_report());
@@ -323,38 +323,38 @@ fn meet(nodes: &[String]) {
 fn gather(nodes: &[String]) {
     let mut driver = warm_driver(nodes, Duration::ZERO);
     let mut witnesses: Vec<_> = nodes.iter().map(|node| witness(node)).collect();
-    let mut tell = teller();
+    let mut report = teller();
     for batch in 0..=BATCHES {
         // The first use of the scripts sends their texts.
         let name = |what: &'static str| if batch > 0 { what } else { "first" };
         let mut answered = |driver: &mut Driver, what: &str| {
             witnesses.iter_mut().for_each(all_is_answered);
             let late = late_proofs(&driver.metrics());
-            tell(what);
+            report(what);
             driver.process();
-            tell_late(&mut tell, late, &driver.metrics());
+            report_late(&mut report, late, &driver.metrics());
             witnesses.iter_mut().for_each(all_is_answered);
             while driver.process_busy() {}
-            tell("other");
+            report("other");
         };
-        let mut tell = teller();
-        tell(name("asks"));
+        let mut report = teller();
+        report(name("asks"));
         let ids = driver.batch(|driver| acquire_many(driver, None));
-        tell("other");
+        report("other");
         answered(&mut driver, name("grants"));
         let granted = std::iter::from_fn(|| driver.poll_event());
         assert_eq!(granted.filter(|event| matches!(event, Event::Granted(_))).count(), LOCKS);
-        tell(name("extensions"));
+        report(name("extensions"));
         driver.batch(|driver| {
             ids.iter().for_each(|&id| driver.extend(id, PATIENCE).unwrap());
         });
-        tell("other");
+        report("other");
         answered(&mut driver, name("answers"));
         let extended = std::iter::from_fn(|| driver.poll_event());
         assert_eq!(extended.filter(|event| matches!(event, Event::Extended(_))).count(), LOCKS);
-        tell(name("releases"));
+        report(name("releases"));
         driver.batch(|driver| ids.iter().for_each(|&id| driver.release(id)));
-        tell("other");
+        report("other");
         answered(&mut driver, name("confirmations"));
         let released = std::iter::from_fn(|| driver.poll_event());
         assert_eq!(released.filter(|event| matches!(event, Event::Released(..))).count(), LOCKS);
@@ -364,16 +364,16 @@ fn gather(nodes: &[String]) {
 /// The traced program: a client with many locks at once.
 fn gather_blocking(nodes: &[String]) {
     let client = warm_client(nodes, Duration::ZERO);
-    let mut tell = teller();
+    let mut report = teller();
     let names: Vec<String> = (0..LOCKS).map(|at| format!("job{at}")).collect();
     for _ in 0..BATCHES {
         let late = late_proofs(&client.metrics());
-        tell("batch");
+        report("batch");
         let requests = names.iter().map(|name| LockRequest::new(name.as_bytes()).ttl(PATIENCE));
         let guards = client.acquire_all(requests);
-        tell_late(&mut tell, late, &client.metrics());
+        report_late(&mut report, late, &client.metrics());
         assert!(guards.into_iter().all(|guard| guard.unwrap().is_valid()));
-        has_heard_all(&client);
+        has_received_all(&client);
     }
 }
 
@@ -382,15 +382,15 @@ fn keep(nodes: &[String]) {
     let mut driver = warm_driver(nodes, Duration::ZERO);
     let every = AutoExtend::until_released().every(Duration::from_millis(60));
     let ids = driver.batch(|driver| acquire_many(driver, Some(every)));
-    let mut tell = teller();
+    let mut report = teller();
     let until = Instant::now() + PATIENCE;
     let mut extended = std::collections::HashMap::new();
     while extended.len() < LOCKS || extended.values().any(|&times| times < EXTENSIONS) {
         assert!(Instant::now() < until);
         std::thread::sleep(driver.deadline().unwrap().min(Duration::from_millis(5)));
-        tell("turn");
+        report("turn");
         driver.process();
-        tell("other");
+        report("other");
         while let Some(event) = driver.poll_event() {
             if let Event::AutoExtended(id) = event {
                 *extended.entry(id).or_insert(0) += 1;
@@ -428,12 +428,12 @@ fn warm_client(nodes: &[String], busy_poll: Duration) -> Client {
     for request in asks() {
         let _ = client.acquire(request).unwrap().release();
     }
-    has_heard_all(&client);
+    has_received_all(&client);
     client
 }
 
 /// Nodes answer in order, so a complete inspection comes after all earlier replies.
-fn has_heard_all(client: &Client) {
+fn has_received_all(client: &Client) {
     let until = Instant::now() + PATIENCE;
     while !client.inspect(b"nobody").unwrap().nodes.iter().all(|node| node.state.is_ok()) {
         assert!(Instant::now() < until, "the nodes do not answer");
@@ -479,8 +479,8 @@ fn teller() -> impl FnMut(&str) {
 }
 
 /// Ends a phase, and tells how many proofs were asked for in it because a grant came late: more than there were `before`.
-fn tell_late(tell: &mut impl FnMut(&str), before: u64, metrics: &MetricsReport) {
-    tell(&format!("{LATE}{}", late_proofs(metrics) - before));
+fn report_late(report: &mut impl FnMut(&str), before: u64, metrics: &MetricsReport) {
+    report(&format!("{LATE}{}", late_proofs(metrics) - before));
 }
 
 fn late_proofs(report: &MetricsReport) -> u64 {

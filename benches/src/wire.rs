@@ -121,7 +121,7 @@ impl Wire {
 
     /// Reads what has arrived, and passes on each complete reply.
     #[inline]
-    pub(crate) fn hear(&mut self, mut each: impl FnMut(Due, &[u8])) -> Result<()> {
+    pub(crate) fn receive(&mut self, mut each: impl FnMut(Due, &[u8])) -> Result<()> {
         while self.read()? {}
         let mut at = 0;
         while let Some(due) = self.due.front().filter(|due| at + due.len <= self.inbox.len()) {

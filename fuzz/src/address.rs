@@ -32,7 +32,7 @@ fn arbitrary(text: &str) {
                 assert_eq!(format!("{:?}", credentials.password), "Secret(..)");
             }
         }
-        Err(error) => tells_nothing(text, &error),
+        Err(error) => reports_nothing(text, &error),
     }
 }
 
@@ -48,14 +48,15 @@ fn written(address: &Address) -> String {
 }
 
 /// The error contains no text before the last `@`, and no control characters.
-fn tells_nothing(text: &str, error: &AddressError) {
-    let told = error.to_string();
-    assert!(!told.contains(char::is_control), "{told:?}");
+fn reports_nothing(text: &str, error: &AddressError) {
+    let reported = error.to_string();
+    assert!(!reported.contains(char::is_control), "{reported:?}");
     let Some(secret) = user_info(text) else { return };
-    let shown = told.strip_prefix("node address `").and_then(|told| told.rsplit_once("`: "));
+    let shown =
+        reported.strip_prefix("node address `").and_then(|reported| reported.rsplit_once("`: "));
     let (shown, _) = shown.expect("the form of an error");
     let leaks = |piece: &str| piece.contains(secret);
-    assert!(!shown.split("(hidden)").any(leaks), "{told}");
+    assert!(!shown.split("(hidden)").any(leaks), "{reported}");
     if secret.bytes().all(|b| b.is_ascii_alphanumeric()) {
         let debugged = format!("{error:?}");
         let (_, shown) = debugged.split_once("shown: ").expect("the form of an error");

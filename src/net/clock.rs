@@ -184,31 +184,31 @@ impl Origin {
 #[inline]
 fn generation() -> u64 {
     // SAFETY: it is null, or points to a word that is there for as long as the process.
-    let word = unsafe { WORD.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| word());
-    match word.load(Ordering::Relaxed) {
-        0 => next_generation(word),
+    let cell = unsafe { CELL.load(Ordering::Acquire).as_ref() }.unwrap_or_else(|| cell());
+    match cell.load(Ordering::Relaxed) {
+        0 => next_generation(cell),
         generation => generation,
     }
 }
 
 /// The word was wiped by a fork, or was never written.
 #[cold]
-fn next_generation(word: &AtomicU64) -> u64 {
-    if ptr::eq(word, &UNWIPED) {
+fn next_generation(cell: &AtomicU64) -> u64 {
+    if ptr::eq(cell, &UNWIPED) {
         return std::process::id().into();
     }
     // A child inherits the count of its parent, so its number is larger.
     let next = GENERATIONS.fetch_add(1, Ordering::SeqCst) + 1;
-    word.compare_exchange(0, next, Ordering::SeqCst, Ordering::SeqCst)
+    cell.compare_exchange(0, next, Ordering::SeqCst, Ordering::SeqCst)
         .map_or_else(|it| it, |_| next)
 }
 
 /// The word that all threads of the process look at.
 #[cold]
-fn word() -> &'static AtomicU64 {
-    let ours = wiped_word().unwrap_or(&UNWIPED);
+fn cell() -> &'static AtomicU64 {
+    let ours = wiped_cell().unwrap_or(&UNWIPED);
     let (null, new) = (ptr::null_mut(), ptr::from_ref(ours).cast_mut());
-    match WORD.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {
+    match CELL.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => ours,
         // Another thread was faster, and one page is lost.
         // SAFETY: what was written is not null, and is there for as long as the process.
@@ -218,7 +218,7 @@ fn word() -> &'static AtomicU64 {
 
 /// A word that is zero, and becomes zero in a forked child.
 #[cfg(target_os = "linux")]
-fn wiped_word() -> Option<&'static AtomicU64> {
+fn wiped_cell() -> Option<&'static AtomicU64> {
     const LENGTH: usize = size_of::<AtomicU64>();
     let (rights, kind) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -238,12 +238,12 @@ fn wiped_word() -> Option<&'static AtomicU64> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn wiped_word() -> Option<&'static AtomicU64> {
+fn wiped_cell() -> Option<&'static AtomicU64> {
     None
 }
 
 /// The word of this process; null until somebody looks at it.
-static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+static CELL: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
 /// Used where no page can be wiped. It stays zero.
 static UNWIPED: AtomicU64 = AtomicU64::new(0);
@@ -263,9 +263,9 @@ mod tests {
         let others = (0..4).map(|_| std::thread::spawn(Origin::here));
         assert!(others.into_iter().all(|other| other.join().unwrap().is_here()));
         // As a fork does.
-        let word = AtomicU64::new(0);
-        let child = next_generation(&word);
-        assert!(child > origin.0 && next_generation(&word) == child);
+        let cell = AtomicU64::new(0);
+        let child = next_generation(&cell);
+        assert!(child > origin.0 && next_generation(&cell) == child);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where the node of each link is now: addresses of names, masters that sentinels name, and the files of TLS.
 //!
 //! Invariant: what a master says counts only while most of its sentinels have named it recently
-//! ([`sentinel_word`]). It owns everything that this needs: the look-ups, and the connections of the sentinels.
+//! ([`sentinel_answer`]). It owns everything that this needs: the look-ups, and the connections of the sentinels.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use super::sentinel::{
 use super::socket::Socket;
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
-use crate::proto::{Cause, Settings, Timestamp, sentinel_word};
+use crate::proto::{Cause, Settings, Timestamp, sentinel_answer};
 
 /// What the connections of a client are made with.
 #[derive(Clone, Debug)]
@@ -323,10 +323,10 @@ impl Locator {
         }
         let now = self.net.clock.now();
         let asked_at = self.subscriptions.vouched_at(at, place);
-        if sentinel_word::needs_word(asked_at, now) && !self.subscriptions.ask(at, now, registry) {
+        if sentinel_answer::is_due(asked_at, now) && !self.subscriptions.ask(at, now, registry) {
             self.restore_subscriptions(ASK_AGAIN, latest, is_open, settings);
         }
-        sentinel_word::counts(asked_at, now)
+        sentinel_answer::counts(asked_at, now)
     }
 
     /// Begins TLS on a socket, if the address asks for it.

@@ -156,8 +156,8 @@ mod tests {
         assert_eq!(of(vec![YEAR], 2), None);
         assert_eq!(of(vec![YEAR, 0], 2), None, "which of them is wild?");
         for wild in [YEAR, -YEAR, 12 * S, i64::MAX, i64::MIN] {
-            for told in [vec![wild, S, S], vec![S, wild, S], vec![S, S, wild]] {
-                assert_eq!(of(told, 2), Some(S), "{wild}");
+            for clocks in [vec![wild, S, S], vec![S, wild, S], vec![S, S, wild]] {
+                assert_eq!(of(clocks, 2), Some(S), "{wild}");
             }
             assert_eq!(of(vec![wild, 0, wild, 0, 0], 3), Some(0), "{wild}");
         }

@@ -508,10 +508,13 @@ mod tests {
         ] {
             let state = of_string(value.as_bytes());
             let KeyState::Foreign(data) = &state else { panic!("{value:?}: {state:?}") };
-            let told = format!("{data} {data:?}");
-            assert!(value.len() < 8 || !told.contains(&value[..8]), "{told}");
+            let shown = format!("{data} {data:?}");
+            assert!(value.len() < 8 || !shown.contains(&value[..8]), "{shown}");
             let bytes = Some(value.len());
-            assert!(matches!(data.kind, DataKind::String { bytes: b, .. } if b == bytes), "{told}");
+            assert!(
+                matches!(data.kind, DataKind::String { bytes: b, .. } if b == bytes),
+                "{shown}"
+            );
         }
         let too_long = format!("{TOKEN}:{}", "x".repeat(MAX_LABEL + 1));
         let KeyState::Foreign(data) = of_string(too_long.as_bytes()) else { panic!() };

@@ -30,7 +30,7 @@ pub struct LockKind {
     /// What a token of it begins with.
     pub(super) mark: &'static [u8],
     /// Whether only its ask can say for how long what is in its way lives, and not the TTL of the key.
-    pub(super) is_told_by_ask: bool,
+    pub(super) is_read_by_ask: bool,
     /// Whose locks it is one of.
     profile: Profile,
 }
@@ -50,7 +50,7 @@ impl LockKind {
 
     /// The same of which only an ask can say for how long what is in its way lives.
     pub(super) const fn told_by_ask(self) -> Self {
-        Self { is_told_by_ask: true, ..self }
+        Self { is_read_by_ask: true, ..self }
     }
 
     /// The same whose counters another script raises.
@@ -71,7 +71,7 @@ pub(super) const PLAIN: LockKind = LockKind {
     undo: Command::Run(&script::UNDO),
     write_back: Command::Run(&script::WRITE_BACK),
     mark: b"",
-    is_told_by_ask: false,
+    is_read_by_ask: false,
     profile: Profile::PLAIN,
 };
 

@@ -94,7 +94,7 @@ mod request;
 pub mod restart_guard;
 #[doc(hidden)]
 pub mod script;
-pub mod sentinel_word;
+pub mod sentinel_answer;
 mod slab;
 mod steps;
 mod time;

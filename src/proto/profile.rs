@@ -92,8 +92,8 @@ impl Profile {
     }
 
     /// Whether its members publish each release, so that a subscriber need not ask in between.
-    pub(super) fn tells_every_release(self) -> bool {
-        self.format().is_some_and(|format| format.tells_every_release)
+    pub(super) fn publishes_every_release(self) -> bool {
+        self.format().is_some_and(|format| format.publishes_every_release)
     }
 
     /// The channels on which releases of a lock with this name are published.

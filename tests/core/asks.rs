@@ -238,10 +238,10 @@ fn an_ask_is_withdrawn_from_a_node_that_is_left() {
     let token = |ran: &Ran| ran.token().to_vec();
     let others = world.log.iter().find(|ran| ran.words[1] == b"other").map(token).unwrap();
     world.run(ms(15));
-    let told = world.log.iter().filter(|ran| ran.node == 2 && (ran.is_ask() || ran.is_undo()));
-    assert!(told.clone().count() >= 1);
+    let reported = world.log.iter().filter(|ran| ran.node == 2 && (ran.is_ask() || ran.is_undo()));
+    assert!(reported.clone().count() >= 1);
     assert!(
-        told.into_iter().all(|ran| ran.token() != others),
+        reported.into_iter().all(|ran| ran.token() != others),
         "the node never received the request"
     );
 }

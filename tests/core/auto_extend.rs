@@ -44,7 +44,7 @@ fn extensions(world: &World) -> usize {
     (0..3).map(|node| extended(world, node, 0).len()).sum()
 }
 
-fn told(world: &World, id: LockId, is_it: impl Fn(&Event) -> bool) -> usize {
+fn reported(world: &World, id: LockId, is_it: impl Fn(&Event) -> bool) -> usize {
     world.outcomes(id).iter().filter(|event| is_it(event)).count()
 }
 
@@ -84,8 +84,8 @@ fn a_lock_whose_ttl_is_a_few_round_trips_is_kept() {
         let id = world.acquire(0, &kept(b"job").ttl(ttl), &[b"job"]);
         world.run(20 * ttl);
         assert_eq!(losses(&world, id), [], "{ttl:?} over {round_trip:?}");
-        assert_eq!(told(&world, id, is_not_auto_extended), 0, "{ttl:?} over {round_trip:?}");
-        assert!(told(&world, id, is_auto_extended) > 40);
+        assert_eq!(reported(&world, id, is_not_auto_extended), 0, "{ttl:?} over {round_trip:?}");
+        assert!(reported(&world, id, is_auto_extended) > 40);
     }
 }
 
@@ -100,7 +100,7 @@ fn a_lock_is_extended_each_third_of_its_ttl_or_a_little_earlier() {
     let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(gaps.iter().all(|gap| (870..=1_002).contains(gap)), "{gaps:?}");
     assert!(gaps.iter().max().unwrap() - gaps.iter().min().unwrap() > 50, "jittered: {gaps:?}");
-    assert_eq!(told(&world, id, is_auto_extended), times.len() - 1);
+    assert_eq!(reported(&world, id, is_auto_extended), times.len() - 1);
     assert_eq!(world.outcomes(id).len(), times.len(), "there is no other event");
 }
 
@@ -201,10 +201,10 @@ fn nothing_follows_the_undo(world: &World) {
 }
 
 fn let_go(world: &mut World, id: LockId) {
-    let before = told(world, id, is_auto_extended);
+    let before = reported(world, id, is_auto_extended);
     world.release(id);
     world.run(secs(10));
-    assert_eq!(told(world, id, is_auto_extended), before);
+    assert_eq!(reported(world, id, is_auto_extended), before);
     assert!(matches!(world.outcomes(id).last(), Some(Event::Released(..))));
     assert_eq!(world.holders(b"job"), [false; 3]);
     assert_eq!(world.kept(0), (0, 0));
@@ -300,7 +300,7 @@ fn a_loss_is_reported_before_the_validity_ends() {
     assert_eq!(cause, LossCause::Unextended);
     let notice = Duration::from_nanos(ends - at);
     assert_eq!(notice, ms(150), "a twentieth of the TTL");
-    assert_eq!(told(&world, id, is_not_auto_extended), 1);
+    assert_eq!(reported(&world, id, is_not_auto_extended), 1);
     assert!(world.core().lease(id).is_none());
 }
 
@@ -312,7 +312,7 @@ fn a_loss_after_a_failure_has_the_same_cause_if_it_is_noticed_late() {
         let id = keep(&mut world, b"job");
         if has_failed {
             (0..3).for_each(|node| world.pause(node));
-            world.run_until(secs(3), |world| told(world, id, is_not_auto_extended) == 1);
+            world.run_until(secs(3), |world| reported(world, id, is_not_auto_extended) == 1);
         }
         world.boot += 10_000_000_000;
         world.run(ms(1));
@@ -328,7 +328,7 @@ fn consecutive_failures_are_reported_once() {
     for round in 1..=3 {
         (0..2).for_each(|node| world.pause(node));
         world.run(ms(1_800));
-        assert_eq!(told(&world, id, is_not_auto_extended), round);
+        assert_eq!(reported(&world, id, is_not_auto_extended), round);
         (0..2).for_each(|node| world.resume(node));
         world.run(secs(3));
         assert!(
@@ -386,7 +386,7 @@ fn extensions_end_at_the_longest_hold() {
         assert_eq!(cause, LossCause::HeldTooLong);
         let held = Duration::from_nanos(at - begun);
         assert!(held > secs(6) && held < secs(8), "{held:?}");
-        assert_eq!(told(&world, id, is_not_auto_extended), 0);
+        assert_eq!(reported(&world, id, is_not_auto_extended), 0);
     }
 }
 
@@ -421,7 +421,7 @@ fn the_callers_extension_replaces_the_automatic_one() {
     assert_eq!(world.outcomes(id), [Event::Granted(id), Event::Extended(id)]);
     assert!(world.remaining(id) > secs(19));
     world.run(secs(5));
-    assert!(told(&world, id, is_auto_extended) >= 4, "auto-extension goes on");
+    assert!(reported(&world, id, is_auto_extended) >= 4, "auto-extension goes on");
     assert!(world.remaining(id) > secs(14), "an automatic extension shortens nothing");
 }
 
@@ -433,12 +433,12 @@ fn a_failure_of_the_callers_extension_is_reported_each_time() {
     for round in 1..=2 {
         world.extend(id, secs(20));
         world.run(ms(60));
-        let told = told(
+        let reported = reported(
             &world,
             id,
             |event| matches!(event, Event::NotExtended(_, r) if r.reason == RefusalReason::NoQuorum),
         );
-        assert_eq!(told, round);
+        assert_eq!(reported, round);
     }
     (0..2).for_each(|node| world.resume(node));
     world.run(secs(5));

@@ -51,8 +51,9 @@ fn an_extension_counts_on_nothing_that_a_node_said_before_it_lost_the_key() {
     let (mut world, id) = uneven();
     world.delete(0, JOB);
     world.extend(id, secs(5));
-    let told = [Event::Granted(id), Event::Extended(id), Event::Shortened(id), Event::Extended(id)];
-    assert_eq!(world.outcomes(id), told);
+    let reported =
+        [Event::Granted(id), Event::Extended(id), Event::Shortened(id), Event::Extended(id)];
+    assert_eq!(world.outcomes(id), reported);
     // The second node keeps the key for 30 s, the third for the 10 s that it had.
     assert_eq!(world.remaining(id), secs(10) - drift(secs(10)));
     is_honest(&mut world, id);
@@ -223,9 +224,9 @@ fn a_detached_lock_carries_what_its_lease_rests_on() {
         if gone {
             world.delete(0, JOB);
             world.extend(taken, secs(5));
-            let told = world.outcomes(taken);
+            let reported = world.outcomes(taken);
             assert_eq!(
-                told[..],
+                reported[..],
                 [Event::Lost(taken, LossCause::Gone)],
                 "only one node certainly keeps the key"
             );
@@ -233,8 +234,12 @@ fn a_detached_lock_carries_what_its_lease_rests_on() {
             world.extend(taken, secs(30));
             world.delete(0, JOB);
             world.extend(taken, secs(5));
-            let told = world.outcomes(taken);
-            assert_eq!(told, [Event::Extended(taken), Event::Extended(taken)], "on the other two");
+            let reported = world.outcomes(taken);
+            assert_eq!(
+                reported,
+                [Event::Extended(taken), Event::Extended(taken)],
+                "on the other two"
+            );
             assert_eq!(world.remaining(taken), secs(30) - drift(secs(30)));
         }
         is_honest(&mut world, taken);

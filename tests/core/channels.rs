@@ -69,7 +69,7 @@ fn is_granted_within(world: &mut World, id: LockId, span: Duration) -> bool {
 }
 
 /// How many hear a channel on the first node.
-fn heard(world: &mut World, channel: &[u8]) -> bool {
+fn received(world: &mut World, channel: &[u8]) -> bool {
     let now = world.server_now();
     let reply = world.servers[0].observe(&[b"PUBSUB", b"NUMSUB", channel], now);
     !reply.ends_with(b":0\r\n")
@@ -82,19 +82,23 @@ fn asks(world: &World, node: usize) -> usize {
 #[test]
 fn a_message_alone_wakes_where_nothing_is_tracked() {
     for forbidden in [&[TRACKING][..], &[INVALIDATIONS], &[INVALIDATIONS, TRACKING]] {
-        for is_told in [true, false] {
+        for is_notified in [true, false] {
             let mut world = world(1);
             forbid(&mut world, forbidden);
             let id = waits(&mut world);
-            assert!(heard(&mut world, CHANNEL));
-            let told = world.push_state(0, 0);
-            assert_eq!(told, PushState::Unavailable(Cause::NoPermission), "others are not told");
-            match is_told {
+            assert!(received(&mut world, CHANNEL));
+            let reported = world.push_state(0, 0);
+            assert_eq!(
+                reported,
+                PushState::Unavailable(Cause::NoPermission),
+                "others are not told"
+            );
+            match is_notified {
                 true => released(&mut world, b"job", CHANNEL),
                 false => everywhere(&mut world, &[b"DEL", b"job"]),
             }
-            let within = if is_told { HAND_OFF } else { SOON };
-            assert_eq!(is_granted_within(&mut world, id, within), is_told, "{forbidden:?}");
+            let within = if is_notified { HAND_OFF } else { SOON };
+            assert_eq!(is_granted_within(&mut world, id, within), is_notified, "{forbidden:?}");
         }
     }
 }
@@ -140,7 +144,7 @@ fn each_library_is_heard_where_it_tells() {
         released(&mut world, key, channel);
         assert!(is_granted_within(&mut world, id, HAND_OFF), "{profile}");
         world.run(ms(10));
-        assert!(!heard(&mut world, channel), "{profile}");
+        assert!(!received(&mut world, channel), "{profile}");
     }
 }
 
@@ -159,18 +163,18 @@ fn what_is_told_on_several_channels_is_one_ask() {
 }
 
 /// What a waiter sends the lead while the lock is passed on twenty times: asks, and looks at the key.
-fn sent(is_tracked: bool, is_told: bool) -> (usize, usize) {
+fn sent(is_tracked: bool, is_notified: bool) -> (usize, usize) {
     let mut world = world(1);
     if !is_tracked {
         forbid(&mut world, &[TRACKING]);
     }
     waits(&mut world);
-    assert!(heard(&mut world, CHANNEL));
+    assert!(received(&mut world, CHANNEL));
     world.log.clear();
     for _ in 0..20 {
         // No timer is due meanwhile.
         everywhere(&mut world, &[b"DEL", b"job"]);
-        if is_told {
+        if is_notified {
             everywhere(&mut world, &[b"PUBLISH", CHANNEL, b"0"]);
         }
         everywhere(&mut world, &[b"SET", b"job", b"theirs", b"PX", b"60000"]);
@@ -183,10 +187,10 @@ fn sent(is_tracked: bool, is_told: bool) -> (usize, usize) {
 /// A message that tells what a node has reported already is no reason to ask again, nor to look.
 #[test]
 fn a_release_that_is_reported_and_told_is_one_ask() {
-    let (reported, both, told) = (sent(true, false), sent(true, true), sent(false, true));
+    let (reported, both, published) = (sent(true, false), sent(true, true), sent(false, true));
     assert_eq!(both, reported);
     assert!((20..=21).contains(&both.0), "{both:?}");
-    assert!((20..=21).contains(&told.0), "{told:?}");
+    assert!((20..=21).contains(&published.0), "{published:?}");
     assert!(sent(false, false).0 <= 1, "nobody says anything");
 }
 
@@ -197,9 +201,9 @@ fn a_library_is_heard_again_behind_a_lost_connection() {
         forbid(&mut world, forbidden);
         let id = waits(&mut world);
         world.cut_push(0, 0);
-        assert!(!heard(&mut world, CHANNEL));
+        assert!(!received(&mut world, CHANNEL));
         world.run(secs(1));
-        assert!(heard(&mut world, CHANNEL));
+        assert!(received(&mut world, CHANNEL));
         assert_eq!(world.count("hear"), 2);
         released(&mut world, b"job", CHANNEL);
         assert!(is_granted_within(&mut world, id, ms(60)));
@@ -230,12 +234,12 @@ fn a_channel_is_left_when_nobody_here_waits_any_more() {
         world.run(ms(10));
         world.release(first);
         world.run(ms(10));
-        assert!(heard(&mut world, CHANNEL), "the third one waits");
+        assert!(received(&mut world, CHANNEL), "the third one waits");
         assert_eq!((world.count("hear"), world.count("no longer hear")), (1, 0));
         released(&mut world, b"job", CHANNEL);
         world.run(ms(100));
         assert!(world.is_granted(third));
-        assert!(!heard(&mut world, CHANNEL));
+        assert!(!received(&mut world, CHANNEL));
         assert_eq!((world.count("hear"), world.count("no longer hear")), (1, 1));
         world.release(third);
         world.run(secs(10));
@@ -252,10 +256,10 @@ fn whoever_gives_up_behind_others_leaves_nothing() {
     let second = waits(&mut world);
     released(&mut world, b"job", CHANNEL);
     world.run(ms(100));
-    assert!(world.is_granted(first) && heard(&mut world, CHANNEL));
+    assert!(world.is_granted(first) && received(&mut world, CHANNEL));
     world.release(second);
     world.run(ms(10));
-    assert!(!heard(&mut world, CHANNEL));
+    assert!(!received(&mut world, CHANNEL));
 }
 
 #[test]
@@ -332,7 +336,7 @@ fn what_could_not_be_left_is_not_entered_again() {
     world.release(id);
     world.run(secs(1));
     let node = world.node(0);
-    assert!(!heard(&mut world, CHANNEL), "its connection was closed");
+    assert!(!received(&mut world, CHANNEL), "its connection was closed");
     assert_eq!(world.core().no_channel(node), Some(Cause::NoPermission));
     let id = waits(&mut world);
     world.run(secs(1));
@@ -357,7 +361,7 @@ fn others_neither_hear_nor_hinder_it() {
     world.run(ms(100));
     assert_eq!(world.connections(0), 3, "of no use");
     let id = waits(&mut world);
-    assert!(heard(&mut world, CHANNEL), "a channel is of use at once");
+    assert!(received(&mut world, CHANNEL), "a channel is of use at once");
     released(&mut world, b"job", CHANNEL);
     assert!(is_granted_within(&mut world, id, HAND_OFF));
     assert_eq!(world.core().state(plain), LockState::Pausing);
@@ -376,10 +380,10 @@ fn nonsense_about_channels_ends_the_push_link_and_nothing_else() {
         "*3\r\n$11\r\nunsubscribe\r\n$28\r\nredisson_lock__channel:{job}\r\n:1\r\n",
         "*3\r\n$7\r\nmessage\r\n$28\r\nredisson_lock__channel:{job}\r\n:1\r\n",
     ] {
-        world.say_to_push(0, 0, nonsense.as_bytes());
+        world.send_to_push(0, 0, nonsense.as_bytes());
         world.run(secs(3));
         assert_eq!(world.push_state(0, 0), PushState::Active, "again, after {nonsense:?}");
-        assert!(heard(&mut world, CHANNEL));
+        assert!(received(&mut world, CHANNEL));
     }
     released(&mut world, b"job", CHANNEL);
     assert!(is_granted_within(&mut world, id, HAND_OFF));

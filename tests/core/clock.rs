@@ -64,9 +64,9 @@ fn a_step_while_asked() {
             world.resume(node);
         }
         if step > 0 {
-            let told = world.outcomes(id);
+            let reported = world.outcomes(id);
             assert!(
-                matches!(told[..], [Event::Refused(_, r)] if r.reason == RefusalReason::Expired)
+                matches!(reported[..], [Event::Refused(_, r)] if r.reason == RefusalReason::Expired)
             );
             assert_eq!(world.holders(b"job"), [false; 3]);
         } else {
@@ -339,10 +339,10 @@ fn a_boot_clock_that_steps_back_is_ignored() {
     world.core().extend(id, secs(1), past).unwrap();
     world.flow();
     world.run(secs(10));
-    let told: Vec<_> = world.clients[0].events.iter().map(|&(at, e)| (at - begun, e)).collect();
+    let reported: Vec<_> = world.clients[0].events.iter().map(|&(at, e)| (at - begun, e)).collect();
     let lost = |id| Event::Lost(id, LossCause::Expired);
-    assert!(told.contains(&(VALID, lost(id))), "{told:?}");
-    assert!(told.contains(&(5 * SECOND + VALID, lost(second))), "{told:?}");
+    assert!(reported.contains(&(VALID, lost(id))), "{reported:?}");
+    assert!(reported.contains(&(5 * SECOND + VALID, lost(second))), "{reported:?}");
 }
 
 /// A driver that sleeps too long finds a correct state, and does not spin.

@@ -654,8 +654,8 @@ fn a_refusal_says_how_far_a_clock_is_off() {
         world.set_clock(2, hours * 3_600_000_000);
         let mut world = world.warm();
         lock(&mut world);
-        let said = world.clients[0].core.detail(world.node(2), Cause::ClockSkew);
-        assert_eq!(said, Some(format!("{words} the proposed fencing token")));
+        let replied = world.clients[0].core.detail(world.node(2), Cause::ClockSkew);
+        assert_eq!(replied, Some(format!("{words} the proposed fencing token")));
     }
 }
 

@@ -105,13 +105,13 @@ fn a_foreign_value_is_left_alone_unless_foreign_is_requested() {
 fn other_data_is_reported_by_its_type_and_left_alone() {
     let mut world = World::new(1).warm();
     let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
-    for (told, kind) in
+    for (reported, kind) in
         [(&b"+zset\r\n"[..], DataKind::SortedSet), (b"-NOPERM no\r\n", DataKind::Unknown)]
     {
         world.set(0, b"job", STRANGER, 60_000);
         world.log.clear();
         world.answer(0, move |args| match args[0] {
-            b"TYPE" => Some(told.to_vec()),
+            b"TYPE" => Some(reported.to_vec()),
             b"GETRANGE" => error(wrong),
             _ => None,
         });
@@ -120,10 +120,10 @@ fn other_data_is_reported_by_its_type_and_left_alone() {
         assert_eq!((&data.kind, view.nodes[0].fate), (&kind, Some(Fate::Kept)));
         // Where the node does not tell the type, there is nothing to compare.
         let view = broken_by(&mut world, |core, now| core.force_unlock_foreign(b"job", now));
-        let is_told = kind == DataKind::SortedSet;
-        assert_eq!(world.count("force unlock"), usize::from(is_told));
-        assert_eq!(view.nodes[0].state.is_ok(), is_told, "{view:?}");
-        assert!(is_told || view.nodes[0].state == Err(Cause::NoPermission));
+        let is_notified = kind == DataKind::SortedSet;
+        assert_eq!(world.count("force unlock"), usize::from(is_notified));
+        assert_eq!(view.nodes[0].state.is_ok(), is_notified, "{view:?}");
+        assert!(is_notified || view.nodes[0].state == Err(Cause::NoPermission));
     }
 }
 

@@ -221,11 +221,14 @@ fn a_restarted_node_loses_no_strangers_connection() {
         let stranger = world.join(|_| {});
         world.run(secs(5));
         let node = world.node(2);
-        let told: Vec<_> =
+        let reported: Vec<_> =
             world.clients[stranger].states.iter().filter(|(of, _)| *of == node).collect();
         let lost =
             |state: &NodeState| matches!(state, NodeState::Down(c) if *c != Cause::Quarantined);
-        assert!(!told.is_empty() && !told.iter().any(|(_, state)| lost(state)), "{told:?}");
+        assert!(
+            !reported.is_empty() && !reported.iter().any(|(_, state)| lost(state)),
+            "{reported:?}"
+        );
         assert_eq!(world.count("kill"), 0);
     }
 }

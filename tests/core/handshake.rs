@@ -17,7 +17,7 @@ fn protected(nodes: usize) -> World {
     let mut world = World::with(nodes, 1, with_password);
     let now = world.server_now();
     for server in &mut world.servers {
-        server.look_into("3", now);
+        server.inspect("3", now);
         server.store.require_password("sesame");
         server.delay = ms(10).as_nanos() as u64;
     }
@@ -98,7 +98,7 @@ fn behind_a_wrong_password_or_database_nothing_is_asked() {
         assert!(world.ran(0).iter().all(|kind| handshake.contains(kind)), "{what}");
         let now = world.server_now();
         for database in ["0", "3"] {
-            world.servers[0].look_into(database, now);
+            world.servers[0].inspect(database, now);
             assert_eq!(world.value(0, b"job"), b"", "{what}");
         }
     }

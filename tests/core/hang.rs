@@ -269,10 +269,10 @@ fn an_extension_takes_a_sixth_of_its_ttl_at_the_most() {
     world.pause(1);
     world.pause(2);
     world.extend(id, ms(1_200));
-    let is_told = |world: &mut World| {
+    let is_notified = |world: &mut World| {
         world.outcomes(id).iter().any(|event| matches!(event, Event::NotExtended(..)))
     };
-    let took = world.time_until(secs(2), is_told);
+    let took = world.time_until(secs(2), is_notified);
     assert_eq!(took, ms(200));
     world.resume(1);
     world.extend(id, ms(1_200));

@@ -9,9 +9,9 @@ const BEFORE: &str = "0123456789012345678901234567890123456789";
 const AFTER: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
 
 /// A node that tells its history, and whose quarantine for that is over.
-fn telling() -> World {
+fn reporting() -> World {
     let mut world = World::with(1, 1, |_| {});
-    world.servers[0].store.tell_replication_id(Some(BEFORE));
+    world.servers[0].store.report_replication_id(Some(BEFORE));
     world.run(secs(40));
     let mut world = world.warm();
     let id = held(&mut world, b"first");
@@ -45,7 +45,7 @@ fn late_proofs(world: &mut World) -> u64 {
 
 #[test]
 fn behind_a_pause_it_goes_with_the_ask() {
-    let mut world = telling();
+    let mut world = reporting();
     world.run(ms(20));
     held(&mut world, b"job");
     assert_eq!(world.ran(0), ["ask", "check", "info"]);
@@ -54,7 +54,7 @@ fn behind_a_pause_it_goes_with_the_ask() {
 
 #[test]
 fn a_prompt_answer_behind_another_one_needs_none() {
-    let mut world = telling();
+    let mut world = reporting();
     world.run(ms(20));
     held(&mut world, b"other");
     world.log.clear();
@@ -64,7 +64,7 @@ fn a_prompt_answer_behind_another_one_needs_none() {
 
 #[test]
 fn a_late_answer_waits_for_one() {
-    let mut world = telling();
+    let mut world = reporting();
     let id = asked_late(&mut world, 20);
     world.resume(0);
     world.run(ms(1));
@@ -75,7 +75,7 @@ fn a_late_answer_waits_for_one() {
 
 #[test]
 fn one_proof_serves_all_late_answers() {
-    let mut world = telling();
+    let mut world = reporting();
     let first = asked_late(&mut world, 0);
     let others: Vec<_> =
         (0..20).map(|at| world.lock(format!("job{at}").as_bytes(), secs(20))).collect();
@@ -88,7 +88,7 @@ fn one_proof_serves_all_late_answers() {
 
 #[test]
 fn a_proof_that_has_not_left_stands_behind_the_last_ask() {
-    let mut world = telling();
+    let mut world = reporting();
     world.run(ms(20));
     let now = world.now();
     for key in [&b"a"[..], b"b", b"c"] {
@@ -101,7 +101,7 @@ fn a_proof_that_has_not_left_stands_behind_the_last_ask() {
 /// The ask was held up until the node had forgotten what it granted.
 #[test]
 fn a_late_grant_by_other_data_is_given_back() {
-    let mut world = telling().forgetful();
+    let mut world = reporting().forgetful();
     let id = asked_late(&mut world, 20);
     let now = world.server_now();
     world.servers[0].store.was_replica(Memory::Lost, AFTER, now);
@@ -117,7 +117,7 @@ fn a_late_grant_by_other_data_is_given_back() {
 /// The lock is given up before the proof comes: nothing is owed twice, and nothing stays.
 #[test]
 fn a_late_grant_that_is_being_undone_waits_for_nothing() {
-    let mut world = telling();
+    let mut world = reporting();
     let id = asked_late(&mut world, 0);
     world.release(id);
     world.run(ms(20));
@@ -130,7 +130,7 @@ fn a_late_grant_that_is_being_undone_waits_for_nothing() {
 
 #[test]
 fn a_late_permit_waits_for_one_as_well() {
-    let mut world = telling();
+    let mut world = reporting();
     world.run(ms(20));
     held(&mut world, b"other");
     world.log.clear();
@@ -148,7 +148,7 @@ fn a_late_permit_waits_for_one_as_well() {
 /// The proof that was asked for on the connection before will never come.
 #[test]
 fn a_late_answer_on_a_new_connection_waits_for_a_proof_on_that() {
-    let mut world = telling();
+    let mut world = reporting();
     world.run(ms(20));
     world.pause(0);
     let lost = world.lock(b"lost", secs(20));
@@ -167,7 +167,7 @@ fn a_late_answer_on_a_new_connection_waits_for_a_proof_on_that() {
 /// for a proof, but the first ask carries one.
 #[test]
 fn what_a_quarantined_node_grants_behind_another_history_does_not_count() {
-    let mut world = telling().forgetful();
+    let mut world = reporting().forgetful();
     world.servers[0].delay = 400_000;
     // Until it is known how far the node is.
     for at in 0..30 {
@@ -211,7 +211,7 @@ fn votes_when_it_answers_again(world: &mut World) {
 
 #[test]
 fn a_server_that_is_busy_with_a_script_is_not_quarantined() {
-    let mut world = telling();
+    let mut world = reporting();
     world.run(ms(20));
     fail_with(&mut world, &[], BUSY);
     let id = world.lock(b"job", secs(20));
@@ -225,7 +225,7 @@ fn a_server_that_is_busy_with_a_script_is_not_quarantined() {
 #[test]
 fn a_grant_without_a_proof_does_not_count_and_is_undone() {
     for late in [0, 20] {
-        let mut world = telling();
+        let mut world = reporting();
         world.run(ms(20));
         fail_with(&mut world, &["INFO"], BUSY);
         let id = match late {
@@ -248,7 +248,7 @@ fn a_grant_without_a_proof_does_not_count_and_is_undone() {
 /// The script begins between the ask and the look at the restart guard's TTL.
 #[test]
 fn a_grant_whose_restart_guard_is_not_read_does_not_count_and_is_undone() {
-    let mut world = telling();
+    let mut world = reporting();
     world.run(ms(20));
     fail_with(&mut world, &["PTTL"], BUSY);
     let id = world.lock(b"job", secs(20));
@@ -262,7 +262,7 @@ fn a_grant_whose_restart_guard_is_not_read_does_not_count_and_is_undone() {
 #[test]
 fn a_permission_that_is_taken_away_is_the_reason_that_is_reported() {
     for command in [&["INFO"], &["PTTL"]] {
-        let mut world = telling();
+        let mut world = reporting();
         world.run(ms(20));
         fail_with(&mut world, command, "NOPERM this user has no permissions to run it");
         let id = world.lock(b"job", secs(20));

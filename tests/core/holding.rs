@@ -57,8 +57,8 @@ fn a_lock_whose_ttl_is_a_few_round_trips_is_extended() {
         assert!(world.is_granted(id));
         world.extend(id, ttl);
         world.run(round_trip);
-        let told = &world.outcomes(id)[1..];
-        assert_eq!(told, [Event::Extended(id)], "{ttl:?} over {round_trip:?}");
+        let reported = &world.outcomes(id)[1..];
+        assert_eq!(reported, [Event::Extended(id)], "{ttl:?} over {round_trip:?}");
         assert!(world.remaining(id) > ttl - round_trip - ms(50));
         world.release(id);
         world.run(round_trip);
@@ -399,8 +399,8 @@ fn an_extension_fails_at_once_where_no_connection_comes_back() {
     [1, 2].iter().for_each(|&node| world.stop(node));
     world.extend(id, secs(20));
     world.run(secs(1));
-    let told = world.clients[0].events.iter().find(|(at, _)| *at >= begun);
-    match told {
+    let reported = world.clients[0].events.iter().find(|(at, _)| *at >= begun);
+    match reported {
         Some(&(at, Event::NotExtended(_, refusal))) => {
             assert!(at - begun < 20_000_000, "{} ns", at - begun);
             let refused = Some(Vote::Fail(Cause::ConnectionRefused));

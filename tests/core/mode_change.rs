@@ -255,8 +255,8 @@ fn a_downgrade_that_no_quorum_grants_is_asked_again_with_the_next_extension() {
     let now = world.now();
     world.core().extend(id, secs(10), now).unwrap();
     world.run(ms(100));
-    let told = world.outcomes(id);
-    assert_eq!(told[told.len() - 2..], [Event::Extended(id), Event::Downgraded(id)]);
+    let reported = world.outcomes(id);
+    assert_eq!(reported[reported.len() - 2..], [Event::Extended(id), Event::Downgraded(id)]);
     assert!(can_take(&mut world, LockMode::Shared));
     world.let_go(0, id);
     world.run(secs(1));
@@ -334,7 +334,8 @@ fn an_upgraded_lock_is_lost_once_and_its_release_leaves_nothing() {
     assert_eq!(last(&world, 0, id), Event::Lost(id, LossCause::Gone));
     world.let_go(0, id);
     world.run(secs(15));
-    let losses = world.outcomes(id).into_iter().filter(|told| matches!(told, Event::Lost(..)));
+    let losses =
+        world.outcomes(id).into_iter().filter(|reported| matches!(reported, Event::Lost(..)));
     assert_eq!(losses.count(), 1);
     assert_eq!(world.kept(0), (0, 0));
 }
@@ -483,8 +484,8 @@ fn an_extension_that_is_overtaken_by_a_downgrade_has_its_outcome() {
     world.core().extend(id, secs(20), now).unwrap();
     world.core().downgrade(id, now).unwrap();
     world.flow();
-    let told = world.outcomes(id);
-    assert_eq!(told[1..], [Event::Extended(id), Event::Downgraded(id)]);
+    let reported = world.outcomes(id);
+    assert_eq!(reported[1..], [Event::Extended(id), Event::Downgraded(id)]);
     assert!(world.remaining(id) > secs(19), "{:?}", world.remaining(id));
 }
 

@@ -199,7 +199,7 @@ fn an_undo_is_not_sent_to_the_wrong_database() {
         settings.nodes.iter_mut().for_each(|node| node.database = 3);
     });
     let now = world.server_now();
-    world.servers.iter_mut().for_each(|server| server.look_into("3", now));
+    world.servers.iter_mut().for_each(|server| server.inspect("3", now));
     let mut world = world.warm();
     let id = world.lock(b"job", secs(20));
     assert_eq!(world.holders(b"job"), [true; 3]);
@@ -228,7 +228,7 @@ fn an_undo_behind_a_handshake_that_fails_is_no_confirmation() {
             settings.nodes.iter_mut().for_each(|node| node.database = 3);
         });
         let now = world.server_now();
-        world.servers.iter_mut().for_each(|server| server.look_into("3", now));
+        world.servers.iter_mut().for_each(|server| server.inspect("3", now));
         let mut world = world.warm();
         let id = world.lock(b"job", secs(20));
         assert_eq!(world.holders(b"job"), [true; 3]);

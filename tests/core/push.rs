@@ -29,13 +29,13 @@ fn with(clients: usize, set: impl Fn(&mut Settings)) -> World {
 }
 
 /// A world whose first client waits, notified by the first node.
-fn told() -> (World, LockId) {
+fn reported() -> (World, LockId) {
     let mut world = world();
-    let id = told_in(&mut world);
+    let id = reported_in(&mut world);
     (world, id)
 }
 
-fn told_in(world: &mut World) -> LockId {
+fn reported_in(world: &mut World) -> LockId {
     let id = world.wait_for(b"job", secs(10));
     world.run(ms(100));
     assert_eq!(world.push_state(0, 0), PushState::Active);
@@ -59,7 +59,7 @@ fn until_granted(world: &mut World, id: LockId, within: Duration) -> Duration {
 }
 
 /// Where nodes answer at the same time, any of them may be the first to deny.
-fn somebody_tells(world: &World) -> bool {
+fn a_node_reports(world: &World) -> bool {
     (0..world.servers.len()).any(|node| world.push_state(0, node) == PushState::Active)
 }
 
@@ -93,14 +93,14 @@ fn a_node_does_not_count_as_notifying_before_its_confirmation() {
     world.run(ms(100));
     assert_eq!((world.count("subscribe"), world.count("track")), (1, 0));
     assert_eq!(world.push_state(0, 0), PushState::Opening);
-    world.say_to_push(0, 0, b"*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n");
+    world.send_to_push(0, 0, b"*3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n");
     world.run(ms(10));
     assert_eq!((world.count("track"), world.push_state(0, 0)), (1, PushState::Active));
 }
 
 #[test]
 fn the_push_link_gets_the_changes_of_others_only() {
-    let (mut world, _) = told();
+    let (mut world, _) = reported();
     world.cut(0, 0, Written::Runs);
     world.run(ms(100));
     let track = world.log.iter().find(|ran| ran.kind() == "track").unwrap();
@@ -140,7 +140,7 @@ fn a_lock_that_does_not_wait_opens_no_push_link() {
 
 #[test]
 fn a_del_by_hand_wakes() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
@@ -151,7 +151,7 @@ fn a_release_by_redbolt_wakes() {
     world.delete_everywhere(b"job");
     let theirs = world.acquire(1, &LockRequest::new(b"job"), &[b"job"]);
     world.run(ms(10));
-    let id = told_in(&mut world);
+    let id = reported_in(&mut world);
     world.let_go(1, theirs);
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF + ms(1));
 }
@@ -195,7 +195,7 @@ fn the_end_of_a_key_is_met_by_the_timer() {
 
 #[test]
 fn the_lead_is_asked_alone_and_the_others_when_it_has_granted() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     let begun = world.boot;
     world.delete_everywhere(b"job");
     until_granted(&mut world, id, secs(3));
@@ -212,7 +212,7 @@ fn the_lead_is_asked_alone_and_the_others_when_it_has_granted() {
 
 #[test]
 fn validity_is_counted_from_before_the_first_byte_to_the_lead() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.delete_everywhere(b"job");
     assert_eq!(until_granted(&mut world, id, secs(3)), HAND_OFF);
     let drift = ms(102);
@@ -221,7 +221,7 @@ fn validity_is_counted_from_before_the_first_byte_to_the_lead() {
 
 #[test]
 fn a_change_that_is_no_release_costs_one_ask() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.set(0, b"job", b"theirs", 70_000);
     world.run(ms(100));
     assert_eq!((0..3).map(|node| asks(&world, node).len()).collect::<Vec<_>>(), [1, 0, 0]);
@@ -235,7 +235,7 @@ fn a_change_that_is_no_release_costs_one_ask() {
 
 #[test]
 fn the_lead_alone_is_not_enough() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.delete(0, b"job");
     world.run(ms(100));
     assert!(!world.is_granted(id));
@@ -247,7 +247,7 @@ fn the_lead_alone_is_not_enough() {
 
 #[test]
 fn a_lost_message_costs_at_most_the_cap() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.servers[0].loses_messages = true;
     world.delete_everywhere(b"job");
     let waited = until_granted(&mut world, id, secs(2));
@@ -256,7 +256,7 @@ fn a_lost_message_costs_at_most_the_cap() {
 
 #[test]
 fn a_redirect_that_is_broken_silently_costs_at_most_the_cap() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.break_redirect(0, 0);
     world.delete_everywhere(b"job");
     until_granted(&mut world, id, secs(2));
@@ -264,7 +264,7 @@ fn a_redirect_that_is_broken_silently_costs_at_most_the_cap() {
 
 #[test]
 fn a_lost_push_link_counts_as_a_message() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.servers[0].loses_messages = true;
     world.delete_everywhere(b"job");
     world.cut_push(0, 0);
@@ -273,7 +273,7 @@ fn a_lost_push_link_counts_as_a_message() {
 
 #[test]
 fn a_lost_command_link_counts_as_a_message() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.servers[0].loses_messages = true;
     world.delete_everywhere(b"job");
     world.cut(0, 0, Written::Runs);
@@ -285,11 +285,11 @@ fn after_the_loss_of_either_link_notifications_resume() {
     for lose in
         [World::cut_push, |world: &mut World, client, node| world.cut(client, node, Written::Runs)]
     {
-        let (mut world, id) = told();
+        let (mut world, id) = reported();
         for _ in 0..5 {
             lose(&mut world, 0, 0);
             world.run(secs(3));
-            assert!(somebody_tells(&world));
+            assert!(a_node_reports(&world));
         }
         world.delete_everywhere(b"job");
         assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
@@ -298,13 +298,13 @@ fn after_the_loss_of_either_link_notifications_resume() {
 
 #[test]
 fn a_restarted_lead_is_listened_to_again() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.restart(0, redbolt_node::Memory::Kept);
     world.run(secs(40));
     world.foreign(b"job", &[60_000; 3]);
     world.run(secs(5));
     assert!(!world.is_granted(id));
-    assert!(somebody_tells(&world));
+    assert!(a_node_reports(&world));
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
@@ -319,8 +319,9 @@ fn a_confirmation_for_a_lost_push_link_is_none_for_the_next() {
     world.cut_push(0, 0);
     world.run(secs(1));
     assert_eq!(world.push_state(0, 0), PushState::Active);
-    let told: Vec<_> = world.ran(0).into_iter().filter(|kind| kind.ends_with("track")).collect();
-    assert_eq!(told, ["track", "untrack", "track"]);
+    let reported: Vec<_> =
+        world.ran(0).into_iter().filter(|kind| kind.ends_with("track")).collect();
+    assert_eq!(reported, ["track", "untrack", "track"]);
     world.delete_everywhere(b"job");
     let waited = until_granted(&mut world, id, secs(3));
     assert!(waited <= ms(50), "{waited:?}");
@@ -396,7 +397,7 @@ fn any_of_many_keys_wakes() {
 #[test]
 fn a_message_that_comes_while_several_keys_are_asked_for_is_not_lost() {
     for at in 0..60 {
-        let (mut world, _) = told();
+        let (mut world, _) = reported();
         world.foreign(b"one", &[60_000; 3]);
         world.delay(ms(5));
         world.servers[1].delay = ms(20).as_nanos() as u64;
@@ -418,7 +419,7 @@ fn flushall_wakes_all_who_wait() {
     });
     world.foreign(b"other", &[60_000; 3]);
     let other = world.wait_for(b"other", secs(10));
-    let id = told_in(&mut world);
+    let id = reported_in(&mut world);
     (0..3).for_each(|node| world.flush(node));
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
     assert!(world.is_granted(other));
@@ -428,7 +429,7 @@ fn flushall_wakes_all_who_wait() {
 fn messages_may_come_in_pieces() {
     let mut world = world();
     world.cut_bytes(3, 7);
-    let id = told_in(&mut world);
+    let id = reported_in(&mut world);
     world.delete_everywhere(b"job");
     assert!(until_granted(&mut world, id, secs(3)) <= HAND_OFF);
 }
@@ -478,7 +479,7 @@ fn forbidden_notifications_are_tried_again_after_a_minute() {
 /// Regression: a report said "waiters are not told: connection closed" of healthy nodes, for ever.
 #[test]
 fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     let now = world.now();
     world.core().release(id, now);
     world.flow();
@@ -492,9 +493,9 @@ fn a_push_link_that_was_lost_is_no_matter_when_nobody_waits() {
     world.run(ms(100));
     world.servers[0].accept = Accept::No;
     world.cut_push(0, 0);
-    let told = world.push_state(0, 0);
+    let reported = world.push_state(0, 0);
     assert_eq!(
-        told,
+        reported,
         PushState::Unavailable(Cause::ConnectionReset),
         "a waiter needs the push link"
     );
@@ -574,9 +575,9 @@ fn the_push_link_gives_the_password_first() {
 
 #[test]
 fn nonsense_on_a_push_link_ends_it_and_nothing_else() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     for nonsense in ["\0", "+PONG\r\n", ":1\r\n", "*3\r\n$8\r\npmessage\r\n", "*99999999\r\n"] {
-        world.say_to_push(0, 0, nonsense.as_bytes());
+        world.send_to_push(0, 0, nonsense.as_bytes());
         world.run(secs(3));
         assert_eq!(world.push_state(0, 0), PushState::Active, "again, after {nonsense:?}");
     }
@@ -588,11 +589,11 @@ fn nonsense_on_a_push_link_ends_it_and_nothing_else() {
 /// Any client of the server can publish on the channel of its notifications.
 #[test]
 fn a_message_of_another_client_does_not_end_a_push_link() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     let before = world.count("info");
     for _ in 0..3 {
         let message = b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n$3\r\njob\r\n";
-        world.say_to_push(0, 0, message);
+        world.send_to_push(0, 0, message);
         world.run(ms(10));
     }
     assert_eq!(world.count("info"), before, "no push link was opened again");
@@ -605,7 +606,7 @@ fn a_message_of_another_client_does_not_end_a_push_link() {
 /// Another client's key changes a thousand times a second.
 #[test]
 fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
-    let (mut world, _) = told();
+    let (mut world, _) = reported();
     for change in 0..4_000 {
         world.set(0, b"job", b"theirs", 60_000 + change);
         world.run(ms(1));
@@ -620,7 +621,7 @@ fn changes_at_wire_speed_are_not_answered_at_wire_speed() {
 fn a_busy_waiter_whose_push_link_is_lost_for_good_asks_as_often_as_without_one() {
     for changes in 20..40 {
         let mut world = with(1, |_| {});
-        let id = told_in(&mut world);
+        let id = reported_in(&mut world);
         for change in 0..changes {
             world.set(0, b"job", b"theirs", 60_000 + change);
             world.run(ms(1));
@@ -706,7 +707,7 @@ fn with_the_timer_alone_there_are_no_push_links() {
 
 #[test]
 fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.release(id);
     world.run(ms(4_800));
     assert_eq!((world.connections(0), world.push_state(0, 0)), (4, PushState::Active));
@@ -724,7 +725,7 @@ fn a_push_link_is_closed_when_nobody_has_waited_for_a_while() {
 
 #[test]
 fn a_push_link_stays_while_a_lock_waits() {
-    let (mut world, id) = told();
+    let (mut world, id) = reported();
     world.run(secs(30));
     assert_eq!(world.core().state(id), LockState::Pausing);
     assert_eq!(world.count("subscribe") + world.count("untrack"), 0);
@@ -788,7 +789,7 @@ fn a_flush_is_one_notification_of_each_node() {
         patient(settings);
         settings.restart_guard = RestartGuard::Off;
     });
-    told_in(&mut world);
+    reported_in(&mut world);
     world.flush(0);
     world.run(ms(10));
     let node = world.node(0);

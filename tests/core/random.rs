@@ -231,7 +231,7 @@ fn apply(world: &mut World, step: &Step) {
             world.servers[node].accept = Accept::Yes;
         }
         Step::Nonsense { client, node, push: false } => world.say(client, node, b"\0"),
-        Step::Nonsense { client, node, push: true } => world.say_to_push(client, node, b"\0"),
+        Step::Nonsense { client, node, push: true } => world.send_to_push(client, node, b"\0"),
         Step::Observe { client, key } => {
             let now = world.now();
             let id = world.clients[client].core.observe(KEYS[key], now).unwrap();
@@ -473,8 +473,8 @@ proptest! {
                 apply(&mut world, step);
             }
             let ran: Vec<_> = world.log.iter().map(|ran| (ran.at, ran.node, ran.kind())).collect();
-            let told: Vec<_> = world.clients.iter().flat_map(|c| c.events.clone()).collect();
-            (ran, told)
+            let reported: Vec<_> = world.clients.iter().flat_map(|c| c.events.clone()).collect();
+            (ran, reported)
         };
         prop_assert_eq!(trace(false), trace(true));
     }
@@ -711,22 +711,22 @@ impl Abused {
     }
 
     /// A lock waits outside the queue, and a node notifies it.
-    fn told() -> Self {
-        let mut told = Self::who_waits(RestartGuard::Off, WakeStrategy::Lead).connected();
+    fn reported() -> Self {
+        let mut reported = Self::who_waits(RestartGuard::Off, WakeStrategy::Lead).connected();
         let mode = LockMode::Exclusive;
         let (many, fenced, wait) = (false, false, true);
-        told.call(&Call::Acquire { key: 1, many, fenced, ttl: 9_000, wait, mode });
+        reported.call(&Call::Acquire { key: 1, many, fenced, ttl: 9_000, wait, mode });
         for answers in [&b"$-1\r\n"[..], b":0\r\n:60000\r\n"] {
             for link in 0..2 {
-                told.call(&Call::Bytes { link, bytes: answers.to_vec() });
+                reported.call(&Call::Bytes { link, bytes: answers.to_vec() });
             }
         }
-        told.call(&Call::Drain);
-        told.call(&Call::Connected { link: NODES });
-        told.handshake(NODES, 1);
-        told.call(&Call::Bytes { link: 0, bytes: b"+OK\r\n:60000\r\n".to_vec() });
-        assert_eq!(told.core.push_state(told.links[0].node()), PushState::Active);
-        told
+        reported.call(&Call::Drain);
+        reported.call(&Call::Connected { link: NODES });
+        reported.handshake(NODES, 1);
+        reported.call(&Call::Bytes { link: 0, bytes: b"+OK\r\n:60000\r\n".to_vec() });
+        assert_eq!(reported.core.push_state(reported.links[0].node()), PushState::Active);
+        reported
     }
 
     /// The replies of a server process to the whole handshake of a command link.
@@ -748,7 +748,7 @@ impl Abused {
         let restart_guard = Some(format!("{run_id}:30000:3:0").into_bytes());
         let handshake = Handshake { restart_guard, pttl: 60_000, ..Handshake::unguarded(run_id) };
         let mut requests = Requests::default();
-        requests.hear(&self.core.take(self.link(link), usize::MAX));
+        requests.receive(&self.core.take(self.link(link), usize::MAX));
         let answers =
             requests.complete().into_iter().map(|words| handshake.answer(&words).unwrap());
         answers.collect::<String>().into_bytes()
@@ -840,7 +840,7 @@ impl Abused {
     }
 
     fn receive(&mut self, link: usize, bytes: &[u8]) {
-        self.core.hear(self.link(link), bytes, self.now);
+        self.core.receive(self.link(link), bytes, self.now);
     }
 
     fn drain(&mut self) {
@@ -895,7 +895,7 @@ proptest! {
 
     #[test]
     fn no_driver_and_no_bytes_can_break_a_waiting_core(calls in calls(RestartGuard::Off)) {
-        survives(Abused::told(), &calls)?;
+        survives(Abused::reported(), &calls)?;
     }
 }
 
@@ -942,7 +942,7 @@ fn random_histories_get_as_far_as_holders_of_every_kind() {
 /// seen to have failed.
 #[test]
 fn an_attempt_that_is_noticed_late_leaves_no_timer_in_the_past() {
-    let mut abused = Abused::told();
+    let mut abused = Abused::reported();
     let flight = || Abused::flight(RestartGuard::Off, 1);
     for call in [
         Call::Bytes { link: 1, bytes: GRANT.to_vec() },

@@ -68,10 +68,14 @@ fn first_contact_is_one_flight_and_its_grant_counts() {
         let begun = world.boot;
         let id = request(&mut world, &kind);
         world.run(ms(100));
-        let told = world.clients[0].events[0];
+        let reported = world.clients[0].events[0];
         let handshake = ["client", "client", "info", "info", "info"];
         let flight = [&handshake[..], &["probe"; 6], &["look", "check", "ask"]].concat();
-        assert_eq!(told, (begun + 40_000_000, Event::Granted(id)), "connected, and one round trip");
+        assert_eq!(
+            reported,
+            (begun + 40_000_000, Event::Granted(id)),
+            "connected, and one round trip"
+        );
         assert_eq!(world.ran(0)[..flight.len()], flight);
         assert!(world.log.iter().all(|ran| ran.at == begun + 30_000_000));
     }
@@ -198,9 +202,9 @@ fn other_limits_are_for_an_operator_and_nothing_is_written() {
             let id = world.wait_for(b"job", secs(10));
             world.run(secs(5));
             assert_eq!(world.vote(id, 0), Some(Vote::Fail(Cause::OtherLimits)), "{value}");
-            let said = world.clients[0].core.detail(world.node(0), Cause::OtherLimits).unwrap();
+            let replied = world.clients[0].core.detail(world.node(0), Cause::OtherLimits).unwrap();
             let ends = ", this client for 1 and 30s";
-            assert!(said.starts_with(begins) && said.ends_with(ends), "{said}");
+            assert!(replied.starts_with(begins) && replied.ends_with(ends), "{replied}");
             world.run(secs(60));
             let left = ttl as i64 - BIG_MS as i64 - 65_000;
             assert_eq!((world.restart_guard(0), world.count("enrol")), ((value.clone(), left), 0));
@@ -966,8 +970,11 @@ fn a_restart_guard_can_be_asked_about() {
     let found = redbolt::proto::restart_guard::Found::Missing;
     let left = MAX_TTL;
     match restart_guard_state(&world) {
-        RestartGuardState::Quarantined { left: told, found: was } => {
-            assert!(was == found && told >= left - ms(1) && told <= left + ms(1), "{told:?}");
+        RestartGuardState::Quarantined { left: reported, found: was } => {
+            assert!(
+                was == found && reported >= left - ms(1) && reported <= left + ms(1),
+                "{reported:?}"
+            );
         }
         other => panic!("{other:?}"),
     }

@@ -285,11 +285,11 @@ fn a_deadline_also_ends_a_wait_in_the_queue() {
     world.run(secs(1));
     for (id, end) in ids.into_iter().zip(ends) {
         assert_eq!(world.refusal(id).reason, RefusalReason::OutOfTime);
-        let told = world.clients[0]
+        let reported = world.clients[0]
             .events
             .iter()
             .find(|(_, event)| matches!(event, Event::Refused(of, _) if *of == id));
-        assert_eq!((told.unwrap().0 - begun) / 1_000_000, end);
+        assert_eq!((reported.unwrap().0 - begun) / 1_000_000, end);
     }
     assert_eq!(world.kept(0), (0, 0));
 }
@@ -328,8 +328,8 @@ fn thousands_are_refused_one_after_the_other() {
         world.clients[0].events.clear();
         world.release(holder);
         let refused = |event: &Event| matches!(event, Event::Refused(_, r) if r.reason == RefusalReason::NoQuorum);
-        let told = world.clients[0].events.iter().filter(|(_, event)| refused(event)).count();
-        assert_eq!(told, ids.len());
+        let reported = world.clients[0].events.iter().filter(|(_, event)| refused(event)).count();
+        assert_eq!(reported, ids.len());
     };
     let small = std::thread::Builder::new().stack_size(512 << 10);
     small.spawn(refused).unwrap().join().unwrap();

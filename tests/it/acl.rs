@@ -197,17 +197,17 @@ fn the_manual_s_acl_is_enough_to_hear_the_releases_of_redisson_s_locks() {
         let request = patiently(b"jobs:a").profile(Profile::REDISSON).wait(Wait::Forever);
         let id = waiter.acquire(request).unwrap();
         let channel = "redisson_lock__channel:{jobs:a}";
-        let hears = || match server.cmd(&format!("PUBSUB NUMSUB {channel}")) {
+        let receives = || match server.cmd(&format!("PUBSUB NUMSUB {channel}")) {
             Reply::Array(counts) => counts[1] != Reply::Int(0),
             other => panic!("{other:?}"),
         };
-        process_until(&mut waiter, "it hears the channel", |_| hears());
+        process_until(&mut waiter, "it hears the channel", |_| receives());
         server.cmd("DEL jobs:a");
         server.cmd(&format!("PUBLISH {channel} 0"));
         process_until(&mut waiter, "the lock is granted", |driver| {
             std::iter::from_fn(|| driver.poll_event()).any(|e| e == Event::Granted(id))
         });
-        process_until(&mut waiter, "the channel is left", |_| !hears());
+        process_until(&mut waiter, "the channel is left", |_| !receives());
         assert!(waiter.node_report().nodes[0].no_channel.is_none(), "{name}");
         waiter.release(id);
         process_until(&mut waiter, "all is confirmed", |driver| !driver.has_pending_releases());

@@ -121,7 +121,7 @@ fn locks_of_an_engine_outlive_their_ttl() {
     for guard in guards {
         assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
     }
-    assert!(losses.iter().all(|told| told.load(Ordering::SeqCst) == 0));
+    assert!(losses.iter().all(|reported| reported.load(Ordering::SeqCst) == 0));
     assert!(engine.shutdown(LIMIT).is_clean());
     for name in ["plain", "one", "two", "fenced"] {
         eventually(name, || held_on(&servers, name) == 0);
@@ -129,12 +129,12 @@ fn locks_of_an_engine_outlive_their_ttl() {
 }
 
 fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
-    let told = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&told);
+    let reported = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&reported);
     guard.on_loss(move |_| {
         counter.fetch_add(1, Ordering::SeqCst);
     });
-    told
+    reported
 }
 
 /// Without auto-extend, a lock is a lease of fixed length.
@@ -264,11 +264,11 @@ fn the_loss_of_a_majority_is_reported_in_time() {
                 false => node.stop(Memory::Lost),
             }
         }
-        let told = outcome_by(&timed, &mut driver, id);
-        assert_eq!(told.cause, LossCause::Unextended);
-        assert!(told.warnings >= 1, "a warning before the loss");
-        assert!(told.warnings_in_a_row <= 1, "reported again");
-        assert!(told.in_time, "the loss was reported after the validity had ended");
+        let reported = outcome_by(&timed, &mut driver, id);
+        assert_eq!(reported.cause, LossCause::Unextended);
+        assert!(reported.warnings >= 1, "a warning before the loss");
+        assert!(reported.warnings_in_a_row <= 1, "reported again");
+        assert!(reported.in_time, "the loss was reported after the validity had ended");
         proxies.iter().for_each(|proxy| proxy.set(Mode::Pass));
         // The loss sent nothing: the remaining keys still protect the holder's work.
         driver.release(id);
@@ -282,24 +282,24 @@ fn the_loss_of_a_majority_is_reported_in_time() {
 /// time from passing.
 fn outcome_by(timed: &Timed, driver: &mut Driver, id: LockId) -> Told {
     let (cause, in_time) = (LossCause::Gone, false);
-    let mut told = Told { cause, warnings: 0, warnings_in_a_row: 0, in_time, extensions: 0 };
+    let mut reported = Told { cause, warnings: 0, warnings_in_a_row: 0, in_time, extensions: 0 };
     let (mut in_a_row, mut until) = (0, None);
     let mut end = timed.now();
     timed.drive_until(driver, &[], "the lock is lost", |driver| {
         while let Some(event) = driver.poll_event() {
             match event {
                 Event::AutoExtended(of) if of == id => {
-                    told.extensions += 1;
+                    reported.extensions += 1;
                     in_a_row = 0;
                 }
                 Event::AutoExtendFailed(of, _) if of == id => {
-                    told.warnings += 1;
+                    reported.warnings += 1;
                     in_a_row += 1;
-                    told.warnings_in_a_row = told.warnings_in_a_row.max(in_a_row);
+                    reported.warnings_in_a_row = reported.warnings_in_a_row.max(in_a_row);
                 }
                 Event::Lost(of, cause) if of == id => {
                     assert_eq!(until, None, "reported more than once");
-                    (told.cause, told.in_time) = (cause, timed.now() < end);
+                    (reported.cause, reported.in_time) = (cause, timed.now() < end);
                     until = Some(timed.now() + A_WHILE);
                 }
                 Event::Node(..) => {}
@@ -313,7 +313,7 @@ fn outcome_by(timed: &Timed, driver: &mut Driver, id: LockId) -> Told {
         thread::sleep(Duration::from_micros(300));
         until.is_some_and(|until| timed.now() > until)
     });
-    told
+    reported
 }
 
 /// The end of an auto-extended lock.
@@ -336,15 +336,15 @@ fn an_engine_reports_a_loss_in_time_and_once() {
     let config = timed.builder().build().unwrap();
     let engine = Engine::start(config, EngineLimits::default()).unwrap();
     let guard = engine.acquire(kept(b"job")).wait().unwrap();
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     let extended = || engine.metrics().wait().unwrap().metrics.auto_extended >= 3;
     timed.pass_until("it is extended", TTL, extended);
     timed.nodes[1..].iter_mut().for_each(|node| node.stop(Memory::Lost));
-    timed.pass_until("the callback came", 2 * TTL, || told.load(Ordering::SeqCst) == 1);
+    timed.pass_until("the callback came", 2 * TTL, || reported.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.lost().wait(), Some(LossCause::Unextended));
     assert!(!guard.is_valid());
     timed.pass(A_WHILE);
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(reported.load(Ordering::SeqCst), 1);
     assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Unextended));
 }
 
@@ -361,9 +361,9 @@ fn a_key_that_an_operator_deletes_is_noticed_by_the_next_extension() {
     keeps_by(&timed, &mut driver, id, 6);
     assert_eq!(timed.held_on("job"), 2);
     assert_eq!(timed.run_on(1, "DEL job"), Reply::Int(1));
-    let told = outcome_by(&timed, &mut driver, id);
-    assert_eq!(told.cause, LossCause::Gone);
-    assert!(told.in_time);
+    let reported = outcome_by(&timed, &mut driver, id);
+    assert_eq!(reported.cause, LossCause::Gone);
+    assert!(reported.in_time);
     // The holder releases the key that is left on the third node.
     driver.release(id);
     process_until(&mut driver, "no undo is owed", |driver| !driver.has_pending_releases());
@@ -382,10 +382,10 @@ fn no_lock_is_extended_past_the_longest_hold() {
         let mut driver = driver_of(builder);
         let id = held_by(&mut driver, kept_by(b"job", keep));
         let began = timed.now();
-        let told = outcome_by(&timed, &mut driver, id);
-        assert_eq!(told.cause, LossCause::HeldTooLong);
-        assert!(told.in_time);
-        assert!(told.extensions >= 3, "{} extensions", told.extensions);
+        let reported = outcome_by(&timed, &mut driver, id);
+        assert_eq!(reported.cause, LossCause::HeldTooLong);
+        assert!(reported.in_time);
+        assert!(reported.extensions >= 3, "{} extensions", reported.extensions);
         let lasted = timed.now() - began - A_WHILE;
         assert!(lasted > TTL && lasted <= most + Duration::from_millis(100), "{lasted:?}");
         driver.release(id);
@@ -472,7 +472,7 @@ fn a_stopped_process_notices_at_once_that_its_auto_extended_lock_is_lost() {
 fn a_holder_that_was_stopped_has_lost_its_lock(n: usize) {
     let servers = servers(n);
     let mut holder = Holder::start(&servers);
-    assert_eq!(holder.hear(), "held");
+    assert_eq!(holder.receive(), "held");
     assert_eq!(holder.asked("look"), "held true, told 0");
     holder.signal(Signal::STOP);
     let client = warm_client(builder(&servers));
@@ -484,7 +484,7 @@ fn a_holder_that_was_stopped_has_lost_its_lock(n: usize) {
     // The holder finds this command first.
     holder.request("look");
     holder.signal(Signal::CONT);
-    assert!(holder.hear().starts_with("held false, told "));
+    assert!(holder.receive().starts_with("held false, told "));
     eventually("the loss is reported", || holder.asked("look") == "held false, told 1");
     thread::sleep(A_WHILE / 5);
     assert_eq!(holder.asked("look"), "held false, told 1");
@@ -502,7 +502,7 @@ const STOPPED_TTL: Duration = Duration::from_millis(1_500);
 /// This test binary as a child process: it auto-extends a lock with an engine, and obeys commands.
 struct Holder {
     child: Child,
-    said: BufReader<ChildStdout>,
+    replied: BufReader<ChildStdout>,
 }
 
 impl Holder {
@@ -515,8 +515,8 @@ impl Holder {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
+        let replied = BufReader::new(child.stdout.take().unwrap());
+        Self { child, replied }
     }
 
     fn request(&mut self, what: &str) {
@@ -526,16 +526,16 @@ impl Holder {
 
     fn asked(&mut self, what: &str) -> String {
         self.request(what);
-        self.hear()
+        self.receive()
     }
 
     /// The next line of the child, without those of the test harness.
-    fn hear(&mut self) -> String {
+    fn receive(&mut self) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.said.read_line(&mut line).unwrap() > 0, "the holder has ended");
-            if let Some((_, said)) = line.trim_end().split_once(SAYS) {
-                return said.to_owned();
+            assert!(self.replied.read_line(&mut line).unwrap() > 0, "the holder has ended");
+            if let Some((_, replied)) = line.trim_end().split_once(SAYS) {
+                return replied.to_owned();
             }
         }
     }
@@ -560,14 +560,14 @@ fn holder_process() {
     let config = patient(nodes.split(',')).build().unwrap();
     let engine = Engine::start(config, EngineLimits::default()).unwrap();
     let guard = engine.acquire(kept(b"job").ttl(STOPPED_TTL)).wait().unwrap();
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     println!("{SAYS}held");
     for line in std::io::stdin().lock().lines() {
         if line.unwrap() == "release" {
             break;
         }
         let is_valid = guard.is_valid();
-        println!("{SAYS}held {is_valid}, told {}", told.load(Ordering::SeqCst));
+        println!("{SAYS}held {is_valid}, told {}", reported.load(Ordering::SeqCst));
     }
     match guard.release().wait() {
         ReleaseOutcome::Lost(_) => println!("{SAYS}lost"),

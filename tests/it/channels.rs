@@ -75,7 +75,7 @@ impl Waiter {
     }
 
     /// Nothing wakes it for some time.
-    fn hears_nothing(&mut self) -> bool {
+    fn receives_nothing(&mut self) -> bool {
         let (before, until) = (self.wakes(), Instant::now() + SOON);
         while Instant::now() < until {
             self.driver.process();
@@ -131,16 +131,16 @@ fn untracked() -> Server {
 
 #[test]
 fn a_message_of_redisson_s_wakes_where_tracking_is_forbidden() {
-    for is_told in [true, false] {
+    for is_notified in [true, false] {
         let server = untracked();
         let mut waiter = Waiter::hearing(&server, late(&server));
         assert_eq!(waiter.push(), PushState::Unavailable(Cause::NoPermission));
-        if is_told {
+        if is_notified {
             released(&server);
             assert!(waiter.is_granted_by_what_it_hears());
         } else {
             assert_eq!(server.cmd("DEL job"), Reply::Int(1));
-            assert!(waiter.hears_nothing());
+            assert!(waiter.receives_nothing());
         }
     }
 }

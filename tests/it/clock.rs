@@ -157,8 +157,8 @@ fn deadlines_that_pass_in_a_suspend_are_due_at_once() {
     ahead.sleep();
     assert_eq!(driver.deadline(), Some(Duration::ZERO));
     driver.process();
-    let mut told = std::iter::from_fn(|| driver.poll_event());
-    assert!(told.any(|event| event == Event::Lost(id, LossCause::Expired)));
+    let mut reported = std::iter::from_fn(|| driver.poll_event());
+    assert!(reported.any(|event| event == Event::Lost(id, LossCause::Expired)));
 }
 
 /// Ends every lease at the moment of its grant, before the caller can check it.
@@ -231,15 +231,19 @@ fn an_answer_is_timed_after_it_was_read() {
         // Behind them may be the proof that the node was no replica meanwhile.
         eventually("the grant and its answer are in flight", || relay.held.answers() >= 2);
         readings.store(1, SeqCst);
-        let mut told = None;
+        let mut reported = None;
         process_until(&mut driver, "an outcome", |driver| {
             while let Some(event) = driver.poll_event() {
-                told = told.or_else(|| Some(event).filter(|e| !matches!(e, Event::Node(..))));
+                reported =
+                    reported.or_else(|| Some(event).filter(|e| !matches!(e, Event::Node(..))));
             }
             driver.process_busy();
-            told.is_some()
+            reported.is_some()
         });
-        assert!(matches!(told, Some(Event::Refused(of, _)) if of == id), "{chosen}: {told:?}");
+        assert!(
+            matches!(reported, Some(Event::Refused(of, _)) if of == id),
+            "{chosen}: {reported:?}"
+        );
     }
 }
 
@@ -335,9 +339,10 @@ fn the_boot_clock_counts_the_machine_s_sleep() {
         .env(AWAKE, redbolt::net::now().boot.0.to_string())
         .output()
         .expect("util-linux has unshare");
-    let said = [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-    assert!(ran.status.success(), "{}\n{}", said[0], said[1]);
-    assert!(said[0].contains("1 passed"), "{}", said[0]);
+    let replied =
+        [ran.stdout, ran.stderr].map(|replied| String::from_utf8_lossy(&replied).into_owned());
+    assert!(ran.status.success(), "{}\n{}", replied[0], replied[1]);
+    assert!(replied[0].contains("1 passed"), "{}", replied[0]);
 }
 
 #[cfg(target_os = "linux")]

@@ -223,8 +223,8 @@ fn a_force_unlock_reports_label_and_hash_and_the_holder_loses_the_lock() {
     assert_eq!(report.broken(), 3);
     let InspectionVerdict::Held(was) = &report.was else { panic!("{report}") };
     assert_eq!((was.fingerprint, was.label.as_deref()), (seen.fingerprint, Some("web-1:77")));
-    let told = format!("broke the lock of web-1:77 #{:08x}", seen.fingerprint);
-    assert_eq!(report.to_string().matches(&told).count(), 3, "{report}");
+    let reported = format!("broke the lock of web-1:77 #{:08x}", seen.fingerprint);
+    assert_eq!(report.to_string().matches(&reported).count(), 3, "{report}");
     assert!(!format!("{report} {report:?}").contains(std::str::from_utf8(&token[..16]).unwrap()));
     assert_eq!(held_on(&servers, "job"), 0);
     assert_eq!(held_on(&servers, "redbolt:guard"), 3);

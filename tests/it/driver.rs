@@ -21,7 +21,7 @@ struct Host {
     driver: Driver,
     socket: TcpStream,
     token: Token,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl Host {
@@ -35,7 +35,7 @@ impl Host {
         poll.registry().register(&mut socket, token, Interest::READABLE).unwrap();
         // Few events at a time, so that an iteration often sees only some of them.
         let events = Events::with_capacity(2);
-        Self { poll, events, driver, socket, token, heard: Vec::new() }
+        Self { poll, events, driver, socket, token, received: Vec::new() }
     }
 
     /// One iteration of the host's loop.
@@ -49,7 +49,7 @@ impl Host {
             if !guests {
                 let mut bytes = [0; 64];
                 while let Ok(length @ 1..) = self.socket.read(&mut bytes) {
-                    self.heard.extend_from_slice(&bytes[..length]);
+                    self.received.extend_from_slice(&bytes[..length]);
                 }
             }
         }
@@ -85,11 +85,11 @@ fn a_driver_in_a_loop_with_other_sockets() {
             std::iter::from_fn(|| host.driver.poll_event())
                 .any(|event| matches!(event, Event::Released(of, _) if of == id))
         });
-        host.until("the host's own bytes", |host| host.heard.len() == round * 4);
+        host.until("the host's own bytes", |host| host.received.len() == round * 4);
     }
     host.until("no undo is owed", |host| !host.driver.has_pending_releases());
     assert_eq!(held_on(&servers, "job"), 0);
-    assert_eq!(host.heard, b"host".repeat(20));
+    assert_eq!(host.received, b"host".repeat(20));
 }
 
 fn next_is(host: &mut Host, expected: Event) -> bool {

@@ -47,8 +47,8 @@ fn limited(servers: &[Server], in_flight: usize) -> Engine {
 /// As `wait`, but bounded, so that a bug fails the test instead of hanging it.
 trait Soon: Future + Sized {
     fn soon(self) -> Self::Output {
-        let (told, heard) = mpsc::channel();
-        let waker: Waker = Arc::new(Bell(told)).into();
+        let (reported, received) = mpsc::channel();
+        let waker: Waker = Arc::new(Bell(reported)).into();
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(self);
         let until = Instant::now() + 2 * LIMIT;
@@ -57,7 +57,7 @@ trait Soon: Future + Sized {
                 return output;
             }
             let left = until.saturating_duration_since(Instant::now());
-            heard.recv_timeout(left).expect("the future never completes");
+            received.recv_timeout(left).expect("the future never completes");
         }
     }
 }
@@ -379,7 +379,7 @@ fn a_lock_whose_keys_are_gone_is_lost_and_reported_once() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guard = held(&engine, "job");
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     let watcher = guard.lost();
     servers.iter().for_each(|server| assert_eq!(server.cmd("DEL job"), Reply::Int(1)));
     let error = guard.extend(Duration::from_secs(20)).soon().unwrap_err();
@@ -387,23 +387,23 @@ fn a_lock_whose_keys_are_gone_is_lost_and_reported_once() {
     assert!(!guard.is_valid() && guard.fencing_token().is_none());
     assert_eq!(watcher.soon(), Some(LossCause::Gone));
     assert_eq!(guard.lost().soon(), Some(LossCause::Gone));
-    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
+    eventually("the callback came", || reported.load(Ordering::SeqCst) == 1);
     let again = guard.extend(Duration::from_secs(20)).soon().unwrap_err();
     assert_eq!(again, ExtendError::Lost(LossCause::Gone));
     // A callback that is registered after the loss is called at once.
     let late = count_losses(&guard);
     assert_eq!(late.load(Ordering::SeqCst), 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Gone));
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(reported.load(Ordering::SeqCst), 1);
 }
 
 fn count_losses(guard: &OwnedGuard) -> Arc<AtomicUsize> {
-    let told = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&told);
+    let reported = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&reported);
     guard.on_loss(move |_| {
         counter.fetch_add(1, Ordering::SeqCst);
     });
-    told
+    reported
 }
 
 #[test]
@@ -411,13 +411,13 @@ fn a_lock_that_is_not_extended_expires_with_a_callback() {
     let timed = Timed::of(3);
     let engine = engine_of(timed.builder());
     let guard = engine.acquire(waits(b"job").ttl(SHORT)).soon().unwrap();
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     timed.pass(SHORT / 2);
     assert!(guard.is_valid());
     timed.pass(SHORT / 2);
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     assert!(!guard.is_valid());
-    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
+    eventually("the callback came", || reported.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
 }
 
@@ -426,11 +426,11 @@ fn no_callback_comes_after_a_release() {
     let timed = Timed::of(3);
     let engine = engine_of(timed.builder());
     let request = waits(b"job").ttl(SHORT);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut watchers = Vec::new();
     for round in 0..2 {
         let guard = engine.acquire(request.clone()).soon().unwrap();
-        told.push(count_losses(&guard));
+        reported.push(count_losses(&guard));
         watchers.push(guard.lost());
         match round {
             0 => assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_))),
@@ -442,9 +442,9 @@ fn no_callback_comes_after_a_release() {
     let last = engine.acquire(request).soon().unwrap();
     timed.pass(SHORT);
     assert_eq!(last.lost().soon(), Some(LossCause::Expired));
-    assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
+    assert!(reported.iter().all(|reported| reported.load(Ordering::SeqCst) == 0));
     assert!(engine.shutdown(LIMIT).is_clean());
-    assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 0));
+    assert!(reported.iter().all(|reported| reported.load(Ordering::SeqCst) == 0));
 }
 
 #[test]
@@ -453,9 +453,9 @@ fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     let engine = engine(&servers);
     let guard = held(&engine, "job");
     guard.on_loss(|_| panic!("on purpose, in a callback"));
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     lose(&guard, &servers, "job");
-    eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
+    eventually("the others are called", || reported.load(Ordering::SeqCst) == 1);
     assert_eq!(engine.panics(), 1);
     assert!(matches!(held(&engine, "next").release().soon(), ReleaseOutcome::Released(_)));
     // A callback that waits for the engine's own thread panics as well.
@@ -484,9 +484,9 @@ fn a_panic_payload_that_panics_goes_no_further() {
     let engine = engine(&servers);
     let guard = held(&engine, "job");
     guard.on_loss(|_| std::panic::panic_any(Bad));
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     lose(&guard, &servers, "job");
-    eventually("the others are called", || told.load(Ordering::SeqCst) == 1);
+    eventually("the others are called", || reported.load(Ordering::SeqCst) == 1);
     drop(held(&engine, "next"));
     let report = engine.shutdown(LIMIT);
     assert_eq!((report.failed, report.panics), (false, 1));
@@ -519,11 +519,11 @@ fn a_callback_that_waits_for_the_release_when_it_is_dropped_does_not_stop_it() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guard = held(&engine, "job");
-    let (told, heard) = mpsc::channel();
-    let waits = Waits(Some(guard.lost()), told);
+    let (reported, received) = mpsc::channel();
+    let waits = Waits(Some(guard.lost()), reported);
     guard.on_loss(move |_| drop(waits));
     drop(guard);
-    assert_eq!(heard.try_recv(), Ok(None), "the lock was released");
+    assert_eq!(received.try_recv(), Ok(None), "the lock was released");
 }
 
 /// The thread is blocked past the end of a lease: the guard reports the end anyway, and the loss is
@@ -534,14 +534,14 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     let (builder, ahead) = bent(&servers);
     let engine = engine_of(builder);
     let guard = held(&engine, "job");
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     let stop = stopped(&engine, &servers);
     ahead.sleep();
     assert!(!guard.is_valid(), "its validity has ended");
-    assert_eq!(told.load(Ordering::SeqCst), 0, "the thread is stopped");
+    assert_eq!(reported.load(Ordering::SeqCst), 0, "the thread is stopped");
     drop(stop);
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
-    eventually("the loss is reported", || told.load(Ordering::SeqCst) == 1);
+    eventually("the loss is reported", || reported.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
 }
 
@@ -552,7 +552,7 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
     let (builder, ahead) = bent(&servers);
     let engine = engine_of(builder);
     let guard = held(&engine, "job");
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     let watcher = guard.lost();
     let stop = stopped(&engine, &servers);
     ahead.sleep();
@@ -562,7 +562,7 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
     assert_eq!(release.soon(), ReleaseOutcome::Lost(LossCause::Expired));
     assert_eq!(watcher.soon(), Some(LossCause::Expired));
     assert!(engine.shutdown(LIMIT).is_clean());
-    assert_eq!(told.load(Ordering::SeqCst), 0);
+    assert_eq!(reported.load(Ordering::SeqCst), 0);
 }
 
 /// The nodes granted it, and nobody polled before it ended.
@@ -589,7 +589,7 @@ fn a_shutdown_releases_everything() {
     let servers = servers(3);
     let engine = engine(&servers);
     let guards: Vec<_> = (0..5).map(|at| held(&engine, &format!("job{at}"))).collect();
-    let told: Vec<_> = guards.iter().map(count_losses).collect();
+    let reported: Vec<_> = guards.iter().map(count_losses).collect();
     let watcher = guards[0].lost();
     let waiter = engine.acquire(patiently(b"job0"));
     eventually("the waiter waits", || engine.in_flight() == 1);
@@ -605,7 +605,7 @@ fn a_shutdown_releases_everything() {
     assert_eq!(engine.acquire(long(b"late")).soon().unwrap_err(), over);
     assert_eq!(engine.node_report().soon().unwrap_err(), EngineError::ShutDown);
     assert_eq!(engine.shutdown(Duration::ZERO), report);
-    assert!(told.iter().all(|told| told.load(Ordering::SeqCst) == 1));
+    assert!(reported.iter().all(|reported| reported.load(Ordering::SeqCst) == 1));
     assert_eq!(watcher.soon(), Some(LossCause::ShutDown));
     for guard in guards {
         assert!(!guard.is_valid());
@@ -703,11 +703,11 @@ fn a_shutdown_from_a_callback_does_not_wait_for_itself() {
     let servers = servers(1);
     let engine = engine(&servers);
     let guard = held(&engine, "job");
-    let (told, heard) = mpsc::channel();
+    let (reported, received) = mpsc::channel();
     let own = engine.clone();
-    guard.on_loss(move |_| told.send(own.shutdown(LIMIT)).unwrap());
+    guard.on_loss(move |_| reported.send(own.shutdown(LIMIT)).unwrap());
     lose(&guard, &servers, "job");
-    assert!(!heard.recv_timeout(LIMIT).unwrap().ended);
+    assert!(!received.recv_timeout(LIMIT).unwrap().ended);
     assert!(engine.shutdown(LIMIT).ended);
 }
 
@@ -813,7 +813,7 @@ fn a_lock_that_is_auto_extended_outlives_its_ttl() {
     let timed = Timed::of(3);
     let engine = engine_of(timed.builder());
     let guard = engine.acquire(kept(AutoExtend::until_released())).soon().unwrap();
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     let mut passed = Duration::ZERO;
     while passed < 2 * LONG {
         timed.pass(LONG / 10);
@@ -823,7 +823,7 @@ fn a_lock_that_is_auto_extended_outlives_its_ttl() {
     assert!(guard.is_valid(), "the guard knows of the extensions");
     assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
     timed.until_free("job");
-    assert_eq!(told.load(Ordering::SeqCst), 0);
+    assert_eq!(reported.load(Ordering::SeqCst), 0);
 }
 
 #[test]
@@ -833,17 +833,17 @@ fn an_auto_extended_lock_that_cannot_be_extended_is_lost_and_reported_once() {
         timed.nodes.iter().map(|node| Proxy::before(&node.address().to_string())).collect();
     let engine = engine_of(timed.bend(patient(proxies.iter().map(Proxy::address))));
     let guard = engine.acquire(kept(AutoExtend::until_released())).soon().unwrap();
-    let told = count_losses(&guard);
+    let reported = count_losses(&guard);
     let watcher = guard.lost();
     proxies[..2].iter().for_each(|proxy| proxy.set(Mode::Stall));
     timed.pass_until("the lock is lost", 2 * LONG, || !guard.is_valid());
     let cause = watcher.soon();
     proxies[..2].iter().for_each(|proxy| proxy.set(Mode::Pass));
     assert_eq!(cause, Some(LossCause::Unextended));
-    eventually("the callback came", || told.load(Ordering::SeqCst) == 1);
+    eventually("the callback came", || reported.load(Ordering::SeqCst) == 1);
     assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Unextended));
     timed.pass_until("no key is left", 2 * LONG, || timed.held_on("job") == 0);
-    assert_eq!(told.load(Ordering::SeqCst), 1);
+    assert_eq!(reported.load(Ordering::SeqCst), 1);
 }
 
 #[test]

@@ -111,15 +111,15 @@ fn an_extension_that_hears_of_a_lost_key_counts_on_the_other_nodes_only() {
     assert!(pttl(&servers[2], "job") <= 6_000);
     servers[2].cmd("ACL SETUSER default +pexpire");
     servers[0].cmd("DEL job");
-    let mut told = lock.extend(Duration::from_millis(500));
+    let mut reported = lock.extend(Duration::from_millis(500));
     // It waits for a twelfth of a second only, which a stalled machine exceeds.
     eventually("a quorum answers in time", || {
-        if matches!(told, Err(ExtendError::Refused(_))) {
-            told = lock.extend(Duration::from_millis(500));
+        if matches!(reported, Err(ExtendError::Refused(_))) {
+            reported = lock.extend(Duration::from_millis(500));
         }
-        !matches!(told, Err(ExtendError::Refused(_)))
+        !matches!(reported, Err(ExtendError::Refused(_)))
     });
-    match told {
+    match reported {
         // The first node may answer behind the two others.
         Ok(()) => eventually("it is known that the key is lost", || {
             let _ = client.warm_up(Duration::ZERO);

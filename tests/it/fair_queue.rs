@@ -333,10 +333,10 @@ fn whoever_looks_sees_who_waits_and_since_when() {
         assert_eq!(waiter.label.as_deref(), Some("in queue: 7"));
     }
     for node in &seen.nodes {
-        let told = node.queue.as_ref().unwrap();
+        let reported = node.queue.as_ref().unwrap();
         let names =
             |queue: &FairQueue| queue.waiters.iter().map(|it| it.fingerprint).collect::<Vec<_>>();
-        assert_eq!(names(told), names(queue));
+        assert_eq!(names(reported), names(queue));
         assert!(node.to_string().ends_with(" more, 2 in the queue"), "{node}");
     }
     guard.release();

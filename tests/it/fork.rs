@@ -67,7 +67,7 @@ fn client_process() {
         drop(client);
         child.ends();
     }
-    nodes.have_heard_nothing();
+    nodes.have_received_nothing();
 
     // A child's own clients work, and are not its child's.
     if let Some(child) = forked() {
@@ -137,14 +137,14 @@ fn driver_process() {
         drop(driver);
         child.ends();
     }
-    nodes.have_heard_nothing();
+    nodes.have_received_nothing();
 
     // The child must not write the bytes that the parent is about to write.
     let child = driver.batch(|driver| {
         driver.acquire(long(b"gathered")).unwrap();
         let child = nodes.fork_in_silence();
         if child.is_none() {
-            nodes.have_heard_nothing();
+            nodes.have_received_nothing();
         }
         child
     });
@@ -205,7 +205,7 @@ fn engine_process() {
         drop(engine);
         child.ends();
     }
-    nodes.have_heard_nothing();
+    nodes.have_received_nothing();
 
     assert!(guard.is_valid() && other.is_valid() && kept.is_valid());
     guard.extend(LONG).wait().unwrap();
@@ -225,17 +225,17 @@ fn in_its_own_process(role: &str) {
         .env(NODES, addresses.join(","))
         .output()
         .unwrap();
-    let (told, said) =
+    let (reported, replied) =
         [&outcome.stdout, &outcome.stderr].map(|it| String::from_utf8_lossy(it)).into();
-    assert!(outcome.status.success(), "{told}\n{said}");
-    assert!(told.contains("1 passed"), "{role} did not run: {told}");
+    assert!(outcome.status.success(), "{reported}\n{replied}");
+    assert!(reported.contains("1 passed"), "{role} did not run: {reported}");
 }
 
 /// The nodes of a process that forks, and witnesses that count their commands.
 struct Nodes {
     addresses: Vec<String>,
     witnesses: Vec<Connection>,
-    heard: Vec<u64>,
+    received: Vec<u64>,
 }
 
 impl Nodes {
@@ -243,7 +243,7 @@ impl Nodes {
         let addresses = env::var(NODES).ok()?;
         let addresses: Vec<_> = addresses.split(',').map(str::to_owned).collect();
         let witnesses = addresses.iter().map(|address| Connection::open(address)).collect();
-        Some(Self { addresses, witnesses, heard: Vec::new() })
+        Some(Self { addresses, witnesses, received: Vec::new() })
     }
 
     fn client(&self) -> Client {
@@ -256,14 +256,14 @@ impl Nodes {
 
     /// Forks; the parent waits for the child's end.
     fn fork_in_silence(&mut self) -> Option<Forked> {
-        self.heard = self.commands();
+        self.received = self.commands();
         forked()
     }
 
     /// No command has reached the nodes since the fork.
-    fn have_heard_nothing(&mut self) {
+    fn have_received_nothing(&mut self) {
         // This query is one more command.
-        let expected: Vec<u64> = self.heard.iter().map(|count| count + 1).collect();
+        let expected: Vec<u64> = self.received.iter().map(|count| count + 1).collect();
         assert_eq!(self.commands(), expected, "the child has sent commands to the nodes");
     }
 

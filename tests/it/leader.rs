@@ -82,14 +82,14 @@ fn a_lead_is_extended_until_it_is_lost_and_its_loss_is_told() {
     let servers = servers(3);
     let engine = candidate(&servers, "one:80");
     let lead = elected(&engine);
-    let (told, heard) = mpsc::channel();
-    lead.on_loss(move |cause| told.send(cause).unwrap());
+    let (reported, received) = mpsc::channel();
+    lead.on_loss(move |cause| reported.send(cause).unwrap());
     let term = lead.term();
     eventually("it is extended", || engine.metrics().wait().unwrap().metrics.auto_extended >= 4);
     assert!(lead.is_valid());
     servers.iter().for_each(|server| drop(server.cmd("DEL boss")));
     assert_eq!(lead.lost().wait(), Some(LossCause::Gone));
-    assert_eq!(heard.recv_timeout(LIMIT), Ok(LossCause::Gone));
+    assert_eq!(received.recv_timeout(LIMIT), Ok(LossCause::Gone));
     assert!(!lead.is_valid() && lead.remaining().is_zero());
     assert_eq!(lead.term(), term, "so that a store can refuse what comes too late");
     assert!(elected(&engine).term() > term);

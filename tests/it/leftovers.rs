@@ -45,9 +45,9 @@ fn leave_nothing(process: &str) {
         .spawn()
         .unwrap();
     let output = child.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && told.contains(ALL_IS_WELL), "{told}");
-    println!("{told}");
+    let reported = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && reported.contains(ALL_IS_WELL), "{reported}");
+    println!("{reported}");
     // The process has ended. Its leftovers on the nodes would be visible here.
     holder.process();
     for server in &servers {

@@ -43,8 +43,8 @@ impl Log for Heard {
 
 impl Heard {
     fn with(builder: ConfigBuilder) -> (Arc<Self>, ConfigBuilder) {
-        let heard = Arc::new(Self::default());
-        (Arc::clone(&heard), builder.log(heard))
+        let received = Arc::new(Self::default());
+        (Arc::clone(&received), builder.log(received))
     }
 
     fn lines(&self) -> Vec<Line> {
@@ -61,14 +61,15 @@ impl Heard {
 #[test]
 fn the_life_of_locks() {
     let servers = servers(3);
-    let (heard, builder) = Heard::with(builder(&servers));
+    let (received, builder) = Heard::with(builder(&servers));
     let client = client_of(builder);
     assert_eq!(client.warm_up(LIMIT).ready(), 3);
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     lock.extend(Duration::from_secs(20)).unwrap();
     assert!(refusal(client.acquire(long(b"job"))).is_contended());
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
-    let locks: Vec<_> = heard.of("lock").into_iter().map(|line| (line.level, line.text)).collect();
+    let locks: Vec<_> =
+        received.of("lock").into_iter().map(|line| (line.level, line.text)).collect();
     let beginnings = [
         "lock granted: job",
         "lock extended: job",
@@ -80,8 +81,8 @@ fn the_life_of_locks() {
         assert!(text.starts_with(beginning) && *level == Level::Debug, "{level:?} {text}");
     }
     let here = thread::current().id();
-    assert!(heard.lines().iter().all(|line| line.thread == here));
-    let ready = heard.of("node 1 ");
+    assert!(received.lines().iter().all(|line| line.thread == here));
+    let ready = received.of("node 1 ");
     assert_eq!(ready.len(), 1, "{ready:?}");
     assert_eq!(ready[0].level, Level::Info);
     assert_eq!(ready[0].text, format!("node 1 {}: ready", servers[0].address()));
@@ -90,11 +91,11 @@ fn the_life_of_locks() {
 #[test]
 fn a_lock_that_is_lost() {
     let servers = servers(1);
-    let (heard, builder) = Heard::with(builder(&servers));
+    let (received, builder) = Heard::with(builder(&servers));
     let mut driver = driver_of(builder);
     let id = held_by(&mut driver, patiently(b"job").ttl(Duration::from_millis(100)));
     outcome(&mut driver, id);
-    let lost = heard.of("lock lost");
+    let lost = received.of("lock lost");
     assert_eq!(lost.len(), 1);
     assert_eq!(
         (lost[0].level, &lost[0].text[..]),
@@ -106,7 +107,7 @@ fn a_lock_that_is_lost() {
 #[test]
 fn a_node_that_goes_away_and_comes_back_is_logged_once_each() {
     let mut servers = servers(3);
-    let (heard, builder) = Heard::with(builder(&servers));
+    let (received, builder) = Heard::with(builder(&servers));
     let mut driver = driver_of(builder);
     let drained = |driver: &mut redbolt::Driver| while driver.poll_event().is_some() {};
     process_until(&mut driver, "all nodes are ready", |driver| {
@@ -126,52 +127,58 @@ fn a_node_that_goes_away_and_comes_back_is_logged_once_each() {
         driver.node_report().ready() == 3
     });
     drained(&mut driver);
-    let told: Vec<_> =
-        heard.of("node 3 ").into_iter().map(|line| (line.level, line.text)).collect();
+    let reported: Vec<_> =
+        received.of("node 3 ").into_iter().map(|line| (line.level, line.text)).collect();
     // A quarantine may come in between, if the client is faster than the test's set-up of the
     // server.
-    assert!(told.len() <= 5, "{told:?}");
-    let downs = told
+    assert!(reported.len() <= 5, "{reported:?}");
+    let downs = reported
         .iter()
         .filter(|(level, text)| *level == Level::Warning && text.ends_with("connection refused"));
-    assert_eq!(downs.count(), 1, "{told:?}");
-    let (level, text) = told.last().unwrap();
-    assert!(*level == Level::Info && text.contains("ready, reconnected ("), "{told:?}");
+    assert_eq!(downs.count(), 1, "{reported:?}");
+    let (level, text) = reported.last().unwrap();
+    assert!(*level == Level::Info && text.contains("ready, reconnected ("), "{reported:?}");
 }
 
 #[test]
 fn nodes_that_do_not_vote() {
     let new = Server::start();
-    let (heard, config) = Heard::with(builder(std::slice::from_ref(&new)));
+    let (received, config) = Heard::with(builder(std::slice::from_ref(&new)));
     let client = client_of(config);
     let _ = refusal(client.acquire(long(b"job")));
-    let told = heard.of("node 1 ");
-    assert!(told[0].text.contains("quarantined") && told[0].level == Level::Warning, "{told:?}");
-    let refused = heard.of("lock refused: job: no quorum");
+    let reported = received.of("node 1 ");
+    assert!(
+        reported[0].text.contains("quarantined") && reported[0].level == Level::Warning,
+        "{reported:?}"
+    );
+    let refused = received.of("lock refused: job: no quorum");
     assert_eq!((refused.len(), refused[0].level), (1, Level::Warning));
 
     let other = vouched(Server::start());
     let config = builder(std::slice::from_ref(&other)).max_ttl(LIMIT);
-    let (heard, config) = Heard::with(config);
+    let (received, config) = Heard::with(config);
     let _ = refusal(client_of(config).acquire(LockRequest::new(b"job").ttl(LIMIT / 2)));
-    let told = heard.of("node 1 ");
-    assert!(told[0].text.contains("set up for") && told[0].level == Level::Error, "{told:?}");
+    let reported = received.of("node 1 ");
+    assert!(
+        reported[0].text.contains("set up for") && reported[0].level == Level::Error,
+        "{reported:?}"
+    );
 }
 
 /// The attempt is repeated without an event for the caller, so only the log shows it.
 #[test]
 fn a_clock_that_is_wrong() {
     let address = node_with_a_clock_ahead(Duration::from_secs(600));
-    let (heard, config) = Heard::with(patient([address]).new_nodes());
+    let (received, config) = Heard::with(patient([address]).new_nodes());
     let client = client_of(config);
     assert!(client.acquire(patiently(b"job").fenced()).unwrap().fencing_token().is_some());
-    let told = heard.of("node 1 ").into_iter().find(|line| line.text.contains("clock"));
-    let told = told.unwrap_or_else(|| panic!("{:?}", heard.lines()));
-    assert_eq!(told.level, Level::Warning);
+    let reported = received.of("node 1 ").into_iter().find(|line| line.text.contains("clock"));
+    let reported = reported.unwrap_or_else(|| panic!("{:?}", received.lines()));
+    assert_eq!(reported.level, Level::Warning);
     let words = ["its clock is too far from ours (", "s ahead of the proposed fencing token)"];
-    assert!(words.iter().all(|words| told.text.contains(words)), "{}", told.text);
+    assert!(words.iter().all(|words| reported.text.contains(words)), "{}", reported.text);
     assert_eq!(
-        heard.of("node 1 ").len(),
+        received.of("node 1 ").len(),
         2,
         "two notes: the wrong clock once, and that the node is ready"
     );
@@ -190,7 +197,7 @@ fn node_with_a_clock_ahead(ahead: Duration) -> String {
         let mut socket = listener.accept().unwrap().0;
         let mut read = [0; 4096];
         while let Ok(length @ 1..) = socket.read(&mut read) {
-            node.hear(&read[..length]);
+            node.receive(&read[..length]);
             socket.write_all(node.answer(clock())).unwrap();
         }
     });
@@ -210,7 +217,7 @@ fn no_note_has_a_password_or_a_token_in_it() {
         .collect();
     let addresses = servers.iter().map(|s| format!("redis://:{PASSWORD}@{}", s.address()));
     let config = patient(addresses).label(b"web-1").new_nodes().restart_guard(RestartGuard::Off);
-    let (heard, config) = Heard::with(config);
+    let (received, config) = Heard::with(config);
     let client = client_of(config);
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     let mut connection = servers[0].connect();
@@ -224,23 +231,23 @@ fn no_note_has_a_password_or_a_token_in_it() {
     let _ = lock.release();
     eventually("the third is refused", || {
         let _ = client.inspect(b"job");
-        heard.of("node 3 ").first().is_some_and(|line| line.text.contains("WRONGPASS"))
+        received.of("node 3 ").first().is_some_and(|line| line.text.contains("WRONGPASS"))
     });
-    all.extend(heard.lines());
+    all.extend(received.lines());
 
     // A server that echoes its arguments: the user's name, and a token.
     let echo = Server::with(&["--rename-command", "SET", "NOSET"]);
-    let (heard, config) =
+    let (received, config) =
         Heard::with(builder(std::slice::from_ref(&echo)).restart_guard(RestartGuard::Off));
     let client = client_of(config);
     let report = refusal(client.acquire(long(b"job")));
     assert!(report.to_string().contains("unknown command"), "{report}");
     drop(client);
-    all.extend(heard.lines());
-    let (heard, config) =
+    all.extend(received.lines());
+    let (received, config) =
         Heard::with(patient([format!("redis://ann-oracle:{PASSWORD}@{}", echo.address())]));
     let _ = refusal(client_of(config).acquire(long(b"job")));
-    all.extend(heard.lines());
+    all.extend(received.lines());
 
     assert!(all.len() > 8, "{all:?}");
     for shown in all.iter().flat_map(|line| [&line.text, &line.debug]) {
@@ -298,7 +305,7 @@ fn a_node_that_cannot_notify_waiters_is_logged() {
     let server = vouched(Server::start());
     server.cmd("ACL SETUSER default -client|tracking");
     let servers = std::slice::from_ref(&server);
-    let (heard, config) = Heard::with(builder(servers));
+    let (received, config) = Heard::with(builder(servers));
     let mut driver = driver_of(config);
     let holder = client_of(builder(servers));
     let held = holder.acquire(patiently(b"job")).unwrap();
@@ -306,12 +313,12 @@ fn a_node_that_cannot_notify_waiters_is_logged() {
     let text = format!("node 1 {}: waiters are not told: NOPERM", server.address());
     process_until(&mut driver, "the note is logged", |driver| {
         while driver.poll_event().is_some() {}
-        !heard.of(&text).is_empty()
+        !received.of(&text).is_empty()
     });
-    assert_eq!(heard.of(&text)[0].level, Level::Warning);
+    assert_eq!(received.of(&text)[0].level, Level::Warning);
     drop(held);
     outcome(&mut driver, id);
-    assert_eq!(heard.of(&text).len(), 1);
+    assert_eq!(received.of(&text).len(), 1);
 }
 
 #[test]
@@ -330,17 +337,18 @@ fn a_master_that_a_sentinel_names_does_not_erase_the_screen() {
         server.port().to_string().len(),
         server.port()
     );
-    let told = format!("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{news}", news.len());
-    let sentinel = Impostor::start(Act::Always(format!("{place}\r\n{told}")));
+    let reported =
+        format!("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{news}", news.len());
+    let sentinel = Impostor::start(Act::Always(format!("{place}\r\n{reported}")));
     let address = format!("redis+sentinel://{}/jobs", sentinel.address());
-    let (heard, builder) = Heard::with(patient([address]));
+    let (received, builder) = Heard::with(patient([address]));
     let client = client_of(builder);
     eventually("it names another", || {
         let report = client.warm_up(LIMIT / 100).to_string();
         assert!(!report.contains(['\x1b', '\u{9b}', '\u{202e}']), "{report:?}");
         report.contains("name another master: a\\u{1b}[2J")
     });
-    for line in heard.lines() {
+    for line in received.lines() {
         assert!(!line.text.contains(['\x1b', '\u{9b}', '\u{202e}']), "{line:?}");
     }
 }

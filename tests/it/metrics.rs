@@ -207,14 +207,14 @@ fn a_waiter_is_granted_by_its_lead() -> bool {
     // A grant that comes behind the waiter's first look would wake it before the release does.
     eventually("all nodes have granted", || held_on(&servers, "job") == 3);
     let id = waiter.acquire(patiently(b"job")).unwrap();
-    let tells = |driver: &mut redbolt::Driver| {
+    let reports = |driver: &mut redbolt::Driver| {
         driver
             .node_report()
             .nodes
             .iter()
             .any(|node| node.push == redbolt::report::PushState::Active)
     };
-    process_until(&mut waiter, "the lead tells", tells);
+    process_until(&mut waiter, "the lead tells", reports);
     // It reads the key once more then, or it would not be told of the release: whatever is asked later is answered later.
     let view = waiter.inspect(b"other").unwrap();
     process_until(&mut waiter, "it has looked", |driver| driver.take_inspection(view).is_some());
@@ -230,7 +230,7 @@ fn a_waiter_is_granted_by_its_lead() -> bool {
     assert!(metrics.lead_asks >= 1 && metrics.lead_asks <= metrics.wakes, "{metrics:?}");
     assert!(metrics.attempts > metrics.lead_asks, "{metrics:?}");
     // Usually the first node, or another, if the first was late to deny.
-    let told = metrics.nodes.iter().position(|node| node.pushes > 0).unwrap();
+    let reported = metrics.nodes.iter().position(|node| node.pushes > 0).unwrap();
     assert!(
         metrics.nodes.iter().all(|node| node.connections == 1),
         "push links are not counted as connections"
@@ -238,7 +238,7 @@ fn a_waiter_is_granted_by_its_lead() -> bool {
     let scrape = scrape(&waiter.metrics());
     assert_eq!(value(&scrape, "redbolt_lead_grants_total", &[]), 1.0);
     assert_eq!(value(&scrape, "redbolt_wakes_total", &[]), metrics.wakes as f64);
-    assert!(of_node(&scrape, &servers, told, "redbolt_node_pushes_total") >= 1.0);
+    assert!(of_node(&scrape, &servers, reported, "redbolt_node_pushes_total") >= 1.0);
     true
 }
 

@@ -124,20 +124,20 @@ fn a_downgrade_that_comes_to_pass_late_is_no_upgrade() {
     lock.downgrade().unwrap();
     servers[1..].iter().for_each(Server::resume);
     eventually("it is extended", || lock.extend(LONG).is_ok());
-    let mut told = lock.try_upgrade();
+    let mut reported = lock.try_upgrade();
     eventually("nothing is under way", || {
-        if is_to_be_tried_again(&told) {
-            told = lock.try_upgrade();
+        if is_to_be_tried_again(&reported) {
+            reported = lock.try_upgrade();
         }
-        !is_to_be_tried_again(&told)
+        !is_to_be_tried_again(&reported)
     });
-    assert_eq!((told, lock.mode()), (Ok(true), LockMode::Exclusive));
+    assert_eq!((reported, lock.mode()), (Ok(true), LockMode::Exclusive));
     assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
 }
 
 /// The change before is under way, or the nodes did not answer in the little time that they have here.
-fn is_to_be_tried_again(told: &Result<bool, ExtendError>) -> bool {
-    match told {
+fn is_to_be_tried_again(reported: &Result<bool, ExtendError>) -> bool {
+    match reported {
         Err(ExtendError::Request(error)) => *error == RequestError::ModeChangeUnderWay,
         Err(ExtendError::Refused(report)) => report.reason() == RefusalReason::NoQuorum,
         _ => false,
@@ -155,14 +155,14 @@ fn an_upgrade_does_not_end_with_the_downgrade_before_it() {
         lock.downgrade().wait().unwrap();
         servers[1..].iter().for_each(Server::resume);
         eventually("it is extended", || lock.extend(LONG).wait().is_ok());
-        let mut told = lock.try_upgrade().wait();
+        let mut reported = lock.try_upgrade().wait();
         eventually("nothing is under way", || {
-            if is_to_be_tried_again(&told) {
-                told = lock.try_upgrade().wait();
+            if is_to_be_tried_again(&reported) {
+                reported = lock.try_upgrade().wait();
             }
-            !is_to_be_tried_again(&told)
+            !is_to_be_tried_again(&reported)
         });
-        assert_eq!((told, lock.mode()), (Ok(true), LockMode::Exclusive));
+        assert_eq!((reported, lock.mode()), (Ok(true), LockMode::Exclusive));
         assert!(matches!(lock.release().wait(), ReleaseOutcome::Released(_)));
     }
 }

@@ -56,9 +56,9 @@ fn relay(client: TcpStream, server: TcpStream, muffled: &Arc<AtomicBool>) {
     });
     let muffled = Arc::clone(muffled);
     thread::spawn(move || {
-        let is_heard = || !(is_push.load(Ordering::SeqCst) && muffled.load(Ordering::SeqCst));
-        pump(&server, &client, |_| is_heard());
-        if is_heard() {
+        let is_received = || !(is_push.load(Ordering::SeqCst) && muffled.load(Ordering::SeqCst));
+        pump(&server, &client, |_| is_received());
+        if is_received() {
             let _ = client.shutdown(Shutdown::Both);
         }
     });

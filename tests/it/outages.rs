@@ -61,11 +61,11 @@ fn a_report_says_why_a_node_is_connected_to_again() {
     let client = client(std::slice::from_ref(&server));
     assert_eq!(client.warm_up(LIMIT).ready(), 1);
     server.kill();
-    let told = || client.warm_up(Duration::from_millis(20)).nodes[0].to_string();
-    eventually("nobody listens", || told().ends_with(": connection refused"));
+    let reported = || client.warm_up(Duration::from_millis(20)).nodes[0].to_string();
+    eventually("nobody listens", || reported().ends_with(": connection refused"));
     let _silent = TcpListener::bind(server.address()).unwrap();
     let words = ": connecting again after: connection refused";
-    eventually("it is being connected to", || told().ends_with(words));
+    eventually("it is being connected to", || reported().ends_with(words));
 }
 
 /// With the default timeouts, which are long: no acquisition waits for one.

@@ -73,8 +73,8 @@ fn a_lock_of_redisson_s_is_a_hash_of_one_holder_and_its_release_is_told() {
         }
         released(lock);
         for listener in &mut listeners {
-            let told = [bulk("message"), bulk(channel), bulk("0")];
-            assert_eq!(listener.reply(), Reply::Array(told.into()));
+            let reported = [bulk("message"), bulk(channel), bulk("0")];
+            assert_eq!(listener.reply(), Reply::Array(reported.into()));
         }
         for server in &servers {
             assert_eq!(server.cmd("KEYS *"), Reply::Array(vec![bulk("redbolt:guard")]));
@@ -177,8 +177,8 @@ fn the_release_of_a_lock_of_spring_s_is_told_to_its_registry() {
         eventually("all nodes grant it", || held_on(&servers, name) == 3);
         released(lock);
         for listener in &mut listeners {
-            let told = [bulk("message"), bulk(channel), bulk(name)];
-            assert_eq!(listener.reply(), Reply::Array(told.into()));
+            let reported = [bulk("message"), bulk(channel), bulk(name)];
+            assert_eq!(listener.reply(), Reply::Array(reported.into()));
         }
         // By an operator too.
         let lock = client.acquire(spring()).unwrap();
@@ -202,9 +202,13 @@ fn a_lock_of_spring_s_is_undone_and_told_by_its_holder_alone() {
     assert!(exists(&server, "shop:job"));
     assert_eq!((undo("mine"), undo("mine")), (Reply::Int(1), Reply::Int(0)));
     server.cmd("PUBLISH shop-channel:shop:job last");
-    let told =
+    let reported =
         |body: &str| Reply::Array(["message", "shop-channel:shop:job", body].map(bulk).into());
-    assert_eq!((listener.reply(), listener.reply()), (told("shop:job"), told("last")), "once");
+    assert_eq!(
+        (listener.reply(), listener.reply()),
+        (reported("shop:job"), reported("last")),
+        "once"
+    );
     server.cmd("HSET shop:job mine 1");
     assert_eq!(undo("mine"), Reply::Int(0), "data of another type is nobody's");
     assert!(exists(&server, "shop:job"));
@@ -267,16 +271,16 @@ fn a_lock_of_python_redis_lock_s_is_undone_and_told_by_its_holder_alone() {
     let keys = ["lock:job", "lock-signal:job"];
     let ask = |token: &str| eval(&server, ACQUIRE_PYTHON.text, &keys, &[token, "60000"]);
     let undo = |token: &str| eval(&server, UNDO_PYTHON.text, &keys, &[token]);
-    let told = || server.cmd("LLEN lock-signal:job");
+    let reported = || server.cmd("LLEN lock-signal:job");
     // From a release before: it says nothing any more.
     server.cmd("RPUSH lock-signal:job 1 1");
-    assert_eq!((ask("mine"), told()), (Reply::Status("OK".into()), Reply::Int(0)));
+    assert_eq!((ask("mine"), reported()), (Reply::Status("OK".into()), Reply::Int(0)));
     assert!(matches!(ask("mine"), Reply::Int(1..)), "an ask is no re-entry");
-    assert_eq!((undo("other"), told()), (Reply::Int(0), Reply::Int(0)));
+    assert_eq!((undo("other"), reported()), (Reply::Int(0), Reply::Int(0)));
     server.cmd("RPUSH lock-signal:job 1 1");
-    assert_eq!((undo("mine"), told()), (Reply::Int(1), Reply::Int(1)), "one entry");
+    assert_eq!((undo("mine"), reported()), (Reply::Int(1), Reply::Int(1)), "one entry");
     server.cmd("DEL lock-signal:job");
-    assert_eq!((undo("mine"), told()), (Reply::Int(0), Reply::Int(0)), "once");
+    assert_eq!((undo("mine"), reported()), (Reply::Int(0), Reply::Int(0)), "once");
     // What is rehearsed wakes nobody who sleeps already.
     let mut sleeper = server.connect();
     sleeper.send(b"BLPOP lock-signal:job 60\r\n");
@@ -407,8 +411,8 @@ fn readers_of_redisson_s_have_keys_of_their_own_and_the_last_to_leave_tells() {
         released(writer);
         for listener in &mut listeners {
             for body in ["0", "1"] {
-                let told = ["message", &channel, body].map(bulk);
-                assert_eq!(listener.reply(), Reply::Array(told.into()), "once by each");
+                let reported = ["message", &channel, body].map(bulk);
+                assert_eq!(listener.reply(), Reply::Array(reported.into()), "once by each");
             }
         }
         for server in &servers {
@@ -507,8 +511,8 @@ fn who_reads_or_writes_as_others_do_cannot_change_its_mode() {
         let ask = || patiently(b"job").profile(profile);
         let reader = engine.acquire(ask().shared()).wait().unwrap();
         let refused = reader.try_upgrade().wait().unwrap_err().to_string();
-        let told = format!("the profile {profile} cannot change its mode");
-        assert!(refused.contains(&told), "{refused}");
+        let reported = format!("the profile {profile} cannot change its mode");
+        assert!(refused.contains(&reported), "{refused}");
         assert!(reader.is_valid());
         reader.release().wait();
         let writer = engine.acquire(ask()).wait().unwrap();

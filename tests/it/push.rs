@@ -51,11 +51,11 @@ struct Waiter {
 
 impl Waiter {
     /// Waits, notified by the first of these servers, which is its lead.
-    fn told_by(servers: &[Server], builder: ConfigBuilder, resource: &[u8]) -> Self {
-        Self::told(servers, builder, patiently(resource))
+    fn reported_by(servers: &[Server], builder: ConfigBuilder, resource: &[u8]) -> Self {
+        Self::reported(servers, builder, patiently(resource))
     }
 
-    fn told(servers: &[Server], builder: ConfigBuilder, request: LockRequest<'_>) -> Self {
+    fn reported(servers: &[Server], builder: ConfigBuilder, request: LockRequest<'_>) -> Self {
         let mut waiter = Self::with(builder, request);
         process_until(&mut waiter.driver, "the node notifies", |driver| {
             driver.node_report().nodes[0].push == PushState::Active
@@ -118,7 +118,7 @@ impl Waiter {
     }
 
     /// Whether nothing wakes it up to half of the time until its timer is due. A timer may, if this process is stalled.
-    fn hears_nothing(&mut self) -> bool {
+    fn receives_nothing(&mut self) -> bool {
         let before = self.wakes();
         let until = Instant::now() + BEFORE_ANY_TIMER / 2;
         while Instant::now() < until {
@@ -196,7 +196,7 @@ fn a_release_by_redbolt_is_notified() {
     on_each_number_of_nodes(|servers| {
         let holder = client(servers);
         let lock = holder.acquire(patiently(b"job")).unwrap();
-        let mut waiter = Waiter::told_by(servers, led(servers), b"job");
+        let mut waiter = Waiter::reported_by(servers, led(servers), b"job");
         assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
         waiter.is_granted_by_push();
     });
@@ -206,7 +206,7 @@ fn a_release_by_redbolt_is_notified() {
 fn a_del_by_another_program_is_notified() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let mut waiter = Waiter::told_by(servers, led(servers), b"job");
+        let mut waiter = Waiter::reported_by(servers, led(servers), b"job");
         // The lead comes last, because a notification before the others are free is useless.
         servers.iter().rev().for_each(|server| redis_cli(server, &["DEL", "job"]));
         waiter.is_granted_by_push();
@@ -223,7 +223,7 @@ fn waits_for_other_kinds_of_locks_are_notified() {
             patiently(b"job").and_resource(b"free").fenced(),
         ] {
             taken(servers, "job");
-            let mut waiter = Waiter::told(servers, led(servers), request.clone());
+            let mut waiter = Waiter::reported(servers, led(servers), request.clone());
             // The request that follows the confirmation reads the keys.
             waiter.process_until("the waiter has asked again", |driver| {
                 driver.metrics().metrics.attempts >= 2 || request.resources().count() == 1
@@ -244,7 +244,7 @@ fn waits_for_other_kinds_of_locks_are_notified() {
 fn a_rename_is_notified() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
+    let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
     servers.iter().rev().for_each(|server| drop(server.cmd("RENAME job away")));
     waiter.is_granted_by_push();
 }
@@ -256,7 +256,7 @@ fn a_flushall_is_notified() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
         let builder = led(servers).restart_guard(RestartGuard::Off);
-        let mut waiter = Waiter::told_by(servers, builder, b"job");
+        let mut waiter = Waiter::reported_by(servers, builder, b"job");
         servers.iter().rev().for_each(|server| drop(server.cmd("FLUSHALL")));
         waiter.is_granted_by_push();
     });
@@ -267,8 +267,9 @@ fn a_flushall_is_notified() {
 fn waiters_hand_the_lock_on() {
     on_each_number_of_nodes(|servers| {
         taken(servers, "job");
-        let rest: Vec<_> = (0..2).map(|_| Waiter::told_by(servers, led(servers), b"job")).collect();
-        let mut first = Waiter::told_by(servers, led(servers), b"job");
+        let rest: Vec<_> =
+            (0..2).map(|_| Waiter::reported_by(servers, led(servers), b"job")).collect();
+        let mut first = Waiter::reported_by(servers, led(servers), b"job");
         servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
         first.is_granted_by_push();
         first.driver.release(first.id);
@@ -438,12 +439,12 @@ fn a_blocking_client_is_notified() {
 fn changes_of_other_keys_wake_nobody() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
+    let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
     let is_quiet = once_in(5, || {
         waiter.settle();
         let before = calls(&servers[0], "set");
         servers.iter().for_each(|server| drop(server.cmd("MSET other 1 jobs 2 jo 3")));
-        waiter.hears_nothing() && calls(&servers[0], "set") == before
+        waiter.receives_nothing() && calls(&servers[0], "set") == before
     });
     assert!(is_quiet);
 }
@@ -452,7 +453,7 @@ fn changes_of_other_keys_wake_nobody() {
 fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
+    let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
     let sets = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
     // Behind a lead that is more than 5 ms late the others are asked as well.
     let costs_one = once_in(5, || {
@@ -460,7 +461,7 @@ fn a_change_that_frees_nothing_costs_one_ask_at_the_lead() {
         let before = sets();
         servers.iter().for_each(|server| drop(server.cmd("PEXPIRE job 29000")));
         waiter.process_until("the waiter asks the lead", |_| calls(&servers[0], "set") > before[0]);
-        let (is_quiet, after) = (waiter.hears_nothing(), sets());
+        let (is_quiet, after) = (waiter.receives_nothing(), sets());
         println!("asks before and after: {before:?}, {after:?}");
         is_quiet && after == [before[0] + 1, before[1], before[2]]
     });
@@ -476,14 +477,14 @@ fn by_timers_alone_nothing_is_subscribed() {
     let servers = servers(3);
     taken(&servers, "job");
     let mut waiter = Waiter::of(late(&servers).wake(WakeStrategy::Timer), b"job");
-    assert!(waiter.hears_nothing());
+    assert!(waiter.receives_nothing());
     for server in &servers {
         assert_eq!(info(server, "clients", "tracking_clients"), 0);
         assert_eq!(subscribers(server), 0);
     }
     assert!((0..3).all(|node| waiter.push(node) == PushState::Off));
     servers.iter().for_each(|server| drop(server.cmd("DEL job")));
-    assert!(waiter.hears_nothing(), "only its timer wakes it");
+    assert!(waiter.receives_nothing(), "only its timer wakes it");
 }
 
 fn subscribers(server: &Server) -> i64 {
@@ -501,7 +502,7 @@ fn subscribers(server: &Server) -> i64 {
 fn a_push_link_that_is_killed_is_replaced() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
+    let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
     let before = calls(&servers[0], "set");
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE pubsub"), Reply::Int(1));
     waiter.process_until("the loss leads to a request", |_| calls(&servers[0], "set") > before);
@@ -519,7 +520,7 @@ fn a_push_link_that_is_killed_is_replaced() {
 fn a_command_link_that_is_killed_is_replaced() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
+    let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
     // The server drops its tracking entries for a closed connection when their key changes.
     assert_eq!(servers[0].cmd("CLIENT KILL TYPE normal"), Reply::Int(1));
     assert_eq!(info(&servers[0], "clients", "tracking_clients"), 0);
@@ -542,7 +543,7 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
     taken(&servers, "job");
     let muffler = Muffler::before(&servers[0].address());
     let addresses = [muffler.address().to_owned(), servers[1].address(), servers[2].address()];
-    let mut waiter = Waiter::told_by(
+    let mut waiter = Waiter::reported_by(
         &servers,
         patient(addresses).retry_backoff(LATE, LATE).wake(WakeStrategy::Lead),
         b"job",
@@ -552,7 +553,7 @@ fn a_push_link_that_is_silently_gone_costs_a_timer() {
     assert_eq!(waiter.push(0), PushState::Active, "no side has noticed");
     let before = calls(&servers[1], "set");
     servers.iter().rev().for_each(|server| drop(server.cmd("DEL job")));
-    assert!(waiter.hears_nothing());
+    assert!(waiter.receives_nothing());
     let began = Instant::now();
     waiter.comes_to_a_grant();
     // 2 s, and a stall.
@@ -616,7 +617,7 @@ fn as_user(server: &Server) -> ConfigBuilder {
 fn a_user_with_just_these_permissions_is_notified() {
     let server = server_with_user(&[&RULES[..], &[CHANNEL]].concat());
     taken(std::slice::from_ref(&server), "job");
-    let mut waiter = Waiter::told_by(std::slice::from_ref(&server), as_user(&server), b"job");
+    let mut waiter = Waiter::reported_by(std::slice::from_ref(&server), as_user(&server), b"job");
     assert_eq!(server.cmd("DEL job"), Reply::Int(1));
     waiter.is_granted_by_push();
     assert_eq!(denials(&server), Vec::<String>::new());
@@ -638,7 +639,7 @@ fn a_user_who_may_not_be_notified_uses_the_timer_and_reports_why() {
         [without(CHANNEL, &[]), without("+subscribe", &[]), without("", &["-client|tracking"])];
     side_by_side(all, |rules| {
         let server = server_with_user(&rules);
-        is_not_told(&server, as_user(&server), Cause::NoPermission);
+        is_not_notified(&server, as_user(&server), Cause::NoPermission);
     });
 }
 
@@ -647,7 +648,7 @@ fn with_renamed_commands_only_the_timer_ends_a_wait() {
     side_by_side(["SUBSCRIBE", "CLIENT"], |command| {
         let server = vouched(Server::with(&["--rename-command", command, "no-longer"]));
         let builder = patient([server.address()]).retry_backoff(LATE, LATE);
-        is_not_told(&server, builder, Cause::UnknownCommand);
+        is_not_notified(&server, builder, Cause::UnknownCommand);
     });
 }
 
@@ -656,11 +657,11 @@ fn with_renamed_commands_only_the_timer_ends_a_wait() {
 fn a_user_who_may_not_read_client_ids_uses_the_timer() {
     let rules = [&RULES[..], &[CHANNEL, "-client|id"]].concat();
     let server = server_with_user(&rules);
-    is_not_told(&server, as_user(&server), Cause::NoPermission);
+    is_not_notified(&server, as_user(&server), Cause::NoPermission);
 }
 
 /// The node cannot notify, and the timer ends the wait: here when the key expires.
-fn is_not_told(server: &Server, builder: ConfigBuilder, cause: Cause) {
+fn is_not_notified(server: &Server, builder: ConfigBuilder, cause: Cause) {
     let set = server.cmd("SET job theirs NX PX 4000");
     assert_eq!(set, Reply::Status("OK".into()));
     let mut waiter = Waiter::of(builder, b"job");
@@ -793,7 +794,7 @@ fn a_lock_of_the_same_driver_is_handed_on() {
 fn the_push_link_is_closed_after_the_last_wait() {
     let servers = servers(3);
     taken(&servers, "job");
-    let mut waiter = Waiter::told_by(&servers, led(&servers), b"job");
+    let mut waiter = Waiter::reported_by(&servers, led(&servers), b"job");
     waiter.driver.release(waiter.id);
     assert_eq!(subscribers(&servers[0]), 1, "the push link stays for the next wait");
     waiter.process_until("the push link is closed", |_| subscribers(&servers[0]) == 0);

@@ -202,12 +202,12 @@ fn a_promoted_replica_is_quarantined() {
     let lock = first.acquire(long(b"job")).unwrap();
     watched.kill_master();
     assert!(!exists(&watched.replica, "job"), "it never had the lock");
-    let mut told = String::new();
+    let mut reported = String::new();
     eventually("the promoted replica is looked at", || {
-        told = refusal(second.acquire(long(b"job"))).to_string();
-        told.contains(": quarantined ")
+        reported = refusal(second.acquire(long(b"job"))).to_string();
+        reported.contains(": quarantined ")
     });
-    assert!(told.contains("its run id changed"), "{told}");
+    assert!(reported.contains("its run id changed"), "{reported}");
     assert!(lock.is_valid());
 }
 
@@ -304,8 +304,10 @@ fn one_sentinel_that_tells_of_a_failover_is_not_followed() {
     let stray = Server::start();
     let [_, first, second] = watched.sentinels.all() else { panic!("three") };
     let news = format!("jobs 127.0.0.1 {} 127.0.0.1 {}", watched.master.port(), stray.port());
-    let told = format!("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{news}", news.len());
-    let lying = Impostor::start(Act::Always(format!("{}\r\n{told}", place(watched.master.port()))));
+    let reported =
+        format!("*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n${}\r\n{news}", news.len());
+    let lying =
+        Impostor::start(Act::Always(format!("{}\r\n{reported}", place(watched.master.port()))));
     let places = [lying.address(), first.address(), second.address()];
     let client = warm_client(patient([among(places)]));
     let connections = || {
@@ -350,8 +352,8 @@ fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
     client.acquire(patiently(b"job")).unwrap().release();
     third.pause();
     pass();
-    let told = refusal(client.acquire(briefly())).to_string();
-    assert!(told.contains("most of its sentinels have not named it for 5 s"), "{told}");
+    let reported = refusal(client.acquire(briefly())).to_string();
+    assert!(reported.contains("most of its sentinels have not named it for 5 s"), "{reported}");
     second.resume();
     client.acquire(patiently(b"job")).unwrap().release();
     third.resume();
@@ -381,8 +383,8 @@ fn an_answer_that_is_read_when_the_word_of_sentinels_is_too_old_does_not_count()
     second.pause();
     third.pause();
     stops.store(true, Ordering::Relaxed);
-    let told = refusal(client.acquire(long(b"job"))).to_string();
-    assert!(told.contains("most of its sentinels have not named it for 5 s"), "{told}");
+    let reported = refusal(client.acquire(long(b"job"))).to_string();
+    assert!(reported.contains("most of its sentinels have not named it for 5 s"), "{reported}");
     second.resume();
     third.resume();
 }
@@ -463,18 +465,18 @@ fn a_master_that_needs_its_replicas_grants_nothing_without_them() {
     watched.master.cmd("CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 1");
     client.acquire(patiently(b"job")).unwrap().release();
     watched.replica.pause();
-    let mut told = String::new();
+    let mut reported = String::new();
     eventually("the replica is missed", || match client.acquire(long(b"job")) {
         Ok(lock) => {
             lock.release();
             false
         }
         Err(error) => {
-            told = error.to_string();
+            reported = error.to_string();
             true
         }
     });
-    assert!(told.contains("NOREPLICAS"), "{told}");
+    assert!(reported.contains("NOREPLICAS"), "{reported}");
 }
 
 #[test]
@@ -516,11 +518,11 @@ fn a_sentinel_whose_name_is_not_resolved_keeps_no_node_away() {
     let asked = || info(other, "stats", "total_connections_received").parse::<u64>().unwrap();
     let (before, mut looks) = (asked(), 0);
     eventually("it is asked again and again", || {
-        let told = refusal(client.acquire(briefly())).to_string();
+        let reported = refusal(client.acquire(briefly())).to_string();
         // Each look is a connection too.
         looks += 1;
         asked() >= before + looks + 3
-            && told.contains("hangs.example:26379: its name is still being looked up")
+            && reported.contains("hangs.example:26379: its name is still being looked up")
     });
     watched.sentinels.all_mut()[0].restart();
     client.acquire(patiently(b"job")).unwrap().release();
@@ -534,18 +536,24 @@ fn without_a_majority_there_is_no_master() {
     let [first, second, third] = watched.sentinels.all() else { panic!("three") };
     let lying = [0, 1].map(|port| Impostor::start(Act::Always(place(7_001 + port))));
     let divided = among([lying[0].address(), lying[1].address(), first.address()]);
-    let told = refused(patient([divided]), "2 of 3 sentinels must name the same master `jobs`");
-    assert!(told.contains("says 127.0.0.1:7001") && told.contains("says 127.0.0.1:7002"), "{told}");
-    assert!(told.contains(&format!("says {}", watched.master.address())), "{told}");
+    let reported = refused(patient([divided]), "2 of 3 sentinels must name the same master `jobs`");
+    assert!(
+        reported.contains("says 127.0.0.1:7001") && reported.contains("says 127.0.0.1:7002"),
+        "{reported}"
+    );
+    assert!(reported.contains(&format!("says {}", watched.master.address())), "{reported}");
     let unknown = watched.address().replace("/jobs", "/nobody");
-    let told = refused(patient([unknown]), "sentinels must name the same master `nobody`");
-    assert!(told.contains(&format!("{}: it does not know that master", first.address())), "{told}");
+    let reported = refused(patient([unknown]), "sentinels must name the same master `nobody`");
+    assert!(
+        reported.contains(&format!("{}: it does not know that master", first.address())),
+        "{reported}"
+    );
     for sentinel in [second, third] {
         assert_eq!(sentinel.cmd("ACL SETUSER default resetpass >right"), ok());
     }
     refused(watched.builder(), ": NOAUTH");
-    let told = refused(with_password(&watched, b"s3cret"), ": WRONGPASS");
-    assert!(!told.contains("s3cret"), "{told}");
+    let reported = refused(with_password(&watched, b"s3cret"), ": WRONGPASS");
+    assert!(!reported.contains("s3cret"), "{reported}");
     vouch_for(&[&watched.master], 1);
     client_of(with_password(&watched, b"right")).acquire(patiently(b"job")).unwrap().release();
 }
@@ -576,13 +584,13 @@ fn the_sentinels_password_comes_from_a_file() {
 /// How a node is refused, in words among which are these.
 fn refused(builder: ConfigBuilder, words: &str) -> String {
     let client = client_of(builder);
-    let mut told = String::new();
+    let mut reported = String::new();
     eventually(words, || {
-        told = refusal(client.acquire(briefly())).to_string();
-        told.contains(words)
+        reported = refusal(client.acquire(briefly())).to_string();
+        reported.contains(words)
     });
-    assert!(told.contains("node 1 redis"), "{told}");
-    told
+    assert!(reported.contains("node 1 redis"), "{reported}");
+    reported
 }
 
 fn with_password(watched: &Watched, password: &[u8]) -> ConfigBuilder {

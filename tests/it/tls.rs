@@ -84,18 +84,18 @@ fn a_certificate_that_does_not_hold_is_told_with_the_reason() {
     let server = |identity| server(&authority, identity, &[]);
 
     let expired = server(authority.expired());
-    let told = words(trusting(&authority, &expired.tls_address()));
-    assert!(told.starts_with(&format!("{not_accepted} (it expired ")), "{told}");
-    assert!(told.ends_with(" days ago)"), "{told}");
+    let reported = words(trusting(&authority, &expired.tls_address()));
+    assert!(reported.starts_with(&format!("{not_accepted} (it expired ")), "{reported}");
+    assert!(reported.ends_with(" days ago)"), "{reported}");
 
     let early = server(authority.not_yet_valid());
-    let told = words(trusting(&authority, &early.tls_address()));
-    assert!(told.starts_with(&format!("{not_accepted} (it is not valid yet")), "{told}");
+    let reported = words(trusting(&authority, &early.tls_address()));
+    assert!(reported.starts_with(&format!("{not_accepted} (it is not valid yet")), "{reported}");
 
     let elsewhere = server(authority.server_named("redis.example"));
-    let told = words(trusting(&authority, &elsewhere.tls_address()));
+    let reported = words(trusting(&authority, &elsewhere.tls_address()));
     let wrong = "it is for redis.example, not for 127.0.0.1";
-    assert_eq!(told, format!("{not_accepted} ({wrong})"));
+    assert_eq!(reported, format!("{not_accepted} ({wrong})"));
     let named = trusting(&authority, &elsewhere.tls_address()).tls_server_name("redis.example");
     is_granted(&client_of(named));
 
@@ -103,13 +103,13 @@ fn a_certificate_that_does_not_hold_is_told_with_the_reason() {
     let unknown = format!("{not_accepted} (its issuer is not trusted: name the file with its CA)");
     let other = Authority::new();
     // Both have the same name, and only one the key.
-    let told = words(trusting(&other, &good.tls_address()));
-    assert!(told.contains("it is not signed by its issuer"), "{told}");
+    let reported = words(trusting(&other, &good.tls_address()));
+    assert!(reported.contains("it is not signed by its issuer"), "{reported}");
     let stranger = Authority::named("somebody else");
     assert_eq!(words(trusting(&stranger, &good.tls_address())), unknown);
     let client = authority.client();
-    let told = words(patient([good.tls_address()]).tls_ca(client.certificate));
-    assert_eq!(told, unknown);
+    let reported = words(patient([good.tls_address()]).tls_ca(client.certificate));
+    assert_eq!(reported, unknown);
 }
 
 /// What the system trusts is what a variable says, in a process of its own.
@@ -117,7 +117,7 @@ fn a_certificate_that_does_not_hold_is_told_with_the_reason() {
 fn the_system_s_certificates_are_believed_where_no_file_is_named() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
-    let told = |trusted: &Authority| {
+    let reported = |trusted: &Authority| {
         let outcome = Command::new(env::current_exe().unwrap())
             .args(["--exact", "--ignored", "--nocapture", "tls::system_process"])
             .env(NODE, server.tls_address())
@@ -125,12 +125,12 @@ fn the_system_s_certificates_are_believed_where_no_file_is_named() {
             .env_remove("SSL_CERT_DIR")
             .output()
             .unwrap();
-        let said = format!("{outcome:?}");
-        assert!(outcome.status.success() && said.contains("1 passed"), "{said}");
-        said
+        let replied = format!("{outcome:?}");
+        assert!(outcome.status.success() && replied.contains("1 passed"), "{replied}");
+        replied
     };
-    assert!(told(&authority).contains("it was granted"));
-    let other = told(&Authority::named("somebody else"));
+    assert!(reported(&authority).contains("it was granted"));
+    let other = reported(&Authority::named("somebody else"));
     assert!(other.contains("its issuer is not trusted"), "{other}");
 }
 
@@ -151,8 +151,8 @@ fn only_a_switch_called_danger_believes_everybody() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.expired(), &[]);
     let other = Authority::named("somebody else");
-    let told = words(trusting(&other, &server.tls_address()));
-    assert!(told.contains("not accepted"), "{told}");
+    let reported = words(trusting(&other, &server.tls_address()));
+    assert!(reported.contains("not accepted"), "{reported}");
     is_granted(&client_of(patient([server.tls_address()]).danger_accept_any_certificate()));
 }
 
@@ -166,17 +166,20 @@ fn a_server_that_wants_a_client_certificate_gets_it_or_says_so() {
         let args = ["--tls-protocols", version, "--tls-auth-clients", "yes"];
         let server = server(&authority, authority.server(), &args);
         let address = server.tls_address();
-        let told = words(trusting(&authority, &address));
-        assert!(told.starts_with("the server refuses TLS with us ("), "{told}");
-        assert!(told.contains("it wants a client certificate"), "{version}: {told}");
+        let reported = words(trusting(&authority, &address));
+        assert!(reported.starts_with("the server refuses TLS with us ("), "{reported}");
+        assert!(reported.contains("it wants a client certificate"), "{version}: {reported}");
 
         let known = trusting(&authority, &address).tls_cert(&ours.certificate).tls_key(&ours.key);
         is_granted(&client_of(known));
 
         let unknown =
             trusting(&authority, &address).tls_cert(&theirs.certificate).tls_key(&theirs.key);
-        let told = words(unknown);
-        assert!(told.contains("does not trust the issuer of our client certificate"), "{told}");
+        let reported = words(unknown);
+        assert!(
+            reported.contains("does not trust the issuer of our client certificate"),
+            "{reported}"
+        );
     }
 }
 
@@ -185,23 +188,23 @@ fn tls_and_no_tls_are_told_apart_both_ways() {
     let authority = Arc::new(Authority::new());
     let server = server(&authority, authority.server(), &[]);
     // A server of Redis waits for the end of what looks like a line.
-    let told = words(trusting(&authority, &format!("rediss://{}", server.address())));
-    assert_eq!(told, format!("no connection in {PATIENCE:?} ({NOT_ANSWERED})"));
-    let told = words(patient([format!("127.0.0.1:{}", server.tls_port())]));
-    let closed = told.starts_with("connection ") && told.ends_with("TLS only does that)");
-    assert!(closed || told == "the port expects TLS (rediss://)", "{told}");
+    let reported = words(trusting(&authority, &format!("rediss://{}", server.address())));
+    assert_eq!(reported, format!("no connection in {PATIENCE:?} ({NOT_ANSWERED})"));
+    let reported = words(patient([format!("127.0.0.1:{}", server.tls_port())]));
+    let closed = reported.starts_with("connection ") && reported.ends_with("TLS only does that)");
+    assert!(closed || reported == "the port expects TLS (rediss://)", "{reported}");
 
     for act in [Act::Http, Act::Garbage, Act::Denied] {
         let impostor = Impostor::start(act.clone());
-        let told = words(trusting(&authority, &format!("rediss://{}", impostor.address())));
-        assert_eq!(told, "the port does not speak TLS (redis:// is without)", "{act:?}");
+        let reported = words(trusting(&authority, &format!("rediss://{}", impostor.address())));
+        assert_eq!(reported, "the port does not speak TLS (redis:// is without)", "{act:?}");
     }
     let impostor = Impostor::start(Act::Close);
-    let told = words(trusting(&authority, &format!("rediss://{}", impostor.address())));
-    assert!(told.starts_with("connection "), "{told}");
+    let reported = words(trusting(&authority, &format!("rediss://{}", impostor.address())));
+    assert!(reported.starts_with("connection "), "{reported}");
     let impostor = Impostor::start(Act::Tls);
-    let told = words(trusting(&authority, &format!("rediss://{}", impostor.address())));
-    assert!(told.contains("no version of TLS in common"), "{told}");
+    let reported = words(trusting(&authority, &format!("rediss://{}", impostor.address())));
+    assert!(reported.contains("no version of TLS in common"), "{reported}");
 }
 
 const NOT_ANSWERED: &str = "connected, but TLS is not answered; a port without TLS does that";
@@ -212,8 +215,8 @@ fn a_handshake_that_does_not_end_is_given_up() {
     let impostor = Impostor::start(Act::Silent);
     let address = format!("rediss://{}", impostor.address());
     let builder = trusting(&authority, &address).connect_timeout(Duration::from_millis(300));
-    let told = words(builder);
-    assert_eq!(told, format!("no connection in 300ms ({NOT_ANSWERED})"));
+    let reported = words(builder);
+    assert_eq!(reported, format!("no connection in 300ms ({NOT_ANSWERED})"));
 }
 
 /// The last request is in the kernel by half, and nothing is written after it.
@@ -420,8 +423,8 @@ fn certificates_are_read_again_before_each_connection() {
     let quick = Duration::from_millis(1);
     let builder = patient([server.tls_address()]).tls_ca(&ca).tls_cert(&certificate).tls_key(&key);
     let client = client_of(builder.reconnect_backoff(quick, 20 * quick));
-    let told = refused(&client).to_string();
-    assert!(told.contains("its issuer is not trusted"), "{told}");
+    let reported = refused(&client).to_string();
+    assert!(reported.contains("its issuer is not trusted"), "{reported}");
 
     put(&authority, &stranger.client());
     eventually("the new CA is believed, and our certificate is not", || {
@@ -433,10 +436,10 @@ fn certificates_are_read_again_before_each_connection() {
     fs::remove_file(&key).unwrap();
     is_granted(&client);
     server.cmd("CLIENT KILL TYPE normal");
-    let told = format!("{}: No such file", key.display());
+    let reported = format!("{}: No such file", key.display());
     eventually("the file is missed", || match client.acquire(long(b"job")) {
         Ok(_) => false,
-        Err(error) => error.to_string().contains(&told),
+        Err(error) => error.to_string().contains(&reported),
     });
     put(&authority, &authority.client());
     eventually("it is there again", || client.acquire(long(b"job")).is_ok());
@@ -450,19 +453,19 @@ fn a_file_system_that_hangs_stops_no_extension() {
     let pem = fs::read(servers[0].authority().ca()).unwrap();
     let ca = servers[0].authority().ca().with_file_name("ca-of-a-file-server");
     fs::write(&ca, &pem).unwrap();
-    let heard = Arc::new(Extensions::default());
+    let received = Arc::new(Extensions::default());
     let builder = patient(servers.iter().map(Server::tls_address)).tls_ca(&ca);
     let quick = Duration::from_millis(1);
     let builder = builder.reconnect_backoff(quick, 20 * quick);
-    let engine = engine_of(builder.log(Arc::clone(&heard) as _));
+    let engine = engine_of(builder.log(Arc::clone(&received) as _));
     let request = LockRequest::new("job").ttl(Duration::from_secs(3)).wait(Wait::UpTo(LIMIT));
     let guard = engine.acquire(request.auto_extend(AutoExtend::until_released())).wait().unwrap();
     eventually("all nodes have it", || held_on(&servers, "job") == 3);
     fs::remove_file(&ca).unwrap();
     assert!(Command::new("mkfifo").arg(&ca).status().unwrap().success());
     servers[0].cmd("CLIENT KILL TYPE normal");
-    let before = heard.count.load(Ordering::Relaxed);
-    eventually("it is extended on", || heard.count.load(Ordering::Relaxed) >= before + 3);
+    let before = received.count.load(Ordering::Relaxed);
+    eventually("it is extended on", || received.count.load(Ordering::Relaxed) >= before + 3);
     assert!(guard.is_valid());
     // It can be opened for writing only while it is being read.
     let options = || fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&ca);
@@ -472,7 +475,7 @@ fn a_file_system_that_hangs_stops_no_extension() {
         writer.is_some()
     });
     writer.take().unwrap().write_all(&pem).unwrap();
-    eventually("the node is back", || heard.reconnects.load(Ordering::Relaxed) > 0);
+    eventually("the node is back", || received.reconnects.load(Ordering::Relaxed) > 0);
     assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
 }
 
@@ -516,11 +519,11 @@ fn a_peer_that_is_half_gone_is_given_up() {
     let client = client_of(trusting(&authority, &format!("rediss://{}", proxy.address())));
     is_granted(&client);
     proxy.set(Mode::Stall);
-    let told = refused(&client).to_string();
-    assert!(told.contains("no answer in "), "{told}");
+    let reported = refused(&client).to_string();
+    assert!(reported.contains("no answer in "), "{reported}");
     eventually("the connection is given up", || {
-        let told = refused(&client).to_string();
-        told.contains("silent for ") || told.contains("no connection in ")
+        let reported = refused(&client).to_string();
+        reported.contains("silent for ") || reported.contains("no connection in ")
     });
     proxy.set(Mode::Pass);
     is_granted(&client);

@@ -215,13 +215,13 @@ fn a_user_without_del() {
     forbid(&server, "-del");
     let client = client_of(patient([server.address()]));
     drop(client.acquire(patiently(b"job").ttl(Duration::from_secs(20))));
-    let is_told = |resource: &[u8]| {
+    let is_notified = |resource: &[u8]| {
         let report = refusal(client.acquire(long(resource))).to_string();
         report.contains(": NOPERM: the user lacks a permission (")
     };
-    eventually("the refusal says why", || is_told(b"job"));
+    eventually("the refusal says why", || is_notified(b"job"));
     for _ in 0..5 {
-        assert!(is_told(b"another"));
+        assert!(is_notified(b"another"));
         let _ = client.warm_up(Duration::from_millis(50));
         assert!(!exists(&server, "another"));
     }

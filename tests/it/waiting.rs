@@ -68,8 +68,8 @@ fn out_of_time(client: &Client, request: &LockRequest<'_>) -> RefusalReport {
         assert_eq!(report.reason(), RefusalReason::OutOfTime, "{report}");
         report
     };
-    let told = std::iter::repeat_with(refused).take(5).find(RefusalReport::is_contended);
-    told.expect("a quorum denies")
+    let reported = std::iter::repeat_with(refused).take(5).find(RefusalReport::is_contended);
+    reported.expect("a quorum denies")
 }
 
 const MOMENT: Duration = Duration::from_millis(400);

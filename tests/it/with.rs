@@ -108,10 +108,10 @@ fn work_is_cancelled_when_its_lock_is_lost() {
 fn work_on_a_thread_is_notified_when_its_lock_is_lost() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let told = Arc::new(Mutex::new(None));
+    let reported = Arc::new(Mutex::new(None));
     let done = engine.with_blocking(kept(), |lock| {
-        let told = Arc::clone(&told);
-        lock.on_loss(move |cause| *told.lock().unwrap() = Some(cause));
+        let reported = Arc::clone(&reported);
+        lock.on_loss(move |cause| *reported.lock().unwrap() = Some(cause));
         forget(&servers);
         eventually("the lock is lost", || !lock.is_valid());
         lock.lost().wait()
@@ -119,7 +119,7 @@ fn work_on_a_thread_is_notified_when_its_lock_is_lost() {
     let done = done.unwrap();
     assert_eq!(done.value, Some(LossCause::Gone));
     assert_eq!(done.outcome, ReleaseOutcome::Lost(LossCause::Gone));
-    eventually("the loss is reported", || *told.lock().unwrap() == Some(LossCause::Gone));
+    eventually("the loss is reported", || *reported.lock().unwrap() == Some(LossCause::Gone));
 }
 
 #[test]

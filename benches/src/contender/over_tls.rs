@@ -130,7 +130,7 @@ impl Floor {
             epoll::wait(&self.epoll, spare_capacity(&mut self.events), None)?;
             for event in &self.events {
                 let at = event.data.u64() as usize;
-                answered += usize::from(self.links[at].hear(reply)?);
+                answered += usize::from(self.links[at].receive(reply)?);
             }
         }
         Ok(())
@@ -175,7 +175,7 @@ impl Link {
     /// Reads what has arrived. Whether the last due reply is complete. A read of less than rustls has
     /// room for was the last one.
     #[inline]
-    fn hear(&mut self, reply: Expected) -> Result<bool> {
+    fn receive(&mut self, reply: Expected) -> Result<bool> {
         loop {
             let taken = match self.tls.read_tls(&mut self.socket) {
                 Ok(0) => bail!("the node closed the connection"),

@@ -113,8 +113,8 @@ impl Links {
 
     /// Reads what a node has sent. Whether its last due reply is complete.
     #[inline]
-    pub(super) fn hear(&mut self, at: usize, reply: Expected) -> Result<bool> {
-        self.all[at].hear(&mut self.space, reply)
+    pub(super) fn receive(&mut self, at: usize, reply: Expected) -> Result<bool> {
+        self.all[at].receive(&mut self.space, reply)
     }
 
     /// Reads from each node that owes a reply. Returns how many now owe none.
@@ -122,7 +122,7 @@ impl Links {
     pub(super) fn hear_all(&mut self, reply: Expected) -> Result<usize> {
         let mut answered = 0;
         for link in self.all.iter_mut().filter(|link| link.due > 0) {
-            answered += usize::from(link.hear(&mut self.space, reply)?);
+            answered += usize::from(link.receive(&mut self.space, reply)?);
         }
         Ok(answered)
     }
@@ -145,7 +145,7 @@ impl Link {
     /// Reads what has arrived. Whether the last due reply is complete. A read that does not fill
     /// the buffer was the last one.
     #[inline]
-    fn hear(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
+    fn receive(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
         loop {
             let len = match recv(&self.socket, &mut *space, RecvFlags::empty()) {
                 Ok((0, _)) => bail!("the node closed the connection"),

@@ -28,7 +28,7 @@ impl Wait for Blocking {
     fn majority(&mut self, links: &mut Links, reply: Expected) -> Result<()> {
         for at in 0..links.all.len() {
             let mut reads = 0;
-            while !links.hear(at, reply)? {
+            while !links.receive(at, reply)? {
                 reads += 1;
                 // A read that ended by the timeout counts too.
                 ensure!(reads < READS, "a node does not answer");

@@ -39,13 +39,18 @@ impl Epoll {
 
     /// Waits until this many nodes have answered.
     #[inline]
-    pub(super) fn hear(&mut self, nodes: usize, links: &mut Links, reply: Expected) -> Result<()> {
+    pub(super) fn receive(
+        &mut self,
+        nodes: usize,
+        links: &mut Links,
+        reply: Expected,
+    ) -> Result<()> {
         let mut answered = 0;
         while answered < nodes {
             self.events.clear();
             epoll::wait(&self.epoll, spare_capacity(&mut self.events), None)?;
             for event in &self.events {
-                answered += usize::from(links.hear(event.data.u64() as usize, reply)?);
+                answered += usize::from(links.receive(event.data.u64() as usize, reply)?);
             }
         }
         Ok(())
@@ -55,6 +60,6 @@ impl Epoll {
 impl Wait for Epoll {
     #[inline]
     fn majority(&mut self, links: &mut Links, reply: Expected) -> Result<()> {
-        self.hear(links.quorum, links, reply)
+        self.receive(links.quorum, links, reply)
     }
 }

@@ -19,6 +19,6 @@ impl Wait for EpollAndSpin {
     #[inline]
     fn majority(&mut self, links: &mut Links, reply: Expected) -> Result<()> {
         let answered = spin(BUSY, links, reply)?;
-        self.0.hear(links.quorum.saturating_sub(answered), links, reply)
+        self.0.receive(links.quorum.saturating_sub(answered), links, reply)
     }
 }

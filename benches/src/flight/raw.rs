@@ -133,7 +133,7 @@ impl Raw {
         for event in &self.events {
             let (link, crowd) = (&mut self.links[event.data.u64() as usize], &mut self.crowd);
             let mut sound = true;
-            link.hear(|due, reply| sound &= crowd.count(due, reply))?;
+            link.receive(|due, reply| sound &= crowd.count(due, reply))?;
             sound.then_some(()).context("not granted, or not held")?;
         }
         Ok(())

@@ -130,7 +130,7 @@ impl Client {
                 break;
             }
             self.step(now)?;
-            self.hear(start)?;
+            self.receive(start)?;
         }
         let outcome = self.so_far().since(before.context("the time was up at once")?);
         self.end()?;
@@ -152,7 +152,7 @@ impl Client {
         self.host.process(self.next.min(ends).saturating_sub(now).min(LONGEST))
     }
 
-    fn hear(&mut self, start: Instant) -> Result<()> {
+    fn receive(&mut self, start: Instant) -> Result<()> {
         while let Some(event) = self.host.driver.poll_event() {
             match event {
                 Event::Granted(id) => self.held.push_back((start.elapsed() + self.load.held, id)),

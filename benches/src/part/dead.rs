@@ -52,7 +52,7 @@ pub(super) fn run(choice: &Choice, progress: &Progress) -> Result<Section> {
                 run.deaths.push((death, figures));
             }
             for (death, figures) in &run.deaths {
-                let table = run.in_words(*death, figures);
+                let table = run.describe(*death, figures);
                 section.text += &table;
                 if *death == Death::Blackholed {
                     section.summary += &table;
@@ -96,7 +96,7 @@ impl Run<'_> {
         (self.n - 1) / 2
     }
 
-    fn in_words(&self, death: Death, figures: &[Figures]) -> String {
+    fn describe(&self, death: Death, figures: &[Figures]) -> String {
         let mut text = format!(
             "### {} of {} nodes {}\n\n{}; times in ms\n\n{}\n",
             self.dead(),

@@ -101,7 +101,7 @@ impl Run {
         let table = format!(
             "### N = {}, {}\n\n{}; times in µs\n\n{}\n",
             self.n,
-            in_words(self.by),
+            describe(self.by),
             self.placed,
             self.table()
         );
@@ -211,7 +211,7 @@ impl Run {
     }
 }
 
-fn in_words(by: ReleasedBy) -> &'static str {
+fn describe(by: ReleasedBy) -> &'static str {
     match by {
         ReleasedBy::Own => "released by the holder, of the waiter's kind",
         ReleasedBy::Del => "released by DEL from another program (the floor releases itself)",

@@ -81,7 +81,7 @@ impl Nodes {
             ensure!(!self.events.is_empty(), "the nodes do not answer");
             for event in &self.events {
                 let place = &mut self.links[event.data.u64() as usize];
-                match place.as_mut().map(|link| link.hear(&mut self.space, reply)) {
+                match place.as_mut().map(|link| link.receive(&mut self.space, reply)) {
                     Some(Ok(whole)) => answered += usize::from(whole),
                     Some(Err(_)) => *place = None,
                     None => {}
@@ -101,7 +101,7 @@ impl Link {
     }
 
     /// Reads what has arrived. Whether the last due reply is complete.
-    fn hear(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
+    fn receive(&mut self, space: &mut [u8], reply: Expected) -> Result<bool> {
         loop {
             let len = match recv(&self.socket, &mut *space, RecvFlags::empty()) {
                 Ok((0, _)) => bail!("the node closed the connection"),

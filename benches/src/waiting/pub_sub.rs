@@ -268,7 +268,7 @@ impl PubSub {
         for event in &self.events {
             let (at, vote) = (event.data.u64() as usize, &mut self.vote);
             match at.checked_sub(self.links.len()) {
-                None => self.links[at].hear(|due, reply| vote.count(due, reply))?,
+                None => self.links[at].receive(|due, reply| vote.count(due, reply))?,
                 Some(node) => {
                     let heard = self.ears[node].hear_bytes()?;
                     self.heard[node] += heard;

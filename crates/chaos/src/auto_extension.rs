@@ -153,7 +153,7 @@ impl Play {
     fn pause(&mut self) -> Result<(), Failure> {
         let ttl = Duration::from_millis(self.rng.u64(150..400));
         self.holder.order(&order(ttl))?;
-        let Report::Entered { at: from, .. } = self.holder.hear(LIMIT)? else {
+        let Report::Entered { at: from, .. } = self.holder.receive(LIMIT)? else {
             return Err("the holder was not granted the lock".into());
         };
         thread::sleep(ttl.mul_f64(self.rng.f64() * 4.0));
@@ -236,7 +236,7 @@ fn acquire(rival: &Client) -> Result<LockGuard<'_>, Failure> {
 fn stay(holder: &Worker, from: Moment) -> Result<Stay, Failure> {
     let (mut stay, mut callbacks) = (None, None);
     loop {
-        match holder.hear(LIMIT)? {
+        match holder.receive(LIMIT)? {
             Report::Left { at, looked } => stay = Some((at, looked)),
             Report::Told(times) => callbacks = Some(times),
             Report::Done => {

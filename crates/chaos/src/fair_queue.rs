@@ -229,7 +229,7 @@ impl Play {
             }
             let until = Instant::now() + LIMIT;
             while self.waiters[at].ticket.is_none() && !self.waiters[at].done {
-                self.hear()?;
+                self.receive()?;
                 self.waiters[at].ticket = self.newcomer(asleep, &known);
                 if Instant::now() > until {
                     return Err("a waiter finds no place".into());
@@ -257,7 +257,7 @@ impl Play {
         first.into_iter().next().filter(|_| are_alike).map(|(name, _)| name)
     }
 
-    fn hear(&mut self) -> Result<(), Failure> {
+    fn receive(&mut self) -> Result<(), Failure> {
         for (number, waiter) in self.waiters.iter_mut().enumerate() {
             while let Some(report) = waiter.worker.overhear()? {
                 match report {
@@ -279,7 +279,7 @@ impl Play {
         let until = Instant::now() + 2 * LIMIT;
         let is_done = |(at, waiter): (usize, &Waiter)| waiter.done || Some(at) == but;
         while !self.waiters.iter().enumerate().all(is_done) {
-            self.hear()?;
+            self.receive()?;
             if Instant::now() > until {
                 return Err("a waiter does not get its turn".into());
             }

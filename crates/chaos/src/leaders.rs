@@ -197,7 +197,7 @@ impl Play {
         }
         let until = Instant::now() + LIMIT;
         while self.candidates[leader].leads.is_some() {
-            self.hear()?;
+            self.receive()?;
             if Instant::now() > until {
                 return Err("a leader leads for too long".into());
             }
@@ -210,7 +210,7 @@ impl Play {
     fn elected(&mut self) -> Result<usize, Failure> {
         let until = Instant::now() + LIMIT;
         loop {
-            self.hear()?;
+            self.receive()?;
             let leader = self.candidates.iter().position(|it| it.leads.is_some());
             let seen = self.told.last().map(|&(process, _)| process);
             if let Some(leader) = leader.filter(|_| leader == seen) {
@@ -227,14 +227,14 @@ impl Play {
     fn hear_for(&mut self, span: Duration) -> Result<(), Failure> {
         let until = Instant::now() + span;
         while Instant::now() < until {
-            self.hear()?;
+            self.receive()?;
             thread::sleep(Duration::from_millis(1));
         }
         Ok(())
     }
 
     /// Reads all reports, and lets whoever is idle campaign.
-    fn hear(&mut self) -> Result<(), Failure> {
+    fn receive(&mut self) -> Result<(), Failure> {
         self.read()?;
         for candidate in self.candidates.iter_mut().filter(|candidate| !candidate.busy) {
             let keep = TTL.mul_f64(self.rng.f64() + 0.5);

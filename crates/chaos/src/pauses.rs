@@ -138,7 +138,8 @@ impl Play {
     fn pause(&mut self) -> Result<(), Failure> {
         let ttl = Duration::from_millis(self.rng.u64(80..250));
         self.holder.order(&order(ttl, None))?;
-        let Report::Entered { at: from, token: Some(token), .. } = self.holder.hear(LIMIT)? else {
+        let Report::Entered { at: from, token: Some(token), .. } = self.holder.receive(LIMIT)?
+        else {
             return Err("the holder was not granted the lock".into());
         };
         thread::sleep(ttl.mul_f64(self.rng.f64() / 2.0));
@@ -177,7 +178,7 @@ impl Play {
         let (mut stay, mut fresh) = (None, false);
         let worker = if who == HOLDER { &self.holder } else { &self.rival };
         loop {
-            match worker.hear(LIMIT)? {
+            match worker.receive(LIMIT)? {
                 Report::Entered { at, token, .. } => from = token.map(|token| (at, token)),
                 Report::Writes { token } => fresh = self.register.write(token, who),
                 Report::Left { at: to, looked } => {

@@ -251,7 +251,7 @@ impl Lane {
         let cut = self.cut_the_holder_off();
         let to_hold = self.holding();
         self.holder.order(&to_hold)?;
-        let entered = self.holder.hear(LIMIT)?;
+        let entered = self.holder.receive(LIMIT)?;
         let Report::Entered { at: from, .. } = entered else {
             self.ways.set(&[], Mode::Pass);
             return finish(&self.holder, entered).map(|()| cycle);
@@ -323,7 +323,7 @@ impl Lane {
         let mut stay = None;
         let worker = [&self.holder, &self.steady, &self.fresh][holder];
         loop {
-            match worker.hear(LIMIT)? {
+            match worker.receive(LIMIT)? {
                 Report::Entered { at, .. } => from = Some(at),
                 Report::Left { at: to, .. } => {
                     let from = from.take().ok_or("a worker left without having entered")?;
@@ -344,7 +344,7 @@ impl Lane {
 /// Reads the reports of an order that was refused.
 fn finish(worker: &Worker, mut report: Report) -> Result<(), Failure> {
     while report != Report::Done {
-        report = worker.hear(LIMIT)?;
+        report = worker.receive(LIMIT)?;
     }
     Ok(())
 }

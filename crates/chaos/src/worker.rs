@@ -60,7 +60,7 @@ impl Worker {
     }
 
     /// The next report.
-    pub(crate) fn hear(&self, within: Duration) -> Result<Report, Failure> {
+    pub(crate) fn receive(&self, within: Duration) -> Result<Report, Failure> {
         let report = self.reports.recv_timeout(within);
         report.map_err(|error| format!("no report in {within:?}: {error}"))?
     }

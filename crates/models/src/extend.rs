@@ -276,7 +276,7 @@ impl Extending {
             let ours = node.owner == Some(false);
             if !ours && self.script != Script::Set {
                 if self.deletions > 0 && node.asks[0] == Asked::Granted {
-                    found(Step::Gone { round, node: at }, self.heard(state, round, at));
+                    found(Step::Gone { round, node: at }, self.received(state, round, at));
                 }
                 continue;
             }
@@ -308,7 +308,7 @@ impl Extending {
     }
 
     /// The holder hears that its key is gone on a node.
-    fn heard(&self, state: &State, round: usize, at: usize) -> State {
+    fn received(&self, state: &State, round: usize, at: usize) -> State {
         let mut next = *state;
         let node = &mut next.nodes[at];
         (node.extensions[round], node.gone) = (Extension::Done, true);

@@ -53,7 +53,7 @@ pub struct FairQueue<const N: usize, const C: usize> {
     /// What an ask with T does to a ticket.
     pub placing: Placing,
     /// The answer that grants names the ticket's stamp too; otherwise only the one that denies.
-    pub grant_tells: bool,
+    pub grant_reports: bool,
     /// A holder leaves the queue when it is granted; otherwise when it releases.
     pub leaves_at_once: bool,
     /// How a writer that held the lock deletes its key.
@@ -181,7 +181,7 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         order: Order::Agreed,
         keeps_ticket: true,
         placing: Placing::Sets,
-        grant_tells: true,
+        grant_reports: true,
         leaves_at_once: true,
         deletes: Deletes::ByScript,
         promises: true,
@@ -213,7 +213,7 @@ struct Call {
     /// The stamp of its ticket; 0 if there is none.
     stamp: u8,
     /// The last stamp that it has heard; 0 if there was none.
-    heard: u8,
+    received: u8,
     mail: Mail,
 }
 
@@ -352,7 +352,7 @@ impl<const N: usize, const C: usize> Model for FairQueue<N, C> {
         let over: [bool; C] = std::array::from_fn(is_over);
         for by in (0..C).filter(|&by| over[by] && self.order != Order::RaisedWithPlace) {
             for call in state.calls_mut(by) {
-                call.heard = 0;
+                call.received = 0;
                 if matches!(call.mail, Mail::Stamp(_)) {
                     call.mail = Mail::Nothing;
                 }
@@ -449,18 +449,18 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         let Process { phase: Phase::Waits, t, has_place, .. } = state.processes[by] else { return };
         let mail = state.nodes[at].calls[by].mail;
         let t = self.t_to_send(state, by).max(t);
-        let tells = t > 0 && (!has_place || t > state.processes[by].t);
-        if matches!(mail, Mail::Nothing | Mail::Stamp(_)) && tells {
+        let reports = t > 0 && (!has_place || t > state.processes[by].t);
+        if matches!(mail, Mail::Nothing | Mail::Stamp(_)) && reports {
             let mut next = *state;
             next.processes[by].t = t;
-            next.processes[by].has_place |= next.says_alike(by, t);
+            next.processes[by].has_place |= next.reports_alike(by, t);
             next.nodes[at].calls[by].mail = Mail::Ask(t);
             found(Step::Asks { by, node: at, t }, next);
         }
         if let Mail::Stamp(stamp) = mail {
             let mut next = *state;
             next.nodes[at].calls[by].mail = Mail::Nothing;
-            next.nodes[at].calls[by].heard = stamp;
+            next.nodes[at].calls[by].received = stamp;
             self.agree(&mut next, by, stamp);
             found(Step::Hears { by, node: at, stamp }, next);
         }
@@ -468,16 +468,16 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
 
     /// What a waiter sends, or 0 for what it has sent before.
     fn t_to_send(&self, state: &State<N, C>, by: usize) -> u8 {
-        let heard = state.nodes.iter().map(|node| node.calls[by].heard);
-        let is_quorum = heard.clone().filter(|&heard| heard > 0).count() >= Self::QUORUM;
-        let largest = heard.max().unwrap_or(0);
+        let received = state.nodes.iter().map(|node| node.calls[by].received);
+        let is_quorum = received.clone().filter(|&received| received > 0).count() >= Self::QUORUM;
+        let largest = received.max().unwrap_or(0);
         let has_place = state.processes[by].has_place;
         match self.order {
             Order::EachNode => 0,
             Order::BeforeQuorum if !has_place => largest,
             Order::RaisedWithPlace if is_quorum => largest,
             Order::Agreed => {
-                state.standpoint(by).before_ask(&state.heard(by), Self::QUORUM).stamp() as u8
+                state.standpoint(by).before_ask(&state.received(by), Self::QUORUM).stamp() as u8
             }
             _ if is_quorum && !has_place => largest,
             _ => 0,
@@ -487,13 +487,13 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
     /// A stamp was heard: it may be T, and the place may be known then.
     fn agree(&self, state: &mut State<N, C>, by: usize, stamp: u8) {
         if self.order == Order::Agreed {
-            let heard = state.heard(by);
-            let next = state.standpoint(by).after_reply(stamp.into(), &heard, Self::QUORUM);
+            let received = state.received(by);
+            let next = state.standpoint(by).after_reply(stamp.into(), &received, Self::QUORUM);
             let process = &mut state.processes[by];
             (process.t, process.has_place) = (next.stamp() as u8, next.has_place());
             return;
         }
-        let is_alike = state.says_alike(by, stamp);
+        let is_alike = state.reports_alike(by, stamp);
         let process = &mut state.processes[by];
         let may_be_t = process.t == 0 || self.order == Order::Lowered;
         if is_alike && (process.t == stamp || may_be_t && !process.has_place) {
@@ -623,8 +623,8 @@ impl<const N: usize, const C: usize> FairQueue<N, C> {
         let (is_granted, stamp) = self.answers(&mut next.nodes[at], by, t);
         if is_granted {
             let mut next = self.granted(&next, by, at);
-            if stamp > 0 && self.grant_tells && next.processes[by].phase == Phase::Waits {
-                next.nodes[at].calls[by].heard = stamp;
+            if stamp > 0 && self.grant_reports && next.processes[by].phase == Phase::Waits {
+                next.nodes[at].calls[by].received = stamp;
                 self.agree(&mut next, by, stamp);
             }
             return found(Step::Runs { by, node: at, what: "is granted" }, next);
@@ -933,13 +933,13 @@ impl<const N: usize, const C: usize> State<N, C> {
     }
 
     /// What the nodes have told a process last.
-    fn heard(&self, by: usize) -> [u64; N] {
-        self.nodes.map(|node| node.calls[by].heard.into())
+    fn received(&self, by: usize) -> [u64; N] {
+        self.nodes.map(|node| node.calls[by].received.into())
     }
 
     /// Whether a quorum of answers says this.
-    fn says_alike(&self, by: usize, stamp: u8) -> bool {
-        let says = |node: &&Node<C>| node.calls[by].heard == stamp;
+    fn reports_alike(&self, by: usize, stamp: u8) -> bool {
+        let says = |node: &&Node<C>| node.calls[by].received == stamp;
         stamp > 0 && self.nodes.iter().filter(says).count() > N / 2
     }
 
@@ -948,7 +948,7 @@ impl<const N: usize, const C: usize> State<N, C> {
         let comes = self.processes[by].comes;
         self.processes[by] = Process { phase: Phase::Holds, comes, ..Process::AWAY };
         for call in self.calls_mut(by) {
-            call.heard = 0;
+            call.received = 0;
             if call.mail != Mail::Granted && (leaves_at_once || call.mail != Mail::Nothing) {
                 call.mail = Mail::Leaves;
             }
@@ -970,7 +970,7 @@ impl<const N: usize, const C: usize> State<N, C> {
         for node in &mut self.nodes {
             let has_key = node.holders >> by & 1 == 1;
             let call = &mut node.calls[by];
-            call.heard = 0;
+            call.received = 0;
             let is_under_way = matches!(call.mail, Mail::First | Mail::Ask(_));
             call.mail = match phase {
                 // What a dead process has sent may still run.
@@ -1022,7 +1022,7 @@ impl<const C: usize> Node<C> {
 }
 
 impl Call {
-    const NONE: Self = Self { stamp: 0, heard: 0, mail: Mail::Nothing };
+    const NONE: Self = Self { stamp: 0, received: 0, mail: Mail::Nothing };
 }
 
 impl Process {

@@ -145,7 +145,7 @@ pub enum Step {
     Loses { kept: usize },
     Opens,
     UndoesAgain,
-    Runs { connection: usize, what: &'static str, heard: bool },
+    Runs { connection: usize, what: &'static str, received: bool },
     Restarts,
     StrangerConnects,
     Closes,
@@ -163,10 +163,10 @@ impl fmt::Display for Step {
             }
             Self::Opens => f.write_str("the client connects"),
             Self::UndoesAgain => f.write_str("the client undoes once more"),
-            Self::Runs { connection, what, heard } => {
+            Self::Runs { connection, what, received } => {
                 let from = ["the old connection", "the new one", "the stranger's"][connection];
-                let heard = if heard { "" } else { "; nobody hears the answer" };
-                write!(f, "{what} runs from {from}{heard}")
+                let received = if received { "" } else { "; nobody hears the answer" };
+                write!(f, "{what} runs from {from}{received}")
             }
             Self::Restarts => f.write_str("the server restarts"),
             Self::StrangerConnects => f.write_str("a stranger connects"),
@@ -374,15 +374,15 @@ impl Ghosts {
             Link::Down | Link::Gone => false,
         };
         if !is_live {
-            return found(Step::Runs { connection: at, what, heard: false }, next);
+            return found(Step::Runs { connection: at, what, received: false }, next);
         }
         let mut unheard = next;
         unheard.lose_link();
-        found(Step::Runs { connection: at, what, heard: false }, unheard);
+        found(Step::Runs { connection: at, what, received: false }, unheard);
         // A client that killed its own connection hears nothing.
         if next.connections[at].id != 0 {
-            self.hear(&mut next, command, yes);
-            found(Step::Runs { connection: at, what, heard: true }, next);
+            self.receive(&mut next, command, yes);
+            found(Step::Runs { connection: at, what, received: true }, next);
         }
     }
 
@@ -399,7 +399,7 @@ impl Ghosts {
         true
     }
 
-    fn hear(&self, state: &mut State, command: Command, yes: bool) {
+    fn receive(&self, state: &mut State, command: Command, yes: bool) {
         let client = &mut state.client;
         match command {
             Command::Handshake => {

@@ -20,5 +20,5 @@ pub mod read_write;
 pub mod restart_guard;
 pub mod search;
 pub mod semaphore;
-pub mod sentinel_word;
+pub mod sentinel_answer;
 pub mod turns;

@@ -757,8 +757,8 @@ impl<const C: usize> Node<C> {
 
     /// Whether nobody has the slot, or the resource alone.
     fn is_free(&self, slot: u8) -> bool {
-        let is_in_the_way = |call: &Call| call.slot == slot || call.slot == ALL;
-        !self.calls.iter().any(is_in_the_way) && (slot != ALL || self.held() == 0)
+        let is_blocking = |call: &Call| call.slot == slot || call.slot == ALL;
+        !self.calls.iter().any(is_blocking) && (slot != ALL || self.held() == 0)
     }
 }
 

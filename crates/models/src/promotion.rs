@@ -10,15 +10,15 @@
 //! keeps it out before.
 //!
 //! *Lean*: the new master always has the holder's key, however late the replica was, and it has no other rivals, see
-//! [`sentinel_word`](crate::sentinel_word). The holder's word for the old master is never too old. Not here: several nodes, of
+//! [`sentinel_answer`](crate::sentinel_word). The holder's word for the old master is never too old. Not here: several nodes, of
 //! which a rival needs more than this one; the drift of clocks; what the restart guard is.
 
 use std::fmt;
 
-use redbolt::proto::{ClockReading, Timestamp, sentinel_word};
+use redbolt::proto::{ClockReading, Timestamp, sentinel_answer};
 
 use crate::search::Model;
-use crate::sentinel_word::SENTINELS;
+use crate::sentinel_answer::SENTINELS;
 
 /// The rules, in ticks.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl Promotion {
             ClockReading { boot: at, wall: at }
         });
         let vouched_at = match self.needed {
-            MOST => sentinel_word::vouched_at(SENTINELS, asked_at),
+            MOST => sentinel_answer::vouched_at(SENTINELS, asked_at),
             _ => asked_at.max_by_key(|asked_at| asked_at.boot),
         };
         let age = vouched_at.map(|at| u64::from(NOW) - at.boot.0);
@@ -89,7 +89,7 @@ impl Promotion {
     }
 
     /// Whether the old master keeps a key for long enough which the holder knows to be there for `known` more ticks.
-    fn outlives_words(&self, known: u8, asked: Option<u8>) -> bool {
+    fn outlives_answers(&self, known: u8, asked: Option<u8>) -> bool {
         match self.counts {
             Counts::KeptAfter(Since::Connected, than) => known > than,
             Counts::KeptAfter(Since::Asked, than) => known > 0 && known + asked.unwrap_or(0) > than,
@@ -137,7 +137,7 @@ enum Place {
         /// Ticks until it votes.
         quarantine: u8,
         /// The old master keeps the key for long enough.
-        outlives_words: bool,
+        outlives_answers: bool,
     },
 }
 
@@ -146,7 +146,7 @@ enum Place {
 struct Seat {
     names_the_new: bool,
     /// It has told the holder.
-    told_holder: bool,
+    reported_holder: bool,
     /// An answer to the rival that names the old master is in flight: ticks since the question.
     answer: Option<u8>,
     /// The age of its word for the old master.
@@ -244,7 +244,7 @@ impl Promotion {
         };
         match seat.names_the_new {
             true if self.asks_first() && state.asked.is_none() => {}
-            true => with(Step::Tells(at), Seat { told_holder: true, ..seat }),
+            true => with(Step::Tells(at), Seat { reported_holder: true, ..seat }),
             false => {
                 with(Step::Switches(at), Seat { names_the_new: true, ..seat });
                 with(Step::Answers(at), Seat { answer: Some(0), ..seat });
@@ -264,24 +264,26 @@ impl Promotion {
         if self.asks_first() && state.asked.is_none() {
             found(Step::Asks, State { asked: Some(0), ..*state });
         }
-        if state.seats.iter().filter(|seat| seat.told_holder).count() >= MOST {
-            let outlives_words = self.outlives_words(known, state.asked);
-            let place = Place::New { quarantine: self.quarantine, outlives_words };
+        if state.seats.iter().filter(|seat| seat.reported_holder).count() >= MOST {
+            let outlives_answers = self.outlives_answers(known, state.asked);
+            let place = Place::New { quarantine: self.quarantine, outlives_answers };
             found(Step::Moves, State { place, ..*state });
         }
     }
 
     fn steps_on_the_new(&self, state: &State, found: &mut impl FnMut(Step, State)) {
-        let Place::New { quarantine, outlives_words } = state.place else { return };
+        let Place::New { quarantine, outlives_answers } = state.place else { return };
         if matches!(self.counts, Counts::KeptAfter(Since::Connected, _)) {
-            let place =
-                Place::New { quarantine, outlives_words: self.outlives_words(state.known, None) };
+            let place = Place::New {
+                quarantine,
+                outlives_answers: self.outlives_answers(state.known, None),
+            };
             found(Step::Reconnects, State { place, ..*state });
         }
         if quarantine == 0 {
             found(Step::TakenAgain, State { held_for: self.ttl, known: self.ttl, ..*state });
         }
-        let counts = quarantine == 0 || outlives_words || self.counts == Counts::All;
+        let counts = quarantine == 0 || outlives_answers || self.counts == Counts::All;
         if state.held_for > 0 && counts {
             found(Step::Extended, State { held_for: self.ttl, known: self.ttl, ..*state });
         } else if state.held_for > 0 && self.uncounted_is_known {
@@ -303,8 +305,8 @@ impl Promotion {
         };
         let place = match state.place {
             Place::Old => Place::Old,
-            Place::New { quarantine, outlives_words } => {
-                Place::New { quarantine: quarantine.saturating_sub(1), outlives_words }
+            Place::New { quarantine, outlives_answers } => {
+                Place::New { quarantine: quarantine.saturating_sub(1), outlives_answers }
             }
         };
         let held_for = state.held_for.saturating_sub(1);

@@ -37,7 +37,7 @@ pub struct Turns {
     /// Whose grace counts.
     pub grace: Grace,
     /// Whoever finds the head called asks again when that is over, and not after a whole grace of its own.
-    pub tells_rest: bool,
+    pub reports_rest: bool,
     /// Only whoever is next does so; others ask at their next poll.
     pub next_alone: bool,
     /// Whoever hears of no release looks after so many ticks for each that stands before it; 0 if it does not.
@@ -75,7 +75,7 @@ impl Turns {
         unheard: 0,
         strangers: 0,
         grace: Grace::OfHead,
-        tells_rest: true,
+        reports_rest: true,
         next_alone: false,
         looks: 1,
         clears: true,
@@ -117,7 +117,7 @@ struct Waiter {
 #[allow(missing_docs, reason = "`Display` says what each is")]
 pub enum Step {
     Tick,
-    Released { heard: [bool; WAITERS] },
+    Released { received: [bool; WAITERS] },
     Asks { by: usize, answer: Answer },
     Dies { by: usize },
     GivesUp { by: usize },
@@ -129,9 +129,9 @@ impl fmt::Display for Step {
         let name = |by: usize| char::from(b'A' + by as u8);
         match *self {
             Self::Tick => f.write_str("a tick passes"),
-            Self::Released { heard } => {
+            Self::Released { received } => {
                 f.write_str("the lock is released, and wakes")?;
-                let woken = (0..WAITERS).filter(|&by| heard[by]);
+                let woken = (0..WAITERS).filter(|&by| received[by]);
                 woken.clone().try_for_each(|by| write!(f, " {}", name(by)))?;
                 f.write_str(if woken.count() == 0 { " nobody" } else { "" })
             }
@@ -231,12 +231,12 @@ impl Model for Turns {
 impl Turns {
     /// The head and the second are woken, unless it is lost.
     fn release(&self, state: &State, found: &mut impl FnMut(Step, State)) {
-        let listens = state.queue().enumerate().filter(|&(rank, _)| self.hears_release(rank));
+        let listens = state.queue().enumerate().filter(|&(rank, _)| self.receives_release(rank));
         let listens = listens.map(|(_, by)| by).filter(|&by| !state.waiters[by].dead);
         let listens: u8 = listens.map(|by| 1 << by).sum();
-        let is_part = |heard: &u8| heard & !listens == 0;
-        for heard in (0..1 << WAITERS).filter(is_part) {
-            let lost = (listens & !heard).count_ones() as u8;
+        let is_part = |received: &u8| received & !listens == 0;
+        for received in (0..1 << WAITERS).filter(is_part) {
+            let lost = (listens & !received).count_ones() as u8;
             if lost > state.unheard {
                 continue;
             }
@@ -245,17 +245,17 @@ impl Turns {
             next.idle = if state.free == 0 { 0 } else { state.idle };
             next.unheard -= lost;
             // Whoever did not hear of the first that came free is late for it nevertheless.
-            self.wake(&mut next, heard, state.free == 0);
-            self.look_from_behind(&mut next);
-            let heard = std::array::from_fn(|by| heard >> by & 1 == 1);
-            found(Step::Released { heard }, next);
+            self.wake(&mut next, received, state.free == 0);
+            self.read_from_behind(&mut next);
+            let received = std::array::from_fn(|by| received >> by & 1 == 1);
+            found(Step::Released { received }, next);
         }
     }
 
     /// Whoever hears of no release finds at its next look that one is free.
-    fn look_from_behind(&self, state: &mut State) {
+    fn read_from_behind(&self, state: &mut State) {
         let ranked: Vec<_> = state.queue().enumerate().collect();
-        for (rank, by) in ranked.into_iter().filter(|&(rank, _)| !self.hears_release(rank)) {
+        for (rank, by) in ranked.into_iter().filter(|&(rank, _)| !self.receives_release(rank)) {
             let after = self.looks * rank as u8 + self.trips[by];
             if self.looks > 0 {
                 state.waiters[by].timer = state.waiters[by].timer.min(after);
@@ -266,23 +266,23 @@ impl Turns {
     /// Somebody was let in, and permits are left, or has given up: the two behind it hear that it has left the queue, unless that is lost.
     fn left(&self, state: &State, by: usize, mut found: impl FnMut(State)) {
         let behind = state.queue().filter(|&other| other > by).enumerate();
-        let behind = behind.filter(|&(between, _)| self.hears_leaving(between)).map(|it| it.1);
+        let behind = behind.filter(|&(between, _)| self.receives_leaving(between)).map(|it| it.1);
         let behind: u8 =
             behind.filter(|&other| !state.waiters[other].dead).map(|other| 1 << other).sum();
-        for heard in (0..1 << WAITERS).filter(|heard: &u8| heard & !behind == 0) {
-            let lost = (behind & !heard).count_ones() as u8;
+        for received in (0..1 << WAITERS).filter(|received: &u8| received & !behind == 0) {
+            let lost = (behind & !received).count_ones() as u8;
             if lost <= state.unheard {
                 let mut next = *state;
                 next.unheard -= lost;
-                self.wake(&mut next, heard, true);
+                self.wake(&mut next, received, true);
                 found(next);
             }
         }
     }
 
-    fn wake(&self, state: &mut State, heard: u8, is_on_time: bool) {
+    fn wake(&self, state: &mut State, received: u8, is_on_time: bool) {
         for (by, waiter) in state.waiters.iter_mut().enumerate() {
-            if heard >> by & 1 == 1 {
+            if received >> by & 1 == 1 {
                 waiter.timer = waiter.timer.min(self.trips[by]);
                 waiter.woken |= is_on_time;
             }
@@ -317,7 +317,7 @@ impl Turns {
             let waiter = &mut next.waiters[head];
             if waiter.called <= grace {
                 waiter.called = waiter.called.max(1);
-                let spent = if self.tells_rest { waiter.called } else { 1 };
+                let spent = if self.reports_rest { waiter.called } else { 1 };
                 let rest = grace + 1 - spent;
                 if is_next || !self.next_alone {
                     next.waiters[by].timer = rest.min(self.pause);
@@ -331,13 +331,13 @@ impl Turns {
 
     /// Whether whoever stands behind so many others hears of a release.
     #[must_use]
-    pub fn hears_release(&self, before: usize) -> bool {
+    pub fn receives_release(&self, before: usize) -> bool {
         before < if self.second_listens { 2 } else { 1 }
     }
 
     /// Whether whoever has so many between itself and one that leaves the queue hears of that.
     #[must_use]
-    pub fn hears_leaving(&self, between: usize) -> bool {
+    pub fn receives_leaving(&self, between: usize) -> bool {
         between < 2
     }
 }

@@ -1,10 +1,10 @@
 //! Extension with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::extend::{Extending, Heeds, Script};
 
-use self::told::{clean, wrong};
+use self::outcome::{clean, wrong};
 
 const RULES: Extending = Extending::RULES;
 

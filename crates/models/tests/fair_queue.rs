@@ -1,12 +1,12 @@
 //! The queue of waiters with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::fair_queue::{
     Admits, Closing, Deletes, FairQueue, Faults, FirstAsk, Mode, Order, Placing,
 };
 
-use self::told::{clean_nearby, progresses, stuck, wrong};
+use self::outcome::{clean_nearby, progresses, stuck, wrong};
 
 type Two = FairQueue<3, 2>;
 type Three = FairQueue<3, 3>;
@@ -263,7 +263,7 @@ fn broken_if_a_grant_comes_before_the_raise() {
 
 #[test]
 fn broken_if_a_grant_does_not_tell_the_stamp() {
-    stuck("queue, a grant tells no stamp", &Two { grant_tells: false, down: 1, ..TWO });
+    stuck("queue, a grant tells no stamp", &Two { grant_reports: false, down: 1, ..TWO });
 }
 
 /// A ticket that an ask without T has written behind T, after the first was skipped, stays there.

@@ -1,10 +1,10 @@
 //! Tokens with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::fencing::{Fencing, Late, Odd, Wiped, WriteBack};
 
-use self::told::{clean, wrong};
+use self::outcome::{clean, wrong};
 
 type OneEach = Fencing<3, 2>;
 type TwoEach = Fencing<3, 4>;

@@ -1,10 +1,10 @@
 //! Undo across connections with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::ghosts::Ghosts;
 
-use self::told::{clean, wrong};
+use self::outcome::{clean, wrong};
 
 const RULES: Ghosts = Ghosts::RULES;
 

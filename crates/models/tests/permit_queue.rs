@@ -1,10 +1,10 @@
 //! Permits in the queue with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::permit_queue::{Admits, Keeps, Moves, Permit, PermitQueue, Promise};
 
-use self::told::{both_progress, progresses, stuck, wrong};
+use self::outcome::{both_progress, progresses, stuck, wrong};
 
 /// Two nodes, the third one is down.
 type Two = PermitQueue<2, 2>;

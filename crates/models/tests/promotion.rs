@@ -1,10 +1,10 @@
 //! Extensions on a promoted replica, with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::promotion::{Counts, Promotion, Since};
 
-use self::told::{clean, wrong};
+use self::outcome::{clean, wrong};
 
 const RULES: Promotion = Promotion::RULES;
 

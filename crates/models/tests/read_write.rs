@@ -1,12 +1,12 @@
 //! The read/write lock with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::read_write::{
     Downgrade, Extend, KeyTtl, Mode, Plan, ReadWrite, Release, Upgrade, WriteAsk,
 };
 
-use self::told::{clean, wrong};
+use self::outcome::{clean, wrong};
 
 const READ: Plan = Plan::Once(Mode::Shared);
 const WRITE: Plan = Plan::Once(Mode::Exclusive);

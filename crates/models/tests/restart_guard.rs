@@ -1,7 +1,7 @@
 //! The restart guard with the rules as they are meant, and with each rule broken. The numbers are
 //! those of the table in the restart guard's first study, for whoever compares.
 
-mod told;
+mod outcome;
 
 use redbolt::proto::RestartTrust;
 use redbolt_models::restart_guard::{Check, Enrolment, Extend, Faults, Guarded, RestartGuards};
@@ -18,11 +18,15 @@ const STEP: Faults = Faults { steps: 1, ..LOST };
 const EACH: Faults = Faults { lost: 1, kept: 1, stale: 1, flushes: 1, ..NONE };
 
 fn clean(name: &str, rules: Guarded) {
-    told::clean(&format!("guard, {name}"), &RestartGuards::<3>::new(rules));
+    outcome::clean(&format!("guard, {name}"), &RestartGuards::<3>::new(rules));
 }
 
 fn broken(name: &str, rules: Guarded) {
-    told::wrong(&format!("guard, {name}"), &RestartGuards::<3>::new(rules), "two holders at once");
+    outcome::wrong(
+        &format!("guard, {name}"),
+        &RestartGuards::<3>::new(rules),
+        "two holders at once",
+    );
 }
 
 #[test]
@@ -43,7 +47,7 @@ fn it_bears_each_fault_once() {
 #[test]
 fn five_nodes_bear_them_too() {
     let rules = Guarded { faults: Faults { stale: 0, ..EACH }, ..RULES };
-    told::clean("guard, five nodes, lost, kept and flushed", &RestartGuards::<5>::new(rules));
+    outcome::clean("guard, five nodes, lost, kept and flushed", &RestartGuards::<5>::new(rules));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The semaphore with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::semaphore::{Extend, Heal, Moves, Permit, Semaphore, Undo};
 
-use self::told::{clean, clean_nearby, wrong};
+use self::outcome::{clean, clean_nearby, wrong};
 
 type Two = Semaphore<3, 2>;
 type Three = Semaphore<3, 3>;

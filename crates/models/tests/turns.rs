@@ -1,10 +1,10 @@
 //! The turns of a queue with the rules as they are meant, and with each rule broken.
 
-mod told;
+mod outcome;
 
 use redbolt_models::turns::{Grace, Turns};
 
-use self::told::{clean, wrong};
+use self::outcome::{clean, wrong};
 
 const RULES: Turns = Turns::RULES;
 
@@ -62,12 +62,12 @@ fn two_dead_heads_cost_pauses_if_the_third_does_not_look_or_leaves_the_calls_to_
 fn a_dead_head_costs_one_grace_whoever_has_called_it() {
     let rules = Turns { deaths: 1, give_ups: 1, ..RULES };
     idle_at_most("a death, and one gives up", 2 * TRIP + GRACE, rules);
-    let whole = Turns { most_idle: 2 * TRIP + GRACE, tells_rest: false, ..rules };
+    let whole = Turns { most_idle: 2 * TRIP + GRACE, reports_rest: false, ..rules };
     wrong("turns, each waits a whole grace", &whole, IDLE);
     // The longer the grace, the more of it.
     let long = Turns { graces: [9; 3], pause: 20, deaths: 1, give_ups: 1, ..RULES };
     idle_at_most("a long grace", 2 * TRIP + 9, long);
-    let whole = Turns { tells_rest: false, ..long };
+    let whole = Turns { reports_rest: false, ..long };
     idle_at_most("each waits a whole long grace", 2 * 9, whole);
 }
 

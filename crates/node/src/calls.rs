@@ -16,7 +16,7 @@ use crate::{
 pub(crate) struct Calls<'s> {
     keys: Keys<'s>,
     denials: &'s Denials,
-    said: Vec<Message>,
+    replied: Vec<Message>,
 }
 
 /// What was published: the channel, and the message.
@@ -88,12 +88,12 @@ pub(crate) fn caught<T>(outcome: Result<T, CallError>) -> Result<Option<T>, Stop
 
 impl<'s> Calls<'s> {
     pub(crate) fn new(keys: Keys<'s>, denials: &'s Denials) -> Self {
-        Self { keys, denials, said: Vec::new() }
+        Self { keys, denials, replied: Vec::new() }
     }
 
     /// What it has published, in order.
-    pub(crate) fn into_said(self) -> Vec<Message> {
-        self.said
+    pub(crate) fn into_replies(self) -> Vec<Message> {
+        self.replied
     }
 
     #[inline]
@@ -104,7 +104,7 @@ impl<'s> Calls<'s> {
     /// PUBLISH as a script calls it that goes on if it may not.
     pub(crate) fn publish_if_allowed(&mut self, channel: Vec<u8>, message: &[u8]) {
         if self.may("publish").is_ok() {
-            self.said.push((channel, message.to_vec()));
+            self.replied.push((channel, message.to_vec()));
         }
     }
 

@@ -123,7 +123,7 @@ impl Store {
     /// `INFO` tells this `master_replid` from now on, or none, as at first.
     ///
     /// A real server's is 40 random hexadecimal digits; any text will do here.
-    pub fn tell_replication_id(&mut self, replication_id: Option<&str>) {
+    pub fn report_replication_id(&mut self, replication_id: Option<&str>) {
         self.replication_id = replication_id.map(str::to_owned);
     }
 
@@ -138,7 +138,7 @@ impl Store {
         self.is_replica = false;
         self.journal.flushed();
         self.settle(None, &[]);
-        self.tell_replication_id(Some(replication_id));
+        self.report_replication_id(Some(replication_id));
     }
 
     /// Adds a script: the model that EVAL of this text runs from now on.
@@ -424,9 +424,9 @@ mod tests {
     fn a_node_that_was_a_replica_has_another_s_memory_and_its_own_connections() {
         let mut bench = Bench::new();
         let conn = bench.store.connect();
-        let told = |bench: &mut Bench| bench.say(conn, "INFO replication");
-        assert!(!told(&mut bench).contains("master_replid"), "it was not given any");
-        bench.store.tell_replication_id(Some("before"));
+        let reported = |bench: &mut Bench| bench.say(conn, "INFO replication");
+        assert!(!reported(&mut bench).contains("master_replid"), "it was not given any");
+        bench.store.report_replication_id(Some("before"));
         bench.say(conn, "SET both old");
         let snapshot = bench.store.snapshot();
         bench.say(conn, "SET both new");
@@ -434,7 +434,7 @@ mod tests {
         bench.store.was_replica(Memory::Stale(snapshot), "after", bench.now);
         assert_eq!(bench.say(conn, "GET both"), "$3\r\nold\r\n");
         assert_eq!(bench.say(conn, "EXISTS one"), ":0\r\n");
-        assert!(told(&mut bench).contains("\r\nmaster_replid:after\r\n"));
+        assert!(reported(&mut bench).contains("\r\nmaster_replid:after\r\n"));
         assert!(bench.say(conn, "INFO server").contains("\r\nrun_id:run\r\n"));
     }
 

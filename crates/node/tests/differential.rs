@@ -630,8 +630,8 @@ fn each_rule_of_the_queue_alone() {
     let denied = ask(&mut queue, SHARING_TICKET_OF_A, TWIN_OF_A, "0");
     let of_readers = denied.strip_prefix("+WAIT ").and_then(|rest| rest.split_once(' '));
     let (left, rest) = of_readers.expect("it waits");
-    let told = b.strip_suffix(":web-1").expect("its owner has a label, which is not told");
-    assert_eq!(rest, format!("1001 1 {told} -"));
+    let reported = b.strip_suffix(":web-1").expect("its owner has a label, which is not told");
+    assert_eq!(rest, format!("1001 1 {reported} -"));
     assert!(left.parse::<u64>().unwrap() > 500_000, "the writer waits for the readers: {left}");
     assert_eq!(answers(&mut queue, &["EVAL", UNDO_SHARED.text, "1", "k", SHARER_A]), ":1");
     assert_eq!(value(&mut queue), "\nredbolt", "the last of them has left a closed key");
@@ -756,9 +756,9 @@ fn data_of_others_is_in_the_way_of_a_queue_and_stays() {
                 real.ask(0, &["PERSIST", "k"]);
             }
             let dump = real.ask(0, &["DUMP", "k"]);
-            let told = String::from_utf8(real.ask(0, &ask)).unwrap();
-            let left = told.split(' ').nth(1).unwrap().parse::<i64>().unwrap();
-            assert!(if ttl == "-1" { left == -1 } else { left > 400_000 }, "{made}: {told}");
+            let reported = String::from_utf8(real.ask(0, &ask)).unwrap();
+            let left = reported.split(' ').nth(1).unwrap().parse::<i64>().unwrap();
+            assert!(if ttl == "-1" { left == -1 } else { left > 400_000 }, "{made}: {reported}");
             assert_eq!(real.ask(0, &leave), b":1\r\n", "{made}");
             assert_eq!(real.ask(0, &["DUMP", "k"]), dump, "{made}");
         }
@@ -1091,13 +1091,13 @@ fn a_script_of_python_redis_lock_that_may_not_go_on_ends_where_it_does_on_a_real
                     denying.same(before);
                 }
                 let reply = denying.same_without(command, script);
-                let may_tell = !matches!(command, Some("lpush" | "pexpire"));
+                let may_report = !matches!(command, Some("lpush" | "pexpire"));
                 if script == ask && reply == b"+OK\r\n" {
                     assert_eq!(denying.same_without(command, &undo), b":1\r\n", "{command:?}");
-                    assert!(may_tell && denying.same(&["LLEN", "lock-signal:a"]) == b":1\r\n");
+                    assert!(may_report && denying.same(&["LLEN", "lock-signal:a"]) == b":1\r\n");
                 } else if reply == b":1\r\n" {
-                    let told = denying.same(&["LLEN", "lock-signal:a"]) == b":1\r\n";
-                    assert_eq!(told, may_tell, "{command:?}");
+                    let reported = denying.same(&["LLEN", "lock-signal:a"]) == b":1\r\n";
+                    assert_eq!(reported, may_report, "{command:?}");
                 }
                 assert_ne!(denying.real.ask(0, &["PTTL", "lock-signal:a"]), b":-1\r\n");
                 for look in ["GET lock:a", "PTTL lock:a", "TYPE lock-signal:a"] {

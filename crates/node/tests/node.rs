@@ -172,14 +172,14 @@ fn a_subscriber_that_does_not_read_is_ended() {
     let key = "k".repeat(500_000);
     let track = format!("CLIENT TRACKING ON REDIRECT {id}");
     assert_eq!(tracker.cmd(&track), ok());
-    let mut told = 0;
+    let mut reported = 0;
     while tracker.cmd(&track) == ok() {
         tracker.cmd(&format!("GET {key}"));
         assert_eq!(tracker.cmd(&format!("SET {key} v")), ok());
-        told += 1;
-        assert!(told < 200, "100 MB are buffered for a subscriber that does not read");
+        reported += 1;
+        assert!(reported < 200, "100 MB are buffered for a subscriber that does not read");
     }
-    assert!(told > 10, "a little is buffered for it");
+    assert!(reported > 10, "a little is buffered for it");
     assert_eq!(connect(&node).cmd("PING"), Reply::Status("PONG".into()));
 }
 

@@ -71,7 +71,7 @@ fn trackers_get_the_messages_of_a_real_server() {
 /// The random commands cover the rules by chance; here each rule is tested alone.
 #[test]
 fn each_rule_of_tracking_alone() {
-    let told = |lines: &[&str]| {
+    let reported = |lines: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
         for line in ["4 SUBSCRIBE __redis__:invalidate", "0 SET k1 v"].iter().chain(lines) {
@@ -80,50 +80,58 @@ fn each_rule_of_tracking_alone() {
         pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
     };
     let on = "1 CLIENT TRACKING ON REDIRECT {4}";
-    assert_eq!(told(&["1 GET k1", "0 DEL k1"]), 0);
-    assert_eq!(told(&[on, "0 DEL k1"]), 0, "no tracker has read the key");
-    assert_eq!(told(&["1 GET k1", on, "0 DEL k1"]), 0, "the key was read before tracking was on");
-    assert_eq!(told(&[on, "1 PTTL k1", "0 DEL k1", "0 SET k1 v", "0 DEL k1"]), 1, "one message");
-    assert_eq!(told(&[on, "1 PTTL k2", "0 SET k2 v"]), 1, "a missing key is tracked, too");
-    assert_eq!(told(&[on, "1 GET k1", "0 SET k1 w NX", "0 PEXPIRE k2 9", "0 DEL k2"]), 0);
-    assert_eq!(told(&[on, "1 GET k1", "0 SELECT 1", "0 SET k1 v"]), 1, "in another database");
-    assert_eq!(told(&[on, "1 GETRANGE k1 x y", "0 SET k1 v"]), 1, "the command failed");
+    assert_eq!(reported(&["1 GET k1", "0 DEL k1"]), 0);
+    assert_eq!(reported(&[on, "0 DEL k1"]), 0, "no tracker has read the key");
     assert_eq!(
-        told(&[on, "1 GET k1", "1 DEL k1"]),
+        reported(&["1 GET k1", on, "0 DEL k1"]),
+        0,
+        "the key was read before tracking was on"
+    );
+    assert_eq!(
+        reported(&[on, "1 PTTL k1", "0 DEL k1", "0 SET k1 v", "0 DEL k1"]),
+        1,
+        "one message"
+    );
+    assert_eq!(reported(&[on, "1 PTTL k2", "0 SET k2 v"]), 1, "a missing key is tracked, too");
+    assert_eq!(reported(&[on, "1 GET k1", "0 SET k1 w NX", "0 PEXPIRE k2 9", "0 DEL k2"]), 0);
+    assert_eq!(reported(&[on, "1 GET k1", "0 SELECT 1", "0 SET k1 v"]), 1, "in another database");
+    assert_eq!(reported(&[on, "1 GETRANGE k1 x y", "0 SET k1 v"]), 1, "the command failed");
+    assert_eq!(
+        reported(&[on, "1 GET k1", "1 DEL k1"]),
         1,
         "changes by the tracker itself are reported"
     );
     let silent = "1 CLIENT TRACKING ON REDIRECT {4} NOLOOP";
     assert_eq!(
-        told(&[silent, "1 GET k1", "1 SET k1 w", "0 DEL k1"]),
+        reported(&[silent, "1 GET k1", "1 SET k1 w", "0 DEL k1"]),
         0,
         "a change by the tracker drops the entry"
     );
-    assert_eq!(told(&[silent, "1 GET k1", "1 FLUSHALL"]), 1);
-    assert_eq!(told(&[on, "0 FLUSHDB"]), 1);
-    assert_eq!(told(&[on, "1 GET k1", "0 SWAPDB 0 1"]), 0);
+    assert_eq!(reported(&[silent, "1 GET k1", "1 FLUSHALL"]), 1);
+    assert_eq!(reported(&[on, "0 FLUSHDB"]), 1);
+    assert_eq!(reported(&[on, "1 GET k1", "0 SWAPDB 0 1"]), 0);
     let other = ["4 UNSUBSCRIBE", "4 SUBSCRIBE other"];
-    assert_eq!(told(&[on, "1 GET k1", other[0], other[1], "0 DEL k1"]), 1, "on any channel");
-    assert_eq!(told(&[on, "1 GET k1", other[0], "0 DEL k1", other[1]]), 0);
-    assert_eq!(told(&[on, "1 GET k1", "1 CLIENT TRACKING OFF", "0 DEL k1"]), 0);
+    assert_eq!(reported(&[on, "1 GET k1", other[0], other[1], "0 DEL k1"]), 1, "on any channel");
+    assert_eq!(reported(&[on, "1 GET k1", other[0], "0 DEL k1", other[1]]), 0);
+    assert_eq!(reported(&[on, "1 GET k1", "1 CLIENT TRACKING OFF", "0 DEL k1"]), 0);
     let again = [on, "1 GET k1", "1 CLIENT TRACKING OFF", on, "0 DEL k1"];
-    assert_eq!(told(&again), 1, "what was read before OFF is not forgotten");
-    assert_eq!(told(&[on, "1 GET k1", "1 RESET", "0 DEL k1"]), 0);
+    assert_eq!(reported(&again), 1, "what was read before OFF is not forgotten");
+    assert_eq!(reported(&[on, "1 GET k1", "1 RESET", "0 DEL k1"]), 0);
     assert_eq!(
-        told(&[on, "2 CLIENT TRACKING ON REDIRECT {4}", "1 GET k1", "2 GET k1", "0 DEL k1"]),
+        reported(&[on, "2 CLIENT TRACKING ON REDIRECT {4}", "1 GET k1", "2 GET k1", "0 DEL k1"]),
         2
     );
     let both = ["2 CLIENT TRACKING ON REDIRECT {4}", "1 EXISTS k1 k2", "2 EXISTS k1 k2"];
     let changed = ["0 SET k2 v", on, both[0], both[1], both[2], "1 DEL k1 k2"];
-    assert_eq!(told(&changed), 4, "the tracker's own changes are reported last");
-    assert_eq!(told(&[on, "1 GET k1", "0 CLIENT KILL ID {1}", "0 DEL k1"]), 0);
-    assert_eq!(told(&[on, "1 GET k1", "1 QUIT", "0 DEL k1"]), 0);
+    assert_eq!(reported(&changed), 4, "the tracker's own changes are reported last");
+    assert_eq!(reported(&[on, "1 GET k1", "0 CLIENT KILL ID {1}", "0 DEL k1"]), 0);
+    assert_eq!(reported(&[on, "1 GET k1", "1 QUIT", "0 DEL k1"]), 0);
 }
 
 /// What stands in one line is sent at once: the command behind CLIENT CACHING YES is the next one of all.
 #[test]
 fn each_rule_of_opting_in_alone() {
-    let told = |then: &[&str]| {
+    let reported = |then: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
         let opt_in = "1 CLIENT TRACKING ON REDIRECT {4} OPTIN";
@@ -133,33 +141,36 @@ fn each_rule_of_opting_in_alone() {
         pair.same("0 DEL k1");
         pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
     };
-    assert_eq!(told(&["1 GET k1"]), 0, "it did not opt in");
-    assert_eq!(told(&["1 CLIENT CACHING YES; GET k1"]), 1);
-    assert_eq!(told(&["1 CLIENT CACHING YES; GET k2; GET k1"]), 0, "only the next command");
-    assert_eq!(told(&["1 CLIENT CACHING YES; PING; GET k1"]), 0, "whatever it is");
-    assert_eq!(told(&["1 CLIENT CACHING YES; NONSENSE; GET k1"]), 0, "if it is one");
-    assert_eq!(told(&["1 CLIENT CACHING YES; GET k1 k2; GET k1"]), 0, "and if it fails");
-    assert_eq!(told(&["1 CLIENT CACHING YES; GETRANGE k1 x y"]), 1, "it has failed late");
-    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT ID; GET k1"]), 1, "unless about itself");
-    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT CACHING; GET k1"]), 1);
-    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT NONSENSE; GET k1"]), 0);
-    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT TRACKING FOO; GET k1"]), 1);
-    assert_eq!(told(&["1 CLIENT CACHING YES; RESET; GET k1"]), 0);
+    assert_eq!(reported(&["1 GET k1"]), 0, "it did not opt in");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; GET k1"]), 1);
+    assert_eq!(reported(&["1 CLIENT CACHING YES; GET k2; GET k1"]), 0, "only the next command");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; PING; GET k1"]), 0, "whatever it is");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; NONSENSE; GET k1"]), 0, "if it is one");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; GET k1 k2; GET k1"]), 0, "and if it fails");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; GETRANGE k1 x y"]), 1, "it has failed late");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; CLIENT ID; GET k1"]), 1, "unless about itself");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; CLIENT CACHING; GET k1"]), 1);
+    assert_eq!(reported(&["1 CLIENT CACHING YES; CLIENT NONSENSE; GET k1"]), 0);
+    assert_eq!(reported(&["1 CLIENT CACHING YES; CLIENT TRACKING FOO; GET k1"]), 1);
+    assert_eq!(reported(&["1 CLIENT CACHING YES; RESET; GET k1"]), 0);
     let on = "CLIENT TRACKING ON REDIRECT {4}";
-    assert_eq!(told(&[&format!("1 CLIENT CACHING YES; {on} OPTIN; GET k1")]), 1, "it stays");
+    assert_eq!(reported(&[&format!("1 CLIENT CACHING YES; {on} OPTIN; GET k1")]), 1, "it stays");
     let off = "CLIENT TRACKING OFF";
-    assert_eq!(told(&[&format!("1 CLIENT CACHING YES; {off}; {on} OPTIN; GET k1")]), 0);
+    assert_eq!(reported(&[&format!("1 CLIENT CACHING YES; {off}; {on} OPTIN; GET k1")]), 0);
     let without = format!("1 {on}; GET k1");
-    assert_eq!(told(&[&without, &format!("1 {on} OPTIN")]), 1, "what was read before stays");
-    assert_eq!(told(&["1 CLIENT CACHING YES; EXISTS k1 k2", "0 SET k2 v"]), 2, "all its keys");
-    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT TRACKINGINFO; CLIENT CACHING NO; GET k1"]), 1);
-    assert_eq!(told(&["1 CLIENT CACHING YES; CLIENT; GET k1"]), 0);
+    assert_eq!(reported(&[&without, &format!("1 {on} OPTIN")]), 1, "what was read before stays");
+    assert_eq!(reported(&["1 CLIENT CACHING YES; EXISTS k1 k2", "0 SET k2 v"]), 2, "all its keys");
+    assert_eq!(
+        reported(&["1 CLIENT CACHING YES; CLIENT TRACKINGINFO; CLIENT CACHING NO; GET k1"]),
+        1
+    );
+    assert_eq!(reported(&["1 CLIENT CACHING YES; CLIENT; GET k1"]), 0);
 }
 
 /// A script that is not looked at by opting in, as those of the line, wakes nobody.
 #[test]
 fn a_script_tracks_its_keys_only_behind_caching() {
-    let told = |before: &str| {
+    let reported = |before: &str| {
         let mut pair = Pair::start();
         pair.clear();
         pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -172,8 +183,8 @@ fn a_script_tracks_its_keys_only_behind_caching() {
         pair.same("0 SET k2 v");
         pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
     };
-    assert_eq!(told("PING"), 0);
-    assert_eq!(told("CLIENT CACHING YES"), 1);
+    assert_eq!(reported("PING"), 0);
+    assert_eq!(reported("CLIENT CACHING YES"), 1);
 }
 
 /// RESP2 has no other way to learn this.
@@ -212,7 +223,7 @@ fn a_script_reads_all_its_keys_if_it_reads_one() {
 /// On a key that slot 1 has read, and another then shares, extends and lets go.
 #[test]
 fn each_rule_of_those_who_share_alone() {
-    let told = |script: &str, rest: &[&str]| {
+    let reported = |script: &str, rest: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
         pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -224,29 +235,33 @@ fn each_rule_of_those_who_share_alone() {
         pair.run(2, &[&["EVAL", script], rest].concat());
         let replies = pair.same("4 PING");
         let name = |reply: &String| reply.lines().last().map(str::to_owned);
-        let told = replies.iter().filter(|reply| reply.contains("invalidate"));
-        told.filter_map(name).collect::<Vec<_>>()
+        let reported = replies.iter().filter(|reply| reply.contains("invalidate"));
+        reported.filter_map(name).collect::<Vec<_>>()
     };
     let nobody: [&str; 0] = [];
-    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "free", SHARER, "1000", "3"]), ["free"]);
-    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "held", "a third", "1000", "3"]), ["held"]);
+    assert_eq!(reported(ACQUIRE_SHARED.text, &["1", "free", SHARER, "1000", "3"]), ["free"]);
+    assert_eq!(reported(ACQUIRE_SHARED.text, &["1", "held", "a third", "1000", "3"]), ["held"]);
     assert_eq!(
-        told(ACQUIRE_SHARED.text, &["1", "held", TWIN, "1000", "3"]),
+        reported(ACQUIRE_SHARED.text, &["1", "held", TWIN, "1000", "3"]),
         ["held"],
         "though denied"
     );
-    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "taken", SHARER, "1000", "3"]), nobody);
-    assert_eq!(told(ACQUIRE_SHARED.text, &["2", "free", "guard", SHARER, "1000", "3"]), nobody);
-    assert_eq!(told(EXTEND_SHARED.text, &["1", "held", OTHER, "900000"]), ["held"]);
-    assert_eq!(told(EXTEND_SHARED.text, &["1", "held", OTHER, "1000"]), nobody, "it has longer");
-    assert_eq!(told(EXTEND_SHARED.text, &["1", "held", "a third", "900000"]), nobody);
-    assert_eq!(told(UNDO_SHARED.text, &["1", "held", OTHER]), ["held"]);
-    assert_eq!(told(UNDO_SHARED.text, &["1", "held", "a third"]), nobody);
-    assert_eq!(told(UNDO_SHARED.text, &["1", "taken", SHARER]), nobody);
+    assert_eq!(reported(ACQUIRE_SHARED.text, &["1", "taken", SHARER, "1000", "3"]), nobody);
+    assert_eq!(reported(ACQUIRE_SHARED.text, &["2", "free", "guard", SHARER, "1000", "3"]), nobody);
+    assert_eq!(reported(EXTEND_SHARED.text, &["1", "held", OTHER, "900000"]), ["held"]);
+    assert_eq!(
+        reported(EXTEND_SHARED.text, &["1", "held", OTHER, "1000"]),
+        nobody,
+        "it has longer"
+    );
+    assert_eq!(reported(EXTEND_SHARED.text, &["1", "held", "a third", "900000"]), nobody);
+    assert_eq!(reported(UNDO_SHARED.text, &["1", "held", OTHER]), ["held"]);
+    assert_eq!(reported(UNDO_SHARED.text, &["1", "held", "a third"]), nobody);
+    assert_eq!(reported(UNDO_SHARED.text, &["1", "taken", SHARER]), nobody);
     let write_back = ["2", "held", "counter", SHARER, "9", "1000"];
-    assert_eq!(told(WRITE_BACK_SHARED.text, &write_back), ["counter"]);
+    assert_eq!(reported(WRITE_BACK_SHARED.text, &write_back), ["counter"]);
     let write_back = ["2", "held", "counter", "a third", "9", "1000"];
-    assert_eq!(told(WRITE_BACK_SHARED.text, &write_back), nobody);
+    assert_eq!(reported(WRITE_BACK_SHARED.text, &write_back), nobody);
 }
 
 /// Who watches a resource is not woken by those who wait for it, but once: where they mark it.
@@ -257,7 +272,7 @@ fn an_ask_in_the_queue_changes_the_resource_only_where_it_marks_or_takes_it() {
     pair.same("4 SUBSCRIBE __redis__:invalidate");
     pair.same("1 CLIENT TRACKING ON REDIRECT {4}");
     pair.same(&format!("0 SET k1 {SHARER} PX 500000"));
-    let mut is_told = |words: &[&str]| {
+    let mut is_notified = |words: &[&str]| {
         pair.same("1 EXISTS k1");
         // The replies tell times, which are not the same to the millisecond.
         let replies = [pair.embedded.run(2, words), pair.real.run(2, words)];
@@ -274,14 +289,14 @@ fn an_ask_in_the_queue_changes_the_resource_only_where_it_marks_or_takes_it() {
     };
     let asks = [ask("x", "b"), ask("x", "c"), ask("s", "d")];
     let [first, second, sharing] = asks.each_ref().map(|ask| words_of(ask));
-    assert!(is_told(&first), "it marks the token");
-    assert!(!is_told(&first));
-    assert!(!is_told(&second));
-    assert!(is_told(&["EVAL", UNDO.text, "1", "k1", SHARER]));
-    assert!(!is_told(&second), "the key is closed");
-    assert!(!is_told(&sharing));
-    assert!(is_told(&first), "it takes it");
-    assert!(!is_told(&second));
+    assert!(is_notified(&first), "it marks the token");
+    assert!(!is_notified(&first));
+    assert!(!is_notified(&second));
+    assert!(is_notified(&["EVAL", UNDO.text, "1", "k1", SHARER]));
+    assert!(!is_notified(&second), "the key is closed");
+    assert!(!is_notified(&sharing));
+    assert!(is_notified(&first), "it takes it");
+    assert!(!is_notified(&second));
     let leave = |digit: &str| {
         let (ticket, member) =
             (format!("x{}", digit.repeat(32)), format!("x{}00:60000", digit.repeat(32)));
@@ -290,11 +305,11 @@ fn an_ask_in_the_queue_changes_the_resource_only_where_it_marks_or_takes_it() {
     };
     let leaves = [leave("b"), leave("c")];
     let [b, c] = leaves.each_ref().map(|leave| words_of(leave));
-    assert!(!is_told(&b), "others wait");
-    assert!(is_told(&["EVAL", UNDO.text, "1", "k1", &format!("{}00", "b".repeat(32))]));
-    assert!(!is_told(&c), "one waits");
-    assert!(is_told(&sharing));
-    assert!(!is_told(&second), "the mark is there");
+    assert!(!is_notified(&b), "others wait");
+    assert!(is_notified(&["EVAL", UNDO.text, "1", "k1", &format!("{}00", "b".repeat(32))]));
+    assert!(!is_notified(&c), "one waits");
+    assert!(is_notified(&sharing));
+    assert!(!is_notified(&second), "the mark is there");
 }
 
 fn words_of(words: &[String]) -> Vec<&str> {
@@ -304,7 +319,7 @@ fn words_of(words: &[String]) -> Vec<&str> {
 /// A shared lock that is asked for in vain, extended, written back or let go of is remembered with all its keys.
 #[test]
 fn a_shared_script_reads_its_keys_if_it_reads_one() {
-    let told = |script: &str, rest: &[&str]| {
+    let reported = |script: &str, rest: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
         pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -315,12 +330,15 @@ fn a_shared_script_reads_its_keys_if_it_reads_one() {
         pair.same("0 SET counter 7");
         pair.same("4 PING").iter().filter(|reply| reply.contains("invalidate")).count()
     };
-    assert_eq!(told(ACQUIRE_SHARED.text, &["1", "taken", SHARER, "1000", "3"]), 1);
+    assert_eq!(reported(ACQUIRE_SHARED.text, &["1", "taken", SHARER, "1000", "3"]), 1);
     let ask = ["2", "taken", "counter", SHARER, "1000", "7", "1000", "1", "3"];
-    assert_eq!(told(ACQUIRE_SHARED_FENCED.text, &ask), 2);
-    assert_eq!(told(EXTEND_SHARED.text, &["1", "taken", SHARER, "1000"]), 1);
-    assert_eq!(told(WRITE_BACK_SHARED.text, &["2", "taken", "counter", SHARER, "7", "1000"]), 2);
-    assert_eq!(told(UNDO_SHARED.text, &["1", "taken", SHARER]), 1);
+    assert_eq!(reported(ACQUIRE_SHARED_FENCED.text, &ask), 2);
+    assert_eq!(reported(EXTEND_SHARED.text, &["1", "taken", SHARER, "1000"]), 1);
+    assert_eq!(
+        reported(WRITE_BACK_SHARED.text, &["2", "taken", "counter", SHARER, "7", "1000"]),
+        2
+    );
+    assert_eq!(reported(UNDO_SHARED.text, &["1", "taken", SHARER]), 1);
 }
 
 /// What releases of other libraries' locks tell, behind the report of the key, and to whom.
@@ -333,7 +351,7 @@ fn releases_are_told_as_by_a_real_server() {
         "shop:eu-channel:shop:eu:job",
     ];
     // What slot 4 hears: of each message the kind and what it is about.
-    let told = |before: &[&str], call: &[&str]| {
+    let reported = |before: &[&str], call: &[&str]| {
         let mut pair = Pair::start();
         pair.clear();
         pair.same("4 SUBSCRIBE __redis__:invalidate");
@@ -346,37 +364,37 @@ fn releases_are_told_as_by_a_real_server() {
             pair.same(line);
         }
         pair.run(2, call);
-        let heard = pair.same("4 PING").into_iter().filter(|reply| reply.contains("message"));
+        let received = pair.same("4 PING").into_iter().filter(|reply| reply.contains("message"));
         let words = |reply: String| {
             let words = reply.lines().filter(|line| !line.starts_with(['*', '$']));
             words.skip(1).map(str::to_owned).collect::<Vec<_>>().join(" ")
         };
-        heard.map(words).collect::<Vec<_>>()
+        received.map(words).collect::<Vec<_>>()
     };
     let [lock, rw, shop, eu] = CHANNELS;
     let changed = "__redis__:invalidate k1".to_owned();
     let call = |script, rest: &[&'static str]| [&["EVAL", script, "1", "k1"][..], rest].concat();
     let nothing = ["EXISTS", "k1"];
-    assert_eq!(told(&nothing, &["PUBLISH", lock, "0"]), [format!("{lock} 0")]);
-    assert_eq!(told(&nothing, &["PUBLISH", "other", "0"]), [""; 0]);
+    assert_eq!(reported(&nothing, &["PUBLISH", lock, "0"]), [format!("{lock} 0")]);
+    assert_eq!(reported(&nothing, &["PUBLISH", "other", "0"]), [""; 0]);
     let holds = call(ACQUIRE_REDISSON.text, &[SHARER, "500000"]);
     let released = [changed.clone(), format!("{lock} 0")];
-    assert_eq!(told(&holds, &call(UNDO_REDISSON.text, &[SHARER])), released);
-    assert_eq!(told(&holds, &call(UNDO_REDISSON.text, &[OTHER])), [""; 0]);
+    assert_eq!(reported(&holds, &call(UNDO_REDISSON.text, &[SHARER])), released);
+    assert_eq!(reported(&holds, &call(UNDO_REDISSON.text, &[OTHER])), [""; 0]);
     let breaks = call(FORCE_UNLOCK_REDISSON.text, &["hash", SHARER]);
-    assert_eq!(told(&holds, &breaks), released);
+    assert_eq!(reported(&holds, &breaks), released);
     let writes = call(ACQUIRE_REDISSON_WRITE.text, &[SHARER, "500000"]);
-    let heard = told(&writes, &call(UNDO_REDISSON_RW.text, &[SHARER]));
-    assert_eq!(heard, [changed.clone(), format!("{rw} 1")]);
+    let received = reported(&writes, &call(UNDO_REDISSON_RW.text, &[SHARER]));
+    assert_eq!(received, [changed.clone(), format!("{rw} 1")]);
     let reads = call(ACQUIRE_REDISSON_READ.text, &[SHARER, "500000", "3"]);
-    let heard = told(&reads, &call(UNDO_REDISSON_RW.text, &[SHARER]));
-    assert_eq!(heard.last(), Some(&format!("{rw} 0")));
+    let received = reported(&reads, &call(UNDO_REDISSON_RW.text, &[SHARER]));
+    assert_eq!(received.last(), Some(&format!("{rw} 0")));
     let name = "shop:eu:job";
     let undo = ["EVAL", UNDO_SPRING.text, "1", name, "mine"];
     let registries = [format!("__redis__:invalidate {name}"), format!("{shop} {name}")];
     let registries = [&registries[..], &[format!("{eu} {name}")]].concat();
-    assert_eq!(told(&["SET", name, "mine"], &undo), registries);
-    assert_eq!(told(&["SET", name, "other"], &undo), [""; 0]);
+    assert_eq!(reported(&["SET", name, "mine"], &undo), registries);
+    assert_eq!(reported(&["SET", name, "other"], &undo), [""; 0]);
 }
 
 #[test]

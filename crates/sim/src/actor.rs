@@ -53,7 +53,7 @@ impl World {
             Step::Release | Step::Cancel => self.let_go(at, &job),
             Step::LetGo if job.kind != Kind::Probe => self.let_go(at, &job),
             Step::LetGo => {}
-            Step::Last => self.look_last(at, &job),
+            Step::Last => self.read_last(at, &job),
             Step::Detach if self.is_healed => {}
             Step::Detach => self.detach(at, &job),
             Step::Attach => self.attach(at, client),
@@ -124,7 +124,7 @@ impl World {
     }
 
     /// The checks hold at the end of a lease as well as at its beginning.
-    fn look_last(&mut self, at: usize, job: &Job) {
+    fn read_last(&mut self, at: usize, job: &Job) {
         let left = self.remaining(at);
         self.jobs[at].looks = false;
         if left.is_zero() {
@@ -134,13 +134,13 @@ impl World {
             self.a_quorum_keeps(at, job);
             self.is_alone(at);
         } else {
-            self.look_later(at, left);
+            self.read_later(at, left);
         }
     }
 
-    pub(crate) fn look_later(&mut self, at: usize, left: Duration) {
+    pub(crate) fn read_later(&mut self, at: usize, left: Duration) {
         if !std::mem::replace(&mut self.jobs[at].looks, true) {
-            self.look_at_the_end(at, left);
+            self.inspect_at_the_end(at, left);
         }
     }
 
@@ -375,7 +375,7 @@ impl World {
 
     // The outcomes that callers get.
 
-    pub(crate) fn told(&mut self, client: usize, event: Told) {
+    pub(crate) fn reported(&mut self, client: usize, event: Told) {
         self.story(|| format!("c{client} is told {event:?}"));
         if self.is_sampled {
             let text = format!("{event:?}");
@@ -413,7 +413,7 @@ impl World {
         match event {
             Told::Granted(_) => self.granted(at),
             Told::Refused(_, refusal) => {
-                self.denials_were_said(at, &refusal.votes);
+                self.denials_were_reported(at, &refusal.votes);
                 self.refusal_is_safe(client, &refusal.votes);
                 self.refused_with(at, refusal.reason);
             }
@@ -424,7 +424,7 @@ impl World {
             Told::Shortened(_) => self.shortened(at),
             Told::Upgraded(_) => self.upgraded(at),
             Told::NotUpgraded(_, refusal) => {
-                self.denials_were_said(at, &refusal.votes);
+                self.denials_were_reported(at, &refusal.votes);
                 self.refusal_is_safe(client, &refusal.votes);
                 self.not_upgraded(at);
             }
@@ -468,7 +468,7 @@ impl World {
         self.note_validity(at);
         self.jobs[at].held_since = self.clocks(client);
         self.jobs[at].lease = self.lease(at);
-        self.look_later(at, self.remaining(at));
+        self.read_later(at, self.remaining(at));
         let called = call.map_or(self.now, |call| call.at);
         let (token, slot) = (self.jobs[at].token.unwrap_or(0), self.jobs[at].slot);
         let does = Does::Lock { token, shared: job.shared, slot };
@@ -513,7 +513,7 @@ impl World {
     /// I4 and I10: every counted grant was an answer to the attempt, and the one that completed the
     /// quorum was read just now, or the proof behind it.
     fn attempt_granted(&mut self, at: usize) -> Option<usize> {
-        let (number, decided) = self.said_of_last_attempt(at)?;
+        let (number, decided) = self.reported_of_last_attempt(at)?;
         // A fenced lock is decided by its write-back.
         if decided < self.now && self.jobs[at].seen != Seen::Fencing {
             let by_us = (self.now - decided) / 1_000;
@@ -524,11 +524,11 @@ impl World {
 
     /// The same of a second claim, which is decided by its write-back too.
     pub(crate) fn second_granted(&mut self, at: usize) -> Option<usize> {
-        self.said_of_last_attempt(at).map(|(number, _)| number)
+        self.reported_of_last_attempt(at).map(|(number, _)| number)
     }
 
     /// The last attempt, and when its quorum was complete.
-    fn said_of_last_attempt(&mut self, at: usize) -> Option<(usize, Time)> {
+    fn reported_of_last_attempt(&mut self, at: usize) -> Option<(usize, Time)> {
         let client = usize::from(self.plan.jobs[at].client);
         let votes = self.jobs[at].id.map(|id| self.clients[client].core.votes(id))?;
         // Serial numbers are each client's own.
@@ -536,8 +536,8 @@ impl World {
         let own = self.attempts.iter().enumerate();
         let own = own.filter(|(_, it)| usize::from(it.job) == at && it.client == by);
         let last = own.max_by_key(|(_, attempt)| attempt.serial);
-        let said = |node: redbolt::proto::NodeId| last.and_then(|it| it.1.granted[node.index()]);
-        let unsaid = votes.grants().iter().find(|&node| said(node).is_none());
+        let replied = |node: redbolt::proto::NodeId| last.and_then(|it| it.1.granted[node.index()]);
+        let unsaid = votes.grants().iter().find(|&node| replied(node).is_none());
         let few = votes.grants().len() < self.plan.quorum();
         let (Some((number, _)), None, false) = (last, unsaid, few) else {
             let node = unsaid.map_or(0, redbolt::proto::NodeId::index);
@@ -546,7 +546,7 @@ impl World {
         };
         let mut read = [Time::MAX; MAX_NODES];
         for node in votes.grants().iter() {
-            read[node.index()] = said(node).unwrap_or(Time::MAX);
+            read[node.index()] = replied(node).unwrap_or(Time::MAX);
         }
         read.sort_unstable();
         Some((number, read[self.plan.quorum() - 1]))
@@ -558,11 +558,12 @@ impl World {
         let token = self.jobs[at].id.and_then(|id| core.fencing_token(id)).map(|token| token.get());
         self.jobs[at].token = token;
         let counters = self.attempts[self.jobs[at].attempt].counters;
-        let said = counters.iter().filter(|&&counter| Some(counter) == token).count();
+        let replied = counters.iter().filter(|&&counter| Some(counter) == token).count();
         let of_mode = if job.shared { is_shared } else { is_exclusive };
         let is_own = job.profile == Profile::PLAIN;
         let is_wrong = token.is_some_and(|token| is_own && !of_mode(token));
-        if is_wrong || token.is_some() != job.fenced || (job.fenced && said < self.plan.quorum()) {
+        if is_wrong || token.is_some() != job.fenced || (job.fenced && replied < self.plan.quorum())
+        {
             self.violated(Violation::Miscredited { job: at, what: "a fencing token", node: 0 });
         }
     }
@@ -575,8 +576,8 @@ impl World {
         let begun = self.attempts[self.jobs[at].attempt].begun;
         for key in (0..KEYS.len()).filter(|key| job.keys >> key & 1 == 1) {
             let lane = lane(key, self.jobs[at].slot);
-            let clash = self.tokens[lane].iter().find(|&&(told, earlier)| {
-                earlier == token && !job.shared || (told < begun && earlier > token)
+            let clash = self.tokens[lane].iter().find(|&&(reported, earlier)| {
+                earlier == token && !job.shared || (reported < begun && earlier > token)
             });
             if let Some(&(_, earlier)) = clash {
                 self.violated(Violation::TokenOrder { key, earlier, later: token });
@@ -614,9 +615,9 @@ impl World {
             .id
             .map(|id| self.clients[usize::from(job.client)].core.votes(id).grants());
         let attempt = &self.attempts[self.jobs[at].attempt];
-        let said = slot.unwrap_or(NO_SLOT);
+        let replied = slot.unwrap_or(NO_SLOT);
         let mut grants = nodes.into_iter().flat_map(redbolt::proto::NodeSet::iter);
-        let other = grants.find(|node| attempt.slots[node.index()] != said);
+        let other = grants.find(|node| attempt.slots[node.index()] != replied);
         if !is_its || other.is_some() {
             let node = other.map_or(0, redbolt::proto::NodeId::index);
             return self.violated(Violation::Miscredited { job: at, what: "a slot", node });
@@ -691,7 +692,7 @@ impl World {
         self.is_no_revival(at, self.jobs[at].lease);
         self.is_within_hold(at, self.jobs[at].held_since, left);
         self.jobs[at].lease = self.lease(at);
-        self.look_later(at, left);
+        self.read_later(at, left);
         self.is_alone(at);
         self.is_backed(at, left);
         self.note_validity(at);

@@ -13,8 +13,8 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::record::{self, Run};
 use crate::waiting::{Crowd, HEAD};
 use crate::{
-    Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, cut_off, hung, hunt, mutants,
-    shrink, told,
+    Class, Coverage, Cut, Lab, Outcome, Plan, Totals, Violation, cut_off, hung, hunt,
+    library_channel, mutants, shrink,
 };
 
 /// Deterministic simulation of many clients and nodes on the shipping core.
@@ -176,9 +176,9 @@ fn compare(seed: u64) -> bool {
 fn crowds_are_well(seed: u64) -> bool {
     println!("{}", hung::HEAD);
     let is_cheap = costs_little(hung::Pair::QUICK, seed);
-    let told = told::measure(seed);
-    println!("\n{HEAD}\n{told}");
-    let violation = told::violation(&told);
+    let measured = library_channel::measure(seed);
+    println!("\n{HEAD}\n{measured}");
+    let violation = library_channel::violation(&measured);
     if let Some(violation) = &violation {
         println!("\nVIOLATION {violation}\n");
     }
@@ -236,7 +236,7 @@ fn replay(class: Class, seed: u64, cut: &Cut, story: bool) -> bool {
     println!("{plan}\n");
     let mut lab = Lab::new();
     if story {
-        lab.tell();
+        lab.report();
     }
     let outcome = lab.run_plan(&plan);
     println!(

@@ -71,9 +71,9 @@ impl World {
     }
 
     /// A refusal names a node for a denial only if that node denied, or gave another permit than the others.
-    pub(crate) fn denials_were_said(&mut self, at: usize, votes: &Votes) {
+    pub(crate) fn denials_were_reported(&mut self, at: usize, votes: &Votes) {
         let own = |attempt: &&Attempt| usize::from(attempt.job) == at;
-        let said = |node: &NodeId| {
+        let replied = |node: &NodeId| {
             let mut attempts = self.attempts.iter().filter(own);
             attempts.any(|attempt| {
                 let gave =
@@ -81,7 +81,7 @@ impl World {
                 gave || attempt.denied[node.index()]
             })
         };
-        let unsaid = votes.denies().iter().find(|node| !said(node));
+        let unsaid = votes.denies().iter().find(|node| !replied(node));
         if let Some(node) = unsaid.map(NodeId::index) {
             self.violated(Violation::Miscredited { job: at, what: "a denial", node });
         }
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// Schedules a check of the lease just before it ends.
-    pub(crate) fn look_at_the_end(&mut self, at: usize, left: Duration) {
+    pub(crate) fn inspect_at_the_end(&mut self, at: usize, left: Duration) {
         let left = left.as_nanos() as Time;
         // The client's clock may be 1 % off; a check after the end is useless.
         self.queue.push(self.now + left - left / 50, Event::Act(at as u16, Step::Last));

@@ -1,5 +1,5 @@
 //! An old master that is cut off with a client, behind three sentinels: the cores and the stores are the real ones, and so is the
-//! rule of how old the word of sentinels may be (`redbolt::proto::sentinel_word`).
+//! rule of how old the word of sentinels may be (`redbolt::proto::sentinel_answer`).
 //!
 //! A holder is on the old master, and hears less and less of the sentinels. A rival goes where most of them say that the master
 //! is: to a promoted replica, with another memory and another run id. Both take, extend and release one lock again and
@@ -17,7 +17,7 @@ use std::time::Duration;
 use redbolt::proto::restart_guard::{BIG_MS, Expected};
 use redbolt::proto::{
     Cause, ClockReading, Config, Core, Event, LinkId, LinkOp, LockId, LockMode, LockRequest,
-    NodeSettings, NodeState, Settings, Timestamp, WakeStrategy, sentinel_word,
+    NodeSettings, NodeState, Settings, Timestamp, WakeStrategy, sentinel_answer,
 };
 use redbolt_node::Memory;
 use redbolt_node::model::{ClockReading as NodeNow, ConnId, Store};
@@ -142,7 +142,7 @@ struct Client {
 /// A sentinel, and what has become of its word.
 #[derive(Clone, Copy, Default)]
 struct Seat {
-    said: Option<Word>,
+    replied: Option<Word>,
     /// An answer that is on its way: when it comes.
     answer: Option<(Time, Word)>,
 }
@@ -306,7 +306,7 @@ impl World {
                 client.boot_behind += self.now - stop.stopped_at;
             }
         }
-        self.hear_sentinels(at);
+        self.receive_sentinels(at);
         self.follow(at);
         self.carry(at);
         self.clients[at].stop = None;
@@ -322,18 +322,18 @@ impl World {
     }
 
     /// Answers that have come, and changes: a sentinel that has answered tells of these of its own accord.
-    fn hear_sentinels(&mut self, at: usize) {
+    fn receive_sentinels(&mut self, at: usize) {
         let (now, rule, reading) = (self.now, self.rule, self.reading(at));
         for by in 0..SENTINELS {
-            let told = self.named(by, now.min(self.clients[at].reaches_until[by] - 1));
+            let reported = self.named(by, now.min(self.clients[at].reaches_until[by] - 1));
             let seat = &mut self.clients[at].seats[by];
-            if let Some(word) = &mut seat.said {
-                word.place = word.place.max(told);
+            if let Some(word) = &mut seat.replied {
+                word.place = word.place.max(reported);
             }
             if let Some((_, word)) = seat.answer.take_if(|(comes, _)| *comes <= now) {
                 let is_late = rule == Rule::DatedWhenItComes;
                 let asked_at = if is_late { reading } else { word.asked_at };
-                seat.said = Some(Word { asked_at, ..word });
+                seat.replied = Some(Word { asked_at, ..word });
             }
         }
     }
@@ -390,18 +390,18 @@ impl World {
             Rule::LooksBeforeItReads if looked => true,
             Rule::AgedByBootOnly => {
                 let word = word.map(|word| ClockReading { wall: now.wall, ..word });
-                sentinel_word::counts(word, now)
+                sentinel_answer::counts(word, now)
             }
-            _ => sentinel_word::counts(word, now),
+            _ => sentinel_answer::counts(word, now),
         }
     }
 
     fn vouched_at(&self, at: usize, place: usize) -> Option<ClockReading> {
-        let words = self.clients[at].seats.iter().filter_map(|seat| seat.said);
+        let words = self.clients[at].seats.iter().filter_map(|seat| seat.replied);
         let named = words.filter(|word| word.place == place);
         let asked_at = named.map(|word| word.asked_at);
         let all = if self.rule == Rule::WordOfOne { 1 } else { SENTINELS };
-        sentinel_word::vouched_at(all, asked_at)
+        sentinel_answer::vouched_at(all, asked_at)
     }
 
     /// The server runs what has come, whether its client is stopped or not.
@@ -431,7 +431,7 @@ impl World {
         }
         let is_due = wire.flow.down.next_at().is_some_and(|comes| comes <= now);
         let is_awaited = !wire.flow.up.is_empty() || !wire.flow.down.is_empty();
-        if is_awaited && sentinel_word::needs_word(self.vouched_at(at, place), clock) {
+        if is_awaited && sentinel_answer::is_due(self.vouched_at(at, place), clock) {
             self.ask_sentinels(at);
         }
         if is_due && !self.is_vouched_for(at, place) {
@@ -442,7 +442,7 @@ impl World {
             && let Some(bytes) = wire.flow.down.arrived(now)
         {
             let link = wire.link;
-            self.clients[at].core.hear(link, &bytes, clock);
+            self.clients[at].core.receive(link, &bytes, clock);
             self.settle(at);
         }
     }
@@ -500,7 +500,7 @@ impl World {
             match op {
                 LinkOp::Open(link) => {
                     client.opens = Some(link);
-                    client.seats.iter_mut().for_each(|seat| seat.said = None);
+                    client.seats.iter_mut().for_each(|seat| seat.replied = None);
                 }
                 LinkOp::Close(_) => {
                     client.opens = None;
@@ -515,13 +515,13 @@ impl World {
             wire.flow.up.push(now + late + MS, bytes);
         }
         let asks = client.opens.is_some();
-        self.hear_events(at);
+        self.receive_events(at);
         if asks {
             self.ask_sentinels(at);
         }
     }
 
-    fn hear_events(&mut self, at: usize) {
+    fn receive_events(&mut self, at: usize) {
         while let Some(event) = self.clients[at].core.poll_event() {
             match event {
                 Event::Granted(id) => self.granted(at, id),
@@ -601,7 +601,10 @@ impl Client {
     }
 
     fn votes(&self, place: usize) -> usize {
-        self.seats.iter().filter(|seat| seat.said.is_some_and(|word| word.place == place)).count()
+        self.seats
+            .iter()
+            .filter(|seat| seat.replied.is_some_and(|word| word.place == place))
+            .count()
     }
 
     /// The mode in which it holds the lock by its own clock, if it does.
@@ -772,7 +775,7 @@ mod tests {
     /// expires.
     #[test]
     fn no_two_hold_a_lock_whose_key_a_promoted_replica_has() {
-        let summary = clean((0..132).chain([BOOT_ONLY, LOOKS_BEFORE]), Failover::Replica);
+        let summary = clean((0..132).chain([BOOT_ONLY, READS_BEFORE]), Failover::Replica);
         assert!(u64::from(summary.all.extended_early) > summary.schedules, "{summary:?}");
     }
 
@@ -790,7 +793,7 @@ mod tests {
             (at_once, Replica, Some(Kind::Shared), AT_ONCE[1]),
             (at_once, Replica, Some(Kind::Permit), AT_ONCE[2]),
             (Rule::AgedByBootOnly, Replica, None, BOOT_ONLY),
-            (Rule::LooksBeforeItReads, Replica, None, LOOKS_BEFORE),
+            (Rule::LooksBeforeItReads, Replica, None, READS_BEFORE),
         ];
         for (rule, failover, kind, known) in rules {
             let is_found = |&seed: &u64| {
@@ -808,7 +811,7 @@ mod tests {
     const ONE: u64 = 95;
     const DATED: u64 = 187;
     const BOOT_ONLY: u64 = 145;
-    const LOOKS_BEFORE: u64 = 1971;
+    const READS_BEFORE: u64 = 1971;
 
     /// By each kind of lock, if an extension counts at once on a promoted replica. So do 45 of the first 3,000.
     const AT_ONCE: [u64; 3] = [131, 29, 81];

@@ -307,7 +307,7 @@ fn secrets_in_texts_are_found() {
 fn a_lock_that_ends_twice_is_found() {
     let doctored = found(plan(), is_held, |world| {
         let id = id(world);
-        world.told(0, Told::Granted(id));
+        world.reported(0, Told::Granted(id));
     });
     assert_eq!(name(doctored), "outcome");
 }
@@ -359,8 +359,8 @@ fn a_panic_is_found() {
 }
 
 /// The rival waits, and a node notifies it.
-fn is_told(world: &World) -> bool {
-    world.clients[1].told_by != 0
+fn is_notified(world: &World) -> bool {
+    world.clients[1].reported_by != 0
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn a_waiter_that_sleeps_is_found() {
     // No lease ends by itself.
     plan.jobs[0].ttl_ms = 11_000;
     (plan.jobs[1].patience, plan.heal_at) = (5_000 * MS, 6_000 * MS);
-    let doctored = found(plan, is_told, |world| {
+    let doctored = found(plan, is_notified, |world| {
         (world.plan.class, world.plan.longest_sleep) = (Class::Waiting, 300 * MS);
         world.wires.iter_mut().for_each(|wire| wire.drops = u64::MAX);
     });
@@ -378,7 +378,7 @@ fn a_waiter_that_sleeps_is_found() {
 
 #[test]
 fn retries_without_a_pause_are_found() {
-    let doctored = found(plan(), is_told, |world| {
+    let doctored = found(plan(), is_notified, |world| {
         for _ in 0..100 {
             world.is_asked(1, 0);
         }
@@ -388,7 +388,7 @@ fn retries_without_a_pause_are_found() {
 
 #[test]
 fn a_lock_that_jumps_the_queue_is_found() {
-    let doctored = found(plan(), is_told, |world| {
+    let doctored = found(plan(), is_notified, |world| {
         let now = world.now;
         (world.plan.jobs[0].client, world.plan.jobs[0].patience) = (1, MS);
         world.is_in_turn(0, now);
@@ -398,7 +398,7 @@ fn a_lock_that_jumps_the_queue_is_found() {
 
 #[test]
 fn a_queue_that_outlives_all_its_waiters_is_found() {
-    let doctored = found(plan(), is_told, |world| {
+    let doctored = found(plan(), is_notified, |world| {
         let now = world.now;
         world.nodes[0].observe(&[b"SET", b"redbolt:line:lock:job", b"1"], now);
     });
@@ -407,7 +407,7 @@ fn a_queue_that_outlives_all_its_waiters_is_found() {
 
 #[test]
 fn a_push_link_that_is_left_is_found() {
-    let doctored = found(plan(), is_told, World::nobody_listens);
+    let doctored = found(plan(), is_notified, World::nobody_listens);
     assert_eq!(name(doctored), "I7 unbounded");
 }
 

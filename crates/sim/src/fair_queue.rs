@@ -50,8 +50,9 @@ impl World {
         let (Some(&resource), Some(&stamp)) = (names.first(), argv.get(3)) else { return };
         let (call, ticket) = (names.get(4).copied(), argv.last().copied().unwrap_or_default());
         let has_bad_stamp = self.sends_stamp((at, link), number(stamp), job, ticket);
-        let mut said = reply.split(|&byte| byte == b' ').skip(1);
-        let (left, before) = (said.next().unwrap_or_default(), said.nth(1).unwrap_or_default());
+        let mut replied = reply.split(|&byte| byte == b' ').skip(1);
+        let (left, before) =
+            (replied.next().unwrap_or_default(), replied.nth(1).unwrap_or_default());
         let is_held = waits && left != b"0" && before != b"0" && !ticket.starts_with(b"p");
         let is_free = waits && left == b"0" && !ticket.starts_with(b"p");
         let (now, server) = (self.now, &mut self.nodes[node]);
@@ -118,7 +119,7 @@ impl World {
         let known = known.unwrap_or_else(|| {
             // Another one of the same waiter, with another grace, goes on where the one before it stands.
             let former = self.tickets.iter().rev().find(|ticket| ticket.job == job).cloned();
-            let new = Ticket { job, name: Vec::new(), told: 0, sent: Vec::new(), silent: 0 };
+            let new = Ticket { job, name: Vec::new(), reported: 0, sent: Vec::new(), silent: 0 };
             self.tickets.push(Ticket { name: name.to_vec(), ..former.unwrap_or(new) });
             self.tickets.len() - 1
         });
@@ -129,11 +130,11 @@ impl World {
             Some((_, before)) => *before = stamp,
             None => ticket.sent.push((wire, stamp)),
         }
-        let is_early = stamp > 0 && (ticket.told.count_ones() as usize) < self.plan.quorum();
+        let is_early = stamp > 0 && (ticket.reported.count_ones() as usize) < self.plan.quorum();
         ticket.silent += usize::from(stamp == 0);
         // The second ask follows the answers of a quorum to the first.
         let is_late = is_calm && ticket.silent > SILENT_ASKS * self.plan.nodes;
-        ticket.told |= 1 << link;
+        ticket.reported |= 1 << link;
         match (is_smaller, is_early, is_late) {
             (true, _, _) => Some("says a smaller stamp than the one before"),
             (_, true, _) => Some("says a stamp before a quorum has told any"),

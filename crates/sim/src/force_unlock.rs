@@ -201,7 +201,7 @@ impl World {
             && let Some(bytes) = wire.flow.down.arrived(now)
         {
             let link = wire.link;
-            self.clients[at].core.hear(link, &bytes, clock);
+            self.clients[at].core.receive(link, &bytes, clock);
             self.settle(at);
         }
     }
@@ -268,11 +268,11 @@ impl World {
             wire.flow.up.push(now + delay, bytes);
         }
         while let Some(event) = self.clients[at].core.poll_event() {
-            self.told(at, event);
+            self.reported(at, event);
         }
     }
 
-    fn told(&mut self, at: usize, event: Event) {
+    fn reported(&mut self, at: usize, event: Event) {
         let held = &mut self.clients[at].lock;
         match event {
             Event::Granted(_) => {

@@ -60,8 +60,8 @@ impl Pair {
     /// Runs both measurements.
     pub(crate) fn measure(self, seed: u64) -> Compared {
         let Self { wake, nodes, waiters, grants, how } = self;
-        let told = Teller::ByNodes;
-        let crowd = |hung| Crowd { wake, nodes, waiters, grants, hung, how, tail: 0, told };
+        let reported = Teller::ByNodes;
+        let crowd = |hung| Crowd { wake, nodes, waiters, grants, hung, how, tail: 0, reported };
         Compared { alive: crowd(0).measure(seed), hung: crowd((nodes - 1) / 2).measure(seed) }
     }
 }

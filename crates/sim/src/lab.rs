@@ -75,8 +75,8 @@ impl Lab {
     }
 
     /// Prints the story of the following schedules.
-    pub fn tell(&mut self) {
-        self.world.is_told = true;
+    pub fn report(&mut self) {
+        self.world.is_notified = true;
     }
 
     /// The coverage of the schedules so far.

@@ -27,6 +27,7 @@ mod history;
 mod hung;
 mod invariant;
 mod lab;
+mod library_channel;
 mod member;
 mod mode;
 pub mod mutants;
@@ -37,7 +38,6 @@ mod record;
 mod register;
 mod report;
 mod shrink;
-mod told;
 mod waiting;
 mod world;
 

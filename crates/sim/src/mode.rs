@@ -127,7 +127,7 @@ impl World {
         self.is_alone(at);
         self.is_backed(at, left);
         self.jobs[at].lease = self.lease(at);
-        self.look_later(at, left);
+        self.read_later(at, left);
         self.note_validity(at);
         if !left.is_zero() {
             let job = self.plan.jobs[at];

@@ -78,7 +78,7 @@ mod planted {
     use redbolt::proto::Mutant;
 
     use super::{Extent, Report};
-    use crate::{Class, Lab, Violation, cut_off, hung, told};
+    use crate::{Class, Lab, Violation, cut_off, hung, reported};
 
     /// Plants the bug of this name on this thread, for good.
     ///
@@ -357,7 +357,7 @@ mod planted {
                 Self::CutOff(seed) => cut_off::violation(seed),
                 Self::Crowd(seed) => {
                     let hung = hung::Pair::QUICK.measure(seed).violation();
-                    hung.or_else(|| told::violation(&told::measure(seed)))
+                    hung.or_else(|| reported::violation(&reported::measure(seed)))
                 }
             }
         }

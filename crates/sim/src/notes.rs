@@ -160,7 +160,7 @@ pub(crate) struct Ticket {
     pub(crate) job: usize,
     pub(crate) name: Vec<u8>,
     /// A bit for each node, by the client's number.
-    pub(crate) told: u8,
+    pub(crate) reported: u8,
     /// The last stamp on each connection, by wire.
     pub(crate) sent: Vec<(usize, u64)>,
     /// In how many asks it has said none.

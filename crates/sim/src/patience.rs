@@ -209,8 +209,8 @@ pub(crate) fn longest_sleep(plan: &Plan) -> Time {
     let others = plan.faults.iter().filter(|fault| !is_muted(fault.what)).count() as Time;
     let round_trip = 2 * (plan.net.delay + plan.net.jitter) * plan.net.pieces as Time;
     // Pauses without notifications, then muted notifications, and a few rounds.
-    let told = 300 * MS + 8 * round_trip;
-    told + if deaf { CAP } else { 0 } + others * 600 * MS
+    let reported = 300 * MS + 8 * round_trip;
+    reported + if deaf { CAP } else { 0 } + others * 600 * MS
 }
 
 /// Whether waiters queue on the nodes, and nothing goes wrong but that processes stop or never reach one of the nodes, or that
@@ -227,10 +227,10 @@ fn longest_turn(plan: &Plan) -> Time {
     let far = plan.clients.iter().map(|client| client.far + client.late).max().unwrap_or_default();
     let one_way = plan.net.delay + plan.net.jitter + far;
     let is_unheard = plan.faults.iter().any(Fault::never_reaches);
-    let told = 16 * 2 * one_way * plan.net.pieces as Time + 100 * MS;
+    let reported = 16 * 2 * one_way * plan.net.pieces as Time + 100 * MS;
     let stops = plan.faults.iter().any(|fault| fault.what == What::PauseClient);
-    let looks = if stops { LOOK_FROM_BEHIND * plan.jobs.len() as Time } else { 0 };
-    told + looks + if is_unheard { CAP } else { 0 }
+    let looks = if stops { READ_FROM_BEHIND * plan.jobs.len() as Time } else { 0 };
+    reported + looks + if is_unheard { CAP } else { 0 }
 }
 
 pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
@@ -242,7 +242,7 @@ pub(crate) fn keys_of(job: &Job) -> impl Iterator<Item = usize> + use<> {
 pub(crate) const CAP: Time = 2_000 * MS;
 
 /// A waiter looks at a resource after so long for each that stands before it.
-const LOOK_FROM_BEHIND: Time = 50 * MS;
+const READ_FROM_BEHIND: Time = 50 * MS;
 
 /// A waiter that has asked within this time is not pinged.
 const PINGED_AFTER: Time = 500 * MS;

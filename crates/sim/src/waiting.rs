@@ -46,7 +46,7 @@ pub(crate) struct Crowd {
     /// The largest extra delay of a few messages in a thousand.
     pub(crate) tail: Time,
     /// Who tells of releases.
-    pub(crate) told: Teller,
+    pub(crate) reported: Teller,
 }
 
 /// Who tells those who wait that a lock was released.
@@ -104,7 +104,7 @@ impl Crowd {
                 hung: 0,
                 how: Hang::Stopped,
                 tail: TAIL,
-                told: Teller::ByNodes,
+                reported: Teller::ByNodes,
             })
         })
     }
@@ -228,7 +228,7 @@ impl Bench {
             seq: 0,
             random: Random::of(seed, 1),
             processes: (0..crowd.waiters).map(process).collect(),
-            nodes: (0..crowd.nodes).map(|name| Node::new(name, crowd.told)).collect(),
+            nodes: (0..crowd.nodes).map(|name| Node::new(name, crowd.reported)).collect(),
             hung: config.node_ids().take(crowd.hung).collect(),
             asked: BTreeMap::new(),
             released: None,
@@ -298,7 +298,7 @@ impl Bench {
 
     fn ask(&mut self, at: usize) {
         let now = clocks(self.now);
-        let profile = match self.crowd.told {
+        let profile = match self.crowd.reported {
             Teller::ByNodes => Profile::PLAIN,
             Teller::ByLibrary => Profile::REDISSON,
         };
@@ -349,7 +349,7 @@ impl Bench {
     }
 
     fn read(&mut self, at: usize, link: LinkId, bytes: &[u8]) {
-        self.processes[at].core.hear(link, bytes, clocks(self.now));
+        self.processes[at].core.receive(link, bytes, clocks(self.now));
         self.settle(at);
     }
 
@@ -443,7 +443,7 @@ impl Bench {
         };
         let clock = NodeNow::from_micros(EPOCH_US + self.now / 1_000);
         let (mut requests, mut replies, mut commands) = (Requests::default(), Vec::new(), 0);
-        requests.hear(&bytes);
+        requests.receive(&bytes);
         requests.each(|words| {
             let command = Command::new(words);
             if let (Kind::Ask, Some(attempt)) = (command.kind, tag(command.token)) {
@@ -506,9 +506,9 @@ impl Process {
 }
 
 impl Node {
-    fn new(name: usize, told: Teller) -> Self {
+    fn new(name: usize, reported: Teller) -> Self {
         let mut store = Store::new(&format!("{name:040}"), NodeNow::from_micros(EPOCH_US));
-        if told == Teller::ByLibrary {
+        if reported == Teller::ByLibrary {
             store.deny("client|tracking", Some(Denial::Forbidden));
         }
         Self { store, peers: BTreeMap::new(), inbox: VecDeque::new(), is_busy: false }
@@ -560,8 +560,8 @@ mod tests {
     fn every_process_is_granted_with_every_wake_strategy() {
         for wake in [WakeStrategy::Queue, WakeStrategy::Lead, WakeStrategy::Timer] {
             let how = Hang::Stopped;
-            let (nodes, waiters, grants, told) = (3, 4, 40, Teller::ByNodes);
-            let crowd = Crowd { wake, nodes, waiters, grants, hung: 0, how, tail: TAIL, told };
+            let (nodes, waiters, grants, reported) = (3, 4, 40, Teller::ByNodes);
+            let crowd = Crowd { wake, nodes, waiters, grants, hung: 0, how, tail: TAIL, reported };
             let measured = crowd.measure(1);
             assert_eq!(measured.grants, 40, "{wake:?}");
             assert!(measured.full >= 40 && measured.hand_offs.len() >= 39);

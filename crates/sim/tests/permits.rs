@@ -153,12 +153,12 @@ impl World {
                 let (clock, conn) =
                     (model::ClockReading::from_micros(self.now / 1_000), self.conns[client][node]);
                 let (store, mut out) = (&mut self.stores[node], Vec::new());
-                self.asked[client][node].hear(&bytes);
+                self.asked[client][node].receive(&bytes);
                 self.asked[client][node].each(|words| store.command(conn, words, clock, &mut out));
                 self.send(client, node, 1, Happens::Down(client, node, out));
             }
             Happens::Down(client, node, bytes) => {
-                self.cores[client].hear(self.links[node], &bytes, now);
+                self.cores[client].receive(self.links[node], &bytes, now);
                 self.settle(client);
             }
             Happens::Fires(client) => {

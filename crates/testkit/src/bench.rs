@@ -111,17 +111,17 @@ impl Bench {
     pub fn answer(&mut self, node: usize, answer: &str) {
         self.listen(node);
         self.nodes[node].answered();
-        self.core.hear(self.links[node], answer.as_bytes(), self.now);
+        self.core.receive(self.links[node], answer.as_bytes(), self.now);
     }
 
     /// The events since the last call.
-    pub fn told(&mut self) -> Vec<Event> {
+    pub fn reported(&mut self) -> Vec<Event> {
         self.core.events().filter(|event| !matches!(event, Event::Node(..))).collect()
     }
 
     /// Passes what the core has written on to the node.
     fn listen(&mut self, node: usize) {
         let scripted = &mut self.nodes[node];
-        self.core.write(self.links[node], |bytes| scripted.hear(bytes));
+        self.core.write(self.links[node], |bytes| scripted.receive(bytes));
     }
 }

@@ -260,21 +260,21 @@ mod tests {
 
     #[test]
     fn a_command_is_known_by_its_words() {
-        let told = |name, token: &str, number| (name, token.to_owned(), number);
+        let reported = |name, token: &str, number| (name, token.to_owned(), number);
         let set = ["SET", "job", "token", "NX", "PX", "700"];
-        assert_eq!(understood(&set), told("ask", "token", 700));
-        assert_eq!(understood(&["SET", "redbolt:guard", "", "NX", "XX"]), told("probe", "", 0));
+        assert_eq!(understood(&set), reported("ask", "token", 700));
+        assert_eq!(understood(&["SET", "redbolt:guard", "", "NX", "XX"]), reported("probe", "", 0));
         let many = ["EVAL", ACQUIRE_MANY.text, "3", "a", "b", "redbolt:guard", "token", "700", "2"];
-        assert_eq!(understood(&many), told("ask", "token", 700));
-        assert_eq!(understood(&["DELIFEQ", "job", "token"]), told("delete", "token", 0));
-        assert_eq!(understood(&["DELEX", "job", "IFEQ", "token"]), told("delete", "token", 0));
-        assert_eq!(understood(&["DELIFEQ", "redbolt:guard", "token"]), told("probe", "", 0));
+        assert_eq!(understood(&many), reported("ask", "token", 700));
+        assert_eq!(understood(&["DELIFEQ", "job", "token"]), reported("delete", "token", 0));
+        assert_eq!(understood(&["DELEX", "job", "IFEQ", "token"]), reported("delete", "token", 0));
+        assert_eq!(understood(&["DELIFEQ", "redbolt:guard", "token"]), reported("probe", "", 0));
         let write = ["EVAL", WRITE_BACK.text, "2", "a", "counter", "token", "1", "42", "60000"];
-        assert_eq!(understood(&write), told("write back", "token", 42));
+        assert_eq!(understood(&write), reported("write back", "token", 42));
         let enrol = ["EVAL", ENROL.text, "1", "redbolt:guard", "seen", "ours", "9"];
-        assert_eq!(understood(&enrol), told("enrol", "", 0));
-        assert_eq!(understood(&["EVAL", "return 0", "0"]), told("probe", "", 0));
-        assert_eq!(understood(&["EVAL", "return 0", "1", "a"]), told("unknown", "", 0));
+        assert_eq!(understood(&enrol), reported("enrol", "", 0));
+        assert_eq!(understood(&["EVAL", "return 0", "0"]), reported("probe", "", 0));
+        assert_eq!(understood(&["EVAL", "return 0", "1", "a"]), reported("unknown", "", 0));
         assert_eq!(understood(&["CLIENT", "KILL", "ID", "7"]).0, "kill");
         assert_eq!(understood(&["CLIENT", "TRACKING", "OFF"]).0, "untrack");
         assert_eq!(understood(&["FLUSHALL"]).0, "unknown");

@@ -62,7 +62,7 @@ impl Flow {
     /// Takes the complete requests among the bytes that have arrived by `now`.
     pub fn requests(&mut self, now: u64) -> Vec<Words> {
         while let Some(bytes) = self.up.arrived(now) {
-            self.requests.hear(&bytes);
+            self.requests.receive(&bytes);
         }
         self.requests.complete()
     }
@@ -71,7 +71,7 @@ impl Flow {
     pub fn serve(&mut self, now: u64, reply_at: u64, mut run: impl FnMut(&[&[u8]], &mut Vec<u8>)) {
         while let Some(bytes) = self.up.arrived(now) {
             let mut replies = Vec::new();
-            self.requests.hear(&bytes);
+            self.requests.receive(&bytes);
             self.requests.each(|words| run(words, &mut replies));
             self.down.push(reply_at, replies);
         }

@@ -43,7 +43,7 @@ pub trait Host {
     ) -> usize;
 
     /// Delivers all of these bytes, in as many reads as the buffer's room requires.
-    fn hear(&mut self, link: LinkId, bytes: &[u8], now: ClockReading);
+    fn receive(&mut self, link: LinkId, bytes: &[u8], now: ClockReading);
 
     /// Handles the timers.
     ///
@@ -89,7 +89,7 @@ impl Host for Core {
         read
     }
 
-    fn hear(&mut self, link: LinkId, mut bytes: &[u8], now: ClockReading) {
+    fn receive(&mut self, link: LinkId, mut bytes: &[u8], now: ClockReading) {
         while !bytes.is_empty() {
             let read = self.read(link, now, |space| fill(space, bytes));
             assert!(read > 0, "the read buffer always has room");

@@ -58,8 +58,8 @@ impl Peer {
     }
 
     /// Receives written bytes.
-    pub fn hear(&mut self, bytes: &[u8]) {
-        self.asked.hear(bytes);
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.asked.receive(bytes);
     }
 
     /// Runs the complete requests that it has received, and returns the replies.

@@ -99,7 +99,7 @@ pub struct Requests(Vec<u8>);
 
 impl Requests {
     /// Receives bytes.
-    pub fn hear(&mut self, bytes: &[u8]) {
+    pub fn receive(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
 
@@ -182,9 +182,9 @@ mod tests {
         let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n";
         for cut in 0..bytes.len() {
             let mut requests = Requests::default();
-            requests.hear(&bytes[..cut]);
+            requests.receive(&bytes[..cut]);
             let mut found = requests.complete();
-            requests.hear(&bytes[cut..]);
+            requests.receive(&bytes[cut..]);
             found.extend(requests.complete());
             assert_eq!(found, [vec![b"GET".to_vec(), b"a".to_vec()], vec![b"PING".to_vec()]]);
         }

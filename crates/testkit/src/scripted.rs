@@ -16,8 +16,8 @@ pub struct Scripted {
 
 impl Scripted {
     /// Takes all written bytes; returns how many there were.
-    pub fn hear(&mut self, bytes: &[u8]) -> usize {
-        self.requests.hear(bytes);
+    pub fn receive(&mut self, bytes: &[u8]) -> usize {
+        self.requests.receive(bytes);
         self.asked.extend(self.requests.complete());
         bytes.len()
     }
@@ -80,7 +80,7 @@ impl Handshake {
             Kind::Info => match word(1) {
                 b"server" => bulk(&format!("run_id:{}\r\n", self.run_id)),
                 b"replication" => bulk(&match &self.replication_id {
-                    Some(told) => format!("role:master\r\nmaster_replid:{told}\r\n"),
+                    Some(reported) => format!("role:master\r\nmaster_replid:{reported}\r\n"),
                     None => "role:master\r\n".to_owned(),
                 }),
                 _ => bulk("maxmemory:0\r\n"),

@@ -92,9 +92,9 @@ fn on_push_link(world: &mut World, action: u8, at: usize, input: &mut Input<'_>)
         5 => world.disconnect_push(at, input.choose(CAUSES)),
         6 => {
             let len = usize::from(input.byte() & 63);
-            world.tell(at, input.bytes(len));
+            world.report(at, input.bytes(len));
         }
-        7 => world.tell(at, peer::pushed(input.byte()).as_bytes()),
+        7 => world.report(at, peer::pushed(input.byte()).as_bytes()),
         9 => world.transmit_push(at, input.byte().into()),
         10 => world.serve_push(at, peer::ERA),
         _ => return false,

@@ -35,7 +35,7 @@ pub(super) struct Ticket {
     stamp: u64,
     attempts: (usize, usize),
     /// What the nodes have ever said, but for 0.
-    said: Vec<(usize, u64)>,
+    replied: Vec<(usize, u64)>,
     /// Once a quorum knows the place, the last attempt of before, and the stamp that is sent from then on; 0 before the next attempt.
     agreed: Option<(usize, u64)>,
     pub(super) is_left: bool,
@@ -132,7 +132,7 @@ impl Ticket {
             grace,
             stamp: 0,
             attempts: (attempt, attempt),
-            said: Vec::new(),
+            replied: Vec::new(),
             agreed: None,
             is_left: false,
             nodes: vec![Spot::default(); MOST_NODES],
@@ -147,8 +147,8 @@ impl Ticket {
     /// The ticket that takes its place.
     fn replaced_by(&self, name: &[u8], grace: u64) -> Self {
         let (stamp, attempts, agreed) = (self.stamp, self.attempts, self.agreed);
-        let said = self.said.clone();
-        Self { stamp, attempts, agreed, said, ..Self::new(attempts.1, name, grace) }
+        let replied = self.replied.clone();
+        Self { stamp, attempts, agreed, replied, ..Self::new(attempts.1, name, grace) }
     }
 
     /// T is one that nodes have said, once a quorum has said any; it never gets less, and is the same once the place is known.
@@ -160,7 +160,7 @@ impl Ticket {
             assert!(of.stamp > self.stamp, "{} was sent, and then {}", self.stamp, of.stamp);
             assert!(attempt > self.attempts.1, "two stamps in one attempt");
             assert!(self.alike(of.stamp) > 0, "{} is what no node has said", of.stamp);
-            let nodes: BTreeSet<_> = self.said.iter().map(|&(node, _)| node).collect();
+            let nodes: BTreeSet<_> = self.replied.iter().map(|&(node, _)| node).collect();
             assert!(nodes.len() >= quorum, "a stamp was sent that a quorum does not know of");
         }
         if let Some((before, agreed)) = &mut self.agreed
@@ -179,19 +179,19 @@ impl Ticket {
 
     /// Whether a quorum has said one stamp.
     fn is_known_to(&self, quorum: usize) -> bool {
-        self.said.iter().any(|&(_, stamp)| self.alike(stamp) >= quorum)
+        self.replied.iter().any(|&(_, stamp)| self.alike(stamp) >= quorum)
     }
 
     /// How many nodes have ever said this stamp.
     fn alike(&self, stamp: u64) -> usize {
-        let nodes = self.said.iter().filter(|&&(_, said)| said == stamp);
+        let nodes = self.replied.iter().filter(|&&(_, replied)| replied == stamp);
         nodes.map(|&(node, _)| node).collect::<BTreeSet<_>>().len()
     }
 
     /// A node has told at which stamp it stands there.
-    pub(super) fn told(&mut self, node: usize, stamp: u64) {
-        if stamp > 0 && !self.said.contains(&(node, stamp)) {
-            self.said.push((node, stamp));
+    pub(super) fn reported(&mut self, node: usize, stamp: u64) {
+        if stamp > 0 && !self.replied.contains(&(node, stamp)) {
+            self.replied.push((node, stamp));
         }
     }
 

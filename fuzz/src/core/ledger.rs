@@ -291,8 +291,8 @@ impl Ledger {
         let number = match newest {
             Some(number) => {
                 assert_eq!(change.claim, Some(number), "a claim that is over asks");
-                let said = (Duration::from_millis(ttl), proposed);
-                assert_eq!(said, (change.ttl, change.proposed), "one TTL and one proposal");
+                let replied = (Duration::from_millis(ttl), proposed);
+                assert_eq!(replied, (change.ttl, change.proposed), "one TTL and one proposal");
                 number
             }
             None => {
@@ -345,7 +345,7 @@ impl Ledger {
     /// The second claim is in force from now on, by a quorum of its own.
     pub(super) fn changed(&mut self, id: LockId, is_upgrade: bool, core: &Core) {
         let (now, quorum) = (self.now, self.quorum);
-        let lock = self.told(id);
+        let lock = self.reported(id);
         let is_held = matches!(lock.phase, Phase::Held | Phase::Extending);
         assert!(is_held, "{:?}, and has changed its mode", lock.phase);
         let change = lock.change.take().expect("a change without a call");
@@ -378,7 +378,7 @@ impl Ledger {
 
     /// The second claim was refused. A writer is a reader nevertheless.
     pub(super) fn not_changed(&mut self, id: LockId, is_upgrade: bool, refusal: &Refusal) {
-        let lock = self.told(id);
+        let lock = self.reported(id);
         let Some(change) = &mut lock.change else { panic!("a change without a call") };
         assert_eq!(change.is_upgrade, is_upgrade, "what was asked for");
         let before = change.refused.take();
@@ -455,7 +455,7 @@ impl Ledger {
     }
 
     /// A node has answered an ask in the queue, and has told where the ticket stands, or has failed.
-    pub(super) fn place_told(
+    pub(super) fn place_reported(
         &mut self,
         (lock, ticket): (usize, usize),
         node: usize,
@@ -464,7 +464,7 @@ impl Ledger {
     ) {
         self.queue_failed |= token.is_error();
         if let Some(stamp) = stamp {
-            self.locks[lock].queue.tickets[ticket].told(node, stamp);
+            self.locks[lock].queue.tickets[ticket].reported(node, stamp);
         }
     }
 
@@ -746,7 +746,7 @@ impl Ledger {
 impl Ledger {
     pub(super) fn granted(&mut self, id: LockId, core: &Core) {
         let (now, quorum) = (self.now, self.quorum);
-        let lock = self.told(id);
+        let lock = self.reported(id);
         assert_eq!(lock.phase, Phase::Asking, "what was granted");
         let granted = lock.granted_alike(core);
         assert!(count(granted) >= quorum, "granted by {granted:b}");
@@ -766,7 +766,7 @@ impl Ledger {
 
     pub(super) fn refused(&mut self, id: LockId, refusal: &Refusal) {
         let now = self.now;
-        let lock = self.told(id);
+        let lock = self.reported(id);
         assert_eq!(lock.phase, Phase::Asking, "what was refused");
         // An attempt that was cut short reports the votes of the one before.
         let (granted, denied) = (lock.ever_granted, lock.ever_denied);
@@ -787,7 +787,7 @@ impl Ledger {
 
     pub(super) fn extended(&mut self, id: LockId, core: &Core) {
         let (now, quorum) = (self.now, self.quorum);
-        let lock = self.told(id);
+        let lock = self.reported(id);
         assert_eq!((lock.phase, lock.extensions), (Phase::Extending, 1), "what was extended");
         lock.phase = Phase::Held;
         lock.extensions = 0;
@@ -813,7 +813,7 @@ impl Ledger {
 
     /// An extension that the next command finds over ends before that command begins.
     pub(super) fn not_extended(&mut self, id: LockId) {
-        let lock = self.told(id);
+        let lock = self.reported(id);
         let left = lock.extensions.checked_sub(1);
         lock.extensions = left.expect("an extension without an outcome");
         if lock.phase == Phase::Extending && lock.extensions == 0 {
@@ -825,7 +825,7 @@ impl Ledger {
     /// A lock that is found expired on release is lost, too.
     pub(super) fn lost(&mut self, id: LockId, cause: LossCause) {
         let now = self.now;
-        let lock = self.told(id);
+        let lock = self.reported(id);
         let held = matches!(lock.phase, Phase::Held | Phase::Extending | Phase::Releasing);
         assert!(held, "{:?}, and lost", lock.phase);
         match cause {
@@ -845,14 +845,14 @@ impl Ledger {
 
     pub(super) fn released(&mut self, id: LockId, confirmed: Confirmed) {
         let nodes = self.nodes;
-        let lock = self.told(id);
+        let lock = self.reported(id);
         assert_eq!(lock.phase, Phase::Releasing, "what was released");
         assert_eq!(confirmed.of as usize, nodes);
         assert!(confirmed.nodes as usize <= count(lock.confirmed), "{confirmed}");
         lock.phase = Phase::Ended;
     }
 
-    fn told(&mut self, id: LockId) -> &mut Lock {
+    fn reported(&mut self, id: LockId) -> &mut Lock {
         let lock = self.locks.iter_mut().rev().find(|lock| lock.id == id);
         lock.expect("an event of an unknown lock")
     }

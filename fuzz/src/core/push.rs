@@ -18,7 +18,7 @@ pub(super) struct PushWire {
     /// The bytes that the socket has not accepted.
     unsent: Vec<u8>,
     /// How many of the first flight's commands were said, and answered.
-    said: usize,
+    replied: usize,
     answered: usize,
 }
 
@@ -31,13 +31,13 @@ impl PushWire {
             node,
             has_user,
             unsent: Vec::new(),
-            said: 0,
+            replied: 0,
             answered: 0,
         }
     }
 
     /// The core opens or closes the link. Whether it was open, or about to be.
-    pub(super) fn is_told(&mut self, link: LinkId, state: State) -> bool {
+    pub(super) fn is_notified(&mut self, link: LinkId, state: State) -> bool {
         self.link = Some(link);
         let is_open = self.state != State::Closed;
         self.reset(state);
@@ -48,7 +48,7 @@ impl PushWire {
         self.state = state;
         self.connection += 1;
         self.unsent.clear();
-        (self.said, self.answered) = (0, 0);
+        (self.replied, self.answered) = (0, 0);
     }
 
     pub(super) fn took(&mut self, bytes: usize) {
@@ -62,9 +62,9 @@ impl PushWire {
         while !rest.is_empty() {
             assert_eq!(self.state, State::Open, "a command without a connection");
             let (words, len) = request::first(rest).expect("the core writes whole commands");
-            let step = self.steps().nth(self.said).expect("no more than the first flight");
+            let step = self.steps().nth(self.replied).expect("no more than the first flight");
             assert!(words.starts_with(step), "{step:?} is due");
-            self.said += 1;
+            self.replied += 1;
             rest = &rest[len..];
         }
         self.unsent.extend_from_slice(more);
@@ -86,9 +86,9 @@ impl PushWire {
     pub(super) fn honest(&mut self, era: char) -> String {
         let answers = ["+OK\r\n", "+OK\r\n", ":107\r\n", &peer::server(self.node, era), SUBSCRIBED];
         let first = usize::from(!self.has_user);
-        let told = answers[first + self.answered..first + self.said].concat();
-        self.answered = self.said;
-        told
+        let reported = answers[first + self.answered..first + self.replied].concat();
+        self.answered = self.replied;
+        reported
     }
 }
 

@@ -121,7 +121,7 @@ impl Wire {
     }
 
     /// The core opens or closes the link. Whether it was open, or about to be.
-    pub(super) fn is_told(&mut self, link: LinkId, state: State) -> bool {
+    pub(super) fn is_notified(&mut self, link: LinkId, state: State) -> bool {
         self.link = Some(link);
         let is_open = self.state != State::Closed;
         self.reset(state);
@@ -590,7 +590,7 @@ impl Wire {
         let place = answered.place(request);
         let is_damaged = place.is_none() && answered.is_damaged(request);
         let token = match place {
-            Some((_, said)) => said,
+            Some((_, replied)) => replied,
             None if is_damaged => Received::Simple,
             None => answered.token,
         };
@@ -616,23 +616,25 @@ impl Wire {
             Request::Ask { lock, attempt, kind } => {
                 if let Kind::InQueue { ticket, .. } = kind {
                     let stamp = place.map(|(stamp, _)| stamp);
-                    ledger.place_told((lock, ticket), node, stamp, token);
+                    ledger.place_reported((lock, ticket), node, stamp, token);
                 }
                 // It may count only with the proof behind it, which is not judged here.
-                if let Some(said) = self.vote(kind, token) {
-                    ledger.ask_answered(lock, attempt, node, said);
+                if let Some(replied) = self.vote(kind, token) {
+                    ledger.ask_answered(lock, attempt, node, replied);
                 }
             }
             Request::Move { lock, attempt, slot } => {
                 // Another slot than the one that is asked for is a denial.
-                let said = self.vote(Kind::Permit, token);
-                if let Some(said) = said.filter(|said| said.slot().is_none_or(|it| it == slot)) {
-                    ledger.ask_answered(lock, attempt, node, said);
+                let replied = self.vote(Kind::Permit, token);
+                if let Some(replied) =
+                    replied.filter(|replied| replied.slot().is_none_or(|it| it == slot))
+                {
+                    ledger.ask_answered(lock, attempt, node, replied);
                 }
             }
             Request::Change { lock, claim, .. } => {
-                if let Some(said) = self.vote(Kind::Many, token) {
-                    ledger.change_answered(lock, claim, node, said);
+                if let Some(replied) = self.vote(Kind::Many, token) {
+                    ledger.change_answered(lock, claim, node, replied);
                 }
             }
             Request::History => {
@@ -675,23 +677,23 @@ impl Wire {
         if self.restart_guard.is_none() {
             return Some(Self::given(kind, last));
         }
-        let (said, votes) = match (kind, self.half.take()) {
-            (Kind::Plain, Some(said)) => {
+        let (replied, votes) = match (kind, self.half.take()) {
+            (Kind::Plain, Some(replied)) => {
                 let votes =
                     matches!(last, Received::Int(ms) if Standing::of(ms) == Standing::Votes);
-                (said, votes)
+                (replied, votes)
             }
             _ => (last, !matches!(last, Received::Guarded)),
         };
         let counts = votes && self.is_ours;
-        (counts || said.is_denial()).then(|| Self::given(kind, said))
+        (counts || replied.is_denial()).then(|| Self::given(kind, replied))
     }
 
     /// Of a permit, the number behind `OK` is its slot.
-    fn given(kind: Kind, said: Received) -> Received {
-        match said.slot() {
+    fn given(kind: Kind, replied: Received) -> Received {
+        match replied.slot() {
             Some(slot) if kind.of_permit() => Received::Given(slot),
-            _ => said,
+            _ => replied,
         }
     }
 

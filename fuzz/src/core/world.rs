@@ -445,7 +445,7 @@ impl World {
     }
 
     /// Delivers bytes, whatever the core makes of them: all that it learns on a push link is a hint.
-    pub(super) fn tell(&mut self, at: usize, bytes: &[u8]) {
+    pub(super) fn report(&mut self, at: usize, bytes: &[u8]) {
         let connection = self.pushes[at].connection;
         let Some(link) = self.pushes[at].link else { return };
         let mut left = bytes;
@@ -467,7 +467,7 @@ impl World {
         }
         self.transmit_push(at, usize::MAX);
         let answers = self.pushes[at].honest(era);
-        self.tell(at, answers.as_bytes());
+        self.report(at, answers.as_bytes());
     }
 }
 
@@ -503,8 +503,8 @@ impl World {
             };
             let nodes = self.wires.len();
             let is_open = match link.is_push() {
-                true => self.pushes[link.index() - nodes].is_told(link, after),
-                false => self.wires[link.index()].is_told(link, after),
+                true => self.pushes[link.index() - nodes].is_notified(link, after),
+                false => self.wires[link.index()].is_notified(link, after),
             };
             assert_eq!(is_open, after == State::Closed, "a link is {before} twice");
         }
@@ -542,11 +542,11 @@ impl World {
     /// Something else than before is announced, and only to who observes.
     fn observed(&mut self, id: ObserverId) {
         let observer = self.observers.iter_mut().find(|(observer, _)| *observer == id);
-        let (_, told) = observer.expect("the news is for somebody who observes");
+        let (_, reported) = observer.expect("the news is for somebody who observes");
         let view = self.core.observation(id).expect("what was announced");
         assert_eq!(view.nodes.len(), self.wires.len());
-        assert_ne!(told.as_ref(), Some(&view.verdict), "it was told that before");
-        *told = Some(view.verdict);
+        assert_ne!(reported.as_ref(), Some(&view.verdict), "it was told that before");
+        *reported = Some(view.verdict);
     }
 
     fn viewed(&mut self, id: ViewId) {

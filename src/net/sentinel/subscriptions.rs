@@ -15,7 +15,7 @@ use super::protocol::{CHANNEL, encode_query, master_in, switched_to};
 use crate::net::address::Address;
 use crate::net::host_port::HostPort;
 use crate::net::socket::Socket;
-use crate::proto::{ClockReading, sentinel_word};
+use crate::proto::{ClockReading, sentinel_answer};
 use crate::resp::{BytesMut, Frame, FrameDecoder, command};
 
 /// The answer of a sentinel, and the connection on which it sends changes from now on.
@@ -164,7 +164,7 @@ impl Subscriptions {
         let sentinels = self.sentinels.iter().filter(|sentinel| sentinel.node == node);
         let named = sentinels.clone().filter_map(|sentinel| sentinel.named.as_ref());
         let votes = named.filter(|named| named.place == *place).map(|named| named.asked_at);
-        sentinel_word::vouched_at(sentinels.count(), votes)
+        sentinel_answer::vouched_at(sentinels.count(), votes)
     }
 
     /// Forgets the answers of a node's sentinels, which are asked again.

@@ -35,7 +35,7 @@ impl Session {
         while self.connection.is_handshaking() {
             self.has_begun = true;
             let step = match self.connection.wants_write() {
-                true => self.flush(socket).map_err(|error| self.last_words(socket, error)),
+                true => self.flush(socket).map_err(|error| self.closing_error(socket, error)),
                 false => self.receive(socket).map(drop),
             };
             match step {
@@ -61,7 +61,7 @@ impl Session {
     }
 
     /// A server that refuses us says why, and resets the connection because we say more.
-    fn last_words(&mut self, socket: &mut (impl Read + Write), error: io::Error) -> io::Error {
+    fn closing_error(&mut self, socket: &mut (impl Read + Write), error: io::Error) -> io::Error {
         if error.kind() == ErrorKind::WouldBlock {
             return error;
         }

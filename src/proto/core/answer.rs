@@ -136,8 +136,8 @@ impl Core {
     ) -> Result<(), Mistyped> {
         match due.pending {
             Pending::Ask { claim, ask, by_digest, .. } => {
-                let told = self.ask_answered(id, claim, (ask, by_digest), token, now)?;
-                self.script_answered(id, told, due.since, now)
+                let unproven = self.ask_answered(id, claim, (ask, by_digest), token, now)?;
+                self.script_answered(id, unproven, due.since, now)
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::Delete { claim, followed } => {
@@ -265,31 +265,31 @@ impl Core {
         let Pending::Move { claim, counter, by_digest } = due.pending else { return Err(Mistyped) };
         let how = (counter, by_digest);
         let answer = self.move_answered(id, claim, how, token, now)?;
-        let told = answer.map(|answer| Unproven::of_move(claim, answer));
-        self.script_answered(id, told, due.since, now)
+        let unproven = answer.map(|answer| Unproven::of_move(claim, answer));
+        self.script_answered(id, unproven, due.since, now)
     }
 
     /// A script was run for an ask that was sent at `since`. It has read the restart guard itself.
     fn script_answered(
         &mut self,
         id: NodeId,
-        told: Option<Unproven>,
+        unproven: Option<Unproven>,
         since: Timestamp,
         now: ClockReading,
     ) -> Result<(), Mistyped> {
         // The command was sent again, or its claim is gone.
-        let Some(told) = told else { return Ok(()) };
-        if !told.answer().is_grant() || !self.awaits_proof(id, told, since, now) {
-            self.grant_proven(id, told, now);
+        let Some(unproven) = unproven else { return Ok(()) };
+        if !unproven.answer().is_grant() || !self.awaits_proof(id, unproven, since, now) {
+            self.grant_proven(id, unproven, now);
         }
         Ok(())
     }
 
     /// What a script has answered stands, if the node votes.
-    fn grant_proven(&mut self, id: NodeId, told: Unproven, now: ClockReading) {
-        let claim = told.claim();
-        let vote = self.vote_in(told.answer(), id, claim, now);
-        if !told.is_move() {
+    fn grant_proven(&mut self, id: NodeId, unproven: Unproven, now: ClockReading) {
+        let claim = unproven.claim();
+        let vote = self.vote_in(unproven.answer(), id, claim, now);
+        if !unproven.is_move() {
             self.note_refused(id, claim, vote);
         }
         let counted = match vote {
@@ -305,7 +305,7 @@ impl Core {
         // A node whose guard shows a fault is excluded before its vote is counted.
         self.run(now);
         self.take_vote(id, claim, counted, now);
-        if told.is_move() {
+        if unproven.is_move() {
             self.run(now);
             self.transition(claim, now, |lock| lock.take_healed(id, counted));
         }
@@ -371,9 +371,9 @@ impl Core {
 }
 
 /// Passes on a number; an error tells nothing.
-fn number(token: Token<'_>, told: impl FnOnce(i64)) -> Result<(), Mistyped> {
+fn number(token: Token<'_>, unproven: impl FnOnce(i64)) -> Result<(), Mistyped> {
     match token {
-        Token::Int(number) => told(number),
+        Token::Int(number) => unproven(number),
         Token::Error(_) => {}
         _ => return Err(Mistyped),
     }

@@ -280,8 +280,8 @@ impl Core {
     pub fn detail(&self, node: NodeId, cause: Cause) -> Option<String> {
         let (node, settings) = (self.node(node), &self.config.settings);
         match cause {
-            Cause::Quarantined => Some(node.restart_guard.in_words(settings.setup, self.boot)),
-            Cause::OtherLimits => Some(node.restart_guard.limits_in_words(settings)),
+            Cause::Quarantined => Some(node.restart_guard.describe(settings.setup, self.boot)),
+            Cause::OtherLimits => Some(node.restart_guard.describe_limits(settings)),
             _ => node.words(cause).map(str::to_owned),
         }
     }

@@ -85,7 +85,7 @@ impl World {
             return;
         }
         let (written, peer) = (bytes.len(), &mut self.peers[link.node().index()]);
-        peer.hear(bytes);
+        peer.receive(bytes);
         self.core.transmitted(link, written);
         let replies = peer.answer(time_of_nodes(self.now)).to_vec();
         for part in replies.chunks(4 << 10) {
@@ -325,7 +325,7 @@ fn releases_that_are_confirmed_one_by_one() {
             let link = world.links[0];
             let bytes = world.core.transmit(link).to_vec();
             world.core.transmitted(link, bytes.len());
-            world.peers[0].hear(&bytes);
+            world.peers[0].receive(&bytes);
             let replies = world.peers[0].answer(time_of_nodes(world.now)).to_vec();
             for part in replies.chunks(4) {
                 assert!(world.core.has_pending_releases());

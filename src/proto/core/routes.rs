@@ -163,7 +163,7 @@ impl Core {
             NodeEffect::PushLost(_) => {}
             NodeEffect::ReadKeys => env.effects.of_locks(watchers(), LockEffect::ReadKeyAt(id)),
             NodeEffect::ReportsLost => env.effects.of_locks(watchers(), LockEffect::WakeBy(id)),
-            NodeEffect::RefreshObservers => self.observers.look_at(id, nodes, &mut env),
+            NodeEffect::RefreshObservers => self.observers.refresh(id, nodes, &mut env),
             NodeEffect::ForgetObserved => self.observers.lose(id, nodes, &mut env),
             NodeEffect::SettleReleases => self.releases_go_on_without(id, now),
             NodeEffect::Notified(queue) => self.notified(queue, id, now),
@@ -395,7 +395,7 @@ impl Core {
     fn go_on_without_vote(&mut self, id: NodeId, now: ClockReading) {
         self.send_queued_extensions(id, now);
         self.views.send_queued(&mut self.nodes[id.index()], &mut env!(self, now));
-        self.observers.look_at(id, &mut self.nodes, &mut env!(self, now));
+        self.observers.refresh(id, &mut self.nodes, &mut env!(self, now));
     }
 
     /// Finishes a lost connection, of a node that had `ghosts` ghosts before.

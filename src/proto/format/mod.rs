@@ -97,7 +97,7 @@ pub struct Format {
     /// The channels on which releases of the lock with this name are published.
     pub channels: Option<ChannelsOf>,
     /// Whether each release is published, so that a subscriber need not ask in between.
-    pub tells_every_release: bool,
+    pub publishes_every_release: bool,
     /// The state of a key with this name and these data, if they are of this format.
     pub recognise: fn(&[u8], &Data<'_>) -> Option<KeyState>,
     /// The member or field that is not a holder.
@@ -120,7 +120,7 @@ impl Format {
             cannot_be: |_| None,
             keeps: |_| false,
             channels: None,
-            tells_every_release: false,
+            publishes_every_release: false,
             recognise: |_, _| None,
             mark: "",
             force_unlock: &FORCE_UNLOCK,

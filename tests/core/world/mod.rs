@@ -622,7 +622,7 @@ impl World {
     }
 
     /// The same on its push link.
-    pub(crate) fn say_to_push(&mut self, client: usize, node: usize, bytes: &[u8]) {
+    pub(crate) fn send_to_push(&mut self, client: usize, node: usize, bytes: &[u8]) {
         if let Some(wire) = self.clients[client].links[self.servers.len() + node] {
             self.wires[wire].flow.down.push(self.boot, bytes.to_vec());
         }
@@ -673,8 +673,8 @@ impl World {
         let running = self.clients.iter().filter(|client| !client.is_stopped);
         let timers = running.filter_map(|client| client.core.poll_timeout());
         let timers = timers.map(|at| at.0.saturating_add(self.late));
-        let told = (0..self.servers.len()).filter(|&node| self.tells(node));
-        let timers = timers.chain(told.map(|node| self.servers[node].expires_at));
+        let reported = (0..self.servers.len()).filter(|&node| self.reports(node));
+        let timers = timers.chain(reported.map(|node| self.servers[node].expires_at));
         timers.chain(self.wires.iter().filter_map(|wire| self.wire_at(wire))).min()
     }
 
@@ -691,13 +691,13 @@ impl World {
     }
 
     /// Whether any client listens to a server's notifications.
-    fn tells(&self, node: usize) -> bool {
+    fn reports(&self, node: usize) -> bool {
         let is_push = |wire: &Wire| wire.node == node && wire.link.is_push() && wire.alive;
         !self.servers[node].paused && self.wires.iter().any(is_push)
     }
 
     /// Sends the servers' notifications; those of expired keys only in an expiry cycle.
-    fn tell(&mut self, node: usize) -> bool {
+    fn report(&mut self, node: usize) -> bool {
         let now = self.server_now();
         let server = &mut self.servers[node];
         if !server.paused && self.boot >= server.expires_at {
@@ -727,7 +727,7 @@ impl World {
                 moved |= self.drain(client);
             }
             for node in 0..self.servers.len() {
-                moved |= self.tell(node);
+                moved |= self.report(node);
             }
             for wire in 0..self.wires.len() {
                 moved |= self.connect(wire) | self.serve(wire) | self.deliver(wire);
@@ -753,7 +753,7 @@ impl World {
             moved |= self.write(client, link);
         }
         while let Some(event) = self.clients[client].core.poll_event() {
-            self.clients[client].told(self.boot, event);
+            self.clients[client].reported(self.boot, event);
             moved = true;
         }
         moved
@@ -1034,7 +1034,7 @@ impl Client {
         self.core.lease(id).map_or(Duration::ZERO, |lease| lease.remaining(now))
     }
 
-    fn told(&mut self, at: u64, event: Event) {
+    fn reported(&mut self, at: u64, event: Event) {
         if let Event::Node(node, state) = event {
             return self.states.push((node, state));
         }

@@ -101,19 +101,19 @@ impl Server {
     pub(crate) fn killed(&mut self, conn: ConnId, now: ClockReading) {
         if conn == self.observer {
             self.observer = self.store.connect();
-            self.look_into(&self.database.clone(), now);
+            self.inspect(&self.database.clone(), now);
         }
     }
 
     /// Writes a restart guard by which the node votes.
     pub(crate) fn remember(&mut self, settings: &Settings, node: &NodeSettings, now: ClockReading) {
         let expected = self.expected(settings, node, self.runs);
-        self.look_into(&node.database.to_string(), now);
+        self.inspect(&node.database.to_string(), now);
         let life = BIG_MS.to_string();
         let set =
             [b"SET", &settings.restart_guard_key[..], &expected.value(), b"PX", life.as_bytes()];
         assert_eq!(self.observe(&set, now), b"+OK\r\n");
-        self.look_into("0", now);
+        self.inspect("0", now);
     }
 
     /// The restart guard that a client with these settings expects after this many restarts.
@@ -129,7 +129,7 @@ impl Server {
     }
 
     /// From now on keys are read from this database.
-    pub(crate) fn look_into(&mut self, database: &str, now: ClockReading) {
+    pub(crate) fn inspect(&mut self, database: &str, now: ClockReading) {
         assert_eq!(self.observe(&[b"SELECT", database.as_bytes()], now), b"+OK\r\n");
         database.clone_into(&mut self.database);
     }

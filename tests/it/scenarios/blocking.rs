@@ -31,9 +31,11 @@ impl<const SPINS: bool> Blocking<SPINS> {
         &self,
         job: impl for<'c> FnOnce(&'c Client, &mut Guarded<'c>) -> T + Send + 'static,
     ) -> Receiver<T> {
-        let (told, heard) = channel();
-        self.jobs.send(as_job(move |client, locks| drop(told.send(job(client, locks))))).unwrap();
-        heard
+        let (reported, received) = channel();
+        self.jobs
+            .send(as_job(move |client, locks| drop(reported.send(job(client, locks)))))
+            .unwrap();
+        received
     }
 
     fn call<T: Send + 'static>(

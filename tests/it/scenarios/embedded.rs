@@ -204,10 +204,10 @@ impl Book {
 
 impl<L> Embedded<L> {
     fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Driver) -> T + Send + 'static) -> T {
-        let (told, heard) = channel();
-        self.jobs.send(Box::new(move |driver| drop(told.send(job(driver))))).unwrap();
+        let (reported, received) = channel();
+        self.jobs.send(Box::new(move |driver| drop(reported.send(job(driver))))).unwrap();
         self.ring();
-        heard.recv_timeout(LIMIT).unwrap()
+        received.recv_timeout(LIMIT).unwrap()
     }
 
     fn ring(&self) {
@@ -321,8 +321,8 @@ impl<L: Loop> Cancels for Embedded<L> {
 
 impl<L: Loop> Notifies for Embedded<L> {
     fn losses(&mut self, held: &mut Self::Held) -> Vec<LossCause> {
-        let told = |page: &mut Page| (!page.losses.is_empty()).then(|| page.losses.clone());
-        self.book.read_of(*held, told)
+        let reported = |page: &mut Page| (!page.losses.is_empty()).then(|| page.losses.clone());
+        self.book.read_of(*held, reported)
     }
 }
 

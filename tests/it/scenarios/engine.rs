@@ -22,15 +22,15 @@ pub(super) struct Threaded<const SPINS: bool = false> {
 pub(super) struct Held {
     guard: OwnedGuard,
     /// The arguments of the callback.
-    told: Arc<Mutex<Vec<LossCause>>>,
+    reported: Arc<Mutex<Vec<LossCause>>>,
 }
 
 impl Held {
     fn new(guard: OwnedGuard) -> Self {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&told);
-        guard.on_loss(move |cause| heard.lock().unwrap().push(cause));
-        Self { guard, told }
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let received = Arc::clone(&reported);
+        guard.on_loss(move |cause| received.lock().unwrap().push(cause));
+        Self { guard, reported }
     }
 }
 
@@ -114,8 +114,8 @@ impl<const SPINS: bool> Cancels for Threaded<SPINS> {
 
 impl<const SPINS: bool> Notifies for Threaded<SPINS> {
     fn losses(&mut self, held: &mut Held) -> Vec<LossCause> {
-        eventually("the callback", || !held.told.lock().unwrap().is_empty());
-        held.told.lock().unwrap().clone()
+        eventually("the callback", || !held.reported.lock().unwrap().is_empty());
+        held.reported.lock().unwrap().clone()
     }
 }
 

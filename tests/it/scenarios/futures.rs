@@ -68,13 +68,13 @@ impl Executor for TwentyLines {
 pub(super) struct Held {
     guard: OwnedGuard,
     watcher: Option<LossFuture>,
-    told: Vec<LossCause>,
+    reported: Vec<LossCause>,
 }
 
 impl Held {
     fn new(guard: OwnedGuard) -> Self {
         let watcher = Some(guard.lost());
-        Self { guard, watcher, told: Vec::new() }
+        Self { guard, watcher, reported: Vec::new() }
     }
 }
 
@@ -163,9 +163,9 @@ impl<E: Executor> Cancels for Awaited<E> {
 impl<E: Executor> Notifies for Awaited<E> {
     fn losses(&mut self, held: &mut Held) -> Vec<LossCause> {
         if let Some(watcher) = held.watcher.take() {
-            held.told.extend(self.executor.block_on(watcher));
+            held.reported.extend(self.executor.block_on(watcher));
         }
-        held.told.clone()
+        held.reported.clone()
     }
 }
 

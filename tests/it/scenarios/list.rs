@@ -58,7 +58,7 @@ pub(super) fn refused_when_its_time_is_over<F: Api>() {
     let lock = hold_everywhere(&mut holder, &servers, patiently(b"job"));
     let before = owners(&servers, "job");
     // On a stalled machine nobody may have answered by then.
-    let is_told_why = once_in(TRIES, || {
+    let is_given_reason = once_in(TRIES, || {
         let began = Instant::now();
         let report = waiter.refused(long(b"job").wait(Wait::UpTo(SHORT)));
         assert!(began.elapsed() >= SHORT, "{:?}", began.elapsed());
@@ -66,7 +66,7 @@ pub(super) fn refused_when_its_time_is_over<F: Api>() {
         let left = report.remaining().is_some_and(|span| span > Duration::from_secs(10));
         report.is_contended() && left
     });
-    assert!(is_told_why);
+    assert!(is_given_reason);
     assert_eq!(owners(&servers, "job"), before);
     assert!(matches!(holder.release(lock), ReleaseOutcome::Released(_)));
     free_again(&servers, &["job"]);

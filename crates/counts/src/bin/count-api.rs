@@ -133,7 +133,7 @@ impl Served {
     }
 
     fn reply(&mut self, read: usize) {
-        self.peer.hear(&self.buffer[..read]);
+        self.peer.receive(&self.buffer[..read]);
         self.stream.write_all(self.peer.answer(now())).expect("the client reads");
     }
 }

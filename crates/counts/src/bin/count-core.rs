@@ -163,7 +163,7 @@ impl World {
         for (link, node) in self.links.iter().zip(&mut self.nodes) {
             let bytes = self.core.transmit(*link);
             if !bytes.is_empty() {
-                aside(|| node.hear(bytes));
+                aside(|| node.receive(bytes));
                 let written = bytes.len();
                 self.core.transmitted(*link, written);
             }

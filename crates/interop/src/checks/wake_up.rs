@@ -134,11 +134,11 @@ fn by_message(fleet: &Fleet<'_>, extent: Extent, holder: &mut Peer) -> Result<St
     if !PUBLISH.contains(&fleet.library.profile) {
         return Ok(String::new());
     }
-    let (mut hears, mut goes_by_time) =
+    let (mut receives, mut goes_by_time) =
         (fleet.client_as(User::Untracked)?, fleet.client_as(User::Deaf)?);
     let (mut heard, mut deaf) = (Vec::new(), Vec::new());
     for _ in 0..extent.hand_offs.clamp(11, 15) {
-        for (client, spans) in [(&mut hears, &mut heard), (&mut goes_by_time, &mut deaf)] {
+        for (client, spans) in [(&mut receives, &mut heard), (&mut goes_by_time, &mut deaf)] {
             holder.expect("acquire hand 60000 20000", "held")?;
             spans.push(to_redbolt(fleet, client, holder, TIMER_IS_SLOW)?);
         }

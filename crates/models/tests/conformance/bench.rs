@@ -20,7 +20,7 @@ pub(crate) fn warm() -> Bench {
     for node in 0..3 {
         bench.handshake(node, &ready(node));
     }
-    bench.told();
+    bench.reported();
     bench
 }
 

@@ -47,7 +47,7 @@ fn the_core_keeps_the_larger_of_both_counted_from_the_first_byte() {
         bench.wait(Duration::from_millis(40));
         bench.answer(0, ":1\r\n");
         bench.answer(1, ":1\r\n");
-        assert_eq!(bench.told(), [Event::Extended(id)]);
+        assert_eq!(bench.reported(), [Event::Extended(id)]);
         bench.wait(secs(delay) - Duration::from_millis(40));
         let now = bench.now;
         let remaining = bench.core.lease(id).unwrap().remaining(now);
@@ -65,7 +65,7 @@ fn the_core_counts_nothing_after_the_end() {
     for node in 0..2 {
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.told(), [Event::Lost(id, LossCause::Expired)]);
+    assert_eq!(bench.reported(), [Event::Lost(id, LossCause::Expired)]);
 }
 
 #[test]
@@ -75,18 +75,18 @@ fn the_core_counts_answers_for_their_own_round() {
     bench.core.extend(id, secs(11), now).unwrap();
     let its_time = bench.core.config().settings().response_timeout;
     bench.wait(its_time + Duration::from_millis(10));
-    assert!(matches!(bench.told()[..], [Event::NotExtended(..)]));
+    assert!(matches!(bench.reported()[..], [Event::NotExtended(..)]));
     let now = bench.now;
     bench.core.extend(id, secs(20), now).unwrap();
     for node in 0..2 {
         assert_eq!(bench.waiting(node), ["extend", "extend"]);
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.told(), [], "those were for the first");
+    assert_eq!(bench.reported(), [], "those were for the first");
     for node in 0..2 {
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.told(), [Event::Extended(id)]);
+    assert_eq!(bench.reported(), [Event::Extended(id)]);
 }
 
 /// An extension that is under way does not outlast the release behind it.
@@ -102,11 +102,11 @@ fn the_core_extends_nothing_that_is_being_released() {
         assert_eq!(bench.waiting(node), ["extend", "delete"]);
         bench.answer(node, ":1\r\n");
     }
-    assert_eq!(bench.told(), []);
+    assert_eq!(bench.reported(), []);
     for node in 0..3 {
         bench.answer(node, ":1\r\n");
     }
-    assert!(matches!(bench.told()[..], [Event::Released(..)]));
+    assert!(matches!(bench.reported()[..], [Event::Released(..)]));
 }
 
 /// A lock for 10 s on all nodes.
@@ -117,7 +117,7 @@ fn held() -> (Bench, LockId) {
         bench.answer(node, "+OK\r\n");
         bench.answer(node, &format!(":{}\r\n", Handshake::VOTES));
     }
-    assert_eq!(bench.told(), [Event::Granted(id)]);
+    assert_eq!(bench.reported(), [Event::Granted(id)]);
     (bench, id)
 }
 
@@ -130,18 +130,18 @@ fn the_core_heeds_a_loss_that_is_heard_at_any_time() {
         bench.core.extend(id, secs(30), now).unwrap();
         bench.answer(0, ":1\r\n");
         bench.answer(1, ":1\r\n");
-        assert_eq!(bench.told(), [Event::Extended(id)]);
+        assert_eq!(bench.reported(), [Event::Extended(id)]);
         bench.answer(2, "-MISCONF disk\r\n");
         let now = bench.now;
         bench.core.extend(id, secs(5), now).unwrap();
         let answers = [(0, ":0\r\n"), (1, ":1\r\n"), (2, ":1\r\n")];
         let order = if late { [1, 2, 0] } else { [0, 1, 2] };
         order.into_iter().for_each(|at| bench.answer(answers[at].0, answers[at].1));
-        let told = match late {
+        let reported = match late {
             true => [Event::Extended(id), Event::Shortened(id)],
             false => [Event::Shortened(id), Event::Extended(id)],
         };
-        assert_eq!(bench.told(), told);
+        assert_eq!(bench.reported(), reported);
         let now = bench.now;
         let remaining = bench.core.lease(id).unwrap().remaining(now);
         assert_eq!(remaining, Duration::from_millis(10_000 - 102), "the third node's");

@@ -53,7 +53,7 @@ fn asked(how: How) -> (Bench, LockId) {
     let id = bench.lock(&request.shared());
     if how == How::Upgraded {
         (0..3).for_each(|node| bench.answer(node, "+OK 1\r\n"));
-        assert_eq!(bench.told(), [Event::Granted(id)]);
+        assert_eq!(bench.reported(), [Event::Granted(id)]);
         let now = bench.now;
         bench.core.try_upgrade(id, now).unwrap();
     }
@@ -69,18 +69,18 @@ fn two_grants(how: How, order: [usize; 3], counters: [u8; 3]) -> Agreement {
     };
     let [first, second, late] = order;
     for node in [first, second] {
-        assert_eq!(bench.told(), []);
+        assert_eq!(bench.reported(), []);
         bench.answer(node, &format!("+OK {}\r\n", counters[node]));
     }
     let known = [counters[first].into(), counters[second].into()];
     let agreed = agreement(&known, 2);
     match agreed {
         Agreement::Reached(token) => {
-            assert_eq!(bench.told(), granted);
+            assert_eq!(bench.reported(), granted);
             assert_eq!(bench.core.fencing_token(id).map(|token| token.get()), Some(token));
         }
         Agreement::Behind(token) => {
-            assert_eq!(bench.told(), []);
+            assert_eq!(bench.reported(), []);
             for node in [first, second] {
                 let behind = u64::from(counters[node]) < token;
                 let writes = writes_back(&mut bench, how, node, token);
@@ -91,11 +91,11 @@ fn two_grants(how: How, order: [usize; 3], counters: [u8; 3]) -> Agreement {
             let writes = writes_back(&mut bench, how, late, token);
             assert_eq!(writes, behind, "{how:?} {order:?} {counters:?}");
             let counts = Fencing::<3, 2>::RULES.counts(counters[late], token as u8);
-            let events = bench.told();
+            let events = bench.reported();
             assert_eq!(events == granted, counts, "{how:?} {order:?} {counters:?}");
             if !counts {
                 finish(&mut bench, if behind { late } else { lower(first, second, counters) });
-                assert_eq!(bench.told(), granted, "{how:?} {order:?} {counters:?}");
+                assert_eq!(bench.reported(), granted, "{how:?} {order:?} {counters:?}");
             }
             assert_eq!(bench.core.fencing_token(id).map(|token| token.get()), Some(token));
         }
@@ -132,9 +132,9 @@ fn the_core_does_not_count_a_write_back_that_was_refused() {
     bench.answer(0, "+OK 4\r\n");
     bench.answer(1, "+OK 6\r\n");
     bench.answer(0, ":0\r\n");
-    assert_eq!(bench.told(), []);
+    assert_eq!(bench.reported(), []);
     bench.answer(2, "+OK 6\r\n");
-    assert_eq!(bench.told(), [Event::Granted(id)], "the late one is equal");
+    assert_eq!(bench.reported(), [Event::Granted(id)], "the late one is equal");
 }
 
 /// What a node does, by what its counter is, whose its key is, what is proposed, and for one that shares from where on an odd

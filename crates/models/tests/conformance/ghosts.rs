@@ -68,7 +68,7 @@ fn the_core_gives_an_abandoned_token_no_second_life() {
     let tokens: Vec<_> = (0..3).map(|node| bench.next(node).unwrap()[2].clone()).collect();
     let now = bench.now;
     bench.core.release(first, now);
-    bench.told();
+    bench.reported();
     let second = bench.lock(&LockRequest::new(b"job").ttl(TTL));
     for (node, token) in tokens.iter().enumerate() {
         for answer in ["+OK\r\n", &votes(), ":1\r\n"] {
@@ -77,7 +77,7 @@ fn the_core_gives_an_abandoned_token_no_second_life() {
         let ask = bench.next(node).unwrap();
         assert_ne!(ask[2], *token);
     }
-    assert_eq!(bench.told(), []);
+    assert_eq!(bench.reported(), []);
     assert!(bench.core.votes(second).grants().is_empty());
 }
 

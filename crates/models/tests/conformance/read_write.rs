@@ -213,9 +213,9 @@ fn the_core_takes_a_holder_for_what_the_model_does() {
                 bench.answer(node, if grants { "+OK\r\n" } else { ":9\r\n" });
                 count += usize::from(grants);
             }
-            let told = bench.told();
-            let is_done = matches!(told[..], [Event::Downgraded(_) | Event::Upgraded(_)]);
-            assert_eq!(is_done, granted >= 2, "{plan:?}: {told:?}");
+            let reported = bench.reported();
+            let is_done = matches!(reported[..], [Event::Downgraded(_) | Event::Upgraded(_)]);
+            assert_eq!(is_done, granted >= 2, "{plan:?}: {reported:?}");
         }
     }
 }
@@ -231,7 +231,7 @@ fn held(plan: Plan) -> (Bench, redbolt::proto::LockId) {
             bench.answer(node, &format!(":{}\r\n", Handshake::VOTES));
         }
     }
-    assert_eq!(bench.told(), [Event::Granted(id)]);
+    assert_eq!(bench.reported(), [Event::Granted(id)]);
     (bench, id)
 }
 

@@ -132,16 +132,16 @@ fn the_core_counts_no_grant_of_a_node_that_was_a_replica() {
             bench.handshake(node, &ready(node));
         }
         bench.handshake(2, &handshakes(Value::Present, 0));
-        bench.told();
+        bench.reported();
         bench.wait(Duration::from_millis(5));
         let id = bench.lock(&LockRequest::new(b"job"));
         assert_eq!(bench.waiting(2), ["ask", "check", "info"]);
         bench.answer(2, "+OK\r\n");
         bench.answer(2, &format!(":{}\r\n", pttl(Some(0))));
         assert_eq!(bench.core.votes(id).of(bench.node(2)), None, "before it is known");
-        let told = Handshake { replication_id: history(digit), ..ready(2) };
+        let reported = Handshake { replication_id: history(digit), ..ready(2) };
         let words = bench.next(2).unwrap();
-        bench.answer(2, &told.answer(&words).unwrap());
+        bench.answer(2, &reported.answer(&words).unwrap());
         match bench.core.votes(id).of(bench.node(2)) {
             Some(Vote::Grant) => assert_eq!(digit, b'1'),
             Some(Vote::Fail(_)) => {
@@ -182,7 +182,7 @@ fn the_core_extends_only_where_the_grant_counted() {
             bench.answer(node, "+OK\r\n");
             bench.answer(node, &format!(":{}\r\n", Handshake::VOTES));
         }
-        assert_eq!(bench.told(), [Event::Granted(id)]);
+        assert_eq!(bench.reported(), [Event::Granted(id)]);
         bench.answer(2, "+OK\r\n");
         bench.answer(2, &format!(":{}\r\n", pttl(behind)));
         let now = bench.now;
@@ -198,7 +198,7 @@ fn the_core_extends_only_where_the_grant_counted() {
         }
         bench.answer(0, ":1\r\n");
         let counted = behind == Some(0);
-        assert_eq!(bench.told() == [Event::Extended(id)], counted, "{behind:?}");
+        assert_eq!(bench.reported() == [Event::Extended(id)], counted, "{behind:?}");
     }
 }
 

@@ -16,9 +16,9 @@ fn the_core_holds_a_permit_where_a_quorum_gave_one_slot() {
     let (mut bench, id) = asked(3);
     bench.answer(0, "+OK 0 0 7\r\n");
     bench.answer(1, "+OK 1 0 7\r\n");
-    assert_eq!(bench.told(), [], "two slots are no permit, and a third answer is to come");
+    assert_eq!(bench.reported(), [], "two slots are no permit, and a third answer is to come");
     bench.answer(2, "+OK 1 0 7\r\n");
-    assert_eq!(bench.told(), [Event::Granted(id)]);
+    assert_eq!(bench.reported(), [Event::Granted(id)]);
     assert_eq!(bench.core.slot(id), Some(1));
     assert_eq!(bench.core.votes(id).of(bench.node(0)), Some(Vote::Deny));
     assert_eq!(wanted(&mut bench, 0), 1, "it is healed");
@@ -28,13 +28,13 @@ fn the_core_holds_a_permit_where_a_quorum_gave_one_slot() {
 #[test]
 fn the_core_counts_no_answer_from_before_a_move() {
     let (mut bench, id) = split();
-    assert_eq!(bench.told(), [], "what two nodes gave before they were moved is nothing");
+    assert_eq!(bench.reported(), [], "what two nodes gave before they were moved is nothing");
     let moved: Vec<usize> = (0..3).filter(|&node| bench.waiting(node) == ["move"]).collect();
     assert_eq!(moved.len(), 2, "the third has the slot");
     let slot = wanted(&mut bench, moved[0]);
     assert_eq!(wanted(&mut bench, moved[1]), slot);
     bench.answer(moved[0], &format!("+OK {slot}\r\n"));
-    assert_eq!(bench.told(), [Event::Granted(id)]);
+    assert_eq!(bench.reported(), [Event::Granted(id)]);
     assert_eq!(bench.core.slot(id).map(u64::from), Some(slot));
     bench.answer(moved[1], ":300\r\n");
     assert_eq!(bench.core.votes(id).grants().len(), 2);
@@ -49,8 +49,8 @@ fn the_core_settles_once_and_undoes_everywhere() {
         }
     }
     let is_contended = |event: &Event| matches!(event, Event::Refused(_, it) if it.reason == RefusalReason::Contended);
-    let told = bench.told();
-    assert!(told.len() == 1 && is_contended(&told[0]), "{id:?}: {told:?}");
+    let reported = bench.reported();
+    assert!(reported.len() == 1 && is_contended(&reported[0]), "{id:?}: {reported:?}");
     for node in 0..3 {
         assert_eq!(bench.waiting(node), ["undo"], "also where it gave another slot");
     }
@@ -63,7 +63,7 @@ fn the_core_asks_for_no_slot_that_no_quorum_can_give() {
     bench.answer(0, "+OK 0 0 0\r\n");
     bench.answer(1, "+OK 1 0 0\r\n");
     bench.answer(2, ":500\r\n");
-    assert!(matches!(bench.told()[..], [Event::Refused(..)]));
+    assert!(matches!(bench.reported()[..], [Event::Refused(..)]));
     assert_eq!(bench.waiting(0), ["undo"]);
 }
 
@@ -75,18 +75,18 @@ fn the_core_counts_a_healed_node_only_under_its_restart_guard() {
         for (node, slot) in [(0, 0), (1, 1), (2, 1)] {
             bench.answer(node, &format!("+OK {slot} 0 7\r\n"));
         }
-        assert_eq!(bench.told(), [Event::Granted(id)]);
+        assert_eq!(bench.reported(), [Event::Granted(id)]);
         bench.answer(0, answer);
         let now = bench.now;
         bench.core.extend(id, Duration::from_secs(20), now).unwrap();
         bench.answer(1, ":1\r\n");
-        assert_eq!(bench.told(), [], "one node is no quorum");
+        assert_eq!(bench.reported(), [], "one node is no quorum");
         while let Some(words) = bench.next(0) {
             let is_extend =
                 redbolt_testkit::Command::new(&words).kind == redbolt_testkit::Kind::Extend;
             bench.answer(0, if is_extend { ":1\r\n" } else { ":0\r\n" });
         }
-        let extended = bench.told().contains(&Event::Extended(id));
+        let extended = bench.reported().contains(&Event::Extended(id));
         assert_eq!(extended, counts, "{answer}");
     }
 }
@@ -99,7 +99,7 @@ fn the_core_heals_a_few_times_and_never_with_an_extension() {
     bench.wait(Duration::from_millis(10));
     bench.answer(1, "+OK 1 0 7\r\n");
     bench.answer(2, "+OK 1 0 7\r\n");
-    assert_eq!(bench.told(), [Event::Granted(id)]);
+    assert_eq!(bench.reported(), [Event::Granted(id)]);
     let mut moves = 0;
     while bench.waiting(0).contains(&"move") {
         moves += 1;
@@ -285,9 +285,9 @@ const SAID: [Said; 5] = [
 fn the_core_has_a_permit_whenever_the_model_does() {
     let (mut granted, mut settled) = (0, 0);
     for code in 0..125 {
-        let said = [SAID[code % 5], SAID[code / 5 % 5], SAID[code / 25]];
+        let replied = [SAID[code % 5], SAID[code / 5 % 5], SAID[code / 25]];
         for moved in 0..8 {
-            match attempt(said, moved) {
+            match attempt(replied, moved) {
                 Came::Granted => granted += 1,
                 Came::Settled => settled += 1,
                 Came::Refused => {}
@@ -305,20 +305,20 @@ enum Came {
 }
 
 /// The nodes' answers, and who moves the client if it is told to, one bit each.
-fn attempt(said: [Said; 3], moved: u8) -> Came {
+fn attempt(replied: [Said; 3], moved: u8) -> Came {
     let model = Semaphore::<3, 2>::RULES;
-    let mut heard = model.attempt();
+    let mut received = model.attempt();
     let (mut bench, id) = asked(2);
     let mut came = None;
-    for (node, said) in said.into_iter().enumerate() {
+    for (node, replied) in replied.into_iter().enumerate() {
         // It was taken back, or is healed, where two have said enough.
         if bench.waiting(node) != ["ask"] {
             continue;
         }
-        let answer = match said {
+        let answer = match replied {
             Said::Full => ":500\r\n".to_owned(),
             Said::Gave { slot, other_is_free } => {
-                model.gives(&mut heard, node, slot);
+                model.gives(&mut received, node, slot);
                 let words = bench.next(node).unwrap();
                 let word = |back: usize| String::from_utf8(words[words.len() - back].clone());
                 let [first, step]: [u8; 2] =
@@ -329,33 +329,33 @@ fn attempt(said: [Said; 3], moved: u8) -> Came {
             }
         };
         bench.answer(node, &answer);
-        let has = came_of(&mut bench, id, model.has(&heard), &format!("{said:?}"));
+        let has = came_of(&mut bench, id, model.has(&received), &format!("{replied:?}"));
         came = came.or(has);
     }
     if let Some(is_granted) = came {
         let wins = |slot: u8| {
-            let may = |said: &&Said| match **said {
+            let may = |replied: &&Said| match **replied {
                 Said::Full => false,
                 Said::Gave { slot: given, other_is_free } => given == slot || other_is_free,
             };
-            said.iter().filter(may).count() >= 2
+            replied.iter().filter(may).count() >= 2
         };
-        assert!(is_granted || !wins(1) && !wins(2), "{said:?}: a quorum could give a slot");
+        assert!(is_granted || !wins(1) && !wins(2), "{replied:?}: a quorum could give a slot");
         return if is_granted { Came::Granted } else { Came::Refused };
     }
     let moves: Vec<usize> = (0..3).filter(|&node| bench.waiting(node) == ["move"]).collect();
     let slot = wanted(&mut bench, moves[0]) as u8 + 1;
-    let told = model.settles(&mut heard, slot);
-    assert!(moves.iter().all(|&node| told[node]), "{said:?}: {moves:?} to slot {slot}");
-    assert_eq!(model.has(&heard), None, "{said:?}: what is moved counts no longer");
+    let reported = model.settles(&mut received, slot);
+    assert!(moves.iter().all(|&node| reported[node]), "{replied:?}: {moves:?} to slot {slot}");
+    assert_eq!(model.has(&received), None, "{replied:?}: what is moved counts no longer");
     for node in moves {
         if bench.waiting(node) != ["move"] {
             continue;
         }
         assert_eq!(wanted(&mut bench, node) as u8 + 1, slot, "one slot for all");
         match moved >> node & 1 == 1 {
-            true => model.gives(&mut heard, node, slot),
-            false => model.has_not_moved(&mut heard, node),
+            true => model.gives(&mut received, node, slot),
+            false => model.has_not_moved(&mut received, node),
         }
         let answer = if moved >> node & 1 == 1 {
             format!("+OK {}\r\n", slot - 1)
@@ -363,7 +363,7 @@ fn attempt(said: [Said; 3], moved: u8) -> Came {
             ":300\r\n".to_owned()
         };
         bench.answer(node, &answer);
-        came_of(&mut bench, id, model.has(&heard), &format!("{said:?}, moved {moved:b}"));
+        came_of(&mut bench, id, model.has(&received), &format!("{replied:?}, moved {moved:b}"));
     }
     Came::Settled
 }
@@ -371,7 +371,7 @@ fn attempt(said: [Said; 3], moved: u8) -> Came {
 /// What the core has told, which has a permit exactly where the model does: whether it was granted.
 fn came_of(bench: &mut Bench, id: LockId, has: Option<u8>, case: &str) -> Option<bool> {
     let slot = bench.core.slot(id).map(|slot| slot as u8 + 1);
-    let events = bench.told();
+    let events = bench.reported();
     let is_refused = events.iter().any(|event| matches!(event, Event::Refused(..)));
     assert!(!is_refused || has.is_none(), "{case}: refused with {has:?}");
     assert_eq!(slot, has, "{case}: {events:?}");

@@ -234,7 +234,7 @@ struct Waiter {
 
 impl Waiter {
     /// So many stand before it, and the resource is held, or whoever is first has been called.
-    fn new(before: usize, told: &str) -> Self {
+    fn new(before: usize, reported: &str) -> Self {
         let mut settings = Settings::new(vec![NodeSettings::default(); 3]);
         settings.wake = WakeStrategy::Queue;
         let now = Timestamp(1_000_000_000);
@@ -251,10 +251,10 @@ impl Waiter {
         waiter.answer_all(Some(&place(before, HELD)));
         assert!(waiter.core.has_place(id), "all nodes have told the same");
         // Whoever begins to be notified does not know whether it is too late for that.
-        waiter.is_looked(&[]);
+        waiter.is_inspected(&[]);
         waiter.asks_after();
-        waiter.answer_all(Some(&place(before, told)));
-        waiter.is_looked(&[]);
+        waiter.answer_all(Some(&place(before, reported)));
+        waiter.is_inspected(&[]);
         waiter
     }
 
@@ -267,7 +267,7 @@ impl Waiter {
         }
         for (links, nodes) in self.links.iter().zip(&mut self.nodes) {
             for (&link, node) in links.iter().zip(nodes) {
-                self.core.write(link, |bytes| node.hear(bytes));
+                self.core.write(link, |bytes| node.receive(bytes));
             }
         }
     }
@@ -306,16 +306,16 @@ impl Waiter {
 
     fn answer(&mut self, push: usize, at: usize, answer: &str) {
         self.nodes[push][at].answered();
-        self.core.hear(self.links[push][at], answer.as_bytes(), self.now);
+        self.core.receive(self.links[push][at], answer.as_bytes(), self.now);
     }
 
     /// Answers all looks, by what has gone of what they look at. What they looked at.
-    fn is_looked(&mut self, gone: &[&str]) -> Vec<String> {
+    fn is_inspected(&mut self, gone: &[&str]) -> Vec<String> {
         let mut seen = Vec::new();
         loop {
             self.answer_all(None);
-            let is_look = |words: &Words| Command::new(words).kind == Kind::Getrange;
-            let Some((push, at, words)) = self.due(is_look) else { return seen };
+            let is_read = |words: &Words| Command::new(words).kind == Kind::Getrange;
+            let Some((push, at, words)) = self.due(is_read) else { return seen };
             let key = String::from_utf8(words[1].clone()).unwrap();
             let answer = match (gone.contains(&&key[..]), &key[..]) {
                 (true, "job") => bulk("\nredbolt"),
@@ -329,10 +329,10 @@ impl Waiter {
     }
 
     /// The first node tells that a key has changed.
-    fn is_told(&mut self, key: &str) {
+    fn is_notified(&mut self, key: &str) {
         let text =
             format!("*3\r\n{}{}*1\r\n{}", bulk("message"), bulk("__redis__:invalidate"), bulk(key));
-        self.core.hear(self.links[1][0], text.as_bytes(), self.now);
+        self.core.receive(self.links[1][0], text.as_bytes(), self.now);
         self.listen();
     }
 
@@ -350,7 +350,7 @@ impl Waiter {
             self.now.boot = self.now.boot + Duration::from_millis(1);
             self.now.wall = self.now.wall + Duration::from_millis(1);
             self.core.timeout(self.now);
-            looks += self.is_looked(&[]).len();
+            looks += self.is_inspected(&[]).len();
         }
         looks
     }
@@ -366,17 +366,17 @@ impl Waiter {
             self.now.boot = self.now.boot + Duration::from_millis(1);
             self.now.wall = self.now.wall + Duration::from_millis(1);
             self.core.timeout(self.now);
-            self.is_looked(&[]);
+            self.is_inspected(&[]);
         }
         panic!("{:?} never asks again", self.id);
     }
 }
 
 /// The answer of a node where so many stand before the ticket.
-fn place(before: usize, told: &str) -> String {
+fn place(before: usize, reported: &str) -> String {
     let name = |rank: usize| format!("x{}00", ["a", "b", "c", "d"][rank].repeat(32));
     let [last, last_but_one] = [1, 2].map(|back| before.checked_sub(back).map(name));
-    let (left, rest) = told.split_once(' ').unwrap();
+    let (left, rest) = reported.split_once(' ').unwrap();
     let last = last.map_or_else(|| "-".to_owned(), |last| format!("{last}:{rest}"));
     let last_but_one = last_but_one.map_or_else(|| "-".to_owned(), |name| format!("{name}:90"));
     format!("+WAIT {left} 5 {before} {last} {last_but_one}\r\n")
@@ -389,7 +389,7 @@ fn ticket_of(rank: usize) -> String {
 
 const HELD: &str = "9000 90";
 
-/// The model's `hears_release` and `hears_leaving`: it reads what it is to be told of, and nothing else.
+/// The model's `receives_release` and `receives_leaving`: it reads what it is to be told of, and nothing else.
 #[test]
 fn the_core_listens_for_what_the_model_hears_of() {
     let model = Turns::RULES;
@@ -398,25 +398,25 @@ fn the_core_listens_for_what_the_model_hears_of() {
         for node in 0..3 {
             assert!(!waiter.nodes[0][node].kinds().contains(&"ask"), "it pauses");
         }
-        waiter.is_told("job");
+        waiter.is_notified("job");
         // Whoever is first asks whatever is told of the resource.
         if before == 0 {
-            assert!(waiter.asks() && model.hears_release(0));
+            assert!(waiter.asks() && model.receives_release(0));
             continue;
         }
         let mut gone = vec!["job".to_owned()];
         gone.extend((0..before).map(ticket_of));
         for key in &gone {
             let mut waiter = Waiter::new(before, HELD);
-            waiter.is_told(key);
-            let reads = waiter.is_looked(&[]);
+            waiter.is_notified(key);
+            let reads = waiter.is_inspected(&[]);
             let listens = reads.contains(key);
             let rank = gone.iter().position(|it| it == key).unwrap().checked_sub(1);
-            let hears = match rank {
-                None => model.hears_release(before),
-                Some(rank) => model.hears_leaving(before - rank - 1),
+            let receives = match rank {
+                None => model.receives_release(before),
+                Some(rank) => model.receives_leaving(before - rank - 1),
             };
-            assert_eq!(listens, hears, "{before} before it, and {key} changes: {reads:?}");
+            assert_eq!(listens, receives, "{before} before it, and {key} changes: {reads:?}");
         }
     }
 }
@@ -427,21 +427,21 @@ fn the_core_asks_when_it_is_its_turn() {
     let soon = Duration::from_millis(2);
     for before in 0..2 {
         let mut waiter = Waiter::new(before, HELD);
-        waiter.is_told("job");
-        waiter.is_looked(&["job"]);
+        waiter.is_notified("job");
+        waiter.is_inspected(&["job"]);
         assert!(waiter.asks_after() <= soon, "a release, {before} before it");
     }
     let mut second = Waiter::new(1, HELD);
-    second.is_told(&ticket_of(0));
-    second.is_looked(&[&ticket_of(0), "job"]);
+    second.is_notified(&ticket_of(0));
+    second.is_inspected(&[&ticket_of(0), "job"]);
     assert!(second.asks_after() <= soon, "the first has left");
     let mut third = Waiter::new(2, HELD);
-    third.is_told(&ticket_of(0));
-    third.is_looked(&[&ticket_of(0), "job"]);
+    third.is_notified(&ticket_of(0));
+    third.is_inspected(&[&ticket_of(0), "job"]);
     assert!(third.asks_after() <= soon, "it is second, and the lock is free");
     let mut third = Waiter::new(2, HELD);
-    third.is_told(&ticket_of(1));
-    third.is_looked(&[&ticket_of(1)]);
+    third.is_notified(&ticket_of(1));
+    third.is_inspected(&[&ticket_of(1)]);
     assert!(third.asks_after() <= soon, "it asks who stands before it now");
 }
 
@@ -458,8 +458,8 @@ fn the_core_asks_again_when_the_model_does() {
     assert!(!model.next_alone);
     for before in 1..4 {
         for rest in [3, 90, 400] {
-            let told = format!("0 {rest}");
-            let after = Waiter::new(before, &told).asks_after();
+            let reported = format!("0 {rest}");
+            let after = Waiter::new(before, &reported).asks_after();
             let rest = Duration::from_millis(rest + 5 * (before as u64 - 1));
             let most = rest + rest / 40 + Duration::from_millis(4);
             assert!((rest..most).contains(&after), "{after:?}, {before} before it");
@@ -474,7 +474,7 @@ fn the_core_looks_from_behind_when_the_model_does() {
     for before in 0..4 {
         let mut waiter = Waiter::new(before, HELD);
         let looks = waiter.looks_for(Duration::from_millis(1_000));
-        let expected = if model.hears_release(before) { 0 } else { 1_000 / (50 * before) };
+        let expected = if model.receives_release(before) { 0 } else { 1_000 / (50 * before) };
         assert_eq!(looks, expected, "{before} before it");
     }
 }

@@ -78,9 +78,9 @@ fn run(call: &mut Call<'_>, index: usize, key_count: usize) -> Outcome {
     let denials = mem::take(&mut call.store.denials);
     let mut calls = Calls::new(call.keys(), &denials);
     let outcome = script(&mut calls, names, argv);
-    let said = calls.into_said();
+    let replied = calls.into_replies();
     call.store.denials = denials;
-    for (channel, message) in said {
+    for (channel, message) in replied {
         call.store.publish(&channel, &message);
     }
     let answer = match outcome {

@@ -36,8 +36,8 @@ pub(super) fn acquire_in_queue(
         calls.zrem(ask.stamps, &ask.me)?;
         calls.zrem(ask.ends, &ask.me)?;
     }
-    let told = counter.map_or(String::new(), |counter| format!(" {counter}"));
-    Ok(Answer::StatusLine(format!("OK {stamp}{told}").into_bytes()))
+    let reported = counter.map_or(String::new(), |counter| format!(" {counter}"));
+    Ok(Answer::StatusLine(format!("OK {stamp}{reported}").into_bytes()))
 }
 
 /// Gives a slot to whoever stands so far in front that there is one for it. Whoever does not waits.
@@ -50,7 +50,7 @@ pub(super) fn acquire_permit_in_queue(
     let (time, stamp, state) = its_turn(calls, &ask)?;
     let (keys, order) = ask.slots.as_ref().ok_or(BAD_ARGUMENTS)?;
     let now = time.millis();
-    clear_the_way(calls, &ask, state)?;
+    clear_blockers(calls, &ask, state)?;
     if state == State::Free {
         calls.del(keys.ends)?;
     }
@@ -59,7 +59,7 @@ pub(super) fn acquire_permit_in_queue(
         Some(mine) => (mine, Vec::new()),
         None => keys.first_free(calls, order, now)?,
     };
-    let fenced = ask.fenced.as_ref().map(|it| (it.counter, it.proposal, it.life_word));
+    let fenced = ask.fenced.as_ref().map(|it| (it.counter, it.proposal, it.life_argument));
     let text = keys.give(calls, (ask.token, ask.ttl), &slot, fenced, true, now)?;
     let words = [format!("OK {stamp} ").as_bytes(), &slot, &seen, &text].concat();
     Ok(Answer::StatusLine(words))
@@ -101,9 +101,9 @@ fn wait_in_queue(
     time: ClockReading,
 ) -> Result<(i64, State), Stop> {
     let (stamp, others) = join_queue(calls, ask, time)?;
-    let mut way = look_at_the_way(calls, ask.resource, time.millis())?;
+    let mut way = read_blockers(calls, ask.resource, time.millis())?;
     if let Some((keys, order)) = &ask.slots {
-        look_at_the_slots(calls, keys, order.permits, &mut way, time.millis())?;
+        read_slots(calls, keys, order.permits, &mut way, time.millis())?;
     }
     let before = match others {
         true => call_the_first(calls, ask, &way, time.millis())?,
@@ -118,7 +118,7 @@ fn wait_in_queue(
     if before.count == 0 && left == 0 {
         return Ok((stamp, way.state));
     }
-    mark_the_way(calls, ask.resource, &way, time.millis())?;
+    mark_blockers(calls, ask.resource, &way, time.millis())?;
     let line = format!("WAIT {left} {stamp} {}", before.count);
     let nearest = before.nearest();
     let pinged = before.pinged.map(|grace| grace.to_string());
@@ -175,7 +175,7 @@ pub(super) fn view_queue(
     let time = calls.time()?;
     let now = time.millis();
     let found = calls.zrange(stamps).map_err(CallError::answer)?;
-    let found = found.into_iter().flat_map(Sharers::iter).take(MOST_LOOKED_AT);
+    let found = found.into_iter().flat_map(Sharers::iter).take(MOST_READ);
     let found: Vec<_> = found.map(|(name, stamp)| (name.to_vec(), stamp)).collect();
     let (mut shown, mut lines) = (Vec::new(), Vec::new());
     for (name, stamp) in found {
@@ -289,7 +289,7 @@ struct Fenced<'a> {
     counter: &'a [u8],
     proposal: u64,
     life: i64,
-    life_word: Option<&'a &'a [u8]>,
+    life_argument: Option<&'a &'a [u8]>,
     least_kept: u64,
 }
 
@@ -300,8 +300,8 @@ impl<'a> Ask<'a> {
             (WORDS, rest) => (None, rest.first()),
             (FENCED_WORDS, &[counter, ref rest @ ..]) => {
                 let (proposal, life) = (number(argv.get(6))?, span(argv.get(7))?);
-                let (life_word, least_kept) = (argv.get(7), number(argv.get(8))?);
-                (Some(Fenced { counter, proposal, life, life_word, least_kept }), rest.first())
+                let (life_argument, least_kept) = (argv.get(7), number(argv.get(8))?);
+                (Some(Fenced { counter, proposal, life, life_argument, least_kept }), rest.first())
             }
             _ => return Err(BAD_ARGUMENTS),
         };
@@ -344,9 +344,12 @@ impl<'a> Ask<'a> {
         let (fenced, restart_guard) = match (argv.len(), rest) {
             (PERMIT_WORDS, rest) => (None, rest.first()),
             (FENCED_PERMIT_WORDS, &[counter, ref rest @ ..]) => {
-                let (proposal, life_word) = (number(argv.get(9))?, argv.get(10));
-                let life = span(life_word)?;
-                (Some(Fenced { counter, proposal, life, life_word, least_kept: 0 }), rest.first())
+                let (proposal, life_argument) = (number(argv.get(9))?, argv.get(10));
+                let life = span(life_argument)?;
+                (
+                    Some(Fenced { counter, proposal, life, life_argument, least_kept: 0 }),
+                    rest.first(),
+                )
             }
             _ => return Err(BAD_ARGUMENTS),
         };
@@ -461,7 +464,7 @@ impl Way {
     }
 }
 
-fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way, Stop> {
+fn read_blockers(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<Way, Stop> {
     let value = calls.get(resource).map(|value| value.map(<[u8]>::to_vec));
     let left = match value {
         Ok(None) => NO_KEY,
@@ -492,7 +495,7 @@ fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<W
                 };
                 Ok(Way { is_semaphore: true, ..way(state, alone) })
             }
-            "zset" if is_ours(calls, resource)? => look_at_the_set(calls, resource, now, left),
+            "zset" if is_ours(calls, resource)? => read_set(calls, resource, now, left),
             _ => Ok(way(State::Other, left)),
         };
     };
@@ -511,12 +514,7 @@ fn look_at_the_way(calls: &mut Calls<'_>, resource: &[u8], now: i64) -> Result<W
     Ok(Way { value: Some(value), ..found })
 }
 
-fn look_at_the_set(
-    calls: &mut Calls<'_>,
-    resource: &[u8],
-    now: i64,
-    left: i64,
-) -> Result<Way, Stop> {
+fn read_set(calls: &mut Calls<'_>, resource: &[u8], now: i64, left: i64) -> Result<Way, Stop> {
     calls.zremrangebyscore(resource, now)?;
     let found = calls.zrange(resource)?;
     let members: Vec<_> = found.into_iter().flat_map(|members| members.iter()).collect();
@@ -533,7 +531,7 @@ fn look_at_the_set(
 }
 
 /// Which slots are free. Whose time is over is taken away.
-fn look_at_the_slots(
+fn read_slots(
     calls: &mut Calls<'_>,
     keys: &Pair<'_>,
     permits: u64,
@@ -607,7 +605,7 @@ fn who_stands_before(calls: &mut Calls<'_>, ask: &Ask<'_>, room: usize) -> Resul
         return Ok(Before::default());
     }
     let members = calls.zrange(ask.stamps)?.into_iter().flat_map(|members| members.iter());
-    let from = rank.saturating_sub(if ask.mode == b'x' { 2 } else { FARTHEST_LOOK_BACK });
+    let from = rank.saturating_sub(if ask.mode == b'x' { 2 } else { FARTHEST_READ_BACK });
     let all: Vec<_> = members.map(|(name, _)| name).take(rank).skip(from).collect();
     // The farthest ticket that is read stands for those before it, which are not.
     let excludes = |&(at, name): &(usize, &[u8])| {
@@ -741,7 +739,7 @@ fn grace_of(ticket: &[u8]) -> i64 {
 }
 
 /// Tells those who are not in the queue that there is one. What tells it already stays as it is.
-fn mark_the_way(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> Result<(), Stop> {
+fn mark_blockers(calls: &mut Calls<'_>, resource: &[u8], way: &Way, now: i64) -> Result<(), Stop> {
     let value = way.value.as_deref().unwrap_or_default();
     if mutant!(HoldersUnmarked) && matches!(way.state, State::Token | State::Set) {
         return Ok(());
@@ -799,7 +797,7 @@ fn set_counter(calls: &mut Calls<'_>, ask: &Ask<'_>, counter: Option<u64>) -> Re
 }
 
 /// A closed key goes first. What an undo needs is called before anything is written, on a key that is not there.
-fn clear_the_way(calls: &mut Calls<'_>, ask: &Ask<'_>, state: State) -> Result<(), Stop> {
+fn clear_blockers(calls: &mut Calls<'_>, ask: &Ask<'_>, state: State) -> Result<(), Stop> {
     let gone = if state == State::Free { ask.resource } else { ask.call };
     calls.del(gone)?;
     Ok(calls.set_if_there(gone, b"", 1).map(drop)?)
@@ -812,7 +810,7 @@ fn share_in_queue(
     now: i64,
     counter: Option<u64>,
 ) -> Result<(), Stop> {
-    clear_the_way(calls, ask, state)?;
+    clear_blockers(calls, ask, state)?;
     rehearse_undo(calls, ask.resource, now)?;
     deny_twin(calls, ask.resource, ask.token, ask.nodes)?;
     set_counter(calls, ask, counter)?;
@@ -839,9 +837,9 @@ const FARTHEST_AHEAD_US: i64 = 5_000_000;
 /// So many dead tickets go at once.
 const MOST_AT_ONCE: usize = 64;
 /// So many are looked at for those who are shown.
-const MOST_LOOKED_AT: usize = 80;
+const MOST_READ: usize = 80;
 /// The number of tickets before its own that a reader or a waiter for a permit has read.
-const FARTHEST_LOOK_BACK: usize = 128;
+const FARTHEST_READ_BACK: usize = 128;
 /// In bytes.
 const LONGEST_TICKET: usize = 200;
 /// The length of a ticket's name before its grace: the mode, 34 digits and a colon.

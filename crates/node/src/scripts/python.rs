@@ -42,7 +42,7 @@ pub(super) fn undo_python(
     let count = undo_value(calls, resource, token)?;
     if count && calls.lpush(signal, b"1").is_ok() {
         calls.del(signal).ok();
-        tell(calls, signal);
+        report(calls, signal);
     }
     Ok(Answer::Int(count.into()))
 }
@@ -56,13 +56,13 @@ pub(super) fn force_unlock_python(
     let (name, seen) = resource_and_seen(names, argv)?;
     let count = remove_seen(calls, name, seen)?;
     if let Some(name) = name.strip_prefix(b"lock:").filter(|_| count > 0) {
-        tell(calls, &[b"lock-signal:", name].concat());
+        report(calls, &[b"lock-signal:", name].concat());
     }
     Ok(Answer::Int(count))
 }
 
 /// Wakes one of those who wait. No entry stays that does not end by itself.
-fn tell(calls: &mut Calls<'_>, signal: &[u8]) {
+fn report(calls: &mut Calls<'_>, signal: &[u8]) {
     if calls.lpush(signal, b"1").is_ok() && calls.pexpire(signal, SIGNAL_MS).is_err() {
         calls.del(signal).ok();
     }

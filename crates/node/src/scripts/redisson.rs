@@ -75,7 +75,7 @@ pub(super) fn undo_redisson(
     let was_alone = calls.hlen(resource)? == 1;
     calls.hdel(resource, &[token])?;
     if was_alone {
-        tell(calls, resource);
+        report(calls, resource);
     }
     Ok(Answer::Int(1))
 }
@@ -93,13 +93,13 @@ pub(super) fn force_unlock_redisson(
         count += removed;
     }
     if count > 0 {
-        tell(calls, name);
+        report(calls, name);
     }
     Ok(Answer::Int(count))
 }
 
 /// Wakes who waits.
-fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
+fn report(calls: &mut Calls<'_>, resource: &[u8]) {
     calls.publish_if_allowed(beside(b"redisson_lock__channel", resource), b"0");
 }
 

@@ -95,7 +95,7 @@ pub(super) fn undo_redisson_rw(
         } else {
             calls.hset(resource, &[(MODE, b"read")])?;
         }
-        tell(calls, resource, b"1");
+        report(calls, resource, b"1");
         return Ok(Answer::Int(1));
     }
     if !has(calls, resource, token)? {
@@ -108,7 +108,7 @@ pub(super) fn undo_redisson_rw(
         Left::AsItIs => {}
         Left::Nobody => {
             calls.del(resource)?;
-            tell(calls, resource, b"0");
+            report(calls, resource, b"0");
         }
     }
     Ok(Answer::Int(1))
@@ -136,13 +136,13 @@ pub(super) fn force_unlock_redisson_rw(
                 calls.hset(name, &[(MODE, b"read")])?;
             }
         }
-        tell(calls, name, b"1");
+        report(calls, name, b"1");
     }
     Ok(Answer::Int(count))
 }
 
 /// Wakes all who want to read, or one who wants to write.
-fn tell(calls: &mut Calls<'_>, resource: &[u8], message: &[u8]) {
+fn report(calls: &mut Calls<'_>, resource: &[u8], message: &[u8]) {
     calls.publish_if_allowed(beside(b"redisson_rwlock", resource), message);
 }
 

@@ -14,7 +14,7 @@ pub(super) fn undo_spring(
     let (&[resource], &[token, ..]) = (names, argv) else { return Err(BAD_ARGUMENTS) };
     let count = undo_value(calls, resource, token)?;
     if count {
-        tell(calls, resource);
+        report(calls, resource);
     }
     Ok(Answer::Int(count.into()))
 }
@@ -28,13 +28,13 @@ pub(super) fn force_unlock_spring(
     let (name, seen) = resource_and_seen(names, argv)?;
     let count = remove_seen(calls, name, seen)?;
     if count > 0 {
-        tell(calls, name);
+        report(calls, name);
     }
     Ok(Answer::Int(count))
 }
 
 /// Wakes who waits, on the channel of each registry that it may belong to.
-fn tell(calls: &mut Calls<'_>, resource: &[u8]) {
+fn report(calls: &mut Calls<'_>, resource: &[u8]) {
     let colons = resource.iter().enumerate().filter(|&(_, &byte)| byte == b':').take(16);
     for (at, _) in colons {
         let channel = [&resource[..at], b"-channel:", resource].concat();

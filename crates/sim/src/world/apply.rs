@@ -264,7 +264,7 @@ impl World {
         self.story(|| format!("node {node} is up again, its memory {loss:?}"));
         for at in 0..self.sockets_used {
             let wire = &self.wires[at];
-            if wire.node == node && wire.is_told_of_its_end() {
+            if wire.node == node && wire.is_notified_of_its_end() {
                 self.queue.push(self.now + 2 * self.plan.net.delay, Event::Reset(at as u32));
             }
         }

@@ -125,7 +125,7 @@ impl World {
     }
 
     /// The checks at the end of a schedule.
-    pub(super) fn look_back(&mut self) {
+    pub(super) fn recheck(&mut self) {
         self.no_counter_is_wild();
         for job in 0..self.jobs.len() {
             let is_probe = self.plan.jobs[job].kind == Kind::Probe;
@@ -154,8 +154,8 @@ impl World {
     fn may_be_misled(&self, job: usize) -> bool {
         let is_open = self.is_quarantined || self.plan.setup.start != Start::Ready;
         let client = self.plan.jobs[job].client;
-        let mut told = self.plan.faults.iter().filter(|it| it.what == What::OtherLimits);
-        told.any(|it| !self.is_changed && (is_open || it.client == client))
+        let mut reported = self.plan.faults.iter().filter(|it| it.what == What::OtherLimits);
+        reported.any(|it| !self.is_changed && (is_open || it.client == client))
     }
 
     /// I7: once the longest TTL is over, a core remembers nothing.

@@ -44,7 +44,7 @@ pub(crate) struct Client {
     /// The nodes that have, as far as it has read, let it in and selected its database.
     pub(crate) let_in: [bool; MAX_NODES],
     /// The nodes that notify it, when last checked.
-    pub(crate) told_by: u8,
+    pub(crate) reported_by: u8,
     /// The addresses that led to another server for a while.
     pub(crate) strayed: [bool; MAX_NODES],
 }
@@ -84,7 +84,7 @@ impl Client {
             is_started: false,
             was_set_back: false,
             let_in: [false; MAX_NODES],
-            told_by: 0,
+            reported_by: 0,
             strayed: [false; MAX_NODES],
         }
     }

@@ -71,7 +71,7 @@ pub(crate) struct World {
     /// A node has lost memory, or its clock stepped forward: keys may be gone.
     pub(crate) keys_may_be_gone: bool,
     /// Whether the story of the schedule is printed.
-    pub(crate) is_told: bool,
+    pub(crate) is_notified: bool,
     /// Whether the more expensive checks run in this schedule.
     pub(crate) is_sampled: bool,
     pub(crate) coverage: Coverage,
@@ -160,7 +160,7 @@ impl World {
             healed_at: 0,
             quiet_at: 0,
             keys_may_be_gone: false,
-            is_told: false,
+            is_notified: false,
             is_sampled: false,
             coverage: Coverage::default(),
             tally: Tally::default(),
@@ -222,8 +222,8 @@ impl World {
         self.is_sampled = self.plan.seed % 16 == 3;
         for name in 0..self.plan.nodes {
             let Plan { nodes, setup, node_clocks, counters, faults, .. } = &self.plan;
-            let is_told = faults.iter().any(|fault| matches!(fault.what, What::Replica { .. }));
-            self.nodes[name].reset(name, *nodes, setup, node_clocks[name], is_told);
+            let is_notified = faults.iter().any(|fault| matches!(fault.what, What::Replica { .. }));
+            self.nodes[name].reset(name, *nodes, setup, node_clocks[name], is_notified);
             self.nodes[name].count_from(counters[name]);
         }
         let config = self.config(self.plan.setup);
@@ -341,7 +341,7 @@ impl World {
             Event::Snapshot(node) => self.nodes[usize::from(node)].take_snapshot(),
             Event::Leftovers => self.leftovers(),
             Event::Final => {
-                self.look_back();
+                self.recheck();
                 return false;
             }
         }
@@ -357,7 +357,7 @@ impl World {
 
     /// Prints a line of the story, in a replay.
     pub(crate) fn story(&self, line: impl FnOnce() -> String) {
-        if self.is_told {
+        if self.is_notified {
             println!("{:>12.3} ms  {}", self.now as f64 / 1e6, line());
         }
     }
@@ -465,7 +465,7 @@ impl World {
             }
             while let Some(event) = self.core(client).poll_event() {
                 moved = true;
-                self.told(client, event);
+                self.reported(client, event);
             }
             if !moved || self.violation.is_some() {
                 break;
@@ -651,8 +651,8 @@ impl World {
         let short = it.short_until > self.now;
         let taken = if short { unsent.min(1 + wire.random.below(40) as usize) } else { unsent };
         let bytes = &it.core.transmit(self.links[slot])[..taken];
-        let is_heard = wire.server_alive;
-        if is_heard {
+        let is_received = wire.server_alive;
+        if is_received {
             wire.up.bytes.extend_from_slice(bytes);
         }
         it.core.transmitted(self.links[slot], taken);
@@ -660,7 +660,7 @@ impl World {
         if taken < unsent {
             self.queue.push(self.now + 50_000, Event::Writable(at));
         }
-        if is_heard {
+        if is_received {
             self.send(at as usize, true);
         } else if self.wires[at as usize].lost {
             self.wires[at as usize].unacknowledged = true;

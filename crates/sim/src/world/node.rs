@@ -37,7 +37,7 @@ pub(crate) struct Node {
     /// How often it was one.
     promotions: usize,
     /// It tells its replication id.
-    is_told: bool,
+    is_notified: bool,
     /// Clients may not subscribe before this.
     pub(crate) no_subscribing_until: Time,
     /// Clients may not track before this.
@@ -74,7 +74,7 @@ impl Node {
             flush_behind_set: false,
             follows_until: 0,
             promotions: 0,
-            is_told: false,
+            is_notified: false,
             no_subscribing_until: 0,
             no_tracking_until: 0,
             denied: None,
@@ -94,13 +94,13 @@ impl Node {
         nodes: usize,
         setup: &Setup,
         (ahead, ppm): (i64, i64),
-        is_told: bool,
+        is_notified: bool,
     ) {
         (self.run, self.ahead, self.ppm, self.is_up) = (0, ahead, ppm, true);
         (self.paused_until, self.silent_until, self.refuses_until) = (0, 0, 0);
         (self.loading_until, self.errors, self.stepped_back) = (0, (0, 0), 0);
         (self.flush_behind_set, self.is_expiring) = (false, false);
-        (self.follows_until, self.promotions, self.is_told) = (0, 0, is_told);
+        (self.follows_until, self.promotions, self.is_notified) = (0, 0, is_notified);
         (self.no_subscribing_until, self.no_tracking_until) = (0, 0);
         self.allow();
         self.in_database = setup.proven;
@@ -118,7 +118,7 @@ impl Node {
     fn restart_guard(&mut self, run: &str, nodes: usize, setup: &Setup, now: Time) {
         let max_ttl = setup.max_ttl_ms;
         let database = if setup.proven { DATABASE } else { 0 };
-        let history = if self.is_told { format!(".{}", history(0)) } else { String::new() };
+        let history = if self.is_notified { format!(".{}", history(0)) } else { String::new() };
         let value = format!("{run}{history}:{max_ttl}:{nodes}:{database}");
         let big = BIG_MS.to_string();
         self.observe(&[b"SET", GUARD, value.as_bytes(), b"PX", big.as_bytes()], now);
@@ -198,8 +198,8 @@ impl Node {
 
     fn begin(&mut self, name: usize, memory: Memory, now: Time) {
         self.follows_until = 0;
-        let told = self.is_told.then(|| history(self.promotions));
-        self.store.tell_replication_id(told.as_deref());
+        let reported = self.is_notified.then(|| history(self.promotions));
+        self.store.report_replication_id(reported.as_deref());
         let clock = self.clock(now);
         self.store.restart(memory, RUNS[name][self.run % RUNS[name].len()], clock);
         self.observe_anew(now);

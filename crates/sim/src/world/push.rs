@@ -19,7 +19,7 @@ impl World {
     pub(super) fn spread(&mut self) {
         for node in 0..self.plan.nodes {
             while let Some((conn, message)) = self.nodes[node].store.poll_push() {
-                self.tell(node, conn, &message);
+                self.report(node, conn, &message);
             }
             let node_now = &mut self.nodes[node];
             if !node_now.is_expiring && node_now.store.awaits_expiry() {
@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, node: usize, conn: ConnId, message: &[u8]) {
+    fn report(&mut self, node: usize, conn: ConnId, message: &[u8]) {
         let is_it = |wire: &Wire| wire.server_alive && wire.node == node && wire.conn == Some(conn);
         let Some(at) = self.wires[..self.sockets_used].iter().position(is_it) else { return };
         let Wire { client, client_alive, .. } = self.wires[at];
@@ -69,10 +69,11 @@ impl World {
     /// Notes when a node begins to notify.
     pub(super) fn notice_pushes(&mut self, client: usize) {
         let core = &self.clients[client].core;
-        let tells = |&node: &usize| core.push_state(self.links[node].node()) == PushState::Active;
-        let told_by = (0..self.plan.nodes).filter(tells).fold(0, |nodes, node| nodes | 1 << node);
-        let before = std::mem::replace(&mut self.clients[client].told_by, told_by);
-        if told_by & !before != 0 {
+        let reports = |&node: &usize| core.push_state(self.links[node].node()) == PushState::Active;
+        let reported_by =
+            (0..self.plan.nodes).filter(reports).fold(0, |nodes, node| nodes | 1 << node);
+        let before = std::mem::replace(&mut self.clients[client].reported_by, reported_by);
+        if reported_by & !before != 0 {
             self.reached(client, Phase::Told);
         }
     }

@@ -170,14 +170,14 @@ impl World {
         });
         self.note((number_of(&request) << 8) | out.len() as u64);
         let reply = &out[start..];
-        let told = match request.kind {
-            Kind::Check => self.restart_guard_says(at, reply),
+        let reported = match request.kind {
+            Kind::Check => self.restart_guard_reply(at, reply),
             _ => attempt.map(|attempt| (attempt, self.meaning(at, attempt, &request, reply))),
         };
         if request.script.is_some() {
             self.scripted_at = self.now;
         }
-        if let Some((attempt, _)) = told {
+        if let Some((attempt, _)) = reported {
             self.keeps_to_the_queue(at, attempt, &request, words, reply);
             self.raises_for_its_holder(at, attempt, &request, reply);
             self.moves_where_it_votes(at, attempt, &request, reply);
@@ -186,9 +186,10 @@ impl World {
             }
         }
         let is_in = words[0] == b"SELECT" && reply == b"+OK\r\n";
-        let told = if is_in { Some((u16::MAX, Says::LetIn)) } else { told };
-        let told = if request.kind == Kind::Info { Some((u16::MAX, Says::Proven)) } else { told };
-        let (attempt, says) = told.unwrap_or((u16::MAX, Says::Other));
+        let reported = if is_in { Some((u16::MAX, Says::LetIn)) } else { reported };
+        let reported =
+            if request.kind == Kind::Info { Some((u16::MAX, Says::Proven)) } else { reported };
+        let (attempt, says) = reported.unwrap_or((u16::MAX, Says::Other));
         self.wires[at].tags.push_back(Tag { end: out.len(), attempt, says });
         if matches!(request.kind, Kind::Kill | Kind::KillOthers) {
             self.killed(node, client);
@@ -405,7 +406,7 @@ impl World {
     }
 
     /// A grant counts only with the restart-guard check behind it. This is that check's reply.
-    fn restart_guard_says(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
+    fn restart_guard_reply(&mut self, at: usize, reply: &[u8]) -> Option<(u16, Says)> {
         let pending = self.wires[at].pending.take()?;
         let votes = reply.first() == Some(&b':')
             && reply.get(1) != Some(&b'-')

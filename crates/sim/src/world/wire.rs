@@ -137,7 +137,7 @@ impl Wire {
     }
 
     /// The server's machine is back, and answers data for unknown connections with RST.
-    pub(crate) fn is_told_of_its_end(&self) -> bool {
+    pub(crate) fn is_notified_of_its_end(&self) -> bool {
         self.lost && !self.mute && self.unacknowledged && self.client_alive
     }
 

@@ -93,7 +93,7 @@ impl Core {
         self.common.metrics.of(node_id).asks += 1;
         let node = &mut self.nodes[node_id.index()];
         // A lock in the queue looks for itself, and at less than its ask reads.
-        if claim.is_told_by_its_ask() && claim.ticket().is_none() {
+        if claim.is_read_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
         let can_undo = node.capabilities.can_undo();

@@ -284,7 +284,7 @@ impl Active {
     /// Returns the report of a refused lock.
     pub(super) fn refusal(&mut self, reason: RefusalReason, now: ClockReading) -> Refusal {
         let needed = self.votes.quorum().saturating_sub(self.votes.grants().len());
-        let remaining = self.waiting.way_free_at(needed).map(|at| at.since(now.boot));
+        let remaining = self.waiting.free_at(needed).map(|at| at.since(now.boot));
         Refusal { reason, votes: self.votes, remaining }
     }
 }

@@ -76,7 +76,7 @@ impl Core {
                 grant
             }
             QueueReply::Waits(place) => {
-                self.claims.find_mut(claim).into_iter().for_each(|it| it.told_to_wait(id));
+                self.claims.find_mut(claim).into_iter().for_each(|it| it.mark_waiting(id));
                 match place.left_ms {
                     0 => Answer::Vote(Vote::Deny),
                     left_ms => Answer::DenyFor(left_ms),

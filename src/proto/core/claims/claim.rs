@@ -296,8 +296,8 @@ impl Claim {
     }
 
     /// Whether only its ask can say what is in its way: several keys, a permit, or what has a time of its own.
-    pub(crate) fn is_told_by_its_ask(&self) -> bool {
-        self.permits > 0 || self.keys.len() > 1 || self.kind.is_told_by_ask
+    pub(crate) fn is_read_by_its_ask(&self) -> bool {
+        self.permits > 0 || self.keys.len() > 1 || self.kind.is_read_by_ask
     }
 
     /// Whether its undo does no more than to delete one key that holds its token, unless somebody else has marked that. What
@@ -424,7 +424,7 @@ impl Claim {
     ///
     /// An ask that is answered is not in a dead connection as well, because each node is asked once for a
     /// claim: there is no ghost to keep, which [`check`](Self::check) asserts.
-    pub(crate) fn told_to_wait(&mut self, node: NodeId) {
+    pub(crate) fn mark_waiting(&mut self, node: NodeId) {
         if !self.is_owed(node) {
             self.never_ran(node);
         }

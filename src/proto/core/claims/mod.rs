@@ -110,7 +110,7 @@ impl ClaimAtWork<'_> {
         let (id, now) = (self.id, self.env.now);
         self.env.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
         // It reads what is in the way of a lock that waits, as its ask did, which may have been before the node tracked.
-        if claim.is_told_by_its_ask() && claim.ticket().is_none() {
+        if claim.is_read_by_its_ask() && claim.ticket().is_none() {
             node.track_next(now.boot);
         }
         let mut script = claim.kind().undo;

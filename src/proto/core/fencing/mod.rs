@@ -42,7 +42,7 @@ impl LockAtWork<'_> {
     /// refused by its proposal they say it themselves, where it was granted they are like that.
     fn clocks_ahead(&self) -> Option<i64> {
         let votes = &self.active.votes;
-        let mut told = [0; MAX_NODES];
+        let mut clocks = [0; MAX_NODES];
         let mut count = 0;
         for node in self.nodes.iter() {
             let ahead = match votes.of(node.id()) {
@@ -51,14 +51,14 @@ impl LockAtWork<'_> {
                 _ => None,
             };
             if let Some(ahead) = ahead {
-                told[count] = ahead;
+                clocks[count] = ahead;
                 count += 1;
             }
         }
         if mutant!(FenceClockOfOne) {
-            return clock_of_most(&mut told[..count], 1);
+            return clock_of_most(&mut clocks[..count], 1);
         }
-        clock_of_most(&mut told[..count], votes.quorum())
+        clock_of_most(&mut clocks[..count], votes.quorum())
     }
 
     /// Whether an attempt without a quorum has to hear more nodes until it is known what time it is for a

@@ -21,7 +21,7 @@ use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::request::AutoExtend;
-use crate::proto::sentinel_word;
+use crate::proto::sentinel_answer;
 use crate::proto::time::{ClockReading, Timestamp, ttl_ms};
 use crate::proto::vote::{Cause, Vote, Votes};
 
@@ -319,7 +319,7 @@ impl LockAtWork<'_> {
         let kept = || self.active.hold.backing.kept_after(node, link.connected_at());
         link.is_ready()
             || !config.node(node).has_sentinels
-            || sentinel_word::is_outlived(kept(), config.drift)
+            || sentinel_answer::is_outlived(kept(), config.drift)
     }
 
     /// A quorum extends, while the present validity lasts. Where so many keys are gone that no quorum is left, the lock was

@@ -153,7 +153,7 @@ impl Node {
     }
 
     /// Applies a look at a node that did not vote. Returns why it must not vote, if so.
-    pub(super) fn complete_look(&mut self, handshake: &Handshake) -> Option<Cause> {
+    pub(super) fn complete_read(&mut self, handshake: &Handshake) -> Option<Cause> {
         if let Some(replication_id) = handshake.replication_id() {
             self.server.set_replication_id(Some(replication_id));
         }

@@ -70,7 +70,7 @@ impl Step {
     /// well is not asked again.
     pub(crate) fn look(
         known: &Capabilities,
-        tells_history: bool,
+        reports_history: bool,
         settings: &Settings,
     ) -> impl Iterator<Item = Self> + use<> {
         let (guarded, writes) =
@@ -79,7 +79,7 @@ impl Step {
             [Self::InfoReplication, Self::Set, Self::RestartGuardValue, Self::RestartGuardTtl];
         look.into_iter().filter(move |step| match step {
             Self::Set => !writes,
-            Self::InfoReplication => guarded && tells_history,
+            Self::InfoReplication => guarded && reports_history,
             _ => guarded,
         })
     }

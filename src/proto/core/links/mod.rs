@@ -8,6 +8,7 @@
 mod capability;
 mod command_link;
 mod connection;
+mod error_text;
 mod handshake;
 mod held_back;
 mod inbox;
@@ -17,7 +18,6 @@ mod pace;
 mod pipeline;
 mod server;
 mod suspect;
-mod words;
 
 use std::time::Duration;
 

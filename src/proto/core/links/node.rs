@@ -118,7 +118,7 @@ pub(crate) struct Node {
     /// More about a cause, in words that are safe to show.
     detail: Option<(Cause, String)>,
     /// When bytes last came.
-    heard: Timestamp,
+    received_at: Timestamp,
     /// How long it takes to answer.
     pub(crate) pace: Pace,
     /// Claims whose asks wait until it has answered, for it is suspected.
@@ -142,7 +142,7 @@ impl Node {
             capabilities: Capabilities::of_user(settings.credentials.is_some()),
             loaded: Loaded::default(),
             detail: None,
-            heard: Timestamp::default(),
+            received_at: Timestamp::default(),
             pace: Pace::default(),
             held_back: HeldBack::new(),
             debt: Debt::new(),
@@ -201,7 +201,7 @@ impl Node {
     /// Starts the handshake, or a part of it again.
     pub(crate) fn start_handshake(&mut self, now: ClockReading) {
         self.handshake = Handshake::default();
-        self.restart_guard.start_look(now);
+        self.restart_guard.start_read(now);
     }
 
     /// What the handshake has found out so far.
@@ -222,12 +222,12 @@ impl Node {
 
     /// Records that bytes have come, or are to come from now on.
     pub(crate) fn record_bytes(&mut self, now: Timestamp) {
-        self.heard = now;
+        self.received_at = now;
     }
 
     /// When bytes last came.
-    pub(super) fn heard(&self) -> Timestamp {
-        self.heard
+    pub(super) fn received_at(&self) -> Timestamp {
+        self.received_at
     }
 
     /// Where the next bytes are to be read to.
@@ -301,7 +301,7 @@ impl Node {
     pub(super) fn dead_at(&self, dead_peer_timeout: Duration) -> Option<Timestamp> {
         let oldest = self.pipeline.oldest()?;
         // A node that sends bytes is alive, however long its answer to a large pipeline takes.
-        Some(oldest.since.max(self.heard) + dead_peer_timeout)
+        Some(oldest.since.max(self.received_at) + dead_peer_timeout)
     }
 }
 

@@ -50,7 +50,7 @@ impl Nodes {
                 let has_ghosts = claims.ghosts(id) > 0;
                 self[id.index()].complete_handshake(&handshake, twin, has_ghosts, env)
             }
-            Link::Quarantined { .. } => node.complete_look(&handshake),
+            Link::Quarantined { .. } => node.complete_read(&handshake),
             // A node whose time is over has been refused, and what it granted is being undone.
             _ => return Ok(()),
         };

@@ -65,11 +65,11 @@ impl Nodes {
     pub(crate) fn is_overdue(&self, id: NodeId, quorum: usize, now: Timestamp) -> bool {
         let node = &self[id.index()];
         let Some(oldest) = node.pipeline.oldest() else { return false };
-        let silent_since = oldest.since.max(node.heard());
+        let silent_since = oldest.since.max(node.received_at());
         if !node.link.takes_asks() || now < silent_since + self.farthest() + self.allowance(id) {
             return false;
         }
-        self.iter().filter(|node| node.heard() > silent_since).count() >= quorum
+        self.iter().filter(|node| node.received_at() > silent_since).count() >= quorum
     }
 }
 
@@ -81,7 +81,7 @@ impl Node {
                 let span = saturating_nanos(connect_timeout);
                 Some((Silence::Unreached, Timestamp(until.0.saturating_sub(span))))
             }
-            Link::Handshake { .. } => Some((Silence::Unanswered, self.heard())),
+            Link::Handshake { .. } => Some((Silence::Unanswered, self.received_at())),
             _ => None,
         }
     }

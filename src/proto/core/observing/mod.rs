@@ -46,7 +46,7 @@ struct Observation {
     /// The verdict at the last poll of its event.
     polled: Option<LeaderVerdict>,
     /// When the last round began.
-    looked_at: Timestamp,
+    read_at: Timestamp,
     /// When the next one begins.
     next_at: Timestamp,
 }
@@ -55,7 +55,7 @@ struct Observation {
 #[derive(Clone, Default)]
 struct Sight {
     /// A look that is under way.
-    look: Option<Look>,
+    pending: Option<PendingRead>,
     /// It may have changed since that look began.
     is_stale: bool,
     /// What it said last, or why it does not say.
@@ -64,7 +64,7 @@ struct Sight {
 
 /// What a look has brought so far.
 #[derive(Clone)]
-struct Look {
+struct PendingRead {
     since: Timestamp,
     counter: Option<u64>,
     key: Result<KeyState, Cause>,
@@ -194,9 +194,9 @@ impl Observers {
     }
 
     /// This node can be asked, or may have changed unheard.
-    pub(super) fn look_at(&mut self, node: NodeId, nodes: &mut Nodes, env: &mut Env<'_>) {
+    pub(super) fn refresh(&mut self, node: NodeId, nodes: &mut Nodes, env: &mut Env<'_>) {
         self.change_all(nodes, env, |id, observer, nodes, env| {
-            observer.look_at(id, &mut nodes[node.index()], env)
+            observer.refresh(id, &mut nodes[node.index()], env)
         });
     }
 
@@ -260,16 +260,16 @@ impl Core {
 impl Observation {
     /// What the nodes add up to now.
     fn verdict(&self, quorum: usize) -> LeaderVerdict {
-        let told =
+        let last =
             self.sights.iter().map(|sight| sight.last.as_ref().and_then(|it| it.as_ref().ok()));
-        sight::verdict(told, quorum)
+        sight::verdict(last, quorum)
     }
 
     /// Whether a node is about to say what may change the verdict. One that seems to hang, or is late, is not waited for.
     fn awaits(&self, verdict: &LeaderVerdict, hanging: NodeSet) -> bool {
         NodeSet::first(self.sights.len()).without(hanging).iter().any(|node| {
             let sight = &self.sights[node.index()];
-            match (&sight.look, &sight.last) {
+            match (&sight.pending, &sight.last) {
                 (Some(_), None | Some(Ok(_))) => true,
                 (None, None) => *verdict == LeaderVerdict::Unknown,
                 _ => false,
@@ -280,14 +280,14 @@ impl Observation {
     /// When the first look that is under way is late.
     fn late_at(&self, patience: Duration) -> Timestamp {
         let open = self.sights.iter().filter(|sight| !matches!(sight.last, Some(Err(_))));
-        let since = open.filter_map(|sight| Some(sight.look.as_ref()?.since + patience));
+        let since = open.filter_map(|sight| Some(sight.pending.as_ref()?.since + patience));
         since.min().unwrap_or(Timestamp::NEVER)
     }
 
     fn check_timer(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
         let (now, patience) = (env.now.boot, env.settings().response_timeout);
         for sight in &mut self.sights {
-            if sight.look.as_ref().is_some_and(|look| now >= look.since + patience) {
+            if sight.pending.as_ref().is_some_and(|pending| now >= pending.since + patience) {
                 sight.last = Some(Err(Cause::NoAnswer));
             }
         }
@@ -295,24 +295,24 @@ impl Observation {
     }
 
     fn wake(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
-        let at = env.now.boot.max(self.looked_at + APART);
+        let at = env.now.boot.max(self.read_at + APART);
         self.next_at = self.next_at.min(at);
         if at == env.now.boot { self.begin_round(id, nodes, env) } else { at }
     }
 
     fn begin_round(&mut self, id: ObserverId, nodes: &mut Nodes, env: &mut Env<'_>) -> Timestamp {
         let (now, early) = (env.now.boot, env.random_below(PERIOD / 4));
-        self.looked_at = now;
+        self.read_at = now;
         self.next_at = now + (PERIOD - early);
         nodes.ask_for_reports(env);
-        let late = nodes.iter_mut().map(|node| self.look_at(id, node, env)).min();
+        let late = nodes.iter_mut().map(|node| self.refresh(id, node, env)).min();
         self.announce(id, env).min(late.unwrap_or(Timestamp::NEVER))
     }
 
     /// One look at a time: what changes while it is under way is seen by the next.
-    fn look_at(&mut self, id: ObserverId, node: &mut Node, env: &mut Env<'_>) -> Timestamp {
+    fn refresh(&mut self, id: ObserverId, node: &mut Node, env: &mut Env<'_>) -> Timestamp {
         let (now, sight) = (env.now.boot, &mut self.sights[node.id().index()]);
-        if sight.look.is_some() {
+        if sight.pending.is_some() {
             sight.is_stale = true;
             return Timestamp::NEVER;
         }
@@ -338,7 +338,7 @@ impl Observation {
             });
         }
         sight.is_stale = false;
-        sight.look = Some(Look { since: now, counter: None, key: Ok(KeyState::Free) });
+        sight.pending = Some(PendingRead { since: now, counter: None, key: Ok(KeyState::Free) });
         env.arm(now + env.settings().dead_peer_timeout);
         now + env.settings().response_timeout
     }
@@ -352,16 +352,16 @@ impl Observation {
     ) -> Timestamp {
         let sight = &mut self.sights[node.id().index()];
         // The connection of this look was lost, or its observer has a new one.
-        let Some(look) = &mut sight.look else { return Timestamp::NEVER };
+        let Some(pending) = &mut sight.pending else { return Timestamp::NEVER };
         match read {
-            Read::CounterBefore => look.counter = number(value),
-            Read::Key => look.key = state(value),
+            Read::CounterBefore => pending.counter = number(value),
+            Read::Key => pending.key = state(value),
             Read::CounterBehind => {
-                let counter = look.counter.filter(|&before| number(value) == Some(before));
-                sight.last = Some(look.key.clone().map(|state| NodeSight { state, counter }));
-                sight.look = None;
+                let counter = pending.counter.filter(|&before| number(value) == Some(before));
+                sight.last = Some(pending.key.clone().map(|state| NodeSight { state, counter }));
+                sight.pending = None;
                 let is_stale = sight.is_stale;
-                let late = if is_stale { self.look_at(id, node, env) } else { Timestamp::NEVER };
+                let late = if is_stale { self.refresh(id, node, env) } else { Timestamp::NEVER };
                 return self.announce(id, env).min(late);
             }
         }

@@ -57,11 +57,11 @@ pub struct NodeSight {
 
 /// Adds up what the nodes have last said.
 pub(super) fn verdict<'s>(
-    told: impl Iterator<Item = Option<&'s NodeSight>> + Clone,
+    sights: impl Iterator<Item = Option<&'s NodeSight>> + Clone,
     quorum: usize,
 ) -> LeaderVerdict {
-    let heard = told.clone().flatten();
-    let held = heard.filter_map(|sight| match &sight.state {
+    let seen = sights.clone().flatten();
+    let held = seen.filter_map(|sight| match &sight.state {
         KeyState::Held(holder) => Some((holder, sight.counter)),
         _ => None,
     });
@@ -69,7 +69,7 @@ pub(super) fn verdict<'s>(
         held.clone().filter(move |(other, _)| other.fingerprint == holder.fingerprint).count()
     };
     let most = held.clone().map(|(holder, _)| (with(holder), holder)).max_by_key(|(on, _)| *on);
-    let silent = told.filter(Option::is_none).count();
+    let silent = sights.filter(Option::is_none).count();
     match most {
         Some((on, holder)) if on >= quorum => {
             let its = held.filter(|(other, _)| other.fingerprint == holder.fingerprint);
@@ -128,8 +128,8 @@ mod tests {
     }
 
     /// The leader's fingerprint and term.
-    fn seen(told: &[Option<NodeSight>]) -> Result<(u32, Option<u64>), LeaderVerdict> {
-        match verdict(told.iter().map(Option::as_ref), told.len() / 2 + 1) {
+    fn seen(sights: &[Option<NodeSight>]) -> Result<(u32, Option<u64>), LeaderVerdict> {
+        match verdict(sights.iter().map(Option::as_ref), sights.len() / 2 + 1) {
             LeaderVerdict::Leader(Leader { fingerprint, term, .. }) => {
                 Ok((fingerprint, term.map(FencingToken::get)))
             }

@@ -226,13 +226,13 @@ mod tests {
         *3\r\n$9\r\nsubscribe\r\n$20\r\n__redis__:invalidate\r\n:1\r\n";
 
     /// What a push link makes of a stream, `*` for all keys.
-    fn told(stream: &[u8]) -> Result<Vec<String>, Mistyped> {
+    fn notifications(stream: &[u8]) -> Result<Vec<String>, Mistyped> {
         let (node, settings) = (NodeSettings::default(), Settings::default());
         let mut push = Push::new();
         push.handshake(&node, &settings, Timestamp(0));
-        let (mut at, mut told) = (0, Vec::new());
+        let (mut at, mut notifications) = (0, Vec::new());
         while let Some((token, len)) = push.decoder.next(&stream[at..]).unwrap() {
-            told.extend(push.read(token, &node, &settings)?.map(|news| match news {
+            notifications.extend(push.read(token, &node, &settings)?.map(|news| match news {
                 News::All => "*".to_owned(),
                 News::Key(key) => String::from_utf8_lossy(key).into_owned(),
                 News::Subscribed(outcome) => format!("{outcome:?}"),
@@ -240,7 +240,7 @@ mod tests {
             }));
             at += len;
         }
-        Ok(told)
+        Ok(notifications)
     }
 
     #[test]
@@ -249,15 +249,15 @@ mod tests {
             b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*1\r\n$3\r\njob\r\n\
             *3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n\
             *3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n*-1\r\n";
-        let told = told(&[FLIGHT, messages].concat()).unwrap();
-        assert_eq!(told, ["Ok(())", "job", "a", "b", "*"]);
+        let notifications = notifications(&[FLIGHT, messages].concat()).unwrap();
+        assert_eq!(notifications, ["Ok(())", "job", "a", "b", "*"]);
     }
 
     #[test]
     fn whoever_may_not_subscribe_is_told_why() {
         let flight = b"+OK\r\n:9\r\n$47\r\nrun_id:0123456789012345678901234567890123456789\r\n\
             -NOPERM this user has no permissions to access one of the channels used as arguments\r\n";
-        assert_eq!(told(flight).unwrap(), ["Untracked(NoPermission)"]);
+        assert_eq!(notifications(flight).unwrap(), ["Untracked(NoPermission)"]);
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
             b"*2\r\n$4\r\npong\r\n$0\r\n\r\n",
             b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n:1\r\n",
         ] {
-            assert_eq!(told(&[FLIGHT, nonsense].concat()), Err(Mistyped));
+            assert_eq!(notifications(&[FLIGHT, nonsense].concat()), Err(Mistyped));
         }
     }
 }

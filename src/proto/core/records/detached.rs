@@ -406,7 +406,7 @@ impl fmt::Debug for DetachedLock {
 impl Part {
     const ALL: [Self; 5] = [Self::Asked, Self::Behind, Self::Counted, Self::Open, Self::Untouched];
 
-    pub(super) fn of_word(word: &str) -> Option<Self> {
+    pub(super) fn from_text(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|part| part.word() == word)
     }
 
@@ -523,7 +523,7 @@ impl<'t> TextLines<'t> {
 
 fn node(value: &str) -> Option<DetachedNode> {
     let (word, name) = value.split_once(' ')?;
-    let part = Part::of_word(word)?;
+    let part = Part::from_text(word)?;
     let name = String::from_utf8(unescaped(name, MAX_NAME)?).ok()?;
     Some(DetachedNode { name, part })
 }

@@ -110,7 +110,7 @@ impl SecondClaim {
         if !lines.goes_on_with(PART) {
             return Ok(None);
         }
-        let parts = lines.all(PART, MAX_NODES, Part::of_word)?;
+        let parts = lines.all(PART, MAX_NODES, Part::from_text)?;
         let lease = lines.lease("reader_boot_ns", "reader_wall_ns", "reader_span_ns")?;
         let keys_until = Timestamp(lines.number("reader_keys_until_ns")?);
         let random = digits(lines.field("reader_token")?);

@@ -164,7 +164,7 @@ impl Candidate<'_, '_> {
                 self.refuse_restart_guard(Cause::OtherLimits)
             }
             // It was enrolled a moment ago: others fight over it, or it is not always the same server.
-            _ if was_enrolled => self.look_soon(),
+            _ if was_enrolled => self.read_soon(),
             _ => self.enrol_when_due(found, value),
         }
     }
@@ -192,7 +192,7 @@ impl Candidate<'_, '_> {
                 self.quarantine_for(Duration::from_millis(left_ms))
             }
             // It went between the two commands.
-            Standing::Missing => self.look_soon(),
+            Standing::Missing => self.read_soon(),
             Standing::Endless => self.refuse_restart_guard(Cause::RestartGuardAltered),
         }
     }
@@ -282,12 +282,12 @@ impl Candidate<'_, '_> {
     fn enrolled(&mut self, answer: Count) {
         match answer {
             // It is not what was seen any more.
-            Count::Of(0) => self.look_soon(),
+            Count::Of(0) => self.read_soon(),
             Count::Of(_) => {
                 self.node.restart_guard.mark_enrolled();
                 // Where the others are dropped, it is looked at behind that.
                 if self.env.settings().setup != Setup::Change {
-                    self.look_again();
+                    self.read_guard_again();
                 }
             }
             Count::Fail(cause) if cause.is_configuration() || cause == Cause::ReadOnly => {
@@ -319,7 +319,7 @@ impl Candidate<'_, '_> {
         match answer {
             Count::Of(_) => {
                 self.node.restart_guard.mark_alone();
-                self.look_again();
+                self.read_guard_again();
             }
             Count::Fail(cause) => self.node.retire(cause, self.env),
             Count::NoScript => self.node.retire(Cause::ServerError, self.env),
@@ -394,7 +394,7 @@ impl Candidate<'_, '_> {
         };
         let found = (standing == Standing::Missing).then_some(Found::Missing);
         self.node.restart_guard.forbid_vote(found, self.env.now.boot + left);
-        self.look_again()
+        self.read_guard_again()
     }
 
     /// Looks again at a node that may have other data than it had.
@@ -406,7 +406,7 @@ impl Candidate<'_, '_> {
         }
         let free_at = self.env.now.boot + self.env.settings().max_ttl;
         self.node.restart_guard.forbid_vote(Some(Found::OtherHistory), free_at);
-        self.look_again()
+        self.read_guard_again()
     }
 }
 
@@ -418,12 +418,12 @@ impl Candidate<'_, '_> {
             FollowUp::None => {}
             FollowUp::Blame(cause) => self.node.link.blame(cause),
             FollowUp::DropOthers => self.drop_others(),
-            FollowUp::Look => self.send_look(),
+            FollowUp::Look => self.send_read(),
         }
     }
 
     /// Looks again whether the node takes writes, and at value and TTL.
-    fn look_again(&mut self) {
+    fn read_guard_again(&mut self) {
         let cause = match self.node.link.is_quarantined() {
             true => self.node.link.cause(),
             false => Cause::Quarantined,
@@ -431,17 +431,17 @@ impl Candidate<'_, '_> {
         self.keep_out(cause, Timestamp::NEVER, FollowUp::Look)
     }
 
-    fn send_look(&mut self) {
+    fn send_read(&mut self) {
         let now = self.env.now;
         self.node.start_handshake(now);
-        let tells_history = self.node.server.replication_id().is_some();
-        let look = Step::look(&self.node.capabilities, tells_history, self.env.settings());
+        let reports_history = self.node.server.replication_id().is_some();
+        let look = Step::look(&self.node.capabilities, reports_history, self.env.settings());
         self.node.send_steps(look, self.env);
         self.env.arm(now.boot + self.env.settings().dead_peer_timeout);
     }
 
-    /// As [`look_again`](Self::look_again), and not as fast as a restart guard could change under our eyes.
-    fn look_soon(&mut self) {
+    /// As [`read_guard_again`](Self::look_again), and not as fast as a restart guard could change under our eyes.
+    fn read_soon(&mut self) {
         let again = self.env.now.boot + self.env.settings().reconnect_backoff.0;
         self.quarantine(again, FollowUp::None)
     }
@@ -450,7 +450,7 @@ impl Candidate<'_, '_> {
     pub(in crate::proto::core) fn check_quarantine(&mut self) {
         match self.node.link.state() {
             Link::Quarantined { until } if self.env.now.boot >= until => {
-                self.look_again();
+                self.read_guard_again();
             }
             Link::Quarantined { until } => self.env.arm(until),
             _ => {}
@@ -463,7 +463,7 @@ impl Candidate<'_, '_> {
         self.node.restart_guard.set_free_at(free_at);
         // The node counts in whole milliseconds. It may be called new meanwhile, or lose its restart guard.
         let over = free_at + Duration::from_millis(1);
-        self.quarantine(over.min(now + LOOKS_APART), FollowUp::None)
+        self.quarantine(over.min(now + READS_APART), FollowUp::None)
     }
 
     fn quarantine(&mut self, until: Timestamp, next: FollowUp) {
@@ -473,7 +473,7 @@ impl Candidate<'_, '_> {
     /// Suspends the vote of a node that takes no writes for now, until it would.
     pub(in crate::proto::core) fn suspend(&mut self, cause: Cause) {
         self.node.capabilities.set_writes(Ability::Refused(cause));
-        self.keep_out(cause, self.env.now.boot + LOOKS_APART, FollowUp::None)
+        self.keep_out(cause, self.env.now.boot + READS_APART, FollowUp::None)
     }
 
     /// Takes back a doubt about the node's clock. A node that was kept out for it is looked at again.
@@ -482,7 +482,7 @@ impl Candidate<'_, '_> {
         self.node.restart_guard.believe_clock();
         match self.node.link.state() {
             Link::Quarantined { until } if was_doubted && until != Timestamp::NEVER => {
-                self.look_again()
+                self.read_guard_again()
             }
             _ => {}
         }
@@ -507,4 +507,4 @@ impl Candidate<'_, '_> {
 }
 
 /// A node in quarantine, or one that takes no writes, is looked at so often.
-const LOOKS_APART: Duration = Duration::from_secs(1);
+const READS_APART: Duration = Duration::from_secs(1);

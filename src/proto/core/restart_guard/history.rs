@@ -36,7 +36,7 @@ impl Core {
         self.send(to, claim, command, numbers, now, pending);
         let node = &mut self.nodes[to.index()];
         node.restart_guard.reserve(node.pipeline.room());
-        if is_due || !node.will_be_proven(now) && node.tells_history(&self.config) {
+        if is_due || !node.will_be_proven(now) && node.reports_history(&self.config) {
             node.ask_for_proof(&self.config, now);
         }
     }
@@ -53,7 +53,7 @@ impl Core {
     ) -> bool {
         let node = &mut self.nodes[id.index()];
         let is_fast = node.restart_guard.record_answer(since, RESYNC_NS, now);
-        if is_fast || !node.tells_history(&self.config) {
+        if is_fast || !node.reports_history(&self.config) {
             return false;
         }
         // What is being undone does not count: it may be forgotten before the proof comes.
@@ -90,7 +90,7 @@ impl Node {
     }
 
     /// Whether there is something to compare with, or will be once the handshake has been answered, which may take long.
-    fn tells_history(&self, config: &Config) -> bool {
+    fn reports_history(&self, config: &Config) -> bool {
         if mutant!(HistoryIgnored) {
             return false;
         }

@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     /// The value that is to be replaced, empty for none, once all nodes have been looked at.
     seen: Option<Vec<u8>>,
     /// When value and TTL were last asked for by themselves.
-    looked: Moment,
+    guard_read: Moment,
     /// What its TTL said last.
     reading: Reading,
     /// When the node was last asked whether it was a replica meanwhile, and how many such questions have no answer yet.
@@ -122,14 +122,14 @@ impl Watch {
     }
 
     /// Starts a look at value and TTL: what is read then decides, not what was seen before.
-    pub(crate) fn start_look(&mut self, now: ClockReading) {
-        self.looked = Moment::of(now);
+    pub(crate) fn start_read(&mut self, now: ClockReading) {
+        self.guard_read = Moment::of(now);
         self.seen = None;
     }
 
     /// When value and TTL were last asked for by themselves.
     pub(super) fn asked_at(&self) -> Timestamp {
-        self.looked.at
+        self.guard_read.at
     }
 
     /// Records the value that was read. Returns whether it was enrolled just before.
@@ -137,7 +137,7 @@ impl Watch {
         self.is_ours = found == Found::Ours;
         // Proven from when it was asked, not from when it answered: it may have changed in between.
         if self.is_ours {
-            self.proven = self.looked;
+            self.proven = self.guard_read;
         }
         self.seen = None;
         self.is_settling = false;
@@ -279,7 +279,7 @@ impl Watch {
     #[inline]
     pub(super) fn is_proven_within(&self, span_ns: u64, now: ClockReading) -> bool {
         let is_young = |moment: Moment| moment.passed(now) <= span_ns;
-        is_young(self.proven) || is_young(self.proof_asked) || is_young(self.looked)
+        is_young(self.proven) || is_young(self.proof_asked) || is_young(self.guard_read)
     }
 
     /// Records an answer to what was sent at `since`. Returns whether it was so fast that the node was not a replica
@@ -366,7 +366,7 @@ impl Watch {
     }
 
     /// Which limits a node was set up for, as opposed to ours.
-    pub(crate) fn limits_in_words(&self, ours: &Settings) -> String {
+    pub(crate) fn describe_limits(&self, ours: &Settings) -> String {
         let Some(Found::OtherLimits { max_ttl_ms, nodes }) = self.found else {
             return Cause::OtherLimits.to_string();
         };
@@ -379,7 +379,7 @@ impl Watch {
     }
 
     /// Why the node does not vote.
-    pub(crate) fn in_words(&self, setup: Setup, now: Timestamp) -> String {
+    pub(crate) fn describe(&self, setup: Setup, now: Timestamp) -> String {
         let left = self.free_at.since(now).as_secs_f64().ceil();
         let reason = match self.found {
             Some(Found::Ours) | None if self.is_doubted(now) => "its clock was set forward",
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(watch.found(), Some(Found::OtherRun));
         watch.forget_connection();
         assert!(!watch.is_ours() && watch.found() == Some(Found::OtherRun));
-        assert_eq!(watch.in_words(Setup::Enrol, at(27_500)), "3 s, restarted: its run id changed");
+        assert_eq!(watch.describe(Setup::Enrol, at(27_500)), "3 s, restarted: its run id changed");
     }
 
     #[test]

@@ -139,8 +139,8 @@ impl Waiting {
     }
 
     /// When so many of the keys in its way have run out of TTL, if it is known.
-    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
-        self.pause.way_free_at(needed)
+    pub(super) fn free_at(&mut self, needed: usize) -> Option<Timestamp> {
+        self.pause.free_at(needed)
     }
 }
 

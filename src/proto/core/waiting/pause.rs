@@ -257,13 +257,13 @@ impl Pause {
             return None;
         }
         // A key can be over before the attempt that met it is known to have failed.
-        let free_at = self.way_free_at(self.needed)?.max(now);
+        let free_at = self.free_at(self.needed)?.max(now);
         self.until = self.until.min(free_at);
         Some(self.until)
     }
 
     /// When the `needed`-th of the keys that stand in the way is over, if that is known.
-    pub(super) fn way_free_at(&mut self, needed: usize) -> Option<Timestamp> {
+    pub(super) fn free_at(&mut self, needed: usize) -> Option<Timestamp> {
         self.expiries.sort_unstable_by_key(|&(_, at)| at);
         self.expiries.get(needed.checked_sub(1)?).map(|&(_, at)| at)
     }
@@ -382,7 +382,7 @@ mod tests {
         assert!(pause.wake(at(5)) && pause.follows_split());
         pause.begin();
         assert!(pause.is_quiet() && !pause.is_woken() && !pause.follows_split());
-        assert_eq!((pause.leads(), pause.way_free_at(1)), (NodeSet::default(), None));
+        assert_eq!((pause.leads(), pause.free_at(1)), (NodeSet::default(), None));
         assert_eq!(pause.span(MS, false, (8 * MS, 100 * MS)).1, 8 * MS);
         pause.lasts_until(at(1_000));
         pause.wake(at(10));
@@ -445,7 +445,7 @@ mod tests {
         let mut pause = Pause::default();
         pause.attempt_begins(16 * MS);
         pause.key_lives(NodeId(0), None, at(10));
-        assert_eq!(pause.way_free_at(1), Some(at(12)));
+        assert_eq!(pause.free_at(1), Some(at(12)));
     }
 
     #[test]

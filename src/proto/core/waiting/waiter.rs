@@ -97,10 +97,10 @@ impl WaitingLock<'_> {
         let (leads, waited) = first.map(|&key| self.queues.last_wait(key)).unwrap_or_default();
         let leads = leads.without(self.env.suspected());
         let profile = self.foreign.map(LockKind::profile);
-        let is_told = profile.is_some_and(Profile::tells_every_release);
+        let is_notified = profile.is_some_and(Profile::publishes_every_release);
         let will_be_notified = leads.iter().all(|node| {
             let push = &self.nodes[node.index()].push;
-            push.notifies() || is_told && push.takes_channels()
+            push.notifies() || is_notified && push.takes_channels()
         });
         let waiting = &mut self.waiting;
         waiting.pause.lasts_until(until.min(waiting.deadline));
@@ -159,7 +159,7 @@ impl WaitingLock<'_> {
 
     /// The node has confirmed that the lock is subscribed to a channel of its library.
     pub(crate) fn confirm_channel(&mut self, node: NodeId) {
-        if self.foreign.is_some_and(|kind| kind.profile().tells_every_release()) {
+        if self.foreign.is_some_and(|kind| kind.profile().publishes_every_release()) {
             self.waiting.confirm_at(node.into());
         }
     }
@@ -198,8 +198,8 @@ impl WaitingLock<'_> {
     }
 
     /// Whether PTTL of its key says how long what is in its way lives. A script that reads more says so itself.
-    fn is_told_by_pttl(&self) -> bool {
-        let by_ask = self.foreign.is_some_and(|kind| kind.is_told_by_ask);
+    fn is_read_by_pttl(&self) -> bool {
+        let by_ask = self.foreign.is_some_and(|kind| kind.is_read_by_ask);
         self.keys.len() == 1 && !self.wants_permit && !by_ask
     }
 
@@ -273,7 +273,7 @@ impl WaitingLock<'_> {
         }
         self.waiting.pause.listen_to(leads);
         self.record_contention();
-        if self.is_told_by_pttl() {
+        if self.is_read_by_pttl() {
             self.ask_remaining(node);
         }
         true
@@ -308,7 +308,7 @@ impl WaitingLock<'_> {
         if self.ticket.is_some() {
             return [listen, Decision::ReadLead];
         }
-        if self.is_told_by_pttl() {
+        if self.is_read_by_pttl() {
             denied.iter().for_each(|node| self.ask_remaining(node));
         }
         [listen, Decision::Wake]
@@ -350,12 +350,12 @@ impl WaitingLock<'_> {
         if left.is_none() && is_lead {
             return self.wake_by(node);
         }
-        let is_told_by_ask = !self.is_told_by_pttl();
+        let is_read_by_ask = !self.is_read_by_pttl();
         let pause = &mut self.waiting.pause;
         // A notification comes on another connection, and may be later than this answer.
         let rests = is_pausing && !pause.follows_split() && pause.is_quiet();
         // The key of a semaphore outlives the first permit that ends, of which only the denial tells.
-        let left = pause.known(node, now).filter(|_| is_pausing && is_told_by_ask).or(left);
+        let left = pause.known(node, now).filter(|_| is_pausing && is_read_by_ask).or(left);
         pause.key_lives(node, left, now);
         if left.is_some() && rests {
             match notifies {
@@ -464,7 +464,7 @@ impl WaitingLock<'_> {
             return Decision::Continue;
         }
         match self.lead_to_ask() {
-            Some(lead) if waiting.pause.is_late() && self.is_told_by_pttl() => {
+            Some(lead) if waiting.pause.is_late() && self.is_read_by_pttl() => {
                 self.read_first(lead);
                 Decision::Continue
             }

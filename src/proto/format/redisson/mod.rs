@@ -62,7 +62,7 @@ pub(crate) static REDISSON: Format = Format {
     fenced: Some(&FENCED),
     keeps: is_beside,
     channels: Some(|name| vec![beside(CHANNEL, name)]),
-    tells_every_release: true,
+    publishes_every_release: true,
     recognise: |_, data| recognise(data),
     force_unlock: &FORCE_UNLOCK_REDISSON,
     ..Format::new("redisson", &LOCK_KIND)

@@ -150,18 +150,18 @@ mod tests {
     #[test]
     fn a_hash_with_a_mode_tells_who_holds_it() {
         const OWNER: &str = "1f0c2d3e-0011-2233-4455-66778899aabb:42";
-        let told = |text: &str| match of_hash(text) {
+        let shown = |text: &str| match of_hash(text) {
             Some(KeyState::Foreign(data)) => data.to_string(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(told("read mode\n1 a:1\n1 b:2"), "held by 2 readers of Redisson");
-        assert_eq!(told("write mode\n1 a:1:write"), "held by a writer of Redisson");
+        assert_eq!(shown("read mode\n1 a:1\n1 b:2"), "held by 2 readers of Redisson");
+        assert_eq!(shown("write mode\n1 a:1:write"), "held by a writer of Redisson");
         assert_eq!(
-            told(&format!("write mode\n2 {OWNER}:write")),
+            shown(&format!("write mode\n2 {OWNER}:write")),
             "held by a writer of Redisson 1f0c…:42, 2 holds"
         );
         assert_eq!(
-            told(&format!("read mode\n1 {OWNER}\n1 b:2")),
+            shown(&format!("read mode\n1 {OWNER}\n1 b:2")),
             "held by 2 readers of Redisson, among them 1f0c…:42"
         );
     }

@@ -135,13 +135,13 @@ mod tests {
             let members: Option<Vec<_>> = text.lines().map(|line| line.split_once(' ')).collect();
             recognise(&Data::SortedSet { count, members: &members? })
         };
-        let told = |count, text: &str| match of(count, text) {
+        let shown = |count, text: &str| match of(count, text) {
             Some(KeyState::Foreign(data)) => data.to_string(),
             other => format!("{other:?}"),
         };
-        assert_eq!(told(2, &format!("7 {name}\n7 __write__")), "held by Symfony");
-        assert_eq!(told(1, &format!("7 {name}")), "held by 1 reader of Symfony");
-        assert_eq!(told(2, &format!("7 {name}\n9 {ours}")), "held by 2 readers of Symfony");
+        assert_eq!(shown(2, &format!("7 {name}\n7 __write__")), "held by Symfony");
+        assert_eq!(shown(1, &format!("7 {name}")), "held by 1 reader of Symfony");
+        assert_eq!(shown(2, &format!("7 {name}\n9 {ours}")), "held by 2 readers of Symfony");
         match of(2, &format!("7 __write__\n7 {ours}")) {
             Some(KeyState::Held(holder)) => assert_eq!(holder.label.as_deref(), Some("web")),
             other => panic!("{other:?}"),
@@ -155,10 +155,10 @@ mod tests {
             other => panic!("{other:?}"),
         }
         for other in ["", "7", "7 player-1", "7 s:player", "7 00112233445566778899aabbccddeeff00"] {
-            assert_eq!(told(1, other), "None", "{other}");
+            assert_eq!(shown(1, other), "None", "{other}");
         }
         // One of ours whose label makes it as long, and a node that miscounts.
-        assert_eq!(told(1, "7 00112233445566778899aabbccddeeff00:abcdefgh="), "None");
-        assert_eq!(told(0, &format!("7 {name}\n7 __write__")), "None");
+        assert_eq!(shown(1, "7 00112233445566778899aabbccddeeff00:abcdefgh="), "None");
+        assert_eq!(shown(0, &format!("7 {name}\n7 __write__")), "None");
     }
 }

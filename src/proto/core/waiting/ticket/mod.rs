@@ -56,7 +56,7 @@ pub(crate) struct Ticket {
     silence: Duration,
     silent_until: Timestamp,
     /// When it looks at the resource from behind the first two, and whether the look before found it free.
-    look_at: Timestamp,
+    read_at: Timestamp,
     was_free: bool,
     /// When it asks again if the holder has ended without a release.
     ask_behind_holder_at: Timestamp,
@@ -166,7 +166,7 @@ impl Ticket {
             woken_in_vain_at: None,
             silence: FIRST_SILENCE,
             silent_until: Timestamp::NEVER,
-            look_at: Timestamp::NEVER,
+            read_at: Timestamp::NEVER,
             was_free: false,
             ask_behind_holder_at: Timestamp::NEVER,
             pinged_until: Timestamp::default(),
@@ -212,12 +212,12 @@ impl Ticket {
     /// When it looks at the resource although it stands behind two others. A release wakes the first two, who may both be dead. That
     /// the first was called is no reason not to look: it may come and go, and nobody is called then. The interval grows with its
     /// place, so that all together look as often as a few.
-    fn looks_from_behind_at(&self, now: Timestamp) -> Timestamp {
+    fn reads_from_behind_at(&self, now: Timestamp) -> Timestamp {
         if mutant!(NobodyLooksFromBehind) {
             return Timestamp::NEVER;
         }
         let place = self.place.filter(|place| place.before >= 2);
-        place.map_or(Timestamp::NEVER, |it| now + LOOK_FROM_BEHIND.saturating_mul(it.before))
+        place.map_or(Timestamp::NEVER, |it| now + READ_FROM_BEHIND.saturating_mul(it.before))
     }
 
     /// When it asks again because the holder of the resource, which has so much time left, has ended, and those before it have had
@@ -231,13 +231,13 @@ impl Ticket {
             return Timestamp::NEVER;
         };
         // The first asks within the jitter after that, and the nearest to it before the others.
-        now + left + EXPIRY_JITTER.1 + leave + LOOK_FROM_BEHIND.saturating_mul(before - 1)
+        now + left + EXPIRY_JITTER.1 + leave + READ_FROM_BEHIND.saturating_mul(before - 1)
     }
 
     /// A pause begins: sets when it looks, and when it asks although no node has notified it.
-    fn schedule_looks(&mut self, now: Timestamp, leave: Duration) {
+    fn schedule_reads(&mut self, now: Timestamp, leave: Duration) {
         self.silent_until = now + self.silence;
-        (self.look_at, self.was_free) = (self.looks_from_behind_at(now), false);
+        (self.read_at, self.was_free) = (self.reads_from_behind_at(now), false);
         let left = self.place.map(|place| place.left_ms).filter(|&left| left > 0);
         let left = left.map(|left| Duration::from_millis(left.unsigned_abs()));
         let asks_at = left.map(|left| self.asks_behind_holder_at(now, left, leave));
@@ -277,9 +277,9 @@ impl Ticket {
         let quorum_ends = ends.filter(|&at| have_ended(at) >= needed).min().unwrap_or(0);
         // A node where a former holder is about to end will not report the release of the present one, who may have
         // a quorum without it. Half of the time is enough: what nodes tell of one holder differs by less than that.
-        let is_in_the_way =
+        let is_blocking =
             |place: &QueuePlace| place.left_ms != 0 && place.ends_in_ms() >= quorum_ends / 2;
-        can().min_by_key(|(node, place)| (!is_in_the_way(place), *node)).copied()
+        can().min_by_key(|(node, place)| (!is_blocking(place), *node)).copied()
     }
 
     /// Records what a node has answered to an ask with this ticket. Returns for how long nobody needs to ask there, if the
@@ -303,11 +303,11 @@ impl Ticket {
     }
 
     /// Whether it is time to look from behind the first two. Sets the next time, at least `least` later.
-    fn looks_now(&mut self, now: Timestamp, least: Duration) -> bool {
-        let is_due = now >= self.look_at;
+    fn reads_now(&mut self, now: Timestamp, least: Duration) -> bool {
+        let is_due = now >= self.read_at;
         if is_due {
-            let next = self.looks_from_behind_at(now);
-            self.look_at = if next == Timestamp::NEVER { next } else { next.max(now + least) };
+            let next = self.reads_from_behind_at(now);
+            self.read_at = if next == Timestamp::NEVER { next } else { next.max(now + least) };
         }
         is_due
     }
@@ -332,8 +332,8 @@ impl Ticket {
             // Free once may be a hand-over: the first needs some round trips to take its turn.
             (true, true) => Next::Pause(now),
             (false, true) => {
-                self.look_at = self.look_at.min(now + leave);
-                Next::LookAt(self.look_at)
+                self.read_at = self.read_at.min(now + leave);
+                Next::LookAt(self.read_at)
             }
             (_, false) => Next::Wait,
         }
@@ -384,9 +384,9 @@ impl Ticket {
     /// is not marked lives as long as that said.
     fn is_news_of_many(&self, node: NodeId, life: i64) -> bool {
         let places = self.places.iter().filter(|(of, _)| *of == node);
-        let told = places.map(|(_, place)| place.left_ms).max();
+        let left = places.map(|(_, place)| place.left_ms).max();
         let (marked, pause) = (MARKED_FOR.as_millis() as i64, CAP_NOTIFIED.as_millis() as i64);
-        life > marked || told.is_some_and(|told| told > life + pause)
+        life > marked || left.is_some_and(|left| left > life + pause)
     }
 
     /// Whether the ticket that stood before this one has gone, or was put behind it.
@@ -467,7 +467,7 @@ const GRACE_ROUND_TRIPS_FAR: u32 = 4;
 const LONGEST_GRACE: Duration = Duration::from_secs(6);
 
 /// A lock behind the first two looks at the resource after so long for each that stands before it.
-const LOOK_FROM_BEHIND: Duration = Duration::from_millis(50);
+const READ_FROM_BEHIND: Duration = Duration::from_millis(50);
 
 /// Whoever finds the first called asks again so much later for each that stands between.
 const AFTER_NEARER: Duration = Duration::from_millis(5);

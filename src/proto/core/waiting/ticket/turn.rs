@@ -166,7 +166,7 @@ impl WaitingLock<'_> {
         pause.listen_to(lead.map(|(node, _)| node.into()).unwrap_or_default());
         let hurries = has_to_ask || ticket.hurries(is_split);
         pause.refused(false, needed);
-        ticket.schedule_looks(now, leave);
+        ticket.schedule_reads(now, leave);
         let until = if hurries { now } else { self.choose_pause() };
         self.pause_until(until);
         if hurries {
@@ -229,10 +229,10 @@ impl WaitingLock<'_> {
         let (ticket, waiting) = (self.ticket.as_ref(), &mut self.waiting);
         let is_first = ticket.is_some_and(|ticket| ticket.is_first());
         let behind_holder = ticket.filter(|_| !is_first).map(|ticket| ticket.ask_behind_holder_at);
-        let looks_at = ticket.map(|ticket| ticket.silent_until.min(ticket.look_at));
+        let reads_at = ticket.map(|ticket| ticket.silent_until.min(ticket.read_at));
         let until = behind_holder.into_iter().fold(until, Ord::min).min(waiting.deadline);
         waiting.pause.lasts_until(until);
-        self.arm(looks_at.into_iter().fold(until, Ord::min));
+        self.arm(reads_at.into_iter().fold(until, Ord::min));
         if is_first {
             self.shorten_pause();
         }
@@ -244,9 +244,9 @@ impl WaitingLock<'_> {
     pub(crate) fn check_lead(&mut self) {
         let (now, lead) = (self.now(), self.leads().iter().next());
         let Some(ticket) = self.ticket else { return };
-        let looks = ticket.looks_now(now, self.env.round_trip * 2);
-        let look_at = ticket.look_at;
-        self.arm(look_at);
+        let looks = ticket.reads_now(now, self.env.round_trip * 2);
+        let read_at = ticket.read_at;
+        self.arm(read_at);
         let Some(lead) = lead else { return };
         if looks && self.nodes[lead.index()].push.notifies() {
             self.ask(lead, TicketRead::FromBehind);
@@ -482,8 +482,8 @@ impl WaitingLock<'_> {
         let Some(ticket) = self.ticket else { return self.wake_by(node) };
         let was_in_vain = ticket.woken_in_vain_at.is_some_and(|at| now < at + RESTED);
         // A look does not tell a reader whether those who share are in its way.
-        let is_told_by_look = self.lock.mode() != LockMode::Shared;
-        if ticket.is_first() && !(was_in_vain && is_told_by_look) {
+        let is_answered_by_read = self.lock.mode() != LockMode::Shared;
+        if ticket.is_first() && !(was_in_vain && is_answered_by_read) {
             return self.wake_by(node);
         }
         self.ticket_notified(node);

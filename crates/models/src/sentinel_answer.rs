@@ -14,13 +14,13 @@
 
 use std::fmt;
 
-use redbolt::proto::{ClockReading, Timestamp, sentinel_word};
+use redbolt::proto::{ClockReading, Timestamp, sentinel_answer};
 
 use crate::search::Model;
 
 /// The rules, in ticks.
 #[derive(Clone, Copy, Debug)]
-pub struct SentinelWord {
+pub struct SentinelAnswer {
     /// How old the question may be that a word answers; `None`: as old as it likes.
     pub limit: Option<u8>,
     /// For how long a lock is valid from when it was asked for.
@@ -42,7 +42,7 @@ pub enum Age {
     OfAnswer,
 }
 
-impl SentinelWord {
+impl SentinelAnswer {
     /// The rules as they are meant.
     pub const RULES: Self =
         Self { limit: Some(2), ttl: 3, quarantine: 5, needed: MOST, age: Age::OfQuestion };
@@ -60,7 +60,7 @@ impl SentinelWord {
             ClockReading { boot: at, wall: at }
         });
         let vouched_at = match self.needed {
-            MOST => sentinel_word::vouched_at(SENTINELS, asked_at),
+            MOST => sentinel_answer::vouched_at(SENTINELS, asked_at),
             _ => asked_at.max_by_key(|asked_at| asked_at.boot),
         };
         let age = vouched_at.map(|at| u64::from(NOW) - at.boot.0);
@@ -89,7 +89,7 @@ pub struct State {
 struct Seat {
     names_the_new: bool,
     /// It has told the rival.
-    told_rival: bool,
+    reported_rival: bool,
     /// An answer to the holder that names the old master is on its way: ticks since the question.
     answer: Option<u8>,
     /// The age of its word for the old master.
@@ -134,7 +134,7 @@ impl fmt::Display for Step {
     }
 }
 
-impl Model for SentinelWord {
+impl Model for SentinelAnswer {
     type State = State;
     type Step = Step;
 
@@ -150,9 +150,9 @@ impl Model for SentinelWord {
         if self.is_vouched_for(state) {
             found(Step::Granted, State { held_for: self.ttl, ..*state });
         }
-        let told = state.seats.iter().filter(|seat| seat.told_rival).count();
+        let reported = state.seats.iter().filter(|seat| seat.reported_rival).count();
         match state.rival {
-            Rival::Asks if told > SENTINELS / 2 => {
+            Rival::Asks if reported > SENTINELS / 2 => {
                 found(Step::Looked, State { rival: Rival::Waits(self.quarantine), ..*state });
             }
             Rival::Waits(0) => found(Step::Taken, State { rival: Rival::Holds, ..*state }),
@@ -172,7 +172,7 @@ impl Model for SentinelWord {
     }
 }
 
-impl SentinelWord {
+impl SentinelAnswer {
     fn steps_of(&self, at: usize, state: &State, found: &mut impl FnMut(Step, State)) {
         let seat = state.seats[at];
         let mut with = |step, seat| {
@@ -181,7 +181,7 @@ impl SentinelWord {
             found(step, State { seats, ..*state });
         };
         match seat.names_the_new {
-            true => with(Step::Tells(at), Seat { told_rival: true, ..seat }),
+            true => with(Step::Tells(at), Seat { reported_rival: true, ..seat }),
             false => {
                 with(Step::Switches(at), Seat { names_the_new: true, ..seat });
                 with(Step::Answers(at), Seat { answer: Some(0), ..seat });

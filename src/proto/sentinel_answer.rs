@@ -10,8 +10,8 @@ use super::lease::Drift;
 use super::time::{ClockReading, Timestamp};
 
 /// How old the question may be that a sentinel's word for a master answers. A lock that such a master grants is over before the
-/// quarantine of its successor is, if its TTL is shorter than `max_ttl` by this (`crates/models/src/sentinel_word.rs`).
-pub const WORD_LASTS: Duration = Duration::from_secs(5);
+/// quarantine of its successor is, if its TTL is shorter than `max_ttl` by this (`crates/models/src/sentinel_answer.rs`).
+pub const ANSWER_LASTS: Duration = Duration::from_secs(5);
 
 /// When more than half of so many sentinels had all been asked that have named a master, of which each was asked at one of these
 /// times; `None` if fewer have.
@@ -31,7 +31,7 @@ pub fn vouched_at(
 /// Whether what a master says counts that most sentinels have named at this time.
 #[must_use]
 pub fn counts(vouched_at: Option<ClockReading>, now: ClockReading) -> bool {
-    vouched_at.is_some_and(|at| age(at, now) <= WORD_LASTS)
+    vouched_at.is_some_and(|at| age(at, now) <= ANSWER_LASTS)
 }
 
 /// As with a lease, the clock counts that shows more: the boot clock of a virtual machine may stand still while it is
@@ -43,13 +43,13 @@ fn age(vouched_at: ClockReading, now: ClockReading) -> Duration {
 /// Whether a key is kept for longer than any word for its master counts, if it is kept for this long after most sentinels
 /// have named another master.
 pub(super) fn is_outlived(kept: Duration, drift: Drift) -> bool {
-    kept > WORD_LASTS + drift.of(WORD_LASTS)
+    kept > ANSWER_LASTS + drift.of(ANSWER_LASTS)
 }
 
 /// Whether sentinels are asked again: half of that time is over.
 #[must_use]
-pub fn needs_word(vouched_at: Option<ClockReading>, now: ClockReading) -> bool {
-    vouched_at.is_none_or(|at| age(at, now) > WORD_LASTS / 2)
+pub fn is_due(vouched_at: Option<ClockReading>, now: ClockReading) -> bool {
+    vouched_at.is_none_or(|at| age(at, now) > ANSWER_LASTS / 2)
 }
 
 #[cfg(test)]
@@ -86,16 +86,16 @@ mod tests {
         {
             let word = Some(at(7));
             let now = at(7 + ms);
-            assert_eq!((needs_word(word, now), counts(word, now)), (is_asked_for, is_believed));
+            assert_eq!((is_due(word, now), counts(word, now)), (is_asked_for, is_believed));
         }
-        assert!(needs_word(None, at(7)) && !counts(None, at(7)));
+        assert!(is_due(None, at(7)) && !counts(None, at(7)));
     }
 
     /// The clock of the client that counts a word may be slower than ours.
     #[test]
     fn a_word_is_outlived_after_its_time_and_the_drift_of_clocks() {
         let drift = Drift { parts_per_million: 10_000 };
-        let least = WORD_LASTS + Duration::from_millis(50 + 2);
+        let least = ANSWER_LASTS + Duration::from_millis(50 + 2);
         assert!(!is_outlived(least, drift));
         assert!(is_outlived(least + Duration::from_nanos(1), drift));
     }
