@@ -1,7 +1,7 @@
 //! A server's own command for compare-and-delete: where it takes the place of the undo's script, and where the script
 //! follows all the same.
 
-use redbolt::proto::{Event, LockId, LockRequest, Wait, WakeStrategy};
+use redbolt::proto::{Cause, Event, LockId, LockRequest, NodeState, Wait, WakeStrategy};
 use redbolt_node::model::Denial;
 
 use crate::world::{World, Written, error, ms, secs};
@@ -166,6 +166,23 @@ fn a_connection_that_dies_under_it_is_followed_by_the_script() {
         assert!(by_script(&world) > 0, "{written:?}: it was not confirmed");
         assert_eq!((world.holders(b"job"), world.kept(0)), (vec![false; 3], (0, 0)));
     }
+}
+
+/// Nothing waits for the answer any more when it comes, and still it belongs to a request.
+#[test]
+fn a_mistyped_answer_about_a_lock_that_is_forgotten_ends_the_link() {
+    let mut world = offering(&["delifeq"]);
+    let id = world.lock(b"job", ms(200));
+    world.run(ms(20));
+    world.servers[2].delay = ms(150).as_nanos() as u64;
+    world.answer(2, |words| (words[0] == b"DELIFEQ").then(|| b"$2\r\nOK\r\n".to_vec()));
+    world.release(id);
+    world.run(ms(250));
+    assert_eq!(world.kept(0), (0, 0), "the TTL is over");
+    let node = world.node(2);
+    assert_eq!(world.core().node_state(node), NodeState::Ready);
+    world.run(ms(60));
+    assert_eq!(world.core().node_state(node), NodeState::Down(Cause::UnexpectedReply));
 }
 
 /// What the script does more than to compare and delete, and what it finds out.

@@ -141,8 +141,9 @@ impl Core {
             }
             Pending::Check { claim, vote } => self.checked(id, claim, vote, due.since, token, now),
             Pending::Delete { claim, followed } => {
-                let settled = self.at_claim(claim, now, |it| it.deleted(id, followed, token));
-                self.end_undo(id, claim, settled.transpose()?.flatten(), now);
+                let deleted = deletion(token)?;
+                let settled = self.at_claim(claim, now, |it| it.deleted(id, followed, deleted));
+                self.end_undo(id, claim, settled.flatten(), now);
                 Ok(())
             }
             Pending::Extend { by_digest, .. }
@@ -367,6 +368,18 @@ impl Core {
             }
             _ => {}
         }
+    }
+}
+
+/// Reads the answer to a server's own command that deletes the key if it is ours: whether it was deleted.
+///
+/// It is read before the claim is looked up, since an answer of another type ends the link whether the claim is still
+/// known or not.
+fn deletion(token: Token<'_>) -> Result<Result<bool, Cause>, Mistyped> {
+    match token {
+        Token::Int(deleted @ 0..=1) => Ok(Ok(deleted == 1)),
+        Token::Error(text) => Ok(Err(classify(text).cause())),
+        _ => Err(Mistyped),
     }
 }
 

@@ -13,15 +13,13 @@ mod set;
 
 use super::effects::{ClaimEffect, NodeEffect};
 use super::{Core, Env};
-use crate::proto::classify::classify;
-use crate::proto::core::links::{Ability, Mistyped, Nodes, Pending};
+use crate::proto::core::links::{Ability, Nodes, Pending};
 use crate::proto::lock_kind::{Command, Count, PLAIN};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::profile::Profile;
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
-use crate::resp::Token;
 
 pub(super) use self::claim::{Claim, hex};
 pub(super) use self::debt::Debt;
@@ -156,30 +154,23 @@ impl ClaimAtWork<'_> {
         &mut self,
         node: NodeId,
         followed: bool,
-        answer: Token<'_>,
-    ) -> Result<Settled, Mistyped> {
-        let deleted = match answer {
-            Token::Int(deleted @ 0..=1) => deleted == 1,
-            Token::Error(text) => {
-                if classify(text).cause().is_forbidden() {
-                    self.nodes[node.index()].capabilities.set_compare_and_delete(None);
-                }
-                false
-            }
-            _ => return Err(Mistyped),
-        };
-        if mutant!(UnequalIsUndone) && answer == Token::Int(0) && !followed {
-            return Ok(self.undo_confirmed(node, 0));
+        deleted: Result<bool, Cause>,
+    ) -> Settled {
+        if deleted.is_err_and(Cause::is_forbidden) {
+            self.nodes[node.index()].capabilities.set_compare_and_delete(None);
         }
-        if deleted {
+        if mutant!(UnequalIsUndone) && deleted == Ok(false) && !followed {
+            return self.undo_confirmed(node, 0);
+        }
+        if deleted == Ok(true) {
             // This says nothing of what the script may do.
-            return Ok(self.undo_confirmed(node, 0));
+            return self.undo_confirmed(node, 0);
         }
         if !followed && self.claim.undo_over(node) {
             self.push_undo(node, false);
             self.follow_deletes();
         }
-        Ok(None)
+        None
     }
 
     /// The token is not as it was set on one node, and most likely on the others: the script follows there before they have
