@@ -104,6 +104,8 @@ pub(crate) use self::classify::without_arguments;
 pub use self::config::{
     Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
+#[doc(hidden)]
+pub use self::core::HandshakeStep;
 pub use self::core::{
     Core, DataKind, DetachedLock, DetachedLockError, FairQueue, Fate, Foreign, Holder, Kept,
     KeyState, Leader, LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView,

@@ -1,6 +1,8 @@
 //! The nodes' answers: those of an honest node, and those of other nodes.
 
-use super::request::{Kind, Request, Step};
+use redbolt::proto::HandshakeStep as Step;
+
+use super::request::{Kind, Request};
 
 /// A node, as described by its answers.
 #[derive(Clone, Debug)]

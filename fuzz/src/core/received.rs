@@ -1,10 +1,11 @@
 //! An answer that the core gets, and which requests it can answer.
 
+use redbolt::proto::HandshakeStep as Step;
 use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::restart_guard::Standing;
 use redbolt::resp::Token;
 
-use super::request::{Kind, Request, Step};
+use super::request::{Kind, Request};
 
 /// A token, as far as the model parses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

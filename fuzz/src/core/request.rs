@@ -1,5 +1,7 @@
 //! Links, and the requests on them.
 
+use redbolt::proto::HandshakeStep;
+
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -8,32 +10,12 @@ pub(super) enum State {
     Open,
 }
 
-/// A command of the handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
-    Auth,
-    Select,
-    SetName,
-    ClientId,
-    InfoServer,
-    InfoReplication,
-    InfoMemory,
-    Eval,
-    EvalSha,
-    Del,
-    DelEx,
-    DelIfEq,
-    Set,
-    RestartGuardValue,
-    RestartGuardTtl,
-}
-
 /// A command, as far as its answer matters. A lock is named by its index in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    Handshake(Step),
+    Handshake(HandshakeStep),
     /// The restart guard is read again.
-    Look(Step),
+    Look(HandshakeStep),
     /// With its check behind it, if that is a separate command.
     Ask {
         lock: usize,

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use redbolt::proto::HandshakeStep as Step;
 use redbolt::proto::restart_guard::{BIG_MS, Standing, Value};
 use redbolt::proto::script::{ACQUIRE_PERMIT_IN_QUEUE, Grant, Role, Script};
 use redbolt::proto::{Cause, Core, LinkId, NodeState};
@@ -16,7 +17,7 @@ use super::fair_queue::Stand;
 use super::ledger::{Ledger, PERMITS};
 use super::peer::{self, Place};
 use super::received::Received;
-use super::request::{Kind, Request, State, Step, integer};
+use super::request::{Kind, Request, State, integer};
 
 pub(super) struct Wire {
     pub(super) link: Option<LinkId>,

@@ -87,8 +87,8 @@ pub use self::inspecting::{
     DataKind, FairQueue, Fate, Foreign, Holder, Kept, KeyState, NodeView, Permits, Sharers, View,
     Waiter,
 };
-pub use self::links::Replicas;
 pub(crate) use self::links::{HANGS, Silence};
+pub use self::links::{Replicas, Step as HandshakeStep};
 pub use self::observing::{Leader, LeaderVerdict, LeaderView, NodeSight};
 pub use self::push::PushState;
 pub use self::records::{DetachedLock, DetachedLockError};

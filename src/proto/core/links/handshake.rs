@@ -19,45 +19,29 @@ use crate::proto::script::UNDO;
 use crate::proto::vote::Cause;
 use crate::resp::{Token, command};
 
-/// One command of the handshake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    Auth,
-    Select,
-    SetName,
-    ClientId,
-    InfoServer,
-    InfoReplication,
-    InfoMemory,
-    Eval,
-    EvalSha,
-    Del,
-    DelEx,
-    DelIfEq,
-    Set,
-    RestartGuardValue,
-    RestartGuardTtl,
+/// The steps, in their order.
+macro_rules! steps {
+    ($($step:ident)+) => {
+        /// One command of the handshake.
+        #[doc(hidden)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[expect(clippy::exhaustive_enums, reason = "the fuzzer answers each of them")]
+        pub enum Step {
+            $($step,)+
+        }
+
+        impl Step {
+            const ALL: &[Self] = &[$(Self::$step),+];
+        }
+    };
+}
+
+steps! {
+    Auth Select SetName ClientId InfoServer InfoReplication InfoMemory
+    Eval EvalSha Del DelEx DelIfEq Set RestartGuardValue RestartGuardTtl
 }
 
 impl Step {
-    const ALL: [Self; 15] = [
-        Self::Auth,
-        Self::Select,
-        Self::SetName,
-        Self::ClientId,
-        Self::InfoServer,
-        Self::InfoReplication,
-        Self::InfoMemory,
-        Self::Eval,
-        Self::EvalSha,
-        Self::Del,
-        Self::DelEx,
-        Self::DelIfEq,
-        Self::Set,
-        Self::RestartGuardValue,
-        Self::RestartGuardTtl,
-    ];
-
     /// The step whose answer completes the handshake, or a look.
     pub(super) fn last(settings: &Settings) -> Self {
         match settings.restart_guard {
@@ -95,7 +79,7 @@ impl Step {
     ) -> impl Iterator<Item = Self> + use<> {
         let (auth, select) = (node.credentials.is_some(), node.database != 0);
         let guarded = settings.restart_guard == RestartGuard::On;
-        Self::ALL.into_iter().filter(move |step| match step {
+        Self::ALL.iter().copied().filter(move |step| match step {
             Self::Auth => auth,
             Self::Select => select,
             step => guarded || !step.reads_restart_guard(),

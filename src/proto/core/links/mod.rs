@@ -29,7 +29,8 @@ use crate::proto::vote::Cause;
 
 pub(super) use self::capability::Ability;
 pub(super) use self::command_link::Link;
-pub(super) use self::handshake::{Handshake, Mistyped, Step, is_same_master};
+pub use self::handshake::Step;
+pub(super) use self::handshake::{Handshake, Mistyped, is_same_master};
 pub(super) use self::inbox::Inbox;
 pub(super) use self::node::{Node, Pending};
 pub(super) use self::nodes::Nodes;
