@@ -78,7 +78,7 @@ mod planted {
     use redbolt::proto::Mutant;
 
     use super::{Extent, Report};
-    use crate::{Class, Lab, Violation, cut_off, hung, reported};
+    use crate::{Class, Lab, Violation, cut_off, hung, library_channel};
 
     /// Plants the bug of this name on this thread, for good.
     ///
@@ -357,7 +357,7 @@ mod planted {
                 Self::CutOff(seed) => cut_off::violation(seed),
                 Self::Crowd(seed) => {
                     let hung = hung::Pair::QUICK.measure(seed).violation();
-                    hung.or_else(|| reported::violation(&reported::measure(seed)))
+                    hung.or_else(|| library_channel::violation(&library_channel::measure(seed)))
                 }
             }
         }
