@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{
-    OsStringValueParser, PossibleValuesParser, RangedU64ValueParser, TypedValueParser,
+    OsStringValueParser, PossibleValuesParser, RangedU64ValueParser, Resettable, TypedValueParser,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
@@ -150,6 +150,11 @@ pub(crate) struct Nodes {
     /// How long a connection and its handshake may take [default: 5s]
     #[arg(long, value_name = "TIME", env = CONNECT_TIMEOUT_VARIABLE, hide_env_values = true, value_parser = duration::parse)]
     pub(crate) connect_timeout: Option<Duration>,
+
+    /// Report on standard error what happens: nodes that connect, fail or are quarantined, and each grant, refusal,
+    /// extension, release and loss of a lock
+    #[arg(long, short, help_heading = Resettable::Reset)]
+    pub(crate) verbose: bool,
 
     #[command(flatten)]
     pub(crate) sentinels: SentinelArgs,
@@ -340,7 +345,7 @@ pub(crate) struct RequestArgs {
 
     /// Print no progress on standard error; failures, a lost lock and a lock that may stay taken are still
     /// reported. With -E 0, a lock that is held is not a failure
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
     /// Exit status when somebody else holds the lock
@@ -641,6 +646,11 @@ pub(crate) struct StatusArgs {
     /// restarted gets its restart guard, so that its quarantine begins
     #[arg(long, value_names = ["all|quorum", "TIME"], num_args = 1..=2, conflicts_with = "key", value_parser = voters_or_time)]
     pub(crate) wait: Vec<VotersOrTime>,
+
+    /// Exit with the status with which `redbolt lock --try KEY` would fail now: 75 if the lock is held, 69 if too few
+    /// nodes vote, and 0 if it is free
+    #[arg(long, requires = "key")]
+    pub(crate) exit_status: bool,
 
     /// Whether to read the nodes' restart guards as well
     #[arg(long, value_name = "WORD", default_value = "on")]
@@ -1020,8 +1030,12 @@ A key that is not a lock of redbolt is left alone: it is a lock or data of anoth
 shown by its type, and deleted only with --foreign, or if it has the form of a lock of the --profile
 that is given; whoever waits in that library's way is told.
 
-Exit status: 0 when a quorum of the nodes no longer has that lock, 69 when too few nodes answer, 64
-without --force, for a key that is not a lock of redbolt, and for wrong usage.";
+A lock that is free is a success, with --force and without, so a script can repeat the command. As
+a misspelled name is free too, a line on standard error says that nothing was deleted.
+
+Exit status: 0 when a quorum of the nodes no longer has that lock, also if it was free before; 69
+when too few nodes answer; 64 for a lock that is held, without --force, for a key that is not a lock
+of redbolt, and for wrong usage.";
 
 const STATUS_HELP: &str = "\
 It takes no lock, and writes nothing without --wait. Each node's line says who holds the lock there,
@@ -1046,7 +1060,14 @@ help. For a rolling restart: restart a node, run `redbolt status --wait all 2m`,
 
 Exit status: 0 when a quorum of the nodes agrees that the lock is held, that it is free, or that
 the key is not a lock of redbolt; without KEY, when a quorum votes. 69 otherwise, 64 for wrong
-usage.";
+usage. With --exit-status the state decides:
+    0  free: `redbolt lock --try` would take it
+   69  not known, or too few nodes vote to take it
+   75  held, also shared or as a permit, or the key has data of another program
+
+Example:
+  redbolt status --exit-status nightly > /dev/null
+  case $? in 0) echo free ;; 75) echo held ;; *) echo 'not known' ;; esac";
 
 const INIT_HELP: &str = "\
 A node without a restart guard is new or has lost its memory, and redbolt cannot tell which. So it
@@ -1062,10 +1083,17 @@ votes until the longer of both --max-ttl is over; keep the nodes running until t
 run it again until it succeeds: while only some of the nodes are moved, old and new users might
 both find a quorum.
 
-Exit status: 0 when it is done, 64 for nodes that are not new, 69 when a node does not answer or
-cannot be set up.
+Exit status: 0 when it is done, or
+   64  wrong usage; a node is in use and      71  refused by the operating system
+       another is not, or has other limits    73  all nodes are already set up with these
+   69  a node does not answer or cannot be        options: nothing was written
+       set up
+
+After 73 nothing is left to do, so a script that may run twice accepts it. It is not 0, so that
+`init` in a start script is noticed before the day on which it believes nodes that lost their data.
 
 Examples:
+  redbolt init || [ $? -eq 73 ]
   redbolt init --node 10.0.0.1 --node 10.0.0.2 --node 10.0.0.3
   redbolt init --change --max-ttl 2m";
 

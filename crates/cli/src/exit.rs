@@ -20,6 +20,11 @@ pub(crate) const NO_QUORUM: u8 = 69;
 pub(crate) const LOST: u8 = 70;
 /// The operating system refused something that redbolt needs.
 pub(crate) const SYSTEM: u8 = 71;
+/// `init` found nodes that are already set up as it was asked to set them up, and wrote nothing.
+///
+/// It is not 0, because `init` in a start script would declare nodes as new that have lost their data. It is not
+/// [`USAGE`], because a script that repeats `init` after a failure must tell this case from a mistake.
+pub(crate) const ALREADY_SET_UP: u8 = 73;
 /// Somebody else holds the lock (`--conflict-exit-code` changes it).
 pub(crate) const CONFLICT: u8 = 75;
 /// The command was found but could not be executed.
@@ -48,6 +53,11 @@ impl Failure {
     /// A request for this lock that the library refuses.
     pub(crate) fn request(lock: impl fmt::Display, error: RequestError) -> Self {
         Self::usage(format_args!("{lock}: {error}"))
+    }
+
+    /// Nodes that are already set up.
+    pub(crate) fn already_set_up(message: impl fmt::Display) -> Self {
+        Self { status: ALREADY_SET_UP, message: message.to_string() }
     }
 
     /// Too few nodes can vote.

@@ -47,6 +47,9 @@ fn done(config: &Config, report: &NodeReport) -> String {
 
 fn failure(args: &InitArgs, error: SetupError) -> Failure {
     match error {
+        SetupError::Guarded(report) if report.nodes.iter().all(is_set_up) => {
+            Failure::already_set_up(format_args!("{ALREADY_SET_UP}\n{}", lines(&report)))
+        }
         SetupError::Guarded(report) => {
             let (lines, advice) = (lines(&report), advice(args, &report));
             Failure::usage(format_args!("not new: nothing was written\n{lines}{advice}"))
@@ -88,10 +91,22 @@ fn advice(args: &InitArgs, report: &NodeReport) -> String {
     words.to_owned()
 }
 
+/// Returns `true` if the node has the restart guard that `init` would write, and needs nothing else before it votes.
+fn is_set_up(node: &NodeStatus) -> bool {
+    let has_guard = matches!(
+        node.restart_guard,
+        RestartGuardState::Votes | RestartGuardState::Quarantined { .. }
+    );
+    has_guard && !is_misconfigured(node)
+}
+
 /// Whether it needs an operator before it can vote, for a reason other than its restart guard.
 fn is_unfit(node: &NodeStatus) -> bool {
-    let is_configuration = matches!(node.state, NodeState::Down(cause) if cause.is_configuration());
-    is_configuration && node.restart_guard == RestartGuardState::Unknown
+    is_misconfigured(node) && node.restart_guard == RestartGuardState::Unknown
+}
+
+fn is_misconfigured(node: &NodeStatus) -> bool {
+    matches!(node.state, NodeState::Down(cause) if cause.is_configuration())
 }
 
 fn lines(report: &NodeReport) -> String {
@@ -114,6 +129,9 @@ pub(crate) fn line(node: &NodeStatus) -> String {
         _ => node.to_string(),
     }
 }
+
+const ALREADY_SET_UP: &str = "already set up with these options: nothing was written, and nothing \
+    is left to do";
 
 const CHANGE_AGAIN: &str = "run it again until it succeeds: with only some of the nodes moved, old \
     and new users might both find a quorum";

@@ -17,5 +17,8 @@ mod nodes;
 #[doc(hidden)]
 pub mod read_any;
 mod say;
+#[cfg(target_os = "linux")]
+mod speak;
 mod token_file;
 mod variables;
+mod verbose;

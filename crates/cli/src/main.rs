@@ -35,10 +35,13 @@ mod read_any;
 mod say;
 #[cfg(target_os = "linux")]
 mod signals;
+#[cfg(target_os = "linux")]
+mod speak;
 mod status;
 mod token_file;
 mod unlock;
 mod variables;
+mod verbose;
 mod waiters;
 
 use std::env;

@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::process;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -20,6 +21,7 @@ use crate::duration;
 use crate::exit::Failure;
 use crate::name::word;
 use crate::variables;
+use crate::verbose::Verbose;
 
 /// A configuration of these nodes, with what all subcommands share.
 pub(crate) fn builder(nodes: &Nodes) -> Result<ConfigBuilder, Failure> {
@@ -34,6 +36,7 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
         .formats(&Profile::ALL)
         // The command bounds the hold: a lock is extended only while its command runs.
         .max_hold(None);
+    let builder = if nodes.verbose { builder.log(Arc::new(Verbose)) } else { builder };
     let mut builder = settings(builder, nodes);
     let given = addresses::given(nodes)?;
     for (given, restart_trust) in given.iter().zip(restart_trust(nodes, given.len())?) {
@@ -292,6 +295,7 @@ mod tests {
             restart_trust: Vec::new(),
             response_timeout: None,
             connect_timeout: None,
+            verbose: false,
             sentinels: SentinelArgs::default(),
             tls: TlsArgs::default(),
         }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     let builder = nodes::builder(&args.nodes)?.read_only();
     let client = Client::new(nodes::build(builder, &args.nodes)?)?;
     if !args.force {
-        return Err(only_show(&client, args)?);
+        return only_show(&client, args);
     }
     let key = args.key.as_bytes();
     let report = match args.format.profile {
@@ -39,6 +39,9 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     print(&report.nodes, report.queue.as_ref(), &became);
     let (gone, nodes, quorum) = (report.gone(), report.nodes.len(), client.config().quorum());
     if report.is_confirmed() {
+        if report.was == InspectionVerdict::Free && report.broken() == 0 {
+            say_free(args);
+        }
         Ok(exit::SUCCESS)
     } else if gone + report.kept() >= quorum {
         let how = match &report.was {
@@ -54,7 +57,8 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     }
 }
 
-fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
+/// Shows whose lock it is. A free lock is a success: it needs no `--force`.
+fn only_show(client: &Client, args: &UnlockArgs) -> Result<u8, Failure> {
     let seen = client.inspect(args.key.as_bytes());
     let seen = seen.map_err(|error| Failure::request(name::show(&args.key), error))?;
     let options = args.format.profile.map(of_profile).unwrap_or_default();
@@ -73,7 +77,23 @@ fn only_show(client: &Client, args: &UnlockArgs) -> Result<Failure, Failure> {
     };
     let shown = format!("{}: {verdict}", name::show(&args.key));
     print(&seen.nodes, seen.queue.as_ref(), &shown);
-    Ok(Failure::usage(advice))
+    match seen.verdict {
+        InspectionVerdict::Free => {
+            say_free(args);
+            Ok(exit::SUCCESS)
+        }
+        InspectionVerdict::Undecided => Err(Failure::no_quorum(advice)),
+        _ => Err(Failure::usage(advice)),
+    }
+}
+
+/// Reports on standard error that there was no lock to delete. The status is 0 for a repeated command, so this line
+/// is what shows that a name was misspelled.
+fn say_free(args: &UnlockArgs) {
+    say(format_args!(
+        "{}: no client holds a lock of this name; nothing was deleted",
+        name::show(&args.key)
+    ));
 }
 
 /// The sum of what was done.

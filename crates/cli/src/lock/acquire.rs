@@ -11,10 +11,10 @@ use super::child::End;
 use super::lease::{Lease, Wanted};
 use super::poller::Poller;
 use super::requests::Requests;
-use super::speak::say;
 use crate::args::AcquireArgs;
 use crate::exit::{self, Failure};
 use crate::signals::Signals;
+use crate::speak::say;
 use crate::token_file::{self, Draft};
 
 /// Takes the lock of `args`. Returns the exit status.
@@ -31,6 +31,7 @@ fn take(args: &AcquireArgs) -> Result<End, Failure> {
         fenced: args.fencing,
         profile: args.format.profile,
         quiet: args.request.quiet,
+        verbose: args.nodes.verbose,
         runs_command: false,
     };
     // The holder is the calling script, which goes on when this process has ended.

@@ -29,8 +29,8 @@ use nix::unistd::{Pid, getpid};
 use rustix::process::kill_process;
 
 use super::child::Child;
-use super::speak::say;
 use crate::signals::Signal;
+use crate::speak::say;
 
 /// The processes that descend from this one, without those that were there before the command.
 #[derive(Debug)]

@@ -22,9 +22,9 @@ use redbolt::{
 
 use super::minority::Minority;
 use super::poller::{Poller, now};
-use super::speak::say;
 use crate::args::Nodes;
 use crate::duration::show;
+use crate::speak::say;
 use crate::{name, nodes};
 
 /// What is asked for.
@@ -36,6 +36,7 @@ pub(super) struct Wanted<'a> {
     pub(super) fenced: bool,
     pub(super) profile: Profile,
     pub(super) quiet: bool,
+    pub(super) verbose: bool,
     /// A command is to run under the lock.
     pub(super) runs_command: bool,
 }
@@ -55,6 +56,7 @@ pub(super) struct Lease {
     /// The last attempt that was decided, or the refusal.
     last: Option<Refusal>,
     quiet: bool,
+    verbose: bool,
     runs_command: bool,
     minority: Minority,
 }
@@ -102,6 +104,7 @@ impl Lease {
             id: None,
             last: None,
             quiet: wanted.quiet,
+            verbose: wanted.verbose,
             runs_command: wanted.runs_command,
             minority: Minority::new(wanted.quiet),
         })
@@ -216,6 +219,11 @@ impl Lease {
     /// Whether progress is not to be reported (`--quiet`).
     pub(super) fn is_quiet(&self) -> bool {
         self.quiet
+    }
+
+    /// Whether each event is to be reported (`--verbose`).
+    pub(super) fn is_verbose(&self) -> bool {
+        self.verbose
     }
 
     /// Warns once of missing nodes, if the lock is held without them.

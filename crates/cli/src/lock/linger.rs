@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use super::lease::{Lease, News};
 use super::poller::{Poller, now};
-use super::speak::say;
 use crate::duration::show;
+use crate::speak::say;
 
 /// What is to become of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

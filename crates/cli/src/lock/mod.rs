@@ -11,7 +11,7 @@
 //! | [`command`], [`child`], [`shim`] | how the command is started |
 //! | [`family`] | how it is stopped with its descendants, and why it stays in redbolt's process group |
 //! | [`linger`] | `--at-least`, after the command has ended |
-//! | [`minority`], [`speak`] | warnings about missing nodes, and messages that wait for no reader |
+//! | [`minority`], [`speak`](crate::speak) | warnings about missing nodes, and messages that wait for no reader |
 //! | [`acquire`] | `redbolt acquire`, which waits the same way |
 //!
 //! This file joins them and knows the exit statuses.
@@ -30,7 +30,6 @@ mod patience;
 mod poller;
 mod requests;
 pub(crate) mod shim;
-mod speak;
 mod supervise;
 mod waiting;
 mod watch;
@@ -49,7 +48,6 @@ use self::pair::{Notice, NoticeSender};
 use self::patience::Patience;
 use self::poller::{Poller, now};
 use self::requests::Requests;
-use self::speak::say;
 use self::supervise::{Ended, Supervisor};
 use self::waiting::{Outcome, Waiting};
 use self::watchdog::Terms;
@@ -57,6 +55,7 @@ use crate::args::{InnerArgs, LockArgs, Nodes, RequestArgs};
 use crate::duration::show;
 use crate::exit::{self, Failure};
 use crate::signals::{Callers, Mask, Signals};
+use crate::speak::say;
 use crate::{name, nodes};
 
 /// Fails if there is no `/proc`, in which redbolt finds its own program and the processes of the command.
@@ -86,6 +85,7 @@ pub(crate) fn run(args: &LockArgs, inner: &InnerArgs) -> Result<u8, Failure> {
         fenced: args.fencing,
         profile: args.format.profile,
         quiet: args.request.quiet,
+        verbose: args.nodes.verbose,
         runs_command: true,
     };
     let mut lease = Lease::new(config, &wanted, &args.nodes)?;

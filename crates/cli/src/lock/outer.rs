@@ -22,13 +22,13 @@ use super::family::{Family, Kill};
 use super::pair::{self, Heard, NoticeReceiver, RequestSender};
 use super::poller::Poller;
 use super::requests::Requests;
-use super::speak::say;
 use crate::args::{Command, INNER};
 use crate::duration::show;
 use crate::environment;
 use crate::exit::{self, Failure};
 use crate::name;
 use crate::signals::{Request, Sender, Signal, Signals, is_ignored, undergo};
+use crate::speak::say;
 
 /// Runs `redbolt lock` with the arguments of this process. Returns the exit status.
 pub(crate) fn run() -> Result<u8, Failure> {

@@ -23,10 +23,10 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, execvp, getppid};
 
-use super::speak::say;
 use crate::args::ShimArgs;
 use crate::exit;
 use crate::signals::{Mask, Signals};
+use crate::speak::say;
 
 /// Becomes the command; returns only if that fails.
 pub(crate) fn exec(args: &ShimArgs) -> u8 {

@@ -23,12 +23,12 @@ use super::lease::{Lease, News};
 use super::pair::{Held, Notice, NoticeSender};
 use super::poller::{Poller, now};
 use super::requests::Arrival;
-use super::speak::say;
 use super::watchdog::{Action, Loss, Terms, Watchdog};
 use crate::args::LockArgs;
 use crate::duration::show;
 use crate::exit;
 use crate::signals::{Signal, is_ignored};
+use crate::speak::say;
 
 /// How it ended.
 #[derive(Debug)]

@@ -13,10 +13,10 @@ use redbolt::proto::Verdict;
 use super::lease::{Lease, News};
 use super::patience::{Advice, Patience};
 use super::poller::{self, Poller, now};
-use super::speak::say;
 use super::watch::Watch;
 use crate::foreign;
 use crate::signals::Signal;
+use crate::speak::say;
 
 /// How the wait ended.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<'a> Waiting<'a> {
         patience: Patience,
     ) -> io::Result<Self> {
         let begun = now()?;
-        let watch = Watch::new(begun, lease.is_quiet());
+        let watch = Watch::new(begun, lease.is_quiet(), lease.is_verbose());
         Ok(Self { lease, poller, patience, watch, begun, seen: None, has_looked: false })
     }
 
@@ -86,7 +86,8 @@ impl<'a> Waiting<'a> {
                 }
                 News::Seen(seen) => {
                     if self.watch.is_on() {
-                        self.watch.show(&seen, self.lease.quarantine(), now()?);
+                        let (name, quarantine) = (self.lease.name(), self.lease.quarantine());
+                        self.watch.show(&name, &seen, quarantine, now()?);
                     }
                     self.seen = Some(seen);
                 }

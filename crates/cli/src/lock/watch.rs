@@ -1,34 +1,40 @@
-//! The line at a terminal that shows who holds the lock during a wait.
+//! The lines that show who holds the lock during a wait.
 //!
-//! It appears only on a terminal, and only if the wait takes longer than a moment. It is rewritten in place once a
-//! second. In a log it would be noise.
+//! They appear only if the wait takes longer than a second. A terminal has one line, which is rewritten in place each
+//! second. Elsewhere, as in a log, a line is written once and then for each new holder.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use super::speak::raw;
 use crate::duration::show;
 use crate::foreign;
 use crate::say::printable;
+use crate::speak::{raw, say};
 use redbolt::inspect::InspectionVerdict;
 
-/// The line, or nothing if standard error is not a terminal.
+/// What is shown, or nothing if the wait is quiet.
 #[derive(Debug)]
 pub(super) struct Watch {
     since: Duration,
-    /// When to look again; `None` without a terminal.
+    /// When to look again; `None` if the wait is quiet.
     next: Option<Duration>,
+    /// A line is rewritten in place, instead of one for each holder.
+    in_place: bool,
     is_shown: bool,
+    /// The last holder that has had a line of its own.
+    last: Option<String>,
 }
 
 impl Watch {
-    /// The line of a wait that begins at `now`.
-    pub(super) fn new(now: Duration, quiet: bool) -> Self {
-        let next = (!quiet && io::stderr().is_terminal()).then_some(now + PERIOD);
-        Self { since: now, next, is_shown: false }
+    /// The lines of a wait that begins at `now`. Verbose notes would be written behind a line that is rewritten in
+    /// place.
+    pub(super) fn new(now: Duration, quiet: bool, verbose: bool) -> Self {
+        let next = (!quiet).then_some(now + PERIOD);
+        let in_place = !verbose && io::stderr().is_terminal();
+        Self { since: now, next, in_place, is_shown: false, last: None }
     }
 
-    /// Whether there is a terminal to show the line on.
+    /// Whether anything is shown.
     pub(super) fn is_on(&self) -> bool {
         self.next.is_some()
     }
@@ -47,14 +53,21 @@ impl Watch {
         Some(self.next?.saturating_sub(now))
     }
 
-    /// Shows who holds the lock, or how long a quarantine lasts.
+    /// Shows who holds the lock of this name, or how long a quarantine lasts.
     pub(super) fn show(
         &mut self,
+        name: &str,
         seen: &InspectionVerdict,
         quarantine: Option<Duration>,
         now: Duration,
     ) {
         let waited = now.saturating_sub(self.since).as_secs();
+        if !self.in_place {
+            if let Some(words) = self.of_new_holder(seen) {
+                say(format_args!("{name}: waiting {waited} s, {words}"));
+            }
+            return;
+        }
         let line = format!("redbolt: waiting {waited} s, {}", in_words(seen, quarantine));
         // A line that wraps could not be erased.
         let line: String = printable(&line).chars().take(WIDTH).collect();
@@ -62,11 +75,41 @@ impl Watch {
         self.is_shown = true;
     }
 
+    /// Describes a holder that has not had a line yet. A quarantine and missing nodes have lines of their own.
+    fn of_new_holder(&mut self, seen: &InspectionVerdict) -> Option<String> {
+        let holder = identity(seen)?;
+        if self.last.as_ref() == Some(&holder) {
+            return None;
+        }
+        self.last = Some(holder);
+        Some(in_words(seen, None))
+    }
+
     /// Removes the line, before anything else is written.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             raw(CLEAR);
         }
+    }
+}
+
+/// The part of a verdict that differs between holders and stays while one of them holds the lock. Those who share a
+/// lock come and go, so they count as one holder; so do permits.
+fn identity(seen: &InspectionVerdict) -> Option<String> {
+    match seen {
+        InspectionVerdict::Held(holder) => {
+            Some(format!("{:08x} {}", holder.fingerprint, holder.label.as_deref().unwrap_or("")))
+        }
+        InspectionVerdict::Permits(_) => Some("permits".to_owned()),
+        InspectionVerdict::Shared(_) => Some("shared".to_owned()),
+        // The time at which a lock ends is in its words, and grows with each extension.
+        InspectionVerdict::Foreign(data) => {
+            match foreign::lock(data).filter(|it| it.ends.is_some()) {
+                Some(lock) => Some(format!("lock {}", lock.library.unwrap_or_default())),
+                None => Some(foreign::holder(data)),
+            }
+        }
+        _ => None,
     }
 }
 
@@ -101,6 +144,29 @@ mod tests {
     use redbolt::inspect::{DataKind, Foreign, ForeignLock, Holder};
 
     use super::*;
+
+    #[test]
+    fn each_new_holder_has_one_line_in_a_log() {
+        let held = |label: &str, fingerprint| {
+            let left = Some(Duration::from_secs(1));
+            InspectionVerdict::Held(Holder::new(Some(label.to_owned()), fingerprint, left))
+        };
+        let mut watch = Watch::new(Duration::ZERO, false, true);
+        assert_eq!(watch.of_new_holder(&InspectionVerdict::Undecided), None);
+        assert!(watch.of_new_holder(&held("web-1:77", 1)).unwrap().contains("web-1:77"));
+        // Between two extensions too few nodes may have answered.
+        for seen in [held("web-1:77", 1), InspectionVerdict::Undecided, held("web-1:77", 1)] {
+            assert_eq!(watch.of_new_holder(&seen), None);
+        }
+        assert!(watch.of_new_holder(&held("web-1:77", 2)).is_some(), "another grant");
+        let lock_until = |second| {
+            let mut lock = ForeignLock::new("string", format!("held by SETNX until {second}"));
+            lock.ends = Some(Duration::from_secs(second));
+            InspectionVerdict::Foreign(Foreign::new(DataKind::Lock(lock), None))
+        };
+        assert!(watch.of_new_holder(&lock_until(1_900_000_000)).is_some());
+        assert_eq!(watch.of_new_holder(&lock_until(1_900_000_010)), None, "it was extended");
+    }
 
     #[test]
     fn the_holder_is_told_with_what_is_known() {

@@ -36,10 +36,18 @@ pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Resu
         let key = name::show(key);
         report(&as_text(&key, &config, &seen, &restart_guards, args.format.profile))?;
     }
-    Ok(match seen.verdict {
+    Ok(exit_status(&seen.verdict, args.exit_status, restart_guards.has_quorum()))
+}
+
+/// The exit status of a verdict. If the state decides, it is the one that `redbolt lock --try` would end with.
+fn exit_status(verdict: &InspectionVerdict, state_decides: bool, can_vote: bool) -> u8 {
+    match verdict {
         InspectionVerdict::Undecided => exit::NO_QUORUM,
-        _ => exit::SUCCESS,
-    })
+        _ if !state_decides => exit::SUCCESS,
+        InspectionVerdict::Free if can_vote => exit::SUCCESS,
+        InspectionVerdict::Free => exit::NO_QUORUM,
+        _ => exit::CONFLICT,
+    }
 }
 
 fn as_text(

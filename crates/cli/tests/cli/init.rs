@@ -23,13 +23,27 @@ fn new_nodes_vote_at_once() {
 fn init_works_only_once() {
     let world = World::of(3);
     let before = guards(&world);
-    let again = world.run(&["init"]).expect(64).expect_says("not new: nothing was written");
-    again.expect_says("remembers every lock").expect_says("in use");
+    let again = world.run(&["init"]).expect(73).expect_says("already set up");
+    again.expect_says("remembers every lock").expect_says("nothing was written");
+    assert_eq!(guards(&world), before);
     // A node that was flushed since is not new either, though it looks new.
     world.nodes[0].cmd("FLUSHALL");
     world.run(&["init"]).expect(64).expect_says("not new");
     assert_eq!(guards(&world)[0], Reply::Nil);
     assert_eq!(guards(&world)[1..], before[1..]);
+}
+
+/// A script that repeats it must not take a mistake for a set that is ready.
+#[test]
+fn init_with_other_options_is_not_already_set_up() {
+    let world = World::of(3);
+    let before = guards(&world);
+    world.run(&["init", "--max-ttl", "12s"]).expect(64).expect_says("init --change --max-ttl 12s");
+    let two = world.addresses().rsplit_once(',').unwrap().0.to_owned();
+    let mut fewer = world.redbolt(&["init"]);
+    fewer.env("REDBOLT_NODES", two);
+    crate::harness::run(fewer).expect(64).expect_says("set up for 3 nodes");
+    assert_eq!(guards(&world), before);
 }
 
 #[test]

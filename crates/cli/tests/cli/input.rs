@@ -159,7 +159,7 @@ fn a_variable_that_is_empty_is_not_set() {
             let mut command = world.redbolt(words);
             command.env(&variable, "");
             // These nodes are not new.
-            let status = if words == ["init"] { 64 } else { 0 };
+            let status = if words == ["init"] { 73 } else { 0 };
             let ran = run(command).expect(status);
             let is_refused = ran.stderr.contains(&variable) || ran.stderr.contains("a value is");
             assert!(!is_refused, "{variable}: {ran:?}");

@@ -18,6 +18,7 @@ mod harness;
 mod held;
 mod init;
 mod input;
+mod json;
 mod lead;
 mod look;
 mod loss;

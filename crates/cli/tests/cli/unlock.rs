@@ -17,8 +17,27 @@ fn unlock_without_force_shows_the_holder_and_does_nothing() {
     let label = format!(":{} #", holder.pid());
     assert_eq!(ran.stdout.matches(&label).count(), 4, "each node, and all: {ran:?}");
     assert_eq!(world.held_on("job"), 3);
-    let free = world.run(&["unlock", "other"]).expect(64).stdout;
+    let free = world.run(&["unlock", "other"]).expect(0).stdout;
     assert!(free.ends_with("other: free\n"), "{free}");
+}
+
+/// A script can repeat it, and a misspelled name is reported.
+#[test]
+fn unlock_of_a_free_lock_is_a_success_that_says_so() {
+    let mut world = World::of(3);
+    let note = "job: no client holds a lock of this name; nothing was deleted\n";
+    for words in [&["unlock", "job"][..], &["unlock", "--force", "job"]] {
+        let free = world.run(words).expect(0);
+        assert_eq!(free.stderr, format!("redbolt: {note}"), "{free:?}");
+    }
+    world.run(&["acquire", "--ttl", "25s", "--token-file", "file", "job"]).expect(0);
+    let broken = world.run(&["unlock", "--force", "job"]).expect(0);
+    assert!(!broken.stderr.contains("nothing was deleted"), "{broken:?}");
+    world.run(&["unlock", "--force", "job"]).expect(0).expect_says(note);
+    world.nodes[0].kill();
+    world.nodes[1].kill();
+    let few = world.run(&["unlock", "job"]).expect(69).expect_says("nothing was done");
+    assert!(few.stdout.ends_with("job: undecided\n"), "{few:?}");
 }
 
 /// A shell may run it as it is shown.
@@ -29,11 +48,12 @@ fn the_hint_of_unlock_is_the_whole_command() {
     let path = format!("{}:{}", program.display(), env::var("PATH").unwrap());
     for (key, shell) in [("it's a \u{fc}ber $job", "sh"), ("-job", "sh"), ("two\nlines\\", "bash")]
     {
-        for options in [&["--response-timeout", "2500ms"][..], &["--node", "[::1]:1"]] {
+        let dead = (&["--node", "[::1]:1"][..], 69);
+        for (options, status) in [(&["--response-timeout", "2500ms"][..], 64), dead] {
             let words = ["acquire", "--ttl", "25s", "--token-file", "held", "--", key];
             world.run(&words).expect(0);
             let words = [&["unlock"], options, &["--", key]].concat();
-            let shown = world.run(&words).expect(64).stderr;
+            let shown = world.run(&words).expect(status).stderr;
             let hint = shown.lines().find_map(|line| line.split_once(": redbolt ")).unwrap().1;
             let hint = format!("redbolt {hint}").replace("'[::1]:1'", &world.addresses());
             for word in options.iter().filter(|word| word.starts_with("--")) {
@@ -48,7 +68,7 @@ fn the_hint_of_unlock_is_the_whole_command() {
     }
     let hint = "redbolt unlock --force --node ... job";
     let secret = ["unlock", "--node", "redis://ann:hunter2@127.0.0.1:1", "job"];
-    let ran = world.run(&secret).expect(64).expect_says(hint);
+    let ran = world.run(&secret).expect(69).expect_says(hint);
     assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
 }
 

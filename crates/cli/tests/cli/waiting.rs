@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use redbolt_test_servers::{Mode, Proxy, Server};
+use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
 use crate::harness::{
     Running, World, eventually, ignores_hangup, info, lives, run, shell_until, wakes,
@@ -154,6 +154,62 @@ fn nodes_that_are_far_away_grant_extend_and_release() {
     let mut impatient = far(&["lock", "--try", "job", "--", "true"]);
     impatient.env("REDBOLT_CONNECT_TIMEOUT", "200ms");
     run(impatient).expect(69).expect_says("200ms");
+}
+
+/// In a log a line is written for each holder, and not for each look.
+#[test]
+fn without_a_terminal_a_waiter_names_each_holder_once() {
+    let world = World::of(3);
+    let hold = |label: &'static str| {
+        let words = ["acquire", "--ttl", "30s", "--token-file", label, "--label", label, "job"];
+        world.run(&words).expect(0)
+    };
+    hold("first");
+    let waiter = world.start(&["lock", "job", "--", "true"]);
+    let quiet = world.start(&["lock", "-q", "job", "--", "true"]);
+    let line = |label: &str| format!(" s, held by {label} for ");
+    eventually("the first holder is named", || waiter.said().contains(&line("first")));
+    assert!(waiter.said().contains("redbolt: job: waiting "), "{}", waiter.said());
+    let waits = waiter.inner();
+    let before = wakes(waits);
+    eventually("it has looked again", || wakes(waits) > before + 10);
+    // The key changes hands where it is, so that no waiter is faster.
+    let (from, to) = (value(&world, "first"), "second");
+    for node in &world.nodes {
+        let text = String::from_utf8(from.clone()).unwrap().replace("first", to);
+        node.run(&[b"SET", b"job", text.as_bytes(), b"PX", b"20000"]);
+    }
+    eventually("the second holder is named", || waiter.said().contains(&line(to)));
+    assert_eq!(waiter.said().matches("waiting ").count(), 2, "{}", waiter.said());
+    world.delete("job");
+    waiter.end().expect(0);
+    assert_eq!(quiet.end().expect(0).stderr, "");
+}
+
+#[test]
+fn verbose_notes_go_to_standard_error() {
+    let world = World::of(1);
+    let ran = world.run(&["lock", "-v", "job", "--", "echo", "out"]).expect(0);
+    assert_eq!(ran.stdout, "out\n");
+    let node = format!("redbolt: node 1 {}: ", world.nodes[0].address());
+    ran.expect_says(&node)
+        .expect_says("redbolt: lock granted: job\n")
+        .expect_says("redbolt: lock released: job, ");
+    assert_eq!(world.run(&["lock", "job", "--", "true"]).expect(0).stderr, "");
+    world.run(&["status", "--verbose", "job"]).expect(0).expect_says(&node);
+    world.run(&["lock", "-v", "-q", "job", "--", "true"]).expect(64);
+}
+
+/// The value of a key on the first node.
+fn value(world: &World, label: &str) -> Vec<u8> {
+    match world.nodes[0].cmd("GET job") {
+        Reply::Bulk(value) => {
+            let text = String::from_utf8_lossy(&value).into_owned();
+            assert!(text.contains(label), "the label is in the value: {text:?}");
+            value
+        }
+        other => panic!("no key: {other:?}"),
+    }
 }
 
 /// How many clients the first node has, including the one that asks.

@@ -22,12 +22,12 @@ use nix::unistd::write;
 use crate::say::lines;
 
 /// Writes the message to standard error, if that takes it now.
-pub(super) fn say(message: impl fmt::Display) {
+pub(crate) fn say(message: impl fmt::Display) {
     raw(&lines(message));
 }
 
 /// The same for a line that is rewritten in place.
-pub(super) fn raw(text: &str) {
+pub(crate) fn raw(text: &str) {
     // What is not taken is dropped.
     let _ = write_now(io::stderr().as_fd(), text.as_bytes());
 }
