@@ -11,7 +11,7 @@ use redbolt::proto::{LockState, WakeStrategy};
 use crate::fault::{Fault, What};
 use crate::invariant::Violation;
 use crate::notes::{Asked, Left, Watch};
-use crate::plan::{Class, Job, KEYS, MAX_NODES, MS, Plan};
+use crate::plan::{Class, Job, KEYS, Kind, MAX_NODES, MS, Plan};
 use crate::world::World;
 use crate::world::node::{Taken, grace_ms};
 use crate::world::queue::Time;
@@ -58,13 +58,23 @@ impl World {
         let slept = now - left.from;
         let pings =
             if job.shared && self.has(What::PauseClient) { CAP + PINGED_AFTER + graces } else { 0 };
+        let unseen = if self.ends_unseen(&job) { CAP } else { 0 };
         // A node whose clock is set back forgets the time of a call, and the grace counts again.
         let calls = if self.has(What::StepNode { back: true }) { 2 } else { 1 };
-        let longest = self.plan.longest_sleep + calls * (grace + grace / 50) + pings;
+        let longest = self.plan.longest_sleep + calls * (grace + grace / 50) + pings + unseen;
         if slept > longest {
             let by_us = (slept - longest) / 1_000;
             self.violated(Violation::Slept { job: at, by_us });
         }
+    }
+
+    /// Whether the end of the last who shares may go unseen by a writer behind tickets of stopped processes, until it asks
+    /// again. One that shares and dies leaves a key that lives for as long as the lock of another who shared with it, and who
+    /// has released; the writer's reads tell only that the key is there.
+    fn ends_unseen(&self, job: &Job) -> bool {
+        let dies = |other: &Job| other.kind == Kind::Forget && other.shared;
+        let has_dead_sharer = self.plan.jobs.iter().any(|it| dies(it) && it.keys & job.keys != 0);
+        has_dead_sharer && !job.shared && takes_turns(&self.plan) && self.has(What::PauseClient)
     }
 
     fn has(&self, what: What) -> bool {
