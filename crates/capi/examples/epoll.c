@@ -26,7 +26,9 @@ static void on_event(redbolt_driver *driver, const redbolt_event *event, redbolt
         // The work: it ends after three extensions.
         if (++job->extensions == 3) {
             printf("%s: still held after %d extensions\n", job->name, job->extensions);
-            redbolt_driver_release(driver, event->lock);
+            if (redbolt_driver_release(driver, event->lock) == REDBOLT_STATUS_LOST) {
+                printf("%s: lost before the work was done\n", job->name);
+            }
         }
         break;
     case REDBOLT_EVENT_KIND_RELEASED:
@@ -34,7 +36,8 @@ static void on_event(redbolt_driver *driver, const redbolt_event *event, redbolt
         job->is_done = true;
         break;
     case REDBOLT_EVENT_KIND_LOST:
-        redbolt_driver_release(driver, event->lock);
+        // The status says once more that it is lost.
+        printf("%s: %s\n", job->name, redbolt_status_message(redbolt_driver_release(driver, event->lock)));
         // fall through
     case REDBOLT_EVENT_KIND_REFUSED:
         printf("%s: %s\n", job->name, redbolt_error_message(error));

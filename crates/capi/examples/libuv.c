@@ -31,7 +31,9 @@ static void on_deadline(uv_timer_t *handle) { step(handle->data); }
 // The work of a job, done: its index is that of its timer.
 static void on_worked(uv_timer_t *timer) {
     struct host *host = timer->data;
-    redbolt_driver_release(host->driver, host->locks[timer - host->work]);
+    if (redbolt_driver_release(host->driver, host->locks[timer - host->work]) == REDBOLT_STATUS_LOST) {
+        printf("job %ld: lost before the work was done\n", (long)(timer - host->work));
+    }
     step(host);
 }
 
@@ -50,7 +52,10 @@ static void on_event(struct host *host, const redbolt_event *event, redbolt_erro
     case REDBOLT_EVENT_KIND_REFUSED:
         printf("job %ld: %s\n", job, redbolt_error_message(error));
         uv_timer_stop(&host->work[job]);
-        redbolt_driver_release(host->driver, event->lock);
+        if (event->kind == REDBOLT_EVENT_KIND_LOST) { // the status says so once more
+            const redbolt_status status = redbolt_driver_release(host->driver, event->lock);
+            printf("job %ld: %s\n", job, redbolt_status_message(status));
+        }
         host->done++;
         break;
     default:

@@ -14,6 +14,8 @@
 //   REDBOLT_STATUS_IN_USE. An engine and its locks are for all threads at once. Configurations and requests may be read
 //   by many threads and changed by one alone. Nobody may end a handle while another thread uses it.
 // - No panic of redbolt leaves it, and no exception of yours may leave a callback.
+// - Times are in milliseconds unless a name ends in _us. They are rounded down, but for the deadline of a driver.
+// - A status whose loss must not be overlooked is marked REDBOLT_MUST_USE: compilers warn where it is ignored.
 // - A child after fork() can use no client, driver, engine or lock that was made before: REDBOLT_STATUS_FORKED, locks that are
 //   over, and no events. It may end the handles.
 
@@ -24,6 +26,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+// Makes gcc and clang warn if the result of the function is not used.
+#if defined(__GNUC__)
+#define REDBOLT_MUST_USE __attribute__((warn_unused_result))
+#else
+#define REDBOLT_MUST_USE
+#endif
+
 
 // The version of the binary interface that the header describes. It changes when a program that was compiled with
 // an older header would go wrong: compare it with `redbolt_abi_version()` where the library is loaded at run time.
@@ -634,9 +644,10 @@ redbolt_status redbolt_driver_downgrade(const redbolt_driver *driver,
                                         uint64_t lock,
                                         redbolt_error **error);
 
-// Lets go of a lock, or cancels its acquisition. The outcome is `REDBOLT_EVENT_KIND_RELEASED`, `..._REFUSED` or `..._LOST`. A
-// lock that was told to be lost is over with this call, and has no more events. So has every lock that is let go of and
-// had its last event: its number means nothing any longer.
+// Releases a lock, or cancels its acquisition. The outcome is `REDBOLT_EVENT_KIND_RELEASED`, `..._REFUSED` or `..._LOST`.
+// `REDBOLT_STATUS_LOST`: the lock had ended before, and what it protected may have been in other hands; it is released all the
+// same. If its `..._LOST` event was taken, no event follows. A number means nothing after the last event of a released lock.
+REDBOLT_MUST_USE
 redbolt_status redbolt_driver_release(const redbolt_driver *driver,
                                       uint64_t lock);
 
@@ -699,6 +710,11 @@ void redbolt_engine_free(redbolt_engine *engine);
 redbolt_status redbolt_engine_shutdown(const redbolt_engine *engine,
                                        uint64_t within_ms,
                                        redbolt_error **error);
+
+// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer, not for the nodes. Otherwise
+// `REDBOLT_STATUS_NO_QUORUM`, and the error says of each why.
+redbolt_status redbolt_engine_nodes(const redbolt_engine *engine,
+                                    redbolt_error **error);
 
 // Waits until every node is ready or known not to be, for at most `within_ms`. `REDBOLT_STATUS_NO_QUORUM` if too few
 // are ready; the error says of each why.
@@ -896,6 +912,7 @@ redbolt_status redbolt_lock_downgrade(const redbolt_lock *lock,
 
 // Releases a lock, waits until a quorum has confirmed it or whoever answers has, and ends the handle, whatever the status
 // says. `REDBOLT_STATUS_LOST`: it had ended before, and what it protected may have been in other hands.
+REDBOLT_MUST_USE
 redbolt_status redbolt_lock_release(redbolt_lock *lock,
                                     redbolt_error **error);
 

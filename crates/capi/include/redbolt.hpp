@@ -1,9 +1,15 @@
 // redbolt for C++17: redbolt.h with owners. Header-only; docs/c-library.md says how to use it.
 //
 // - Each class owns one handle. All can be moved, none can be copied, and the destructor ends the handle.
-// - What fails throws redbolt::error, whose text names every node with its reason. Destructors do not throw.
-// - What is moved from is empty: it holds no lock, and other calls on it throw.
-// - The thread rules are those of redbolt.h. An exception that leaves a callback ends the program.
+// - A call that fails throws redbolt::error, whose text names every node with its reason. Destructors do not throw.
+// - Without exceptions (-fno-exceptions) the same calls return redbolt::result<T>, which compilers warn about if it is
+//   ignored. Constructors cannot return one: use client::create, engine::create and driver::create, which are there in both
+//   forms. Setters of a configuration or a request keep the first failure for the call that uses it. basic_mutex is missing,
+//   because the standard's guards cannot report a failure.
+// - An owner that was moved from is empty: it holds no lock, and other calls on it fail.
+// - Times are std::chrono::milliseconds unless said otherwise.
+// - The thread rules are those of redbolt.h: a client, its locks and a driver are for one thread at a time, an engine and
+//   its locks for all threads. An exception that leaves a callback ends the program.
 #ifndef REDBOLT_HPP
 #define REDBOLT_HPP
 
@@ -12,6 +18,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <memory>
@@ -20,9 +27,20 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
+#if defined(__cpp_exceptions)
+#define REDBOLT_THROWS 1
+#define REDBOLT_FORM throwing
+#else
+#define REDBOLT_THROWS 0
+#define REDBOLT_FORM returning
+#endif
+
 namespace redbolt {
+// A program may have files of both forms, whose functions differ.
+inline namespace REDBOLT_FORM {
 
 using milliseconds = std::chrono::milliseconds;
 
@@ -62,6 +80,81 @@ private:
     std::vector<node_error> nodes_;
 };
 
+// A value, or the error that there is in its place.
+template <typename T> class [[nodiscard]] result {
+public:
+    result(T value) noexcept : state_(std::in_place_index<0>, std::move(value)) {}
+    result(redbolt::error why) noexcept : state_(std::in_place_index<1>, std::move(why)) {}
+
+    bool has_value() const noexcept { return state_.index() == 0; }
+    explicit operator bool() const noexcept { return has_value(); }
+    // The value. If there is none, it throws the error, or ends the program without exceptions.
+    T &value() & {
+        require();
+        return *std::get_if<0>(&state_);
+    }
+    const T &value() const & {
+        require();
+        return *std::get_if<0>(&state_);
+    }
+    T value() && {
+        require();
+        return std::move(*std::get_if<0>(&state_));
+    }
+    T &operator*() & { return value(); }
+    const T &operator*() const & { return value(); }
+    T operator*() && { return std::move(*this).value(); }
+    T *operator->() { return &value(); }
+    const T *operator->() const { return &value(); }
+    // The error. The program ends if there is none.
+    const redbolt::error &error() const noexcept {
+        if (has_value()) {
+            std::abort();
+        }
+        return *std::get_if<1>(&state_);
+    }
+
+private:
+    void require() const {
+        if (!has_value()) {
+#if REDBOLT_THROWS
+            throw error();
+#else
+            std::abort();
+#endif
+        }
+    }
+
+    std::variant<T, redbolt::error> state_;
+};
+
+// Success, or an error.
+template <> class [[nodiscard]] result<void> {
+public:
+    result() noexcept = default;
+    result(redbolt::error why) noexcept : why_(std::move(why)) {}
+
+    bool has_value() const noexcept { return !why_; }
+    explicit operator bool() const noexcept { return has_value(); }
+    // The error. The program ends if there is none.
+    const redbolt::error &error() const noexcept {
+        if (!why_) {
+            std::abort();
+        }
+        return *why_;
+    }
+
+private:
+    std::optional<redbolt::error> why_;
+};
+
+// What a call that can fail returns: with exceptions a T, without them a result<T>.
+#if REDBOLT_THROWS
+template <typename T> using outcome = T;
+#else
+template <typename T> using outcome = result<T>;
+#endif
+
 namespace detail {
 
 template <auto End> struct ender {
@@ -72,43 +165,85 @@ template <typename T, auto End> using owner = std::unique_ptr<T, ender<End>>;
 
 using owned_error = owner<redbolt_error, redbolt_error_free>;
 
-// Throws unless it was done.
-inline void check(redbolt_status status, redbolt_error *raw = nullptr) {
-    owned_error why(raw);
+// The outcome of a status, and of the error that came with it, which it ends.
+inline result<void> judged(redbolt_status status, redbolt_error *raw = nullptr) {
+    const owned_error why(raw);
     if (status == REDBOLT_STATUS_OK) {
-        return;
+        return {};
     }
-    if (why) {
-        throw error(why.get());
-    }
-    throw error(status, redbolt_status_message(status));
+    return why ? error(why.get()) : error(status, redbolt_status_message(status));
 }
 
-// Calls with a place for an error, and throws what was put there.
-template <typename Call> void checked(Call &&call) {
+// Calls with a place for an error, unless a configuration or a request has failed before.
+template <typename Call> result<void> tried(const std::optional<error> &before, Call &&call) {
+    if (before) {
+        return *before;
+    }
     redbolt_error *why = nullptr;
     const redbolt_status status = call(&why);
-    check(status, why);
+    return judged(status, why);
 }
 
-// The same; false if somebody else holds the resource.
-template <typename Call> bool unless_contended(Call &&call) {
-    redbolt_error *raw = nullptr;
-    const redbolt_status status = call(&raw);
-    if (status == REDBOLT_STATUS_CONTENDED) {
-        redbolt_error_free(raw);
-        return false;
+// The value that `make` gives if the call succeeds.
+template <typename Call, typename Make>
+auto tried(const std::optional<error> &before, Call &&call, Make &&make) -> result<decltype(make())> {
+    const result<void> made = tried(before, call);
+    if (!made) {
+        return made.error();
     }
-    check(status, raw);
-    return true;
+    return make();
 }
 
-// A text as C has it. One that C would cut short, at a zero byte, is another text.
+// The same for a call that others can be in the way of: `otherwise` is the value then.
+template <typename T, typename Call, typename Make>
+result<T> unless_contended(const std::optional<error> &before, Call &&call, Make &&make, T otherwise) {
+    const result<void> made = tried(before, call);
+    if (made) {
+        return T(make());
+    }
+    if (made.error().status() == REDBOLT_STATUS_CONTENDED) {
+        return otherwise;
+    }
+    return made.error();
+}
+
+// Throws what is not there, or returns all of it.
+inline outcome<void> told(result<void> from) {
+#if REDBOLT_THROWS
+    if (!from) {
+        throw from.error();
+    }
+#else
+    return from;
+#endif
+}
+
+template <typename T> outcome<T> told(result<T> from) {
+#if REDBOLT_THROWS
+    return std::move(from).value();
+#else
+    return from;
+#endif
+}
+
+inline const std::optional<error> fresh = std::nullopt;
+
+template <typename Call> outcome<void> checked(Call &&call) { return told(tried(fresh, call)); }
+
+template <typename Call, typename Make> auto got(Call &&call, Make &&make) -> outcome<decltype(make())> {
+    return told(tried(fresh, call, make));
+}
+
+// A text as C has it. One that C would cut short, at a zero byte, is another text: it is refused, as null.
 inline const char *text(const std::string &text) {
-    if (text.find('\0') != std::string::npos) {
-        throw error(REDBOLT_STATUS_INVALID_ARGUMENT, "a text has a zero byte in it");
+    if (text.find('\0') == std::string::npos) {
+        return text.c_str();
     }
-    return text.c_str();
+#if REDBOLT_THROWS
+    throw error(REDBOLT_STATUS_INVALID_ARGUMENT, "a text has a zero byte in it");
+#else
+    return nullptr;
+#endif
 }
 
 inline const std::uint8_t *bytes(std::string_view text) noexcept {
@@ -135,24 +270,81 @@ inline std::string taken(char *text) {
     return std::string(owned.get());
 }
 
+// What a configuration and a request have in common: their first failure.
+class fallible {
+public:
+    // The first failure of a setter; always nothing with exceptions, where setters throw.
+    const std::optional<error> &failure() const noexcept { return failure_; }
+
+protected:
+    void note(result<void> made) {
+#if REDBOLT_THROWS
+        told(std::move(made));
+#else
+        if (!made && !failure_) {
+            failure_ = made.error();
+        }
+#endif
+    }
+
+private:
+    std::optional<error> failure_;
+};
+
+// One result for each place of `acquire_all` in C.
+template <typename Lock, typename Handle, typename Call>
+std::vector<result<Lock>> all(const std::vector<Handle> &wanted, Call &&call) {
+    std::vector<const redbolt_request *> requests;
+    for (const Handle &one : wanted) {
+        if (one.failure()) {
+            // Nothing is asked for.
+            std::vector<result<Lock>> none;
+            for (std::size_t i = 0; i < wanted.size(); i++) {
+                none.emplace_back(*one.failure());
+            }
+            return none;
+        }
+        requests.push_back(one.get());
+    }
+    const std::size_t count = wanted.size();
+    std::vector<redbolt_lock *> locks(count, nullptr);
+    std::vector<redbolt_status> statuses(count, REDBOLT_STATUS_CANCELLED);
+    redbolt_error *raw = nullptr;
+    const redbolt_status status = call(requests.data(), count, locks.data(), statuses.data(), &raw);
+    const result<void> first = judged(status, raw);
+    std::vector<result<Lock>> outcomes;
+    for (std::size_t i = 0; i < count; i++) {
+        if (locks[i] != nullptr) {
+            outcomes.emplace_back(Lock(locks[i]));
+        } else if (statuses[i] == REDBOLT_STATUS_CANCELLED || statuses[i] == status) {
+            outcomes.emplace_back(first.error());
+        } else {
+            outcomes.emplace_back(error(statuses[i], redbolt_status_message(statuses[i])));
+        }
+    }
+    return outcomes;
+}
+
 } // namespace detail
 
 // Which nodes, and how: config().node("10.0.0.1").node("10.0.0.2").node("10.0.0.3").
-class config {
+class [[nodiscard]] config : public detail::fallible {
 public:
     using log_function = std::function<void(redbolt_log_level, const char *)>;
 
     config() : handle_(redbolt_config_new()) {}
 
     config &node(const std::string &address) {
-        detail::checked([&](auto why) { return redbolt_config_add_node(get(), detail::text(address), why); });
+        note(detail::tried(failure(), [&](auto why) {
+            return redbolt_config_add_node(get(), detail::text(address), why);
+        }));
         return *this;
     }
     // `trust` is one of REDBOLT_RESTART_TRUST_....
     config &node(const std::string &address, std::int32_t trust) {
-        detail::checked([&](auto why) {
+        note(detail::tried(failure(), [&](auto why) {
             return redbolt_config_add_node_with(get(), detail::text(address), trust, why);
-        });
+        }));
         return *this;
     }
     config &quorum(std::size_t quorum) { return set(redbolt_config_set_quorum(get(), quorum)); }
@@ -167,6 +359,10 @@ public:
     }
     config &connect_timeout(milliseconds timeout) {
         return set(redbolt_config_set_connect_timeout_ms(get(), detail::count(timeout)));
+    }
+    // For how long reads are tried before each sleep, from 0, which is off, to 200 us.
+    config &busy_poll(std::chrono::microseconds span) {
+        return set(redbolt_config_set_busy_poll_us(get(), static_cast<std::uint64_t>(span.count())));
     }
     config &label(std::string_view label) {
         return set(redbolt_config_set_label(get(), detail::bytes(label), label.size()));
@@ -183,14 +379,16 @@ public:
         return say_to_sentinels(nullptr, password);
     }
     config &sentinel_credentials(const std::string &user, std::string_view password) {
-        return say_to_sentinels(detail::text(user), password);
+        const char *name = detail::text(user);
+        // Null is the default user.
+        return name == nullptr ? set(REDBOLT_STATUS_INVALID_ARGUMENT) : say_to_sentinels(name, password);
     }
     config &tls_ca(const std::string &file) {
         return set(redbolt_config_set_tls_ca(get(), detail::text(file)));
     }
     // Both files, or none.
     config &tls_identity(const std::string &certificate, const std::string &key) {
-        detail::check(redbolt_config_set_tls_cert(get(), detail::text(certificate)));
+        set(redbolt_config_set_tls_cert(get(), detail::text(certificate)));
         return set(redbolt_config_set_tls_key(get(), detail::text(key)));
     }
     config &tls_server_name(const std::string &name) {
@@ -209,8 +407,10 @@ public:
     }
 
     // Says that these nodes are new: once in the life of a set of nodes.
-    void init(milliseconds within) const {
-        detail::checked([&](auto why) { return redbolt_init(get(), detail::count(within), why); });
+    outcome<void> init(milliseconds within) const {
+        return detail::told(detail::tried(failure(), [&](auto why) {
+            return redbolt_init(get(), detail::count(within), why);
+        }));
     }
 
     // For what has no method here.
@@ -218,7 +418,7 @@ public:
 
 private:
     config &set(redbolt_status status) {
-        detail::check(status);
+        note(detail::judged(status));
         return *this;
     }
 
@@ -234,11 +434,11 @@ private:
 };
 
 // Which lock, and how: request("invoices").wait(2s).fenced().
-class request {
+class [[nodiscard]] request : public detail::fallible {
 public:
     explicit request(std::string_view resource) {
         redbolt_request *raw = nullptr;
-        detail::check(redbolt_request_new_bytes(detail::bytes(resource), resource.size(), &raw));
+        note(detail::judged(redbolt_request_new_bytes(detail::bytes(resource), resource.size(), &raw)));
         handle_.reset(raw);
     }
 
@@ -270,7 +470,7 @@ public:
 
 private:
     request &set(redbolt_status status) {
-        detail::check(status);
+        note(detail::judged(status));
         return *this;
     }
 
@@ -281,7 +481,7 @@ class client;
 class engine;
 
 // A lock that was granted, of a client or of an engine. Its destructor lets go of it without waiting.
-class lock {
+class [[nodiscard]] lock {
 public:
     using loss_function = std::function<void(redbolt_loss)>;
 
@@ -289,20 +489,22 @@ public:
     lock() noexcept = default;
     // Owns what the C functions gave.
     explicit lock(redbolt_lock *raw) noexcept : handle_(raw) {}
+#if REDBOLT_THROWS
     // Wait until it is granted.
     lock(client &from, std::string_view resource);
     lock(engine &from, std::string_view resource);
+#endif
 
     // Whether it is held, by the clock as it is now. Check it before each step that relies on it.
-    bool is_valid() const noexcept { return redbolt_lock_is_valid(get()); }
+    [[nodiscard]] bool is_valid() const noexcept { return redbolt_lock_is_valid(get()); }
     explicit operator bool() const noexcept { return is_valid(); }
-    milliseconds remaining() const noexcept {
+    [[nodiscard]] milliseconds remaining() const noexcept {
         return detail::span(redbolt_lock_remaining_ms(get()));
     }
     redbolt_mode mode() const noexcept { return redbolt_lock_mode(get()); }
     // How often its owner has entered it and not left it.
     std::size_t hold_count() const noexcept { return redbolt_lock_hold_count(get()); }
-    std::optional<std::uint64_t> fencing_token() const noexcept {
+    [[nodiscard]] std::optional<std::uint64_t> fencing_token() const noexcept {
         std::uint64_t token = 0;
         return redbolt_lock_fencing_token(get(), &token) ? std::optional(token) : std::nullopt;
     }
@@ -311,30 +513,33 @@ public:
         return redbolt_lock_slot(get(), &slot) ? std::optional(slot) : std::nullopt;
     }
 
-    void extend(milliseconds ttl) {
-        detail::checked([&](auto why) { return redbolt_lock_extend(get(), detail::count(ttl), why); });
+    outcome<void> extend(milliseconds ttl) {
+        return detail::checked([&](auto why) { return redbolt_lock_extend(get(), detail::count(ttl), why); });
     }
     // False if others share it: nothing is different then.
-    bool try_upgrade() {
-        return detail::unless_contended([&](auto why) { return redbolt_lock_try_upgrade(get(), why); });
+    [[nodiscard]] outcome<bool> try_upgrade() {
+        return detail::told(detail::unless_contended(
+            detail::fresh, [&](auto why) { return redbolt_lock_try_upgrade(get(), why); }, [] { return true; },
+            false));
     }
-    void downgrade() {
-        detail::checked([&](auto why) { return redbolt_lock_downgrade(get(), why); });
+    outcome<void> downgrade() {
+        return detail::checked([&](auto why) { return redbolt_lock_downgrade(get(), why); });
     }
-    // Waits for the nodes. It holds nothing after that. Throws with REDBOLT_STATUS_LOST if it had ended before.
-    void release() {
-        detail::checked([&](auto why) { return redbolt_lock_release(handle_.release(), why); });
+    // Waits for the nodes. It holds nothing after that. Fails with REDBOLT_STATUS_LOST if it had ended before: the work was
+    // not covered.
+    outcome<void> release() {
+        return detail::checked([&](auto why) { return redbolt_lock_release(handle_.release(), why); });
     }
     // The text is for `attach` of a client or an engine on this machine. It holds nothing after that.
-    std::string detach() {
+    [[nodiscard]] outcome<std::string> detach() {
         char *text = nullptr;
-        detail::checked([&](auto why) { return redbolt_lock_detach(handle_.release(), &text, why); });
-        return detail::taken(text);
+        return detail::got([&](auto why) { return redbolt_lock_detach(handle_.release(), &text, why); },
+                           [&] { return detail::taken(text); });
     }
     // Of an engine only. It runs on the engine's thread.
-    void on_loss(loss_function function) {
+    outcome<void> on_loss(loss_function function) {
         auto *data = new loss_function(std::move(function));
-        detail::checked([&](auto why) {
+        return detail::checked([&](auto why) {
             return redbolt_lock_on_loss(get(), call_loss, data, detail::end_function<loss_function>, why);
         });
     }
@@ -352,56 +557,69 @@ private:
 // Takes locks on the calling thread. For one thread at a time, together with its locks.
 class client {
 public:
-    explicit client(const config &from) {
+    // Does not wait for a node. Fails for a configuration that does not hold, or without system resources.
+    static result<client> create(const config &from) {
         redbolt_client *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_client_new(from.get(), &raw, why); });
-        handle_.reset(raw);
+        return detail::tried(
+            from.failure(), [&](auto why) { return redbolt_client_new(from.get(), &raw, why); }, [&] { return client(raw); });
     }
+#if REDBOLT_THROWS
+    explicit client(const config &from) : client(create(from).value()) {}
+#endif
 
-    void warm_up(milliseconds within) {
-        detail::checked([&](auto why) { return redbolt_client_warm_up(get(), detail::count(within), why); });
+    outcome<void> warm_up(milliseconds within) {
+        return detail::checked([&](auto why) { return redbolt_client_warm_up(get(), detail::count(within), why); });
     }
-    redbolt::lock acquire(const request &wanted) {
+    [[nodiscard]] outcome<redbolt::lock> acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); });
-        return redbolt::lock(raw);
+        return detail::told(detail::tried(
+            wanted.failure(), [&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); },
+            [&] { return redbolt::lock(raw); }));
     }
-    // Nothing if somebody else has it.
-    std::optional<redbolt::lock> try_acquire(const request &wanted) {
+    // Nothing if another client holds it.
+    [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
-        const bool is_held = detail::unless_contended(
-            [&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); });
-        return is_held ? std::optional<redbolt::lock>(redbolt::lock(raw)) : std::nullopt;
+        return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
+            wanted.failure(), [&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); },
+            [&] { return redbolt::lock(raw); }, std::nullopt));
+    }
+    // Takes locks that have nothing to do with each other, with one write to each node, and returns when each is granted or
+    // refused: one result for each request, in order.
+    [[nodiscard]] std::vector<result<redbolt::lock>> acquire_all(const std::vector<request> &wanted) {
+        return detail::all<redbolt::lock>(wanted, [&](auto requests, auto count, auto locks, auto statuses, auto why) {
+            return redbolt_client_acquire_all(get(), requests, count, locks, statuses, why);
+        });
     }
     // Waits until it is granted, for a lease of 10 s.
-    redbolt::lock lock(std::string_view resource) { return acquire(request(resource).wait(forever)); }
-    std::optional<redbolt::lock> try_lock(std::string_view resource) {
+    [[nodiscard]] outcome<redbolt::lock> lock(std::string_view resource) { return acquire(request(resource).wait(forever)); }
+    [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lock(std::string_view resource) {
         return try_acquire(request(resource));
     }
-    redbolt::lock attach(const std::string &detached) {
+    [[nodiscard]] outcome<redbolt::lock> attach(const std::string &detached) {
         redbolt_lock *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_client_attach(get(), detail::text(detached), &raw, why); });
-        return redbolt::lock(raw);
+        return detail::got([&](auto why) { return redbolt_client_attach(get(), detail::text(detached), &raw, why); },
+                           [&] { return redbolt::lock(raw); });
     }
 
-    std::string metrics() {
+    [[nodiscard]] outcome<std::string> metrics() {
         char *text = nullptr;
-        detail::checked([&](auto why) { return redbolt_client_metrics(get(), &text, why); });
-        return detail::taken(text);
+        return detail::got([&](auto why) { return redbolt_client_metrics(get(), &text, why); },
+                           [&] { return detail::taken(text); });
     }
 
     // Who holds it. Takes no lock and writes nothing.
-    redbolt_inspection inspect(std::string_view resource) {
-        redbolt_inspection seen;
-        detail::checked([&](auto why) {
-            return redbolt_client_inspect_bytes(get(), detail::bytes(resource), resource.size(), &seen, nullptr,
-                                                why);
-        });
-        return seen;
+    [[nodiscard]] outcome<redbolt_inspection> inspect(std::string_view resource) {
+        redbolt_inspection seen = {};
+        return detail::got(
+            [&](auto why) {
+                return redbolt_client_inspect_bytes(get(), detail::bytes(resource), resource.size(), &seen, nullptr,
+                                                    why);
+            },
+            [&] { return seen; });
     }
     // Breaks the lock, whoever holds it, and other data as well if `foreign`.
-    void force_unlock(std::string_view resource, bool foreign = false) {
-        detail::checked([&](auto why) {
+    outcome<void> force_unlock(std::string_view resource, bool foreign = false) {
+        return detail::checked([&](auto why) {
             return redbolt_client_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), foreign,
                                                      nullptr, why);
         });
@@ -410,6 +628,8 @@ public:
     redbolt_client *get() const noexcept { return handle_.get(); }
 
 private:
+    explicit client(redbolt_client *raw) noexcept : handle_(raw) {}
+
     detail::owner<redbolt_client, redbolt_client_free> handle_;
 };
 
@@ -419,87 +639,105 @@ public:
     // The lock is empty if there is an error.
     using acquired_function = std::function<void(redbolt::lock, const error *)>;
 
-    explicit engine(const config &from, std::size_t in_flight = 0) {
+    // Does not wait for a node. Fails for a configuration that does not hold, or without system resources.
+    static result<engine> create(const config &from, std::size_t in_flight = 0) {
         redbolt_engine *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_engine_start(from.get(), in_flight, &raw, why); });
-        handle_.reset(raw);
+        return detail::tried(
+            from.failure(), [&](auto why) { return redbolt_engine_start(from.get(), in_flight, &raw, why); }, [&] { return engine(raw); });
     }
+#if REDBOLT_THROWS
+    explicit engine(const config &from, std::size_t in_flight = 0) : engine(create(from, in_flight).value()) {}
+#endif
 
-    void warm_up(milliseconds within) {
-        detail::checked([&](auto why) { return redbolt_engine_warm_up(get(), detail::count(within), why); });
+    outcome<void> warm_up(milliseconds within) {
+        return detail::checked([&](auto why) { return redbolt_engine_warm_up(get(), detail::count(within), why); });
     }
-    redbolt::lock acquire(const request &wanted) {
+    [[nodiscard]] outcome<redbolt::lock> acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); });
-        return redbolt::lock(raw);
+        return detail::told(detail::tried(
+            wanted.failure(), [&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); },
+            [&] { return redbolt::lock(raw); }));
     }
-    // Nothing if somebody else has it.
-    std::optional<redbolt::lock> try_acquire(const request &wanted) {
+    // Nothing if another client holds it.
+    [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
-        const bool is_held = detail::unless_contended(
-            [&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); });
-        return is_held ? std::optional<redbolt::lock>(redbolt::lock(raw)) : std::nullopt;
+        return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
+            wanted.failure(), [&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); },
+            [&] { return redbolt::lock(raw); }, std::nullopt));
+    }
+    // Takes locks that have nothing to do with each other, with one write to each node, and returns when each is granted or
+    // refused: one result for each request, in order.
+    [[nodiscard]] std::vector<result<redbolt::lock>> acquire_all(const std::vector<request> &wanted) {
+        return detail::all<redbolt::lock>(wanted, [&](auto requests, auto count, auto locks, auto statuses, auto why) {
+            return redbolt_engine_acquire_all(get(), requests, count, locks, statuses, why);
+        });
     }
     // Waits until it is granted, and extends it until it is released.
-    redbolt::lock lock(std::string_view resource) {
+    [[nodiscard]] outcome<redbolt::lock> lock(std::string_view resource) {
         return acquire(request(resource).wait(forever).auto_extend());
     }
-    std::optional<redbolt::lock> try_lock(std::string_view resource) {
+    [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lock(std::string_view resource) {
         return try_acquire(request(resource).auto_extend());
     }
     // For an owner who may take it again while holding it; see redbolt_engine_acquire_reentrant.
-    redbolt::lock acquire_reentrant(const request &wanted, std::string_view owner) {
+    [[nodiscard]] outcome<redbolt::lock> acquire_reentrant(const request &wanted, std::string_view owner) {
         redbolt_lock *raw = nullptr;
-        detail::checked([&](auto why) {
-            return redbolt_engine_acquire_reentrant(get(), wanted.get(), detail::bytes(owner), owner.size(),
-                                                    &raw, why);
-        });
-        return redbolt::lock(raw);
+        return detail::told(detail::tried(
+            wanted.failure(),
+            [&](auto why) {
+                return redbolt_engine_acquire_reentrant(get(), wanted.get(), detail::bytes(owner), owner.size(),
+                                                        &raw, why);
+            },
+            [&] { return redbolt::lock(raw); }));
     }
-    std::string metrics() {
+    [[nodiscard]] outcome<std::string> metrics() {
         char *text = nullptr;
-        detail::checked([&](auto why) { return redbolt_engine_metrics(get(), &text, why); });
-        return detail::taken(text);
+        return detail::got([&](auto why) { return redbolt_engine_metrics(get(), &text, why); },
+                           [&] { return detail::taken(text); });
     }
-    // Calls back once, on the engine's thread or, if the outcome is there already, on this one before it returns.
-    void acquire(const request &wanted, acquired_function function) {
-        auto data = std::make_unique<acquired_function>(std::move(function));
-        detail::check(redbolt_engine_acquire_async(get(), wanted.get(), call_acquired, data.get(), nullptr));
-        data.release(); // the callback ends it
+    // Calls back once, on the engine's thread or, if the outcome is there already, on this one before it returns. If it fails,
+    // nothing was asked, and nobody is called.
+    outcome<void> acquire(const request &wanted, acquired_function function) {
+        return detail::told(ask(wanted, std::move(function)));
     }
-    std::future<redbolt::lock> acquire_future(const request &wanted) {
-        auto promise = std::make_shared<std::promise<redbolt::lock>>();
+    // The future throws the error, or has it as a result.
+    [[nodiscard]] std::future<outcome<redbolt::lock>> acquire_future(const request &wanted) {
+        auto promise = std::make_shared<std::promise<outcome<redbolt::lock>>>();
         auto future = promise->get_future();
-        acquire(wanted, [promise](redbolt::lock granted, const error *why) {
-            if (why != nullptr) {
-                promise->set_exception(std::make_exception_ptr(*why));
-            } else {
-                promise->set_value(std::move(granted));
-            }
+        const result<void> asked = ask(wanted, [promise](redbolt::lock granted, const error *why) {
+            settle(*promise, std::move(granted), why);
         });
+        if (!asked) {
+            settle(*promise, redbolt::lock(), &asked.error());
+        }
         return future;
     }
-    redbolt::lock attach(const std::string &detached) {
-        redbolt_lock *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_engine_attach(get(), detail::text(detached), &raw, why); });
-        return redbolt::lock(raw);
+    // Fails with REDBOLT_STATUS_NO_QUORUM if too few nodes are ready for a lock; the error has each.
+    outcome<void> nodes() {
+        return detail::checked([&](auto why) { return redbolt_engine_nodes(get(), why); });
     }
-    void shutdown(milliseconds within) {
-        detail::checked([&](auto why) { return redbolt_engine_shutdown(get(), detail::count(within), why); });
+    [[nodiscard]] outcome<redbolt::lock> attach(const std::string &detached) {
+        redbolt_lock *raw = nullptr;
+        return detail::got([&](auto why) { return redbolt_engine_attach(get(), detail::text(detached), &raw, why); },
+                           [&] { return redbolt::lock(raw); });
+    }
+    outcome<void> shutdown(milliseconds within) {
+        return detail::checked([&](auto why) { return redbolt_engine_shutdown(get(), detail::count(within), why); });
     }
 
     // Who holds it. Takes no lock and writes nothing.
-    redbolt_inspection inspect(std::string_view resource) {
-        redbolt_inspection seen;
-        detail::checked([&](auto why) {
-            return redbolt_engine_inspect_bytes(get(), detail::bytes(resource), resource.size(), &seen, nullptr,
-                                                why);
-        });
-        return seen;
+    [[nodiscard]] outcome<redbolt_inspection> inspect(std::string_view resource) {
+        redbolt_inspection seen = {};
+        return detail::got(
+            [&](auto why) {
+                return redbolt_engine_inspect_bytes(get(), detail::bytes(resource), resource.size(), &seen, nullptr,
+                                                    why);
+            },
+            [&] { return seen; });
     }
     // Breaks the lock, whoever holds it, and other data as well if `foreign`.
-    void force_unlock(std::string_view resource, bool foreign = false) {
-        detail::checked([&](auto why) {
+    outcome<void> force_unlock(std::string_view resource, bool foreign = false) {
+        return detail::checked([&](auto why) {
             return redbolt_engine_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), foreign,
                                                      nullptr, why);
         });
@@ -508,6 +746,31 @@ public:
     redbolt_engine *get() const noexcept { return handle_.get(); }
 
 private:
+    result<void> ask(const request &wanted, acquired_function function) {
+        if (wanted.failure()) {
+            return *wanted.failure();
+        }
+        auto data = std::make_unique<acquired_function>(std::move(function));
+        const result<void> asked =
+            detail::judged(redbolt_engine_acquire_async(get(), wanted.get(), call_acquired, data.get(), nullptr));
+        if (asked) {
+            data.release(); // the callback ends it
+        }
+        return asked;
+    }
+
+    static void settle(std::promise<outcome<redbolt::lock>> &promise, redbolt::lock granted, const error *why) {
+        if (why == nullptr) {
+            promise.set_value(std::move(granted));
+            return;
+        }
+#if REDBOLT_THROWS
+        promise.set_exception(std::make_exception_ptr(*why));
+#else
+        promise.set_value(*why);
+#endif
+    }
+
     static void call_acquired(void *data, redbolt_status, redbolt_lock *raw,
                               const redbolt_error *why) noexcept {
         const std::unique_ptr<acquired_function> function(static_cast<acquired_function *>(data));
@@ -519,9 +782,12 @@ private:
         }
     }
 
+    explicit engine(redbolt_engine *raw) noexcept : handle_(raw) {}
+
     detail::owner<redbolt_engine, redbolt_engine_free> handle_;
 };
 
+#if REDBOLT_THROWS
 inline lock::lock(client &from, std::string_view resource) : lock(from.lock(resource)) {}
 inline lock::lock(engine &from, std::string_view resource) : lock(from.lock(resource)) {}
 
@@ -543,7 +809,7 @@ public:
     // Without waiting for the nodes: it cannot fail.
     void unlock() noexcept { held_ = redbolt::lock(); }
 
-    bool is_valid() const noexcept { return held_.is_valid(); }
+    [[nodiscard]] bool is_valid() const noexcept { return held_.is_valid(); }
     // The lock that is held, to look at and to extend.
     redbolt::lock &held() noexcept { return held_; }
 
@@ -555,6 +821,7 @@ private:
 
 using mutex = basic_mutex<client>;
 using engine_mutex = basic_mutex<engine>;
+#endif // REDBOLT_THROWS
 
 // Locks in an event loop of one's own. They are numbers; outcomes are events.
 class driver {
@@ -564,17 +831,23 @@ public:
         std::optional<redbolt::error> why;
     };
 
-    explicit driver(const config &from) {
+    // Does not wait for a node. Fails for a configuration that does not hold, or without system resources.
+    static result<driver> create(const config &from) {
         redbolt_driver *raw = nullptr;
-        detail::checked([&](auto why) { return redbolt_driver_new(from.get(), &raw, why); });
-        handle_.reset(raw);
+        return detail::tried(
+            from.failure(), [&](auto why) { return redbolt_driver_new(from.get(), &raw, why); }, [&] { return driver(raw); });
     }
+#if REDBOLT_THROWS
+    explicit driver(const config &from) : driver(create(from).value()) {}
+#endif
 
-    int fd() const noexcept { return redbolt_driver_fd(get()); }
+    [[nodiscard]] int fd() const noexcept { return redbolt_driver_fd(get()); }
     // As epoll_wait and poll take it: -1 if only readability matters.
-    int deadline_ms() const noexcept { return redbolt_driver_deadline_ms(get()); }
-    void process() { detail::check(redbolt_driver_process(get())); }
-    std::optional<event> next_event() {
+    [[nodiscard]] int deadline_ms() const noexcept { return redbolt_driver_deadline_ms(get()); }
+    outcome<void> process() { return detail::told(detail::judged(redbolt_driver_process(get()))); }
+    // Tries reads for at most the configured busy_poll first, without sleeping. True if one brought something: do not sleep.
+    [[nodiscard]] bool process_busy() noexcept { return redbolt_driver_process_busy(get()); }
+    [[nodiscard]] std::optional<event> next_event() {
         redbolt_event raw;
         redbolt_error *why = nullptr;
         if (!redbolt_driver_next_event(get(), &raw, &why)) {
@@ -588,44 +861,75 @@ public:
         return told;
     }
 
-    std::uint64_t acquire(const request &wanted, void *data = nullptr) {
+    [[nodiscard]] outcome<std::uint64_t> acquire(const request &wanted, void *data = nullptr) {
         std::uint64_t lock = 0;
-        detail::checked([&](auto why) {
-            return redbolt_driver_acquire(get(), wanted.get(), data, &lock, why);
-        });
-        return lock;
+        return detail::told(detail::tried(
+            wanted.failure(), [&](auto why) { return redbolt_driver_acquire(get(), wanted.get(), data, &lock, why); },
+            [&] { return lock; }));
     }
-    void extend(std::uint64_t lock, milliseconds ttl) {
-        detail::checked([&](auto why) {
+    // Asks for all of them with one write to each node, or for none: if one cannot be asked for, the others are cancelled.
+    [[nodiscard]] outcome<std::vector<std::uint64_t>> acquire_all(const std::vector<request> &wanted,
+                                                                  void *data = nullptr) {
+        std::vector<const redbolt_request *> requests;
+        std::optional<error> failed;
+        for (const request &one : wanted) {
+            failed = failed ? failed : one.failure();
+            requests.push_back(one.get());
+        }
+        std::vector<std::uint64_t> locks(wanted.size(), 0);
+        auto asked = detail::tried(
+            failed,
+            [&](auto why) {
+                return redbolt_driver_acquire_all(get(), requests.data(), requests.size(), data, locks.data(), why);
+            },
+            [&] { return locks; });
+        for (std::size_t i = 0; !asked && i < locks.size() && locks[i] != 0; i++) {
+            (void)detail::judged(redbolt_driver_release(get(), locks[i]));
+        }
+        return detail::told(std::move(asked));
+    }
+    // Fails with REDBOLT_STATUS_NO_QUORUM if too few nodes are ready for a lock; the error has each.
+    outcome<void> nodes() {
+        return detail::checked([&](auto why) { return redbolt_driver_nodes(get(), why); });
+    }
+    outcome<void> extend(std::uint64_t lock, milliseconds ttl) {
+        return detail::checked([&](auto why) {
             return redbolt_driver_extend(get(), lock, detail::count(ttl), why);
         });
     }
-    void try_upgrade(std::uint64_t lock) {
-        detail::checked([&](auto why) { return redbolt_driver_try_upgrade(get(), lock, why); });
+    outcome<void> try_upgrade(std::uint64_t lock) {
+        return detail::checked([&](auto why) { return redbolt_driver_try_upgrade(get(), lock, why); });
     }
-    void downgrade(std::uint64_t lock) {
-        detail::checked([&](auto why) { return redbolt_driver_downgrade(get(), lock, why); });
+    outcome<void> downgrade(std::uint64_t lock) {
+        return detail::checked([&](auto why) { return redbolt_driver_downgrade(get(), lock, why); });
     }
-    void release(std::uint64_t lock) { detail::check(redbolt_driver_release(get(), lock)); }
-    std::string detach(std::uint64_t lock) {
+    // False if the lock had been lost before: the work was not covered. It is released all the same.
+    [[nodiscard]] outcome<bool> release(std::uint64_t lock) {
+        const redbolt_status status = redbolt_driver_release(get(), lock);
+        if (status == REDBOLT_STATUS_LOST) {
+            return false;
+        }
+        return detail::told(detail::tried(
+            detail::fresh, [&](auto) { return status; }, [] { return true; }));
+    }
+    [[nodiscard]] outcome<std::string> detach(std::uint64_t lock) {
         char *text = nullptr;
-        detail::checked([&](auto why) { return redbolt_driver_detach(get(), lock, &text, why); });
-        return detail::taken(text);
+        return detail::got([&](auto why) { return redbolt_driver_detach(get(), lock, &text, why); },
+                           [&] { return detail::taken(text); });
     }
-    std::uint64_t attach(const std::string &detached, void *data = nullptr) {
+    [[nodiscard]] outcome<std::uint64_t> attach(const std::string &detached, void *data = nullptr) {
         std::uint64_t lock = 0;
-        detail::checked([&](auto why) {
-            return redbolt_driver_attach(get(), detail::text(detached), data, &lock, why);
-        });
-        return lock;
+        return detail::got(
+            [&](auto why) { return redbolt_driver_attach(get(), detail::text(detached), data, &lock, why); },
+            [&] { return lock; });
     }
 
-    bool is_valid(std::uint64_t lock) const noexcept { return redbolt_driver_is_valid(get(), lock); }
-    milliseconds remaining(std::uint64_t lock) const noexcept {
+    [[nodiscard]] bool is_valid(std::uint64_t lock) const noexcept { return redbolt_driver_is_valid(get(), lock); }
+    [[nodiscard]] milliseconds remaining(std::uint64_t lock) const noexcept {
         return detail::span(redbolt_driver_remaining_ms(get(), lock));
     }
     redbolt_mode mode(std::uint64_t lock) const noexcept { return redbolt_driver_mode(get(), lock); }
-    std::optional<std::uint64_t> fencing_token(std::uint64_t lock) const noexcept {
+    [[nodiscard]] std::optional<std::uint64_t> fencing_token(std::uint64_t lock) const noexcept {
         std::uint64_t token = 0;
         return redbolt_driver_fencing_token(get(), lock, &token) ? std::optional(token) : std::nullopt;
     }
@@ -633,20 +937,23 @@ public:
         std::uint16_t slot = 0;
         return redbolt_driver_slot(get(), lock, &slot) ? std::optional(slot) : std::nullopt;
     }
-    bool has_pending_releases() const noexcept { return redbolt_driver_has_pending_releases(get()); }
+    [[nodiscard]] bool has_pending_releases() const noexcept { return redbolt_driver_has_pending_releases(get()); }
 
-    std::string metrics() {
+    [[nodiscard]] outcome<std::string> metrics() {
         char *text = nullptr;
-        detail::checked([&](auto why) { return redbolt_driver_metrics(get(), &text, why); });
-        return detail::taken(text);
+        return detail::got([&](auto why) { return redbolt_driver_metrics(get(), &text, why); },
+                           [&] { return detail::taken(text); });
     }
 
     redbolt_driver *get() const noexcept { return handle_.get(); }
 
 private:
+    explicit driver(redbolt_driver *raw) noexcept : handle_(raw) {}
+
     detail::owner<redbolt_driver, redbolt_driver_free> handle_;
 };
 
+} // namespace REDBOLT_FORM
 } // namespace redbolt
 
 #endif // REDBOLT_HPP

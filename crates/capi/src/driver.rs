@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
+use redbolt::report::LockState;
 use redbolt::{DetachedLock, Driver, LockId, RequestError};
 
 use crate::call::{call, given, look, place};
@@ -197,17 +198,22 @@ pub extern "C" fn redbolt_driver_downgrade(
     command(driver, lock, error, |driver, id| Ok(driver.downgrade(id)?))
 }
 
-/// Lets go of a lock, or cancels its acquisition. The outcome is `REDBOLT_EVENT_KIND_RELEASED`, `..._REFUSED` or `..._LOST`. A
-/// lock that was told to be lost is over with this call, and has no more events. So has every lock that is let go of and
-/// had its last event: its number means nothing any longer.
+/// Releases a lock, or cancels its acquisition. The outcome is `REDBOLT_EVENT_KIND_RELEASED`, `..._REFUSED` or `..._LOST`.
+/// `REDBOLT_STATUS_LOST`: the lock had ended before, and what it protected may have been in other hands; it is released all the
+/// same. If its `..._LOST` event was taken, no event follows. A number means nothing after the last event of a released lock.
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_release(driver: Option<&DriverHandle>, lock: u64) -> Status {
     call(None, || {
         let mut state = entered(driver)?;
         let id = state.known(lock)?;
+        let is_lost = state.is_lost(lock, id);
         state.driver.release(id);
         state.numbers.let_go(lock);
-        Ok(())
+        match is_lost {
+            true => Err(Failure::plain(Status::Lost)),
+            false => Ok(()),
+        }
     })
 }
 
@@ -332,6 +338,16 @@ impl State {
     /// The lock that a number stands for.
     fn known(&self, lock: u64) -> Result<LockId, RequestError> {
         self.numbers.id(lock).ok_or(RequestError::NotHeld)
+    }
+
+    /// Returns `true` if the lock was held once and is not any longer, whether or not its host has taken the event.
+    fn is_lost(&self, lock: u64, id: LockId) -> bool {
+        let has_ended = || self.driver.remaining(id).is_zero();
+        match self.driver.state(id) {
+            LockState::Lost(_) => true,
+            LockState::Held | LockState::Extending => has_ended(),
+            _ => self.numbers.is_lost(lock),
+        }
     }
 }
 

@@ -91,6 +91,19 @@ pub extern "C" fn redbolt_engine_shutdown(
     })
 }
 
+/// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer, not for the nodes. Otherwise
+/// `REDBOLT_STATUS_NO_QUORUM`, and the error says of each why.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_nodes(
+    engine: Option<&EngineHandle>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        may_wait()?;
+        Failure::unless_quorum(&given(engine, "engine")?.engine.node_report().wait()?)
+    })
+}
+
 /// Waits until every node is ready or known not to be, for at most `within_ms`. `REDBOLT_STATUS_NO_QUORUM` if too few
 /// are ready; the error says of each why.
 #[unsafe(no_mangle)]

@@ -127,6 +127,7 @@ pub extern "C" fn redbolt_lock_downgrade(
 
 /// Releases a lock, waits until a quorum has confirmed it or whoever answers has, and ends the handle, whatever the status
 /// says. `REDBOLT_STATUS_LOST`: it had ended before, and what it protected may have been in other hands.
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_release(
     lock: Option<Box<LockHandle>>,

@@ -35,6 +35,11 @@ impl Numbers {
         self.by_number.get(&number).map(|known| known.id)
     }
 
+    /// Returns `true` if the host was told that the lock is lost.
+    pub(crate) fn is_lost(&self, number: u64) -> bool {
+        self.by_number.get(&number).is_some_and(|known| known.is_lost)
+    }
+
     /// What an event of this lock tells the host.
     pub(crate) fn of(&self, id: LockId) -> Option<(u64, UserData)> {
         let number = *self.by_id.get(&id)?;

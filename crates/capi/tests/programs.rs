@@ -110,6 +110,38 @@ fn owners_in_cpp_end_what_they_own() {
     assert_eq!(cpp("tests/c/owners.cpp").run_under_valgrind(&nodes.addresses), "all of it\n");
 }
 
+#[test]
+fn results_take_the_place_of_exceptions_in_cpp() {
+    let nodes = Nodes::start();
+    let program = build::cpp_with("tests/c/results.cpp", &["-fno-exceptions"]);
+    assert_eq!(program.run_under_valgrind(&nodes.addresses), "all of it\n");
+}
+
+/// In both forms of C++, and in C.
+#[test]
+fn the_outcome_of_a_release_cannot_be_ignored() {
+    let cpp = |ends: &str| {
+        format!(
+            "#include <redbolt.hpp>\nvoid f(redbolt::driver &d, redbolt::lock &l) {{ (void)d; (void)l; {ends} }}\n"
+        )
+    };
+    let c = |ends: &str| format!("#include <redbolt.h>\nvoid f(redbolt_lock *l) {{ {ends} }}\n");
+    let forms: [&[&str]; 2] = [&[], &["-fno-exceptions"]];
+    for options in forms {
+        assert!(build::is_accepted(
+            &cpp("(void)d.release(7); (void)l.is_valid();"),
+            "cpp",
+            options
+        ));
+        assert!(!build::is_accepted(&cpp("d.release(7);"), "cpp", options));
+        assert!(!build::is_accepted(&cpp("l.is_valid();"), "cpp", options));
+    }
+    assert!(build::is_accepted(&cpp("(void)l.release();"), "cpp", forms[1]));
+    assert!(!build::is_accepted(&cpp("l.release();"), "cpp", forms[1]));
+    assert!(build::is_accepted(&c("if (redbolt_lock_release(l, 0)) return;"), "c", &[]));
+    assert!(!build::is_accepted(&c("redbolt_lock_release(l, 0);"), "c", &[]));
+}
+
 /// It declares functions and records by itself, and loads the shared library.
 #[test]
 fn python_finds_the_binary_interface_as_the_header_has_it() {

@@ -1,14 +1,14 @@
 //! `cargo xtask capi`: installs the C library, and makes its header.
 //!
 //! What is installed is tried: a program in C and one in C++ is built with it as `pkg-config` says, with each of the two
-//! libraries, and runs. Not here: the tests of the library itself, see `crates/capi/tests`.
+//! libraries, and runs; another one of each as CMake does. Not here: the tests of the library itself, see `crates/capi/tests`.
 
 use std::{
     fs,
     io::ErrorKind,
     os::unix::fs::symlink,
     path::{Path, PathBuf, absolute},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use crate::{
@@ -52,6 +52,7 @@ fn install_from(built: &Path, prefix: &Path) -> Result<(), Failure> {
         place.try_it("cc", "try.c", library)?;
         place.try_it("c++", "try.cpp", library)?;
     }
+    place.try_cmake()?;
     println!("xtask: installed and tried: {}", prefix.display());
     Ok(())
 }
@@ -78,16 +79,18 @@ struct Place {
     include: PathBuf,
     lib: PathBuf,
     pkg_config: PathBuf,
+    cmake: PathBuf,
 }
 
 impl Place {
     fn under(prefix: &Path) -> Result<Self, Failure> {
         let (include, lib) = (prefix.join("include"), prefix.join("lib"));
         let pkg_config = lib.join("pkgconfig");
-        for folder in [&include, &pkg_config] {
+        let cmake = lib.join("cmake/redbolt");
+        for folder in [&include, &pkg_config, &cmake] {
             fs::create_dir_all(folder).map_err(|error| of_file(folder, &error))?;
         }
-        Ok(Self { prefix: prefix.to_owned(), include, lib, pkg_config })
+        Ok(Self { prefix: prefix.to_owned(), include, lib, pkg_config, cmake })
     }
 
     fn fill(&self, abi_version: &str, built: &Path) -> Result<(), Failure> {
@@ -101,7 +104,47 @@ impl Place {
         remove(&link)?;
         symlink(&shared, &link).map_err(|error| of_file(&link, &error))?;
         let file = self.pkg_config.join("redbolt.pc");
-        fs::write(&file, pkg_config(&self.prefix)).map_err(|error| of_file(&file, &error))
+        fs::write(&file, pkg_config(&self.prefix)).map_err(|error| of_file(&file, &error))?;
+        for (name, text) in cmake_files(abi_version) {
+            let file = self.cmake.join(name);
+            fs::write(&file, text).map_err(|error| of_file(&file, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Builds a program of each language with each library, as a user of CMake would, and runs them. Without cmake the
+    /// files that the package names are looked for instead.
+    fn try_cmake(&self) -> Result<(), Failure> {
+        if Command::new("cmake").arg("--version").output().is_err() {
+            return self.has_what_cmake_names();
+        }
+        let (source, build) = (target().join("capi/cmake"), target().join("capi/cmake-build"));
+        fs::create_dir_all(&source).map_err(|error| of_file(&source, &error))?;
+        for (name, text) in [("CMakeLists.txt", CMAKE_LISTS), ("try.c", TRY), ("try.cpp", TRY)] {
+            let file = source.join(name);
+            fs::write(&file, text).map_err(|error| of_file(&file, &error))?;
+        }
+        // A cache of another prefix would find that one.
+        remove_folder(&build)?;
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(&source).arg("-B").arg(&build);
+        configure.arg(format!("-DCMAKE_PREFIX_PATH={}", self.prefix.display()));
+        step::run("capi", configure.stdout(Stdio::null()))?;
+        let mut make = Command::new("cmake");
+        step::run("capi", make.arg("--build").arg(&build).stdout(Stdio::null()))?;
+        for program in ["try-c", "try-cpp", "try-c-static", "try-cpp-static"] {
+            step::run("capi", &mut Command::new(build.join(program)))?;
+        }
+        Ok(())
+    }
+
+    fn has_what_cmake_names(&self) -> Result<(), Failure> {
+        let version = abi_version()?;
+        for file in ["libredbolt.a".to_owned(), format!("libredbolt.so.{version}")] {
+            let file = self.lib.join(file);
+            fs::metadata(&file).map_err(|error| of_file(&file, &error))?;
+        }
+        Ok(())
     }
 
     /// Builds a program as its user would, with one of the libraries, and runs it.
@@ -144,6 +187,13 @@ fn words(flags: &str) -> Vec<String> {
     words
 }
 
+fn remove_folder(folder: &Path) -> Result<(), Failure> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(of_file(folder, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// A new file in the place of an old one, which programs that run keep.
 fn replace(from: &Path, to: &Path) -> Result<(), Failure> {
     remove(to)?;
@@ -167,10 +217,60 @@ fn pkg_config(prefix: &Path) -> String {
     )
 }
 
+/// The package for `find_package(redbolt)`: the targets `redbolt::redbolt` and `redbolt::static`, found from the place of the
+/// file, so that the prefix can be moved.
+fn cmake_files(abi_version: &str) -> [(&'static str, String); 2] {
+    let shared = format!("libredbolt.so.{abi_version}");
+    let config =
+        CMAKE_CONFIG.replace("@SHARED@", &shared).replace("@SYSTEM@", &SYSTEM.replace(' ', ";"));
+    let version = CMAKE_VERSION.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    [("redbolt-config.cmake", config), ("redbolt-config-version.cmake", version)]
+}
+
 const HOME: &str = "crates/capi";
 const HEADERS: [&str; 2] = ["redbolt.h", "redbolt.hpp"];
 /// What the static library needs of the system, as rustc says (`--print native-static-libs`).
 const SYSTEM: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
+const CMAKE_CONFIG: &str = r#"# find_package(redbolt): redbolt::redbolt is the shared library, redbolt::static the static one.
+get_filename_component(_redbolt_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+if(NOT TARGET redbolt::redbolt)
+  add_library(redbolt::redbolt SHARED IMPORTED)
+  set_target_properties(redbolt::redbolt PROPERTIES
+    IMPORTED_LOCATION "${_redbolt_prefix}/lib/@SHARED@"
+    IMPORTED_SONAME "@SHARED@"
+    INTERFACE_INCLUDE_DIRECTORIES "${_redbolt_prefix}/include")
+  add_library(redbolt::static STATIC IMPORTED)
+  set_target_properties(redbolt::static PROPERTIES
+    IMPORTED_LOCATION "${_redbolt_prefix}/lib/libredbolt.a"
+    INTERFACE_INCLUDE_DIRECTORIES "${_redbolt_prefix}/include"
+    INTERFACE_LINK_LIBRARIES "@SYSTEM@")
+endif()
+unset(_redbolt_prefix)
+"#;
+/// Before 1.0 the second number is the major one.
+const CMAKE_VERSION: &str = r#"set(PACKAGE_VERSION "@VERSION@")
+string(REGEX MATCH "^[0-9]+\.[0-9]+" _redbolt_series "${PACKAGE_VERSION}")
+if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)
+  set(PACKAGE_VERSION_EXACT TRUE)
+endif()
+if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION
+   AND NOT PACKAGE_FIND_VERSION VERSION_LESS _redbolt_series)
+  set(PACKAGE_VERSION_COMPATIBLE TRUE)
+endif()
+unset(_redbolt_series)
+"#;
+const CMAKE_LISTS: &str = "\
+cmake_minimum_required(VERSION 3.13)
+project(try C CXX)
+set(CMAKE_CXX_STANDARD 17)
+find_package(redbolt 0.1 REQUIRED)
+foreach(language c cpp)
+  add_executable(try-${language} try.${language})
+  target_link_libraries(try-${language} PRIVATE redbolt::redbolt)
+  add_executable(try-${language}-static try.${language})
+  target_link_libraries(try-${language}-static PRIVATE redbolt::static)
+endforeach()
+";
 /// In C and in C++.
 const TRY: &str = r"
 #ifdef __cplusplus
@@ -198,6 +298,19 @@ mod tests {
     fn a_path_with_a_space_is_one_word() {
         assert_eq!(words("-I/a\\ b/include  -lredbolt\n"), ["-I/a b/include", "-lredbolt"]);
         assert!(pkg_config(Path::new("/a b")).starts_with("prefix=/a\\ b\n"));
+    }
+
+    #[test]
+    fn the_files_for_cmake_name_the_libraries_and_the_version() {
+        let [(name, config), (_, version)] = cmake_files("7");
+        assert_eq!(name, "redbolt-config.cmake");
+        for line in [
+            r#"    IMPORTED_LOCATION "${_redbolt_prefix}/lib/libredbolt.so.7""#,
+            r#"    IMPORTED_LOCATION "${_redbolt_prefix}/lib/libredbolt.a""#,
+        ] {
+            assert!(config.lines().any(|it| it == line), "{line}: {config}");
+        }
+        assert!(version.contains(env!("CARGO_PKG_VERSION")) && !(config + &version).contains('@'));
     }
 
     #[test]

@@ -86,7 +86,7 @@ static void lost_and_extended(redbolt_driver *driver) {
     AWAIT(GRANTED, lock);
     redbolt_event event = AWAIT(LOST, lock);
     CHECK(event.loss == REDBOLT_LOSS_EXPIRED && event.status == REDBOLT_STATUS_LOST);
-    CHECK(redbolt_driver_release(driver, lock) == REDBOLT_STATUS_OK);
+    CHECK(redbolt_driver_release(driver, lock) == REDBOLT_STATUS_LOST);
     CHECK(redbolt_driver_release(driver, lock) == REDBOLT_STATUS_REQUEST);
 
     request = redbolt_request_new("long");

@@ -52,7 +52,7 @@ static void clients(const redbolt::config &config) {
         redbolt::lock lock(client, "job");
         CHECK(lock && lock.remaining() > 0ms && lock.mode() == REDBOLT_MODE_EXCLUSIVE);
         CHECK(!lock.fencing_token() && !lock.slot() && !other.try_lock("job"));
-        const auto error = thrown(REDBOLT_STATUS_CONTENDED, [&] { other.acquire(redbolt::request("job")); });
+        const auto error = thrown(REDBOLT_STATUS_CONTENDED, [&] { (void)other.acquire(redbolt::request("job")); });
         CHECK(error.is_contended() && error.nodes().size() == 3);
         CHECK(error.nodes()[2].message.find(error.nodes()[2].address) != std::string::npos);
         lock.extend(20s);
@@ -85,14 +85,14 @@ static void clients(const redbolt::config &config) {
     // Where C has texts, one that it would cut short is refused.
     thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().tls_server_name(bytes); });
     thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().node(bytes); });
-    thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { client.attach(text + bytes); });
+    thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { (void)client.attach(text + bytes); });
     redbolt::mutex mutex(client, "mutex");
     std::unique_lock owner(mutex, std::try_to_lock);
     CHECK(owner.owns_lock() && mutex.is_valid());
     mutex.held().extend(15s);
     owner.unlock();
     CHECK(!mutex.is_valid());
-    thrown(REDBOLT_STATUS_REQUEST, [&] { client.lock(""); });
+    thrown(REDBOLT_STATUS_REQUEST, [&] { (void)client.lock(""); });
     thrown(REDBOLT_STATUS_CONFIG, [] { redbolt::client none{redbolt::config()}; });
     thrown(REDBOLT_STATUS_CONFIG, [] { redbolt::config().node("redis://:secret@"); });
 }
@@ -130,7 +130,7 @@ static void engines(redbolt::config &config) {
     lock.on_loss([shared](redbolt_loss) { std::abort(); });
     lock.release();
     lock = engine.lock("job");
-    thrown(REDBOLT_STATUS_CONTENDED, [&] { engine.acquire_future(redbolt::request("job")).get(); });
+    thrown(REDBOLT_STATUS_CONTENDED, [&] { (void)engine.acquire_future(redbolt::request("job")).get(); });
     std::promise<redbolt_loss> lost;
     lock.on_loss([&lost](redbolt_loss loss) { lost.set_value(loss); });
     engine.shutdown(15s);
@@ -160,24 +160,79 @@ static void drivers(const redbolt::config &config) {
     const auto granted = next(driver);
     CHECK(granted.kind == REDBOLT_EVENT_KIND_GRANTED && granted.data == &driver && !granted.why);
     CHECK(driver.is_valid(lock) && driver.fencing_token(lock) && !driver.slot(lock));
-    driver.acquire(redbolt::request("loop"));
+    CHECK(driver.acquire(redbolt::request("loop")) != lock);
     const auto refused = next(driver);
     CHECK(refused.kind == REDBOLT_EVENT_KIND_REFUSED && refused.why->nodes().size() == 3);
-    driver.release(driver.attach(driver.detach(lock)));
+    CHECK(driver.release(driver.attach(driver.detach(lock))));
     CHECK(next(driver).kind == REDBOLT_EVENT_KIND_RELEASED);
     thrown(REDBOLT_STATUS_REQUEST, [&] { driver.extend(lock, 10s); });
     // Where C has no error, the status has words.
-    const auto released = thrown(REDBOLT_STATUS_REQUEST, [&] { driver.release(lock); });
+    const auto released = thrown(REDBOLT_STATUS_REQUEST, [&] { (void)driver.release(lock); });
     CHECK(released.what() == std::string("the request cannot be carried out, whatever the nodes say"));
     const auto unknown = thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [] { redbolt::request("x").profile("jedisson"); });
     CHECK(unknown.what() == std::string(redbolt_status_message(REDBOLT_STATUS_INVALID_ARGUMENT)));
 }
 
+// One write to each node for several locks, reads without sleep, and the state of the nodes.
+static void crowds(redbolt::config &config) {
+    config.busy_poll(50us);
+    redbolt::client client(config);
+    redbolt::engine engine(config);
+    redbolt::client other(config);
+    const redbolt::lock held = other.lock("held");
+    std::vector<redbolt::request> wanted;
+    for (const char *name : {"one", "two", "held"}) {
+        wanted.emplace_back(name);
+        wanted.back().ttl(25s);
+    }
+    const auto is_right = [](std::vector<redbolt::result<redbolt::lock>> granted) {
+        CHECK(granted.size() == 3 && granted[0] && granted[1]->is_valid() && !granted[2]);
+        CHECK(granted[2].error().is_contended() && granted[2].error().nodes().size() == 3);
+        thrown(REDBOLT_STATUS_CONTENDED, [&] { (void)granted[2].value(); });
+        granted[0]->release();
+        granted[1]->release();
+    };
+    is_right(client.acquire_all(wanted));
+    is_right(engine.acquire_all(wanted));
+    engine.nodes();
+
+    redbolt::driver driver(config);
+    wanted.pop_back();
+    const std::vector<std::uint64_t> locks = driver.acquire_all(wanted, &driver);
+    CHECK(locks.size() == 2);
+    for (int events = 0; events < 2;) {
+        while (const auto event = driver.next_event()) {
+            events += event->kind == REDBOLT_EVENT_KIND_GRANTED;
+        }
+        if (!driver.process_busy()) {
+            pollfd readable{driver.fd(), POLLIN, 0};
+            poll(&readable, 1, driver.deadline_ms());
+        }
+    }
+    driver.nodes();
+    for (const std::uint64_t lock : locks) {
+        CHECK(driver.release(lock) && next(driver).kind == REDBOLT_EVENT_KIND_RELEASED);
+    }
+    redbolt::request brief("brief");
+    brief.ttl(1500ms);
+    const std::uint64_t lost = driver.acquire(brief);
+    CHECK(next(driver).kind == REDBOLT_EVENT_KIND_GRANTED && next(driver).kind == REDBOLT_EVENT_KIND_LOST);
+    CHECK(!driver.release(lost));
+    wanted.emplace_back("");
+    thrown(REDBOLT_STATUS_REQUEST, [&] { (void)driver.acquire_all(wanted); });
+}
+
 int main(int argc, char **argv) {
     redbolt::config config = nodes(argc - 1, argv + 1);
-    clients(config);
-    engines(config);
-    drivers(config);
+    try {
+        clients(config);
+        engines(config);
+        drivers(config);
+        crowds(config);
+    } catch (const redbolt::error &error) {
+        std::cerr << "not caught: " << error.what() << "\n";
+        return 1;
+    }
     std::cout << "all of it\n";
     return 0;
 }

@@ -23,7 +23,12 @@ pub(crate) fn c(source: &str) -> Program {
 
 /// The same in C++.
 pub(crate) fn cpp(source: &str) -> Program {
-    Program::build("c++", &["-std=c++17", "-Wpedantic"], source, &[])
+    cpp_with(source, &[])
+}
+
+/// The same with more options of the compiler.
+pub(crate) fn cpp_with(source: &str, options: &[&str]) -> Program {
+    Program::build("c++", &[&["-std=c++17", "-Wpedantic"], options].concat(), source, &[])
 }
 
 impl Program {
@@ -115,14 +120,23 @@ fn is_current(program: &Path) -> bool {
 
 /// A text in C or C++ that stands for itself.
 pub(crate) fn compiles(snippet: &str, kind: &str) {
+    succeeded(compiled(snippet, kind, &[]));
+}
+
+/// Returns `true` if a text compiles without a warning.
+pub(crate) fn is_accepted(snippet: &str, kind: &str, options: &[&str]) -> bool {
+    compiled(snippet, kind, options).status.success()
+}
+
+fn compiled(snippet: &str, kind: &str, options: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("snippet").with_extension(kind);
     fs::write(&source, snippet).unwrap();
     let (compiler, standard) =
         if kind == "c" { ("cc", "-std=gnu11") } else { ("c++", "-std=c++17") };
     let mut compile = Command::new(compiler);
-    compile.args([standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]);
-    succeeded(ended(compile.arg(home().join("include")).arg(&source)));
+    compile.args([standard, "-Wall", "-Wextra", "-Werror", "-c", "-o", "/dev/null"]).args(options);
+    ended(compile.arg("-I").arg(home().join("include")).arg(&source))
 }
 
 /// The library of this build, beside this program.
