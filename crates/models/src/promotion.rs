@@ -10,7 +10,7 @@
 //! keeps it out before.
 //!
 //! *Lean*: the new master always has the holder's key, however late the replica was, and it has no other rivals, see
-//! [`sentinel_answer`](crate::sentinel_word). The holder's word for the old master is never too old. Not here: several nodes, of
+//! [`sentinel_answer`](crate::sentinel_answer). The holder's word for the old master is never too old. Not here: several nodes, of
 //! which a rival needs more than this one; the drift of clocks; what the restart guard is.
 
 use std::fmt;
