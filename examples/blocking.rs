@@ -15,7 +15,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redbolt::{AcquireError, Client, Config, ConfigError, LockRequest, Wait};
+use redbolt::{AcquireError, Client, Config, ConfigError, LockRequest};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -47,7 +47,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // If another client holds the lock, wait up to five seconds. If this process dies, the nodes
     // delete the key after ten.
     let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10));
-    let mut lock = client.acquire(request.clone().wait(Wait::UpTo(Duration::from_secs(5))))?;
+    let mut lock = client.acquire(request.clone().wait(Duration::from_secs(5)))?;
     println!("held for {:.1?} more", lock.remaining());
 
     // Meanwhile another client is refused, and the refusal says why.

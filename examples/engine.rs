@@ -18,9 +18,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{
-    AcquireError, AutoExtend, Config, ConfigError, Engine, EngineLimits, LockRequest, Wait,
-};
+use redbolt::{AcquireError, AutoExtend, Config, ConfigError, Engine, EngineLimits, LockRequest};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -66,7 +64,7 @@ fn run_scheduled(engine: &Engine) -> Result<(), Box<dyn Error>> {
             thread::spawn(move || -> Result<(), AcquireError> {
                 // The time to wait for the lock and its TTL are independent.
                 let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10));
-                let guard = engine.acquire_timeout(request, Duration::from_secs(20)).wait()?;
+                let guard = engine.acquire(request.wait(Duration::from_secs(20))).wait()?;
                 println!("thread {number} holds it for {:.0?} more", guard.remaining());
                 // Dropping the guard releases the lock without waiting for the nodes.
                 drop(guard);
@@ -86,7 +84,7 @@ fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let request = LockRequest::new(RESOURCE)
         .ttl(Duration::from_secs(6))
         .auto_extend(AutoExtend::until_released());
-    let guard = engine.acquire_timeout(request, Duration::from_secs(5)).wait()?;
+    let guard = engine.acquire(request.wait(Duration::from_secs(5))).wait()?;
     thread::sleep(Duration::from_secs(7));
     println!("still held after 7 s: {}", guard.is_valid());
     println!("{}", guard.release().wait());
@@ -96,7 +94,7 @@ fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
 /// A holder that does not extend its lock loses it, and is notified.
 fn be_told(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(3));
-    let guard = engine.acquire(request.wait(Wait::UpTo(Duration::from_secs(5)))).wait()?;
+    let guard = engine.acquire(request.wait(Duration::from_secs(5))).wait()?;
     let (tell, told) = mpsc::channel();
     // The callback runs on the engine's thread, so it should only pass the news on.
     guard.on_loss(move |cause| {

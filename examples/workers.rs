@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConfigBuilder, ConfigError, LockRequest, ReleaseOutcome, Wait};
+use redbolt::{Client, Config, ConfigBuilder, ConfigError, LockRequest, ReleaseOutcome};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -68,7 +68,7 @@ fn work(host: usize, addresses: &[String], site: &Site) -> Result<(), Box<dyn Er
     let client = Client::new(configure(addresses)?.label(format!("host-{host}")).build()?)?;
     // All hosts say how many permits there are. Nothing has to be set up.
     let request = LockRequest::new(RESOURCE).permits(PLACES).ttl(Duration::from_secs(10));
-    let permit = client.acquire(request.wait(Wait::UpTo(Duration::from_secs(20))))?;
+    let permit = client.acquire(request.wait(Duration::from_secs(20)))?;
     let place = permit.slot().ok_or("the permit is over")?;
     site.enter(place, host)?;
     println!("host {host} works in place {place}");

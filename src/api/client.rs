@@ -54,7 +54,7 @@ use crate::proto::{
 ///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
 ///     .build()?;
 /// let client = Client::new(config)?;
-/// let request = LockRequest::new("job").wait(Wait::UpTo(Duration::from_secs(2)));
+/// let request = LockRequest::new("job").wait(Duration::from_secs(2));
 /// let mut lock = client.acquire(request)?;
 /// // ... do the work while lock.is_valid() ...
 /// lock.extend(Duration::from_secs(10))?;
@@ -153,19 +153,6 @@ impl Client {
     /// As [`acquire`](Self::acquire).
     pub fn try_acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
         self.acquire(request.wait(Wait::No))
-    }
-
-    /// Takes a lock, waiting for up to `wait`, whatever the request says about waiting. Zero is one attempt.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub fn acquire_timeout(
-        &self,
-        request: LockRequest<'_>,
-        wait: Duration,
-    ) -> Result<LockGuard<'_>, AcquireError> {
-        self.acquire(request.wait(Wait::UpTo(wait)))
     }
 
     /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for

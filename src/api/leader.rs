@@ -49,8 +49,8 @@ impl<'a> Campaign<'a> {
         self
     }
 
-    /// How long to wait to be elected.
-    pub fn wait(mut self, wait: Wait) -> Self {
+    /// How long to wait to be elected. A duration is the longest wait.
+    pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
         self.request = self.request.wait(wait);
         self
     }

@@ -26,7 +26,7 @@ pub const MAX_RESOURCE: usize = 64 << 10;
 /// use std::time::Duration;
 /// use redbolt::{LockRequest, Wait};
 ///
-/// let request = LockRequest::new("job").ttl(Duration::from_secs(5)).wait(Wait::UpTo(Duration::from_secs(2)));
+/// let request = LockRequest::new("job").ttl(Duration::from_secs(5)).wait(Duration::from_secs(2));
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a LockRequest does nothing until it is given to acquire"]
@@ -126,13 +126,24 @@ impl<'a> LockRequest<'a> {
         self
     }
 
+    /// How long to wait for it. A duration is the longest wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use redbolt::{LockRequest, Wait};
+    ///
+    /// let patient = LockRequest::new("job").wait(Wait::Forever);
+    /// let hurried = LockRequest::new("job").wait(Duration::from_secs(2)); // as Wait::UpTo
+    /// ```
+    pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
+        self.wait = wait.into();
+        self
+    }
+
     builder_methods! {
         /// How long the nodes keep the lock unless it is extended; cut to whole milliseconds. To be extended in time
         /// a lock needs a TTL of four round trips at least.
         pub fn ttl(ttl: Duration) => ttl = ttl;
-
-        /// How long to wait for it.
-        pub fn wait(wait: Wait) => wait = wait;
 
         /// Asks for the lock beside others who share it, as a reader does beside readers. Whoever asks for it without
         /// this waits until all who share it are gone, and they wait for whoever has it alone.
@@ -397,6 +408,12 @@ pub enum Wait {
     Forever,
     /// One attempt.
     No,
+}
+
+impl From<Duration> for Wait {
+    fn from(longest: Duration) -> Self {
+        Self::UpTo(longest)
+    }
 }
 
 messages! {

@@ -116,7 +116,7 @@ fn an_engine_s_lock_is_over_at_once_by_either_clock() {
     for (what, end) in ENDS {
         let (builder, ahead) = bent(&servers);
         let engine = engine_of(builder);
-        let guard = engine.acquire_timeout(long(what.as_bytes()), LIMIT).wait().unwrap();
+        let guard = engine.acquire(long(what.as_bytes()).wait(LIMIT)).wait().unwrap();
         assert!(guard.is_valid());
         end(&ahead);
         // Whether or not the engine's thread has noticed.
@@ -136,7 +136,7 @@ fn a_wall_clock_set_back_prolongs_no_lease() {
     let engine = engine_of(builder);
     let lock = client.acquire(long(b"a").wait(Wait::UpTo(LIMIT))).unwrap();
     let id = held_by(&mut driver, long(b"b").wait(Wait::UpTo(LIMIT)));
-    let guard = engine.acquire_timeout(long(b"c"), LIMIT).wait().unwrap();
+    let guard = engine.acquire(long(b"c").wait(LIMIT)).wait().unwrap();
     let before = [lock.remaining(), driver.remaining(id), guard.remaining()];
     ahead.wall.fetch_sub(HOUR.cast_signed(), SeqCst);
     for (after, before) in
@@ -194,7 +194,7 @@ fn a_lock_that_expires_before_its_caller_gets_it_is_refused() {
     }
     is_too_late(client.with(long(b"job"), |_| unreachable!("the lock is over")));
     let engine = engine_of(builder);
-    is_too_late(engine.acquire_timeout(long(b"other"), LIMIT).wait());
+    is_too_late(engine.acquire(long(b"other").wait(LIMIT)).wait());
     drop((client, engine));
     eventually("no key is left", || {
         ["job", "a", "b", "other"].iter().all(|key| held_on(&servers, key) == 0)

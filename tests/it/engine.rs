@@ -120,11 +120,11 @@ fn wait_and_ttl_are_independent_in_an_engine() {
     let engine = engine(&servers);
     let holder = engine.acquire(patiently(b"job")).soon().unwrap();
     let request = LockRequest::new(b"job").ttl(SHORT).wait(Wait::Forever);
-    let refused = engine.acquire_timeout(request.clone(), BRIEF).soon().unwrap_err();
+    let refused = engine.acquire(request.clone().wait(BRIEF)).soon().unwrap_err();
     assert!(
         matches!(&refused, AcquireError::Refused(report) if report.reason() == RefusalReason::OutOfTime)
     );
-    let waiter = engine.acquire_timeout(request, LIMIT);
+    let waiter = engine.acquire(request.wait(LIMIT));
     drop(holder);
     let guard = waiter.soon().unwrap();
     assert!(guard.remaining() <= SHORT);

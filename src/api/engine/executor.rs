@@ -1,4 +1,4 @@
-//! The carrying out of commands on the driver.
+//! The carrying out of messages on the driver.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::observer_slot::ObserverSlot;
 use super::outcomes::Outcomes;
 use super::pending::{PendingQuery, Query};
-use super::queue::{Attached, Command, ViewRequest, WarmUp};
+use super::queue::{Attached, Message, ViewRequest, WarmUp};
 use super::reply::Responder;
 use super::runtime::Runtime;
 use super::shutdown::ShutdownReport;
@@ -55,7 +55,7 @@ impl Executor {
         }
     }
 
-    /// Writes what the commands have to say, and delivers what has come. Returns whether there were outcomes.
+    /// Writes what the messages have to say, and delivers what has come. Returns whether there were outcomes.
     pub(super) fn settle(&mut self) -> bool {
         self.driver.settle();
         let mut any = self.deliver();
@@ -70,26 +70,26 @@ impl Executor {
         self.outcomes.deliver(&mut self.driver)
     }
 
-    pub(super) fn execute(&mut self, command: Command, now: ClockReading) {
-        match command {
-            Command::Acquire(slot) => self.acquire(slot, now),
-            Command::Attach(slot, detached, attached) => {
+    pub(super) fn execute(&mut self, message: Message, now: ClockReading) {
+        match message {
+            Message::Acquire(slot) => self.acquire(slot, now),
+            Message::Attach(slot, detached, attached) => {
                 self.attach(slot, &detached, attached, now);
             }
-            Command::ChangeMode(slot, mode) => self.change_mode(&slot, mode, now),
-            Command::Close(until) => self.close(until, now),
-            Command::Detach(slot, responder) => {
+            Message::ChangeMode(slot, mode) => self.change_mode(&slot, mode, now),
+            Message::Close(until) => self.close(until, now),
+            Message::Detach(slot, responder) => {
                 let patience =
                     slot.id().map_or(Duration::ZERO, |id| self.driver.detach_timeout(id));
                 self.pending.push(PendingQuery::detach(slot, patience, responder));
             }
-            Command::Extend(slot, ttl) => self.extend(&slot, ttl, now),
-            Command::ReadDriver(question) => question(&self.driver),
-            Command::Observe(election, slot) => self.observe(&election, slot, now),
-            Command::Release(slot) => self.release(&slot, now),
-            Command::Unobserve(slot) => self.unobserve(&slot),
-            Command::View(resource, request) => self.view(&resource, request, now),
-            Command::WarmUp(warm_up, responder) => self.warm_up(warm_up, responder),
+            Message::Extend(slot, ttl) => self.extend(&slot, ttl, now),
+            Message::ReadDriver(question) => question(&self.driver),
+            Message::Observe(election, slot) => self.observe(&election, slot, now),
+            Message::Release(slot) => self.release(&slot, now),
+            Message::Unobserve(slot) => self.unobserve(&slot),
+            Message::View(resource, request) => self.view(&resource, request, now),
+            Message::WarmUp(warm_up, responder) => self.warm_up(warm_up, responder),
         }
     }
 
@@ -128,7 +128,7 @@ impl Executor {
         }
     }
 
-    /// Why the core rejects a command. A holder that has not released the lock learns how it was lost.
+    /// Why the core rejects a message. A holder that has not released the lock learns how it was lost.
     fn rejection(&self, slot: &LockSlot, id: LockId, error: RequestError) -> ExtendError {
         match error {
             RequestError::NotHeld if !slot.is_released() => {
@@ -267,19 +267,19 @@ impl Executor {
         matches!(self.driver.state(id), LockState::Held | LockState::Extending)
     }
 
-    /// Ends everything that was begun and all commands that were not, closes the connections, and reports.
+    /// Ends everything that was begun and all messages that were not, closes the connections, and reports.
     pub(super) fn end(
         mut self,
-        (commands, current): (Vec<Command>, Option<Arc<LockSlot>>),
+        (messages, current): (Vec<Message>, Option<Arc<LockSlot>>),
         has_failed: bool,
     ) -> ShutdownReport {
         self.outcomes.wake();
         let Self { driver, runtime, outcomes, pending, .. } = self;
         let mut report = outcomes.close(&driver, has_failed);
-        current.iter().chain(commands.iter().filter_map(Command::slot)).for_each(|it| it.abandon());
-        commands.iter().filter_map(Command::observer).for_each(|observer| observer.close());
+        current.iter().chain(messages.iter().filter_map(Message::slot)).for_each(|it| it.abandon());
+        messages.iter().filter_map(Message::observer).for_each(|observer| observer.close());
         // Dropping a responder answers its caller.
-        drop((commands, pending));
+        drop((messages, pending));
         report.owed = !has_failed && driver.has_pending_releases();
         // It writes its last releases, and after a panic in it, it may panic once more.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(driver)));

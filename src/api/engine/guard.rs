@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::future::{DowngradeFuture, QueryFuture, ReleaseFuture, UpgradeFuture};
 use super::handle::{LockHandle, lock_methods};
-use super::queue::Command;
+use super::queue::Message;
 use super::reply::{Reply, Responder};
 use super::slot::LockSlot;
 use crate::api::error::AcquireError;
@@ -103,7 +103,7 @@ impl OwnedGuard {
         let handle = self.take_handle();
         let (runtime, reply) = (Arc::clone(&handle.slot.runtime), Arc::new(Reply::default()));
         let responder = Responder::new(Arc::clone(&reply), Arc::clone(&runtime), None);
-        handle.hand_over(Command::Detach(Arc::clone(&handle.slot), responder));
+        handle.hand_over(Message::Detach(Arc::clone(&handle.slot), responder));
         QueryFuture::new(reply, runtime)
     }
 
@@ -122,7 +122,7 @@ impl OwnedGuard {
 
 impl Drop for OwnedGuard {
     fn drop(&mut self) {
-        // Empty after a release or a detachment, which has queued its command.
+        // Empty after a release or a detachment, which has queued its message.
         if let Some(handle) = &self.handle {
             handle.release();
         }

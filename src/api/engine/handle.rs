@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::future::{ExtendFuture, LossFuture};
-use super::queue::Command;
+use super::queue::Message;
 use super::shared::Shared;
 use super::slot::LockSlot;
 use crate::api::guard::{ExtendError, ReleaseOutcome};
@@ -23,21 +23,21 @@ impl LockHandle {
 
     /// Queues the release of the lock, or cancels its acquisition. Never waits.
     pub(super) fn release(&self) {
-        self.hand_over(Command::Release(Arc::clone(&self.slot)));
+        self.hand_over(Message::Release(Arc::clone(&self.slot)));
     }
 
-    /// Queues the command that ends its holder's use of the lock.
-    pub(super) fn hand_over(&self, command: Command) {
+    /// Queues the message that ends its holder's use of the lock.
+    pub(super) fn hand_over(&self, message: Message) {
         let runtime = &self.slot.runtime;
         // The parent of a forked child holds the lock, and the child must not take the mutexes.
         if !runtime.is_ours() {
             return;
         }
         let (callbacks, waiter) = self.slot.mark_released();
-        if self.shared.queue.push(command).is_err() {
+        if self.shared.queue.push(message).is_err() {
             runtime.wake(self.slot.end(ReleaseOutcome::Lost(LossCause::ShutDown)));
         }
-        // After the command, and one by one: their destructors may panic, or drop the last engine.
+        // After the message, and one by one: their destructors may panic, or drop the last engine.
         runtime.discard(waiter);
         for callback in callbacks {
             runtime.discard(callback);
@@ -51,7 +51,7 @@ impl LockHandle {
 
     pub(super) fn try_extend(&self, ttl: Duration) -> Result<ExtendFuture, ExtendError> {
         let reply = self.slot.begin_extension(ttl)?;
-        if self.shared.queue.push(Command::Extend(Arc::clone(&self.slot), ttl)).is_err() {
+        if self.shared.queue.push(Message::Extend(Arc::clone(&self.slot), ttl)).is_err() {
             self.slot.fail_extension(ExtendError::Lost(LossCause::ShutDown));
         }
         Ok(ExtendFuture::new(reply, Arc::clone(&self.slot.runtime)))
@@ -64,7 +64,7 @@ impl LockHandle {
 
     pub(super) fn try_change_mode(&self, mode: LockMode) -> Result<ExtendFuture, ExtendError> {
         let reply = self.slot.begin_mode_change(mode)?;
-        if self.shared.queue.push(Command::ChangeMode(Arc::clone(&self.slot), mode)).is_err() {
+        if self.shared.queue.push(Message::ChangeMode(Arc::clone(&self.slot), mode)).is_err() {
             self.slot.fail_mode_change(ExtendError::Lost(LossCause::ShutDown));
         }
         Ok(ExtendFuture::new(reply, Arc::clone(&self.slot.runtime)))

@@ -1,6 +1,6 @@
 //! The engine: one background thread behind a handle that every thread and task can use.
 //!
-//! The handle queues commands (`queue`), the thread carries them out on the core that all APIs share (`thread`,
+//! The handle queues messages (`queue`), the thread carries them out on the core that all APIs share (`thread`,
 //! `executor`), and outcomes come back in the slot of each lock (`outcomes`, `slot`), where a future or a blocked thread
 //! waits. The lease is in the slot as well, so that no holder waits for the thread.
 //!
@@ -46,7 +46,7 @@ pub use self::with::{HeldLock, WithError};
 
 use self::handle::LockHandle;
 use self::observer_slot::ObserverSlot;
-use self::queue::{Command, Queue, ViewRequest, WarmUp};
+use self::queue::{Message, Queue, ViewRequest, WarmUp};
 use self::reentrant::Holds;
 use self::reply::{Reply, Responder};
 use self::runtime::{InFlight, Runtime};
@@ -86,7 +86,7 @@ use crate::proto::{
 /// let engine = Engine::start(config, EngineLimits::default())?;
 ///
 /// // In a task of any executor:
-/// let guard = engine.acquire(LockRequest::new("job").wait(Wait::UpTo(Duration::from_secs(2)))).await?;
+/// let guard = engine.acquire(LockRequest::new("job").wait(Duration::from_secs(2))).await?;
 /// guard.extend(Duration::from_secs(10)).await?;
 /// println!("{}", guard.release().await);
 ///
@@ -184,7 +184,7 @@ impl Engine {
             Err(error) => return AcquireFuture::refused(error),
         };
         let queue = &self.handle.shared.queue;
-        if queue.push(Command::Acquire(Arc::clone(&slot))).is_err() {
+        if queue.push(Message::Acquire(Arc::clone(&slot))).is_err() {
             return AcquireFuture::refused(EngineError::ShutDown);
         }
         AcquireFuture::pending(self.lock_handle(slot))
@@ -204,8 +204,8 @@ impl Engine {
     ) -> AcquireAllFuture {
         let slots: Vec<Result<_, AcquireError>> =
             distinct(requests).map(|request| Ok(self.slot(request?)?)).collect();
-        let commands = slots.iter().flatten().map(|slot| Command::Acquire(Arc::clone(slot)));
-        let is_taken = self.handle.shared.queue.push_all(commands);
+        let messages = slots.iter().flatten().map(|slot| Message::Acquire(Arc::clone(slot)));
+        let is_taken = self.handle.shared.queue.push_all(messages);
         let asked = |slot| match slot {
             Ok(slot) if is_taken => AcquireFuture::pending(self.lock_handle(slot)),
             Ok(_) => AcquireFuture::refused(EngineError::ShutDown),
@@ -232,11 +232,6 @@ impl Engine {
     /// Takes a lock in one attempt, whatever the request says about waiting.
     pub fn try_acquire(&self, request: LockRequest<'_>) -> AcquireFuture {
         self.acquire(request.wait(Wait::No))
-    }
-
-    /// Takes a lock, waiting for up to `wait`, whatever the request says about waiting. Zero is one attempt.
-    pub fn acquire_timeout(&self, request: LockRequest<'_>, wait: Duration) -> AcquireFuture {
-        self.acquire(request.wait(Wait::UpTo(wait)))
     }
 
     /// Takes a lock for `owner`, who may take it again while holding it: a task or a request, by a name that the caller
@@ -306,8 +301,8 @@ impl Engine {
         self.unlimited()?;
         check_lock_name(&self.config().core(), election)?;
         let slot = Arc::new(ObserverSlot::new(Arc::clone(self.runtime())));
-        let command = Command::Observe(election.into(), Arc::clone(&slot));
-        shared.queue.push(command).map_err(|_| EngineError::ShutDown)?;
+        let message = Message::Observe(election.into(), Arc::clone(&slot));
+        shared.queue.push(message).map_err(|_| EngineError::ShutDown)?;
         Ok(OwnedObserver::new(slot, Arc::clone(shared)))
     }
 
@@ -461,7 +456,7 @@ impl Engine {
                     let attached = move |outcome: Result<(), AcquireError>| {
                         responder.send(outcome.map(|()| OwnedGuard::of(handle)));
                     };
-                    Command::Attach(slot, detached, Box::new(attached))
+                    Message::Attach(slot, detached, Box::new(attached))
                 })
             }
             Err(error) => self.refused(error),
@@ -477,7 +472,7 @@ impl Engine {
     /// [`EngineError::ShutDown`], and [`EngineError::Forked`] in a forked child.
     pub fn warm_up(&self, within: Duration) -> QueryFuture<NodeReport> {
         let warm_up = WarmUp { within, push: false };
-        self.query(self.unlimited(), |responder| Command::WarmUp(warm_up, responder))
+        self.query(self.unlimited(), |responder| Message::WarmUp(warm_up, responder))
     }
 
     /// As [`warm_up`](Self::warm_up), and finds out besides which nodes tell those who wait, for at most
@@ -489,7 +484,7 @@ impl Engine {
     /// As [`warm_up`](Self::warm_up).
     pub fn warm_up_push(&self, within: Duration) -> QueryFuture<NodeReport> {
         let warm_up = WarmUp { within, push: true };
-        self.query(self.unlimited(), |responder| Command::WarmUp(warm_up, responder))
+        self.query(self.unlimited(), |responder| Message::WarmUp(warm_up, responder))
     }
 
     /// Which nodes can vote now. It is answered also when the engine is busy.
@@ -558,7 +553,7 @@ impl Engine {
         question: impl FnOnce(&Driver) -> T + Send + 'static,
     ) -> QueryFuture<T> {
         self.query(self.unlimited(), |responder| {
-            Command::ReadDriver(Box::new(move |driver| responder.send(Ok(question(driver)))))
+            Message::ReadDriver(Box::new(move |driver| responder.send(Ok(question(driver)))))
         })
     }
 
@@ -573,7 +568,7 @@ impl Engine {
         request: impl FnOnce(Responder<T, AcquireError>) -> ViewRequest,
     ) -> QueryFuture<T, AcquireError> {
         let in_flight = self.runtime().enter().map(Some);
-        self.query(in_flight, |responder| Command::View(resource.into(), request(responder)))
+        self.query(in_flight, |responder| Message::View(resource.into(), request(responder)))
     }
 
     /// A call that does not count as in flight.
@@ -584,7 +579,7 @@ impl Engine {
     fn query<T, E: From<EngineError>>(
         &self,
         in_flight: Result<Option<InFlight>, EngineError>,
-        command: impl FnOnce(Responder<T, E>) -> Command,
+        message: impl FnOnce(Responder<T, E>) -> Message,
     ) -> QueryFuture<T, E> {
         let runtime = self.runtime();
         let in_flight = match in_flight {
@@ -593,8 +588,8 @@ impl Engine {
         };
         let reply = Arc::new(Reply::default());
         let responder = Responder::new(Arc::clone(&reply), Arc::clone(runtime), in_flight);
-        // A command that comes too late is dropped, which answers it.
-        drop(self.handle.shared.queue.push(command(responder)));
+        // A message that comes too late is dropped, which answers it.
+        drop(self.handle.shared.queue.push(message(responder)));
         QueryFuture::new(reply, Arc::clone(runtime))
     }
 
@@ -750,7 +745,7 @@ mod tests {
         let builder = Config::builder().node(&server.address()).unwrap();
         let config = builder.new_nodes().response_timeout(LIMIT).build().unwrap();
         let engine = Engine::start(config, EngineLimits::default()).unwrap();
-        drop(soon(engine.acquire_timeout(LockRequest::new(b"first"), LIMIT)).unwrap());
+        drop(soon(engine.acquire(LockRequest::new(b"first").wait(LIMIT))).unwrap());
 
         // The thread does nothing until all have asked and wait.
         let (go, gate) = mpsc::channel::<()>();
@@ -790,7 +785,7 @@ mod tests {
     fn a_forked_child_holds_nothing_and_waits_for_nothing() {
         let node = Node::start().unwrap();
         let parent = Engine::start(config(&node), EngineLimits::default()).unwrap();
-        let guard = soon(parent.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap();
+        let guard = soon(parent.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap();
         let (lease, votes) = guard.copy();
         assert!(!lease.remaining(crate::net::now()).is_zero());
 
@@ -827,11 +822,11 @@ mod tests {
         let node = Node::start().unwrap();
         // Both acquisitions that it leaves behind give their places back, or the last ask finds none.
         let engine = Engine::start(config(&node), EngineLimits { in_flight: 2 }).unwrap();
-        let guard = soon(engine.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap();
+        let guard = soon(engine.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap();
         let (told, heard) = mpsc::channel();
         guard.on_loss(move |cause| told.send(cause).unwrap());
         let waiting = engine.acquire(LockRequest::new(b"job").wait(Wait::Forever));
-        // In one turn, so that it fails with commands before and behind it.
+        // In one turn, so that it fails with messages before and behind it.
         let (go, until) = mpsc::channel::<()>();
         let held_up = engine.read_driver(move |_| {
             // It ends when the sender is dropped.
@@ -856,7 +851,7 @@ mod tests {
         assert_eq!(soon(engine.acquire(LockRequest::new(b"job"))).unwrap_err(), over);
         // Its connections are closed, and their locks released.
         let next = Engine::start(config(&node), EngineLimits::default()).unwrap();
-        drop(soon(next.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap());
+        drop(soon(next.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap());
     }
 
     /// Only the report says which locks are left.
@@ -864,7 +859,7 @@ mod tests {
     fn a_shutdown_waits_for_a_report_that_is_late() {
         let node = Node::start().unwrap();
         let engine = Engine::start(config(&node), EngineLimits::default()).unwrap();
-        let guard = soon(engine.acquire_timeout(LockRequest::new(b"job"), LIMIT)).unwrap();
+        let guard = soon(engine.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap();
         let (began, begun) = mpsc::channel();
         drop(engine.read_driver(move |_| {
             began.send(()).unwrap();

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::future::block_on;
 use super::observer_slot::ObserverSlot;
-use super::queue::Command;
+use super::queue::Message;
 use super::shared::Shared;
 use crate::api::leader::Observation;
 use crate::proto::debug_by_name;
@@ -59,7 +59,7 @@ impl Drop for OwnedObserver {
         }
         let waiter = self.slot.mark_dropped();
         // An engine that has ended does not observe.
-        drop(self.shared.queue.push(Command::Unobserve(Arc::clone(&self.slot))));
+        drop(self.shared.queue.push(Message::Unobserve(Arc::clone(&self.slot))));
         self.shared.runtime.discard(waiter);
     }
 }

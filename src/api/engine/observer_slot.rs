@@ -61,7 +61,7 @@ impl ObserverSlot {
     }
 
     /// Marks it as dropped, for the case that the thread has not begun to observe. Returns the waiter, to be discarded
-    /// after the command to the thread.
+    /// after the message to the thread.
     #[must_use]
     pub(super) fn mark_dropped(&self) -> Option<Waker> {
         let mut state = self.lock();

@@ -1,6 +1,6 @@
 //! Who waits for outcomes of the core, and the delivery of each to its slot.
 //!
-//! Invariant: a lock, a view or an observer is known here from the command that begins it to its last outcome. Tasks are
+//! Invariant: a lock, a view or an observer is known here from the message that begins it to its last outcome. Tasks are
 //! woken after all outcomes of a turn are in their slots.
 
 use std::collections::HashMap;

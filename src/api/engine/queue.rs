@@ -1,4 +1,4 @@
-//! The hand-over of commands to the engine's thread.
+//! The hand-over of messages to the engine's thread.
 //!
 //! A vector under a mutex, swapped whole, and one wake-up write for each sleep. It is bounded by what
 //! can be in it: acquisitions and inspections in flight, which the engine limits, and for each lock one
@@ -9,8 +9,8 @@
 //! # No wake-up is lost
 //!
 //! A push, and the thread before it sleeps ([`prepare_sleep`](Queue::prepare_sleep)), take the same mutex, so one of them is
-//! first. If the push is first, the thread finds the command and does not sleep. If the thread is first, it has set
-//! `asleep`; the first push clears that and writes, once, after the command is in the queue, and what was written stays
+//! first. If the push is first, the thread finds the message and does not sleep. If the thread is first, it has set
+//! `asleep`; the first push clears that and writes, once, after the message is in the queue, and what was written stays
 //! readable until the thread polls. A push that is delayed between the two writes late, which wakes the thread for nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ use crate::api::report::NodeReport;
 use crate::proto::{DetachedLock, Force, LockMode, RequestError};
 
 /// What the thread is asked to do.
-pub(super) enum Command {
+pub(super) enum Message {
     Acquire(Arc<LockSlot>),
     /// Hold a lock that was detached, and call this with the outcome.
     Attach(Arc<LockSlot>, Box<DetachedLock>, Attached),
@@ -75,7 +75,7 @@ pub(super) struct WarmUp {
     pub(super) push: bool,
 }
 
-impl Command {
+impl Message {
     /// The lock that it is about.
     pub(super) fn slot(&self) -> Option<&Arc<LockSlot>> {
         match self {
@@ -105,19 +105,19 @@ impl Command {
 
 pub(super) struct Queue {
     inner: Mutex<Pushed>,
-    /// There are commands: for a check without the mutex, which may be late.
+    /// There are messages: for a check without the mutex, which may be late.
     is_filled: AtomicBool,
     waker: mio::Waker,
 }
 
 #[derive(Default)]
 struct Pushed {
-    commands: Vec<Command>,
+    messages: Vec<Message>,
     /// The thread sleeps, or is about to, and was not woken.
     asleep: bool,
     /// Nothing new is taken.
     closed: bool,
-    /// The thread takes no more commands.
+    /// The thread takes no more messages.
     ended: bool,
 }
 
@@ -126,25 +126,25 @@ impl Queue {
         Self { inner: Mutex::default(), is_filled: AtomicBool::new(false), waker }
     }
 
-    /// Hands a command over; returns it if it comes too late.
-    pub(super) fn push(&self, command: Command) -> Result<(), Command> {
+    /// Hands a message over; returns it if it comes too late.
+    pub(super) fn push(&self, message: Message) -> Result<(), Message> {
         let mut inner = self.lock();
-        let ends = matches!(command, Command::Extend(..) | Command::Release(_));
+        let ends = matches!(message, Message::Extend(..) | Message::Release(_));
         if inner.ended || inner.closed && !ends {
-            return Err(command);
+            return Err(message);
         }
-        inner.commands.push(command);
+        inner.messages.push(message);
         self.wake(inner);
         Ok(())
     }
 
-    /// Hands over commands that begin together. Returns whether they came in time.
-    pub(super) fn push_all(&self, commands: impl IntoIterator<Item = Command>) -> bool {
+    /// Hands over messages that begin together. Returns whether they came in time.
+    pub(super) fn push_all(&self, messages: impl IntoIterator<Item = Message>) -> bool {
         let mut inner = self.lock();
         if inner.closed {
             return false;
         }
-        inner.commands.extend(commands);
+        inner.messages.extend(messages);
         self.wake(inner);
         true
     }
@@ -154,38 +154,38 @@ impl Queue {
         let mut inner = self.lock();
         inner.closed = true;
         if !inner.ended {
-            inner.commands.push(Command::Close(until));
+            inner.messages.push(Message::Close(until));
             self.wake(inner);
         }
     }
 
-    /// Swaps all commands into `taken`, which is empty.
-    pub(super) fn take(&self, taken: &mut Vec<Command>) {
-        debug_assert!(taken.is_empty(), "commands are carried out before more are taken");
+    /// Swaps all messages into `taken`, which is empty.
+    pub(super) fn take(&self, taken: &mut Vec<Message>) {
+        debug_assert!(taken.is_empty(), "messages are carried out before more are taken");
         let mut inner = self.lock();
         inner.asleep = false;
         self.is_filled.store(false, Ordering::Relaxed);
-        std::mem::swap(&mut inner.commands, taken);
+        std::mem::swap(&mut inner.messages, taken);
     }
 
-    /// Whether a command was pushed, as far as it can be seen without the mutex.
+    /// Whether a message was pushed, as far as it can be seen without the mutex.
     pub(super) fn is_filled(&self) -> bool {
         self.is_filled.load(Ordering::Relaxed)
     }
 
-    /// Has the next push wake the thread, unless there are commands. Returns whether the thread is to sleep.
+    /// Has the next push wake the thread, unless there are messages. Returns whether the thread is to sleep.
     pub(super) fn prepare_sleep(&self) -> bool {
         let mut inner = self.lock();
-        inner.asleep = inner.commands.is_empty();
+        inner.asleep = inner.messages.is_empty();
         inner.asleep
     }
 
-    /// Ends it. Returns the commands that will not be carried out.
-    pub(super) fn end(&self) -> Vec<Command> {
+    /// Ends it. Returns the messages that will not be carried out.
+    pub(super) fn end(&self) -> Vec<Message> {
         let mut inner = self.lock();
         inner.closed = true;
         inner.ended = true;
-        std::mem::take(&mut inner.commands)
+        std::mem::take(&mut inner.messages)
     }
 
     fn wake(&self, mut inner: MutexGuard<'_, Pushed>) {
@@ -221,8 +221,8 @@ mod tests {
             Self { queue, poll, events: mio::Events::with_capacity(8) }
         }
 
-        fn push(&self) -> Result<(), Command> {
-            self.queue.push(Command::ReadDriver(Box::new(|_| ())))
+        fn push(&self) -> Result<(), Message> {
+            self.queue.push(Message::ReadDriver(Box::new(|_| ())))
         }
 
         /// Whether the waker was written to since the last look: each write is told of once.

@@ -91,7 +91,7 @@ impl<T, E: From<EngineError>> Responder<T, E> {
 }
 
 impl<T, E: From<EngineError>> Drop for Responder<T, E> {
-    /// A command that is dropped, also by a panic of the thread, is answered.
+    /// A message that is dropped, also by a panic of the thread, is answered.
     fn drop(&mut self) {
         if !self.has_sent {
             self.put(Err(EngineError::ShutDown.into()));

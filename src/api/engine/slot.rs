@@ -171,7 +171,7 @@ impl LockSlot {
         }
     }
 
-    /// Begins an extension, unless there can be none now. The command is to be queued by the caller.
+    /// Begins an extension, unless there can be none now. The message is to be queued by the caller.
     pub(super) fn begin_extension(&self, ttl: Duration) -> Result<Arc<ExtendReply>, ExtendError> {
         let Some(mut state) = self.lock_if_ours() else {
             return Err(ExtendError::Lost(LossCause::Forked));

@@ -1,7 +1,7 @@
 //! The engine's thread: an event loop over one driver, fed from the queue.
 //!
-//! In each turn it reads what the sockets have, carries out all commands that came meanwhile, and then writes: so all
-//! commands of one turn make one write to each node. Invariant: a panic of ours ends the engine, and every caller gets an
+//! In each turn it reads what the sockets have, carries out all messages that came meanwhile, and then writes: so all
+//! messages of one turn make one write to each node. Invariant: a panic of ours ends the engine, and every caller gets an
 //! outcome.
 
 use std::io;
@@ -21,7 +21,7 @@ pub(super) struct Thread {
     shared: Arc<Shared>,
     mailbox: Mailbox,
     executor: Executor,
-    /// In the last turn there was a command or an outcome.
+    /// In the last turn there was a message or an outcome.
     was_active: bool,
 }
 
@@ -49,14 +49,14 @@ impl Thread {
 
     fn turn(&mut self) -> io::Result<()> {
         self.wait()?;
-        // Before the commands, which can take long: by then an answer may have come that was not read.
+        // Before the messages, which can take long: by then an answer may have come that was not read.
         self.executor.driver.sockets.expire();
         self.carry_out();
         self.was_active |= self.executor.settle();
         Ok(())
     }
 
-    /// Sleeps until something is readable, something is due, or a command was pushed, and reads.
+    /// Sleeps until something is readable, something is due, or a message was pushed, and reads.
     fn wait(&mut self) -> io::Result<()> {
         let has_come = self.spin();
         if has_come && !self.executor.driver.sockets.needs_loop() {
@@ -74,8 +74,8 @@ impl Thread {
         Ok(())
     }
 
-    /// Does not sleep for a moment after a command or an outcome, or while answers are due, if the configuration asks for
-    /// it: they are likely to come, and so is the next command. Returns whether one did.
+    /// Does not sleep for a moment after a message or an outcome, or while answers are due, if the configuration asks for
+    /// it: they are likely to come, and so is the next message. Returns whether one did.
     fn spin(&mut self) -> bool {
         let config = &self.shared.runtime.config;
         let busy = config.busy_poll();
@@ -92,15 +92,15 @@ impl Thread {
         busy::spin(span, || config.clock().boot(), has_come)
     }
 
-    /// Carries out the commands that have come. One reading of the clock is enough: it is earlier than the first byte of
-    /// each. But it also begins the time in which nodes have to answer, so a burst of commands takes several turns.
+    /// Carries out the messages that have come. One reading of the clock is enough: it is earlier than the first byte of
+    /// each. But it also begins the time in which nodes have to answer, so a burst of messages takes several turns.
     fn carry_out(&mut self) {
         self.mailbox.fill(&self.shared.queue);
         let now = self.shared.runtime.config.clock().now();
-        for _ in 0..COMMANDS_PER_TURN {
-            let Some(command) = self.mailbox.next() else { break };
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(message) = self.mailbox.next() else { break };
             self.was_active = true;
-            self.executor.execute(command, now);
+            self.executor.execute(message, now);
         }
         self.mailbox.finish();
     }
@@ -115,7 +115,7 @@ impl Thread {
 }
 
 /// Some hundred µs of work, and as many bytes as a socket takes at once.
-const COMMANDS_PER_TURN: usize = 512;
+const MESSAGES_PER_TURN: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +124,7 @@ mod tests {
 
     use redbolt_node::Node;
 
-    use super::super::queue::{Command, Queue, ViewRequest};
+    use super::super::queue::{Message, Queue, ViewRequest};
     use super::super::reply::{Reply, Responder};
     use super::super::runtime::Runtime;
     use super::super::{Engine, Handle, ShutdownReport};
@@ -159,7 +159,7 @@ mod tests {
             thread.turn().unwrap();
         }
         let now = thread.shared.runtime.config.clock().now();
-        thread.executor.execute(Command::Close(Instant::now()), now);
+        thread.executor.execute(Message::Close(Instant::now()), now);
         thread.executor.driver.settle();
         std::thread::sleep(Duration::from_millis(200));
         assert!(thread.executor.has_work() && thread.executor.is_done());
@@ -180,12 +180,12 @@ mod tests {
                 let in_flight = Some(runtime.enter().unwrap());
                 let responder = Responder::new(Arc::clone(reply), Arc::clone(runtime), in_flight);
                 let name = format!("resource {at}").into_bytes().into_boxed_slice();
-                let command = Command::View(name, ViewRequest::Inspect(responder));
-                assert!(thread.shared.queue.push(command).is_ok());
+                let message = Message::View(name, ViewRequest::Inspect(responder));
+                assert!(thread.shared.queue.push(message).is_ok());
             }
             move || {
                 // All of them are under way before the first is answered.
-                for _ in 0..count / COMMANDS_PER_TURN + 1 {
+                for _ in 0..count / MESSAGES_PER_TURN + 1 {
                     thread.carry_out();
                 }
                 while thread.shared.runtime.in_flight() > 0 {
@@ -209,7 +209,7 @@ mod tests {
                 names.iter().map(|name| LockRequest::new(name.as_bytes()).wait(Wait::Forever));
             let waiting: Vec<_> = requests.map(|request| engine.acquire(request)).collect();
             move || {
-                for _ in 0..count / COMMANDS_PER_TURN + 1 {
+                for _ in 0..count / MESSAGES_PER_TURN + 1 {
                     thread.carry_out();
                     thread.executor.deliver();
                 }
