@@ -58,6 +58,7 @@ impl LockAtWork<'_> {
     /// Returns the nodes that gave another slot, which are to be moved to this one. Their answers decide as those to an ask.
     fn settle(&mut self, slot: u16) -> NodeSet {
         self.env.metrics.settled += 1;
+        self.ask_for(self.env.config.settings.response_timeout, None);
         let mut moved = self.active.permit.with_other_slots(slot);
         if mutant!(MovedAnswerCounts) {
             return moved;
@@ -69,14 +70,11 @@ impl LockAtWork<'_> {
             self.claim.gone(node);
             self.active.votes.retract(node);
             if !link.takes_asks() {
-                let cause = Some(link.cause()).filter(|&cause| cause != Cause::default());
-                self.active.votes.cast(node, Vote::Fail(cause.unwrap_or(Cause::Backlog)));
+                let cause = link.cause();
+                let cause = if cause == Cause::default() { Cause::Backlog } else { cause };
+                self.active.votes.cast(node, Vote::Fail(cause));
                 moved.remove(node);
             }
-        }
-        // A move has a time of its own. Where none can be sent, the attempt ends when it was to end.
-        if !moved.is_empty() {
-            self.ask_for(self.env.config.settings.response_timeout, None);
         }
         moved
     }
