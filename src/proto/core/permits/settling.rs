@@ -5,6 +5,7 @@
 
 use super::Agreed;
 use crate::proto::core::LockAtWork;
+use crate::proto::core::effects::LockEffect;
 use crate::proto::mutants::mutant;
 use crate::proto::names::NodeSet;
 use crate::proto::permits::{Offer, best_slot};
@@ -70,11 +71,14 @@ impl LockAtWork<'_> {
             self.claim.gone(node);
             self.active.votes.retract(node);
             if !link.takes_asks() {
-                let cause = link.cause();
-                let cause = if cause == Cause::default() { Cause::Backlog } else { cause };
-                self.active.votes.cast(node, Vote::Fail(cause));
+                let cause = Some(link.cause()).filter(|&cause| cause != Cause::default());
+                self.active.votes.cast(node, Vote::Fail(cause.unwrap_or(Cause::Backlog)));
                 moved.remove(node);
             }
+        }
+        if moved.is_empty() {
+            // Nothing is sent, so that no answer to come would say that the chosen slot has no quorum.
+            self.env.effects.of_lock(self.id, LockEffect::Recount);
         }
         moved
     }
