@@ -28,7 +28,7 @@ pub(crate) fn say(message: impl fmt::Display) {
 
 /// The same for a line that is rewritten in place.
 pub(crate) fn raw(text: &str) {
-    // What is not taken is dropped.
+    // A terminal that takes only a part gets only that part.
     let _ = write_now(io::stderr().as_fd(), text.as_bytes());
 }
 

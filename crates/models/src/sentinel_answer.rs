@@ -1,16 +1,15 @@
-//! An old master that is cut off, with clients who cannot hear of its end: how long it grants beside the new one.
+//! A master that was replaced while cut off from the clients' view: how long it grants while the new master grants too.
 //!
 //! Three sentinels name the old master, and each names the new one from some moment on. A holder is connected to the old master, and
-//! asks sentinels now and then. An answer of the old master counts for it while most sentinels have given their word for that master
-//! in answer to a question that is not too old. A rival looks at the new master as soon as most sentinels name that one, and has the
-//! lock there when the quarantine is over.
+//! asks sentinels now and then. An answer of the old master counts for it while most sentinels have named that master in reply to
+//! a question that is recent enough. A rival inspects the new master as soon as most sentinels name that one, and gets the lock
+//! there when the quarantine has ended.
 //!
-//! Why it holds: the two majorities have a sentinel in common. Whatever it told the holder, it told before it told the rival, so that
-//! the holder's question is older than the rival's look. Nothing is assumed of how sentinels agree, or how fast they hear
-//! of each other.
+//! Why it holds: the two majorities share a sentinel. That sentinel replied to the holder before it replied to the rival, so the
+//! holder's question is older than the rival's inspection. Nothing is assumed about how sentinels agree, or how fast.
 //!
-//! *Lean*: the old master grants whenever it is asked, and nobody releases. Not here: several nodes, of which a rival needs more
-//! than this one; the drift of clocks; what the restart guard is, see `restart_guard`.
+//! *Lean*: the old master grants every request, and no client releases. The model leaves out several nodes, of which a rival needs
+//! more than this one, the drift of clocks, and what the restart guard is (`restart_guard`).
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The engine's thread: an event loop over one driver, fed from the queue.
 //!
 //! In each turn it reads what the sockets have, carries out all messages that came meanwhile, and then writes: so all
-//! messages of one turn make one write to each node. Invariant: a panic of ours ends the engine, and every caller gets an
+//! messages of one turn make one write to each node. Invariant: a panic in redbolt ends the engine, and every caller gets an
 //! outcome.
 
 use std::io;
@@ -49,7 +49,7 @@ impl Thread {
 
     fn turn(&mut self) -> io::Result<()> {
         self.wait()?;
-        // Before the messages, which can take long: by then an answer may have come that was not read.
+        // Before the messages, which can take long: an unread answer may arrive meanwhile.
         self.executor.driver.sockets.expire();
         self.carry_out();
         self.was_active |= self.executor.settle();
