@@ -82,6 +82,8 @@ pub(super) struct Lock {
     extend_asked: Timestamp,
     /// The ends of all extensions' TTLs, in their order, and the nodes that have granted each.
     rounds: Vec<(Timestamp, u32)>,
+    /// Nodes that were healed, and until when each keeps the permit at least.
+    healed: Vec<(Timestamp, u32)>,
     extended: u32,
     gone: u32,
     /// A node has ever answered that its key is gone: its grant does not count any more, and the
@@ -217,7 +219,7 @@ impl Ledger {
         token: &[u8],
         ttl: u64,
         node: usize,
-    ) -> (usize, usize) {
+    ) -> (usize, usize, Timestamp) {
         let (at, now) = (place(&[key]), self.now.boot);
         let lock = &mut self.locks[at];
         let asks = matches!(lock.phase, Phase::Asking | Phase::Held | Phase::Extending);
@@ -227,7 +229,7 @@ impl Ledger {
         lock.slots.retain(|&(of, _)| of != node);
         lock.granted &= !(1 << node);
         lock.goes_on(now);
-        (at, lock.tokens.len() - 1)
+        (at, lock.tokens.len() - 1, now + lock.ttl)
     }
 
     /// A permit is extended by its slot.
@@ -604,6 +606,21 @@ impl Ledger {
         }
     }
 
+    /// A node has answered a move, and keeps the permit until then at least if it has granted.
+    pub(super) fn move_answered(
+        &mut self,
+        (at, attempt, ends): (usize, usize, Timestamp),
+        node: usize,
+        token: Received,
+    ) {
+        self.ask_answered(at, attempt, node, token);
+        let lock = &mut self.locks[at];
+        let is_newest = attempt + 1 == lock.tokens.len();
+        if is_newest && matches!(token, Received::Given(_)) {
+            lock.healed.push((ends, 1 << node));
+        }
+    }
+
     pub(super) fn extend_answered(
         &mut self,
         lock: usize,
@@ -683,6 +700,7 @@ impl Ledger {
             extend_asked: Timestamp::default(),
             over_from: Timestamp::default(),
             rounds: Vec::new(),
+            healed: Vec::new(),
             extended: 0,
             gone: 0,
             is_gone: false,
@@ -803,9 +821,10 @@ impl Ledger {
         assert!(is_longer || lock.is_gone, "an extension that shortens");
         let spent = now.boot.since(lock.extend_asked) + lease.remaining(now);
         let is_as_before = lease.remaining(now) <= before.remaining(now);
-        // A node keeps the key for an earlier and longer extension too that it has granted.
+        // A node keeps the key for an earlier and longer extension too that it has granted, or for the TTL of the move
+        // that has healed it.
         let end = now.boot + lease.remaining(now);
-        let lasting = lock.rounds.iter().filter(|&&(ends, _)| end < ends);
+        let lasting = lock.rounds.iter().chain(&lock.healed).filter(|&&(ends, _)| end < ends);
         let nodes = lasting.fold(0, |nodes, &(_, granted)| nodes | granted);
         let is_backed = spent < lock.extend_ttl || count(nodes) >= quorum;
         assert!(is_as_before || is_backed, "{spent:?} of {:?}", lock.extend_ttl);

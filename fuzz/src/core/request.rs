@@ -1,6 +1,6 @@
 //! Links, and the requests on them.
 
-use redbolt::proto::HandshakeStep;
+use redbolt::proto::{HandshakeStep, Timestamp};
 
 /// The state of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(super) enum Request {
         lock: usize,
         attempt: usize,
         slot: u16,
+        /// When a node that grants it need not keep the permit any more.
+        ends: Timestamp,
     },
     /// The ask for a second claim, of a lock that changes its mode.
     Change {

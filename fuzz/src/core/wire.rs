@@ -397,8 +397,8 @@ impl Wire {
                     return self.asks_alone(&[key], token, integer(ttl), Kind::Permit, ledger);
                 }
                 let (token, ttl) = (self.random_of(token), integer(ttl));
-                let (lock, attempt) = ledger.moves(key, token, ttl, self.place.node);
-                Request::Move { lock, attempt, slot }
+                let (lock, attempt, ends) = ledger.moves(key, token, ttl, self.place.node);
+                Request::Move { lock, attempt, slot, ends }
             }
             ("acquire_in_queue" | "acquire_permit_in_queue", [key, ..], [..]) => {
                 let (keys, args) = args.split_at(keys);
@@ -624,13 +624,13 @@ impl Wire {
                     ledger.ask_answered(lock, attempt, node, replied);
                 }
             }
-            Request::Move { lock, attempt, slot } => {
+            Request::Move { lock, attempt, slot, ends } => {
                 // Another slot than the one that is asked for is a denial.
                 let replied = self.vote(Kind::Permit, token);
                 if let Some(replied) =
                     replied.filter(|replied| replied.slot().is_none_or(|it| it == slot))
                 {
-                    ledger.ask_answered(lock, attempt, node, replied);
+                    ledger.move_answered((lock, attempt, ends), node, replied);
                 }
             }
             Request::Change { lock, claim, .. } => {
