@@ -133,9 +133,12 @@ pub mod report {
 }
 
 /// The manual: each concept is explained on one of these pages, and linked to from everywhere else. Begin with
-/// [`getting_started`](manual::getting_started). The same pages are in the folder `docs` of the repository.
+/// [`getting_started`](manual::getting_started). The same pages are in the folder `docs` of the repository, with the [`evidence`](manual::evidence).
 #[cfg(any(doc, doctest))]
 pub mod manual {
+    /// Measurements, models and tests: the folder `docs/evidence` of the repository, which is no part of this package.
+    pub mod evidence {}
+
     /// Links between pages are those of files. Here the definitions in front come first, so they count.
     macro_rules! pages {
         ($($page:ident: $file:literal,)*) => {$(
@@ -146,31 +149,27 @@ pub mod manual {
     }
 
     pages! {
-        getting_started: "getting-started.md",
-        choosing_an_api: "choosing-an-api.md",
-        waiting: "waiting.md",
-        auto_extension: "auto-extension.md",
-        many_keys: "many-keys.md",
-        semaphores: "semaphores.md",
-        shared_locks: "shared-locks.md",
-        reentrant: "reentrant.md",
-        leader: "leader.md",
-        fencing: "fencing.md",
-        profiles: "profiles.md",
-        restart_guard: "restart-guard.md",
-        sentinels: "sentinels.md",
-        tls: "tls.md",
-        operations: "operations.md",
-        command_line: "command-line.md",
-        embedding: "embedding.md",
-        c_library: "c-library.md",
-        guarantees: "guarantees.md",
-        comparison: "comparison.md",
-        protocol: "protocol.md",
-        performance: "performance.md",
-        interop: "interop.md",
-        servers: "servers.md",
-        promises: "PROMISES.md",
+        getting_started: "use/getting-started.md",
+        choosing_an_api: "use/choosing-an-api.md",
+        waiting: "use/waiting.md",
+        auto_extension: "use/auto-extension.md",
+        many_keys: "use/many-keys.md",
+        semaphores: "use/semaphores.md",
+        shared_locks: "use/shared-locks.md",
+        reentrant: "use/reentrant.md",
+        leader: "use/leader.md",
+        fencing: "use/fencing.md",
+        profiles: "use/profiles.md",
+        restart_guard: "use/restart-guard.md",
+        sentinels: "use/sentinels.md",
+        tls: "use/tls.md",
+        operations: "use/operations.md",
+        command_line: "use/command-line.md",
+        embedding: "use/embedding.md",
+        c_library: "use/c-library.md",
+        guarantees: "use/guarantees.md",
+        protocol: "how-it-works/protocol.md",
+        performance: "how-it-works/performance.md",
     }
 }
 

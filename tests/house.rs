@@ -192,10 +192,11 @@ fn the_architecture_page_names_every_module_and_no_other() {
 #[test]
 fn every_test_behind_a_promise_exists() {
     let read = |page| fs::read_to_string(root().join(page)).expect(page);
-    let promises = read("docs/PROMISES.md");
+    let promises = read("docs/evidence/PROMISES.md");
     let named = names_of_tests(&promises);
     assert!(named.len() > 80, "the page names too few tests: {named:?}");
-    let (guarantees, performance) = (read("docs/guarantees.md"), read("docs/performance.md"));
+    let (guarantees, performance) =
+        (read("docs/use/guarantees.md"), read("docs/how-it-works/performance.md"));
     let more = [names_of_tests(&guarantees), names_of_tests(&performance)].concat();
     let files = files_below(root(), &["src", "tests", "crates", "fuzz", "resp-tests"]);
     let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
@@ -211,7 +212,7 @@ fn every_test_behind_a_promise_exists() {
 /// Branches that each add some come together here.
 #[test]
 fn promises_are_numbered_in_order() {
-    let promises = fs::read_to_string(root().join("docs/PROMISES.md")).expect("the page");
+    let promises = fs::read_to_string(root().join("docs/evidence/PROMISES.md")).expect("the page");
     let number = |line: &str| line.split_once(". *")?.0.parse::<usize>().ok();
     let numbers: Vec<_> = promises.lines().filter_map(number).collect();
     assert!(numbers.len() > 60, "too few promises: {numbers:?}");
@@ -249,7 +250,9 @@ fn every_page_of_the_manual_is_listed_and_compiled() {
     assert!(pages.len() > 10, "the manual has too few pages: {pages:?}");
     let unlisted = pages.iter().filter(|page| !summary.contains(&format!("]({page})")));
     assert_eq!(unlisted.collect::<Vec<_>>(), [&""; 0], "not in docs/SUMMARY.md");
-    let uncompiled = pages.iter().filter(|page| !library.contains(&format!("\"{page}\"")));
+    let uncompiled = pages
+        .iter()
+        .filter(|page| !page.starts_with("evidence/") && !library.contains(&format!("\"{page}\"")));
     assert_eq!(uncompiled.collect::<Vec<_>>(), [&""; 0], "not in `manual` of src/lib.rs");
 }
 
@@ -262,6 +265,8 @@ fn every_snippet_of_the_manual_is_compiled_or_run() {
         let text = fs::read_to_string(root().join(&page)).unwrap();
         for (kind, lines) in manual::blocks(&text) {
             assert!(KINDS.contains(&kind), "{page}: nothing compiles or runs ```{kind}");
+            let is_evidence = page.starts_with(EVIDENCE);
+            assert!(!(is_evidence && kind.starts_with("rust")), "{page}: rustdoc lacks this page");
             let is_command = |line: &&str| line.starts_with("$ ");
             assert!(kind != "text" || !lines.iter().any(is_command), "{page}: say console");
             // A forge shows the lines that rustdoc hides.
@@ -296,7 +301,7 @@ fn items_of_the_library_that_the_manual_names_exist() {
 
 #[test]
 fn metrics_that_the_manual_names_exist() {
-    let page = fs::read_to_string(root().join("docs/operations.md")).expect("the page");
+    let page = fs::read_to_string(root().join("docs/use/operations.md")).expect("the page");
     let words = page.split(|c: char| !(c.is_ascii_lowercase() || c == '_'));
     let named: BTreeSet<&str> = words.filter_map(|word| word.strip_prefix("redbolt_")).collect();
     assert!(named.len() > 3, "{named:?}");
@@ -318,9 +323,11 @@ fn links_lead_somewhere() {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 
     // A link between pages in the repository must also work in rustdoc.
-    let manual = pages.iter().filter(|page| page.file.starts_with("docs/"));
+    let is_in_rustdoc = |file: &str| file.starts_with("docs/") && !file.starts_with(EVIDENCE);
+    let manual = pages.iter().filter(|page| is_in_rustdoc(page.file));
     let labels = manual.flat_map(|page| page.definitions()).filter(|(_, to)| !to.contains("://"));
-    let expected: BTreeSet<String> = labels.map(|(label, _)| manual::for_rustdoc(label)).collect();
+    let expected: BTreeSet<String> =
+        labels.map(|(name, to)| manual::for_rustdoc(name, to)).collect();
     let links = fs::read_to_string(root().join(RUSTDOC_LINKS)).expect(RUSTDOC_LINKS);
     assert_eq!(links.lines().map(str::to_owned).collect::<BTreeSet<_>>(), expected);
 }
@@ -349,7 +356,7 @@ fn the_dependencies_line_has_the_version_of_the_crate() {
     let version =
         cargo.lines().find_map(|line| line.strip_prefix("version = ")).expect("a version");
     let (version, _) = version.trim_matches('"').rsplit_once('.').expect("three numbers");
-    for page in ["README.md", "docs/getting-started.md"] {
+    for page in ["README.md", "docs/use/getting-started.md"] {
         let text = fs::read_to_string(root().join(page)).expect(page);
         assert!(text.contains(&format!("[dependencies]\nredbolt = \"{version}\"\n")), "{page}");
     }
@@ -432,6 +439,8 @@ const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", 
 const KINDS: [&str; 11] =
     ["rust", "rust,no_run", "c", "cpp", "sh", "console", "crontab", "ini", "toml", "yaml", "text"];
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
+/// The part of the manual that is not in the published package.
+const EVIDENCE: &str = "docs/evidence/";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
 /// In bytes: a page that is read in one sitting.
@@ -439,6 +448,6 @@ const LONGEST_ARCHITECTURE: usize = 12_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 192, 0, 0, 29, 27511];
+const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 192, 0, 0, 29, 27508];
 /// The most files of a crate that may be in cycles of imports. A change that reduces them also lowers these numbers.
 const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 48)];

@@ -153,8 +153,12 @@ pub(crate) fn is_way_to(name: &str, file: &str) -> bool {
     is_same && wanted.all(|wanted| folders.any(|folder| folder == wanted))
 }
 
-/// The link definition for rustdoc that has the same target as a label of the manual.
-pub(crate) fn for_rustdoc(label: &str) -> String {
+/// The link definition for rustdoc that has the same target as a label of the manual. All evidence is
+/// one empty module there.
+pub(crate) fn for_rustdoc(label: &str, target: &str) -> String {
+    if target.contains("evidence/") {
+        return format!("[{label}]: crate::manual::evidence");
+    }
     let (page, anchor) = label.split_once('#').map_or((label, None), |(page, at)| (page, Some(at)));
     let page = page.replace('-', "_").to_lowercase();
     let anchor = anchor.map_or(String::new(), |anchor| format!("#{anchor}"));

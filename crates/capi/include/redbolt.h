@@ -1,6 +1,6 @@
 // redbolt: distributed locks on independent Redis or Valkey nodes, for C and C++.
 //
-// Made by cbindgen from crates/capi; `cargo xtask capi --header` makes it anew. How to use it is in docs/c-library.md.
+// Made by cbindgen from crates/capi; `cargo xtask capi --header` makes it anew. How to use it is in docs/use/c-library.md.
 //
 // Rules for all functions:
 //

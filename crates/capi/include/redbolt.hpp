@@ -1,4 +1,4 @@
-// redbolt for C++17: redbolt.h with owners. Header-only; docs/c-library.md says how to use it.
+// redbolt for C++17: redbolt.h with owners. Header-only; docs/use/c-library.md says how to use it.
 //
 // - Each class owns one handle. All can be moved, none can be copied, and the destructor ends the handle.
 // - A call that fails throws redbolt::error, whose text names every node with its reason. Destructors do not throw.

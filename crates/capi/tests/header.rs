@@ -59,7 +59,7 @@ fn every_status_has_words_of_its_own() {
 #[test]
 fn names_that_the_manual_has_are_in_the_header() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = fs::read_to_string(folder.join("../../docs/c-library.md")).expect("the page");
+    let page = fs::read_to_string(folder.join("../../docs/use/c-library.md")).expect("the page");
     let header = made(folder);
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let known: BTreeSet<&str> = header.split(|c: char| !is_of_name(c)).collect();

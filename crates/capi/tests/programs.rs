@@ -177,7 +177,7 @@ fn valgrind_finds_a_lock_that_nobody_ends() {
 
 #[test]
 fn the_snippets_of_the_manual_compile() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/c-library.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/c-library.md");
     let page = std::fs::read_to_string(page).unwrap();
     for kind in ["c", "cpp"] {
         let fence = format!("```{kind}\n");

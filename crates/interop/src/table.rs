@@ -124,7 +124,7 @@ const HEAD: &str = "\
 # Beside other libraries
 
 Real processes of other lock libraries and redbolt on the same Redis nodes, made by `cargo xtask interop --write
-docs/interop.md`. Each check has a control: the same with something left out, which has to fail.
+docs/evidence/interop.md`. Each check has a control: the same with something left out, which has to fail.
 
 *Exclusion*: both count in a register that nothing but the lock protects, until each has met the other's lock often enough (200 times);
 the controls are two keys, and a lock of redbolt with a wrong field. *Wake-up*: from a release to the grant of a waiter, the median and

@@ -76,7 +76,7 @@ fn words(cell: &Cell) -> String {
 const HEAD: &str = "\
 # Servers
 
-redbolt on real servers, made by `cargo xtask servers --write docs/servers.md`: on the system's, and on those in the folder that
+redbolt on real servers, made by `cargo xtask servers --write docs/evidence/servers.md`: on the system's, and on those in the folder that
 `REDBOLT_SERVERS` names. Where a server lacks something, the cell has redbolt's own words for what it refuses or does without.
 
 *Lock*: taken, refused to another, released. *Guard*: a new node does not vote, and does after `init`. *Quarantine*: a node that
@@ -87,5 +87,5 @@ writer alone. *Permits*: two hold one of two permits each, and a third what one 
 releases a lock, by the server's own statistics; where there is a native one it is forbidden and renamed as well, and the script
 takes its place.
 
-[operations#acls]: operations.md#acls
+[operations#acls]: ../use/operations.md#acls
 ";

@@ -345,7 +345,7 @@ impl Plan {
     }
 
     /// Whether nodes may lose their memory, because the restart guard covers it. It does not while the limits are changed
-    /// (docs/restart-guard.md).
+    /// (docs/use/restart-guard.md).
     pub(crate) fn may_forget(&self) -> bool {
         let is_changed = self.faults.iter().any(|it| it.what == What::Change);
         let is_covered = self.setup.restart_guard && self.setup.start != Start::New;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// The rules of the ACL in the manual, without the key patterns of locks, for a server that knows these commands.
 pub fn acl_rules(knows: impl Fn(&str) -> bool) -> Vec<String> {
-    let text = include_str!("../../../docs/operations.md");
+    let text = include_str!("../../../docs/use/operations.md");
     let (_, rest) = text.split_once("```text\n~redbolt:guard").expect("the manual lists them");
     let (list, rest) = rest.split_once("```").expect("the list ends");
     let is_rule = |word: &&str| word.starts_with(['~', '+', '&']) || *word == "resetchannels";

@@ -1,4 +1,4 @@
-//! The fields of `--json`, which docs/command-line.md has to explain.
+//! The fields of `--json`, which docs/use/command-line.md has to explain.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::harness::World;
 
 /// The part of the page with this heading, up to the next heading.
 fn section(heading: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/use/command-line.md");
     let page = fs::read_to_string(page).unwrap();
     let (_, rest) =
         page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{heading}"));
@@ -113,5 +113,5 @@ fn every_field_of_bench_is_explained() {
 fn the_versioning_promise_names_the_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../RELEASING.md");
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("docs/command-line.md#json"), "RELEASING.md promises the fields");
+    assert!(page.contains("docs/use/command-line.md#json"), "RELEASING.md promises the fields");
 }

@@ -28,8 +28,11 @@ fn root() -> PathBuf {
 
 /// The READMEs and the pages of the manual, with their text.
 fn pages() -> Vec<(String, String)> {
-    let manual = fs::read_dir(root().join("docs")).unwrap();
-    let manual = manual.map(|entry| format!("docs/{}", entry.unwrap().file_name().display()));
+    let parts = ["docs/use", "docs/how-it-works", "docs/evidence"].into_iter();
+    let manual = parts.flat_map(|part| {
+        let entries = fs::read_dir(root().join(part)).unwrap();
+        entries.map(move |entry| format!("{part}/{}", entry.unwrap().file_name().display()))
+    });
     let pages = manual.filter(|page| page.ends_with(".md")).chain(READMES.map(str::to_owned));
     let read = |page: &String| fs::read_to_string(root().join(page)).unwrap();
     pages.map(|page| (page.clone(), read(&page))).collect()

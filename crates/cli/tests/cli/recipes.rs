@@ -43,7 +43,7 @@ fn the_recipe_for_kubernetes_reads_a_secret_that_its_group_may_read() {
         return;
     }
     let world = World::of(1);
-    let recipe = manual::block("docs/command-line.md", "yaml", "kind: CronJob");
+    let recipe = manual::block("docs/use/command-line.md", "yaml", "kind: CronJob");
     let number = |name: &str| value(&recipe, name).parse::<u32>().unwrap();
     let node = &world.nodes[0];
     node.cmd("ACL SETUSER ann on >hunter2 ~* &* +@all");

@@ -82,7 +82,7 @@ fn a_wait_for_nothing_that_can_be_waited_for_is_wrong_usage() {
 #[test]
 fn the_recipe_of_a_rolling_restart_restarts_each_node_while_all_others_vote() {
     let mut world = World::with_max_ttl(3, "3s");
-    let recipe = manual::block("docs/operations.md", "sh", "systemctl restart");
+    let recipe = manual::block("docs/use/operations.md", "sh", "systemctl restart");
     manual::provide_programs(&world);
     let ssh = "touch restart.$1; while [ -e restart.$1 ] && [ -d \"$PWD\" ]; do sleep 0.02; done";
     manual::executable(&world.path("bin/ssh"), ssh);

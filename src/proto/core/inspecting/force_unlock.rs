@@ -1,4 +1,4 @@
-//! An operator breaks a lock: what was seen under its key is deleted on every node. See docs/protocol.md.
+//! An operator breaks a lock: what was seen under its key is deleted on every node. See docs/how-it-works/protocol.md.
 //!
 //! A node is inspected first, as by anybody else, and its answer decides: a lock of ours is deleted, other data only if
 //! that was asked for. Nothing is done about the holder, even if it is of this core.

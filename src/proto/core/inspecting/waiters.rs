@@ -10,7 +10,7 @@ use crate::proto::key_state;
 use crate::proto::names::TicketName;
 use crate::proto::request::LockMode;
 
-/// Those who wait in the queue for a resource, see docs/waiting.md.
+/// Those who wait in the queue for a resource, see docs/use/waiting.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FairQueue {

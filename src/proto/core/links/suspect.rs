@@ -1,4 +1,4 @@
-//! Suspicion: a node that hangs is not waited for. The rules are in docs/protocol.md.
+//! Suspicion: a node that hangs is not waited for. The rules are in docs/how-it-works/protocol.md.
 //!
 //! Suspicion is no failure and no vote: [`Votes::verdict`] takes it into account once a quorum has voted. Not here:
 //! what a suspected node is not asked for, which is with who asks.

@@ -1,4 +1,4 @@
-//! A lock leaves this core for another process, or comes from one. The rules are in docs/protocol.md.
+//! A lock leaves this core for another process, or comes from one. The rules are in docs/how-it-works/protocol.md.
 //!
 //! A *detached* lock is no longer this core's: it is forgotten, and nothing more is asked or undone. An *attached* lock
 //! is held from then on, as any other. Not here: the record itself, see `detached`.
