@@ -769,6 +769,31 @@ fn readers_pass_no_writer_that_waits_for_those_who_share() {
     assert!(world.clients[1].is_granted(writer));
 }
 
+/// It was second until a moment ago, and hears that whoever came after it calls before it hears that it is the first.
+#[test]
+fn no_permit_passes_a_writer_that_has_just_become_the_first() {
+    for quarters in 0..40 {
+        let mut world = warm(4);
+        world.delay(ms(1));
+        let request = LockRequest::new(b"job").ttl(secs(20)).permits(2);
+        let request = request.wait(Wait::UpTo(secs(60)));
+        let held = holds(&mut world, 0);
+        let first = world.acquire(2, &request, &[b"job"]);
+        world.run(ms(20));
+        let writer = waits(&mut world, 1);
+        world.run(ms(700));
+        world.let_go(0, held);
+        world.run(ms(1) * quarters / 4);
+        let passing = world.acquire(3, &request, &[b"job"]);
+        world.run(secs(5));
+        assert!(!world.clients[3].is_granted(passing), "{quarters} quarters of a ms later");
+        assert!(world.clients[2].is_granted(first));
+        world.let_go(2, first);
+        world.run(ms(100));
+        assert!(world.clients[1].is_granted(writer));
+    }
+}
+
 #[test]
 fn a_first_that_is_dead_is_passed_although_the_clocks_of_the_nodes_are_set_back() {
     let mut world = warm(3);

@@ -48,6 +48,8 @@ pub(crate) struct Ticket {
     has_left: [Option<TicketName>; 2],
     /// It has asked since it saw that several have the resource.
     knows_many: bool,
+    /// Several have the resource at its lead, as last seen, so that a notification of the resource may be a ping.
+    is_behind_many: bool,
     /// When its pause ends if whoever is before it takes the resource that was seen to be free.
     rests_until: Option<Timestamp>,
     /// When it last asked in vain because of a notification.
@@ -162,6 +164,7 @@ impl Ticket {
             slots_taken: u64::MAX,
             has_left: [None; 2],
             knows_many: false,
+            is_behind_many: false,
             rests_until: None,
             woken_in_vain_at: None,
             silence: FIRST_SILENCE,
@@ -264,8 +267,9 @@ impl Ticket {
     }
 
     /// One of the two before it stands there: that it leaves will be news.
-    fn mark_present(&mut self, what: TicketRead) {
+    fn see_present(&mut self, what: TicketRead) -> Next {
         self.has_left[usize::from(what == TicketRead::LastButOne)] = None;
+        Next::Wait
     }
 
     /// The node that it listens to: the first in order whose holder is in the way of a quorum until `needed` of the holders
@@ -442,12 +446,11 @@ impl Ticket {
 /// Within what time an owner takes its turn whose round trip this is. Close to a node that is some round trips and a margin for its
 /// processor. Far away the notification, a look or two and the ask take up to three round trips.
 fn grace_for(round_trip: Duration, is_notified: bool) -> Duration {
-    if mutant!(GraceHasCap) {
-        let near = (round_trip * GRACE_ROUND_TRIPS).clamp(SHORTEST_GRACE, LONGEST_GRACE_NEAR);
-        return if is_notified { near } else { LONGEST_GRACE_NEAR };
-    }
     let near = (round_trip * GRACE_ROUND_TRIPS).clamp(SHORTEST_GRACE, LONGEST_GRACE_NEAR);
     let near = if is_notified { near } else { LONGEST_GRACE_NEAR };
+    if mutant!(GraceHasCap) {
+        return near;
+    }
     near.max(round_trip * GRACE_ROUND_TRIPS_FAR).min(LONGEST_GRACE)
 }
 

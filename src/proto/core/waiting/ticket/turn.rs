@@ -256,8 +256,7 @@ impl WaitingLock<'_> {
         let silent_until = ticket.silent_until;
         self.arm(silent_until);
         if is_over {
-            let nodes = self.env.config().node_ids();
-            nodes.for_each(|node| self.ask(node, TicketRead::Alive));
+            self.env.config().node_ids().for_each(|node| self.ask(node, TicketRead::Alive));
             // The others have answered then.
             self.env.arm(now + self.nodes.allowance(lead) * 2);
         }
@@ -346,8 +345,7 @@ impl WaitingLock<'_> {
         if self.lock.round() != round || !is_expected {
             return Decision::Continue;
         }
-        let next = self.next_after(node, what, answer);
-        match next {
+        match self.next_after(node, what, answer) {
             Next::Wait => {}
             Next::Pause(until) => self.pause_until(until),
             Next::LookAt(at) => self.arm(at),
@@ -375,6 +373,7 @@ impl WaitingLock<'_> {
             }
             TicketRead::FromBehind => ticket.see_from_behind(is_free, now, leave),
             TicketRead::Resource if has_many => {
+                ticket.is_behind_many = true;
                 if self.lock.mode() == LockMode::Shared && ticket.joins_readers_once(node) {
                     return Next::Wake;
                 }
@@ -382,9 +381,9 @@ impl WaitingLock<'_> {
                 self.ask(node, TicketRead::LifeOfMany);
                 next
             }
-            // Nobody has it there, or one alone.
+            // One has it there, or nobody.
             TicketRead::Resource => {
-                ticket.knows_many = false;
+                (ticket.knows_many, ticket.is_behind_many) = (false, false);
                 ticket.see_resource(is_free, paused_until, leave_until)
             }
             TicketRead::Slots => self.see_slots(answer, leave_until),
@@ -395,8 +394,7 @@ impl WaitingLock<'_> {
             }
             TicketRead::Alive => self.see_sign_of_life(node, number),
             TicketRead::Last | TicketRead::LastButOne if !ticket.is_before(what, answer) => {
-                ticket.mark_present(what);
-                Next::Wait
+                ticket.see_present(what)
             }
             TicketRead::Last => ticket.see_last_leave(self.wants_permit, paused_until),
             TicketRead::LastButOne => ticket.see_last_but_one_leave(),
@@ -483,7 +481,10 @@ impl WaitingLock<'_> {
         let was_in_vain = ticket.woken_in_vain_at.is_some_and(|at| now < at + RESTED);
         // A look does not tell a reader whether those who share are in its way.
         let is_answered_by_read = self.lock.mode() != LockMode::Shared;
-        if ticket.is_first() && !(was_in_vain && is_answered_by_read) {
+        let is_turn = ticket.is_first() && !(was_in_vain && is_answered_by_read);
+        // A ping may arrive before the news that this lock is the first, and its ticket expires unless it asks. Nobody is pinged who
+        // has asked more recently than this.
+        if is_turn || ticket.is_behind_many && self.round.since() + RESTED <= now {
             return self.wake_by(node);
         }
         self.ticket_notified(node);
@@ -493,10 +494,7 @@ impl WaitingLock<'_> {
 
 /// How many permits the semaphore has of which a lock wants one.
 fn permits_of(mode: LockMode) -> u64 {
-    match mode {
-        LockMode::Permit { of } => of.into(),
-        _ => 0,
-    }
+    if let LockMode::Permit { of } = mode { of.into() } else { 0 }
 }
 
 fn is_of_another_type(answer: Token<'_>) -> bool {
