@@ -810,8 +810,18 @@ impl Ledger {
         lock.phase = Phase::Held;
         lock.extensions = 0;
         lock.due = None;
-        // What was asked for while a writer becomes a reader is covered by its claim as one, of which the next event tells.
-        if lock.change.as_ref().is_some_and(|it| !it.is_upgrade && count(it.granted) >= quorum) {
+        // What was asked for while a writer becomes a reader is covered by its claim as one, of which the next event tells,
+        // unless the core has read no more than the extension yet.
+        if let Some(change) = lock.change.as_ref().filter(|it| !it.is_upgrade)
+            && count(change.granted) >= quorum
+        {
+            let Some(&lease) = core.lease(id) else { return };
+            let before = lock.lease.replace(lease).expect("held before");
+            let left = lease.remaining(now);
+            let is_covered = now.boot.since(change.asked) + left < change.ttl;
+            let is_extended = now.boot.since(lock.extend_asked) + left < lock.extend_ttl;
+            let is_backed = is_covered || is_extended && count(lock.extended) >= quorum;
+            assert!(is_backed || left <= before.remaining(now), "{left:?} beside a change");
             return;
         }
         assert!(count(lock.extended) >= quorum, "extended by {:b}", lock.extended);
