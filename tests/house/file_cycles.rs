@@ -1,7 +1,7 @@
 //! Cycles of files: files of one crate that import each other, directly or through others.
 //!
 //! A file imports another one if code that ships names an item of its module, in a `use` or elsewhere. The line `mod child;`
-//! imports nothing, and an item that a file re-exports is an item of that file.
+//! imports nothing, nor does the module of a `pub(in ..)`, and an item that a file re-exports is an item of that file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     call_graph::components,
-    source::{Source, module_of},
+    source::{Named, Source, module_of},
 };
 
 /// The imports between the files of one crate.
@@ -61,7 +61,8 @@ fn module(source: &Source) -> String {
 
 fn imported<'s>(source: &Source, modules: &BTreeMap<String, &'s str>) -> BTreeSet<&'s str> {
     let module = module(source);
-    let shipped = source.paths.iter().filter(|named| !named.place.in_tests);
+    let names_item = |named: &&Named| !named.place.in_tests && !named.is_visibility;
+    let shipped = source.paths.iter().filter(names_item);
     let homes = shipped.filter_map(|named| match named.path.starts_with("crate") {
         true => home(&named.path, modules),
         // It may begin with the name of a child.
@@ -116,6 +117,17 @@ mod tests {
         ];
         let cycle = "3 files import each other\n          a.rs -> b.rs\n          b.rs -> c.rs\n          c.rs -> a.rs\n";
         assert_eq!(shown(&imports).trim_start(), cycle);
+    }
+
+    #[test]
+    fn a_visibility_imports_nothing_and_a_field_of_a_tuple_does() {
+        let lib = ("lib.rs", "mod a; mod b; use a::A;");
+        let hidden = "pub(in crate::a) struct A; struct B(u8);";
+        assert_eq!(shown(&[lib, ("a.rs", hidden)]), "");
+        let cycle = "a.rs -> b.rs\n          b.rs -> a.rs\n";
+        let a = ("a.rs", "use crate::b::B; pub(in crate::a) struct A(pub(in crate::a) B);");
+        let b = ("b.rs", "pub(in crate::b) struct B(pub(in crate::b) Box<crate::a::A>);");
+        assert!(shown(&[lib, a, b]).ends_with(cycle));
     }
 
     #[test]

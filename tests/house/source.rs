@@ -24,6 +24,8 @@ pub(crate) struct Named {
     pub(crate) path: String,
     pub(crate) place: Place,
     pub(crate) imported: bool,
+    /// It is the module of a `pub(in ..)`, and so no item.
+    pub(crate) is_visibility: bool,
 }
 
 /// An identifier.
@@ -53,6 +55,7 @@ impl Source {
         let mut reader = Reader {
             module: module_of(file),
             in_tests: file.split(['/', '.']).any(|part| part == "tests"),
+            in_visibility: false,
             paths: Vec::new(),
             words: Vec::new(),
         };
@@ -97,6 +100,7 @@ pub(crate) fn module_of(file: &str) -> Vec<String> {
 struct Reader {
     module: Vec<String>,
     in_tests: bool,
+    in_visibility: bool,
     paths: Vec<Named>,
     words: Vec<Word>,
 }
@@ -132,6 +136,14 @@ impl Reader {
     fn ident<'t>(&mut self, tokens: &'t [TokenTree]) -> &'t [TokenTree] {
         let name = tokens[0].to_string();
         match (name.as_str(), tokens) {
+            ("pub", [_, TokenTree::Group(module), rest @ ..])
+                if module.delimiter() == Delimiter::Parenthesis =>
+            {
+                self.in_visibility = true;
+                self.read(module.stream());
+                self.in_visibility = false;
+                rest
+            }
             // `use<'a>` in a signature is no import.
             ("use", [_, after @ ..]) if !is_punct(after.first(), '<') => {
                 let end = after.iter().position(|token| is_punct(Some(token), ';'));
@@ -196,7 +208,8 @@ impl Reader {
 
     fn named(&mut self, path: &[String], first: &TokenTree, imported: bool) {
         let place = self.place(first);
-        self.paths.push(Named { path: self.resolved(path), place, imported });
+        let (path, is_visibility) = (self.resolved(path), self.in_visibility);
+        self.paths.push(Named { path, place, imported, is_visibility });
     }
 
     fn word(&mut self, name: &TokenTree, called: bool) {
