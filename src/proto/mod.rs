@@ -84,6 +84,7 @@ mod key_state;
 mod keys;
 mod lease;
 mod lock_kind;
+mod lock_mode;
 pub mod metrics;
 mod mutants;
 mod names;
@@ -118,6 +119,7 @@ pub use self::event::{
 pub use self::fence::FencingToken;
 pub use self::key_state::ForeignLock;
 pub use self::lease::Lease;
+pub use self::lock_mode::LockMode;
 pub use self::metrics::{Histogram, Metrics, NodeMetrics};
 #[cfg(redbolt_mutants)]
 pub use self::mutants::{Mutant, plant};
@@ -126,9 +128,7 @@ pub use self::permits::MAX_PERMITS;
 pub(crate) use self::printable::{is_printable, printable};
 pub use self::profile::Profile;
 pub(crate) use self::request::check_lock_name;
-pub use self::request::{
-    AutoExtend, LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait,
-};
+pub use self::request::{AutoExtend, LockRequest, MAX_KEYS, MAX_RESOURCE, RequestError, Wait};
 pub use self::restart_guard::{RestartGuard, RestartTrust, Setup};
 #[cfg(test)]
 pub(crate) use self::steps::grows_in_proportion;

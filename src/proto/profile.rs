@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::format::{Format, python, redisson, spring, symfony, timed};
 use super::lock_kind::LockKind;
-use super::request::LockMode;
+use super::lock_mode::LockMode;
 
 /// With which library's locks a lock takes part. See [the manual](crate::manual::profiles) for the libraries of each.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -6,8 +6,8 @@
 use super::{Core, LockAtWork};
 use crate::proto::core::claims::Claim;
 use crate::proto::core::locks::{Active, Lock, Phase};
+use crate::proto::lock_mode::LockMode;
 use crate::proto::names::{MAX_NODES, NodeSet};
-use crate::proto::request::LockMode;
 use crate::proto::restart_guard::RestartGuard;
 use crate::proto::time::Timestamp;
 

@@ -76,9 +76,9 @@ use super::config::Config;
 use super::entropy::Entropy;
 use super::event::{Event, LinkOp, LockState, NodeState};
 use super::lease::Lease;
+use super::lock_mode::LockMode;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
-use super::request::LockMode;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 

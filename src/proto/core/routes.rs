@@ -10,9 +10,9 @@ use super::links::Pending;
 use super::locks::Phase;
 use super::waiting::{QueueKey, Tickets};
 use crate::proto::event::{Event, RefusalReason};
+use crate::proto::lock_mode::LockMode;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
-use crate::proto::request::LockMode;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
 

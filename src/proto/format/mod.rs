@@ -17,9 +17,9 @@ use std::ptr;
 
 pub use super::key_state::{DataKind, Foreign, ForeignLock, KeyState, holder_of};
 pub use super::lock_kind::{Command, LockKind};
+use super::lock_mode::LockMode;
 use super::mutants::mutant;
 use super::profile::Profile;
-use super::request::LockMode;
 use super::script::{FORCE_UNLOCK, Script};
 
 /// The scripts of all formats.

@@ -15,9 +15,9 @@ use crate::proto::core::locks::{Active, Phase};
 use crate::proto::core::permits::Agreed;
 use crate::proto::event::{Refusal, RefusalReason};
 use crate::proto::lease::Lease;
+use crate::proto::lock_mode::LockMode;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, NodeId, NodeSet};
-use crate::proto::request::LockMode;
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Verdict, Vote, Votes};
 

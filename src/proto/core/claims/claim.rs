@@ -12,10 +12,10 @@ use crate::proto::lock_kind::{
     Arguments, Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED,
     SHARED_FENCED, TICKET, TICKET_PERMIT, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
 };
+use crate::proto::lock_mode::LockMode;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet, TicketName};
 use crate::proto::permits::SlotOrder;
-use crate::proto::request::LockMode;
 use crate::proto::script::ACQUIRE_FENCED;
 use crate::proto::time::Timestamp;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::proto::config::check_label;
 use crate::proto::key_state;
+use crate::proto::lock_mode::LockMode;
 use crate::proto::names::TicketName;
-use crate::proto::request::LockMode;
 
 /// Those who wait in the queue for a resource, see docs/use/waiting.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

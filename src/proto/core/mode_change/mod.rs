@@ -20,9 +20,10 @@ use crate::proto::core::claims::Claim;
 use crate::proto::core::holding::Hold;
 use crate::proto::core::locks::{Lock, Locks, Phase};
 use crate::proto::event::{Event, LossCause, Refusal, RefusalReason};
+use crate::proto::lock_mode::LockMode;
 use crate::proto::mutants::mutant;
 use crate::proto::names::LockId;
-use crate::proto::request::{LockMode, LockRequest, RequestError};
+use crate::proto::request::{LockRequest, RequestError};
 use crate::proto::time::ClockReading;
 
 /// What a lock has to do with a change of its holder's mode.

@@ -16,10 +16,11 @@ use crate::proto::core::claims::hex;
 use crate::proto::fence::{FencingToken, MAX_TOKEN};
 use crate::proto::key_state::RANDOM_DIGITS;
 use crate::proto::lease::Lease;
+use crate::proto::lock_mode::LockMode;
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
 use crate::proto::permits::MAX_PERMITS;
 use crate::proto::profile::Profile;
-use crate::proto::request::{LockMode, LockRequest, MAX_KEYS, MAX_RESOURCE};
+use crate::proto::request::{LockRequest, MAX_KEYS, MAX_RESOURCE};
 use crate::proto::time::{ClockReading, Timestamp};
 
 /// A lock that was detached, to be attached by another process on the same machine.

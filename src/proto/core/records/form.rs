@@ -8,9 +8,9 @@ use super::detached::{
 };
 use crate::proto::core::claims::hex;
 use crate::proto::lease::Lease;
+use crate::proto::lock_mode::LockMode;
 use crate::proto::names::MAX_NODES;
 use crate::proto::profile::Profile;
-use crate::proto::request::LockMode;
 use crate::proto::time::Timestamp;
 
 /// By which kind of claim a lock is held.
