@@ -8,14 +8,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::fence;
+use super::key_state::{MAX_LABEL, is_label};
 use super::lease::Drift;
 use super::names::{MAX_NODES, NodeId};
 use super::profile::Profile;
 use super::restart_guard::{RestartGuard, RestartTrust, Setup};
 use crate::resp::{BufMut, command, messages};
-
-/// The most bytes in a token's label.
-pub const MAX_LABEL: usize = 128;
 
 /// All that can be chosen, with its defaults.
 ///
@@ -296,8 +294,12 @@ impl Config {
         if settings.drift_ppm >= 500_000 {
             return Err(SettingsError::Drift { ppm: settings.drift_ppm });
         }
-        check_label(&settings.label)?;
-        check_text("client name", &settings.client_name, MAX_LABEL, false)?;
+        if !is_label(&settings.label) {
+            return Err(SettingsError::Text { what: "label", max: MAX_LABEL });
+        }
+        if !is_label(&settings.client_name) || settings.client_name.contains(&b' ') {
+            return Err(SettingsError::Text { what: "client name", max: MAX_LABEL });
+        }
         let drift = Drift { parts_per_million: settings.drift_ppm };
         check_spans(&settings, drift)?;
         check_restart_guard(&settings)?;
@@ -348,23 +350,6 @@ impl Config {
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.settings.nodes.len() as u8).map(NodeId)
     }
-}
-
-pub(super) fn check_label(label: &[u8]) -> Result<(), SettingsError> {
-    check_text("label", label, MAX_LABEL, true)
-}
-
-fn check_text(
-    what: &'static str,
-    text: &[u8],
-    max: usize,
-    spaces: bool,
-) -> Result<(), SettingsError> {
-    let fits = |byte: &u8| byte.is_ascii_graphic() || (spaces && *byte == b' ');
-    if text.len() > max || !text.iter().all(fits) {
-        return Err(SettingsError::Text { what, max });
-    }
-    Ok(())
 }
 
 fn check_spans(settings: &Settings, drift: Drift) -> Result<(), SettingsError> {

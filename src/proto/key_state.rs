@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
-use super::config::{MAX_LABEL, check_label};
 use super::fair_queue;
 use super::format::plain;
 use super::names::MAX_NODES;
@@ -316,11 +315,14 @@ fn token(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
     match rest {
         [] => Some((digits, None)),
-        [b':', label @ ..] if !label.is_empty() && check_label(label).is_ok() => {
-            Some((digits, Some(label)))
-        }
+        [b':', label @ ..] if !label.is_empty() && is_label(label) => Some((digits, Some(label))),
         _ => None,
     }
+}
+
+/// Whether a token can have this label: printable ASCII, and spaces.
+pub(super) fn is_label(text: &[u8]) -> bool {
+    text.len() <= MAX_LABEL && text.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ')
 }
 
 pub(super) fn fingerprint(parts: &[&[u8]]) -> u32 {
@@ -419,6 +421,9 @@ pub(super) const RANDOM_DIGITS: usize = 32;
 /// Hexadecimal digits of a token, before its label. The last two are the node's number: what is undone
 /// or extended on another node's server, to which an address may lead one day, finds nothing of ours.
 pub(super) const TOKEN_DIGITS: usize = RANDOM_DIGITS + 2;
+
+/// The most bytes in a token's label.
+pub const MAX_LABEL: usize = 128;
 
 /// The longest token.
 pub(super) const LONGEST: usize = TOKEN_DIGITS + 1 + MAX_LABEL;

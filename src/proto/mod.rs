@@ -103,7 +103,7 @@ mod vote;
 
 pub(crate) use self::classify::without_arguments;
 pub use self::config::{
-    Config, Credentials, MAX_LABEL, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
+    Config, Credentials, NodeSettings, Secret, Settings, SettingsError, WakeStrategy,
 };
 #[doc(hidden)]
 pub use self::core::HandshakeStep;
@@ -117,7 +117,7 @@ pub use self::event::{
     Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
 };
 pub use self::fence::FencingToken;
-pub use self::key_state::ForeignLock;
+pub use self::key_state::{ForeignLock, MAX_LABEL};
 pub use self::lease::Lease;
 pub use self::lock_mode::LockMode;
 pub use self::metrics::{Histogram, Metrics, NodeMetrics};

@@ -5,8 +5,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::proto::config::check_label;
-use crate::proto::key_state;
+use crate::proto::key_state::{fingerprint, is_label};
 use crate::proto::lock_mode::LockMode;
 use crate::proto::names::TicketName;
 
@@ -95,13 +94,11 @@ impl Waiter {
         let (remaining, age) = (span()?, span()?);
         let stamp = words.next()?.parse().ok()?;
         let (name, rest) = words.next()?.split_once(':')?;
-        let (grace, label) = match rest.split_once(':') {
-            // A client with write access to the node can make tickets with any label.
-            Some((grace, label)) => (grace, Some(label).filter(|label| is_label(label))),
-            None => (rest, None),
-        };
+        let (grace, label) = rest.split_once(':').unwrap_or((rest, ""));
+        // A client with write access to the node can make tickets with any label.
+        let is_shown = !label.is_empty() && is_label(label.as_bytes());
         // Its name is the same on all nodes but for the node's number.
-        let fingerprint = key_state::fingerprint(&[&TicketName::of(name.as_bytes()).0]);
+        let fingerprint = fingerprint(&[&TicketName::of(name.as_bytes()).0]);
         let mode = match name.as_bytes().first()? {
             b'x' => Some(LockMode::Exclusive),
             b's' => Some(LockMode::Shared),
@@ -109,14 +106,9 @@ impl Waiter {
             _ => None,
         };
         let grace = Duration::from_millis(grace.parse().ok()?);
-        let label = label.map(str::to_owned);
+        let label = is_shown.then(|| label.to_owned());
         Some(Self { mode, fingerprint, label, stamp, age, remaining, grace })
     }
-}
-
-/// Whether a client can have this label.
-fn is_label(text: &str) -> bool {
-    !text.is_empty() && check_label(text.as_bytes()).is_ok()
 }
 
 impl fmt::Display for Waiter {

@@ -11,10 +11,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::form::Form;
-use crate::proto::config::{Config, MAX_LABEL};
+use crate::proto::config::Config;
 use crate::proto::core::claims::hex;
 use crate::proto::fence::{FencingToken, MAX_TOKEN};
-use crate::proto::key_state::RANDOM_DIGITS;
+use crate::proto::key_state::{MAX_LABEL, RANDOM_DIGITS};
 use crate::proto::lease::Lease;
 use crate::proto::lock_mode::LockMode;
 use crate::proto::names::{MAX_NODES, NodeId, NodeSet};
