@@ -14,7 +14,8 @@ use super::names::TicketName;
 use super::permits::{Offer, SlotOrder};
 use super::profile::Profile;
 use super::restart_guard::Standing;
-use super::script::{self, Argument, Grant, Loaded, Role, Script};
+use super::script;
+use super::script::definition::{Argument, Grant, Loaded, Role, Script};
 use super::time;
 use super::vote::{Cause, Vote};
 

@@ -20,7 +20,8 @@ pub use super::lock_kind::{Command, LockKind};
 use super::lock_mode::LockMode;
 use super::mutants::mutant;
 use super::profile::Profile;
-use super::script::{FORCE_UNLOCK, Script};
+use super::script::definition::Script;
+use super::script::force_unlock::FORCE_UNLOCK;
 
 /// The scripts of all formats.
 pub mod scripts {

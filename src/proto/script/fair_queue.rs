@@ -1,15 +1,15 @@
 //! The scripts of the queue of waiters that each node keeps for a resource.
 
-use super::lua::{Library, scripts, sections};
-use super::{
+use super::definition::{
     Argument::{
         Counter, CounterTtl, FirstSlot, Grace, LeastKept, Nodes, Permits, Proposal, Stamp, Step,
         Ttl,
     },
-    EXCLUSIVE, Grant, PERMITS, RESTART_GUARD, Role, SHARED,
+    Grant, Role,
 };
-use crate::proto::fence;
-use crate::proto::permits;
+use super::lua::{Library, scripts, sections};
+use super::own::{EXCLUSIVE, PERMITS, RESTART_GUARD, SHARED};
+use crate::proto::{fence, permits};
 
 const LIBRARY: Library<'_> =
     &[sections!("fair_queue.lua"), EXCLUSIVE, SHARED, PERMITS, RESTART_GUARD];

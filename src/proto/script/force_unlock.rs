@@ -1,8 +1,10 @@
 //! The scripts of an operator who breaks a lock.
 
-use super::lua::{Library, scripts};
-use super::{EXCLUSIVE, FORCE_UNLOCK_LUA, PERMITS, Role, SHARED};
+use super::definition::Role;
+use super::lua::{Library, Section, scripts, sections};
+use super::own::{EXCLUSIVE, PERMITS, SHARED};
 
+pub(in crate::proto) const FORCE_UNLOCK_LUA: &[Section] = sections!("force_unlock.lua");
 const LIBRARY: Library<'_> = &[FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, PERMITS];
 
 scripts! {

@@ -36,7 +36,7 @@ macro_rules! sections {
 /// The script with this name and its text, to which the rest is added.
 macro_rules! assemble {
     ($library:expr, $name:literal) => {{
-        use $crate::proto::script::{Script, lua::Text};
+        use $crate::proto::script::{definition::Script, lua::Text};
         const TEXT: Text = Text::assemble($library, $name);
         const BYTES: [u8; TEXT.size()] = TEXT.bytes();
         Script::with_text($name, &BYTES)
@@ -52,7 +52,7 @@ macro_rules! scripts {
     ) => {
         $(
             $(#[$doc])+
-            pub static $script: $crate::proto::script::Script = $crate::proto::script::Script {
+            pub static $script: $crate::proto::script::definition::Script = $crate::proto::script::definition::Script {
                 digest: $digest,
                 number: $number,
                 role: $role,
@@ -61,7 +61,7 @@ macro_rules! scripts {
             };
         )+
 
-        pub(super) static SCRIPTS: &[&$crate::proto::script::Script] = &[$(&$script),+];
+        pub(super) static SCRIPTS: &[&$crate::proto::script::definition::Script] = &[$(&$script),+];
     };
 }
 

@@ -1,12 +1,16 @@
 //! The scripts of redbolt's own format.
 
-use super::lua::{Library, scripts};
-use super::{
+use super::definition::{
     Argument::{Counter, CounterTtl, FirstSlot, Keys, LeastKept, Nodes, Permits, Slot, Step, Ttl},
-    EXCLUSIVE, Grant, PERMITS, RESTART_GUARD, Role, SHARED,
+    Grant, Role,
 };
+use super::lua::{Library, Section, scripts, sections};
 use crate::proto::{fence, permits};
 
+pub(in crate::proto) const EXCLUSIVE: &[Section] = sections!("exclusive.lua");
+pub(in crate::proto) const PERMITS: &[Section] = sections!("permits.lua");
+pub(in crate::proto) const RESTART_GUARD: &[Section] = sections!("restart_guard.lua");
+pub(in crate::proto) const SHARED: &[Section] = sections!("shared.lua");
 const LIBRARY: Library<'_> = &[EXCLUSIVE, SHARED, PERMITS, RESTART_GUARD];
 
 scripts! {

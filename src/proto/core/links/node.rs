@@ -22,7 +22,7 @@ use crate::proto::core::waiting::TicketRead;
 use crate::proto::event::NodeState;
 use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, LockId, NodeId, ObserverId, ViewId};
-use crate::proto::script::{Loaded, Script};
+use crate::proto::script::definition::{Loaded, Script};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
 use crate::resp::{Decoder, Token, Violation, command};

@@ -7,11 +7,12 @@ use crate::proto::format::{Data, Format};
 use crate::proto::key_state::{DataKind, Foreign, ForeignLock, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, scripts, sections};
-use crate::proto::script::{
+use crate::proto::script::definition::{
     Argument::{Counter, Ttl},
-    EXCLUSIVE, Grant, RESTART_GUARD, Role, Script,
+    Grant, Role, Script,
 };
+use crate::proto::script::lua::{Library, scripts, sections};
+use crate::proto::script::own::{EXCLUSIVE, RESTART_GUARD};
 
 const LIBRARY: Library<'_> = &[sections!("redisson.lua"), EXCLUSIVE, RESTART_GUARD];
 

@@ -7,11 +7,12 @@ use crate::proto::key_state::{
 };
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, scripts, sections};
-use crate::proto::script::{
+use crate::proto::script::definition::{
     Argument::{Nodes, Ttl},
-    EXCLUSIVE, Grant, RESTART_GUARD, Role, SHARED, Script,
+    Grant, Role, Script,
 };
+use crate::proto::script::lua::{Library, scripts, sections};
+use crate::proto::script::own::{EXCLUSIVE, RESTART_GUARD, SHARED};
 
 const LIBRARY: Library<'_> = &[sections!("redisson_rw.lua"), EXCLUSIVE, SHARED, RESTART_GUARD];
 

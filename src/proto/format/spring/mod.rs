@@ -5,8 +5,10 @@ use crate::proto::format::{Data, Format};
 use crate::proto::key_state::{Foreign, KeyState, holder_of};
 use crate::proto::lock_kind::{Command, LockKind, PLAIN};
 use crate::proto::profile::Profile;
+use crate::proto::script::definition::Role;
+use crate::proto::script::force_unlock::FORCE_UNLOCK_LUA;
 use crate::proto::script::lua::{Library, scripts, sections};
-use crate::proto::script::{EXCLUSIVE, FORCE_UNLOCK_LUA, Role, SHARED};
+use crate::proto::script::own::{EXCLUSIVE, SHARED};
 
 const LIBRARY: Library<'_> = &[sections!("spring.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED];
 

@@ -8,11 +8,13 @@ use crate::proto::key_state::{
 };
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
-use crate::proto::script::lua::{Library, scripts, sections};
-use crate::proto::script::{
+use crate::proto::script::definition::{
     Argument::{Nodes, Ttl},
-    EXCLUSIVE, EXTEND_SHARED, FORCE_UNLOCK_LUA, Grant, RESTART_GUARD, Role, SHARED, UNDO_SHARED,
+    Grant, Role,
 };
+use crate::proto::script::force_unlock::FORCE_UNLOCK_LUA;
+use crate::proto::script::lua::{Library, scripts, sections};
+use crate::proto::script::own::{EXCLUSIVE, EXTEND_SHARED, RESTART_GUARD, SHARED, UNDO_SHARED};
 
 const LIBRARY: Library<'_> =
     &[sections!("symfony.lua"), FORCE_UNLOCK_LUA, EXCLUSIVE, SHARED, RESTART_GUARD];

@@ -6,8 +6,9 @@ use crate::proto::format::{Data, Format};
 use crate::proto::key_state::{DataKind, Foreign, ForeignLock, KeyState, TOKEN_DIGITS, holder_of};
 use crate::proto::lock_kind::{Command, LockKind};
 use crate::proto::profile::Profile;
+use crate::proto::script::definition::{Argument::Ttl, Grant, Role};
 use crate::proto::script::lua::{Library, scripts, sections};
-use crate::proto::script::{Argument::Ttl, EXCLUSIVE, Grant, RESTART_GUARD, Role};
+use crate::proto::script::own::{EXCLUSIVE, RESTART_GUARD};
 
 const LIBRARY: Library<'_> = &[sections!("timed.lua"), EXCLUSIVE, RESTART_GUARD];
 
