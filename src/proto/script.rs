@@ -23,7 +23,9 @@ pub use self::own::{
     UNDO_PERMIT, UNDO_SHARED, UPGRADE, UPGRADE_FENCED, VIEW_PERMITS, VIEW_SHARED, WRITE_BACK,
     WRITE_BACK_PERMIT, WRITE_BACK_SHARED,
 };
-pub use super::format::scripts::*;
+pub use super::format::{
+    python::*, redisson::read_write::*, redisson::*, spring::*, symfony::*, timed::*,
+};
 
 /// All scripts of the library.
 pub fn all() -> impl Iterator<Item = &'static Script> {

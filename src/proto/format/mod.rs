@@ -1,10 +1,11 @@
 //! The wire formats of other libraries.
 //!
 //! A format is what is at a key while a lock is held, and what a release publishes. Each has a folder, and is one [`Format`],
-//! which a profile points to. Invariant: nothing outside a folder names its library, except the profile and [`scripts`], so that
-//! a program links only the formats that it names.
+//! which a profile points to. Invariant: nothing outside a folder names its library, except `profiles` and the table of scripts,
+//! so that a program links only the formats that it names.
 
 pub(super) mod plain;
+mod profiles;
 pub(super) mod python;
 pub(super) mod redisson;
 pub(super) mod spring;
@@ -22,15 +23,6 @@ use super::mutants::mutant;
 use super::profile::Profile;
 use super::script::definition::Script;
 use super::script::force_unlock::FORCE_UNLOCK;
-
-/// The scripts of all formats.
-pub mod scripts {
-    pub use super::python::*;
-    pub use super::redisson::{read_write::*, *};
-    pub use super::spring::*;
-    pub use super::symfony::*;
-    pub use super::timed::*;
-}
 
 /// Whether one of these formats, or that of `own`, keeps a key of this name with its locks.
 pub(super) fn keeps(formats: &[Profile], own: Profile, key: &[u8]) -> bool {

@@ -61,7 +61,7 @@ fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     }
     let is_token = value.len() == 24 && is_base64(value) && !value.ends_with(b"==");
     let data = is_token.then(|| Foreign::string(value, Some(NAME), None));
-    Some(KeyState::Foreign(data?.of_profiles(&[Profile::PYTHON_REDIS_LOCK])))
+    Some(KeyState::Foreign(data?.of_profiles(&[Profile::of(&PYTHON_REDIS_LOCK)])))
 }
 
 const NAME: &str = "python-redis-lock";

@@ -84,7 +84,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
         ..ForeignLock::new("hash", words)
     };
     let data = Foreign::new(DataKind::Lock(lock), None);
-    Some(KeyState::Foreign(data.of_profiles(&[Profile::REDISSON])))
+    Some(KeyState::Foreign(data.of_profiles(&[Profile::of(&REDISSON)])))
 }
 
 /// A field of Redisson's, which is its holder's name, without most of that.

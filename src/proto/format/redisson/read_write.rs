@@ -106,7 +106,7 @@ fn lock(is_write: bool, holders: usize, fields: &[(&str, &str)]) -> KeyState {
         ..ForeignLock::new("hash", words)
     };
     let data = Foreign::new(DataKind::Lock(lock), None);
-    KeyState::Foreign(data.of_profiles(&[Profile::REDISSON_RW]))
+    KeyState::Foreign(data.of_profiles(&[Profile::of(&REDISSON_RW)]))
 }
 
 /// The field that says whether a writer has the lock.

@@ -58,7 +58,7 @@ fn recognise(key: &[u8], data: &Data<'_>) -> Option<KeyState> {
     }
     let libraries = concat!("Spring, ", uuid_libraries!());
     let data = is_uuid(value).then(|| Foreign::string(value, Some(libraries), None));
-    Some(KeyState::Foreign(data?.of_profiles(&[Profile::PLAIN, Profile::SPRING])))
+    Some(KeyState::Foreign(data?.of_profiles(&[Profile::PLAIN, Profile::of(&SPRING)])))
 }
 
 /// How many colons of a name are taken for the end of a registry's key, as in `tell_spring` of spring.lua.

@@ -110,7 +110,7 @@ fn lock(is_write: bool, holders: usize) -> KeyState {
         ..ForeignLock::new("zset", words)
     };
     let data = Foreign::new(DataKind::Lock(lock), None);
-    KeyState::Foreign(data.of_profiles(&[Profile::SYMFONY]))
+    KeyState::Foreign(data.of_profiles(&[Profile::of(&SYMFONY)]))
 }
 
 /// Whether this is the name of a member of Symfony's: 32 bytes in base64.

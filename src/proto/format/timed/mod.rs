@@ -67,7 +67,7 @@ fn recognise(data: &Data<'_>) -> Option<KeyState> {
     let &Data::String(value) = data else { return None };
     let data = match value {
         b"" => Foreign::string(value, Some("redis-objects"), None)
-            .of_profiles(&[Profile::REDIS_OBJECTS]),
+            .of_profiles(&[Profile::of(&REDIS_OBJECTS)]),
         b"1" => Foreign::string(value, None, None),
         _ => match token_behind_time(value).and_then(|token| holder_of(&token)) {
             Some(holder) => return Some(KeyState::Held(holder)),
@@ -82,7 +82,7 @@ fn of_member(ends: Duration) -> Foreign {
     let words = format!("held by SETNX or redis-objects until second {}", ends.as_secs());
     let lock = ForeignLock { ends: Some(ends), ..ForeignLock::new("string", words) };
     let data = Foreign::new(DataKind::Lock(lock), None);
-    data.of_profiles(&[Profile::SETNX, Profile::REDIS_OBJECTS])
+    data.of_profiles(&[Profile::of(&SETNX), Profile::of(&REDIS_OBJECTS)])
 }
 
 /// A time of this century, in seconds since 1970 with a fraction or without.
