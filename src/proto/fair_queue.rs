@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::lock_kind::{Answer, permit};
+use super::answer::{Answer, permit};
 use super::mutants::mutant;
 use super::names::{MAX_NODES, NodeId, TicketName};
 use super::vote::Vote;

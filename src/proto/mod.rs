@@ -71,6 +71,8 @@
 //!
 //! [Redlock]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 
+mod answer;
+mod arguments;
 mod classify;
 mod config;
 mod core;

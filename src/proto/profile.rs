@@ -57,7 +57,7 @@ impl Profile {
 
     /// Whether its members tell who waits of releases.
     pub(super) fn has_channels(self) -> bool {
-        self.format().is_some_and(Format::has_channels)
+        self.format().is_some_and(|format| format.channels.is_some())
     }
 
     /// Whether its members publish each release, so that a subscriber need not ask in between.
@@ -67,7 +67,7 @@ impl Profile {
 
     /// The channels on which releases of a lock with this name are published.
     pub(super) fn channels(self, name: &[u8]) -> Vec<Vec<u8>> {
-        self.format().map_or_else(Vec::new, |format| format.channels(name))
+        self.format().and_then(|format| format.channels).map_or_else(Vec::new, |of| of(name))
     }
 
     /// The kind of lock that it is in this mode, with a fencing token or without; `None` if that is one of redbolt's own.

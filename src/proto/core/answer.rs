@@ -1,10 +1,10 @@
 //! From bytes to the requests that they answer.
 
 use super::Core;
+use crate::proto::answer::{Answer, Count, count};
 use crate::proto::classify::classify;
 use crate::proto::core::links::{Due, Mistyped, Pending};
 use crate::proto::core::restart_guard::Unproven;
-use crate::proto::lock_kind::{Answer, Count, count};
 use crate::proto::names::{ClaimId, LinkId, NodeId};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};

@@ -144,21 +144,11 @@ impl Format {
         }
     }
 
-    /// Whether releases are published on channels.
-    pub(super) fn has_channels(&self) -> bool {
-        self.channels.is_some()
-    }
-
-    /// The channels on which releases of the lock with this name are published.
-    pub(super) fn channels(&self, name: &[u8]) -> Vec<Vec<u8>> {
-        self.channels.map_or_else(Vec::new, |of| of(name))
-    }
-
     /// The kind of a lock of it.
     pub(super) fn kind(&self, mode: LockMode, fenced: bool) -> &'static LockKind {
         let mut mode = mode;
         // A format with readers that notifies waiters.
-        if mutant!(WriterReads) && self.has_readers() && self.has_channels() {
+        if mutant!(WriterReads) && self.has_readers() && self.channels.is_some() {
             mode = LockMode::Shared;
         }
         let other = match mode {

@@ -3,6 +3,7 @@
 //! Apart from the folder's `mod.rs`, which decides by votes. An answer may carry more than a vote: a fencing counter, the
 //! restart guard's TTL, or for how long the key in the way will live. Not here: what the restart guard makes of a vote.
 
+use crate::proto::answer::{Answer, vote_of_set};
 use crate::proto::classify::{ServerError, classify};
 use crate::proto::core::claims::Claim;
 use crate::proto::core::effects::Decision;
@@ -11,7 +12,7 @@ use crate::proto::core::locks::Phase;
 use crate::proto::core::restart_guard::Unproven;
 use crate::proto::core::{Core, LockAtWork};
 use crate::proto::fair_queue::QueueReply;
-use crate::proto::lock_kind::{Answer, Command, vote_of_set};
+use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};

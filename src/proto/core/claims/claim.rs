@@ -4,13 +4,14 @@
 //! ask, until each has confirmed or the TTL is over. Here is what each step of that says about a node. Not here: when
 //! which command is sent.
 
+use crate::proto::arguments::Arguments;
 use crate::proto::config::Config;
 use crate::proto::fair_queue::InQueue;
 use crate::proto::key_state::{RANDOM_DIGITS, TOKEN_DIGITS};
 use crate::proto::keys::Keys;
 use crate::proto::lock_kind::{
-    Arguments, Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED,
-    SHARED_FENCED, TICKET, TICKET_PERMIT, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
+    Command, DOWNGRADE, DOWNGRADED, FENCED, LockKind, MANY, PERMIT, PLAIN, SHARED, SHARED_FENCED,
+    TICKET, TICKET_PERMIT, TICKET_SHARED, UPGRADE, UPGRADE_FENCED,
 };
 use crate::proto::lock_mode::LockMode;
 use crate::proto::mutants::mutant;

@@ -13,8 +13,9 @@ mod set;
 
 use super::effects::{ClaimEffect, NodeEffect};
 use super::{Core, Env};
+use crate::proto::answer::Count;
 use crate::proto::core::links::{Ability, Nodes, Pending};
-use crate::proto::lock_kind::{Command, Count, PLAIN};
+use crate::proto::lock_kind::{Command, PLAIN};
 use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::profile::Profile;

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use super::effects::{Decision, LockEffect};
 use super::{Core, LockAtWork};
+use crate::proto::answer::Count;
 use crate::proto::core::links::{Node, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::fence::{Agreement, FencingToken, MAX_TOKEN, clock_of_most};
-use crate::proto::lock_kind::Count;
 use crate::proto::mutants::mutant;
 use crate::proto::names::{LockId, MAX_NODES, NodeId};
 use crate::proto::time::ClockReading;

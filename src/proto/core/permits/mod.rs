@@ -15,10 +15,11 @@ use std::time::Duration;
 
 use super::Core;
 use super::claims::Claim;
+use crate::proto::answer::Answer;
 use crate::proto::core::links::{Mistyped, Pending};
 use crate::proto::core::locks::Phase;
 use crate::proto::lease::Lease;
-use crate::proto::lock_kind::{Answer, Command};
+use crate::proto::lock_kind::Command;
 use crate::proto::lock_mode::LockMode;
 use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
 use crate::proto::permits::Offer;

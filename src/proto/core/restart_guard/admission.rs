@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::watch::Unproven;
 use super::{FollowUp, RestartGuardState};
+use crate::proto::answer::{Count, count};
 use crate::proto::classify::classify;
 use crate::proto::core::Env;
 use crate::proto::core::effects::{Effect, NodeEffect};
 use crate::proto::core::links::{
     Ability, Handshake, Link, Mistyped, Node, Nodes, Pending, Step, is_same_master,
 };
-use crate::proto::lock_kind::{Count, count};
 use crate::proto::mutants::mutant;
 use crate::proto::names::NodeId;
 use crate::proto::restart_guard::{

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
+use crate::proto::answer::Answer;
 use crate::proto::config::Settings;
 use crate::proto::lease::Drift;
-use crate::proto::lock_kind::Answer;
 use crate::proto::names::ClaimId;
 use crate::proto::restart_guard::{BIG_MS, Found, Setup, Standing};
 use crate::proto::time::{ClockReading, Timestamp};

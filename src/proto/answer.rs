@@ -1,0 +1,175 @@
+//! What a node's answer to a command means.
+
+use super::classify::{ServerError, classify};
+use super::fence;
+use super::lock_kind::Command;
+use super::permits::Offer;
+use super::restart_guard::Standing;
+use super::script::definition::{Grant, Role, Script};
+use super::vote::{Cause, Vote};
+use crate::resp::Token;
+
+impl Command {
+    /// Whether a lock that asks so without a queue can be granted like this in the queue.
+    pub(super) fn is_answered_by(self, grant: Answer) -> bool {
+        let expected = match self {
+            Self::SetIfAbsent => Grant::Ok,
+            Self::Run(&Script { role: Role::Ask(expected), .. }) => expected,
+            Self::Delete(_) | Self::Move | Self::Run(_) => return true,
+        };
+        match (expected, grant) {
+            (Grant::ExclusiveCounter, Answer::GrantWith(counter)) => fence::is_exclusive(counter),
+            (Grant::SharedCounter, Answer::GrantWith(counter)) => fence::is_shared(counter),
+            (Grant::ExclusiveCounter | Grant::SharedCounter, _) => false,
+            (Grant::Ok, Answer::GrantWith(_)) => false,
+            _ => true,
+        }
+    }
+
+    /// What the answer to an ask means; `None` if it is no answer to it.
+    #[inline]
+    pub(super) fn vote(self, answer: Token<'_>) -> Option<Answer> {
+        if self == Self::SetIfAbsent {
+            return vote_of_set(answer);
+        }
+        let script = self.script()?;
+        match answer {
+            Token::Simple(b"OK") if script.role == Role::Ask(Grant::Ok) => {
+                Some(Answer::Vote(Vote::Grant))
+            }
+            Token::Simple(line) => status(script, line),
+            Token::Int(remaining_ms @ -1..) => Some(Answer::DenyFor(remaining_ms)),
+            Token::Error(text) => Some(Answer::refused(text)),
+            _ => None,
+        }
+    }
+}
+
+/// What the answer to `SET NX` means.
+#[inline]
+pub(super) fn vote_of_set(answer: Token<'_>) -> Option<Answer> {
+    match answer {
+        Token::Simple(b"OK") => Some(Answer::Vote(Vote::Grant)),
+        Token::NilBulk => Some(Answer::Vote(Vote::Deny)),
+        Token::Error(text) => Some(Answer::refused(text)),
+        _ => None,
+    }
+}
+
+/// Reads the words behind the `OK` of a permit: its slot; the part and the free slots in it, unless it was moved; and the
+/// counter, if it is fenced.
+pub(super) fn permit(words: &str) -> Option<Answer> {
+    let words: [&str; 4] = {
+        let mut found = words.split(' ');
+        std::array::from_fn(|_| found.next().unwrap_or_default())
+    };
+    let slot = words[0].parse().ok()?;
+    let (part, free, counter) = match words {
+        [_, counter, "", ""] => (0, 0, counter),
+        [_, part, free, counter] => (part.parse().ok()?, bits(free)?, counter),
+    };
+    let counter = match counter {
+        "" => 0,
+        counter => counter.parse().ok().filter(|&counter| fence::is_exclusive(counter))?,
+    };
+    Some(Answer::GrantSlot { offer: Offer::new(slot, part, free), counter })
+}
+
+/// Reads hexadecimal digits, of which the first is for the lowest bits.
+fn bits(digits: &str) -> Option<u64> {
+    let mut bits = 0;
+    for (at, digit) in digits.chars().enumerate() {
+        bits |= u64::from(digit.to_digit(16)?).checked_shl(4 * at as u32)?;
+    }
+    Some(bits)
+}
+
+/// Reads a script's status line: a word and a number.
+fn status(script: &Script, line: &[u8]) -> Option<Answer> {
+    let Role::Ask(grant) = script.role else { return None };
+    let (word, number) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    let counter = |is_valid: fn(u64) -> bool| {
+        let counter = number.parse().ok().filter(|&counter| is_valid(counter));
+        Some(Answer::GrantWith(counter?))
+    };
+    match (word, grant) {
+        ("OK", Grant::ExclusiveCounter) => counter(fence::is_exclusive),
+        ("OK", Grant::SharedCounter) => counter(fence::is_shared),
+        ("OK", Grant::Counter) => counter(|token| (1..=fence::MAX_TOKEN).contains(&token)),
+        ("OK", Grant::Slot) => permit(number),
+        ("OK", _) | ("CLOCK", Grant::Ok | Grant::Counter) => None,
+        ("CLOCK", _) => Some(Answer::Skewed(number.parse().ok()?)),
+        ("GUARD", _) => {
+            let pttl = number.parse().ok().filter(|&pttl| Standing::of(pttl) != Standing::Votes);
+            Some(Answer::Guarded(pttl?))
+        }
+        _ => None,
+    }
+}
+
+/// What a node's answer to an ask means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// A denial, with the ms for which the lock is still held (-1: without end).
+    DenyFor(i64),
+    /// A grant, and the value of the fencing counters there.
+    GrantWith(u64),
+    /// A slot of a semaphore, and the value of its fencing counter there; zero if it is not fenced.
+    GrantSlot {
+        offer: Offer,
+        counter: u64,
+    },
+    /// The restart guard does not let the node vote: its PTTL.
+    Guarded(i64),
+    /// The node does not know the script by its digest.
+    NoScript,
+    /// The proposed counter is too far from the node's clock, which shows this many µs.
+    Skewed(u64),
+    Vote(Vote),
+}
+
+impl Answer {
+    /// Whether the node has granted what it was asked for.
+    pub(super) fn is_grant(self) -> bool {
+        matches!(self, Self::GrantSlot { .. } | Self::GrantWith(_) | Self::Vote(Vote::Grant))
+    }
+
+    fn refused(text: &[u8]) -> Self {
+        match classify(text) {
+            ServerError::NoScript => Self::NoScript,
+            ServerError::Cause(cause) => Self::Vote(Vote::Fail(cause)),
+        }
+    }
+}
+
+/// What a node's answer to an extension or an undo means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    Fail(Cause),
+    NoScript,
+    /// How many keys, or for an extension: 1 for done, 0 for gone.
+    Of(i64),
+}
+
+impl Count {
+    /// `NOSCRIPT` to anything but a digest is a server's error like any other.
+    pub(super) fn to_request(self, by_digest: bool) -> Self {
+        match self {
+            Self::NoScript if !by_digest => Self::Fail(Cause::ServerError),
+            other => other,
+        }
+    }
+}
+
+/// Reads the answer to an extension or an undo; `None` if it is no answer to either.
+#[inline]
+pub(super) fn count(answer: Token<'_>) -> Option<Count> {
+    Some(match answer {
+        Token::Int(n @ 0..) => Count::Of(n),
+        Token::Error(text) => match classify(text) {
+            ServerError::NoScript => Count::NoScript,
+            ServerError::Cause(cause) => Count::Fail(cause),
+        },
+        _ => return None,
+    })
+}
