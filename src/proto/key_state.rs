@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use sha1_smol::Sha1;
 
-use super::fair_queue;
-use super::format::plain;
 use super::names::MAX_NODES;
 use super::profile::Profile;
 
@@ -258,21 +256,6 @@ pub fn holder_of(token: &[u8]) -> Option<Holder> {
     self::token(token).map(|(digits, label)| holder(digits, label))
 }
 
-/// Reads the beginning of a string: up to [`VIEWED`] bytes, and one more if there are more.
-pub(super) fn of_string(value: &[u8]) -> KeyState {
-    if value == fair_queue::CLOSED {
-        return KeyState::Free;
-    }
-    if let Some(reader) = value.strip_prefix(READER)
-        && let Some(holder) = holder_of(reader)
-    {
-        let holders = vec![holder];
-        return KeyState::Shared(Sharers { holders, count: 1, remaining: None });
-    }
-    let (value, _) = without_mark(value);
-    holder_of(value).map_or_else(|| plain::recognise(value), KeyState::Held)
-}
-
 /// Looks the same on all nodes: the node's number does not count.
 fn holder(digits: &[u8], label: Option<&[u8]>) -> Holder {
     let behind: &[u8] = if label.is_some() { b":" } else { b"" };
@@ -374,10 +357,8 @@ fn list<T>(
 
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            DataKind::Lock(lock) => f.write_str(&lock.words),
-            other => write!(f, "other data, {other}"),
-        }
+        let is_lock = matches!(self.kind, DataKind::Lock(_));
+        write!(f, "{}{}", if is_lock { "" } else { "other data, " }, self.kind)
     }
 }
 
@@ -412,9 +393,6 @@ pub(super) fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// What stands before the token of a reader that shares with nobody else, and so is a string.
-const READER: &[u8] = b"r:";
-
 /// Hexadecimal digits of a token that are random.
 pub(super) const RANDOM_DIGITS: usize = 32;
 
@@ -440,11 +418,13 @@ pub(super) const VIEWED: usize = LONGEST + MARK;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::fair_queue;
+    use crate::proto::format::plain::recognise;
 
     const TOKEN: &str = "00112233445566778899aabbccddeeff00";
 
     fn held(value: &str) -> Holder {
-        match of_string(value.as_bytes()) {
+        match recognise(value.as_bytes()) {
             KeyState::Held(holder) => holder,
             other => panic!("{value}: {other:?}"),
         }
@@ -473,19 +453,19 @@ mod tests {
         for foreign in [&b"job\n7"[..], b"\n7", b"x"] {
             assert_eq!(without_mark(foreign), (foreign, false));
         }
-        assert_eq!(of_string(fair_queue::CLOSED), KeyState::Free);
+        assert_eq!(recognise(fair_queue::CLOSED), KeyState::Free);
     }
 
     /// On another node the same holder may be among several.
     #[test]
     fn whoever_shares_alone_looks_as_beside_others() {
-        let state = of_string(format!("r:{TOKEN}:web-1:77").as_bytes());
+        let state = recognise(format!("r:{TOKEN}:web-1:77").as_bytes());
         let KeyState::Shared(Sharers { holders, count: 1, remaining: None }) = state else {
             panic!("{state:?}")
         };
         assert_eq!(holders, [held(&format!("{TOKEN}:web-1:77"))]);
         let longest = format!("r:{TOKEN}:{}", "x".repeat(MAX_LABEL));
-        assert!(matches!(of_string(longest.as_bytes()), KeyState::Shared(_)));
+        assert!(matches!(recognise(longest.as_bytes()), KeyState::Shared(_)));
         assert!(longest.len() <= VIEWED);
     }
 
@@ -511,7 +491,7 @@ mod tests {
             "r:00112233445566778899aabbccddeeff0", // a reader, one digit short
             "r:00112233445566778899aabbccddeeff00\n7", // marked as no reader is
         ] {
-            let state = of_string(value.as_bytes());
+            let state = recognise(value.as_bytes());
             let KeyState::Foreign(data) = &state else { panic!("{value:?}: {state:?}") };
             let shown = format!("{data} {data:?}");
             assert!(value.len() < 8 || !shown.contains(&value[..8]), "{shown}");
@@ -522,7 +502,7 @@ mod tests {
             );
         }
         let too_long = format!("{TOKEN}:{}", "x".repeat(MAX_LABEL + 1));
-        let KeyState::Foreign(data) = of_string(too_long.as_bytes()) else { panic!() };
+        let KeyState::Foreign(data) = recognise(too_long.as_bytes()) else { panic!() };
         assert!(data.to_string().starts_with("other data, a string of more than 163 bytes #"));
     }
 

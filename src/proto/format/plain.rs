@@ -1,8 +1,9 @@
-//! The libraries whose locks have redbolt's own format, by the strings that they write.
+//! redbolt's own format: the strings that redbolt writes, and libraries whose locks are strings as well.
 //!
-//! Invariant: the name of a library, or of an owner that stands before a secret, is all that is shown of a string.
+//! Invariant: the name of a library, or of an owner that stands before a secret, is all that is shown of another's string.
 
-use crate::proto::key_state::{Foreign, KeyState, LONGEST};
+use crate::proto::fair_queue::CLOSED;
+use crate::proto::key_state::{Foreign, KeyState, LONGEST, Sharers, holder_of, without_mark};
 use crate::proto::profile::Profile;
 
 /// The libraries with this format whose tokens are UUIDs.
@@ -13,8 +14,23 @@ macro_rules! uuid_libraries {
 }
 pub(super) use uuid_libraries;
 
-/// Reads a string that is not of redbolt.
+/// Reads the beginning of a string: up to `VIEWED` bytes, and one more if there are more.
 pub(crate) fn recognise(value: &[u8]) -> KeyState {
+    if value == CLOSED {
+        return KeyState::Free;
+    }
+    if let Some(holder) = value.strip_prefix(READER).and_then(holder_of) {
+        return KeyState::Shared(Sharers::new(vec![holder], 1, None));
+    }
+    let (value, _) = without_mark(value);
+    holder_of(value).map_or_else(|| foreign(value), KeyState::Held)
+}
+
+/// What stands before the token of a reader that shares with nobody else, and so is a string.
+const READER: &[u8] = b"r:";
+
+/// Reads a string that is not of redbolt.
+fn foreign(value: &[u8]) -> KeyState {
     let (library, owner) = of_string(value).filter(|_| value.len() <= LONGEST).unzip();
     let data = Foreign::string(value, library, owner.flatten());
     let profiles: &[_] = if library.is_some() { &[Profile::PLAIN] } else { &[] };

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::proto::format::{self, Data, Format};
+use crate::proto::format::{self, Data, Format, plain};
 use crate::proto::key_state::{
-    self, Holder, KeyState, MOST_SHOWN, Permits, Sharers, holder_of, without_mark,
+    Holder, KeyState, MOST_SHOWN, Permits, Sharers, holder_of, without_mark,
 };
 use crate::proto::profile::Profile;
 
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
     /// Reads the beginning of a string.
     pub(super) fn of_string(&self, value: &[u8]) -> Contents {
         let (format, state) = self.recognise(&Data::String(without_mark(value).0)).unzip();
-        let state = state.unwrap_or_else(|| key_state::of_string(value));
+        let state = state.unwrap_or_else(|| plain::recognise(value));
         Contents { state, format, holders: Vec::new() }
     }
 

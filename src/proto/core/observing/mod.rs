@@ -20,7 +20,8 @@ use crate::proto::core::claims::Claims;
 use crate::proto::core::links::{Ability, Link, Mistyped, Node, Nodes, Pending};
 use crate::proto::event::Event;
 use crate::proto::fence::COUNTER_PREFIX;
-use crate::proto::key_state::{KeyState, VIEWED, of_string, of_type};
+use crate::proto::format::plain;
+use crate::proto::key_state::{KeyState, VIEWED, of_type};
 use crate::proto::names::{ClaimId, NodeId, NodeSet, ObserverId};
 use crate::proto::slab::{Key, Slab};
 use crate::proto::time::Timestamp;
@@ -407,7 +408,7 @@ impl Nodes {
 fn state(value: Result<&[u8], Cause>) -> Result<KeyState, Cause> {
     match value {
         Ok(b"") => Ok(KeyState::Free),
-        Ok(value) => Ok(of_string(value)),
+        Ok(value) => Ok(plain::recognise(value)),
         Err(Cause::WrongType) => Ok(of_type(b"")),
         Err(cause) => Err(cause),
     }
