@@ -195,9 +195,9 @@ fn every_test_behind_a_promise_exists() {
     let promises = read("docs/evidence/PROMISES.md");
     let named = names_of_tests(&promises);
     assert!(named.len() > 80, "the page names too few tests: {named:?}");
-    let (guarantees, performance) =
-        (read("docs/use/guarantees.md"), read("docs/how-it-works/performance.md"));
-    let more = [names_of_tests(&guarantees), names_of_tests(&performance)].concat();
+    let (holes, performance) =
+        (read("docs/how-it-works/holes.md"), read("docs/how-it-works/performance.md"));
+    let more = [names_of_tests(&holes), names_of_tests(&performance)].concat();
     let files = files_below(root(), &["src", "tests", "crates", "fuzz", "resp-tests"]);
     let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
     let all = texts.collect::<Vec<_>>().concat();
@@ -436,8 +436,8 @@ fn root() -> &'static Path {
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
 /// The kinds of code blocks: Rust for the doctests, C for the tests of `redbolt-capi`, commands for
 /// those of `redbolt-cli`, and `toml` for the line that is checked here.
-const KINDS: [&str; 11] =
-    ["rust", "rust,no_run", "c", "cpp", "sh", "console", "crontab", "ini", "toml", "yaml", "text"];
+const KINDS: [&str; 10] =
+    ["rust", "rust,no_run", "c", "cpp", "sh", "console", "crontab", "ini", "toml", "text"];
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 /// The part of the manual that is not in the published package.
 const EVIDENCE: &str = "docs/evidence/";
@@ -448,6 +448,6 @@ const LONGEST_ARCHITECTURE: usize = 12_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 192, 0, 0, 29, 27507];
+const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 192, 0, 0, 29, 27498];
 /// The most files of a crate that may be in cycles of imports. A change that reduces them also lowers these numbers.
 const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 33)];

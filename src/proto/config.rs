@@ -87,7 +87,7 @@ pub struct Settings {
 ///
 /// A node tells of changes by invalidation messages over a second connection, which is opened when somebody waits. A message
 /// is only a hint: the remaining TTL of the keys in the way decides when a pause ends at the latest.
-/// [The figures](crate::manual::performance#what-ends-a-pause-best).
+/// [The manual](crate::manual::waiting#waiting-in-the-queue) compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WakeStrategy {

@@ -1,5 +1,5 @@
 //! Fencing tokens: numbers that grow from one holder of a resource to the next. See
-//! [the manual](crate::manual::fencing) for the rules, and why they hold without a clock and a TTL.
+//! [the manual](crate::manual::protocol#fencing-tokens) for the rules, and why they hold without a clock and a TTL.
 //!
 //! Pure functions, and public, so that the model that searches them for holes decides with the same
 //! code. Not here: when what is sent, see `core/fencing/`.

@@ -1,6 +1,6 @@
 //! The restart guard: what a node's restart guard key says, and what follows from it.
 //!
-//! [The manual](crate::manual::restart_guard) has the rules. The key's value says for which run of the server, which
+//! [The manual](crate::manual::guard) has the rules. The key's value says for which run of the server, which
 //! history of its data, which `max_ttl`, how many nodes and which database it speaks; its TTL says the rest, measured
 //! against the fixed [`BIG_MS`].
 //!

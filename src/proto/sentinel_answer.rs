@@ -1,5 +1,5 @@
 //! For how long the word of sentinels counts that name a master: what a master says counts only while the word of most of them
-//! is young. See [the manual](crate::manual::sentinels) for the rule, and why it holds.
+//! is young. See [the manual](crate::manual::failover) for the rule, and why it holds.
 //!
 //! Pure functions, and public, so that the model that searches them for holes and the simulator decide with the same code. Not
 //! here: how sentinels are asked and heard, see `net/sentinel`.

@@ -1,4 +1,4 @@
-//! The fields of `--json`, which docs/use/command-line.md has to explain.
+//! The fields of `--json`, which `JSON.md` has to explain.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::harness::World;
 
 /// The part of the page with this heading, up to the next heading.
 fn section(heading: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/use/command-line.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("JSON.md");
     let page = fs::read_to_string(page).unwrap();
     let (_, rest) =
         page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{heading}"));
@@ -56,7 +56,7 @@ fn every_field_of_the_status_of_nodes_is_explained() {
     let master = redbolt_test_servers::Server::start();
     let more = World::on(vec![master]);
     let ran = [&world, &more].map(|world| world.run(&["status", "--json"]).stdout);
-    are_explained("### `redbolt status --json`", &ran);
+    are_explained("## `redbolt status --json`", &ran);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn every_field_of_the_status_of_a_lock_is_explained() {
     world.nodes[0].cmd("HSET rw mode read 3f1cd5f0-7a3c-4c5e-9d0b-0f2a5b8d6e11:42 1");
     world.nodes[0].cmd("SET timed 1900000000");
     seen.extend(["text", "list", "redisson", "rw", "timed"].map(status));
-    are_explained("### `redbolt status --json KEY`", &seen);
+    are_explained("## `redbolt status --json KEY`", &seen);
 }
 
 #[test]
@@ -99,19 +99,19 @@ fn every_field_of_observe_is_explained() {
     world.nodes[0].kill();
     let silent = observe(&world);
     drop(leader);
-    are_explained("### `redbolt observe --json`", &[led, silent]);
+    are_explained("## `redbolt observe --json`", &[led, silent]);
 }
 
 #[test]
 fn every_field_of_bench_is_explained() {
     let world = World::of(1);
     let words = ["bench", "--json", "--yes", "--duration", "50ms", "--warm-up", "0s"];
-    are_explained("### `redbolt bench --json`", &[world.run(&words).expect(0).stdout]);
+    are_explained("## `redbolt bench --json`", &[world.run(&words).expect(0).stdout]);
 }
 
 #[test]
 fn the_versioning_promise_names_the_page() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../RELEASING.md");
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("docs/use/command-line.md#json"), "RELEASING.md promises the fields");
+    assert!(page.contains("crates/cli/JSON.md"), "RELEASING.md promises the fields");
 }

@@ -43,7 +43,8 @@ fn the_recipe_for_kubernetes_reads_a_secret_that_its_group_may_read() {
         return;
     }
     let world = World::of(1);
-    let recipe = manual::block("docs/use/command-line.md", "yaml", "kind: CronJob");
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/cronjob.yaml");
+    let recipe = fs::read_to_string(recipe).unwrap();
     let number = |name: &str| value(&recipe, name).parse::<u32>().unwrap();
     let node = &world.nodes[0];
     node.cmd("ACL SETUSER ann on >hunter2 ~* &* +@all");

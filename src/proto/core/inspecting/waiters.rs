@@ -9,7 +9,7 @@ use crate::proto::key_state::{fingerprint, is_label};
 use crate::proto::lock_mode::LockMode;
 use crate::proto::names::TicketName;
 
-/// Those who wait in the queue for a resource, see docs/use/waiting.md.
+/// Those who wait in the queue for a resource, see docs/how-it-works/waiters.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FairQueue {
