@@ -19,6 +19,9 @@
 //! They share `locks` and `claims`, which keep what is known of each lock and of what nodes may hold for it, `send`,
 //! which sends one command to one node, and `env`, which a transition of one node uses. `check` asserts what must hold at every moment.
 //!
+//! A file that defines types imports only files below it, and never this one. Transitions take a [`Core`], an `Env` or a
+//! `LockAtWork`, so their files import this one, and no file imports them: there is no cycle of imports.
+//!
 //! Subjects call each other in one direction only. A transition returns its decision about its own lock, and queues effects
 //! on other locks, claims and nodes; `routes` follows the decisions and applies the effects. Input comes through `commands`,
 //! `answer` (replies of nodes) and `timeouts`.
@@ -70,7 +73,7 @@ use self::inspecting::{Holdings, Views};
 use self::links::{Node, Nodes};
 use self::locks::{Active, Lock, Locks, Phase};
 use self::observing::Observers;
-use self::send::EncodedCommand;
+use self::send::encoded_command::EncodedCommand;
 use self::waiting::WaitQueues;
 use super::config::Config;
 use super::entropy::Entropy;
@@ -79,6 +82,7 @@ use super::lease::Lease;
 use super::lock_mode::LockMode;
 use super::metrics::Metrics;
 use super::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
+use super::printable::printable;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
@@ -91,7 +95,7 @@ pub(crate) use self::links::{HANGS, Silence};
 pub use self::links::{Replicas, Step as HandshakeStep};
 pub use self::observing::{Leader, LeaderVerdict, LeaderView, NodeSight};
 pub use self::push::PushState;
-pub use self::records::{DetachedLock, DetachedLockError};
+pub use self::records::detached::{DetachedLock, DetachedLockError};
 pub use self::restart_guard::RestartGuardState;
 
 /// The most locks that one core can have under way, held or undone at once.
@@ -302,6 +306,35 @@ impl Core {
     pub fn has_pending_releases(&self) -> bool {
         let is_reached = |node: &Node| node.link.takes_undos() || node.link.may_return();
         self.nodes.iter().any(|node| node.debt.claims() > 0 && is_reached(node))
+    }
+
+    /// Opens the links of all nodes that are down, ahead of their backoff.
+    pub fn open_all(&mut self, now: ClockReading) {
+        let now = self.clamp(now);
+        self.nodes.iter_mut().for_each(|node| node.open_if_down(&mut env!(self, now)));
+    }
+
+    /// Opens a command link that is down ahead of its backoff: whoever has the sockets knows that it leads elsewhere now.
+    pub fn open_now(&mut self, link: LinkId, now: ClockReading) {
+        let now = self.clamp(now);
+        if !link.is_push() {
+            self.nodes[link.node().index()].open_if_down(&mut env!(self, now));
+        }
+    }
+
+    /// Keeps words about a cause that the driver knows more of. Characters that a terminal acts on are
+    /// escaped: the words may quote the system, a certificate or a sentinel.
+    pub fn explain(&mut self, link: LinkId, cause: Cause, words: String) {
+        if !link.is_push() {
+            self.node_mut(link.node()).explain(cause, printable(&words));
+        }
+    }
+
+    /// Whether an answer is due on this link, so that a read may bring it although no readiness was reported.
+    #[must_use]
+    #[inline]
+    pub fn is_awaited(&self, link: LinkId) -> bool {
+        !link.is_push() && self.node(link.node()).pipeline.oldest().is_some()
     }
 
     /// The bytes that wait to be written to a link.

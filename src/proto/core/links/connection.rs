@@ -10,20 +10,17 @@ use super::command_link::Link;
 use super::handshake::{Handshake, Mistyped, Step};
 use super::node::{Node, Pending};
 use super::pipeline::{Due, Pipeline};
-use crate::proto::core::Env;
-use crate::proto::core::effects::NodeEffect;
-use crate::proto::event::LinkOp;
-use crate::proto::mutants::mutant;
+use crate::proto::core::{Env, effects::NodeEffect};
 use crate::proto::names::{LinkId, NodeId};
 use crate::proto::restart_guard::{RunId, Setup};
 use crate::proto::time::{Timestamp, saturating_nanos};
-use crate::proto::vote::Cause;
+use crate::proto::{event::LinkOp, mutants::mutant, vote::Cause};
 use crate::resp::{Token, Violation, command};
 
 /// Opening.
 impl Node {
     /// Opens the command link ahead of its backoff, if it is down.
-    pub(super) fn open_if_down(&mut self, env: &mut Env<'_>) {
+    pub(crate) fn open_if_down(&mut self, env: &mut Env<'_>) {
         if self.link.is_down() {
             self.open(env);
         }

@@ -2,6 +2,7 @@
 //!
 //! Not here: what the answers do to locks, see `answer` and the subjects.
 
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use super::capability::Capabilities;
@@ -12,19 +13,16 @@ use super::inbox::{Inbox, reply_limits};
 use super::pace::Pace;
 use super::pipeline::Pipeline;
 use super::server::{Connection, Server};
-use crate::proto::config::NodeSettings;
-use crate::proto::core::claims::Debt;
-use crate::proto::core::inspecting::Question;
-use crate::proto::core::observing::Read;
-use crate::proto::core::push::Push;
-use crate::proto::core::restart_guard::Watch;
-use crate::proto::core::waiting::TicketRead;
-use crate::proto::event::NodeState;
-use crate::proto::lock_kind::Command;
-use crate::proto::names::{ClaimId, LockId, NodeId, ObserverId, ViewId};
+use crate::proto::config::{Config, NodeSettings};
+use crate::proto::core::{
+    claims::Debt, inspecting::Question, observing::Read, push::Push, restart_guard::Watch,
+    waiting::TicketRead,
+};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet, ObserverId, ViewId};
 use crate::proto::script::definition::{Loaded, Script};
 use crate::proto::time::{ClockReading, Timestamp};
 use crate::proto::vote::{Cause, Vote};
+use crate::proto::{event::NodeState, lock_kind::Command};
 use crate::resp::{Decoder, Token, Violation, command};
 
 /// A request, as far as its answer has to be understood. `by_digest`: it went as a script's
@@ -307,3 +305,33 @@ impl Node {
 
 /// The type of an alert's record. No reply begins with it.
 const TLS_ALERT: u8 = 0x15;
+
+/// The nodes of a core. A [`NodeId`] is a place among them.
+pub(crate) struct Nodes(Vec<Node>);
+
+impl Nodes {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self(config.node_ids().map(|node| Node::new(node, config.node(node))).collect())
+    }
+
+    /// Returns the set of all nodes.
+    pub(crate) fn all(&self) -> NodeSet {
+        NodeSet::first(self.len())
+    }
+}
+
+impl Deref for Nodes {
+    type Target = [Node];
+
+    #[inline]
+    fn deref(&self) -> &[Node] {
+        &self.0
+    }
+}
+
+impl DerefMut for Nodes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Node] {
+        &mut self.0
+    }
+}

@@ -2,31 +2,15 @@
 //!
 //! Invariant: a method here compares nodes, and changes one by what it has found.
 
-use std::ops::{Deref, DerefMut};
-
 use super::command_link::Link;
 use super::handshake::{Mistyped, Step};
-use super::node::Node;
-use crate::proto::config::Config;
-use crate::proto::core::Env;
-use crate::proto::core::claims::Claims;
+use super::node::{Node, Nodes};
+use crate::proto::core::{Env, claims::Claims};
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::restart_guard::RunId;
 use crate::resp::Token;
 
-/// The nodes of a core. A [`NodeId`] is a place among them.
-pub(crate) struct Nodes(Vec<Node>);
-
 impl Nodes {
-    pub(crate) fn new(config: &Config) -> Self {
-        Self(config.node_ids().map(|node| Node::new(node, config.node(node))).collect())
-    }
-
-    /// Returns the set of all nodes.
-    pub(crate) fn all(&self) -> NodeSet {
-        NodeSet::first(self.len())
-    }
-
     /// Opens the push links of these nodes, or keeps them open, for a lock that waits or an observer.
     pub(in crate::proto::core) fn want_push(&mut self, nodes: NodeSet, env: &mut Env<'_>) {
         nodes.iter().for_each(|node| self[node.index()].want_push(env));
@@ -71,21 +55,5 @@ impl Nodes {
             twin.server.forget_process();
         }
         Some(twin.id())
-    }
-}
-
-impl Deref for Nodes {
-    type Target = [Node];
-
-    #[inline]
-    fn deref(&self) -> &[Node] {
-        &self.0
-    }
-}
-
-impl DerefMut for Nodes {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [Node] {
-        &mut self.0
     }
 }

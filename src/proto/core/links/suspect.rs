@@ -8,11 +8,9 @@
 use std::time::Duration;
 
 use super::command_link::Link;
-use super::node::Node;
-use super::nodes::Nodes;
+use super::node::{Node, Nodes};
 use super::{FIRST_CONTACT, Silence};
-use crate::proto::core::effects::NodeEffect;
-use crate::proto::core::{Core, Env};
+use crate::proto::core::{Core, Env, effects::NodeEffect};
 use crate::proto::names::{NodeId, NodeSet};
 use crate::proto::time::{Timestamp, saturating_nanos};
 

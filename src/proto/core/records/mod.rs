@@ -3,24 +3,17 @@
 //! A *detached* lock is no longer this core's: it is forgotten, and nothing more is asked or undone. An *attached* lock
 //! is held from then on, as any other. Not here: the record itself, see `detached`.
 
-mod detached;
+pub(super) mod detached;
 mod form;
 
-use self::detached::{DetachedNode, Part};
+use self::detached::{DetachedLock, DetachedNode, Part};
 use self::form::{Form, SecondClaim};
 use super::Core;
-use crate::proto::core::claims::Claim;
 use crate::proto::core::links::{Node, Pending};
-use crate::proto::core::locks::Phase;
-use crate::proto::core::mode_change::ModeChange;
-use crate::proto::event::LossCause;
+use crate::proto::core::{claims::Claim, locks::Phase, mode_change::ModeChange};
 use crate::proto::names::{ClaimId, LockId};
-use crate::proto::profile::Profile;
-use crate::proto::request::RequestError;
 use crate::proto::time::{ClockReading, ttl_ms};
-use crate::proto::vote::Vote;
-
-pub use self::detached::{DetachedLock, DetachedLockError};
+use crate::proto::{event::LossCause, profile::Profile, request::RequestError, vote::Vote};
 
 impl Core {
     /// Asks nothing more about a lock, whose lease is what a quorum of nodes supports.

@@ -3,15 +3,12 @@
 //! Apart from whoever asks, extends, undoes or writes back, because it is the same for all of them. Not here: what
 //! is in a command, see `lock_kind`, and whether the node may have it.
 
-mod encoded_command;
+pub(super) mod encoded_command;
 
 use super::{Core, LockAtWork};
 use crate::proto::core::links::Pending;
-use crate::proto::lock_kind::Command;
 use crate::proto::names::{ClaimId, NodeId};
-use crate::proto::time::ClockReading;
-
-pub(super) use self::encoded_command::EncodedCommand;
+use crate::proto::{lock_kind::Command, time::ClockReading};
 
 impl LockAtWork<'_> {
     /// Sends a command about the lock's claim, as [`Core::send`] does.
