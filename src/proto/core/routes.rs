@@ -4,17 +4,15 @@
 //! and what concerns other objects as a queued effect.
 
 use super::Core;
-use super::claims::Settled;
+use super::claims::undo::Settled;
 use super::effects::{ClaimEffect, Decision, Effect, LockEffect, NodeEffect};
 use super::links::Pending;
 use super::locks::Phase;
 use super::waiting::{QueueKey, Tickets};
 use crate::proto::event::{Event, RefusalReason};
-use crate::proto::lock_mode::LockMode;
-use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, LinkId, LockId, NodeId, NodeSet};
-use crate::proto::time::ClockReading;
 use crate::proto::vote::{Cause, Vote};
+use crate::proto::{lock_mode::LockMode, mutants::mutant, time::ClockReading};
 
 /// Effects.
 impl Core {

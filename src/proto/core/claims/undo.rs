@@ -1,0 +1,383 @@
+//! Undo, from when it is owed until it is confirmed, and the end of a claim.
+
+use super::Claim;
+use crate::proto::core::effects::{ClaimEffect, NodeEffect};
+use crate::proto::core::links::{Ability, Nodes, Pending};
+use crate::proto::core::{Core, Env};
+use crate::proto::lock_kind::{Command, PLAIN};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::{Cause, Vote};
+use crate::proto::{answer::Count, mutants::mutant, profile::Profile};
+
+/// A claim, looked up once for a transition, with the nodes that may hold keys for it.
+pub(crate) struct ClaimAtWork<'a> {
+    id: ClaimId,
+    claim: &'a mut Claim,
+    nodes: &'a mut Nodes,
+    env: Env<'a>,
+    /// When something is due for the claim.
+    due: Timestamp,
+    /// The nodes that were sent a command.
+    sent: NodeSet,
+}
+
+/// The vote of an undo that has ended, which settles its claim or the release of its lock.
+pub(crate) type Settled = Option<(Vote, Option<LockId>)>;
+
+/// Undo, from when it is owed until it is confirmed.
+impl ClaimAtWork<'_> {
+    /// Undoes the claim on every node that may have seen it. The flag: nobody may be there to send the script when a server's own
+    /// command has found nothing.
+    fn undo(&mut self, caller_leaves: bool) -> NodeSet {
+        // An ask that leaves behind the undo would bring back what was undone.
+        self.claim.unqueue_all();
+        let (mut seen, counted) = (self.claim.seen(), self.claim.counted());
+        if mutant!(UndoOfGrantsOnly) {
+            seen = counted;
+        }
+        // Where no quorum has granted, most nodes hold nothing, which a server's own command does not say for certain.
+        let has_quorum = counted.len() >= self.env.config.quorum();
+        let natively = self.claim.is_one_token() && has_quorum && !caller_leaves;
+        for node in seen.iter() {
+            // A node that has granted has had the ask.
+            if !counted.contains(node) && self.withdraw(node) {
+                continue;
+            }
+            // Owed also where it cannot be sent now: it follows as soon as there is a connection.
+            self.owe(node);
+            if !self.nodes[node.index()].server.is_wrong() {
+                self.push_undo(node, natively);
+            }
+        }
+        self.claim.owed()
+    }
+
+    /// Takes back an ask of which no byte reached the socket. If it was to bring a script, the next
+    /// one has to.
+    pub(crate) fn withdraw(&mut self, node_id: NodeId) -> bool {
+        let (node, id) = (&mut self.nodes[node_id.index()], self.id);
+        let asks =
+            |pending: &Pending| matches!(*pending, Pending::Ask { claim, .. } if claim == id);
+        let Some(taken) = node.pipeline.withdraw(asks) else { return false };
+        if let Pending::Ask { ask: Command::Run(script), by_digest: false, .. } = taken {
+            node.forget_script(script);
+        }
+        self.claim.never_ran(node_id);
+        true
+    }
+
+    /// Undoes an ask that is in flight to a node which is no voter, on this connection even where that is in the wrong
+    /// database, or leads to another node's server, for so was the ask.
+    pub(crate) fn disown(&mut self, node: NodeId) {
+        if !self.withdraw(node) {
+            self.owe(node);
+            self.push_undo(node, false);
+        }
+    }
+
+    pub(crate) fn send_undo(&mut self, node: NodeId) {
+        if !self.nodes[node.index()].server.is_wrong() {
+            self.push_undo(node, false);
+        }
+    }
+
+    /// Sends the undo on this connection, whatever that is: `natively`, which is by the server's own command where there is one,
+    /// if that is most likely to find the token as it was set.
+    fn push_undo(&mut self, node_id: NodeId, natively: bool) {
+        let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
+        // Behind the first one in the pipeline a second would find nothing and say nothing new.
+        if !node.link.takes_undos() || claim.undoing().contains(node_id) {
+            return;
+        }
+        let (id, now) = (self.id, self.env.now);
+        self.env.metrics.of(node_id).undo_sent(claim.undo_sent(node_id));
+        // It reads what is in the way of a lock that waits, as its ask did, which may have been before the node tracked.
+        if claim.is_read_by_its_ask() && claim.ticket().is_none() {
+            node.track_next(now.boot);
+        }
+        let mut script = claim.kind().undo;
+        if mutant!(ForeignUndoneAsPlain) && claim.kind().profile() != Profile::PLAIN {
+            script = PLAIN.undo;
+        }
+        let native = node.capabilities.compare_and_delete().filter(|_| natively);
+        let undo = (native.map_or(script, Command::Delete), (0, 0));
+        let pending = |by_digest| match native {
+            Some(_) => Pending::Delete { claim: id, followed: false },
+            None => Pending::Undo { claim: id, by_digest },
+        };
+        let claim = (id, || Some(&*claim));
+        self.env.common.encoded.send(node, claim, undo, self.env.config, now, pending);
+        self.sent.insert(node_id);
+    }
+
+    /// A node has answered an undo. Returns how that settles it, if it does.
+    pub(crate) fn undo_answered(&mut self, node: NodeId, count: Count) -> Settled {
+        if mutant!(NoScriptIsFinal) && count == Count::NoScript {
+            return self.undo_confirmed(node, 0);
+        }
+        if mutant!(UndoErrorIsDone) && matches!(count, Count::Fail(_)) {
+            return self.undo_confirmed(node, 0);
+        }
+        match count {
+            Count::Of(found) => self.undo_confirmed(node, found),
+            _ if !self.claim.undo_over(node) => None,
+            Count::Fail(cause) => {
+                self.undo_refused(node, cause);
+                self.settle(Vote::Fail(cause))
+            }
+            Count::NoScript => {
+                self.push_undo(node, false);
+                None
+            }
+        }
+    }
+
+    /// A server's own command was to delete the key. What it has deleted is undone. Anything else is for the script: the
+    /// token may have got a mark behind it, see `script::fair_queue`, or the command is none that we may run.
+    pub(crate) fn deleted(
+        &mut self,
+        node: NodeId,
+        followed: bool,
+        deleted: Result<bool, Cause>,
+    ) -> Settled {
+        if deleted.is_err_and(Cause::is_forbidden) {
+            self.nodes[node.index()].capabilities.set_compare_and_delete(None);
+        }
+        if mutant!(UnequalIsUndone) && deleted == Ok(false) && !followed {
+            return self.undo_confirmed(node, 0);
+        }
+        if deleted == Ok(true) {
+            // This says nothing of what the script may do.
+            return self.undo_confirmed(node, 0);
+        }
+        if !followed && self.claim.undo_over(node) {
+            self.push_undo(node, false);
+            self.follow_deletes();
+        }
+        None
+    }
+
+    /// The token is not as it was set on one node, and most likely on the others: the script follows there before they have
+    /// answered. Whoever called for the release may not be there any more when the last of them does.
+    fn follow_deletes(&mut self) {
+        let id = self.id;
+        let follow = |pending: &mut Pending| match pending {
+            Pending::Delete { claim, followed } if *claim == id && !*followed => {
+                *followed = true;
+                true
+            }
+            _ => false,
+        };
+        for node in self.claim.undoing().iter() {
+            if self.nodes[node.index()].pipeline.change(follow) {
+                self.claim.undo_over(node);
+                self.push_undo(node, false);
+            }
+        }
+    }
+
+    /// Records that a node has undone the claim and found `found` of its keys. Returns `None` if no undo was in flight.
+    #[inline]
+    fn undo_confirmed(&mut self, node_id: NodeId, found: i64) -> Settled {
+        let (claim, node) = (&mut *self.claim, &mut self.nodes[node_id.index()]);
+        // It answers an undo that was given up since, and says nothing of an ask that was sent
+        // behind that.
+        if !claim.undo_over(node_id) {
+            return None;
+        }
+        self.env.metrics.of(node_id).undos_confirmed += 1;
+        match claim.confirmed(node_id, self.env.now.boot) {
+            Some(again_at) => self.due = again_at,
+            // With a ghost it stays owed: the ask may yet run behind the undo that was just
+            // confirmed.
+            None if claim.owe_no_more(node_id) => node.debt.shrinks(),
+            None => {}
+        }
+        // One that found nothing has not shown that it may delete.
+        if found > 0 && !claim.is_ticket() {
+            node.capabilities.set_undo(Ability::Given);
+        }
+        if node.debt.confirmed() {
+            self.env.effects.of_node(node_id, NodeEffect::SendOwed);
+        }
+        self.settle(Vote::Grant)
+    }
+
+    #[inline]
+    fn settle(&self, vote: Vote) -> Settled {
+        let lock = self.claim.lock();
+        (lock.is_some() || self.claim.is_settled()).then_some((vote, lock))
+    }
+
+    /// The node answered with an error: it still owes, and is asked again after a pause. One that
+    /// forbids the undo altogether would keep every lock for its TTL: it is no voter until it
+    /// confirms.
+    fn undo_refused(&mut self, node_id: NodeId, cause: Cause) {
+        if self.claim.is_refused(node_id) {
+            // It answered the ask with an error as well: there is nothing to undo.
+            self.claim.never_ran(node_id);
+            return self.owe_no_more(node_id);
+        }
+        if cause.is_forbidden() && self.claim.is_ticket() {
+            // A ticket only denies, and ends by itself.
+            return self.owe_no_more(node_id);
+        }
+        let node = &mut self.nodes[node_id.index()];
+        self.env.arm(node.debt.refused(self.env.now.boot));
+        if cause.is_forbidden() {
+            node.capabilities.set_undo(Ability::Refused(cause));
+            if node.link.is_ready() {
+                node.retire(cause, &mut self.env);
+            }
+        }
+    }
+
+    /// The node has to confirm that it keeps no key for this claim.
+    pub(crate) fn owe(&mut self, node: NodeId) {
+        if self.claim.owe(node) {
+            self.nodes[node.index()].debt.grows();
+        }
+    }
+
+    fn owe_no_more(&mut self, node: NodeId) {
+        if self.claim.owe_no_more(node) {
+            self.nodes[node.index()].debt.shrinks();
+        }
+    }
+
+    /// The connection with the undo in it is gone, or will not confirm it.
+    pub(crate) fn lose_undo(&mut self, node: NodeId, cause: Cause) -> Settled {
+        self.claim.undo_over(node);
+        self.settle(Vote::Fail(cause))
+    }
+
+    /// The connection with the ask in it is gone.
+    pub(crate) fn lose_ask(&mut self, node: NodeId, untouched: bool) {
+        if untouched {
+            self.owe_no_more(node);
+        }
+        self.claim.connection_lost(node, untouched);
+    }
+}
+
+impl Core {
+    /// Applies a transition to a claim. Returns `None` if it has ended.
+    #[inline]
+    pub(in crate::proto::core) fn at_claim<R>(
+        &mut self,
+        id: ClaimId,
+        now: ClockReading,
+        apply: impl FnOnce(&mut ClaimAtWork<'_>) -> R,
+    ) -> Option<R> {
+        let mut claim = ClaimAtWork {
+            id,
+            claim: self.claims.find_mut(id)?,
+            nodes: &mut self.nodes,
+            env: env!(self, now),
+            due: Timestamp::NEVER,
+            sent: NodeSet::EMPTY,
+        };
+        let result = apply(&mut claim);
+        let (due, sent) = (claim.due, claim.sent);
+        self.arm_claim(id, due);
+        if !sent.is_empty() {
+            self.sent(id, sent.iter(), now);
+        }
+        Some(result)
+    }
+
+    /// Ends a claim's attempt: nobody waits for it any longer, and its keys have to go.
+    pub(in crate::proto::core) fn abandon(&mut self, id: ClaimId, now: ClockReading) {
+        self.undo(id, now);
+        self.part_from_lock(id, now);
+    }
+
+    /// The claim no longer belongs to a lock. It stays for as long as something is owed.
+    pub(in crate::proto::core) fn part_from_lock(&mut self, id: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id) else { return };
+        claim.part_from_lock();
+        let (forget_at, settled) = (claim.forget_at(), claim.is_settled());
+        let due = claim.due().max(now.boot);
+        // Nothing is owed, or every key has ended by its TTL. Else it stays until its undos are
+        // confirmed.
+        if settled {
+            self.claims.free(id);
+        } else if now.boot >= forget_at {
+            self.free_claim(id);
+        } else {
+            self.arm_claim(id, due);
+        }
+    }
+
+    /// Undoes a claim on every node that may have seen it. Returns the nodes that owe the confirmation.
+    pub(in crate::proto::core) fn undo(&mut self, id: ClaimId, now: ClockReading) -> NodeSet {
+        // Before the undos are sent: the next waiter asks anyway and need not read the key behind them.
+        self.hand_on(id, now);
+        let caller_leaves = self.caller_leaves;
+        let owed = self.at_claim(id, now, |claim| claim.undo(caller_leaves));
+        if !self.observers.is_empty() {
+            let mut env = env!(self, now);
+            self.observers.claim_changed(id, &self.claims, &mut self.nodes, &mut env);
+        }
+        owed.unwrap_or_default()
+    }
+
+    /// Sends everything that this node owes the confirmation of and that is not under way.
+    pub(in crate::proto::core) fn send_owed(&mut self, node: NodeId, now: ClockReading) {
+        for id in self.claims.that(|claim| claim.is_owed(node)).collect::<Vec<_>>() {
+            self.at_claim(id, now, |claim| claim.send_undo(node));
+        }
+    }
+
+    /// Undos were sent behind a handshake that has led to the wrong server. Answers to them confirm nothing, unless the ask
+    /// went the same way, and is about to be disowned.
+    pub(in crate::proto::core) fn disbelieve_undos(&mut self, node: NodeId, due: &[Pending]) {
+        let cause = self.node(node).link.cause();
+        for pending in due {
+            if let Pending::Delete { claim, .. } | Pending::Undo { claim, .. } = *pending {
+                self.common.effects.of_claim(node, claim, ClaimEffect::UndoLost(cause));
+            }
+        }
+    }
+
+    /// Nothing is left of a claim, or nobody waits for it any longer.
+    pub(in crate::proto::core) fn free_claim(&mut self, id: ClaimId) {
+        let owed = self.claims.find(id).map_or_else(NodeSet::default, Claim::owed);
+        owed.iter().for_each(|node| self.nodes[node.index()].debt.shrinks());
+        self.claims.free(id);
+    }
+
+    pub(in crate::proto::core) fn claim_due(&mut self, id: ClaimId, now: ClockReading) {
+        let Some(claim) = self.claims.find_mut(id) else { return };
+        if claim.is_in_use() {
+            return;
+        }
+        let forget_at = claim.forget_at();
+        if now.boot >= forget_at {
+            return self.free_claim(id);
+        }
+        let mut to_undo = NodeSet::EMPTY;
+        if now.boot >= claim.again_at() {
+            claim.undoes_again();
+            to_undo = claim.to_undo();
+        }
+        let due = claim.due();
+        self.arm_claim(id, due);
+        self.at_claim(id, now, |claim| to_undo.iter().for_each(|node| claim.send_undo(node)));
+    }
+
+    pub(in crate::proto::core) fn owed_due(&mut self, node_id: NodeId, now: ClockReading) {
+        let node = self.node_mut(node_id);
+        let again_at = node.debt.again_at();
+        if now.boot < again_at {
+            return self.arm(again_at);
+        }
+        node.debt.end_pause();
+        if node.link.takes_extensions() {
+            // One undo asks whether the node takes them again; when it is confirmed, the others follow.
+            let first = self.claims.that(|claim| claim.to_undo().contains(node_id)).next();
+            first.and_then(|id| self.at_claim(id, now, |claim| claim.send_undo(node_id)));
+        }
+    }
+}
