@@ -1,0 +1,173 @@
+//! Loss: the lease has ended, or too few nodes keep the key.
+
+use std::time::Duration;
+
+use super::Hold;
+use crate::proto::core::locks::{Lock, Locks, Phase};
+use crate::proto::core::{Core, Env, LockAtWork, claims::Claim, effects::LockEffect};
+use crate::proto::event::{Event, LossCause};
+use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::time::{ClockReading, Timestamp};
+
+impl Hold {
+    /// How long before the end of its validity the loss of this lock is reported.
+    pub(super) fn notice(&self, lock: &Lock) -> Duration {
+        self.auto_extension.notice(lock.ttl())
+    }
+
+    /// When the loss of this lock is reported if nothing is done. Counted from now, because the wall clock may have
+    /// taken more of the lease than boot did.
+    pub(crate) fn loss_due(&self, lock: &Lock, now: ClockReading) -> Timestamp {
+        now.boot + lock.lease.remaining(now).saturating_sub(self.notice(lock))
+    }
+
+    /// Why this lock with so much of its validity left is lost, if it is.
+    fn lost_with(&self, lock: &Lock, remaining: Duration) -> Option<LossCause> {
+        if remaining > self.notice(lock) {
+            None
+        } else if lock.phase == Phase::Held && self.auto_extension.has_stopped() {
+            Some(LossCause::HeldTooLong)
+        } else if remaining.is_zero() {
+            Some(self.cause_of_end())
+        } else {
+            Some(LossCause::Unextended)
+        }
+    }
+
+    /// Why a lock is lost whose validity is over.
+    pub(super) fn cause_of_end(&self) -> LossCause {
+        if self.auto_extension.has_failed { LossCause::Unextended } else { LossCause::Expired }
+    }
+}
+
+impl LockAtWork<'_> {
+    /// A node no longer has the key of a lock that is held: its lease is what the others support, or the lock is lost.
+    fn lose_key(&mut self, node: NodeId) {
+        let (quorum, now) = (self.env.config.quorum(), self.env.now);
+        let (lock, backing) = (&mut *self.lock, &mut self.active.hold.backing);
+        // It must not extend again: what it would extend is no longer there, or another holder's.
+        self.claim.gone(node);
+        backing.begin(self.claim.counted(), lock.lease, self.nodes.len());
+        backing.gone(node);
+        let before = lock.lease.remaining(now);
+        // A quorum of the other nodes may still keep the key, for a part of the lease at least.
+        lock.lease = lock.lease.and(backing.lease(quorum, now).unwrap_or_default());
+        let left = lock.lease.remaining(now);
+        if left.is_zero() {
+            return self.lose(LossCause::Gone);
+        }
+        self.arm(self.active.hold.loss_due(self.lock, now));
+        if left < before {
+            let is_known = !self.active.mode_change.is_companion();
+            self.env.events.extend(is_known.then_some(Event::Shortened(self.id)));
+            self.auto_extend_soon();
+        }
+    }
+
+    /// A lock that is held: is its validity over, or the time of its extension? Returns whether it becomes idle.
+    fn lease_due(&mut self) -> bool {
+        if !self.lock.phase.is_held() {
+            return false;
+        }
+        let remaining = self.lock.lease.remaining(self.env.now);
+        if let Some(cause) = self.active.hold.lost_with(self.lock, remaining) {
+            self.lose(cause);
+            return false;
+        }
+        self.arm(self.active.hold.loss_due(self.lock, self.env.now));
+        let is_over = self.active.round.is_over(self.env.now.boot);
+        match self.lock.phase {
+            Phase::Extending if is_over => self.extension_due(),
+            _ if !is_over => self.arm(self.active.round.until()),
+            _ => return self.round_over(),
+        }
+        false
+    }
+
+    /// The time of a held lock's round is over. Asks that still wait for a link are withdrawn, so that none is
+    /// sent long after. Returns whether nothing is left to be known about the lock, so that it takes less memory.
+    fn round_over(&mut self) -> bool {
+        self.claim.unqueue_all();
+        let counted = self.claim.counted();
+        let backed = self.active.hold.backing.of(counted, &self.lock.lease);
+        self.lock.phase == Phase::Held && self.active.is_done() && backed == counted
+    }
+
+    /// Nothing is sent: what the nodes still keep protects whatever the holder is doing.
+    pub(crate) fn lose(&mut self, cause: LossCause) {
+        if self.active.mode_change.is_companion() {
+            return self.env.effects.of_lock(self.id, LockEffect::CompanionExpired);
+        }
+        // From here on no answer brings the lock back: its phase is not one that counts votes.
+        self.lock.phase = Phase::Lost(cause);
+        self.env.common.metrics.lost(cause, self.lock.granted_at(), self.env.now.boot);
+        self.env.metrics.auto_extend_losses += u64::from(self.active.hold.is_auto_extended());
+        self.claim.unqueue_all();
+        self.env.report(Event::Lost(self.id, cause));
+        self.env.effects.of_lock(self.id, LockEffect::Lost(cause));
+    }
+}
+
+impl Core {
+    /// A node no longer has the key of a lock: what was counted on it ends.
+    pub(in crate::proto::core) fn key_gone(
+        &mut self,
+        node: NodeId,
+        claim: ClaimId,
+        now: ClockReading,
+    ) {
+        let Some(claim) = self.claims.find_mut(claim) else { return };
+        let Some((id, lock)) = claim.lock().and_then(|id| Some((id, self.locks.find(id)?))) else {
+            return;
+        };
+        let is_relied_on = lock.phase.is_held() && claim.counted().contains(node);
+        if lock.phase == Phase::Fencing {
+            // It is not granted yet, and its lease will not rest on this node.
+            claim.gone(node);
+        } else if is_relied_on && !lock.lease.remaining(now).is_zero() {
+            self.locks.activate(id, self.ballot().granted());
+            self.transition(id, now, |lock| lock.lose_key(node));
+        }
+    }
+
+    /// A lock that is held: is its validity over, or the time of its extension?
+    pub(in crate::proto::core) fn lease_due(&mut self, id: LockId, now: ClockReading) {
+        match self.transition(id, now, |lock| lock.lease_due()) {
+            Some(true) => self.locks.put_away(id),
+            Some(false) => {}
+            None => self.locks.idle_lease_due(id, &mut env!(self, now)),
+        }
+    }
+
+    /// A holder that never lets go of a lost lock is forgotten together with its keys.
+    pub(in crate::proto::core) fn lost_due(&mut self, id: LockId, now: ClockReading) {
+        let Some(lock) = self.locks.find(id) else { return };
+        let claim = lock.claim();
+        let forget_at = self.claims.find(claim).map_or(now.boot, Claim::forget_at);
+        // Until then some node may still have the key, and a release by its holder can free it
+        // early.
+        if now.boot < forget_at {
+            return self.arm_lock(id, forget_at);
+        }
+        self.free_claim(claim);
+        self.locks.free(id);
+    }
+}
+
+impl Locks {
+    /// Nothing is under way for an idle lock, and nothing extends it.
+    fn idle_lease_due(&mut self, id: LockId, env: &mut Env<'_>) {
+        let (now, cause) = (env.now, LossCause::Expired);
+        if let Some(lock) = self.find_mut(id).filter(|lock| lock.phase.is_held()) {
+            let remaining = lock.lease.remaining(now);
+            if !remaining.is_zero() {
+                self.arm(id, now.boot + remaining);
+                return env.arm(now.boot + remaining);
+            }
+            lock.phase = Phase::Lost(cause);
+            env.metrics.lost(cause, lock.granted_at(), now.boot);
+            env.report(Event::Lost(id, cause));
+            env.effects.of_lock(id, LockEffect::Lost(cause));
+        }
+    }
+}
