@@ -3,18 +3,13 @@
 //! A node is inspected first, as by anybody else, and its answer decides: a lock of ours is deleted, other data only if
 //! that was asked for. Nothing is done about the holder, even if it is of this core.
 
-use super::viewing::{Question, STRING, push};
-use super::{Fate, Force, Seen, Viewing};
-use crate::proto::core::links::Node;
-use crate::proto::core::{Core, Env};
+use super::viewing::{STRING, push};
+use super::{Fate, Force, Question, Seen, Viewing};
+use crate::proto::core::{Core, Env, links::Node};
 use crate::proto::key_state::{Foreign, KeyState};
-use crate::proto::names::ViewId;
-use crate::proto::permits;
-use crate::proto::profile::Profile;
 use crate::proto::request::{RequestError, check_lock_name};
 use crate::proto::script::{FORCE_UNLOCK, Script};
-use crate::proto::time::ClockReading;
-use crate::proto::vote::Cause;
+use crate::proto::{names::ViewId, permits, profile::Profile, time::ClockReading, vote::Cause};
 use crate::resp::command;
 
 impl Force {

@@ -13,23 +13,15 @@ mod waiters;
 
 use std::time::Duration;
 
-use self::holdings::FEW;
-use super::Core;
-use crate::proto::core::claims::{Claim, Claims};
-use crate::proto::core::locks::Locks;
-use crate::proto::format::Format;
-use crate::proto::key_state;
-use crate::proto::names::{LockId, NodeSet, ViewId};
-use crate::proto::profile::Profile;
-use crate::proto::request::{RequestError, check_resource};
-use crate::proto::time::{ClockReading, Timestamp};
-use crate::proto::vote::Cause;
+use crate::proto::names::{NodeSet, ViewId};
+use crate::proto::{format::Format, profile::Profile, slab::Slab, time::Timestamp, vote::Cause};
 
 pub(super) use self::holdings::Holdings;
-pub(super) use self::viewing::Question;
-pub(super) use self::views::Views;
 pub use self::waiters::{FairQueue, Kept, Waiter};
 pub use crate::proto::key_state::{DataKind, Foreign, Holder, KeyState, Permits, Sharers};
+
+/// The views of a core.
+pub(super) struct Views(Slab<ViewId, Viewing>);
 
 /// What each node says about a resource.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +61,26 @@ struct Viewing {
     /// Nodes that have not answered.
     open: NodeSet,
     complete: bool,
+}
+
+/// A question of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// The digest of all that is there, for an operator who deletes other data.
+    Digest,
+    /// An operator's: what was seen under the key is to go.
+    ForceUnlock,
+    /// Who waits. A node that does not tell that may tell the rest.
+    Queue,
+    /// Who has which permit of a hash.
+    Permits,
+    /// Who shares a sorted set.
+    Sharers,
+    /// For how long the key lives, and by that whether there is one at all.
+    Ttl,
+    Type,
+    /// What is under the key, if anything.
+    Value,
 }
 
 /// What a node has answered about a key, as it came: to compare with, not to show.
@@ -117,61 +129,4 @@ impl NodeView {
     fn unknown(cause: Cause) -> Self {
         Self { state: Err(cause), queue: Err(cause), round_trip: None, fate: None }
     }
-}
-
-impl Core {
-    /// Asks all nodes who holds `resource`. The outcome is [`Event::Viewed`](crate::proto::Event::Viewed).
-    ///
-    /// # Errors
-    ///
-    /// The name of the resource is empty or too long.
-    pub fn inspect(&mut self, resource: &[u8], now: ClockReading) -> Result<ViewId, RequestError> {
-        check_resource(resource)?;
-        Ok(self.begin_view(resource, None, now))
-    }
-
-    fn begin_view(&mut self, resource: &[u8], force: Option<Force>, now: ClockReading) -> ViewId {
-        let now = self.clamp(now);
-        self.views.begin(resource, force, &mut self.nodes, &mut env!(self, now))
-    }
-
-    /// The result of a complete inspection, once.
-    pub fn take_view(&mut self, id: ViewId) -> Option<View> {
-        self.views.take(id)
-    }
-
-    /// The [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that this core holds now, as a
-    /// view shows it. `None` if it holds none.
-    #[must_use]
-    pub fn held_on(&mut self, resource: &[u8], now: ClockReading) -> Option<u32> {
-        let now = ClockReading { boot: self.boot.max(now.boot), ..now };
-        let (locks, claims) = (&self.locks, &self.claims);
-        let is_on = |claim: &&Claim| claim.keys().iter().any(|key| key == resource);
-        let held = |lock| held_claim(lock, locks, claims, now).filter(is_on);
-        let claim = if locks.capacity() <= FEW {
-            locks.ids().find_map(held)
-        } else {
-            self.holdings.learn(locks, claims, &self.queues);
-            self.holdings.at(self.queues.key(resource)).find_map(|lock| held(LockId(lock)))
-        }?;
-        let mut token = Vec::new();
-        claim.write_token(&mut token, &self.config);
-        let holder = key_state::holder_of(&token[claim.kind().mark.len()..])?;
-        Some(holder.fingerprint)
-    }
-}
-
-/// The claim of a lock that is held.
-fn held_claim<'c>(
-    id: LockId,
-    locks: &Locks,
-    claims: &'c Claims,
-    now: ClockReading,
-) -> Option<&'c Claim> {
-    if locks.mode_change(id).is_companion() {
-        return None;
-    }
-    let lock = locks.find(id)?;
-    let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
-    claims.find(lock.claim()).filter(|_| is_held)
 }

@@ -7,39 +7,15 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::contents::{Contents, Reader};
-use super::{DataKind, FairQueue, Force, KeyState, NodeView, Seen, View, Viewing};
-use crate::proto::config::Config;
+use super::{DataKind, FairQueue, Force, KeyState, NodeView, Question, Seen, View, Viewing};
 use crate::proto::core::Env;
 use crate::proto::core::links::{FIRST_CONTACT, Link, Node, Nodes, Pending};
-use crate::proto::event::Event;
-use crate::proto::fair_queue;
 use crate::proto::key_state::{MOST_SHOWN, VIEWED, of_type, without_mark};
 use crate::proto::names::{NodeId, NodeSet, ViewId};
-use crate::proto::permits;
-use crate::proto::script;
-use crate::proto::time::Timestamp;
-use crate::proto::vote::Cause;
+use crate::proto::{
+    config::Config, event::Event, fair_queue, permits, script, time::Timestamp, vote::Cause,
+};
 use crate::resp::command;
-
-/// A question of a view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// The digest of all that is there, for an operator who deletes other data.
-    Digest,
-    /// An operator's: what was seen under the key is to go.
-    ForceUnlock,
-    /// Who waits. A node that does not tell that may tell the rest.
-    Queue,
-    /// Who has which permit of a hash.
-    Permits,
-    /// Who shares a sorted set.
-    Sharers,
-    /// For how long the key lives, and by that whether there is one at all.
-    Ttl,
-    Type,
-    /// What is under the key, if anything.
-    Value,
-}
 
 /// The text or the number that a node has answered, or why it does not answer.
 pub(super) type Answer<'a> = (Result<&'a [u8], Cause>, Result<i64, Cause>);

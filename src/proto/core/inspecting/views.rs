@@ -1,23 +1,20 @@
-//! The views of a core.
+//! The views of a core, and the calls of whoever looks.
 //!
 //! Invariant: each view completes once, and nothing changes a complete one.
 
-use super::viewing::Question;
-use super::{Force, View, Viewing};
-use crate::proto::classify::classify;
-use crate::proto::core::Env;
+use super::holdings::FEW;
+use super::{Force, Question, View, Viewing, Views};
+use crate::proto::core::claims::{Claim, Claims};
 use crate::proto::core::links::{Mistyped, Node, Nodes};
-use crate::proto::names::{NodeId, ViewId};
-use crate::proto::slab::Slab;
-use crate::proto::time::Timestamp;
-use crate::proto::vote::Cause;
+use crate::proto::core::{Core, Env, locks::Locks};
+use crate::proto::names::{LockId, NodeId, ViewId};
+use crate::proto::request::{RequestError, check_resource};
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::{classify::classify, key_state, slab::Slab, vote::Cause};
 use crate::resp::Token;
 
-/// The views of a core.
-pub(in crate::proto::core) struct Views(Slab<ViewId, Viewing>);
-
 impl Views {
-    pub(in crate::proto::core) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Slab::new())
     }
 
@@ -47,7 +44,7 @@ impl Views {
     }
 
     /// Sends what has waited for this node's link.
-    pub(in crate::proto::core) fn send_queued(&mut self, node: &mut Node, env: &mut Env<'_>) {
+    pub(crate) fn send_queued(&mut self, node: &mut Node, env: &mut Env<'_>) {
         for id in self.queued_at(node.id()) {
             if let Some(viewing) = self.0.find_mut(id) {
                 viewing.send(id, node, env);
@@ -56,12 +53,7 @@ impl Views {
     }
 
     /// Fails what has waited for this node's link.
-    pub(in crate::proto::core) fn fail_queued(
-        &mut self,
-        node: NodeId,
-        nodes: &Nodes,
-        env: &mut Env<'_>,
-    ) {
+    pub(crate) fn fail_queued(&mut self, node: NodeId, nodes: &Nodes, env: &mut Env<'_>) {
         let cause = nodes[node.index()].link.cause();
         for id in self.queued_at(node) {
             self.fail(id, node, cause, nodes, env);
@@ -74,7 +66,7 @@ impl Views {
     }
 
     /// Takes a node's answer. One for a view that is complete without it changes nothing.
-    pub(in crate::proto::core) fn answered(
+    pub(crate) fn answered(
         &mut self,
         (id, question): (ViewId, Question),
         since: Timestamp,
@@ -105,7 +97,7 @@ impl Views {
     }
 
     /// Records that a node will not answer.
-    pub(in crate::proto::core) fn fail(
+    pub(crate) fn fail(
         &mut self,
         id: ViewId,
         node: NodeId,
@@ -133,12 +125,12 @@ impl Views {
     }
 
     /// When something is due for any of them.
-    pub(in crate::proto::core) fn due(&self) -> Timestamp {
+    pub(crate) fn due(&self) -> Timestamp {
         self.0.due()
     }
 
     /// Completes the views whose time is over.
-    pub(in crate::proto::core) fn check_timers(&mut self, env: &mut Env<'_>) {
+    pub(crate) fn check_timers(&mut self, env: &mut Env<'_>) {
         let mut at = 0;
         while let Some(id) = self.0.next_due(&mut at, env.now.boot) {
             let viewing = self.0.find_mut(id).filter(|viewing| !viewing.is_complete());
@@ -147,4 +139,66 @@ impl Views {
             }
         }
     }
+}
+
+impl Core {
+    /// Asks all nodes who holds `resource`. The outcome is [`Event::Viewed`](crate::proto::Event::Viewed).
+    ///
+    /// # Errors
+    ///
+    /// The name of the resource is empty or too long.
+    pub fn inspect(&mut self, resource: &[u8], now: ClockReading) -> Result<ViewId, RequestError> {
+        check_resource(resource)?;
+        Ok(self.begin_view(resource, None, now))
+    }
+
+    pub(super) fn begin_view(
+        &mut self,
+        resource: &[u8],
+        force: Option<Force>,
+        now: ClockReading,
+    ) -> ViewId {
+        let now = self.clamp(now);
+        self.views.begin(resource, force, &mut self.nodes, &mut env!(self, now))
+    }
+
+    /// The result of a complete inspection, once.
+    pub fn take_view(&mut self, id: ViewId) -> Option<View> {
+        self.views.take(id)
+    }
+
+    /// The [fingerprint](crate::proto::Holder::fingerprint) of the lock on `resource` that this core holds now, as a
+    /// view shows it. `None` if it holds none.
+    #[must_use]
+    pub fn held_on(&mut self, resource: &[u8], now: ClockReading) -> Option<u32> {
+        let now = ClockReading { boot: self.boot.max(now.boot), ..now };
+        let (locks, claims) = (&self.locks, &self.claims);
+        let is_on = |claim: &&Claim| claim.keys().iter().any(|key| key == resource);
+        let held = |lock| held_claim(lock, locks, claims, now).filter(is_on);
+        let claim = if locks.capacity() <= FEW {
+            locks.ids().find_map(held)
+        } else {
+            self.holdings.learn(locks, claims, &self.queues);
+            self.holdings.at(self.queues.key(resource)).find_map(|lock| held(LockId(lock)))
+        }?;
+        let mut token = Vec::new();
+        claim.write_token(&mut token, &self.config);
+        let holder = key_state::holder_of(&token[claim.kind().mark.len()..])?;
+        Some(holder.fingerprint)
+    }
+}
+
+/// The claim of a lock that is held.
+fn held_claim<'c>(
+    id: LockId,
+    locks: &Locks,
+    claims: &'c Claims,
+    now: ClockReading,
+) -> Option<&'c Claim> {
+    if locks.mode_change(id).is_companion() {
+        return None;
+    }
+    let lock = locks.find(id)?;
+    let is_held = lock.phase.is_held() && !lock.lease.remaining(now).is_zero();
+    claims.find(lock.claim()).filter(|_| is_held)
 }
