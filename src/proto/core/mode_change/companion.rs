@@ -1,0 +1,297 @@
+//! The commands that change a mode, and the companion, from its ask to its end.
+
+use std::time::Duration;
+
+use super::ModeChange;
+use crate::proto::core::effects::{Decision, LockEffect};
+use crate::proto::core::locks::{Lock, Locks, Phase};
+use crate::proto::core::{Core, LockAtWork, MAX_LOCKS, claims::Claim, holding::Hold};
+use crate::proto::event::{Event, LossCause, Refusal, RefusalReason};
+use crate::proto::request::{LockRequest, RequestError};
+use crate::proto::{lock_mode::LockMode, mutants::mutant, names::LockId, time::ClockReading};
+
+/// Commands.
+impl Core {
+    pub(in crate::proto::core) fn begin_upgrade(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
+        let (lock, _) = self.held(id, now)?;
+        let (mode, ttl, held) = (lock.mode(), lock.ttl(), now.boot.since(lock.held_since()));
+        if mode != LockMode::Shared {
+            return Err(RequestError::NotShared);
+        }
+        if self.locks.mode_change(id) != ModeChange::None {
+            return Err(RequestError::ModeChangeUnderWay);
+        }
+        if self.locks.is_extended_by_caller(id) {
+            return Err(RequestError::ExtensionUnderWay);
+        }
+        if self.locks.len().max(self.claims.len()) >= MAX_LOCKS {
+            return Err(RequestError::TooManyLocks);
+        }
+        let max_hold = self.locks.longest_hold(id, &self.config).unwrap_or(Duration::MAX);
+        // The second claim must not prolong the hold beyond what the first was allowed.
+        let ttl = ttl.min(max_hold.saturating_sub(held));
+        if ttl.is_zero() {
+            return Err(RequestError::HeldTooLong { max_hold });
+        }
+        self.begin_companion(id, LockMode::Exclusive, ttl, now);
+        Ok(())
+    }
+
+    /// Whether a lock can be made a reader's.
+    pub(in crate::proto::core) fn check_downgrade(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
+        let (lock, claim) = self.held(id, now)?;
+        match claim.keys().len() {
+            _ if lock.mode() != LockMode::Exclusive => Err(RequestError::NotExclusive),
+            keys @ 2.. => Err(RequestError::SharedKeys { keys }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(in crate::proto::core) fn begin_downgrade(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+    ) -> Result<(), RequestError> {
+        let votes = self.ballot();
+        let Some((lock, _)) = self.locks.activate(id, votes.granted()) else {
+            return Err(RequestError::NotHeld);
+        };
+        // Before any node is asked: from the first grant on, others may share what the caller
+        // thought its own.
+        lock.becomes(LockMode::Shared);
+        if mutant!(DowngradeBelievedLate) {
+            lock.becomes(LockMode::Exclusive);
+        }
+        let claim = lock.claim();
+        if let Some(claim) = self.claims.find_mut(claim) {
+            claim.downgrade();
+        }
+        self.locks.set_mode_change(id, ModeChange::Delayed);
+        if !self.ask_to_share(id, now) {
+            let refusal = Refusal::new(RefusalReason::NoQuorum, votes);
+            self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
+        }
+        if mutant!(DowngradeReleasesFirst) {
+            self.undo(claim, now);
+        }
+        Ok(())
+    }
+
+    /// A lock that is held and may change its mode, with its claim.
+    fn held(&mut self, id: LockId, now: ClockReading) -> Result<(&Lock, &Claim), RequestError> {
+        self.lease_due(id, now);
+        let lock = self.locks.find(id).filter(|lock| lock.phase.is_held());
+        let held = lock.and_then(|lock| Some((lock, self.claims.find(lock.claim())?)));
+        let (lock, claim) = held.ok_or(RequestError::NotHeld)?;
+        let profile = claim.kind().profile();
+        match profile.cannot_change_mode() {
+            Some(what) => Err(RequestError::ProfileCannot { profile, what }),
+            None => Ok((lock, claim)),
+        }
+    }
+}
+
+/// The companion, from its ask to its end.
+impl Core {
+    /// Makes a lock that asks for the same resource on behalf of this one.
+    fn begin_companion(&mut self, id: LockId, mode: LockMode, ttl: Duration, now: ClockReading) {
+        let votes = self.ballot();
+        let Some((lock, active)) = self.locks.activate(id, votes.granted()) else { return };
+        let Some(claim) = self.claims.find(lock.claim()) else { return };
+        let mut request = LockRequest::new(claim.keys().first()).ttl(ttl);
+        request.auto_extend = active.hold.auto_extend();
+        // Whoever shares after a writer keeps that one's token.
+        request.fenced = mode == LockMode::Exclusive
+            && (active.fencing.is_wanted() || active.fencing.token().is_some());
+        request.mode = mode;
+        let (companion, _, active) = self.locks.begin(&request, now, votes);
+        active.mode_change = ModeChange::Companion(id);
+        let change = match mode {
+            LockMode::Exclusive => ModeChange::Upgrading(companion),
+            _ => ModeChange::Downgrading(companion),
+        };
+        self.locks.set_mode_change(id, change);
+        self.common.effects.decided(companion, Decision::Ask(None));
+    }
+
+    /// Asks all nodes to let a lock share its resource that was exclusive. Whether there was room for that.
+    pub(in crate::proto::core) fn ask_to_share(&mut self, id: LockId, now: ClockReading) -> bool {
+        let is_full = self.locks.len().max(self.claims.len()) >= MAX_LOCKS;
+        if self.locks.mode_change(id) != ModeChange::Delayed || is_full {
+            return !is_full;
+        }
+        let mut ttl = self.transition(id, now, |lock| lock.ttl_to_share()).unwrap_or_default();
+        if mutant!(DowngradeShortens) {
+            ttl = ttl * 3 / 4;
+        }
+        self.begin_companion(id, LockMode::Shared, ttl, now);
+        true
+    }
+
+    /// Completes a mode change: the companion is granted. Its lock may have been lost since.
+    pub(in crate::proto::core) fn companion_granted(
+        &mut self,
+        companion: LockId,
+        now: ClockReading,
+    ) {
+        let Some(id) = self.locks.mode_change(companion).holder() else { return };
+        match self.locks.mode_change(id) {
+            ModeChange::Upgrading(_) => {
+                if mutant!(UpgradeOnOldLease) {
+                    let before = self.locks.find(id).map(|lock| lock.lease);
+                    let own = self.locks.find_mut(companion).map(|lock| &mut lock.lease);
+                    before.zip(own).iter_mut().for_each(|(it, own)| **own = own.longer(*it, now));
+                }
+                // The lease in force is the writer's own: the reader's says nothing of the quorum
+                // that excludes others.
+                self.change_places(id, companion, now);
+                self.locks.set_mode_change(id, ModeChange::Upgraded(companion));
+                self.common.metrics.upgrades += 1;
+                self.common.events.push_back(Event::Upgraded(id));
+                self.transition(id, now, |lock| lock.auto_extend_from_now());
+            }
+            ModeChange::Downgrading(_) => {
+                let token = self.fencing_token(id);
+                // What was asked for at that time is covered by the new claim.
+                let was_extending = self.locks.is_extended_by_caller(id);
+                self.change_places(id, companion, now);
+                if let Some(active) = self.locks.active_mut(id) {
+                    active.fencing.attached(token);
+                }
+                // Only now: had the writer's claim gone before, another writer could have come
+                // between the two.
+                self.drop_companion(id, now);
+                self.common.effects.of_lock(id, LockEffect::Downgraded(was_extending));
+            }
+            _ => return,
+        }
+        self.common.effects.of_lock(id, LockEffect::AdmitNext);
+    }
+
+    /// The companion was refused. What its nodes may keep for it is being undone.
+    pub(in crate::proto::core) fn companion_refused(
+        &mut self,
+        companion: LockId,
+        refusal: Refusal,
+    ) {
+        let Some(id) = self.locks.mode_change(companion).holder() else { return };
+        self.locks.free(companion);
+        match self.locks.mode_change(id) {
+            ModeChange::Upgrading(_) => {
+                self.locks.set_mode_change(id, ModeChange::None);
+                self.common.metrics.upgrades_refused += 1;
+                self.common.events.push_back(Event::NotUpgraded(id, refusal));
+            }
+            ModeChange::Downgrading(_) => {
+                self.locks.set_mode_change(id, ModeChange::Delayed);
+                self.common.metrics.downgrades_delayed += 1;
+                self.common.events.push_back(Event::DowngradeDelayed(id, refusal));
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets go of a lock's companion, or takes its ask back.
+    pub(in crate::proto::core) fn drop_companion(&mut self, id: LockId, now: ClockReading) {
+        let Some(companion) = self.locks.mode_change(id).companion() else { return };
+        self.locks.set_mode_change(id, ModeChange::None);
+        let Some(lock) = self.locks.find(companion) else { return };
+        let claim = lock.claim();
+        // Its asks may be on their way, and a late grant has to find its undo behind it.
+        self.locks.free(companion);
+        self.abandon(claim, now);
+        self.run_scheduled();
+    }
+
+    /// A lock is lost, and so is its companion. What that has keeps others out for a little longer, as what the lock has does.
+    pub(in crate::proto::core) fn lost_with_companion(
+        &mut self,
+        id: LockId,
+        cause: LossCause,
+        now: ClockReading,
+    ) {
+        let Some(companion) = self.locks.mode_change(id).kept_reader() else {
+            return self.drop_companion(id, now);
+        };
+        let Some(lock) = self.locks.find_mut(companion) else { return };
+        lock.phase = Phase::Lost(cause);
+        // A node that is reached later must not get a key of a lock that is lost.
+        if let Some(claim) = self.claims.find_mut(lock.claim()) {
+            claim.unqueue_all();
+        }
+        self.lost_due(companion, now);
+    }
+
+    /// The caller's lock and its companion change places, each with its claim.
+    fn change_places(&mut self, id: LockId, companion: LockId, now: ClockReading) {
+        self.locks.exchange(id, companion);
+        for lock in [id, companion] {
+            let claim = self.locks.find(lock).map(|lock| lock.claim());
+            if let Some(claim) = claim.and_then(|claim| self.claims.find_mut(claim)) {
+                claim.passes_to(lock);
+            }
+            self.arm_lock(lock, now.boot);
+        }
+    }
+}
+
+impl LockAtWork<'_> {
+    /// For how long it is to share its resource: for what is left of it, or its validity would get shorter, and otherwise no
+    /// longer than it may be held.
+    fn ttl_to_share(&self) -> Duration {
+        let (lock, hold, now) = (&self.lock, &self.active.hold, self.env.now);
+        let asked = match (lock.phase, hold.is_auto_extended()) {
+            (Phase::Extending, _) => hold.extension_ttl(),
+            (_, true) => lock.ttl(),
+            (_, false) => Duration::ZERO,
+        };
+        let longest = Hold::longest(Some(hold), self.env.config).unwrap_or(Duration::MAX);
+        let most = longest.saturating_sub(now.boot.since(lock.held_since()));
+        let left = self.claim.forget_at().since(now.boot);
+        // A node that got the last extension late keeps its key for longer than that was asked for. A TTL may have been longer
+        // than the longest hold from the beginning.
+        let ttl = if lock.lease.remaining(now) > most { left } else { left.max(asked).min(most) };
+        let ttl = Duration::from_millis(ttl.as_nanos().div_ceil(1_000_000) as u64);
+        ttl.min(self.env.settings().max_ttl)
+    }
+
+    /// Others may share it from now on.
+    pub(crate) fn downgraded(&mut self, was_extending: bool) {
+        if was_extending {
+            self.env.metrics.extended += 1;
+            self.env.report(Event::Extended(self.id));
+        }
+        self.env.metrics.downgrades += 1;
+        self.env.report(Event::Downgraded(self.id));
+        self.auto_extend_from_now();
+    }
+}
+
+impl Locks {
+    /// A lock that is held has a companion, which shares its resource.
+    pub(crate) fn pair(&mut self, id: LockId, companion: LockId) {
+        self.set_mode_change(id, ModeChange::Upgraded(companion));
+        self.set_mode_change(companion, ModeChange::Companion(id));
+    }
+
+    pub(crate) fn set_mode_change(&mut self, id: LockId, mode_change: ModeChange) {
+        if let Some(active) = self.active_mut(id) {
+            active.mode_change = mode_change;
+        }
+    }
+
+    /// Whether an extension is under way that its caller waits for.
+    pub(crate) fn is_extended_by_caller(&self, id: LockId) -> bool {
+        self.at_work(id).is_some_and(|(lock, active)| {
+            lock.phase == Phase::Extending && !active.hold.is_extended_by_itself()
+        })
+    }
+}
