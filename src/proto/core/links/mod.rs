@@ -26,7 +26,6 @@ pub(super) use self::capability::Ability;
 pub(super) use self::command_link::Link;
 pub use self::handshake::Step;
 pub(super) use self::handshake::{Handshake, Mistyped, is_same_master};
-pub(super) use self::inbox::Inbox;
 pub(super) use self::node::{Node, Nodes, Pending};
 pub(super) use self::pipeline::{Due, Pipeline};
 pub use self::server::Replicas;

@@ -4,40 +4,10 @@
 //! channel. The push link is subscribed while a lock of this process waits for that resource. A connection forgets its
 //! subscriptions, a push link does not: it makes them again on the next connection. Names of channels are in `profile`.
 
-use std::collections::BTreeMap;
-
-use super::Push;
-use super::push_link::{PushStep, Stage};
-use crate::proto::core::links::Pipeline;
-use crate::proto::core::waiting::QueueKey;
-use crate::proto::names::LockId;
-use crate::proto::time::Timestamp;
-use crate::proto::vote::Cause;
+use super::{Channel, ChannelState, Channels, Push, PushStep, Stage};
+use crate::proto::core::{links::Pipeline, waiting::QueueKey};
+use crate::proto::{names::LockId, time::Timestamp, vote::Cause};
 use crate::resp::command;
-
-/// The channels of one push link, by their names.
-#[derive(Default)]
-pub(super) struct Channels(BTreeMap<Box<[u8]>, Channel>);
-
-struct Channel {
-    /// The resource that it tells of.
-    of: QueueKey,
-    /// The lock that waits for it. Without one the channel has been left, which is not confirmed.
-    waiter: Option<LockId>,
-    /// Whether it was entered rather than left by the last command about it on this connection.
-    is_subscribed: bool,
-    /// Commands about it that have no answer.
-    due: u32,
-    /// What came of the last one that has.
-    state: ChannelState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ChannelState {
-    Off,
-    On,
-    Forbidden,
-}
 
 impl Channels {
     /// Whether no subscription is left that a node may confirm.

@@ -7,30 +7,24 @@
 //! what is read behind a `CLIENT CACHING YES` (`OPTIN`), or each script would count as a read of all its keys.
 //!
 //! The loss of either connection may have swallowed a notification, and counts as one. Where a server cannot or may
-//! not send notifications, waiters go by their timers. What one node does by itself is in `tracking`. Not here: what the bytes mean, see `push_link`; what a lock does
-//! about a notification, see `waiting`.
+//! not send notifications, waiters go by their timers. What one node does by itself is in `tracking`, and which waiters a
+//! message wakes in `notifications`. Not here: what the bytes mean, see `push_link`; what a lock does about a notification, see
+//! `waiting`.
 
 mod channels;
+mod notifications;
 mod push_link;
 mod tracking;
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
 
-use self::channels::Channels;
-use self::push_link::{Cursor, News, PushStep, Stage, Tracking, push_limits};
-use super::Core;
-use super::effects::{Effect, LockEffect, NodeEffect};
 use super::waiting::QueueKey;
-use crate::proto::core::links::{Ability, Handshake, Inbox, Mistyped, Pipeline};
-use crate::proto::core::locks::{Locks, Phase};
-use crate::proto::fair_queue::TICKET_PREFIX;
-use crate::proto::lock_kind::LockKind;
-use crate::proto::mutants::mutant;
-use crate::proto::names::{LockId, NodeId, TicketName};
-use crate::proto::time::{ClockReading, Timestamp};
-use crate::proto::vote::Cause;
-use crate::resp::{Decoder, Token, Violation};
+use crate::proto::core::links::handshake::{Handshake, Step};
+use crate::proto::core::links::{capability::Ability, inbox::Inbox, pipeline::Pipeline};
+use crate::proto::{names::LockId, time::Timestamp, vote::Cause};
+use crate::resp::{Decoder, Limits, Token, Violation};
 
 /// The push link of one node.
 pub(super) struct Push {
@@ -63,6 +57,103 @@ pub(super) struct Push {
     failures: u32,
     /// When a lock last had a use for it.
     wanted_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Closed; not to be opened before `retry_at`.
+    Off { retry_at: Timestamp },
+    /// The socket is being connected.
+    Opening { until: Timestamp },
+    /// Its first flight has not been answered.
+    Handshake { until: Timestamp },
+    /// It is subscribed.
+    Subscribed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tracking {
+    Off,
+    /// The node was asked for it, and has not confirmed.
+    Asked {
+        by_choice: bool,
+    },
+    /// Changes of keys that the command link reads are reported here; or, by choice, of those alone that it
+    /// announces.
+    On {
+        by_choice: bool,
+    },
+}
+
+/// One command on a push link: of the flight that begins it, or about a channel behind that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PushStep {
+    Handshake(Step),
+    Subscribe,
+    SubscribeTo(Box<[u8]>),
+    UnsubscribeFrom(Box<[u8]>),
+}
+
+/// How far the open message has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cursor {
+    /// Between two messages.
+    Start,
+    Kind,
+    /// A confirmation: the channel, then how many there are.
+    Subscribe,
+    Unsubscribe,
+    Count,
+    /// A message: the channel, then its keys, or what another library has published about this resource.
+    Channel,
+    Published(QueueKey),
+    Body,
+    Keys(u32),
+}
+
+/// What has come on a push link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News<'b> {
+    /// Every key may have changed.
+    All,
+    /// This key has changed.
+    Key(&'b [u8]),
+    /// Its first flight came to this.
+    Subscribed(Result<(), Cause>),
+    /// The same, but the node cannot or may not report changes here.
+    Untracked(Cause),
+    /// Another library has published a message about this resource.
+    Published(QueueKey),
+    /// The node has confirmed the subscription of a lock to a channel of its library.
+    Confirmed(LockId),
+    /// The node refuses a subscription.
+    ChannelRefused,
+    /// The node refuses to end one.
+    UnsubscribeRefused(Cause),
+}
+
+/// The channels of one push link, by their names.
+#[derive(Default)]
+struct Channels(BTreeMap<Box<[u8]>, Channel>);
+
+struct Channel {
+    /// The resource that it tells of.
+    of: QueueKey,
+    /// The lock that waits for it. Without one the channel has been left, which is not confirmed.
+    waiter: Option<LockId>,
+    /// Whether it was entered rather than left by the last command about it on this connection.
+    is_subscribed: bool,
+    /// Commands about it that have no answer.
+    due: u32,
+    /// What came of the last one that has.
+    state: ChannelState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChannelState {
+    Off,
+    On,
+    Forbidden,
 }
 
 impl Push {
@@ -194,152 +285,6 @@ impl Push {
     }
 }
 
-impl Core {
-    /// Whether a node sends notifications of changes to those who wait.
-    #[must_use]
-    pub fn push_state(&self, node: NodeId) -> PushState {
-        self.node(node).push.state(self.boot, || self.locks.watchers(node).next().is_some())
-    }
-
-    /// Why waiters for locks of other libraries are not subscribed to the channels of those there, if that was found out.
-    #[must_use]
-    pub fn no_channel(&self, node: NodeId) -> Option<Cause> {
-        self.node(node).push.no_channel
-    }
-
-    /// All that was read is understood. All keys may have changed.
-    pub(super) fn wake_all_if_notified(&mut self, id: NodeId) {
-        if mem::take(&mut self.node_mut(id).push.has_notified_all) {
-            self.common.effects.of_locks(self.queues.fronts(), LockEffect::WakeBy(id));
-            self.common.effects.of_node(id, NodeEffect::RefreshObservers);
-        }
-    }
-
-    /// Notifies the waiters for what other libraries have published in one read, once each. A node that reports changes has
-    /// reported those before.
-    pub(super) fn notify_published(&mut self, node: NodeId) {
-        let push = &mut self.node_mut(node).push;
-        let mut published = mem::take(&mut push.published);
-        if mutant!(ChannelIgnored) {
-            published.clear();
-        }
-        if push.notifies() {
-            return;
-        }
-        published.sort_unstable();
-        published.dedup();
-        // Our own release is published to us as well, while we leave the turn to others.
-        let will_read = |core: &Self, of| {
-            let first = core.queues.front(of).and_then(|first| core.locks.at_work(first));
-            first.is_some_and(|(lock, active)| {
-                lock.phase == Phase::Pausing && active.waiting.will_read()
-            })
-        };
-        published.retain(|&of| !will_read(self, of));
-        for queue in published {
-            self.common.effects.of_node(node, NodeEffect::Notified(queue));
-        }
-    }
-
-    pub(super) fn push_notified(
-        &mut self,
-        id: NodeId,
-        token: Token<'_>,
-        now: ClockReading,
-    ) -> Result<(), Mistyped> {
-        let (node, mut env) = self.node_in_env(id, now);
-        let push = &mut node.push;
-        match push.read(token, env.config.node(id), env.settings())? {
-            None => {}
-            Some(News::Subscribed(Ok(()))) => node.complete_push(None, &mut env),
-            Some(News::Subscribed(Err(cause))) => node.close_push(cause, &mut env),
-            Some(News::Untracked(cause)) => node.complete_push(Some(cause), &mut env),
-            Some(News::Key(key)) => self.key_notified(id, key, now),
-            // However many come in one read, each waiter is woken once.
-            Some(News::All) => {
-                push.has_notified_all = true;
-                env.metrics.of(id).pushes += 1;
-            }
-            Some(News::Published(of)) => {
-                push.published.push(of);
-                env.metrics.of(id).pushes += 1;
-            }
-            // Messages that were published before did not reach this lock.
-            Some(News::Confirmed(waiter)) => {
-                if push.tracking == Tracking::Off {
-                    env.effects.of_lock(waiter, LockEffect::ReadKeyAt(id));
-                }
-                self.with_waiter(waiter, now, |it| it.confirm_channel(id));
-            }
-            Some(News::ChannelRefused) => node.refuse_channel(&mut env),
-            Some(News::UnsubscribeRefused(cause)) => {
-                for waiter in node.drop_channels(cause, &mut env) {
-                    self.with_waiter(waiter, now, |it| it.unsubscribe_at(id));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A node reports that a key has changed.
-    fn key_notified(&mut self, id: NodeId, key: &[u8], now: ClockReading) {
-        self.common.metrics.of(id).pushes += 1;
-        if let Some(name) = key.strip_prefix(TICKET_PREFIX) {
-            if let Some(lock) = self.queues.listener(TicketName::of(name)) {
-                self.with_waiter(lock, now, |it| it.ticket_notified(id));
-            }
-        } else {
-            self.common.effects.of_node(id, NodeEffect::Notified(self.queues.key(key)));
-        }
-        let observers = self.observers.of(key);
-        observers.for_each(|it| self.common.effects.push(Effect::WakeObserver(it)));
-    }
-
-    /// A lock waits no longer. The next in its queue takes over its subscriptions, if it needs the same ones.
-    pub(super) fn unsubscribe(&mut self, id: LockId, now: ClockReading) {
-        let Some(active) = self.locks.active_mut(id) else { return };
-        let (nodes, confirmed) = active.waiting.unsubscribe();
-        let Some(kind) = active.foreign().filter(|_| !nodes.is_empty()) else { return };
-        let names = kind.profile().channels(active.keys.first());
-        let behind = active.waiting.place().and_then(|place| self.queues.behind(place));
-        let heir = behind.filter(|&heir| self.locks.want_the_same(id, heir));
-        if let Some(heir) = heir.and_then(|heir| self.locks.active_mut(heir)) {
-            heir.waiting.subscribe_at(nodes);
-            heir.waiting.confirm_at(confirmed);
-        }
-        for node in nodes.iter() {
-            let push = &mut self.nodes[node.index()].push;
-            names.iter().for_each(|name| push.unsubscribe(name, id, heir, now.boot));
-        }
-    }
-
-    pub(super) fn close_push(&mut self, id: NodeId, cause: Cause, now: ClockReading) {
-        let (node, mut env) = self.node_in_env(id, now);
-        node.close_push(cause, &mut env);
-    }
-}
-
-impl Locks {
-    /// The locks that wait for this node's notifications. To look for them is a walk.
-    pub(super) fn watchers(&self, node: NodeId) -> impl Iterator<Item = LockId> {
-        self.ids().filter(move |id| {
-            self.at_work(*id).is_some_and(|(lock, active)| {
-                matches!(lock.phase, Phase::Asking | Phase::Pausing)
-                    && active.waiting.leads().contains(node)
-            })
-        })
-    }
-
-    /// Whether two locks wait for the same resource as the same library does.
-    fn want_the_same(&self, one: LockId, other: LockId) -> bool {
-        let wanted = |id| {
-            let active = self.active(id)?;
-            Some((active.foreign().map(LockKind::profile), active.keys.first()))
-        };
-        wanted(one) == wanted(other)
-    }
-}
-
 /// Whether the server cannot send notifications, or forbids it.
 fn lasts(cause: Cause) -> bool {
     cause.is_configuration() || cause == Cause::ServerError
@@ -365,3 +310,8 @@ const LINGER: Duration = Duration::from_secs(5);
 
 /// A server that cannot send notifications, or forbids it, is asked again after so long.
 const UNAVAILABLE_FOR: Duration = Duration::from_secs(60);
+
+/// A message names one key as a rule; how many it may name is not said anywhere.
+fn push_limits() -> Limits {
+    Limits { bulk: 64 << 10, depth: 2, elements: 1 << 16, line: 64 << 10, reply: 1 << 20 }
+}

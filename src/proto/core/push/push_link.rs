@@ -8,88 +8,11 @@
 //!
 //! [page]: https://redis.io/docs/latest/develop/reference/client-side-caching/
 
-use super::Push;
-use crate::proto::classify::classify;
+use super::{Cursor, News, Push, PushStep};
 use crate::proto::config::{NodeSettings, Settings};
 use crate::proto::core::links::{Mistyped, Step};
-use crate::proto::core::waiting::QueueKey;
-use crate::proto::names::LockId;
-use crate::proto::time::Timestamp;
-use crate::proto::vote::Cause;
-use crate::resp::{Limits, Token, command};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// Closed; not to be opened before `retry_at`.
-    Off { retry_at: Timestamp },
-    /// The socket is being connected.
-    Opening { until: Timestamp },
-    /// Its first flight has not been answered.
-    Handshake { until: Timestamp },
-    /// It is subscribed.
-    Subscribed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tracking {
-    Off,
-    /// The node was asked for it, and has not confirmed.
-    Asked {
-        by_choice: bool,
-    },
-    /// Changes of keys that the command link reads are reported here; or, by choice, of those alone that it
-    /// announces.
-    On {
-        by_choice: bool,
-    },
-}
-
-/// One command on a push link: of the flight that begins it, or about a channel behind that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PushStep {
-    Handshake(Step),
-    Subscribe,
-    SubscribeTo(Box<[u8]>),
-    UnsubscribeFrom(Box<[u8]>),
-}
-
-/// How far the open message has been read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cursor {
-    /// Between two messages.
-    Start,
-    Kind,
-    /// A confirmation: the channel, then how many there are.
-    Subscribe,
-    Unsubscribe,
-    Count,
-    /// A message: the channel, then its keys, or what another library has published about this resource.
-    Channel,
-    Published(QueueKey),
-    Body,
-    Keys(u32),
-}
-
-/// What has come on a push link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News<'b> {
-    /// Every key may have changed.
-    All,
-    /// This key has changed.
-    Key(&'b [u8]),
-    /// Its first flight came to this.
-    Subscribed(Result<(), Cause>),
-    /// The same, but the node cannot or may not report changes here.
-    Untracked(Cause),
-    /// Another library has published a message about this resource.
-    Published(QueueKey),
-    /// The node has confirmed the subscription of a lock to a channel of its library.
-    Confirmed(LockId),
-    /// The node refuses a subscription.
-    ChannelRefused,
-    /// The node refuses to end one.
-    UnsubscribeRefused(Cause),
-}
+use crate::proto::{classify::classify, time::Timestamp, vote::Cause};
+use crate::resp::{Token, command};
 
 impl Push {
     /// The first flight.
@@ -206,11 +129,6 @@ impl Push {
             (None, None, Some(_)) => News::Subscribed(Ok(())),
         }
     }
-}
-
-/// A message names one key as a rule; how many it may name is not said anywhere.
-pub(super) fn push_limits() -> Limits {
-    Limits { bulk: 64 << 10, depth: 2, elements: 1 << 16, line: 64 << 10, reply: 1 << 20 }
 }
 
 /// The channel on which servers tell of changes.

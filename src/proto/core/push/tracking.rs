@@ -5,17 +5,14 @@
 use std::mem;
 use std::time::Duration;
 
-use super::push_link::{Stage, Tracking};
-use super::{LINGER, Push, PushState, UNAVAILABLE_FOR, lasts};
-use crate::proto::classify::classify;
-use crate::proto::config::WakeStrategy;
+use super::{LINGER, Push, PushState, Stage, Tracking, UNAVAILABLE_FOR, lasts};
 use crate::proto::core::Env;
 use crate::proto::core::effects::{LockEffect, NodeEffect};
 use crate::proto::core::links::{Ability, Mistyped, Node, Pending};
-use crate::proto::event::LinkOp;
 use crate::proto::names::{LinkId, LockId};
-use crate::proto::time::Timestamp;
-use crate::proto::vote::Cause;
+use crate::proto::{
+    classify::classify, config::WakeStrategy, event::LinkOp, time::Timestamp, vote::Cause,
+};
 use crate::resp::{Token, command};
 
 /// What an answer says of reports: that they begin, or why there are none; `None` if it says nothing.
