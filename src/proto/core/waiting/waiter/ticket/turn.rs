@@ -6,23 +6,18 @@ use super::{
     GRACE_ROUND_TRIPS, LONGEST_GRACE, LONGEST_GRACE_NEAR, Next, Slots, Ticket, TicketRead, Tickets,
     grace_for,
 };
-use crate::proto::classify::classify;
-use crate::proto::config::WakeStrategy;
-use crate::proto::core::MAX_PIPELINE;
 use crate::proto::core::claims::{Claim, Claims};
-use crate::proto::core::effects::Decision;
 use crate::proto::core::links::{Ability, Pending};
-use crate::proto::core::locks::Phase;
-use crate::proto::core::waiting::WaitingLock;
 use crate::proto::core::waiting::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED, EXPIRY_JITTER};
+use crate::proto::core::{
+    MAX_PIPELINE, effects::Decision, locks::Phase, waiting::waiter::WaitingLock,
+};
 use crate::proto::fair_queue::{CLOSED, InQueue, MARKED_FOR, QueueReply, TICKET_PREFIX};
-use crate::proto::lock_mode::LockMode;
-use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, TicketName};
-use crate::proto::permits;
-use crate::proto::script;
-use crate::proto::time::Timestamp;
-use crate::proto::vote::Cause;
+use crate::proto::{
+    classify::classify, config::WakeStrategy, lock_mode::LockMode, mutants::mutant, permits,
+    script, time::Timestamp, vote::Cause,
+};
 use crate::resp::{Token, command};
 
 /// Having a ticket.

@@ -11,12 +11,11 @@ mod turn;
 
 use std::time::Duration;
 
-use super::pause::{CAP_NOTIFIED, EXPIRY_JITTER};
-use crate::proto::core::links::Mistyped;
+use crate::proto::core::links::handshake::Mistyped;
+use crate::proto::core::waiting::pause::{CAP_NOTIFIED, EXPIRY_JITTER};
 use crate::proto::fair_queue::{MARKED_FOR, QueuePlace, QueueReply, StampAgreement};
-use crate::proto::mutants::mutant;
 use crate::proto::names::{ClaimId, NodeId, NodeSet, TicketName};
-use crate::proto::time::Timestamp;
+use crate::proto::{mutants::mutant, time::Timestamp};
 use crate::resp::Token;
 
 /// The ticket of one lock, and what is known of its place.

@@ -1,25 +1,160 @@
-//! The pauses of a lock that waits: whose notifications it waits for, and when it asks again.
+//! A lock that waits, and its pauses: whose notifications it waits for, and when it asks again.
 //!
 //! Invariant: a transition changes this lock and its queues, and sends reads to nodes. Its attempt is the returned decision.
 
+pub(super) mod ticket;
+
 use std::time::Duration;
 
-use super::pause::EXPIRY_JITTER;
-use super::{Tickets, WaitingLock};
-use crate::proto::config::WakeStrategy;
-use crate::proto::core::MAX_PIPELINE;
-use crate::proto::core::claims::Claims;
-use crate::proto::core::effects::Decision;
-use crate::proto::core::links::Pending;
-use crate::proto::core::locks::Phase;
-use crate::proto::event::RefusalReason;
-use crate::proto::lock_kind::LockKind;
-use crate::proto::mutants::mutant;
-use crate::proto::names::{NodeId, NodeSet};
-use crate::proto::profile::Profile;
-use crate::proto::time::Timestamp;
-use crate::proto::vote::Vote;
+use self::ticket::{Ticket, Tickets};
+use super::{WaitQueues, Waiting};
+use crate::proto::core::effects::{Decision, Effect};
+use crate::proto::core::links::{Ability, Nodes, Pending};
+use crate::proto::core::locks::{Active, Lock, Phase, Round};
+use crate::proto::core::{
+    Core, Env, MAX_PIPELINE, acquiring::Attempt, claims::Claims, mode_change::ModeChange,
+    waiting::pause::EXPIRY_JITTER,
+};
+use crate::proto::names::{ClaimId, LockId, NodeId, NodeSet};
+use crate::proto::time::{ClockReading, Timestamp};
+use crate::proto::vote::{Cause, Vote, Votes};
+use crate::proto::{
+    config::WakeStrategy, event::RefusalReason, keys::Keys, lock_kind::LockKind, mutants::mutant,
+    profile::Profile,
+};
 use crate::resp::command;
+
+/// A lock that waits, with what its transitions use in addition.
+pub(crate) struct WaitingLock<'w> {
+    id: LockId,
+    lock: &'w mut Lock,
+    keys: &'w Keys,
+    votes: &'w mut Votes,
+    attempt: &'w mut Attempt,
+    round: &'w Round,
+    waiting: &'w mut Waiting,
+    ticket: &'w mut Option<Box<Ticket>>,
+    mode_change: ModeChange,
+    foreign: Option<&'static LockKind>,
+    wants_permit: bool,
+    nodes: &'w mut Nodes,
+    queues: &'w mut WaitQueues,
+    /// When something is due for the lock.
+    due: Timestamp,
+    env: Env<'w>,
+}
+
+impl Core {
+    /// Applies a transition to a lock that waits. An idle lock, and one that has ended, waits for nothing.
+    pub(in crate::proto::core) fn with_waiter<R: Default>(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+        transition: impl FnOnce(&mut WaitingLock<'_>) -> R,
+    ) -> R {
+        self.with_waiter_and_claims(id, now, |waiter, _| transition(waiter))
+    }
+
+    /// Applies a transition that may take a ticket, which is a claim.
+    pub(in crate::proto::core) fn with_waiter_and_claims<R: Default>(
+        &mut self,
+        id: LockId,
+        now: ClockReading,
+        transition: impl FnOnce(&mut WaitingLock<'_>, &mut Claims) -> R,
+    ) -> R {
+        let (nodes, queues, env) = (&mut self.nodes, &mut self.queues, env!(self, now));
+        let Some((lock, active)) = self.locks.at_work_mut(id) else { return R::default() };
+        let (foreign, wants_permit) = (active.foreign(), active.permit.is_wanted());
+        let Active { keys, votes, attempt, round, waiting, ticket, mode_change, .. } = active;
+        let mode_change = *mode_change;
+        let mut waiter = WaitingLock {
+            id,
+            lock,
+            keys,
+            votes,
+            attempt,
+            round,
+            waiting,
+            ticket,
+            mode_change,
+            foreign,
+            wants_permit,
+            nodes,
+            queues,
+            due: Timestamp::NEVER,
+            env,
+        };
+        let result = transition(&mut waiter, &mut self.claims);
+        let due = waiter.due;
+        self.locks.arm(id, due);
+        result
+    }
+
+    /// The locks that are scheduled ask, once this transition is over.
+    #[inline]
+    pub(in crate::proto::core) fn run_scheduled(&mut self) {
+        if self.queues.has_scheduled() {
+            self.common.effects.push(Effect::RunScheduled);
+        }
+    }
+
+    /// What this core has just released is free for the first lock that waits here, which is scheduled: no node notifies
+    /// a connection of what that connection changed itself.
+    pub(in crate::proto::core) fn hand_on(&mut self, claim: ClaimId, now: ClockReading) {
+        if self.queues.is_empty() {
+            return;
+        }
+        let Some(claim) = self.claims.find(claim).filter(|claim| !claim.counted().is_empty())
+        else {
+            return;
+        };
+        for key in claim.keys().iter() {
+            let Some(next) = self.queues.front(self.queues.key(key)) else { continue };
+            let Some((lock, active)) = self.locks.at_work_mut(next) else { continue };
+            if claim.lock() != Some(next) && lock.phase == Phase::Pausing {
+                active.waiting.pause.handed_on(now.boot);
+                self.queues.schedule(next);
+            }
+        }
+    }
+
+    /// A command about a claim was sent to a node. The node does not report to this connection what the command changes, and
+    /// forgets that a waiter wanted to know of the key: the first waiter reads the key again.
+    #[inline(never)]
+    pub(in crate::proto::core) fn read_behind(
+        &mut self,
+        claim: ClaimId,
+        node: NodeId,
+        now: ClockReading,
+    ) {
+        let Some(claim) = self.claims.find(claim) else { return };
+        // Of several keys each has one holder: what we have changed is handed on when we release it.
+        if claim.keys().len() > 1 {
+            return;
+        }
+        let first = self.queues.front(self.queues.key(claim.keys().first()));
+        if let Some(waiter) = first.filter(|_| claim.lock() != first) {
+            self.with_waiter(waiter, now, |it| it.read_behind(node));
+        }
+    }
+
+    /// Whether no later waiter gets the lock before this one, which has a ticket: a quorum of nodes has recorded its place.
+    #[must_use]
+    pub fn has_place(&self, id: LockId) -> bool {
+        let ticket = self.locks.active(id).and_then(|active| active.ticket.as_ref());
+        ticket.is_some_and(|ticket| ticket.has_place())
+    }
+
+    /// Why waiters cannot queue on a node, if an ask has found that out. Their asks carry no ticket there, and are in no
+    /// order.
+    #[must_use]
+    pub fn no_queue(&self, node: NodeId) -> Option<Cause> {
+        match self.nodes[node.index()].capabilities.queue() {
+            Ability::Refused(cause) => Some(cause),
+            Ability::Given | Ability::Unknown => None,
+        }
+    }
+}
 
 /// The queues of this core.
 impl WaitingLock<'_> {
