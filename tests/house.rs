@@ -448,6 +448,6 @@ const LONGEST_ARCHITECTURE: usize = 12_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.
-const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 192, 0, 0, 29, 27498];
+const MOST: [usize; 11] = [36, 32, 0, 0, 8, 76, 191, 0, 0, 29, 27470];
 /// The most files of a crate that may be in cycles of imports. A change that reduces them also lowers these numbers.
-const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 33)];
+const MOST_IN_CYCLES: [(&str, usize); 1] = [("src", 6)];

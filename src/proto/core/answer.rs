@@ -319,7 +319,15 @@ impl Core {
         }
         match pending {
             Pending::Extend { claim, round, .. } => {
-                self.extension_answered(id, claim, round, answer, now);
+                // That a key is gone is news whatever round it was asked in, and also where it may be another node's server that
+                // says so.
+                if answer == Count::Of(0) {
+                    self.key_gone(id, claim, now);
+                }
+                // Those that were under way when the node was refused have failed already.
+                if !self.node(id).link.is_leaving() {
+                    self.transition(claim, now, |lock| lock.take_extension(id, round, answer));
+                }
             }
             Pending::Undo { claim, .. } => {
                 let settled = self.at_claim(claim, now, |it| it.undo_answered(id, answer));

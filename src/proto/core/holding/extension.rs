@@ -8,7 +8,7 @@ use crate::proto::core::links::{Nodes, Pending};
 use crate::proto::core::locks::{Locks, Phase};
 use crate::proto::core::{Core, LockAtWork, MAX_PIPELINE};
 use crate::proto::event::{Refusal, RefusalReason};
-use crate::proto::names::{ClaimId, LockId, NodeId};
+use crate::proto::names::{LockId, NodeId};
 use crate::proto::time::{ClockReading, ttl_ms};
 use crate::proto::vote::{Cause, Vote, Votes};
 use crate::proto::{answer::Count, config::Config, lease::Lease, mutants::mutant, sentinel_answer};
@@ -98,7 +98,7 @@ impl LockAtWork<'_> {
         }
     }
 
-    fn take_extension(&mut self, node: NodeId, round: u32, answer: Count) {
+    pub(crate) fn take_extension(&mut self, node: NodeId, round: u32, answer: Count) {
         let mut vote = match answer {
             Count::NoScript => return self.resend_extension(node, round),
             Count::Of(0) => Vote::Deny,
@@ -257,24 +257,6 @@ impl Core {
         let waiting = self.locks.take_queued_extensions(node);
         let effect = LockEffect::ExtensionVote(node, vote);
         self.common.effects.of_locks(waiting.into_iter(), effect);
-    }
-
-    pub(in crate::proto::core) fn extension_answered(
-        &mut self,
-        node: NodeId,
-        claim: ClaimId,
-        round: u32,
-        answer: Count,
-        now: ClockReading,
-    ) {
-        // That a key is gone is news whatever round it was asked in, and also where it may be another node's server that says so.
-        if answer == Count::Of(0) {
-            self.key_gone(node, claim, now);
-        }
-        // Those that were under way when the node was refused have failed already.
-        if !self.node(node).link.is_leaving() {
-            self.transition(claim, now, |lock| lock.take_extension(node, round, answer));
-        }
     }
 }
 
