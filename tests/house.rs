@@ -299,6 +299,34 @@ fn items_of_the_library_that_the_manual_names_exist() {
     assert!(unknown.is_empty(), "not in the library:\n{}", unknown.join("\n"));
 }
 
+/// Rustdoc shows no figures, so a page with one also has it as text: in a block, or as the table that it stands for.
+#[test]
+fn figures_are_shown_described_and_small() {
+    let figures = files_ending(&[".svg"]).into_iter().filter(|file| file.starts_with("docs/"));
+    let figures: Vec<String> = figures.collect();
+    assert!(figures.len() >= 6, "{figures:?}");
+    let pages = files_ending(&[".md"]).into_iter().filter(|page| page.starts_with("docs/"));
+    let pages: Vec<String> =
+        pages.map(|page| fs::read_to_string(root().join(page)).unwrap()).collect();
+    for figure in figures {
+        let svg = fs::read_to_string(root().join(&figure)).unwrap();
+        assert_eq!(manual::faults_of_figure(&svg), [""; 0], "{figure}");
+        assert!(svg.len() <= LARGEST_FIGURE, "{figure} has {} bytes", svg.len());
+        let link = format!("](../{})", figure.strip_prefix("docs/").unwrap());
+        let mut shown = pages.iter().filter(|page| page.contains(&link)).peekable();
+        assert!(shown.peek().is_some(), "no page shows {figure}");
+        let has_text = |page: &&String| page.contains("```text") || page.contains("\n|---|");
+        assert!(shown.all(|page| has_text(&page)), "a page has {figure} and no text of it");
+    }
+}
+
+#[test]
+fn the_part_of_the_manual_on_use_stays_short() {
+    let pages = files_ending(&[".md"]).into_iter().filter(|page| page.starts_with("docs/use/"));
+    let bytes: usize = pages.map(|page| fs::read(root().join(page)).unwrap().len()).sum();
+    assert!(bytes <= LONGEST_USE, "docs/use has {bytes} bytes, and {LONGEST_USE} at most");
+}
+
 #[test]
 fn metrics_that_the_manual_names_exist() {
     let page = fs::read_to_string(root().join("docs/use/operations.md")).expect("the page");
@@ -445,6 +473,10 @@ const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
 /// In bytes: a page that is read in one sitting.
 const LONGEST_ARCHITECTURE: usize = 12_000;
+/// In bytes, of all pages in `docs/use`: what a user has to read. It only falls.
+const LONGEST_USE: usize = 100_000;
+/// In bytes.
+const LARGEST_FIGURE: usize = 6_000;
 const MAX_CRATES_OF_TLS: usize = 11;
 const MAX_ROOT_NAMES: usize = 43;
 /// The most coupling that is allowed. A change that reduces it also lowers these numbers.

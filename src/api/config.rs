@@ -360,7 +360,7 @@ impl ConfigBuilder {
         /// 200 µs. Default 0, which is off.
         ///
         /// For callers with a core to spare, and nodes that answer within that time. It harms all others: see
-        /// [busy polling](crate::manual::choosing_an_api#busy-polling).
+        /// [busy polling](crate::manual::performance#busy-polling).
         pub fn busy_poll(span: Duration) => busy_poll = span;
 
         /// Who hears of what happens. Default nobody. [`Log`] says on which thread.

@@ -165,6 +165,29 @@ pub(crate) fn for_rustdoc(label: &str, target: &str) -> String {
     format!("[{label}]: crate::manual::{page}{anchor}")
 }
 
+/// What is wrong with a figure in SVG: it needs a title and a description, for those who cannot see it, and
+/// its tags have to match.
+pub(crate) fn faults_of_figure(svg: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for needed in ["<title", "<desc"] {
+        if !(svg.starts_with("<svg ") && svg.contains(needed)) {
+            faults.push(format!("no <svg> with {needed}>"));
+        }
+    }
+    let mut open = Vec::new();
+    for tag in svg.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap_or((tag, ""));
+        let name = tag.trim_start_matches('/').split_whitespace().next().unwrap_or_default();
+        if tag.starts_with('/') && open.pop() != Some(name) {
+            faults.push(format!("</{name}> ends another tag"));
+        } else if !tag.starts_with('/') && !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    faults.extend(open.into_iter().map(|name| format!("<{name}> does not end")));
+    faults
+}
+
 mod tests {
     use super::*;
 
@@ -207,6 +230,18 @@ mod tests {
             blocks("a\n```\nb\nc\n```\n\n```text\n```\n"),
             [("", vec!["b", "c"]), ("text", vec![])]
         );
+    }
+
+    #[test]
+    fn faults_of_figures_are_found() {
+        let figure = "<svg a=\"b\"><title>t</title><desc>d</desc><g><path/></g></svg>";
+        assert_eq!(faults_of_figure(figure), [""; 0]);
+        assert_eq!(
+            faults_of_figure(&figure.replace("<desc>d</desc>", "")),
+            ["no <svg> with <desc>"]
+        );
+        assert_eq!(faults_of_figure(&figure.replace("</g>", "")).len(), 2);
+        assert_eq!(faults_of_figure(&figure.replace("</svg>", "")), ["<svg> does not end"]);
     }
 
     #[test]
