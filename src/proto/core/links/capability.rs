@@ -109,6 +109,7 @@ impl Capabilities {
     /// Whether what the node grants is known to be undone there when it is to be.
     #[inline]
     pub(crate) fn can_undo(&self) -> bool {
+        // A grant that cannot be undone keeps all others out for its whole TTL.
         self.scripts.is_given() && self.undo.is_given()
     }
 }

@@ -96,6 +96,7 @@ impl CommandLink {
     pub(super) fn mark_lost(&mut self, cause: Cause, retry_at: Timestamp) -> bool {
         self.cause = match self.state {
             Link::Down { .. } => return false,
+            // The end of a link that we leave says nothing of the node.
             Link::Leaving { .. } => self.cause,
             _ => cause,
         };
@@ -175,12 +176,14 @@ impl CommandLink {
     /// Whether asks can be sent.
     #[inline]
     pub(crate) fn takes_asks(&self) -> bool {
+        // Answers come in order: whether the node may vote is known before the first vote is there.
         matches!(self.state, Link::Ready | Link::Handshake { fused: true, .. })
     }
 
     /// Whether extensions can be sent: they need no restart guard.
     #[inline]
     pub(crate) fn takes_extensions(&self) -> bool {
+        // A node that has forgotten the lock has no key to extend.
         self.takes_asks() || self.is_quarantined()
     }
 
@@ -192,6 +195,8 @@ impl CommandLink {
     /// Whether undos can be sent.
     #[inline]
     pub(crate) fn takes_undos(&self) -> bool {
+        // Not behind a handshake that is not fused: in another database an undo finds nothing, which
+        // would count as confirmed.
         self.takes_extensions() || self.is_leaving()
     }
 

@@ -276,6 +276,7 @@ impl Handshake {
 
     fn server(&mut self, info: &[u8]) {
         self.run_id = field(info, b"run_id").and_then(|id| id.try_into().ok());
+        // Without it two nodes could be one server, with two votes, and nobody would see it.
         if self.run_id.is_none() {
             self.refuse(Cause::UnexpectedReply);
         }
@@ -294,6 +295,7 @@ impl Handshake {
                 self.replication_id = replication_id(info);
                 self.replicas = replicas(info);
             }
+            // A failover is under way, and a wait may outlast it. Without sentinels the address is wrong.
             Some(_) if node.has_sentinels => self.refuse(Cause::ReadOnly),
             Some(_) => self.refuse(Cause::Replica),
             None => self.refuse(Cause::UnexpectedReply),
@@ -303,12 +305,14 @@ impl Handshake {
     fn memory(&mut self, info: &[u8], settings: &Settings) {
         let limited = !matches!(field(info, b"maxmemory"), None | Some(b"0"));
         let keeps = matches!(field(info, b"maxmemory_policy"), None | Some(b"noeviction"));
+        // Such a server drops keys when its memory is full, also one that holds a lock.
         if limited && !keeps && !settings.accept_evicting {
             self.refuse(Cause::Evicting);
         }
     }
 
     fn refuse(&mut self, cause: Cause) {
+        // The first refusal explains the next ones: without AUTH everything else is refused as well.
         self.refused.get_or_insert(cause);
     }
 }

@@ -105,6 +105,8 @@ impl<R> Pipeline<R> {
         if self.outbox.is_empty() || self.outbox.len() > WITHDRAWABLE {
             return None;
         }
+        // A request that has begun to leave has to leave as a whole, or the server takes the next one
+        // for its arguments.
         let unsent = self.due.partition_point(|due| due.start < self.sent);
         let at = unsent + self.due.range(unsent..).position(|due| wanted(&due.pending))?;
         let start = self.due[at].start;
@@ -112,6 +114,7 @@ impl<R> Pipeline<R> {
         self.outbox.copy_within((end - self.sent) as usize.., (start - self.sent) as usize);
         self.outbox.truncate(self.outbox.len() - (end - start) as usize);
         let taken = self.due.remove(at)?;
+        // Their bytes have moved: an old offset would cut the next withdrawal out of another request.
         for later in self.due.range_mut(at..) {
             later.start -= end - start;
         }
@@ -131,6 +134,7 @@ impl<R> Pipeline<R> {
 
     /// The requests without an answer, and whether no byte of them reached the socket.
     pub(crate) fn into_requests(self) -> impl Iterator<Item = (R, bool)> {
+        // Only a request of which no byte was taken has certainly not run.
         self.due.into_iter().map(move |due| (due.pending, due.start >= self.sent))
     }
 

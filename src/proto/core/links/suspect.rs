@@ -67,6 +67,7 @@ impl Nodes {
         if !node.link.takes_asks() || now < silent_since + self.farthest() + self.allowance(id) {
             return false;
         }
+        // Where no quorum has answered since, the silence is not this node's.
         self.iter().filter(|node| node.received_at() > silent_since).count() >= quorum
     }
 }

@@ -156,6 +156,7 @@ impl DetachedLock {
     /// The same with a lease that is over: of another boot, where its clock means nothing.
     #[must_use]
     pub fn outlived(&self) -> Self {
+        // On this clock it is not known when the keys end: the core puts its longest TTL in its place.
         Self { lease: Lease::default(), keys_until: Timestamp::NEVER, ..self.clone() }
     }
 
@@ -186,6 +187,7 @@ impl DetachedLock {
 
     /// Whether it can be of a lock on the nodes of this configuration.
     pub(super) fn fits(&self, config: &Config) -> bool {
+        // Quorums of two configurations need not have a node in common, and each could grant the lock.
         self.nodes.len() == config.node_count() && self.quorum == config.quorum
     }
 
@@ -203,7 +205,7 @@ impl DetachedLock {
 
     /// All of it, **the token too**: keep it where nobody else can read it.
     ///
-    /// TextLines of printable ASCII: a name, a blank, a value. Bytes that are not graphic are written as
+    /// Lines of printable ASCII: a name, a blank, a value. Bytes that are not graphic are written as
     /// in URLs, `%0A`. The first line says which form it is.
     #[must_use]
     pub fn to_text(&self) -> String {
@@ -241,6 +243,7 @@ impl DetachedLock {
         line("token", &digits);
         line("label", &escaped(&self.label));
         self.form.write(&mut line);
+        // By this line a record that was cut off between two lines is told from a whole one.
         text.push_str(LAST_LINE);
         text.push('\n');
         text
@@ -437,6 +440,7 @@ impl<'t> TextLines<'t> {
         if first == FIRST_LINE && whole.is_some() {
             Ok(Self { rest, at: 1 })
         } else if first == FIRST_LINE {
+            // The last line is not whole: without its last digits a number is another one.
             Err(DetachedLockError::CutOff)
         } else if form.is_some_and(|form| form.parse::<u32>().is_ok()) {
             Err(DetachedLockError::OtherForm)
@@ -496,6 +500,7 @@ impl<'t> TextLines<'t> {
         let mut found = Vec::new();
         while found.is_empty() || self.goes_on_with(name) {
             let value = self.field(name)?;
+            // A text from outside takes no more memory than the largest lock does.
             let one = read(value).filter(|_| found.len() < most);
             found.push(one.ok_or_else(|| self.wrong(name))?);
         }
