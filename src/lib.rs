@@ -133,7 +133,11 @@ pub mod report {
 }
 
 /// The manual: each concept is explained on one of these pages, and linked to from everywhere else. Begin with
-/// [`getting_started`](manual::getting_started). The same pages are in the folder `docs` of the repository, with the [`evidence`](manual::evidence).
+/// [`getting_started`](manual::getting_started). How it works is in [`protocol`](manual::protocol),
+/// [`waiters`](manual::waiters), [`kinds_of_locks`](manual::kinds_of_locks), [`guard`](manual::guard),
+/// [`holes`](manual::holes), [`failover`](manual::failover), [`redbolt_lock`](manual::redbolt_lock),
+/// [`formats`](manual::formats) and [`performance`](manual::performance); all other pages are about use. The same pages
+/// are in the folder `docs` of the repository, with their figures and the [`evidence`](manual::evidence).
 #[cfg(any(doc, doctest))]
 pub mod manual {
     /// Measurements, models and tests: the folder `docs/evidence` of the repository, which is no part of this package.
