@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConfigError, LockGuard, LockRequest, ReleaseOutcome, Wait};
+use redbolt::{Client, Config, ConfigError, LockGuard, LockRequest, Wait};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -114,10 +114,8 @@ fn to_read() -> LockRequest<'static> {
 }
 
 fn done(lock: LockGuard<'_>) -> Outcome<()> {
-    match lock.release() {
-        ReleaseOutcome::Lost(cause) => Err(format!("the lock was lost: {cause}").into()),
-        _ => Ok(()),
-    }
+    lock.release()?;
+    Ok(())
 }
 
 /// What is cached, in two parts. Nothing protects it but the lock: whoever read while another one writes would find

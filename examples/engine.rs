@@ -18,7 +18,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{AcquireError, AutoExtend, Config, ConfigError, Engine, EngineLimits, LockRequest};
+use redbolt::{AcquireError, AutoExtend, Config, ConfigError, Engine, LockRequest};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -42,7 +42,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     // The engine has one thread, for all threads of the program. Each of these gets a clone of the
     // handle.
-    let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
+    let engine = Engine::new(configure(&addresses)?)?;
 
     run_scheduled(&engine)?;
     keep(&engine)?;
@@ -52,7 +52,9 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let guard = engine.acquire(LockRequest::new(RESOURCE)).wait()?;
     let report = engine.shutdown(Duration::from_secs(2));
     println!("{report}");
-    println!("the last holder: {}", guard.release().wait());
+    if let Err(lost) = guard.release().wait() {
+        println!("the last holder: {lost}");
+    }
     if report.is_clean() { Ok(()) } else { Err(report.to_string().into()) }
 }
 
@@ -87,7 +89,7 @@ fn keep(engine: &Engine) -> Result<(), Box<dyn Error>> {
     let guard = engine.acquire(request.wait(Duration::from_secs(5))).wait()?;
     thread::sleep(Duration::from_secs(7));
     println!("still held after 7 s: {}", guard.is_valid());
-    println!("{}", guard.release().wait());
+    println!("released, {}", guard.release().wait()?);
     Ok(())
 }
 

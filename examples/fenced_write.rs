@@ -124,7 +124,9 @@ fn be_slow(
         Err(stale) => println!("  slow wakes up, and is refused: {stale}"),
     }
     // The write cannot be taken back now.
-    println!("  slow: {}", lock.release());
+    if let Err(lost) = lock.release() {
+        println!("  slow: {lost}");
+    }
     Ok(())
 }
 
@@ -142,7 +144,7 @@ fn be_quick(
     println!("  quick holds the lock, with token {token}");
     write(store, "by quick", token)?;
     println!("  quick writes");
-    println!("  quick: {}", lock.release());
+    println!("  quick: released, {}", lock.release()?);
     written.send(())?;
     Ok(())
 }

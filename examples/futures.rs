@@ -16,7 +16,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redbolt::{Config, ConfigError, Engine, EngineLimits, LockRequest, OwnedGuard, Wait};
+use redbolt::{Config, ConfigError, Engine, LockRequest, OwnedGuard, Wait};
 use tokio::time::{sleep, timeout};
 
 use crate::nodes::{addresses, embedded_nodes};
@@ -40,7 +40,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     // The nodes run as long as this value lives.
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
-    let engine = Engine::start(configure(&addresses)?, EngineLimits::default())?;
+    let engine = Engine::new(configure(&addresses)?)?;
 
     let request = LockRequest::new(RESOURCE).ttl(Duration::from_secs(10)).wait(Wait::Forever);
     let guard = engine.acquire(request.clone()).await?;
@@ -56,7 +56,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 
     guard.extend(Duration::from_secs(20)).await?;
     println!("extended: held for {:.0?} more", guard.remaining());
-    println!("{}", guard.release().await);
+    println!("released, {}", guard.release().await?);
 
     // Work that takes longer than its lease, and is cancelled when the lease ends.
     let guard = engine.acquire(request.ttl(Duration::from_secs(3))).await?;
@@ -67,7 +67,9 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
             None => return Err("nobody released it".into()),
         },
     }
-    println!("{}", guard.release().await);
+    if let Err(lost) = guard.release().await {
+        println!("{lost}");
+    }
 
     // Many requests are sent together: one write to each node, as far as they fit.
     let names: Vec<String> = (0..100).map(|at| format!("redbolt-example-{at}")).collect();

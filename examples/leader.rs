@@ -25,8 +25,7 @@ use std::time::Duration;
 
 use redbolt::leader::{Campaign, Leadership};
 use redbolt::{
-    AutoExtend, Client, Config, ConfigError, Engine, EngineLimits, FencingToken, ReleaseOutcome,
-    Wait,
+    AutoExtend, Client, Config, ConfigError, Engine, FencingToken, LockLost, Released, Wait,
 };
 
 use crate::nodes::{addresses, embedded_nodes};
@@ -64,15 +63,10 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
             second.lead(lead, Some(30)).map_err(|error| error.to_string())
         });
         // The first leader does not resign on its own; the end of its term makes it.
-        let outcome = first.lead(lead, None)?;
-        if !matches!(outcome, ReleaseOutcome::Lost(_)) {
-            return Err(format!("the first leader's term did not end: {outcome}").into());
+        if first.lead(lead, None)?.is_ok() {
+            return Err("the first leader's term did not end".into());
         }
-        if let ReleaseOutcome::Lost(cause) =
-            waiting.join().map_err(|_| "the second candidate panicked")??
-        {
-            return Err(format!("the second leader was deposed: {cause}").into());
-        }
+        waiting.join().map_err(|_| "the second candidate panicked")???;
         Ok(observing.join().map_err(|_| "the observer panicked")??)
     })
 }
@@ -114,7 +108,7 @@ struct Candidate<'s> {
 
 impl<'s> Candidate<'s> {
     fn start(name: &'static str, config: Config, store: &'s Store) -> io::Result<Self> {
-        Ok(Self { name, engine: Engine::start(config, EngineLimits::default())?, store })
+        Ok(Self { name, engine: Engine::new(config)?, store })
     }
 
     /// Waits until it is elected.
@@ -128,7 +122,11 @@ impl<'s> Candidate<'s> {
     }
 
     /// Works in steps until it has done all of them, or has lost the lead.
-    fn lead(&self, lead: Leadership, steps: Option<u32>) -> Result<ReleaseOutcome, Box<dyn Error>> {
+    fn lead(
+        &self,
+        lead: Leadership,
+        steps: Option<u32>,
+    ) -> Result<Result<Released, LockLost>, Box<dyn Error>> {
         let (tell, told) = mpsc::channel();
         lead.on_loss(move |cause| {
             let _ = tell.send(cause);
@@ -149,9 +147,12 @@ impl<'s> Candidate<'s> {
         }
         println!("{} has done some work: {}", self.name, done > 0);
         let outcome = lead.resign().wait();
-        println!("{} steps down: {outcome}", self.name);
-        if matches!(outcome, ReleaseOutcome::Lost(_)) {
-            self.write_late(term)?;
+        match &outcome {
+            Ok(_) => println!("{} steps down", self.name),
+            Err(lost) => {
+                println!("{} is deposed: {lost}", self.name);
+                self.write_late(term)?;
+            }
         }
         Ok(outcome)
     }

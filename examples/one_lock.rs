@@ -7,14 +7,14 @@
 use std::env;
 use std::error::Error;
 
-use redbolt::{Config, Engine, EngineLimits};
+use redbolt::{Config, Engine};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     let config = Config::builder().nodes(env::args().skip(1))?.new_nodes().build()?;
-    let engine = Engine::start(config, EngineLimits::default())?;
-    match engine.try_lock("redbolt-example").wait()? {
-        Some(lock) => println!("held, and then {}", lock.release().wait()),
+    let engine = Engine::new(config)?;
+    match engine.lock("redbolt-example").try_acquire().wait()? {
+        Some(lock) => println!("held, and then released: {}", lock.release().wait()?),
         None => println!("another client holds the lock"),
     }
     Ok(())

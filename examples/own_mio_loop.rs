@@ -299,7 +299,7 @@ fn tell(address: SocketAddr, config: Config) -> Result<(), String> {
     let lock = elsewhere.acquire(request).map_err(|error| error.to_string())?;
     println!("a client elsewhere has it");
     let told = tell_of_one_who_is_told(address, || {
-        println!("the client elsewhere: {}", lock.release());
+        println!("the client elsewhere: {:?}", lock.release());
     });
     told.map_err(|error| error.to_string())
 }

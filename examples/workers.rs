@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConfigBuilder, ConfigError, LockRequest, ReleaseOutcome};
+use redbolt::{Client, Config, ConfigBuilder, ConfigError, LockRequest};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -74,10 +74,8 @@ fn work(host: usize, addresses: &[String], site: &Site) -> Result<(), Box<dyn Er
     println!("host {host} works in place {place}");
     thread::sleep(Duration::from_millis(20));
     site.leave(place);
-    match permit.release() {
-        ReleaseOutcome::Lost(cause) => Err(format!("the permit was lost: {cause}").into()),
-        _ => Ok(()),
-    }
+    permit.release()?;
+    Ok(())
 }
 
 /// The places, and who is in each. Here it is only to see that nobody meets another.

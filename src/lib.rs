@@ -5,17 +5,15 @@
 //! never reports a lock that the algorithm cannot defend.
 //!
 //! ```no_run
-//! use redbolt::{Client, Config, ReleaseOutcome};
+//! use std::time::Duration;
+//! use redbolt::{Client, Config};
 //!
 //! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
 //! let client = Client::new(config)?;
-//! let lock = client.lock("invoices")?; // waits until it is granted
+//! let lease = client.lease("invoices", Duration::from_secs(10)).acquire()?; // waits for the holder
 //! // Work in steps, and check the lock before each of them: a lease can end while you work.
-//! assert!(lock.is_valid());
-//! match lock.release() {
-//!     ReleaseOutcome::Released(confirmed) => println!("released, {confirmed}"),
-//!     ReleaseOutcome::Lost(cause) => println!("it was no longer ours: {cause}"),
-//! }
+//! assert!(lease.is_valid());
+//! lease.release()?; // an error if the lock was lost: the work was not covered
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -34,8 +32,8 @@
 //! |---|---|---|
 //! | choose between the three, fork, end, detach a lock | [`Client`], [`Engine`] | [choosing an API](manual::choosing_an_api) |
 //! | wait for a lock | [`LockRequest::wait`], [`Wait`], [`WakeStrategy`](config::WakeStrategy) | [waiting](manual::waiting) |
-//! | keep a lock until the work is done | [`LockRequest::auto_extend`], [`Engine::with`] | [auto-extension](manual::auto_extension) |
-//! | lock several keys, or take many locks | [`LockRequest::and_resource`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
+//! | keep a lock until the work is done | [`Engine::lock`], [`RequestBuilder::run`] | [auto-extension](manual::auto_extension) |
+//! | lock several keys, or take many locks | [`LockRequest::and`], [`Client::acquire_all`] | [many keys](manual::many_keys) |
 //! | let at most so many in at once | [`LockRequest::permits`] | [semaphores](manual::semaphores) |
 //! | let readers in together | [`LockRequest::shared`], [`LockMode`] | [shared locks](manual::shared_locks) |
 //! | take a lock that its owner holds already | [`Engine::acquire_reentrant`] | [re-entry](manual::reentrant) |
@@ -64,12 +62,12 @@ pub mod resp;
 
 pub use api::{
     AcquireError, Client, Config, ConfigBuilder, ConfigError, Driver, Engine, EngineError,
-    EngineLimits, ExtendError, LockGuard, OwnedGuard, RefusalReport, ReleaseOutcome, SetupError,
-    StartError, WithOutcome, init, init_change,
+    ExtendError, LockGuard, LockLost, OwnedGuard, RefusalReport, RequestBuilder, SetupError,
+    StartError, init, init_change,
 };
 pub use proto::{
     AutoExtend, DetachedLock, DetachedLockError, Event, FencingToken, LockId, LockMode,
-    LockRequest, LossCause, Profile, RefusalReason, RequestError, Wait,
+    LockRequest, LossCause, Profile, RefusalReason, Released, RequestError, Wait,
 };
 
 /// What a [`Config`] is made of, and what can be wrong with it.
@@ -86,9 +84,9 @@ pub mod config {
 /// What an [`Engine`] gives back: futures, each with a blocking form, work under a lock, and its last report.
 pub mod engine {
     pub use crate::api::{
-        AcquireAllFuture, AcquireFuture, DowngradeFuture, ExtendFuture, HeldLock, LossFuture,
-        QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture,
-        Unreleased, UpgradeFuture, WithError,
+        AcquireAllFuture, AcquireFuture, ExtendFuture, HeldLock, LossFuture, QueryFuture,
+        ReentrantFuture, ReentrantGuard, ReleaseFuture, RunError, ShutdownReport, TryLockFuture,
+        Unreleased, UpgradeFuture,
     };
 }
 
@@ -97,7 +95,7 @@ pub mod inspect {
     pub use crate::api::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
     pub use crate::proto::{
         DataKind, FairQueue, Fate, Foreign, ForeignLock, Holder, Kept, KeyState, Permits, Sharers,
-        Waiter,
+        UnlockScope, Waiter,
     };
 }
 
@@ -127,8 +125,7 @@ pub mod report {
     pub use crate::api::{NodeReport, NodeStatus, NodeVote};
     pub use crate::proto::restart_guard::Found;
     pub use crate::proto::{
-        Cause, Confirmed, LockState, NodeState, PushState, Refusal, Replicas, RestartGuardState,
-        Vote, Votes,
+        Cause, LockState, NodeState, PushState, Refusal, Replicas, RestartGuardState, Vote, Votes,
     };
 }
 

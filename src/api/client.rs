@@ -8,18 +8,19 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use super::builder::RequestBuilder;
 use super::config::Config;
 use super::driver::{Driver, instant_in};
 use super::error::{AcquireError, unless_contended};
-use super::guard::{LockGuard, ReleaseOutcome};
+use super::guard::LockGuard;
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::metrics::MetricsReport;
 use super::observer::Observer;
 use super::report::NodeReport;
 use super::start::StartError;
 use crate::proto::{
-    ClockReading, DetachedLock, Event, LockId, LockRequest, Profile, Refusal, RefusalReason,
-    RequestError, ViewId, Wait, debug_by_name,
+    ClockReading, DetachedLock, Event, LockId, LockRequest, Refusal, RefusalReason, RequestError,
+    UnlockScope, ViewId, Wait, debug_by_name,
 };
 
 /// Takes locks on the calling thread. `Send`, not `Sync`: one for each thread. Many threads or tasks share
@@ -58,7 +59,7 @@ use crate::proto::{
 /// let mut lock = client.acquire(request)?;
 /// // ... do the work while lock.is_valid() ...
 /// lock.extend(Duration::from_secs(10))?;
-/// println!("{:?}", lock.release());
+/// lock.release()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Client {
@@ -101,58 +102,24 @@ impl Client {
         self.driver.borrow().node_report()
     }
 
-    /// Takes the lock on `resource` for a lease of 10 s, the default TTL, and waits until it is granted:
-    /// [`acquire`](Self::acquire) with [`Wait::Forever`].
+    /// Asks for a lease on `resource`, which ends after `ttl` unless the holder extends it ([`LockGuard::extend`]) or releases it
+    /// before. It waits for the holder unless said otherwise.
     ///
-    /// Nothing extends the lease but [`LockGuard::extend`]. An [`Engine`](crate::Engine) extends its locks.
-    ///
-    /// ```no_run
-    /// # fn f(client: redbolt::Client) -> Result<(), redbolt::AcquireError> {
-    /// let lock = client.lock("invoices")?;
-    /// # drop(lock); Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::Request`] if the request is not valid; [`AcquireError::Refused`] where only an operator can mend what
-    /// is in the way.
-    pub fn lock(
-        &self,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> Result<LockGuard<'_>, AcquireError> {
-        self.acquire(LockRequest::new(resource).wait(Wait::Forever))
-    }
-
-    /// Tries once to take the lock on `resource`, for a lease of 10 s, the default TTL. `Ok(None)` says that
-    /// somebody else has it: a quorum of the nodes has answered, and others have what is missing.
+    /// Between two calls nothing happens, so nobody extends a lock in the background: an [`Engine`](crate::Engine) does that.
     ///
     /// ```no_run
-    /// # fn f(client: redbolt::Client) -> Result<(), redbolt::AcquireError> {
-    /// match client.try_lock("invoices")? {
-    ///     Some(lock) => drop(lock),
-    ///     None => println!("somebody else does it"),
+    /// # use std::time::Duration;
+    /// # fn f(client: redbolt::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let ttl = Duration::from_secs(10);
+    /// let invoices = client.lease("invoices", ttl).acquire()?;
+    /// if let Some(lease) = client.lease("tidy-up", ttl).try_acquire()? { // None: another client holds it
+    ///     lease.release()?;
     /// }
+    /// invoices.release()?; // an error if it was lost: the work was not covered
     /// # Ok(()) }
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::Request`] if the request is not valid. [`AcquireError::Refused`]: it is not known whether somebody has
-    /// it, for too few nodes vote, or answered too late.
-    pub fn try_lock(
-        &self,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> Result<Option<LockGuard<'_>>, AcquireError> {
-        unless_contended(self.acquire(LockRequest::new(resource)))
-    }
-
-    /// Takes a lock in one attempt, whatever the request says about waiting.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub fn try_acquire(&self, request: LockRequest<'_>) -> Result<LockGuard<'_>, AcquireError> {
-        self.acquire(request.wait(Wait::No))
+    pub fn lease(&self, resource: impl AsRef<[u8]>, ttl: Duration) -> RequestBuilder<&Self> {
+        RequestBuilder::new(self, resource.as_ref()).ttl(ttl)
     }
 
     /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for
@@ -174,7 +141,7 @@ impl Client {
                 Event::Refused(_, refusal) => Some(refusal),
                 _ => None,
             };
-        self.granted(&mut driver, id, refusal)
+        self.granted(&mut driver, id, &request, refusal)
     }
 
     /// The guard of a lock that was granted, and still is.
@@ -182,6 +149,7 @@ impl Client {
         &self,
         driver: &mut Driver,
         id: LockId,
+        request: &LockRequest<'_>,
         refusal: Option<Refusal>,
     ) -> Result<LockGuard<'_>, AcquireError> {
         // The process may have been stopped between the last reply and here.
@@ -190,12 +158,16 @@ impl Client {
             let mode = driver.mode(id).expect("a lock is known while its validity lasts");
             return Ok(LockGuard::new(&self.driver, id, mode));
         }
-        let refusal = refusal.unwrap_or_else(|| granted_too_late(driver, id));
-        Err(AcquireError::Refused(driver.report(&refusal)))
+        let refusal = refusal.unwrap_or_else(|| {
+            let votes = driver.votes(id);
+            driver.release(id);
+            Refusal::new(RefusalReason::Expired, votes)
+        });
+        Err(AcquireError::Refused(driver.report(&refusal).of_lock(request.resources())))
     }
 
     /// Takes several locks that have nothing to do with each other, with one write to each node, and
-    /// returns when each of them is granted or refused. For all or nothing see [`LockRequest::and_resource`].
+    /// returns when each of them is granted or refused. For all or nothing see [`LockRequest::and`].
     ///
     /// The outcomes are in the order of the requests. A lock that was granted early waits for the others with
     /// its validity running, so give them a wait that is short against their TTL. A request for a resource
@@ -209,36 +181,18 @@ impl Client {
         driver.catch_up();
         let asked: Vec<_> = driver.batch(|driver| {
             let acquire = |request: Result<LockRequest<'a>, _>| {
-                let now = driver.now();
-                acquire(driver, &request?, now)
+                let (request, now) = (request?, driver.now());
+                Ok((acquire(driver, &request, now)?, request))
             };
             distinct(requests).map(acquire).collect()
         });
-        let open = asked.iter().filter_map(|asked| asked.ok()).collect();
+        let open = asked.iter().flatten().map(|(id, _)| *id).collect();
         let refused = driver.outcomes(open);
-        let outcome = |asked: Result<LockId, RequestError>| {
-            let id = asked?;
-            self.granted(&mut driver, id, refused.get(&id).copied())
+        let outcome = |asked: Result<(LockId, LockRequest<'_>), RequestError>| {
+            let (id, request) = asked?;
+            self.granted(&mut driver, id, &request, refused.get(&id).copied())
         };
         asked.into_iter().map(outcome).collect()
-    }
-
-    /// Runs `work` under a lock, and releases the lock also if `work` panics.
-    ///
-    /// A lease can end while `work` runs: what is returned says whether the lock was still held
-    /// when the work was done.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire); `work` is not run then.
-    pub fn with<T>(
-        &self,
-        request: LockRequest<'_>,
-        work: impl FnOnce(&mut LockGuard<'_>) -> T,
-    ) -> Result<WithOutcome<T>, AcquireError> {
-        let mut guard = self.acquire(request)?;
-        let value = work(&mut guard);
-        Ok(WithOutcome { value, outcome: guard.release() })
     }
 
     /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
@@ -283,9 +237,8 @@ impl Client {
     }
 
     /// Breaks the lock on `resource`, whoever holds it, on every node that can be reached: an
-    /// operator's means against a holder that hangs or is gone. It deletes the lock that it finds there
-    /// and nothing else, and says whose it was: no other key, no lock that somebody takes meanwhile, and
-    /// no data that is not a lock of redbolt.
+    /// operator's means against a holder that hangs or is gone. It deletes what it finds there, as far as that is in the
+    /// `scope`, and says whose it was: no other key, and no lock that somebody takes meanwhile.
     ///
     /// The holder is not asked, and works on until it looks; what then protects its work is a fencing
     /// token.
@@ -296,35 +249,9 @@ impl Client {
     pub fn force_unlock(
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
+        scope: UnlockScope,
     ) -> Result<ForceUnlockReport, RequestError> {
-        self.view(|driver| driver.force_unlock(resource), Driver::take_force_unlock)
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as its form tells
-    /// that it is one. Members who wait are told, in the way that their library has.
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_of(
-        &self,
-        profile: Profile,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> Result<ForceUnlockReport, RequestError> {
-        self.view(|driver| driver.force_unlock_of(profile, resource), Driver::take_force_unlock)
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
-    /// what an application keeps under that key. Look first, with [`inspect`](Self::inspect).
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_foreign(
-        &self,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> Result<ForceUnlockReport, RequestError> {
-        self.view(|driver| driver.force_unlock_foreign(resource), Driver::take_force_unlock)
+        self.view(|driver| driver.force_unlock(resource, scope), Driver::take_force_unlock)
     }
 
     /// Attaches a lock that was [detached](LockGuard::detach), by this process or another one on the same
@@ -383,6 +310,28 @@ impl Client {
     #[must_use]
     pub fn config(&self) -> Config {
         self.driver.borrow().config().clone()
+    }
+}
+
+impl<'c> RequestBuilder<&'c Client> {
+    /// Takes the lease, and waits for it as long as it says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::acquire`].
+    pub fn acquire(self) -> Result<LockGuard<'c>, AcquireError> {
+        self.handle.acquire(self.request)
+    }
+
+    /// Tries once. `Ok(None)` says that another client has the lock: a quorum of the nodes has answered, and others have
+    /// what is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::acquire`]. [`AcquireError::Refused`]: it is not known whether another client has it, for too few nodes
+    /// vote, or answered too late.
+    pub fn try_acquire(self) -> Result<Option<LockGuard<'c>>, AcquireError> {
+        unless_contended(self.wait(Wait::No).acquire())
     }
 }
 
@@ -446,23 +395,6 @@ fn acquire(
         true => Err(RequestError::AutoExtendUnsupported),
         false => driver.acquire_at(request, now),
     }
-}
-
-fn granted_too_late(driver: &mut Driver, id: LockId) -> Refusal {
-    let votes = driver.votes(id);
-    driver.release(id);
-    Refusal::new(RefusalReason::Expired, votes)
-}
-
-/// The result of [`Client::with`].
-#[derive(Debug)]
-#[must_use = "it says whether the lock was held to the end"]
-#[non_exhaustive]
-pub struct WithOutcome<T> {
-    /// What the work returned.
-    pub value: T,
-    /// Whether the lock was released, or had been lost before.
-    pub outcome: ReleaseOutcome,
 }
 
 /// How long a client's drop waits for confirmations of releases.

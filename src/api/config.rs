@@ -14,8 +14,8 @@ use crate::net::{self, Address, AddressError, Clock, HostResolver, NetAccess, Se
 #[cfg(feature = "tls")]
 use crate::net::{Connector, SentinelTls, TlsError, TlsSettings, TlsStream};
 use crate::proto::{
-    self, ClockReading, Credentials, NodeId, Profile, RestartGuard, RestartTrust, Secret, Settings,
-    SettingsError, Setup, WakeStrategy, builder_methods, messages, sources,
+    self, ClockReading, Credentials, MAX_LOCKS, NodeId, Profile, RestartGuard, RestartTrust,
+    Secret, Settings, SettingsError, Setup, WakeStrategy, builder_methods, messages, sources,
 };
 
 /// Which nodes, and how. Cheap to clone.
@@ -38,6 +38,7 @@ pub struct Config {
     addresses: Arc<[Address]>,
     log: Logger,
     busy_poll: Duration,
+    in_flight: usize,
     net: NetAccess,
 }
 
@@ -49,6 +50,7 @@ impl Config {
             addresses: Vec::new(),
             log: Logger::default(),
             busy_poll: Duration::ZERO,
+            in_flight: 1 << 13,
             clock: Clock::default(),
             hosts: HostResolver::default(),
             users_alone: Vec::new(),
@@ -92,6 +94,12 @@ impl Config {
     #[inline]
     pub fn busy_poll(&self) -> Duration {
         self.busy_poll
+    }
+
+    /// How many calls an engine takes at one time: see [`ConfigBuilder::in_flight`].
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Where the node at `address` is now, which is one of [`addresses`](Self::addresses): the same, or the place of the master that
@@ -169,6 +177,7 @@ pub struct ConfigBuilder {
     addresses: Vec<Address>,
     log: Logger,
     busy_poll: Duration,
+    in_flight: usize,
     clock: Clock,
     hosts: HostResolver,
     /// Nodes whose address has a user without a password, and what is wrong if there is none.
@@ -281,6 +290,14 @@ impl ConfigBuilder {
         /// [`password_file`](Self::password_file) is.
         pub fn sentinel_password_file(file: impl Into<PathBuf>) =>
             sentinel_password = Some(Password::In(file.into()));
+
+        /// The most acquisitions and looks at resources without an outcome that an [`Engine`](crate::Engine) has at one time, from 1 to
+        /// 2²⁰; 8192 by default. One more is refused with [`EngineError::Busy`](crate::EngineError::Busy), and nothing is sent. Locks
+        /// that are held do not count, and neither do their extensions, of which each has one at a time; releases are always taken.
+        ///
+        /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
+        /// ([`Cause::Backlog`](crate::report::Cause::Backlog)).
+        pub fn in_flight(limit: usize) => in_flight = limit;
 
         /// How many grants make a lock: more than half of the nodes.
         pub fn quorum(quorum: usize) => settings.quorum = Some(quorum);
@@ -395,6 +412,7 @@ impl ConfigBuilder {
     /// No nodes, more than 32, the same address twice, a value out of its range, a user without a password, or a password file that
     /// cannot be read. With TLS also: a file that cannot be used, or options of TLS where nobody is spoken with over it.
     pub fn build(mut self) -> Result<Config, ConfigError> {
+        self.check_limits()?;
         self.log_in()?;
         let sentinel_credentials = self.sentinel_credentials_given()?;
         let core = proto::Config::new(self.settings)?;
@@ -414,15 +432,13 @@ impl ConfigBuilder {
             #[cfg(feature = "tls")]
             tls: sentinel_tls,
         };
-        let Self { addresses, log, busy_poll, clock, hosts, .. } = self;
-        if busy_poll > busy::LONGEST {
-            return Err(ConfigError::BusyPoll { span: busy_poll });
-        }
+        let Self { addresses, log, busy_poll, in_flight, clock, hosts, .. } = self;
         Ok(Config {
             core: Arc::new(core),
             addresses: addresses.into(),
             log,
             busy_poll,
+            in_flight,
             net: NetAccess {
                 clock,
                 hosts,
@@ -431,6 +447,18 @@ impl ConfigBuilder {
                 tls,
             },
         })
+    }
+}
+
+impl ConfigBuilder {
+    fn check_limits(&self) -> Result<(), ConfigError> {
+        match self.in_flight {
+            _ if self.busy_poll > busy::LONGEST => {
+                Err(ConfigError::BusyPoll { span: self.busy_poll })
+            }
+            1..=MAX_LOCKS => Ok(()),
+            limit => Err(ConfigError::InFlight { limit }),
+        }
     }
 }
 
@@ -537,6 +565,11 @@ messages! {
     pub enum ConfigError {
         /// A node's address cannot be read.
         Address(error: AddressError): "{error}",
+        /// The limit of an engine is out of its range.
+        InFlight {
+            /// What was given.
+            limit: usize,
+        }: "in_flight is {limit}, it must be from 1 to {MAX_LOCKS}",
         /// Reads would be tried for too long.
         BusyPoll {
             /// What was given.

@@ -17,6 +17,8 @@ use super::config::Config;
 use super::detached;
 use super::inspection::{ForceUnlockReport, Inspection};
 use super::leader::{Campaign, Observation};
+use super::lock_lost::LockLost;
+use super::lock_lost::LockName;
 use super::metrics::MetricsReport;
 use super::notes::Notes;
 use super::own_poll::OwnPoll;
@@ -25,8 +27,8 @@ use super::start::StartError;
 use crate::net::Sockets;
 use crate::proto::{
     ClockReading, Core, DetachedLock, Event, FencingToken, Lease, LockId, LockMode, LockRequest,
-    LockState, LossCause, NodeId, NodeState, ObserverId, Profile, Refusal, RequestError, Timestamp,
-    ViewId, Votes,
+    LockState, LossCause, NodeId, NodeState, ObserverId, Refusal, RequestError, Timestamp,
+    UnlockScope, ViewId, Votes,
 };
 
 /// Locks for a program with an event loop of its own.
@@ -303,39 +305,13 @@ impl Driver {
     pub fn force_unlock(
         &mut self,
         resource: &(impl AsRef<[u8]> + ?Sized),
+        scope: UnlockScope,
     ) -> Result<ViewId, RequestError> {
-        self.command(|core, now| core.force_unlock(resource.as_ref(), now))
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well. See
-    /// [`Core::force_unlock_of`].
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_of(
-        &mut self,
-        profile: Profile,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> Result<ViewId, RequestError> {
-        self.command(|core, now| core.force_unlock_of(profile, resource.as_ref(), now))
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes data as well that is no lock of redbolt. See
-    /// [`Core::force_unlock_foreign`].
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_foreign(
-        &mut self,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> Result<ViewId, RequestError> {
-        self.command(|core, now| core.force_unlock_foreign(resource.as_ref(), now))
+        self.command(|core, now| core.force_unlock(resource.as_ref(), scope, now))
     }
 
     /// What was broken, once all nodes have answered or their time is over; once. For the ids that
-    /// [`force_unlock`](Self::force_unlock) and [`force_unlock_foreign`](Self::force_unlock_foreign) gave.
+    /// [`force_unlock`](Self::force_unlock) gave.
     pub fn take_force_unlock(&mut self, id: ViewId) -> Option<ForceUnlockReport> {
         let view = self.sockets.core_mut().take_view(id)?;
         Some(ForceUnlockReport::new(&self.config, self.sockets.core(), view))
@@ -586,6 +562,17 @@ impl Driver {
             }
             self.wait(self.sockets.deadline(self.latest()));
         }
+    }
+
+    /// Whether nothing is left of a lock's validity at this time.
+    pub(super) fn is_over(&self, id: LockId, now: ClockReading) -> bool {
+        self.sockets.core().lease(id).is_none_or(|lease| lease.remaining(now).is_zero())
+    }
+
+    /// The loss of a lock as an error, with the lock's name as long as that is known.
+    #[must_use]
+    pub fn lock_lost(&self, id: LockId, cause: LossCause) -> LockLost {
+        LockLost::new(LockName::new(self.sockets.core().resources(id)), cause)
     }
 
     /// How long to wait for nodes that have not answered about a lock that is to be detached: for a small part

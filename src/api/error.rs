@@ -2,8 +2,9 @@
 
 use std::error::Error;
 
+use super::lock_lost::LockLost;
 use super::report::RefusalReport;
-use crate::proto::{LossCause, RefusalReason, RequestError, messages, sources};
+use crate::proto::{RefusalReason, RequestError, messages, sources};
 
 messages! {
     /// Why a lock was not granted.
@@ -14,7 +15,7 @@ messages! {
         Engine(error: EngineError): "{error}",
         /// The owner holds the lock already, and it is over: all guards of it have to end before it can be taken again. Only
         /// [`Engine::acquire_reentrant`](crate::Engine::acquire_reentrant) says so.
-        Lost(cause: LossCause): "the owner's lock is lost: {cause}",
+        Lost(lost: LockLost): "{lost}, and its owner has not let go of it",
         /// The request cannot be carried out, whatever the nodes say.
         Request(error: RequestError): "{error}",
         /// The nodes refused it.
@@ -34,7 +35,7 @@ messages! {
     pub enum EngineError {
         /// As much is in flight as its limits allow.
         Busy {
-            /// The limit, [`EngineLimits::in_flight`](crate::EngineLimits::in_flight).
+            /// The limit, [`ConfigBuilder::in_flight`](crate::ConfigBuilder::in_flight).
             limit: usize,
         }: "{limit} calls are in flight, which is the engine's limit",
         /// This process was forked from the one that started it, and has no thread for it.

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use super::driver::Driver;
+use super::lock_lost::LockLost;
 use super::report::RefusalReport;
 use crate::proto::{
-    Confirmed, DetachedLock, Event, FencingToken, LockId, LockMode, LockState, LossCause,
-    RefusalReason, RequestError, debug_by_name, messages, sources,
+    DetachedLock, Event, FencingToken, LockId, LockMode, LockState, LossCause, RefusalReason,
+    Released, RequestError, debug_by_name, messages, sources,
 };
 
 /// A lock that was granted.
@@ -130,16 +131,18 @@ impl<'c> LockGuard<'c> {
         match change(&mut driver, self.id) {
             Ok(()) => {}
             Err(RequestError::Forked | RequestError::NotHeld) => {
-                return Err(ExtendError::Lost(loss(driver.state(self.id))));
+                let cause = loss(driver.state(self.id));
+                return Err(ExtendError::Lost(driver.lock_lost(self.id, cause)));
             }
             Err(error) => return Err(ExtendError::Request(error)),
         }
         let outcome = driver.outcome(self.id, awaited);
         self.mode = driver.mode(self.id).unwrap_or(self.mode);
         match outcome {
-            Event::Lost(_, cause) => Err(ExtendError::Lost(cause)),
+            Event::Lost(_, cause) => Err(ExtendError::Lost(driver.lock_lost(self.id, cause))),
             Event::NotExtended(_, refusal) | Event::NotUpgraded(_, refusal) => {
-                Err(ExtendError::Refused(driver.report(&refusal)))
+                let resources = driver.sockets.core().resources(self.id);
+                Err(ExtendError::Refused(driver.report(&refusal).of_lock(resources)))
             }
             _ => Ok(()),
         }
@@ -166,19 +169,26 @@ impl<'c> LockGuard<'c> {
 
     /// Releases the lock and waits until a quorum has confirmed it, or until whoever answers has.
     ///
-    /// A lock that was lost before is not an error: the outcome says so.
-    pub fn release(mut self) -> ReleaseOutcome {
+    /// # Errors
+    ///
+    /// The lock was lost before: what it protects may have been in other hands. What nodes still keep of it is released.
+    pub fn release(mut self) -> Result<Released, LockLost> {
         self.released = true;
         let mut driver = self.driver.borrow_mut();
         let now = driver.catch_up();
         let state = driver.state(self.id);
+        let is_held = matches!(state, LockState::Held | LockState::Extending);
+        // Before the core forgets the name.
+        let is_over = !is_held || driver.is_over(self.id, now);
+        let lost = is_over.then(|| driver.lock_lost(self.id, loss(state)));
         driver.release_at(self.id, now);
-        if !matches!(state, LockState::Held | LockState::Extending) {
-            return ReleaseOutcome::Lost(loss(state));
-        }
-        match driver.outcome(self.id, |it| matches!(it, Event::Released(..))) {
-            Event::Lost(_, cause) => ReleaseOutcome::Lost(cause),
-            Event::Released(_, confirmed) => ReleaseOutcome::Released(confirmed),
+        let outcome = match is_held {
+            true => driver.outcome(self.id, |it| matches!(it, Event::Released(..))),
+            false => Event::Lost(self.id, loss(state)),
+        };
+        match outcome {
+            Event::Lost(_, cause) => Err(lost.unwrap_or_else(|| driver.lock_lost(self.id, cause))),
+            Event::Released(_, released) => Ok(released),
             other => unreachable!("a held lock ends in released or lost, not in {other:?}"),
         }
     }
@@ -222,22 +232,10 @@ messages! {
         /// It cannot be carried out, whatever the nodes say.
         Request(error: RequestError): "{error}",
         /// The lock is over. Stop what it protects.
-        Lost(cause: LossCause): "the lock is lost: {cause}",
+        Lost(lost: LockLost): "{lost}",
         /// No quorum extended it, or made it exclusive. It is held as before, and may be tried again.
         Refused(report: RefusalReport): "{report}",
     }
 }
 
 sources! { ExtendError: Request, Refused }
-
-messages! {
-    /// How a lock ended.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[expect(clippy::exhaustive_enums, reason = "a lock is held to its end or it is not")]
-    pub enum ReleaseOutcome {
-        /// It had ended before it was released: what it protected may have been in other hands.
-        Lost(cause: LossCause): "lost: {cause}",
-        /// It was held until it was released.
-        Released(confirmed: Confirmed): "released, {confirmed}",
-    }
-}

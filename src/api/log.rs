@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::report::{NodeStatus, RefusalReport};
-use crate::proto::{Cause, Confirmed, LockId, LossCause, RefusalReason, messages};
+use crate::proto::{Cause, LockId, LossCause, RefusalReason, Released, messages};
 
 /// Hears of what happens, for a log. Give one to [`ConfigBuilder::log`](super::ConfigBuilder::log).
 ///
@@ -147,7 +147,7 @@ messages! {
             /// Its resources, printable and separated by commas.
             name: &'a str,
             /// How far it got.
-            confirmed: Confirmed,
+            confirmed: Released,
         }: "lock released: {name}, {confirmed}",
     }
 }

@@ -3,6 +3,7 @@
 //! All of them drive the same [`Core`](crate::proto::Core) through the same sockets, and differ in who waits: see
 //! [choosing an API](crate::manual::choosing_an_api).
 
+mod builder;
 mod busy;
 mod client;
 mod config;
@@ -14,6 +15,7 @@ mod guard;
 mod inspection;
 mod label;
 mod leader;
+mod lock_lost;
 mod log;
 mod metrics;
 mod notes;
@@ -23,19 +25,16 @@ mod report;
 mod setup;
 mod start;
 
-pub use client::{Client, WithOutcome};
+pub use builder::RequestBuilder;
+pub use client::Client;
 pub use config::{Config, ConfigBuilder, ConfigError};
 pub use driver::Driver;
-pub use engine::{
-    AcquireAllFuture, AcquireFuture, CampaignFuture, ChangeFuture, DowngradeFuture, Engine,
-    EngineLimits, ExtendFuture, HeldLock, Leadership, LossFuture, OwnedGuard, OwnedObserver,
-    QueryFuture, ReentrantFuture, ReentrantGuard, ReleaseFuture, ShutdownReport, TryLockFuture,
-    Unreleased, UpgradeFuture, WithError,
-};
+pub use engine::*;
 pub use error::{AcquireError, EngineError};
-pub use guard::{ExtendError, LockGuard, ReleaseOutcome};
+pub use guard::{ExtendError, LockGuard};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
 pub use leader::{Campaign, NodeObservation, Observation};
+pub use lock_lost::LockLost;
 pub use log::{Level, Log, Note};
 pub use metrics::MetricsReport;
 pub use observer::Observer;

@@ -7,17 +7,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::config::Config;
+use super::lock_lost::LockName;
 use super::log::{Log, Note};
 use super::report::{NodeStatus, RefusalReport, explain};
 use crate::net::Address;
-use crate::proto::{Cause, Core, Event, LockId, NodeId, NodeState, PushState, printable};
+use crate::proto::{Cause, Core, Event, LockId, NodeId, NodeState, PushState};
 
 /// Makes notes of events.
 pub(super) struct Notes {
     log: Arc<dyn Log>,
     nodes: Vec<NotedNode>,
     /// The names of the locks that have not ended.
-    names: HashMap<LockId, String>,
+    names: HashMap<LockId, LockName>,
 }
 
 /// What was last noted of a node. A node that is down is tried again all the time, which is not noted again.
@@ -39,8 +40,7 @@ impl Notes {
 
     /// Keeps the name of a lock that begins.
     pub(super) fn name<'r>(&mut self, lock: LockId, resources: impl Iterator<Item = &'r [u8]>) {
-        let shown = resources.map(|resource| printable(&String::from_utf8_lossy(resource)));
-        self.names.insert(lock, shown.collect::<Vec<_>>().join(", "));
+        self.names.insert(lock, LockName::new(resources));
     }
 
     /// Forgets a lock that leaves this process.
@@ -62,7 +62,7 @@ impl Notes {
     }
 
     fn note_lock(&mut self, addresses: &[Address], core: &Core, event: Event) {
-        let named = |lock: &LockId| self.names.get(lock).map_or("", String::as_str);
+        let named = |lock: &LockId| self.names.get(lock).map_or("", LockName::as_str);
         match event {
             Event::NotExtended(lock, refusal) | Event::AutoExtendFailed(lock, refusal) => {
                 let report = &RefusalReport::new(addresses, core, refusal);
@@ -72,7 +72,7 @@ impl Notes {
                 // Before the note: the log may panic.
                 let name = self.names.remove(&lock).unwrap_or_default();
                 let report = &RefusalReport::new(addresses, core, refusal);
-                self.log.note(&Note::Refused { lock, name: &name, report });
+                self.log.note(&Note::Refused { lock, name: name.as_str(), report });
             }
             Event::Extended(lock) | Event::AutoExtended(lock) => {
                 self.log.note(&Note::Extended { lock, name: named(&lock) });
@@ -80,20 +80,13 @@ impl Notes {
             Event::Granted(lock) => self.log.note(&Note::Granted { lock, name: named(&lock) }),
             Event::Lost(lock, cause) => {
                 let name = self.names.remove(&lock).unwrap_or_default();
-                self.log.note(&Note::Lost { lock, name: &name, cause });
+                self.log.note(&Note::Lost { lock, name: name.as_str(), cause });
             }
             Event::Released(lock, confirmed) => {
                 let name = self.names.remove(&lock).unwrap_or_default();
-                self.log.note(&Note::Released { lock, name: &name, confirmed });
+                self.log.note(&Note::Released { lock, name: name.as_str(), confirmed });
             }
-            Event::Downgraded(_)
-            | Event::DowngradeDelayed(..)
-            | Event::Node(..)
-            | Event::NotUpgraded(..)
-            | Event::Observed(_)
-            | Event::Shortened(_)
-            | Event::Upgraded(_)
-            | Event::Viewed(_) => {}
+            _ => {}
         }
     }
 

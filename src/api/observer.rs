@@ -1,12 +1,11 @@
 //! Observing who leads on the calling thread.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::driver::{Driver, instant_in};
 use super::leader::Observation;
-use crate::proto::{LeaderVerdict, ObserverId};
+use crate::proto::{LeaderVerdict, ObserverId, debug_by_name};
 
 /// One who observes who leads, on the calling thread: see [`Client::observe`](super::Client::observe).
 ///
@@ -57,8 +56,4 @@ impl Drop for Observer<'_> {
     }
 }
 
-impl fmt::Debug for Observer<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").field("seen", &self.seen).finish_non_exhaustive()
-    }
-}
+debug_by_name!(Observer<'_>);

@@ -7,6 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use super::lock_lost::LockName;
 use crate::net::Address;
 use crate::proto::restart_guard::Found;
 use crate::proto::{
@@ -16,13 +17,18 @@ use crate::proto::{
 
 /// Why a lock was not granted or not extended, with every node's vote.
 ///
-/// As text: `no quorum: 2 of 5 granted, 3 needed; node 3 10.0.0.3:6379: connection refused; …`.
+/// As text: `lock invoices: no quorum: 2 of 5 granted, 3 needed; node 3 10.0.0.3:6379: connection refused; …`. A [`Driver`]'s
+/// does not name the lock, which its caller knows by its id.
+///
+/// [`Driver`]: crate::Driver
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalReport {
-    refusal: Refusal,
+    /// Apart, so that an error is small.
+    refusal: Box<Refusal>,
     nodes: Vec<NodeVote>,
     /// Too few nodes vote, and all look new.
     is_new: bool,
+    lock: Option<LockName>,
 }
 
 /// One node's part in a refusal.
@@ -72,7 +78,12 @@ impl RefusalReport {
             let address = addresses[node.index()].clone();
             NodeVote { number: node.index() + 1, address, vote, words }
         });
-        Self { refusal, nodes: nodes.collect(), is_new: false }
+        Self { refusal: Box::new(refusal), nodes: nodes.collect(), is_new: false, lock: None }
+    }
+
+    /// The same, of a lock on these resources.
+    pub(super) fn of_lock<'r>(self, resources: impl Iterator<Item = &'r [u8]>) -> Self {
+        Self { lock: Some(LockName::new(resources)), ..self }
     }
 
     /// The reason in one word.
@@ -117,6 +128,9 @@ impl RefusalReport {
 
 impl fmt::Display for RefusalReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(lock) = &self.lock {
+            write!(f, "{lock}: ")?;
+        }
         if self.was_queued() {
             return f.write_str("out of time, behind another lock of this process");
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::proto::{MAX_LOCKS, messages, sources};
+use crate::proto::{messages, sources};
 
 messages! {
     /// Why a [`Client`](crate::Client), a [`Driver`](crate::Driver) or an [`Engine`](crate::Engine) was not started.
@@ -11,11 +11,6 @@ messages! {
     #[derive(Debug)]
     #[non_exhaustive]
     pub enum StartError {
-        /// [`EngineLimits::in_flight`](crate::EngineLimits::in_flight) is out of its range.
-        InFlight {
-            /// What was given.
-            limit: usize,
-        }: "in_flight is {limit}, it must be from 1 to {MAX_LOCKS}",
         /// The system has no file descriptors, no threads or no randomness left.
         Io(error: io::Error): "{error}",
         /// The range of tokens for [`Driver::in_registry`](crate::Driver::in_registry) is too small.

@@ -42,7 +42,7 @@ pub enum Event {
     /// The acquisition ended without a lock, and nothing stays behind.
     Refused(LockId, Refusal),
     /// The holder let go.
-    Released(LockId, Confirmed),
+    Released(LockId, Released),
     /// The lock is held, but its validity got shorter: a node that counted for it no longer has its key.
     /// Read what is left from the lease.
     Shortened(LockId),
@@ -112,14 +112,14 @@ messages! {
 /// How far a release got. The rest is owed: sent again until confirmed or until the TTL is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Confirmed {
+pub struct Released {
     /// Nodes that confirmed that the key is gone. At least a quorum, or all that answered in time.
     pub nodes: u32,
     /// Nodes of the configuration.
     pub of: u32,
 }
 
-impl fmt::Display for Confirmed {
+impl fmt::Display for Released {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} confirmed", self.nodes, self.of)
     }

@@ -112,11 +112,11 @@ pub use self::core::HandshakeStep;
 pub use self::core::{
     Core, DataKind, DetachedLock, DetachedLockError, FairQueue, Fate, Foreign, Holder, Kept,
     KeyState, Leader, LeaderVerdict, LeaderView, MAX_LOCKS, MAX_PIPELINE, NodeSight, NodeView,
-    Permits, PushState, Replicas, RestartGuardState, Sharers, View, Waiter,
+    Permits, PushState, Replicas, RestartGuardState, Sharers, UnlockScope, View, Waiter,
 };
-pub(crate) use self::core::{Force, HANGS, Silence};
+pub(crate) use self::core::{HANGS, Silence};
 pub use self::event::{
-    Confirmed, Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason,
+    Event, LinkOp, LockState, LossCause, NodeState, Refusal, RefusalReason, Released,
 };
 pub use self::fence::FencingToken;
 pub use self::key_state::{ForeignLock, MAX_LABEL};

@@ -34,7 +34,6 @@ pub const MAX_RESOURCE: usize = 64 << 10;
 pub struct LockRequest<'a> {
     first: Cow<'a, [u8]>,
     more: Vec<Cow<'a, [u8]>>,
-    prefix: Cow<'a, [u8]>,
     profile: Profile,
     pub(super) ttl: Duration,
     pub(super) wait: Wait,
@@ -52,7 +51,6 @@ impl<'a> LockRequest<'a> {
         Self {
             first: resource.as_ref().into(),
             more: Vec::new(),
-            prefix: Cow::default(),
             profile: Profile::PLAIN,
             ttl,
             wait,
@@ -63,26 +61,14 @@ impl<'a> LockRequest<'a> {
     }
 
     /// Adds a resource to the same lock: all are granted together or none is. At most 64.
-    pub fn and_resource(mut self, resource: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        let resource = prefixed(&self.prefix, resource.as_ref().into());
-        self.more.push(resource);
+    pub fn and(mut self, resource: impl AsRef<[u8]>) -> Self {
+        self.more.push(Cow::Owned(resource.as_ref().to_vec()));
         self
     }
 
     /// Whose locks it takes part in: [redbolt's own](Profile::PLAIN), unless said otherwise.
-    pub fn profile(mut self, profile: Profile) -> Self {
-        self.profile = profile;
-        self
-    }
-
-    /// Puts `prefix` before the name of each resource, as libraries do that keep their locks together under
-    /// `redlock:` or `lock:`. The names that are seen on the nodes, and by [`resources`](Self::resources), are with it.
-    pub fn prefix(mut self, prefix: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        let (before, after) = (self.prefix.len(), prefix.as_ref());
-        for resource in std::iter::once(&mut self.first).chain(&mut self.more) {
-            *resource = Cow::Owned([after, &resource[before..]].concat());
-        }
-        self.prefix = after.into();
+    pub fn format(mut self, format: Profile) -> Self {
+        self.profile = format;
         self
     }
 
@@ -171,7 +157,7 @@ impl<'a> LockRequest<'a> {
 
     /// The resources that it asks for, in the order in which they were given.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
-        self.keys()
+        std::iter::once(&*self.first).chain(self.more.iter().map(|resource| &**resource))
     }
 
     /// The same ask with names of its own, for a thread or a task that outlives those it was made of.
@@ -180,7 +166,6 @@ impl<'a> LockRequest<'a> {
         LockRequest {
             first: owned(self.first),
             more: self.more.into_iter().map(owned).collect(),
-            prefix: owned(self.prefix),
             profile: self.profile,
             ttl: self.ttl,
             wait: self.wait,
@@ -188,10 +173,6 @@ impl<'a> LockRequest<'a> {
             fenced: self.fenced,
             auto_extend: self.auto_extend,
         }
-    }
-
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        std::iter::once(&*self.first).chain(self.more.iter().map(|resource| &**resource))
     }
 
     pub(super) fn key_count(&self) -> usize {
@@ -205,7 +186,7 @@ impl<'a> LockRequest<'a> {
         }
         let mut sorted: [(&[u8], usize); MAX_KEYS] = [(&[], 0); MAX_KEYS];
         let keys = &mut sorted[..self.key_count()];
-        keys.iter_mut().zip(self.keys().zip(0..)).for_each(|(place, key)| *place = key);
+        keys.iter_mut().zip(self.resources().zip(0..)).for_each(|(place, key)| *place = key);
         keys.sort_unstable_by(|one, other| {
             step();
             one.cmp(other)
@@ -225,7 +206,7 @@ impl<'a> LockRequest<'a> {
         if self.key_count() > MAX_KEYS {
             return Err(RequestError::TooManyKeys { keys: self.key_count() });
         }
-        for key in self.keys() {
+        for key in self.resources() {
             check_resource(key)?;
             if config.restart_guard_key() == Some(key) {
                 return Err(RequestError::RestartGuardKey);
@@ -257,14 +238,6 @@ impl<'a> LockRequest<'a> {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// A name behind a prefix, which is empty as a rule.
-fn prefixed<'a>(prefix: &[u8], resource: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
-    match prefix {
-        [] => resource,
-        prefix => Cow::Owned([prefix, &resource].concat()),
     }
 }
 

@@ -31,7 +31,8 @@ macro_rules! messages {
     };
 }
 
-/// Implements `Error` with the variants that have a source, and `From` for those that `?` converts.
+/// Implements `Error`, and `From` for those variants that `?` converts. A variant shows all that the error in it has to say, so that
+/// its source is the source of that: a chain of sources says nothing twice.
 macro_rules! sources {
     (
         $error:ident: $($(#[$when:meta])? $variant:ident),+
@@ -40,7 +41,7 @@ macro_rules! sources {
         impl std::error::Error for $error {
             fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
                 match self {
-                    $($(#[$when])? Self::$variant(error) => Some(error),)+
+                    $($(#[$when])? Self::$variant(error) => error.source(),)+
                     _ => None,
                 }
             }

@@ -166,7 +166,7 @@ fn a_lock_on_many_keys_is_all_or_nothing() {
     for node in 0..3 {
         world.set(node, b"b", b"theirs", 400);
     }
-    let request = LockRequest::new(b"a").and_resource(b"b").and_resource(b"c").ttl(secs(10));
+    let request = LockRequest::new(b"a").and(b"b").and(b"c").ttl(secs(10));
     let id = world.acquire(0, &request, &[b"a", b"b", b"c"]);
     let refusal = match world.outcomes(id)[..] {
         [Event::Refused(_, refusal)] => refusal,

@@ -151,7 +151,7 @@ fn a_lock_that_waited_is_extended_from_its_grant_on() {
 #[test]
 fn many_keys_are_extended_together() {
     let mut world = world();
-    let request = kept(b"a").and_resource(b"b");
+    let request = kept(b"a").and(b"b");
     let id = world.acquire(0, &request, &[b"a", b"b"]);
     world.run(secs(20));
     assert!(world.core().lease(id).is_some());

@@ -26,7 +26,7 @@ fn credentials() -> Credentials {
 }
 
 fn asks() -> [LockRequest<'static>; 4] {
-    let (one, many) = (LockRequest::new(b"job"), LockRequest::new(b"job").and_resource(b"other"));
+    let (one, many) = (LockRequest::new(b"job"), LockRequest::new(b"job").and(b"other"));
     [one.clone(), many.clone(), one.fenced(), many.fenced()]
 }
 

@@ -41,7 +41,7 @@ const SOON: Duration = ms(1_000);
 const HAND_OFF: Duration = ms(5);
 
 fn waits_as(world: &mut World, client: usize, profile: Profile, key: &[u8]) -> LockId {
-    let request = LockRequest::new(key).profile(profile).wait(Wait::Forever);
+    let request = LockRequest::new(key).format(profile).wait(Wait::Forever);
     let id = world.acquire(client, &request, &[]);
     world.run(ms(100));
     id
@@ -265,7 +265,7 @@ fn whoever_gives_up_behind_others_leaves_nothing() {
 #[test]
 fn a_lock_that_does_not_wait_for_anybody_hears_nothing() {
     let mut world = World::with(3, 1, patient).warm();
-    let request = LockRequest::new(b"job").profile(Profile::REDISSON);
+    let request = LockRequest::new(b"job").format(Profile::REDISSON);
     let id = world.acquire(0, &request.clone().wait(Wait::Forever), &[]);
     world.run(ms(100));
     let tried = world.acquire(0, &request, &[]);

@@ -66,11 +66,7 @@ fn detaching_sends_nothing_and_the_lock_goes_on_in_another_core() {
 fn a_detached_lock_carries_its_whole_state() {
     let mut world = World::with(3, 2, |settings| settings.label = b"web 1:77".to_vec()).warm();
     let keys: [&[u8]; 3] = [b"a", b"100%\r\n\0", b"\xff \xfe"];
-    let request = LockRequest::new(keys[0])
-        .and_resource(keys[1])
-        .and_resource(keys[2])
-        .ttl(secs(10))
-        .fenced();
+    let request = LockRequest::new(keys[0]).and(keys[1]).and(keys[2]).ttl(secs(10)).fenced();
     let id = world.acquire(0, &request, &keys);
     let token = world.core().fencing_token(id);
     assert!(token.is_some());

@@ -144,7 +144,7 @@ fn many_keys_have_one_token() {
     for node in 0..3 {
         set_counter(&mut world, node, b"other", &(future + 50).to_string());
     }
-    let id = world.acquire(0, &request().and_resource(b"other"), &[JOB, b"other"]);
+    let id = world.acquire(0, &request().and(b"other"), &[JOB, b"other"]);
     assert_eq!(token(&world, id), Some(future + 52));
     assert_eq!(counters(&mut world, JOB), [future + 52; 3]);
     assert_eq!(counters(&mut world, b"other"), [future + 52; 3]);
@@ -190,11 +190,9 @@ fn a_counter_is_no_resource() {
     let mut world = World::new(3).warm();
     let (now, counter) = (world.now(), counter_key(JOB));
     let refused = Err(RequestError::CounterKey);
-    for request in [
-        LockRequest::new(&counter),
-        request().and_resource(&counter),
-        LockRequest::new(b"redbolt:fence:"),
-    ] {
+    for request in
+        [LockRequest::new(&counter), request().and(&counter), LockRequest::new(b"redbolt:fence:")]
+    {
         assert_eq!(world.core().acquire(&request, now), refused);
     }
     world.flow();

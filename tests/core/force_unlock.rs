@@ -1,5 +1,6 @@
 //! An operator force-unlocks resources.
 
+use redbolt::proto::UnlockScope;
 use redbolt::proto::{
     Cause, ClockReading, Core, DataKind, Event, Fate, KeyState, LockRequest, LossCause, NodeState,
     RequestError, RestartGuard, View, ViewId, restart_guard::BIG_MS, script::FORCE_UNLOCK,
@@ -11,7 +12,7 @@ const STRANGER: &[u8] = b"somebody else";
 
 /// The result of the first client's force-unlock.
 fn broken(world: &mut World, key: &[u8]) -> View {
-    broken_by(world, |core, now| core.force_unlock(key, now))
+    broken_by(world, |core, now| core.force_unlock(key, UnlockScope::Locks, now))
 }
 
 fn broken_by(
@@ -68,7 +69,8 @@ fn neither_restart_guards_nor_counters_are_locks() {
     for restart_guard in [RestartGuard::On, RestartGuard::Off] {
         let mut world = World::with(1, 1, |settings| settings.restart_guard = restart_guard).warm();
         let now = world.now();
-        let mut refused = |key: &[u8]| world.core().force_unlock(key, now).unwrap_err();
+        let mut refused =
+            |key: &[u8]| world.core().force_unlock(key, UnlockScope::Locks, now).unwrap_err();
         assert_eq!(
             refused(GUARD),
             RequestError::RestartGuardKey,
@@ -96,7 +98,8 @@ fn a_foreign_value_is_left_alone_unless_foreign_is_requested() {
     }
     assert_eq!(world.count("force unlock"), 0, "no force-unlock is sent");
     assert_eq!(world.value(0, b"job"), STRANGER);
-    let view = broken_by(&mut world, |core, now| core.force_unlock_foreign(b"job", now));
+    let view =
+        broken_by(&mut world, |core, now| core.force_unlock(b"job", UnlockScope::Anything, now));
     assert!(view.nodes.iter().all(|node| node.fate == Some(Fate::Deleted)), "{view:?}");
     assert_eq!(world.holders(b"job"), [false; 3]);
 }
@@ -119,7 +122,9 @@ fn other_data_is_reported_by_its_type_and_left_alone() {
         let Ok(KeyState::Foreign(data)) = &view.nodes[0].state else { panic!("{view:?}") };
         assert_eq!((&data.kind, view.nodes[0].fate), (&kind, Some(Fate::Kept)));
         // Where the node does not tell the type, there is nothing to compare.
-        let view = broken_by(&mut world, |core, now| core.force_unlock_foreign(b"job", now));
+        let view = broken_by(&mut world, |core, now| {
+            core.force_unlock(b"job", UnlockScope::Anything, now)
+        });
         let is_notified = kind == DataKind::SortedSet;
         assert_eq!(world.count("force unlock"), usize::from(is_notified));
         assert_eq!(view.nodes[0].state.is_ok(), is_notified, "{view:?}");
@@ -158,8 +163,8 @@ fn the_next_holder_s_lock_is_not_force_unlocked() {
     world.answer(0, move |args| (args[0] == b"GETRANGE").then(|| bulk.clone()));
     for foreign in [false, true] {
         let view = broken_by(&mut world, |core, now| match foreign {
-            false => core.force_unlock(b"job", now),
-            true => core.force_unlock_foreign(b"job", now),
+            false => core.force_unlock(b"job", UnlockScope::Locks, now),
+            true => core.force_unlock(b"job", UnlockScope::Anything, now),
         });
         assert!(matches!(&view.nodes[0].state, Ok(KeyState::Held(_))), "{view:?}");
         assert_eq!(view.nodes[0].fate, Some(Fate::Gone));
@@ -205,7 +210,7 @@ fn a_force_unlock_is_never_sent_twice() {
         |args: &[&[u8]]| args.get(1).is_some_and(|it| *it == FORCE_UNLOCK.text.as_bytes());
     world.answer(0, move |args| is_force_unlock(args).then(Vec::new));
     let now = world.now();
-    let id = world.core().force_unlock(b"job", now).unwrap();
+    let id = world.core().force_unlock(b"job", UnlockScope::Locks, now).unwrap();
     world.flow();
     assert_eq!(world.count("force unlock"), 1);
     world.servers[0].answer = None;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use redbolt::proto::UnlockScope;
 use redbolt::proto::{
     Cause, Event, KeyState, LockId, LockRequest, NodeMetrics, NodeState, PushState, RefusalReason,
     Settings, Verdict, ViewId, Vote, WakeStrategy,
@@ -317,7 +318,7 @@ fn inspections_and_force_unlocks_do_not_wait_for_a_suspected_node() {
     let (took, _) = seen(&mut world, id);
     assert!(took <= ms(5), "{took:?}");
     let now = world.now();
-    let id = world.core().force_unlock_foreign(b"job", now).unwrap();
+    let id = world.core().force_unlock(b"job", UnlockScope::Anything, now).unwrap();
     world.flow();
     let (took, _) = seen(&mut world, id);
     assert!(took <= ms(10), "{took:?}");
@@ -347,7 +348,7 @@ fn a_force_unlock_waits_for_a_node_that_is_later_than_an_inspection_does() {
     world.set(2, b"job", b"theirs", 60_000);
     world.servers[2].delay = ms(400).as_nanos() as u64;
     let now = world.now();
-    let id = world.core().force_unlock_foreign(b"job", now).unwrap();
+    let id = world.core().force_unlock(b"job", UnlockScope::Anything, now).unwrap();
     world.flow();
     let (_, seen) = seen(&mut world, id);
     assert!(matches!(seen[2], Ok(KeyState::Foreign(_))), "{seen:?}");

@@ -437,7 +437,7 @@ fn a_lock_that_cannot_change_its_mode_is_refused_at_once() {
     let now = world.now();
     let writer = take(&mut world, 0, &LockRequest::new("job"));
     assert_eq!(world.core().try_upgrade(writer, now), Err(RequestError::NotShared));
-    let both = take(&mut world, 0, &LockRequest::new("a").and_resource("b"));
+    let both = take(&mut world, 0, &LockRequest::new("a").and("b"));
     let keys = RequestError::SharedKeys { keys: 2 };
     assert_eq!(world.core().try_upgrade(both, now), Err(RequestError::NotShared));
     assert_eq!(world.core().downgrade(both, now), Err(keys));

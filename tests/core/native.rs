@@ -189,7 +189,7 @@ fn a_mistyped_answer_about_a_lock_that_is_forgotten_ends_the_link() {
 #[test]
 fn other_locks_and_attempts_that_failed_are_undone_by_the_script() {
     let one = LockRequest::new(b"job");
-    for request in [one.clone().and_resource(b"other"), one.clone().shared(), one.permits(3)] {
+    for request in [one.clone().and(b"other"), one.clone().shared(), one.permits(3)] {
         let mut world = offering(&["delifeq"]);
         let id = world.acquire(0, &request, &[b"job"]);
         world.run(ms(20));

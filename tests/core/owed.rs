@@ -282,7 +282,7 @@ fn an_undo_is_not_sent_to_the_server_of_another_node() {
 fn a_script_that_failed_may_have_set_a_key() {
     let mut world = World::new(3).warm();
     scripts_fail(&mut world, 2, "MISCONF Redis is configured to save RDB snapshots");
-    let request = LockRequest::new(b"a").and_resource(b"b").ttl(secs(20));
+    let request = LockRequest::new(b"a").and(b"b").ttl(secs(20));
     let id = world.acquire(0, &request, &[b"a", b"b"]);
     let mut token = world.value(0, b"a");
     token[32..34].copy_from_slice(b"02");

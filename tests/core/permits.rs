@@ -422,7 +422,7 @@ fn requests_that_no_semaphore_can_have_are_refused() {
     let of = |permits| LockRequest::new(b"job").permits(permits);
     assert_eq!(error(&of(0)), RequestError::Permits { permits: 0 });
     assert_eq!(error(&of(1025)), RequestError::Permits { permits: 1025 });
-    let two = LockRequest::new(b"a").and_resource(b"b").permits(2);
+    let two = LockRequest::new(b"a").and(b"b").permits(2);
     assert_eq!(error(&two), RequestError::PermitKeys { keys: 2 });
     for name in [ENDS, b"redbolt:slotfence:x"] {
         assert_eq!(error(&LockRequest::new(name)), RequestError::ReservedKey);

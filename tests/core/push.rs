@@ -359,7 +359,7 @@ fn a_release_of_several_keys_at_any_moment_of_the_beginning_is_noticed() {
     for at in 0..80 {
         let mut world = world();
         world.delay(ms(5));
-        let request = LockRequest::new(b"job").and_resource(b"other").wait(Wait::Forever);
+        let request = LockRequest::new(b"job").and(b"other").wait(Wait::Forever);
         let id = world.acquire(0, &request, &[b"job", b"other"]);
         world.run(ms(at) + Duration::from_micros(300));
         world.delete_everywhere(b"job");
@@ -372,8 +372,7 @@ fn a_release_of_several_keys_at_any_moment_of_the_beginning_is_noticed() {
 fn any_of_many_keys_wakes() {
     let names: Vec<_> = (0..64u8).map(|at| [b'k', at]).collect();
     let keys: Vec<&[u8]> = names.iter().map(|name| &name[..]).collect();
-    let request =
-        keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and_resource(key));
+    let request = keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and(key));
     for blocked in [0, 40, 63] {
         let mut world = world();
         world.foreign(keys[blocked], &[60_000; 3]);
@@ -402,7 +401,7 @@ fn a_message_that_comes_while_several_keys_are_asked_for_is_not_lost() {
         world.delay(ms(5));
         world.servers[1].delay = ms(20).as_nanos() as u64;
         world.servers[2].delay = ms(20).as_nanos() as u64;
-        let request = LockRequest::new(b"one").and_resource(b"two").wait(Wait::Forever);
+        let request = LockRequest::new(b"one").and(b"two").wait(Wait::Forever);
         let id = world.acquire(0, &request, &[b"one", b"two"]);
         world.run(ms(at) + Duration::from_micros(300));
         world.delete_everywhere(b"one");
@@ -744,7 +743,7 @@ fn ten_thousand_cancelled_waits_leave_nothing() {
             .map(|at| {
                 let name = NAMES[(round + at * at) % 4];
                 let request = LockRequest::new(name).wait(Wait::Forever);
-                let request = if at == 3 { request.and_resource(b"many") } else { request };
+                let request = if at == 3 { request.and(b"many") } else { request };
                 world.acquire(0, &request, &[])
             })
             .collect();

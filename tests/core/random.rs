@@ -281,8 +281,7 @@ fn acquire(world: &mut World, client: usize, keys: usize, kind: Kind, wait: u64)
         1 => Wait::UpTo(ms(700)),
         _ => Wait::No,
     };
-    let request =
-        keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and_resource(key));
+    let request = keys[1..].iter().fold(LockRequest::new(keys[0]), |request, key| request.and(key));
     let request = if fenced && longest(world) > secs(11) { request.fenced() } else { request };
     // Often enough to appear in short histories.
     let keep = AutoExtend::until_released().every(ms(100));
@@ -760,7 +759,7 @@ impl Abused {
             Call::Acquire { key, many, fenced, ttl, wait, mode } => {
                 let (key, more) = ([*key], [*key, 0]);
                 let request = in_mode(LockRequest::new(&key).ttl(ms(*ttl)), *mode);
-                let request = if *many { request.and_resource(&more) } else { request };
+                let request = if *many { request.and(more) } else { request };
                 let request = if *fenced { request.fenced() } else { request };
                 let request = match *wait {
                     true => request.wait(Wait::Forever).auto_extend(AutoExtend::until_released()),

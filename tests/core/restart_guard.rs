@@ -24,7 +24,7 @@ fn met(spoil: impl FnOnce(&mut World)) -> World {
 }
 
 fn many() -> LockRequest<'static> {
-    LockRequest::new(b"job").and_resource(b"other")
+    LockRequest::new(b"job").and(b"other")
 }
 
 /// Every kind of lock request. The restart guard is checked behind the first, and inside the

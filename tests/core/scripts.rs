@@ -7,7 +7,7 @@ use crate::world::{World, Written, error, ms, secs};
 /// All scripts have run once on all connections; then every node forgot them.
 fn flushed(nodes: usize) -> World {
     let mut world = World::new(nodes).warm();
-    let many = LockRequest::new(b"warm").and_resource(b"up").ttl(secs(10));
+    let many = LockRequest::new(b"warm").and(b"up").ttl(secs(10));
     let id = world.acquire(0, &many, &[b"warm", b"up"]);
     world.extend(id, secs(10));
     world.release(id);
@@ -47,7 +47,7 @@ fn an_extension_is_sent_again_by_its_text() {
 #[test]
 fn an_ask_for_many_keys_is_sent_again_within_its_attempt() {
     let mut world = flushed(3);
-    let request = LockRequest::new(b"a").and_resource(b"b").ttl(secs(10));
+    let request = LockRequest::new(b"a").and(b"b").ttl(secs(10));
     let id = world.acquire(0, &request, &[b"a", b"b"]);
     assert!(world.is_granted(id));
     assert_eq!(world.ran(0), ["ask sha", "ask"]);
@@ -59,7 +59,7 @@ fn an_ask_whose_attempt_has_ended_is_not() {
     for server in &mut world.servers {
         server.delay = ms(60).as_nanos() as u64;
     }
-    let request = LockRequest::new(b"a").and_resource(b"b").ttl(secs(10));
+    let request = LockRequest::new(b"a").and(b"b").ttl(secs(10));
     let id = world.acquire(0, &request, &[b"a", b"b"]);
     world.run(secs(1));
     assert!(matches!(world.outcomes(id)[..], [Event::Refused(..)]));
@@ -117,7 +117,7 @@ fn a_node_that_never_knows_a_script_is_asked_with_pauses() {
     let mut world = World::new(1).warm();
     world.servers[0].delay = ms(1).as_nanos() as u64;
     world.answer(0, |args| args[0].starts_with(b"EVAL").then(|| error("NOSCRIPT none")).flatten());
-    let many = LockRequest::new(b"a").and_resource(b"b");
+    let many = LockRequest::new(b"a").and(b"b");
     let refused = world.acquire(0, &many, &[b"a", b"b"]);
     let id = world.lock(b"job", secs(10));
     world.run(ms(10));

@@ -53,21 +53,16 @@ fn resources_have_bounds() {
     let long = vec![b'x'; MAX_RESOURCE + 1];
     let many: Vec<_> = (0..=MAX_KEYS as u32).map(u32::to_be_bytes).collect();
     let ask_many = |keys: usize| {
-        many[1..keys]
-            .iter()
-            .fold(LockRequest::new(&many[0]), |request, key| request.and_resource(key))
+        many[1..keys].iter().fold(LockRequest::new(&many[0]), |request, key| request.and(key))
     };
     let core = world.core();
     let mut request = |request: &LockRequest<'_>| core.acquire(request, now).err();
     assert_eq!(request(&LockRequest::new(b"")), Some(RequestError::EmptyResource));
-    assert_eq!(
-        request(&LockRequest::new(b"a").and_resource(b"")),
-        Some(RequestError::EmptyResource)
-    );
+    assert_eq!(request(&LockRequest::new(b"a").and(b"")), Some(RequestError::EmptyResource));
     let len = MAX_RESOURCE + 1;
     assert_eq!(request(&LockRequest::new(&long)), Some(RequestError::ResourceTooLong { len }));
     assert_eq!(request(&LockRequest::new(&long[1..])), None);
-    let twice = LockRequest::new(b"a").and_resource(b"b").and_resource(b"a");
+    let twice = LockRequest::new(b"a").and(b"b").and(b"a");
     assert_eq!(request(&twice), Some(RequestError::DuplicateKey { index: 2 }));
     let keys = MAX_KEYS + 1;
     assert_eq!(request(&ask_many(keys)), Some(RequestError::TooManyKeys { keys }));

@@ -29,7 +29,7 @@ fn with(clients: usize) -> World {
 
 fn waits<'a>(keys: &[&'a [u8]]) -> LockRequest<'a> {
     let request =
-        keys[1..].iter().fold(LockRequest::new(keys[0]), |request, &key| request.and_resource(key));
+        keys[1..].iter().fold(LockRequest::new(keys[0]), |request, &key| request.and(key));
     request.wait(Wait::Forever)
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    Client, ReleaseOutcome, Wait,
+    Client, Wait,
     report::{Cause, NodeState, Vote},
 };
 use redbolt_test_servers::{Reply, Server};
@@ -52,11 +52,11 @@ fn an_acl_user() {
     lock.extend(Duration::from_secs(25)).unwrap();
     admin.cmd("SELECT 3");
     assert_eq!(admin.cmd("EXISTS job"), Reply::Int(1));
-    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    assert!(lock.release().is_ok());
     assert_eq!(admin.cmd("EXISTS job"), Reply::Int(0));
     let fenced = client.acquire(patiently(b"job").fenced()).unwrap();
     assert!(fenced.fencing_token().is_some());
-    assert!(matches!(fenced.release(), ReleaseOutcome::Released(_)));
+    assert!(fenced.release().is_ok());
     assert_eq!(admin.cmd("ACL LOG"), Reply::Array(vec![]), "no command was denied");
 }
 
@@ -116,7 +116,7 @@ fn a_name_that_nobody_has_stalls_nobody() {
     let began = Instant::now();
     for _ in 0..20 {
         let lock = client.acquire(patiently(b"job")).unwrap();
-        assert!(matches!(lock.release(), ReleaseOutcome::Released(c) if c.nodes == 2));
+        assert!(matches!(lock.release(), Ok(c) if c.nodes == 2));
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert_eq!(held_on(&servers, "job"), 0);
@@ -183,7 +183,7 @@ fn a_name_whose_first_address_is_a_black_hole_is_reached_in_one_attempt() {
         let began = Instant::now();
         let lock = client.acquire(long(b"job").wait(Wait::No)).unwrap();
         assert!(began.elapsed() < connect_timeout / 2, "{:?}", began.elapsed());
-        assert!(matches!(lock.release(), ReleaseOutcome::Released(c) if c.nodes == 1));
+        assert!(matches!(lock.release(), Ok(c) if c.nodes == 1));
     }
 }
 
@@ -226,9 +226,9 @@ fn taken_and_released(client: &Client, servers: &[Server], database: u32) {
     assert!(kept.count() > servers.len() / 2);
     assert_eq!(servers.iter().any(|server| exists(server, "job")), database == 0);
     match lock.release() {
-        ReleaseOutcome::Released(confirmed) => {
+        Ok(confirmed) => {
             assert!(confirmed.nodes as usize > servers.len() / 2)
         }
-        lost @ ReleaseOutcome::Lost(_) => panic!("{lost}"),
+        Err(lost) => panic!("{lost}"),
     }
 }

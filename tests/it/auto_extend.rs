@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, AutoExtend, Driver, Engine, EngineLimits, Event, LockId, LockRequest, LossCause,
-    OwnedGuard, ReleaseOutcome, RequestError, Wait,
+    AcquireError, AutoExtend, Driver, Engine, Event, LockId, LockRequest, LossCause, OwnedGuard,
+    RequestError, Wait,
 };
 use redbolt_node::Memory;
 use redbolt_test_servers::{Connection, Mode, Proxy, Reply, Server, on_a_real_clock};
@@ -103,7 +103,7 @@ fn locks_of_an_engine_outlive_their_ttl() {
     let engine = engine(&servers);
     let guards = [
         kept(b"plain"),
-        kept(b"one").and_resource(b"two"),
+        kept(b"one").and(b"two"),
         kept(b"fenced").fenced(),
         kept(b"shared").shared().fenced(),
     ]
@@ -111,7 +111,7 @@ fn locks_of_an_engine_outlive_their_ttl() {
     let (losses, token) = (guards.each_ref().map(count_losses), guards[2].fencing_token());
     let until = Instant::now() + SHORT_TTL * 3 / 2;
     while Instant::now() < until {
-        assert!(guards.iter().all(OwnedGuard::is_valid));
+        assert!(guards.iter().all(|it| it.is_valid()));
         thread::sleep(Duration::from_millis(5));
     }
     for name in ["plain", "one", "two", "fenced"] {
@@ -119,7 +119,7 @@ fn locks_of_an_engine_outlive_their_ttl() {
     }
     assert_eq!(guards[2].fencing_token(), token);
     for guard in guards {
-        assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
+        assert!(guard.release().wait().is_ok());
     }
     assert!(losses.iter().all(|reported| reported.load(Ordering::SeqCst) == 0));
     assert!(engine.shutdown(LIMIT).is_clean());
@@ -334,7 +334,7 @@ const A_WHILE: Duration = Duration::from_millis(1_500);
 fn an_engine_reports_a_loss_in_time_and_once() {
     let mut timed = Timed::of(3);
     let config = timed.builder().build().unwrap();
-    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let engine = Engine::new(config).unwrap();
     let guard = engine.acquire(kept(b"job")).wait().unwrap();
     let reported = count_losses(&guard);
     let extended = || engine.metrics().wait().unwrap().metrics.auto_extended >= 3;
@@ -345,7 +345,7 @@ fn an_engine_reports_a_loss_in_time_and_once() {
     assert!(!guard.is_valid());
     timed.pass(A_WHILE);
     assert_eq!(reported.load(Ordering::SeqCst), 1);
-    assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Unextended));
+    assert_eq!(guard.release().wait().map_err(|lost| lost.cause()), Err(LossCause::Unextended));
 }
 
 #[test]
@@ -493,7 +493,7 @@ fn a_holder_that_was_stopped_has_lost_its_lock(n: usize) {
     assert!(lock.is_valid());
     let pttl = crate::support::pttl(&servers[0], "job");
     assert!(pttl > TTL.as_millis() as i64, "{pttl}: the next holder's TTL was shortened");
-    assert!(matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes >= 1));
+    assert!(matches!(lock.release(), Ok(confirmed) if confirmed.nodes >= 1));
 }
 
 /// The TTL of a holder that is stopped for longer.
@@ -558,7 +558,7 @@ impl Drop for Holder {
 fn holder_process() {
     let Ok(nodes) = env::var(NODES) else { return };
     let config = patient(nodes.split(',')).build().unwrap();
-    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let engine = Engine::new(config).unwrap();
     let guard = engine.acquire(kept(b"job").ttl(STOPPED_TTL)).wait().unwrap();
     let reported = count_losses(&guard);
     println!("{SAYS}held");
@@ -570,8 +570,8 @@ fn holder_process() {
         println!("{SAYS}held {is_valid}, told {}", reported.load(Ordering::SeqCst));
     }
     match guard.release().wait() {
-        ReleaseOutcome::Lost(_) => println!("{SAYS}lost"),
-        other => println!("{SAYS}{other}"),
+        Err(_) => println!("{SAYS}lost"),
+        Ok(released) => println!("{SAYS}released, {released}"),
     }
     assert!(engine.shutdown(LIMIT).is_clean());
 }

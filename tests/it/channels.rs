@@ -94,7 +94,7 @@ impl Waiter {
 }
 
 fn redisson() -> LockRequest<'static> {
-    patiently(b"job").profile(Profile::REDISSON)
+    patiently(b"job").format(Profile::REDISSON)
 }
 
 fn held(server: &Server) {

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use redbolt::proto::{ClockReading, Timestamp};
 use redbolt::{
-    AcquireError, ConfigBuilder, Engine, EngineLimits, Event, LossCause, RefusalReason,
-    ReleaseOutcome, Wait,
+    AcquireError, ConfigBuilder, Engine, Event, LossCause, RefusalReason, Wait,
     log::{Log, Note},
 };
 use redbolt_test_servers::Server;
@@ -72,7 +71,7 @@ pub(crate) fn bent(servers: &[Server]) -> (ConfigBuilder, Arc<Ahead>) {
 }
 
 fn engine_of(builder: ConfigBuilder) -> Engine {
-    Engine::start(builder.build().unwrap(), EngineLimits::default()).unwrap()
+    Engine::new(builder.build().unwrap()).unwrap()
 }
 
 #[test]
@@ -85,7 +84,7 @@ fn a_client_s_lock_is_over_at_once_by_either_clock() {
         assert!(lock.is_valid());
         end(&ahead);
         assert_eq!(lock.remaining(), Duration::ZERO, "{what}");
-        assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired), "{what}");
+        assert_eq!(lock.release().map_err(|lost| lost.cause()), Err(LossCause::Expired), "{what}");
     }
     eventually("the undo reaches the nodes, whose clocks went on", || {
         held_on(&servers, "set forward") == 0
@@ -121,7 +120,11 @@ fn an_engine_s_lock_is_over_at_once_by_either_clock() {
         end(&ahead);
         // Whether or not the engine's thread has noticed.
         assert_eq!(guard.remaining(), Duration::ZERO, "{what}");
-        assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Expired), "{what}");
+        assert_eq!(
+            guard.release().wait().map_err(|lost| lost.cause()),
+            Err(LossCause::Expired),
+            "{what}"
+        );
     }
     eventually("the undo reaches the nodes, whose clocks went on", || {
         held_on(&servers, "set forward") == 0
@@ -192,7 +195,6 @@ fn a_lock_that_expires_before_its_caller_gets_it_is_refused() {
     for outcome in client.acquire_all([long(b"a"), long(b"b")]) {
         is_too_late(outcome);
     }
-    is_too_late(client.with(long(b"job"), |_| unreachable!("the lock is over")));
     let engine = engine_of(builder);
     is_too_late(engine.acquire(long(b"other").wait(LIMIT)).wait());
     drop((client, engine));

@@ -39,7 +39,7 @@ fn a_counter_of_redisson_s_that_cannot_be_a_token_closes_no_connection() {
     for counter in ["9007199254740991", "9007199254740992", "9223372036854775806", "-1", "-7"] {
         let server = server();
         let set = format!("SET redisson_lock_token:{{job}} {counter}");
-        let request = long(b"job").profile(Profile::REDISSON).fenced();
+        let request = long(b"job").format(Profile::REDISSON).fenced();
         refused_without_a_new_connection(&server, &[&set], request);
         let kept = server.cmd("GET redisson_lock_token:{job}");
         assert_eq!(kept, Reply::Bulk(counter.into()), "it is left as it was");

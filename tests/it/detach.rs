@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use redbolt::inspect::UnlockScope;
 use redbolt::proto::script;
 use redbolt::{
-    DetachedLock, Event, ExtendError, LossCause, ReleaseOutcome, RequestError,
+    DetachedLock, Event, LossCause, RequestError,
     inspect::{InspectionVerdict, KeyState, Owner},
 };
 use redbolt_test_servers::Reply;
 
 use crate::support::{
-    LIMIT, builder, client, client_of, driver_of, eventually, exists, held_by, held_on, long,
+    LIMIT, builder, client, client_of, driver_of, eventually, exists, held_by, held_on, long, loss,
     once_in, outcome, patient, patiently, process_until, pttl, refusal, server, servers, vouch_for,
     warm_client,
 };
@@ -36,7 +37,7 @@ fn a_lock_outlives_its_client_and_ends_with_another_one() {
     let third = client(&servers);
     // An undo that is owed to an unreachable node runs only while a client exists.
     assert_eq!(third.warm_up(LIMIT).ready(), 3);
-    assert!(matches!(third.attach(&detached).unwrap().release(), ReleaseOutcome::Released(_)));
+    assert!(third.attach(&detached).unwrap().release().is_ok());
     eventually("all nodes are free", || held_on(&servers, "job") == 0);
 }
 
@@ -90,7 +91,7 @@ fn a_detached_lock_counts_on_all_nodes_that_granted() {
     let second = client(&servers);
     let mut lock = second.attach(&detached).unwrap();
     lock.extend(Duration::from_secs(20)).unwrap();
-    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    assert!(lock.release().is_ok());
 }
 
 #[test]
@@ -112,17 +113,20 @@ fn an_expired_detached_lock_is_lost() {
     let second = warm_client(timed.builder());
     let mut lock = second.attach(&detached).unwrap();
     assert!(!lock.is_valid());
-    let lost = ExtendError::Lost(LossCause::Expired);
-    assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
-    assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
+    let error = lock.extend(Duration::from_secs(20)).unwrap_err();
+    assert_eq!(loss(&error), Some(LossCause::Expired));
+    assert_eq!(lock.release().map_err(|lost| lost.cause()), Err(LossCause::Expired));
     // The old text gives no access to another client's lock.
     let other = second.acquire(waits(b"job")).unwrap();
     eventually("all nodes grant", || timed.held_on("job") == 3);
     let late = client();
-    assert_eq!(late.attach(&detached).unwrap().release(), ReleaseOutcome::Lost(LossCause::Expired));
+    assert_eq!(
+        late.attach(&detached).unwrap().release().map_err(|lost| lost.cause()),
+        Err(LossCause::Expired)
+    );
     drop(late);
     assert_eq!(timed.held_on("job"), 3);
-    assert!(matches!(other.release(), ReleaseOutcome::Released(_)));
+    assert!(other.release().is_ok());
 }
 
 /// Linux has an id for each boot of a machine; the clock of another boot means nothing here.
@@ -137,7 +141,7 @@ fn a_detached_lock_of_another_boot_is_lost() {
     let second = client(&servers);
     assert_eq!(second.warm_up(Duration::from_secs(5)).ready(), 1);
     let lock = second.attach(&text.parse().unwrap()).unwrap();
-    assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
+    assert_eq!(lock.release().map_err(|lost| lost.cause()), Err(LossCause::Expired));
     eventually("what it left is undone", || held_on(&servers, "job") == 0);
 }
 
@@ -218,7 +222,7 @@ fn a_force_unlock_reports_label_and_hash_and_the_holder_loses_the_lock() {
     let InspectionVerdict::Held(seen) = operator.inspect(b"job").unwrap().verdict else { panic!() };
     let Reply::Bulk(token) = servers[0].cmd("GET job") else { panic!() };
 
-    let report = operator.force_unlock(b"job").unwrap();
+    let report = operator.force_unlock(b"job", UnlockScope::Locks).unwrap();
     assert!(report.is_confirmed());
     assert_eq!(report.broken(), 3);
     let InspectionVerdict::Held(was) = &report.was else { panic!("{report}") };
@@ -229,11 +233,11 @@ fn a_force_unlock_reports_label_and_hash_and_the_holder_loses_the_lock() {
     assert_eq!(held_on(&servers, "job"), 0);
     assert_eq!(held_on(&servers, "redbolt:guard"), 3);
 
-    let next = operator.force_unlock(b"job").unwrap();
+    let next = operator.force_unlock(b"job", UnlockScope::Locks).unwrap();
     assert_eq!((next.is_confirmed(), next.broken()), (true, 0));
     assert_eq!(next.was, InspectionVerdict::Free);
-    let lost = ExtendError::Lost(LossCause::Gone);
-    assert_eq!(lock.extend(Duration::from_secs(20)), Err(lost));
+    let error = lock.extend(Duration::from_secs(20)).unwrap_err();
+    assert_eq!(loss(&error), Some(LossCause::Gone));
 }
 
 #[test]
@@ -244,7 +248,7 @@ fn a_key_that_is_no_lock_is_not_force_unlocked() {
     servers[0].cmd("SETRANGE big 1000000 x");
     let operator = client(&servers);
     for key in [&b"list"[..], b"session", b"big"] {
-        let report = operator.force_unlock(key).unwrap();
+        let report = operator.force_unlock(key, UnlockScope::Locks).unwrap();
         assert!(!report.is_confirmed(), "{report}");
         assert_eq!((report.broken(), report.kept(), report.gone()), (0, 1, 0));
         assert!(report.to_string().ends_with("left alone, it is no lock of redbolt"), "{report}");
@@ -256,11 +260,11 @@ fn a_key_that_is_no_lock_is_not_force_unlocked() {
             b"redbolt:guard" => RequestError::RestartGuardKey,
             _ => RequestError::CounterKey,
         };
-        assert_eq!(operator.force_unlock(key).unwrap_err(), error);
-        assert_eq!(operator.force_unlock_foreign(key).unwrap_err(), error);
+        assert_eq!(operator.force_unlock(key, UnlockScope::Locks).unwrap_err(), error);
+        assert_eq!(operator.force_unlock(key, UnlockScope::Anything).unwrap_err(), error);
     }
     for key in [&b"list"[..], b"session", b"big"] {
-        let report = operator.force_unlock_foreign(key).unwrap();
+        let report = operator.force_unlock(key, UnlockScope::Anything).unwrap();
         assert!(report.is_confirmed() && report.broken() == 1, "{report}");
         assert!(report.to_string().contains(": deleted other data, a "), "{report}");
         assert_eq!(held_on(&servers, std::str::from_utf8(key).unwrap()), 0);
@@ -322,7 +326,7 @@ fn a_force_unlock_breaks_every_holder_that_shares_the_lock() {
     let holder = client(std::slice::from_ref(&server));
     for request in [long(b"job").shared(), long(b"job").permits(40)] {
         let guards: Vec<_> = (0..40).map(|_| holder.acquire(request.clone()).unwrap()).collect();
-        let report = holder.force_unlock(b"job").unwrap();
+        let report = holder.force_unlock(b"job", UnlockScope::Locks).unwrap();
         let (named, count) = match &report.nodes[0].state {
             Ok(KeyState::Shared(sharers)) => (sharers.holders.len(), sharers.count),
             Ok(KeyState::Permits(permits)) => (permits.holders.len(), permits.count),
@@ -343,10 +347,10 @@ fn a_node_that_is_down_is_no_confirmation() {
     let addresses = [servers[0].address(), servers[1].address(), dead.address()];
     drop(dead);
     let operator = client_of(patient(&addresses));
-    let report = operator.force_unlock(b"job").unwrap();
+    let report = operator.force_unlock(b"job", UnlockScope::Locks).unwrap();
     assert!(report.is_confirmed() && report.broken() == 1, "{report}");
     assert!(matches!(report.nodes[1].state, Ok(KeyState::Held(_))));
     assert!(report.nodes[2].to_string().ends_with("connection refused"), "{report}");
     servers[1].kill();
-    assert!(!operator.force_unlock(b"job").unwrap().is_confirmed());
+    assert!(!operator.force_unlock(b"job", UnlockScope::Locks).unwrap().is_confirmed());
 }

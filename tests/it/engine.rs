@@ -9,9 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, AutoExtend, Config, ConfigBuilder, Engine, EngineError, EngineLimits,
-    ExtendError, LockRequest, LossCause, OwnedGuard, RefusalReason, ReleaseOutcome, RequestError,
-    Wait,
+    AcquireError, AutoExtend, ConfigBuilder, Engine, EngineError, ExtendError, LockRequest,
+    LossCause, OwnedGuard, RefusalReason, RequestError, Wait,
     engine::LossFuture,
     inspect::InspectionVerdict,
     log::{Log, Note},
@@ -22,7 +21,7 @@ use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 use crate::clock::bent;
 use crate::support::{
     LIMIT, LONG, PATIENCE, builder, calls, client, default, eventually, exists, held_on, long,
-    patient, patiently, servers,
+    loss, patient, patiently, servers,
 };
 use crate::timed::{Timed, waits};
 
@@ -31,17 +30,11 @@ pub(crate) fn engine(servers: &[Server]) -> Engine {
 }
 
 pub(crate) fn engine_of(builder: ConfigBuilder) -> Engine {
-    start(builder.build().unwrap(), EngineLimits::default())
-}
-
-fn start(config: Config, limits: EngineLimits) -> Engine {
-    Engine::start(config, limits).unwrap()
+    Engine::new(builder.build().unwrap()).unwrap()
 }
 
 fn limited(servers: &[Server], in_flight: usize) -> Engine {
-    let mut limits = EngineLimits::default();
-    limits.in_flight = in_flight;
-    start(builder(servers).build().unwrap(), limits)
+    engine_of(builder(servers).in_flight(in_flight))
 }
 
 /// As `wait`, but bounded, so that a bug fails the test instead of hanging it.
@@ -91,13 +84,10 @@ fn a_lock_from_its_ask_to_its_end() {
     assert!(guard.fencing_token().is_some());
     assert_eq!(guard.resources().collect::<Vec<_>>(), [b"job"]);
     assert!(held_on(&servers, "job") >= 2);
-    let refused = engine.try_acquire(patiently(b"job")).wait().unwrap_err();
-    assert!(
-        matches!(&refused, AcquireError::Refused(report) if report.reason() == RefusalReason::Contended)
-    );
+    assert!(engine.lease("job", Duration::from_secs(9)).try_acquire().soon().unwrap().is_none());
     guard.extend(Duration::from_secs(29)).wait().unwrap();
     assert!(guard.remaining() > Duration::from_secs(25));
-    assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
+    assert!(guard.release().wait().is_ok());
     eventually("no key is left", || held_on(&servers, "job") == 0);
     assert!(engine.shutdown(LIMIT).is_clean());
 }
@@ -107,11 +97,13 @@ fn a_lock_from_its_ask_to_its_end() {
 fn a_lock_by_its_name_alone_is_extended() {
     let timed = Timed::of(3);
     let engine = engine_of(timed.builder());
-    let locks =
-        [engine.lock("job").soon().unwrap(), engine.try_lock("other").soon().unwrap().unwrap()];
+    let locks = [
+        engine.lock("job").acquire().soon().unwrap(),
+        engine.lock("other").try_acquire().soon().unwrap().unwrap(),
+    ];
     let extended = || engine.metrics().soon().unwrap().metrics.auto_extended;
     timed.pass_until("both are extended", LONG, || extended() >= 2);
-    assert!(locks.iter().all(OwnedGuard::is_valid));
+    assert!(locks.iter().all(|it| it.is_valid()));
 }
 
 #[test]
@@ -139,18 +131,13 @@ fn an_engine_refuses_invalid_requests() {
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(LockRequest::new(b"")), RequestError::EmptyResource);
-    assert_eq!(
-        refused(LockRequest::new(b"a").and_resource(b"a")),
-        RequestError::DuplicateKey { index: 1 }
-    );
+    assert_eq!(refused(LockRequest::new(b"a").and(b"a")), RequestError::DuplicateKey { index: 1 });
     assert_eq!(engine.in_flight(), 0);
     let guard = engine.acquire(patiently(b"job")).soon().unwrap();
     let extended = guard.extend(Duration::ZERO).soon();
     assert_eq!(extended, Err(ExtendError::Request(RequestError::TtlZero)));
     for in_flight in [0, (1 << 20) + 1] {
-        let mut limits = EngineLimits::default();
-        limits.in_flight = in_flight;
-        let error = Engine::start(builder(&servers).build().unwrap(), limits).unwrap_err();
+        let error = builder(&servers).in_flight(in_flight).build().unwrap_err();
         assert!(error.to_string().contains("must be from 1 to 1048576"), "{error}");
     }
 }
@@ -173,7 +160,7 @@ fn one_extension_at_a_time() {
     });
     let last = guard.extend(Duration::from_secs(20));
     let release = guard.release();
-    assert!(matches!(release.soon(), ReleaseOutcome::Released(_)));
+    assert!(release.soon().is_ok());
     assert!(matches!(last.soon(), Ok(()) | Err(ExtendError::Request(RequestError::NotHeld))));
 }
 
@@ -189,7 +176,7 @@ fn more_than_the_limit_is_refused_and_releases_never_are() {
     assert_eq!(busy.to_string(), "2 calls are in flight, which is the engine's limit");
     // The engine is at its limit, and still takes every release.
     for guard in guards {
-        assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
+        assert!(guard.release().soon().is_ok());
     }
     let both = (first.soon().unwrap(), second.soon().unwrap());
     // Cancelled requests make room as well.
@@ -206,13 +193,12 @@ fn held(engine: &Engine, name: &str) -> OwnedGuard {
 #[test]
 fn five_thousand_at_once() {
     let servers = servers(3);
-    let config = builder(&servers).build().unwrap();
-    let engine = start(config, EngineLimits::default());
+    let engine = engine(&servers);
     let names: Vec<String> = (0..5_000).map(|at| format!("job{at}")).collect();
     let asked: Vec<_> =
         names.iter().map(|name| engine.acquire(patiently(name.as_bytes()))).collect();
     let guards: Vec<_> = asked.into_iter().map(|asked| asked.soon().unwrap()).collect();
-    assert!(guards.iter().all(OwnedGuard::is_valid));
+    assert!(guards.iter().all(|it| it.is_valid()));
     let keys = |server: &Server| match server.cmd("DBSIZE") {
         Reply::Int(keys) => keys,
         other => panic!("{other:?}"),
@@ -291,7 +277,7 @@ fn no_wake_up_is_lost() {
         for _ in 0..round % 50 * 20 {
             std::hint::spin_loop();
         }
-        assert!(matches!(ready(guard.release()), ReleaseOutcome::Released(_)));
+        assert!(ready(guard.release()).is_ok());
     }
     assert!(engine.shutdown(LIMIT).is_clean());
 }
@@ -323,7 +309,7 @@ fn many_threads_push_at_once() {
                     match round % 3 {
                         0 => drop(guard),
                         1 => drop(guard.release()),
-                        _ => assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_))),
+                        _ => assert!(guard.release().soon().is_ok()),
                     }
                 }
                 done.send(()).unwrap();
@@ -355,7 +341,7 @@ fn dropped_acquisitions_are_cancelled_at_any_point() {
     eventually("all calls have ended", || engine.in_flight() == 0);
     eventually("no key is left", || held_on(&servers, "job") == 0);
     // No ghost is in the way of the next lock.
-    drop(engine.try_acquire(long(b"job")).soon().unwrap());
+    drop(engine.acquire(long(b"job")).soon().unwrap());
     let report = engine.shutdown(LIMIT);
     assert!(report.is_clean() && report.unreleased.is_empty(), "{report}");
 }
@@ -371,7 +357,7 @@ fn a_thread_that_waits_for_what_another_holds() {
     };
     eventually("the waiter waits", || engine.in_flight() == 1);
     drop(guard);
-    assert!(matches!(waiter.join().unwrap(), ReleaseOutcome::Released(_)));
+    assert!(waiter.join().unwrap().is_ok());
 }
 
 #[test]
@@ -383,17 +369,17 @@ fn a_lock_whose_keys_are_gone_is_lost_and_reported_once() {
     let watcher = guard.lost();
     servers.iter().for_each(|server| assert_eq!(server.cmd("DEL job"), Reply::Int(1)));
     let error = guard.extend(Duration::from_secs(20)).soon().unwrap_err();
-    assert_eq!(error, ExtendError::Lost(LossCause::Gone));
+    assert_eq!(loss(&error), Some(LossCause::Gone));
     assert!(!guard.is_valid() && guard.fencing_token().is_none());
     assert_eq!(watcher.soon(), Some(LossCause::Gone));
     assert_eq!(guard.lost().soon(), Some(LossCause::Gone));
     eventually("the callback came", || reported.load(Ordering::SeqCst) == 1);
     let again = guard.extend(Duration::from_secs(20)).soon().unwrap_err();
-    assert_eq!(again, ExtendError::Lost(LossCause::Gone));
+    assert_eq!(loss(&again), Some(LossCause::Gone));
     // A callback that is registered after the loss is called at once.
     let late = count_losses(&guard);
     assert_eq!(late.load(Ordering::SeqCst), 1);
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Gone));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::Gone));
     assert_eq!(reported.load(Ordering::SeqCst), 1);
 }
 
@@ -418,7 +404,7 @@ fn a_lock_that_is_not_extended_expires_with_a_callback() {
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     assert!(!guard.is_valid());
     eventually("the callback came", || reported.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::Expired));
 }
 
 #[test]
@@ -433,7 +419,7 @@ fn no_callback_comes_after_a_release() {
         reported.push(count_losses(&guard));
         watchers.push(guard.lost());
         match round {
-            0 => assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_))),
+            0 => assert!(guard.release().soon().is_ok()),
             _ => drop(guard),
         }
     }
@@ -457,7 +443,7 @@ fn a_panic_in_a_callback_is_counted_and_goes_no_further() {
     lose(&guard, &servers, "job");
     eventually("the others are called", || reported.load(Ordering::SeqCst) == 1);
     assert_eq!(engine.panics(), 1);
-    assert!(matches!(held(&engine, "next").release().soon(), ReleaseOutcome::Released(_)));
+    assert!(held(&engine, "next").release().soon().is_ok());
     // A callback that waits for the engine's own thread panics as well.
     let second = held(&engine, "again");
     let own = engine.clone();
@@ -542,7 +528,7 @@ fn a_guard_knows_its_end_while_the_thread_is_late() {
     drop(stop);
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
     eventually("the loss is reported", || reported.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::Expired));
 }
 
 /// Its lease ends before the release, and the thread has noticed neither.
@@ -559,7 +545,7 @@ fn a_release_behind_an_unseen_loss_says_lost_and_calls_nobody() {
     assert!(!guard.is_valid(), "its validity has ended");
     let release = guard.release();
     drop(stop);
-    assert_eq!(release.soon(), ReleaseOutcome::Lost(LossCause::Expired));
+    assert_eq!(release.soon().map_err(|lost| lost.cause()), Err(LossCause::Expired));
     assert_eq!(watcher.soon(), Some(LossCause::Expired));
     assert!(engine.shutdown(LIMIT).is_clean());
     assert_eq!(reported.load(Ordering::SeqCst), 0);
@@ -611,8 +597,8 @@ fn a_shutdown_releases_everything() {
         assert!(!guard.is_valid());
         assert_eq!(count_losses(&guard).load(Ordering::SeqCst), 1);
         let extended = guard.extend(Duration::from_secs(20)).soon();
-        assert_eq!(extended, Err(ExtendError::Lost(LossCause::ShutDown)));
-        assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
+        assert_eq!(loss(&extended.unwrap_err()), Some(LossCause::ShutDown));
+        assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::ShutDown));
     }
 }
 
@@ -646,7 +632,7 @@ fn a_shutdown_reports_what_it_could_not_release() {
     let servers = servers(3);
     // The engine would wait for these nodes longer than the shutdown does.
     let engine = engine_of(builder(&servers).response_timeout(LIMIT).dead_peer_timeout(2 * LIMIT));
-    let guard = engine.acquire(patiently(b"job").and_resource(b"other")).soon().unwrap();
+    let guard = engine.acquire(patiently(b"job").and(b"other")).soon().unwrap();
     servers[..2].iter().for_each(Server::pause);
     let begin = Instant::now();
     let report = engine.shutdown(ENOUGH);
@@ -657,8 +643,8 @@ fn a_shutdown_reports_what_it_could_not_release() {
     let [lock] = &report.unreleased[..] else { panic!("{report}") };
     assert_eq!(lock.resources, [b"job".to_vec(), b"other".to_vec()]);
     assert_eq!((lock.confirmed.nodes, lock.confirmed.of), (1, 3));
-    assert!(report.to_string().contains("not released: job, other (1 of 3 confirmed)"));
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
+    assert!(report.to_string().contains("not released: lock job, other (1 of 3 confirmed)"));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::ShutDown));
     // The undo was written nevertheless.
     eventually("no key is left", || held_on(&servers, "job") == 0);
 }
@@ -675,7 +661,7 @@ fn a_release_that_the_shutdown_overtakes_says_how_far_it_got() {
     servers[..2].iter().for_each(Server::resume);
     assert_eq!(report.unreleased.len(), 1);
     match release.soon() {
-        ReleaseOutcome::Released(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
+        Ok(confirmed) => assert_eq!((confirmed.nodes, confirmed.of), (1, 3)),
         other => panic!("{other:?}"),
     }
     assert_eq!(watcher.soon(), None, "its holder had released it");
@@ -737,7 +723,7 @@ fn dropping_the_last_handle_ends_the_engine() {
     // The drop waits for no longer than a moment.
     eventually("the lock is taken back", || !guard.is_valid());
     eventually("no key is left", || held_on(&servers, "job") == 0);
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::ShutDown));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::ShutDown));
 }
 
 #[test]
@@ -748,7 +734,7 @@ fn a_dead_minority_is_not_missed_and_a_dead_majority_is_named() {
     servers[2].kill();
     drop(held(&engine, "job"));
     servers[1].kill();
-    let refused = engine.try_acquire(long(b"job")).soon().unwrap_err();
+    let refused = engine.acquire(long(b"job")).soon().unwrap_err();
     let AcquireError::Refused(report) = refused else { panic!("{refused}") };
     assert_eq!(report.reason(), RefusalReason::NoQuorum);
     assert!(report.to_string().contains("node 2"), "{report}");
@@ -778,7 +764,7 @@ fn an_engine_answers_inspections_and_reports() {
     assert_eq!(engine.in_flight(), 1);
     drop(waiter);
     eventually("there is room", || engine.inspect(b"job").soon().is_ok());
-    assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
+    assert!(guard.release().soon().is_ok());
     // An inspection that nobody waits for leaves nothing behind.
     drop(engine.inspect(b"job"));
     eventually("all calls are answered", || engine.in_flight() == 0);
@@ -797,7 +783,7 @@ fn a_panic_in_a_log_costs_nobody_an_outcome() {
     for _ in 0..3 {
         let guard = held(&engine, "job");
         guard.extend(Duration::from_secs(20)).soon().unwrap();
-        assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
+        assert!(guard.release().soon().is_ok());
     }
     assert!(engine.panics() > 0);
     assert!(!engine.shutdown(LIMIT).failed);
@@ -821,7 +807,7 @@ fn a_lock_that_is_auto_extended_outlives_its_ttl() {
         eventually("the key is extended", || timed.shortest_ttl("job") > LONG * 9 / 10);
     }
     assert!(guard.is_valid(), "the guard knows of the extensions");
-    assert!(matches!(guard.release().soon(), ReleaseOutcome::Released(_)));
+    assert!(guard.release().soon().is_ok());
     timed.until_free("job");
     assert_eq!(reported.load(Ordering::SeqCst), 0);
 }
@@ -841,7 +827,7 @@ fn an_auto_extended_lock_that_cannot_be_extended_is_lost_and_reported_once() {
     proxies[..2].iter().for_each(|proxy| proxy.set(Mode::Pass));
     assert_eq!(cause, Some(LossCause::Unextended));
     eventually("the callback came", || reported.load(Ordering::SeqCst) == 1);
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Unextended));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::Unextended));
     timed.pass_until("no key is left", 2 * LONG, || timed.held_on("job") == 0);
     assert_eq!(reported.load(Ordering::SeqCst), 1);
 }
@@ -856,7 +842,7 @@ fn an_auto_extended_lock_is_held_for_no_longer_than_it_may() {
     timed.pass_until("the lock is lost", 2 * LONG, || !guard.is_valid());
     assert!(timed.now() - granted > LONG, "lost before its TTL");
     assert_eq!(guard.lost().soon(), Some(LossCause::HeldTooLong));
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::HeldTooLong));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::HeldTooLong));
 }
 
 /// The engine's lock keeps out a client of another API, and vice versa.
@@ -868,7 +854,7 @@ fn an_engine_shares_the_nodes_with_other_apis() {
     assert!(client.acquire(long(b"job")).is_err());
     drop(guard);
     let lock = client.acquire(patiently(b"job")).unwrap();
-    assert!(engine.try_acquire(long(b"job")).soon().is_err());
+    assert!(engine.acquire(long(b"job")).soon().is_err());
     drop(lock);
     drop(held(&engine, "job"));
     eventually("no key is left", || !servers.iter().any(|server| exists(server, "job")));
@@ -884,7 +870,7 @@ fn a_lock_that_is_over_when_it_is_attached_is_lost() {
     let guard = engine.attach(&detached).soon().unwrap();
     assert!(!guard.is_valid());
     assert_eq!(guard.lost().soon(), Some(LossCause::Expired));
-    assert_eq!(guard.release().soon(), ReleaseOutcome::Lost(LossCause::Expired));
+    assert_eq!(guard.release().soon().map_err(|lost| lost.cause()), Err(LossCause::Expired));
 
     let strangers = engine_of(builder(&servers(1)));
     let error = strangers.attach(&detached).soon().unwrap_err();

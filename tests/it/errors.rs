@@ -4,17 +4,11 @@ use std::error::Error;
 use std::io;
 
 use redbolt::{
-    AcquireError, Client, Config, ConfigError, Driver, Engine, EngineError, EngineLimits,
-    ExtendError, LockRequest, LossCause, RefusalReport, RequestError, StartError,
-    engine::WithError,
+    AcquireError, Client, Config, ConfigError, Driver, EngineError, ExtendError, LockRequest,
+    RequestError, StartError, engine::RunError,
 };
 
 use crate::support::{client, default, long, refusal, servers};
-
-/// The source of this error, if it is of this type.
-fn behind<E: Error + 'static>(error: &dyn Error) -> Option<&E> {
-    error.source().and_then(<dyn Error>::downcast_ref)
-}
 
 #[test]
 fn a_configuration_error_has_a_type_and_not_only_a_text() {
@@ -25,10 +19,6 @@ fn a_configuration_error_has_a_type_and_not_only_a_text() {
     assert_eq!(error.to_string(), "2 tokens given, 3 needed");
     assert!(error.source().is_none());
 
-    let mut limits = EngineLimits::default();
-    limits.in_flight = 0;
-    let error = Engine::start(config, limits).unwrap_err();
-    assert!(matches!(error, StartError::InFlight { limit: 0 }), "{error:?}");
     // For callers that only have io::Error, with the same text.
     let words = error.to_string();
     let error = io::Error::from(error);
@@ -36,31 +26,40 @@ fn a_configuration_error_has_a_type_and_not_only_a_text() {
     assert!(error.get_ref().unwrap().is::<StartError>());
 
     let error = StartError::from(io::Error::from_raw_os_error(24));
-    assert_eq!(behind::<io::Error>(&error).unwrap().raw_os_error(), Some(24));
+    let StartError::Io(inner) = &error else { panic!("{error:?}") };
+    assert_eq!(inner.raw_os_error(), Some(24));
     assert_eq!(io::Error::from(error).raw_os_error(), Some(24));
 
     let error = Config::builder().node("h:0").unwrap_err();
     let ConfigError::Address(inner) = &error else { panic!("{error:?}") };
-    assert_eq!(behind(&error), Some(inner));
+    assert_eq!(error.to_string(), inner.to_string());
+    assert!(error.source().is_none());
     let error = Config::builder().build().unwrap_err();
     let ConfigError::Settings(inner) = &error else { panic!("{error:?}") };
-    assert_eq!(behind(&error), Some(inner));
+    assert_eq!(error.to_string(), inner.to_string());
+    assert!(error.source().is_none());
 }
 
+/// A report of all causes says nothing twice, and names the lock.
 #[test]
-fn an_error_names_the_one_behind_it() {
+fn an_error_says_all_it_knows_once() {
     let servers = servers(1);
     let (holder, other) = (client(&servers), client(&servers));
     let _held = holder.acquire(long(b"job")).unwrap();
     let report = refusal(other.acquire(LockRequest::new(b"job")));
+    assert!(
+        report.to_string().starts_with("lock job: held by another: 0 of 1 granted, 1 needed; ")
+    );
     let refused = AcquireError::Refused(report.clone());
-    assert_eq!(behind::<RefusalReport>(&refused), Some(&report));
-    assert_eq!(behind(&AcquireError::from(RequestError::TtlZero)), Some(&RequestError::TtlZero));
-    assert_eq!(behind(&AcquireError::from(EngineError::Forked)), Some(&EngineError::Forked));
-    assert_eq!(behind(&ExtendError::Request(RequestError::NotHeld)), Some(&RequestError::NotHeld));
-    assert_eq!(behind(&ExtendError::Refused(report.clone())), Some(&report));
-    assert!(ExtendError::Lost(LossCause::Gone).source().is_none());
-    assert_eq!(behind(&WithError::Acquire(refused.clone())), Some(&refused));
-    assert!(WithError::Lost(LossCause::Gone).source().is_none());
+    let errors: [&dyn Error; 6] = [
+        &refused,
+        &AcquireError::from(RequestError::TtlZero),
+        &AcquireError::from(EngineError::Forked),
+        &ExtendError::Request(RequestError::NotHeld),
+        &ExtendError::Refused(report.clone()),
+        &RunError::<()>::Acquire(refused.clone()),
+    ];
+    assert!(errors.iter().all(|error| error.source().is_none()), "{errors:?}");
+    assert_eq!(refused.to_string(), report.to_string());
     drop(Client::new(holder.config()).unwrap());
 }

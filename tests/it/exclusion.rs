@@ -55,11 +55,10 @@ fn competitor_process() {
     let (Ok(nodes), Ok(rounds)) = (env::var(NODES), env::var(ROUNDS)) else { return };
     let client = client_of(patient(nodes.split(',')));
     for _ in 0..rounds.parse().unwrap() {
-        let held = client.with(patiently(b"counter"), |guard| {
-            count_alone();
-            assert!(guard.is_valid(), "the round took longer than the TTL and proves nothing");
-        });
-        let _ = held.unwrap();
+        let guard = client.acquire(patiently(b"counter")).unwrap();
+        count_alone();
+        assert!(guard.is_valid(), "the round took longer than the TTL and proves nothing");
+        guard.release().unwrap();
     }
 }
 

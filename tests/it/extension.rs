@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use redbolt::{ExtendError, LossCause, ReleaseOutcome, RequestError, Wait};
+use redbolt::{ExtendError, LossCause, RequestError, Wait};
 use redbolt_test_servers::Reply;
 
 use crate::support::{
-    builder, client, client_of, eventually, held_on, long, patiently, pttl, servers, warm_client,
+    builder, client, client_of, eventually, held_on, long, loss, patiently, pttl, servers,
+    warm_client,
 };
 
 #[test]
 fn a_ttl_never_gets_shorter() {
     let servers = servers(3);
     let client = warm_client(builder(&servers));
-    let mut lock = client.acquire(patiently(b"job").and_resource(b"other")).unwrap();
+    let mut lock = client.acquire(patiently(b"job").and(b"other")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "other") == 3);
     for ttl in [1, 29, 2, 25] {
         // A short one waits for a sixth of its TTL only, which a stalled machine exceeds.
@@ -51,13 +52,13 @@ fn a_lock_whose_keys_are_gone_is_lost_and_not_revived() {
             assert_eq!(server.cmd("DEL job"), Reply::Int(1));
         }
         let error = lock.extend(Duration::from_secs(20)).unwrap_err();
-        assert!(matches!(error, ExtendError::Lost(LossCause::Gone)), "{error}");
-        assert_eq!(error.to_string(), "the lock is lost: its key is gone on too many nodes");
+        assert_eq!(loss(&error), Some(LossCause::Gone), "{error}");
+        assert_eq!(error.to_string(), "lock job is lost: its key is gone on too many nodes");
         assert!(!lock.is_valid());
         assert_eq!(held_on(&servers[..n / 2 + 1], "job"), 0, "not revived");
         let again = lock.extend(Duration::from_secs(20)).unwrap_err();
         assert!(matches!(again, ExtendError::Lost(_)), "{again}");
-        assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Gone));
+        assert_eq!(lock.release().map_err(|lost| lost.cause()), Err(LossCause::Gone));
         eventually("what was left is undone", || {
             let _ = client.warm_up(Duration::ZERO);
             held_on(&servers, "job") == 0
@@ -75,7 +76,7 @@ fn a_lock_taken_by_another_is_lost_and_the_other_keeps_it() {
         server.cmd("SET job stranger PX 30000");
     }
     assert!(matches!(lock.extend(Duration::from_secs(20)), Err(ExtendError::Lost(_))));
-    assert!(matches!(lock.release(), ReleaseOutcome::Lost(_)));
+    assert!(lock.release().is_err());
     drop(client);
     for server in &servers {
         assert_eq!(server.cmd("GET job"), Reply::Bulk(b"stranger".to_vec()));
@@ -91,7 +92,7 @@ fn a_minority_without_the_key_changes_nothing() {
     servers[..2].iter().for_each(|server| drop(server.cmd("DEL job")));
     lock.extend(Duration::from_secs(25)).unwrap();
     assert_eq!(held_on(&servers, "job"), 3, "no key is recreated");
-    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    assert!(lock.release().is_ok());
 }
 
 /// The second node keeps the lock for 20 s, the third for 6 s, and the first answers that its key
@@ -143,8 +144,8 @@ fn a_lock_that_nobody_extends_ends_by_itself() {
     eventually("its end", || !lock.is_valid());
     assert_eq!(lock.remaining(), Duration::ZERO);
     let error = lock.extend(Duration::from_secs(20)).unwrap_err();
-    assert!(matches!(error, ExtendError::Lost(LossCause::Expired)), "{error}");
-    assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Expired));
+    assert_eq!(loss(&error), Some(LossCause::Expired), "{error}");
+    assert_eq!(lock.release().map_err(|lost| lost.cause()), Err(LossCause::Expired));
     eventually("the keys end too", || held_on(&servers, "job") == 0);
     let _ = client.acquire(patiently(b"job")).unwrap();
 }

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redbolt::config::WakeStrategy;
+use redbolt::inspect::UnlockScope;
 use redbolt::inspect::{FairQueue, InspectionVerdict, Kept, KeyState};
 use redbolt::proto::script::EXTEND;
 use redbolt::report::{Cause, LockState};
 use redbolt::{
     AcquireError, Client, ConfigBuilder, Driver, Event, LockId, LockMode, LockRequest,
-    RefusalReason, ReleaseOutcome, RequestError, Wait,
+    RefusalReason, RequestError, Wait,
 };
 use redbolt_test_servers::{Reply, Server};
 
@@ -124,7 +125,7 @@ fn who_came_first_is_granted_first() {
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
     let mut waiters = Waiters::come(&servers, (0..6).map(|_| patiently(b"job")).collect());
-    guard.release();
+    guard.release().unwrap();
     let mut order = Vec::new();
     waiters.process_until("all are granted", |waiters| {
         let granted = waiters.granted();
@@ -155,7 +156,7 @@ fn many_take_turns_and_leave_nothing() {
                         let guard = client.acquire(patiently(b"job").fenced()).unwrap();
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
                         assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
-                        assert!(matches!(guard.release(), ReleaseOutcome::Released(_)));
+                        assert!(guard.release().is_ok());
                         done.fetch_add(1, Ordering::SeqCst);
                     }
                 });
@@ -173,7 +174,7 @@ fn a_newcomer_does_not_pass_a_waiter_in_the_queue() {
     let holder = client(&servers);
     let guard = holder.acquire(long(b"job")).unwrap();
     let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
-    guard.release();
+    guard.release().unwrap();
     for newcomer in [client(&servers), client_of(in_queue(&servers))] {
         let tried = newcomer.acquire(long(b"job").wait(Wait::No));
         assert_eq!(refusal(tried).reason(), RefusalReason::Contended);
@@ -205,7 +206,7 @@ fn readers_between_two_writers_come_in_together() {
     let read = || patiently(b"job").shared();
     let requests = vec![read(), read(), patiently(b"job"), read()];
     let mut waiters = Waiters::come(&servers, requests);
-    guard.release();
+    guard.release().unwrap();
     let mut order = Vec::new();
     waiters.process_until("the readers are in", |waiters| {
         order.extend(waiters.granted());
@@ -233,7 +234,7 @@ fn a_dead_first_in_the_queue_is_called_and_passed() {
     let mut waiters = Waiters::come(&servers, vec![patiently(b"job"), patiently(b"job")]);
     let dead = waiters.0.remove(0);
     let tickets = first_never_ends(&servers);
-    guard.release();
+    guard.release().unwrap();
     waiters.process_until("the second is in", |waiters| waiters.granted() == [0]);
     has_lost_its_place(&servers, &tickets);
     drop(dead);
@@ -256,8 +257,8 @@ fn who_gives_up_leaves_the_way_open() {
         assert!(!value.contains(&b'\n'), "nobody is waited for any longer");
         assert!(pttl(server, "job") <= 30_000);
     }
-    guard.release();
-    client(&servers).acquire(long(b"job")).unwrap().release();
+    guard.release().unwrap();
+    client(&servers).acquire(long(b"job")).unwrap().release().unwrap();
     nothing_is_left(&servers);
 }
 
@@ -295,7 +296,7 @@ fn a_node_that_forbids_the_queue_is_asked_without() {
     let id = waiter.acquire(patiently(b"job")).unwrap();
     process_until(&mut waiter, "it waits", |driver| driver.state(id) == LockState::Pausing);
     assert!(!exists(&server, STAMPS));
-    guard.release();
+    guard.release().unwrap();
     assert_eq!(outcome(&mut waiter, id), Event::Granted(id));
     let report = waiter.node_report();
     assert!(report.to_string().contains("do not queue"), "{report}");
@@ -339,7 +340,7 @@ fn whoever_looks_sees_who_waits_and_since_when() {
         assert_eq!(names(reported), names(queue));
         assert!(node.to_string().ends_with(" more, 2 in the queue"), "{node}");
     }
-    guard.release();
+    guard.release().unwrap();
     waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
     waiters.process_until("one is left", |_| queue_of(&onlooker).count == 1);
     waiters.release(0);
@@ -358,10 +359,12 @@ fn a_force_unlocked_resource_is_kept_for_the_first_in_the_queue() {
         let guard = holder.acquire(held).unwrap();
         let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
         let operator = client(&servers);
-        let report = operator.force_unlock("job").unwrap();
+        let report = operator.force_unlock("job", UnlockScope::Locks).unwrap();
         let queue = report.queue.as_ref().unwrap();
         assert_eq!((queue.count, queue.kept), (1, Kept::Marked), "{report}");
-        eventually("it is broken on all", || operator.force_unlock("job").unwrap().gone() == 3);
+        eventually("it is broken on all", || {
+            operator.force_unlock("job", UnlockScope::Locks).unwrap().gone() == 3
+        });
         let seen = looks(&operator, b"job");
         assert_eq!(seen.verdict, InspectionVerdict::Free);
         assert_eq!(seen.queue.as_ref().unwrap().kept, Kept::Closed);
@@ -407,7 +410,7 @@ fn metrics_report_how_many_locks_of_a_process_wait_in_the_queue() {
     let mut waiters = Waiters::come(&servers, vec![patiently(b"job")]);
     let text = waiters.0[0].0.metrics().to_prometheus();
     assert!(text.contains("\nredbolt_in_queue 1\n"), "{text}");
-    guard.release();
+    guard.release().unwrap();
     waiters.process_until("its turn has come", |waiters| waiters.granted() == [0]);
     let text = waiters.0[0].0.metrics().to_prometheus();
     assert!(text.contains("\nredbolt_in_queue 0\n"), "{text}");

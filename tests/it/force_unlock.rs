@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use redbolt::inspect::ForceUnlockReport;
+use redbolt::inspect::UnlockScope;
 use redbolt::{Client, LockGuard, LockRequest, Profile};
 use redbolt_test_servers::{Mode, Proxy, Reply, Server};
 
@@ -31,11 +32,11 @@ fn broken_while(
 }
 
 fn breaks(operator: &Client) -> ForceUnlockReport {
-    operator.force_unlock(b"job").unwrap()
+    operator.force_unlock(b"job", UnlockScope::Locks).unwrap()
 }
 
 fn breaks_anything(operator: &Client) -> ForceUnlockReport {
-    operator.force_unlock_foreign(b"job").unwrap()
+    operator.force_unlock(b"job", UnlockScope::Anything).unwrap()
 }
 
 /// The holders that the operator has seen release, and others acquire before the break.
@@ -49,7 +50,7 @@ fn next_holders_stay(looks: &str, holders: usize, held: LockRequest<'_>, rival: 
     let mut next = Vec::new();
     let report = broken_while(&server, breaks, looks, || {
         for guard in guards {
-            guard.release();
+            guard.release().unwrap();
         }
         next = hold(&new);
     });
@@ -76,16 +77,16 @@ fn force_unlock_leaves_permits_that_were_taken_meanwhile() {
 
 #[test]
 fn force_unlock_leaves_a_lock_of_redisson_s_format_that_was_taken_meanwhile() {
-    let redisson = || long(b"job").profile(Profile::REDISSON);
+    let redisson = || long(b"job").format(Profile::REDISSON);
     next_holders_stay("hgetall", 1, redisson(), redisson());
-    let rw = || long(b"job").profile(Profile::REDISSON_RW);
+    let rw = || long(b"job").format(Profile::REDISSON_RW);
     next_holders_stay("hgetall", 1, rw(), rw());
     next_holders_stay("hgetall", 2, rw().shared(), rw());
 }
 
 #[test]
 fn force_unlock_leaves_a_lock_of_symfony_s_format_that_was_taken_meanwhile() {
-    let symfony = || long(b"job").profile(Profile::SYMFONY);
+    let symfony = || long(b"job").format(Profile::SYMFONY);
     next_holders_stay("zrangebyscore", 1, symfony(), symfony());
     next_holders_stay("zrangebyscore", 2, symfony().shared(), symfony());
 }
@@ -93,8 +94,8 @@ fn force_unlock_leaves_a_lock_of_symfony_s_format_that_was_taken_meanwhile() {
 /// A holder that was seen loses the lock, one that was not keeps it: also where the first one was alone.
 #[test]
 fn force_unlock_breaks_the_holders_that_were_seen_and_no_others() {
-    let rw = || long(b"job").profile(Profile::REDISSON_RW);
-    let symfony = || long(b"job").profile(Profile::SYMFONY);
+    let rw = || long(b"job").format(Profile::REDISSON_RW);
+    let symfony = || long(b"job").format(Profile::SYMFONY);
     for (looks, request) in [
         ("pttl", long(b"job").shared()),
         ("zrangebyscore", long(b"job").permits(2)),
@@ -153,17 +154,21 @@ fn force_unlock_leaves_a_lock_whose_format_is_not_configured() {
         (Profile::REDISSON_RW, "redisson or redisson-rw"),
         (Profile::SETNX, "python-redis-lock or redis-objects or setnx or spring"),
     ] {
-        let mut lock = holder.acquire(long(b"job").profile(profile)).unwrap();
+        let mut lock = holder.acquire(long(b"job").format(profile)).unwrap();
         let report = breaks(&operator);
         assert_eq!((report.kept(), report.broken()), (1, 0), "{report}");
         let advice = format!("; it may be of a format that is not configured: {named}");
         assert!(report.to_string().ends_with(&advice), "{report}");
         lock.extend(LONG).unwrap();
         // The profile that an operator names needs no other configuration; its own lock is not one of a member's.
-        assert_eq!(operator.force_unlock_of(profile, b"job").unwrap().broken(), 1, "{profile}");
+        assert_eq!(
+            operator.force_unlock(b"job", UnlockScope::LocksOf(profile)).unwrap().broken(),
+            1,
+            "{profile}"
+        );
         assert!(lock.extend(LONG).is_err(), "{profile}");
     }
-    let lock = holder.acquire(long(b"job").profile(Profile::SYMFONY)).unwrap();
+    let lock = holder.acquire(long(b"job").format(Profile::SYMFONY)).unwrap();
     assert_eq!(breaks(&operator).broken(), 1);
     drop(lock);
 }

@@ -10,16 +10,17 @@ use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use fork::Fork;
+use redbolt::inspect::UnlockScope;
 use redbolt::leader::Campaign;
 use redbolt::{
-    AcquireError, AutoExtend, Client, Driver, Engine, EngineError, EngineLimits, Event,
-    ExtendError, LockRequest, LossCause, ReleaseOutcome, RequestError, report::LockState,
+    AcquireError, AutoExtend, Client, Driver, Engine, EngineError, Event, LockRequest, LossCause,
+    RequestError, report::LockState,
 };
 use redbolt_test_servers::{Connection, Reply};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{
-    LIMIT, LONG, held_by, long, looks, outcome, patient, patiently, refusal, servers,
+    LIMIT, LONG, held_by, long, looks, loss, outcome, patient, patiently, refusal, servers,
 };
 
 #[test]
@@ -44,25 +45,30 @@ fn client_process() {
     if let Some(child) = nodes.fork_in_silence() {
         assert!(!lock.is_valid() && lock.remaining().is_zero());
         assert!(fenced.fencing_token().is_none());
-        assert_eq!(lock.extend(LONG), Err(ExtendError::Lost(LossCause::Forked)));
+        assert_eq!(loss(&lock.extend(LONG).unwrap_err()), Some(LossCause::Forked));
         let forked = AcquireError::Request(RequestError::Forked);
         assert_eq!(client.acquire(LockRequest::new(b"new")).unwrap_err(), forked);
         assert_eq!(
             client.acquire_all([LockRequest::new(b"new")]).pop().unwrap().unwrap_err(),
             forked
         );
-        assert_eq!(client.with(LockRequest::new(b"new"), |_| ()).unwrap_err(), forked);
         assert_eq!(client.inspect(b"job").unwrap_err(), RequestError::Forked);
         assert_eq!(client.observe(b"job").unwrap_err(), RequestError::Forked);
         assert_eq!(observer.next(LIMIT), None);
-        assert_eq!(client.force_unlock(b"job").unwrap_err(), RequestError::Forked);
-        assert_eq!(client.force_unlock_foreign(b"job").unwrap_err(), RequestError::Forked);
+        assert_eq!(
+            client.force_unlock(b"job", UnlockScope::Locks).unwrap_err(),
+            RequestError::Forked
+        );
+        assert_eq!(
+            client.force_unlock(b"job", UnlockScope::Anything).unwrap_err(),
+            RequestError::Forked
+        );
         let begun = Instant::now();
         client.warm_up(LIMIT);
         assert!(begun.elapsed() < LIMIT);
         assert!(fenced.detach().is_none());
         drop(other);
-        assert_eq!(lock.release(), ReleaseOutcome::Lost(LossCause::Forked));
+        assert_eq!(lock.release().map_err(|lost| lost.cause()), Err(LossCause::Forked));
         drop(observer);
         drop(client);
         child.ends();
@@ -80,16 +86,14 @@ fn client_process() {
             grandchild.ends();
         }
         assert!(held.is_valid() && !lock.is_valid());
-        assert!(matches!(held.release(), ReleaseOutcome::Released(_)));
+        assert!(held.release().is_ok());
         child.ends();
     }
 
     assert!(lock.is_valid() && other.is_valid() && fenced.fencing_token().is_some());
     lock.extend(LONG).unwrap();
     for lock in [lock, other, fenced] {
-        assert!(
-            matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes >= 2)
-        );
+        assert!(matches!(lock.release(), Ok(confirmed) if confirmed.nodes >= 2));
     }
 }
 
@@ -125,7 +129,7 @@ fn driver_process() {
         assert_eq!(driver.acquire(LockRequest::new(b"new")), Err(RequestError::Forked));
         assert_eq!(driver.inspect(b"job"), Err(RequestError::Forked));
         assert_eq!(driver.observe(b"job"), Err(RequestError::Forked));
-        assert_eq!(driver.force_unlock(b"job"), Err(RequestError::Forked));
+        assert_eq!(driver.force_unlock(b"job", UnlockScope::Locks), Err(RequestError::Forked));
         assert!(driver.detach(held).is_none());
         assert!(
             driver.deadline().is_none()
@@ -172,7 +176,7 @@ fn a_child_of_an_engine_holds_nothing_and_sends_nothing() {
 fn engine_process() {
     let Some(mut nodes) = Nodes::given() else { return };
     let config = patient(&nodes.addresses).build().unwrap();
-    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let engine = Engine::new(config).unwrap();
     // It waits in the queue, so the lock behind it sends no request.
     let guard = engine.acquire(patiently(b"job")).wait().unwrap();
     let other = engine.acquire(long(b"other")).wait().unwrap();
@@ -196,10 +200,10 @@ fn engine_process() {
         assert!(entered.release().is_none());
         assert_eq!(engine.campaign(Campaign::new(b"new")).wait().unwrap_err(), forked);
         assert_eq!(engine.node_report().wait().unwrap_err(), EngineError::Forked);
-        let lost = Err(ExtendError::Lost(LossCause::Forked));
-        assert_eq!(guard.extend(LONG).wait(), lost);
+        let lost = guard.extend(LONG).wait().unwrap_err();
+        assert_eq!(loss(&lost), Some(LossCause::Forked));
         assert_eq!(guard.lost().wait(), Some(LossCause::Forked));
-        assert_eq!(guard.release().wait(), ReleaseOutcome::Lost(LossCause::Forked));
+        assert_eq!(guard.release().wait().map_err(|lost| lost.cause()), Err(LossCause::Forked));
         drop(other);
         assert!(!engine.shutdown(LIMIT).ended);
         drop(engine);
@@ -209,7 +213,7 @@ fn engine_process() {
 
     assert!(guard.is_valid() && other.is_valid() && kept.is_valid());
     guard.extend(LONG).wait().unwrap();
-    assert!(matches!(guard.release().wait(), ReleaseOutcome::Released(_)));
+    assert!(guard.release().wait().is_ok());
     assert!(waiting.wait().unwrap().is_valid());
     assert!(entered.is_valid() && entered.hold_count() == 1);
     drop((other, kept, entered));

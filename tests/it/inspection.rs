@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::{
     inspect::{DataKind, InspectionVerdict, KeyState, Owner},
     report::NodeState,
@@ -97,11 +98,11 @@ fn a_user_who_may_not_read_types_sees_less() {
     let looker = client_of(patient([format!("redis://looker:pw@{}", servers[0].address())]));
     let inspection = looker.inspect(b"list").unwrap();
     assert!(inspection.nodes[0].to_string().contains(": other data, no string"), "{inspection:?}");
-    let kept = looker.force_unlock_foreign(b"list").unwrap();
+    let kept = looker.force_unlock(b"list", UnlockScope::Anything).unwrap();
     assert!(kept.nodes[0].to_string().contains("NOPERM"), "{kept}");
     servers[0].cmd("SET job 00112233445566778899aabbccddeeff00:me PX 30000");
     assert!(matches!(looker.inspect(b"job").unwrap().verdict, InspectionVerdict::Held(_)));
-    assert_eq!(looker.force_unlock(b"job").unwrap().broken(), 1);
+    assert_eq!(looker.force_unlock(b"job", UnlockScope::Locks).unwrap().broken(), 1);
     assert_eq!(held_on(&servers, "list"), 1);
 }
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use redbolt::leader::{Campaign, Leader, LeaderVerdict, Leadership, Observation, OwnedObserver};
 use redbolt::{
-    AcquireError, AutoExtend, Config, Engine, EngineError, EngineLimits, Event, LossCause,
-    ReleaseOutcome, RequestError, Wait,
+    AcquireError, AutoExtend, Config, Engine, EngineError, Event, LossCause, RequestError, Wait,
 };
 use redbolt_test_servers::Server;
 
@@ -66,7 +65,7 @@ fn a_term_from_the_campaign_to_the_resignation() {
         Err(AcquireError::Refused(report)) if report.is_contended()
     ));
     let (first, lost) = (lead.term(), lead.lost());
-    assert!(matches!(lead.resign().wait(), ReleaseOutcome::Released(_)));
+    assert!(lead.resign().wait().is_ok());
     assert_eq!(lost.wait(), None);
     let next = waiting.wait().unwrap();
     assert!(next.term() > first);
@@ -125,7 +124,7 @@ fn a_failover_is_seen_with_a_node_down() {
     until(&mut observer, is_led_by("one:80"));
     servers[0].kill();
     let waiting = two.campaign(campaign());
-    lead.resign().wait();
+    lead.resign().wait().unwrap();
     let next = waiting.wait().unwrap();
     let seen = until(&mut observer, is_led_by("two:80"));
     assert_eq!(seen.leader().unwrap().term, Some(next.term()));
@@ -169,8 +168,8 @@ fn a_client_and_a_driver_observe_as_well() {
     driver.unobserve(id);
     assert_eq!(driver.observation(id), None);
     // A client that waits for something else meanwhile misses nothing.
-    lead.resign().wait();
-    assert!(client.try_lock("other").unwrap().is_some());
+    lead.resign().wait().unwrap();
+    assert!(client.lease("other", Duration::from_secs(9)).try_acquire().unwrap().is_some());
     let seen = observer.next(LIMIT).unwrap();
     assert!(is_vacant(&seen), "{seen}");
 }
@@ -223,7 +222,7 @@ fn a_name_that_cannot_be_an_election_s_is_refused_at_once() {
     assert_eq!(refused(b"redbolt:fence:boss"), RequestError::CounterKey);
     // A lead is fenced, which needs room for clocks.
     let config = patient([servers[0].address()]).max_ttl(Duration::from_secs(5)).build().unwrap();
-    let short = Engine::start(config, EngineLimits::default()).unwrap();
+    let short = Engine::new(config).unwrap();
     assert_eq!(
         short.campaign(campaign().ttl(Duration::from_secs(1))).wait().unwrap_err(),
         AcquireError::Request(RequestError::CannotFence)
@@ -234,7 +233,7 @@ fn a_name_that_cannot_be_an_election_s_is_refused_at_once() {
 fn an_engine_that_is_shut_down_observes_no_more() {
     let servers = servers(1);
     let config: Config = default([servers[0].address()]).build().unwrap();
-    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let engine = Engine::new(config).unwrap();
     let mut observer = engine.observe("boss").unwrap();
     until(&mut observer, is_vacant);
     while observer.changed().wait().is_some() {

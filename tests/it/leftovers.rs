@@ -121,7 +121,7 @@ fn engine_process() {
     let Some(nodes) = nodes() else { return };
     let config = patient(&nodes).build().unwrap();
     let before = Trace::of_this_process();
-    let engine = Engine::start(config, redbolt::EngineLimits::default()).unwrap();
+    let engine = Engine::new(config).unwrap();
     let ready = || engine.node_report().wait().unwrap().ready() == nodes.len();
     eventually("all nodes are ready", ready);
     let start = Trace::of_this_process();

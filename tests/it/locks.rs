@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::{AcquireError, LockRequest, RefusalReason, ReleaseOutcome, Wait};
+use redbolt::{AcquireError, LockRequest, RefusalReason, Wait};
 use redbolt_test_servers::Reply;
 
 use crate::support::{
@@ -20,7 +20,7 @@ fn a_lock_is_taken_on_a_quorum_and_released_everywhere() {
         let held = servers.iter().filter(|s| s.cmd("EXISTS job") == Reply::Int(1)).count();
         assert!(held > n / 2, "{held} of {n}");
         match lock.release() {
-            ReleaseOutcome::Released(confirmed) => assert!(confirmed.nodes as usize > n / 2),
+            Ok(confirmed) => assert!(confirmed.nodes as usize > n / 2),
             lost => panic!("{lost:?}"),
         }
         drop(client);
@@ -38,7 +38,11 @@ fn a_second_client_is_refused_and_then_granted() {
     match second.acquire(LockRequest::new(b"job")) {
         Err(AcquireError::Refused(report)) => {
             assert_eq!(report.reason(), RefusalReason::Contended);
-            assert!(report.to_string().starts_with("held by another: 0 of 3 granted, 2 needed"));
+            assert!(
+                report
+                    .to_string()
+                    .starts_with("lock job: held by another: 0 of 3 granted, 2 needed")
+            );
         }
         other => panic!("{other:?}"),
     }
@@ -51,7 +55,7 @@ fn a_second_client_is_refused_and_then_granted() {
 fn several_resources_are_granted_together_or_not_at_all() {
     let servers = servers(3);
     let (ours, theirs) = (client(&servers), warm_client(builder(&servers)));
-    let all = || patiently(b"a").and_resource(b"b").and_resource(b"c");
+    let all = || patiently(b"a").and(b"b").and(b"c");
     let held = |keys: &[&str]| keys.iter().map(|key| held_on(&servers, key)).sum::<usize>();
     let theirs = theirs.acquire(patiently(b"b")).unwrap();
     eventually("all nodes grant", || held(&["b"]) == 3);
@@ -67,7 +71,7 @@ fn several_resources_are_granted_together_or_not_at_all() {
     for key in [&b"a"[..], b"b", b"c"] {
         assert!(refusal(client(&servers).acquire(long(key))).is_contended());
     }
-    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    assert!(lock.release().is_ok());
     eventually("all keys are gone", || {
         let _ = ours.warm_up(Duration::ZERO);
         held(&["a", "b", "c"]) == 0
@@ -81,7 +85,7 @@ fn at_most_thirty_two_nodes_are_accepted() {
     let lock = client.acquire(patiently(b"job")).unwrap();
     assert!(held_on(&servers, "job") >= 17);
     match lock.release() {
-        ReleaseOutcome::Released(confirmed) => assert!(confirmed.nodes >= 17 && confirmed.of == 32),
+        Ok(confirmed) => assert!(confirmed.nodes >= 17 && confirmed.of == 32),
         lost => panic!("{lost:?}"),
     }
     drop(client);
@@ -97,10 +101,10 @@ fn a_higher_quorum_is_asked_for_and_kept_to() {
     let client = client_of(builder(&servers).quorum(3));
     let lock = client.acquire(patiently(b"job")).unwrap();
     assert_eq!(held_on(&servers, "job"), 3);
-    assert!(matches!(lock.release(), ReleaseOutcome::Released(confirmed) if confirmed.nodes == 3));
+    assert!(matches!(lock.release(), Ok(confirmed) if confirmed.nodes == 3));
     servers[2].cmd("SET job theirs PX 30000");
     let report = refusal(client.acquire(long(b"job")));
-    assert!(report.to_string().starts_with("held by another: "), "{report}");
+    assert!(report.to_string().starts_with("lock job: held by another: "), "{report}");
     assert!(report.to_string().contains(" of 3 granted, 3 needed; "), "{report}");
     drop(client);
     eventually("no key is left", || held_on(&servers[..2], "job") == 0);
@@ -116,7 +120,7 @@ fn any_bytes_are_a_name() {
     for name in [&b"\r\n$3\r\n\0"[..], b" ", b"\xff\xfe", b"*", &longest] {
         let lock = client.acquire(patiently(name)).unwrap();
         assert_eq!(servers[0].run(&[b"EXISTS", name]), Reply::Int(1));
-        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+        assert!(lock.release().is_ok());
         assert_eq!(servers[0].cmd("DBSIZE"), Reply::Int(1), "the guard's");
     }
     for name in [&b""[..], &vec![b'x'; (64 << 10) + 1]] {

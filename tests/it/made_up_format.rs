@@ -3,6 +3,7 @@
 //! The format is the module `format`. A format that ships is such a module in a folder, and beside it a constant of `Profile`,
 //! two lines in `src/proto/format/mod.rs`, and its scripts in the embedded node.
 
+use redbolt::inspect::UnlockScope;
 use redbolt::inspect::{InspectionVerdict, Owner};
 use redbolt::{Profile, RequestError};
 use redbolt_test_servers::Reply;
@@ -77,19 +78,19 @@ const NAME: &str = "made-up/job";
 fn a_made_up_format_has_locks_names_and_channels() {
     let server = server();
     let [one, other] = [(); 2].map(|()| client(std::slice::from_ref(&server)));
-    let ask = || patiently(NAME.as_bytes()).profile(MADE_UP);
+    let ask = || patiently(NAME.as_bytes()).format(MADE_UP);
     let lock = one.acquire(ask()).unwrap();
     let Reply::Bulk(value) = server.cmd(&format!("GET {NAME}")) else { panic!("no string") };
     assert!(value.starts_with(b"m:"), "{}", value.escape_ascii());
     assert!(refusal(other.acquire(long(NAME.as_bytes()))).is_contended());
     let mut listener = server.connect();
     listener.cmd(&format!("SUBSCRIBE {NAME}/free"));
-    lock.release();
+    lock.release().unwrap();
     assert!(matches!(listener.reply(), Reply::Array(_)), "the release is published");
     assert_eq!(held_on(&[server], NAME), 0);
     for (name, reason) in [("job", "it begins with `made-up/`"), ("made-up/a/free", "a key beside")]
     {
-        let refused = one.acquire(patiently(name.as_bytes()).profile(MADE_UP)).unwrap_err();
+        let refused = one.acquire(patiently(name.as_bytes()).format(MADE_UP)).unwrap_err();
         assert!(refused.to_string().contains(reason), "{refused}");
     }
 }
@@ -103,21 +104,28 @@ fn a_made_up_format_is_inspected_and_broken_where_it_is_configured() {
         server.cmd(set);
         let seen = knows.inspect(NAME.as_bytes()).unwrap();
         assert!(seen.nodes[0].to_string().contains(was), "{seen:?}");
-        let report = knows_not.force_unlock(NAME.as_bytes()).unwrap();
+        let report = knows_not.force_unlock(NAME.as_bytes(), UnlockScope::Locks).unwrap();
         assert!((report.kept(), report.broken()) == (1, 0) && exists(&server, NAME), "{report}");
     };
-    let lock = knows.acquire(patiently(NAME.as_bytes()).profile(MADE_UP)).unwrap();
+    let lock = knows.acquire(patiently(NAME.as_bytes()).format(MADE_UP)).unwrap();
     holds("PING", "held by unlabelled");
     let seen = knows.inspect(NAME.as_bytes()).unwrap();
     assert!(matches!(seen.verdict, InspectionVerdict::Held(_)));
     assert_eq!(seen.owner(), Some(Owner::Mine));
-    assert_eq!(knows.force_unlock(NAME.as_bytes()).unwrap().broken(), 1);
-    lock.release();
+    assert_eq!(knows.force_unlock(NAME.as_bytes(), UnlockScope::Locks).unwrap().broken(), 1);
+    lock.release().unwrap();
     holds(&format!("SET {NAME} member:7 PX 60000"), "held by member 7");
-    assert_eq!(knows.force_unlock(NAME.as_bytes()).unwrap().kept(), 1, "of another library");
+    assert_eq!(
+        knows.force_unlock(NAME.as_bytes(), UnlockScope::Locks).unwrap().kept(),
+        1,
+        "of another library"
+    );
     let mut listener = server.connect();
     listener.cmd(&format!("SUBSCRIBE {NAME}/free"));
-    assert_eq!(knows_not.force_unlock_of(MADE_UP, NAME.as_bytes()).unwrap().broken(), 1);
+    assert_eq!(
+        knows_not.force_unlock(NAME.as_bytes(), UnlockScope::LocksOf(MADE_UP)).unwrap().broken(),
+        1
+    );
     assert!(matches!(listener.reply(), Reply::Array(_)), "it is published");
     eventually("it is free", || !exists(&server, NAME));
 }
@@ -128,8 +136,11 @@ fn names_of_a_configured_format_are_no_locks() {
     let server = server();
     let client = client_of(patient([server.address()]).formats(&[MADE_UP]));
     for profile in [Profile::PLAIN, MADE_UP] {
-        let refused = client.acquire(patiently(b"made-up/a/free").profile(profile)).unwrap_err();
+        let refused = client.acquire(patiently(b"made-up/a/free").format(profile)).unwrap_err();
         assert!(refused.to_string().contains("a key beside locks"), "{refused}");
     }
-    assert_eq!(client.force_unlock(b"made-up/a/free").unwrap_err(), RequestError::ReservedKey);
+    assert_eq!(
+        client.force_unlock(b"made-up/a/free", UnlockScope::Locks).unwrap_err(),
+        RequestError::ReservedKey
+    );
 }

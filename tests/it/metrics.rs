@@ -269,7 +269,7 @@ fn locks_of_an_engine() {
     let servers = servers(3);
     let engine = engine_of(builder(&servers));
     let lock = engine.acquire(patiently(b"job")).wait().unwrap();
-    assert!(matches!(lock.release().wait(), redbolt::ReleaseOutcome::Released(_)));
+    assert!(lock.release().wait().is_ok());
     let report = engine.metrics().wait().unwrap();
     assert_eq!((report.metrics.grants, report.metrics.releases), (1, 1));
     assert_eq!(value(&scrape(&report), "redbolt_grants_total", &[]), 1.0);

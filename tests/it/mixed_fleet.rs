@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use redbolt::{LockRequest, Profile, ReleaseOutcome, Wait};
+use redbolt::{LockRequest, Profile, Wait};
 use redbolt_test_servers::{Connection, Reply, Server};
 
 use crate::support::{client, server};
@@ -82,12 +82,12 @@ fn follow_recipe(fleet: &Fleet, server: &Server) {
 
 fn use_redbolt(fleet: &Fleet, server: &Server) {
     let client = client(std::slice::from_ref(server));
-    let ask = LockRequest::new(KEY).profile(Profile::SETNX).ttl(TTL).wait(Wait::Forever);
+    let ask = LockRequest::new(KEY).format(Profile::SETNX).ttl(TTL).wait(Wait::Forever);
     while fleet.goes_on() {
         let lock = client.acquire(ask.clone()).unwrap();
         fleet.section();
         fleet.of_redbolt.fetch_add(1, SeqCst);
-        assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+        assert!(lock.release().is_ok());
     }
 }
 

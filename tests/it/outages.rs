@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    Client, LockRequest, RefusalReason, RefusalReport, ReleaseOutcome, Wait,
+    Client, LockLost, LockRequest, RefusalReason, RefusalReport, Released, Wait,
     report::{Cause, Vote},
 };
 use redbolt_test_servers::Server;
@@ -85,9 +85,7 @@ fn a_minority_that_hangs_is_not_waited_for_by_many_who_want_one_lock() {
             begun.wait();
             for _ in 0..50 {
                 let lock = client.acquire(patiently(b"job")).unwrap();
-                let ReleaseOutcome::Released(_) = lock.release() else {
-                    panic!("the lock was not lost")
-                };
+                let Ok(_) = lock.release() else { panic!("the lock was not lost") };
             }
             let metrics = client.metrics().metrics;
             metrics.nodes.iter().map(|node| node.timeouts).sum::<u64>()
@@ -169,12 +167,12 @@ fn a_lock_outlives_a_stop_of_its_majority_that_is_shorter_than_it() {
     let mut lock = client.acquire(patiently(b"job")).unwrap();
     servers[1..].iter().for_each(Server::pause);
     let refused = lock.extend(Duration::from_secs(25)).unwrap_err().to_string();
-    assert!(refused.starts_with("no quorum: 1 of 3 granted, 2 needed"), "{refused}");
+    assert!(refused.starts_with("lock job: no quorum: 1 of 3 granted, 2 needed"), "{refused}");
     assert!(refused.contains("no answer in 3s"), "{refused}");
     assert!(lock.is_valid(), "the lock is held until its validity ends");
     servers[1..].iter().for_each(Server::resume);
     let lock = extended(lock);
-    assert!(matches!(lock.release(), ReleaseOutcome::Released(_)));
+    assert!(lock.release().is_ok());
     drop(client);
     eventually("released everywhere", || held_on(&servers, "job") == 0);
 }
@@ -223,12 +221,12 @@ fn extended(mut lock: redbolt::LockGuard<'_>) -> redbolt::LockGuard<'_> {
     lock
 }
 
-fn released_by_quorum(outcome: ReleaseOutcome, n: usize) {
+fn released_by_quorum(outcome: Result<Released, LockLost>, n: usize) {
     match outcome {
-        ReleaseOutcome::Released(confirmed) => {
+        Ok(confirmed) => {
             assert!(confirmed.nodes as usize > n / 2, "{confirmed}")
         }
-        lost @ ReleaseOutcome::Lost(_) => panic!("{lost}"),
+        Err(lost) => panic!("{lost}"),
     }
 }
 

@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::inspect::{InspectionVerdict, Kept, KeyState, Owner};
 use redbolt::proto::script::{ACQUIRE_PERMIT, EXTEND_PERMIT, UNDO_PERMIT};
-use redbolt::{
-    AcquireError, AutoExtend, Engine, EngineLimits, LockMode, ReleaseOutcome, RequestError,
-};
+use redbolt::{AcquireError, AutoExtend, Engine, LockMode, RequestError};
 use redbolt_test_servers::{Reply, Server};
 
 use crate::fair_queue::{Waiters, first_never_ends, has_lost_its_place, nothing_is_left};
@@ -55,7 +54,7 @@ fn workers_of_many_processes_are_never_more_than_there_are_permits() {
                     most.fetch_max(count, Ordering::SeqCst);
                     std::thread::sleep(Duration::from_millis(1));
                     place.store(false, Ordering::SeqCst);
-                    assert!(matches!(permit.release(), ReleaseOutcome::Released(_)));
+                    assert!(permit.release().is_ok());
                     done.fetch_add(1, Ordering::SeqCst);
                 }
             });
@@ -164,9 +163,7 @@ fn a_server_that_is_asked_twice_gives_one_permit() {
 #[test]
 fn a_permit_is_extended_until_it_is_released_and_lost_if_it_is_broken() {
     let servers = servers(3);
-    let engine =
-        Engine::start(builder(&servers).label("worker").build().unwrap(), EngineLimits::default())
-            .unwrap();
+    let engine = Engine::new(builder(&servers).label("worker").build().unwrap()).unwrap();
     let operator = warm_client(builder(&servers));
     let request = patiently(b"job").permits(4).ttl(Duration::from_secs(6));
     let keep = AutoExtend::until_released().every(Duration::from_millis(300));
@@ -182,7 +179,7 @@ fn a_permit_is_extended_until_it_is_released_and_lost_if_it_is_broken() {
     assert_eq!(permits.holders[0].1.label.as_deref(), Some("worker"));
     assert!(seen.is_locked() && seen.owner() == Some(Owner::Other));
     assert!(matches!(seen.nodes[0].state, Ok(KeyState::Permits(_))));
-    let report = operator.force_unlock(b"job").unwrap();
+    let report = operator.force_unlock(b"job", UnlockScope::Locks).unwrap();
     assert!(report.is_confirmed() && report.broken() == 3, "{report}");
     eventually("the holder notices", || !permit.is_valid());
     assert_eq!(permit.slot(), None);
@@ -204,7 +201,7 @@ fn who_came_first_has_its_permit_first() {
     assert!(seen.waiters.iter().all(|it| it.mode == Some(LockMode::Permit { of: 0 })));
     refusal(client(&servers).acquire(long(b"job").permits(2)));
     let [first, second] = guards;
-    first.release();
+    first.release().unwrap();
     let mut order = Vec::new();
     let mut release = Some(second);
     waiters.process_until("all are granted", |waiters| {
@@ -254,7 +251,7 @@ fn who_stands_first_and_is_dead_costs_those_behind_it_no_more_than_its_grace() {
     let (dead, _) = waiters.0.remove(0);
     let tickets = first_never_ends(&servers);
     for guard in guards {
-        guard.release();
+        guard.release().unwrap();
     }
     let mut granted = Vec::new();
     waiters.process_until("the others are granted", |waiters| {
@@ -276,7 +273,7 @@ fn whoever_wants_the_resource_alone_is_not_passed_by_permits() {
     let permit = || patiently(b"job").permits(3);
     let mut waiters =
         Waiters::come(&servers, vec![patiently(b"job"), permit(), permit(), permit()]);
-    guard.release();
+    guard.release().unwrap();
     let mut granted = Vec::new();
     waiters.process_until("its turn has come", |waiters| {
         granted.extend(waiters.granted());
@@ -297,7 +294,7 @@ fn whoever_wants_the_resource_alone_is_not_passed_by_permits() {
 fn an_owner_enters_the_same_permit_again_and_no_other_mode() {
     let servers = servers(3);
     let config = builder(&servers).build().unwrap();
-    let engine = Engine::start(config, EngineLimits::default()).unwrap();
+    let engine = Engine::new(config).unwrap();
     let enter = |request| engine.acquire_reentrant(request, "task").wait();
     let first = enter(patiently(b"job").permits(2)).unwrap();
     let again = enter(patiently(b"job").permits(2)).unwrap();

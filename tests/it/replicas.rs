@@ -22,7 +22,7 @@ fn a_node_that_was_a_replica_does_not_vote() {
         vouch_for(&[&node, &master], 1);
         let (first, second) = (warm(&node), warm(&node));
         let lock = first.acquire(long(b"job")).unwrap();
-        second.acquire(long(b"other")).unwrap().release();
+        second.acquire(long(b"other")).unwrap().release().unwrap();
         take_over(&node, &master);
         assert_ne!(value(&node), own_value(&node));
         assert!(!exists(&node, "job"), "it has lost its memory");
@@ -71,7 +71,7 @@ fn a_node_that_has_a_replica_votes() {
     let [node, _copy] = copied();
     let client = warm(&node);
     for request in kinds() {
-        client.acquire(request).unwrap().release();
+        client.acquire(request).unwrap().release().unwrap();
     }
 }
 
@@ -81,7 +81,7 @@ fn a_node_that_gets_its_first_replica_is_quarantined_once() {
     let [node, replica] = [started(), started()];
     vouch_for(&[&node], 1);
     let client = warm(&node);
-    client.acquire(long(b"job")).unwrap().release();
+    client.acquire(long(b"job")).unwrap().release().unwrap();
     follow(&replica, &node);
     let report = refusal(client.acquire(long(b"job"))).to_string();
     assert!(report.ends_with("its replication id changed: it was a replica, or got its first one"));
@@ -92,7 +92,7 @@ fn a_node_that_gets_its_first_replica_is_quarantined_once() {
 /// One that is asked for by a plain command, and others by scripts.
 fn kinds() -> [LockRequest<'static>; 4] {
     let plain = || long(b"job");
-    [plain(), plain().and_resource(b"more"), plain().fenced(), plain().shared()]
+    [plain(), plain().and(b"more"), plain().fenced(), plain().shared()]
 }
 
 /// A server that sends its data to a replica at once.

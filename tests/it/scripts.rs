@@ -1,11 +1,11 @@
 //! The scripts on a real server where a key holds data of another type: a value that is no string
 //! is *not ours*, and never an error that stops a script half-way.
 
+use redbolt::LossCause;
 use redbolt::proto::script::{self, ACQUIRE_FENCED, EXTEND, UNDO, WRITE_BACK};
-use redbolt::{ExtendError, LossCause, ReleaseOutcome};
 use redbolt_test_servers::{Reply, Server};
 
-use crate::support::{builder, eventually, exists, held_on, patiently, servers, warm_client};
+use crate::support::{builder, eventually, exists, held_on, loss, patiently, servers, warm_client};
 
 /// One command for each type of data that is not a string.
 const OTHER_TYPES: [&str; 5] =
@@ -125,11 +125,11 @@ fn a_key_that_may_not_be_read_is_an_error_and_not_somebody_elses() {
 fn a_lock_is_released_past_a_key_that_became_another_type() {
     let servers = servers(3);
     let client = warm_client(builder(&servers));
-    let lock = client.acquire(patiently(b"a").and_resource(b"other").and_resource(b"z")).unwrap();
+    let lock = client.acquire(patiently(b"a").and(b"other").and(b"z")).unwrap();
     eventually("all nodes grant", || held_on(&servers, "z") == 3);
     put(&servers[0], OTHER_TYPES[0]);
     match lock.release() {
-        ReleaseOutcome::Released(confirmed) => assert!(confirmed.nodes >= 2, "{confirmed:?}"),
+        Ok(confirmed) => assert!(confirmed.nodes >= 2, "{confirmed:?}"),
         lost => panic!("{lost:?}"),
     }
     eventually("what is ours is gone", || {
@@ -147,5 +147,5 @@ fn a_lock_whose_keys_became_another_type_is_lost() {
     eventually("all nodes grant", || held_on(&servers, "other") == 3);
     servers[..2].iter().for_each(|server| put(server, OTHER_TYPES[3]));
     let error = lock.extend(std::time::Duration::from_secs(20)).unwrap_err();
-    assert!(matches!(error, ExtendError::Lost(LossCause::Gone)), "{error}");
+    assert_eq!(loss(&error), Some(LossCause::Gone), "{error}");
 }

@@ -90,7 +90,7 @@ fn a_lock_is_taken_on_the_master_that_sentinels_name() {
     let lock = client.acquire(patiently(b"job")).unwrap();
     assert!(exists(&watched.master, "job"));
     assert!(client.acquire(long(b"job")).is_err());
-    lock.release();
+    lock.release().unwrap();
     assert!(!exists(&watched.master, "job"));
 }
 
@@ -109,7 +109,7 @@ fn a_failover_of_one_node_of_three_stops_nobody() {
     pairs[0][0].kill();
     sentinels.wait_for_another("a", &pairs[0][0]);
     eventually("the promoted replica is connected to, and quarantined", || {
-        client.acquire(patiently(b"job")).unwrap().release();
+        client.acquire(patiently(b"job")).unwrap().release().unwrap();
         client.warm_up(MOMENT).to_string().contains("node 1 redis+sentinel://")
             && client.warm_up(MOMENT).to_string().contains(": quarantined ")
     });
@@ -166,7 +166,7 @@ fn contend(builder: &ConfigBuilder, ledger: &Ledger, is_over: &AtomicBool) {
         let (since, valid_until) = (Instant::now(), Instant::now() + lock.remaining());
         thread::sleep(MOMENT / 10);
         ledger.note(since, valid_until.min(Instant::now()));
-        lock.release();
+        lock.release().unwrap();
     }
 }
 
@@ -316,7 +316,7 @@ fn one_sentinel_that_tells_of_a_failover_is_not_followed() {
     };
     let before = connections();
     for _ in 0..10 {
-        client.acquire(patiently(b"job")).unwrap().release();
+        client.acquire(patiently(b"job")).unwrap().release().unwrap();
         thread::sleep(MOMENT);
     }
     assert_eq!(connections(), before + 1, "the one that has looked");
@@ -345,17 +345,17 @@ fn what_a_master_says_counts_only_while_most_sentinels_have_lately_named_it() {
         }));
     let pass = || ahead.fetch_add(6_000_000_000, Ordering::Relaxed);
     pass();
-    client.acquire(patiently(b"job")).unwrap().release();
+    client.acquire(patiently(b"job")).unwrap().release().unwrap();
     let [_, second, third] = watched.sentinels.all() else { panic!("three") };
     second.pause();
     pass();
-    client.acquire(patiently(b"job")).unwrap().release();
+    client.acquire(patiently(b"job")).unwrap().release().unwrap();
     third.pause();
     pass();
     let reported = refusal(client.acquire(briefly())).to_string();
     assert!(reported.contains("most of its sentinels have not named it for 5 s"), "{reported}");
     second.resume();
-    client.acquire(patiently(b"job")).unwrap().release();
+    client.acquire(patiently(b"job")).unwrap().release().unwrap();
     third.resume();
 }
 
@@ -378,7 +378,7 @@ fn an_answer_that_is_read_when_the_word_of_sentinels_is_too_old_does_not_count()
         let [boot, wall] = [now.boot, now.wall].map(|time| Timestamp(time.0 + ahead));
         ClockReading { boot, wall }
     }));
-    client.acquire(patiently(b"job")).unwrap().release();
+    client.acquire(patiently(b"job")).unwrap().release().unwrap();
     let [_, second, third] = watched.sentinels.all() else { panic!("three") };
     second.pause();
     third.pause();
@@ -427,7 +427,7 @@ fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one
     redbolt::init(&configured(watched.address()).build().unwrap(), LIMIT).unwrap();
     let cut_off = warm_client(configured(among(ways.iter().map(Proxy::address))));
     let brief = || LockRequest::new(b"job").ttl(max_ttl / 4);
-    cut_off.acquire(brief().wait(Wait::UpTo(LIMIT))).unwrap().release();
+    cut_off.acquire(brief().wait(Wait::UpTo(LIMIT))).unwrap().release().unwrap();
     ways.iter().for_each(|way| way.set(Mode::Stall));
     watched.sentinels.fail_over("jobs");
     watched.sentinels.wait_for_another("jobs", &watched.master);
@@ -439,7 +439,7 @@ fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one
             let lock = other.acquire(brief().wait(Wait::UpTo(3 * LIMIT)));
             let taken_at = Instant::now();
             is_taken.store(true, Ordering::Relaxed);
-            lock.unwrap().release();
+            lock.unwrap().release().unwrap();
             taken_at
         });
         let until = Instant::now() + 3 * LIMIT;
@@ -447,7 +447,7 @@ fn an_old_master_that_is_cut_off_with_a_client_grants_nothing_beside_the_new_one
             if let Ok(lock) = cut_off.acquire(brief().wait(Wait::UpTo(10 * MOMENT))) {
                 valid_until = Instant::now() + lock.remaining();
                 granted += 1;
-                lock.release();
+                lock.release().unwrap();
             }
         }
         taken.join().unwrap()
@@ -463,12 +463,12 @@ fn a_master_that_needs_its_replicas_grants_nothing_without_them() {
     vouch_for(&[&watched.master], 1);
     let client = warm_client(watched.builder());
     watched.master.cmd("CONFIG SET min-replicas-to-write 1 min-replicas-max-lag 1");
-    client.acquire(patiently(b"job")).unwrap().release();
+    client.acquire(patiently(b"job")).unwrap().release().unwrap();
     watched.replica.pause();
     let mut reported = String::new();
     eventually("the replica is missed", || match client.acquire(long(b"job")) {
         Ok(lock) => {
-            lock.release();
+            lock.release().unwrap();
             false
         }
         Err(error) => {
@@ -494,7 +494,7 @@ fn a_minority_of_sentinels_that_is_down_late_or_lies_changes_nothing() {
         let client = client_of(builder.response_timeout(4 * LIMIT));
         let lock = client.acquire(patiently(b"job")).unwrap();
         assert!(exists(&watched.master, "job") && !exists(&stray, "job"));
-        lock.release();
+        lock.release().unwrap();
     }
 }
 
@@ -525,7 +525,7 @@ fn a_sentinel_whose_name_is_not_resolved_keeps_no_node_away() {
             && reported.contains("hangs.example:26379: its name is still being looked up")
     });
     watched.sentinels.all_mut()[0].restart();
-    client.acquire(patiently(b"job")).unwrap().release();
+    client.acquire(patiently(b"job")).unwrap().release().unwrap();
     assert_eq!(look_ups.load(Ordering::Relaxed), 1);
 }
 
@@ -555,7 +555,11 @@ fn without_a_majority_there_is_no_master() {
     let reported = refused(with_password(&watched, b"s3cret"), ": WRONGPASS");
     assert!(!reported.contains("s3cret"), "{reported}");
     vouch_for(&[&watched.master], 1);
-    client_of(with_password(&watched, b"right")).acquire(patiently(b"job")).unwrap().release();
+    client_of(with_password(&watched, b"right"))
+        .acquire(patiently(b"job"))
+        .unwrap()
+        .release()
+        .unwrap();
 }
 
 /// The user is given beside the file, and the end of its line is no part of it.
@@ -570,9 +574,13 @@ fn the_sentinels_password_comes_from_a_file() {
     let file = watched.master.socket().with_file_name("password");
     std::fs::write(&file, "right\n").unwrap();
     let builder = watched.builder().sentinel_password_file(&file);
-    client_of(builder.clone()).acquire(patiently(b"job")).unwrap().release();
+    client_of(builder.clone()).acquire(patiently(b"job")).unwrap().release().unwrap();
     std::fs::write(&file, "s3cret\r\n").unwrap();
-    client_of(builder.clone().sentinel_user("ann")).acquire(patiently(b"job")).unwrap().release();
+    client_of(builder.clone().sentinel_user("ann"))
+        .acquire(patiently(b"job"))
+        .unwrap()
+        .release()
+        .unwrap();
     refused(builder, ": WRONGPASS");
     std::fs::remove_file(&file).unwrap();
     let gone = watched.builder().sentinel_password_file(&file).build().unwrap_err().to_string();
@@ -644,7 +652,7 @@ mod over_tls {
         let client = client_of(patient([&address]).tls_ca(authority.ca()));
         let lock = client.acquire(patiently(b"job")).unwrap();
         assert!(exists(&master, "job"));
-        lock.release();
+        lock.release().unwrap();
         let stranger = Authority::named("somebody else");
         refused(patient([&address]).tls_ca(stranger.ca()), "its issuer is not trusted");
         let plain = address.replace(&sentinel.tls_port().to_string(), &sentinel.port().to_string());
@@ -686,7 +694,7 @@ mod over_tls {
             let client = client_of(builder);
             let lock = client.acquire(patiently(b"job")).unwrap();
             assert!(exists(&self.master, "job"));
-            lock.release();
+            lock.release().unwrap();
         }
     }
 

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::inspect::{DataKind, InspectionVerdict, KeyState, Owner};
 use redbolt::proto::fence::least_kept;
 use redbolt::proto::script::{
     ACQUIRE_SHARED, ACQUIRE_SHARED_FENCED, EXTEND_SHARED, UNDO_SHARED, WRITE_BACK_SHARED,
 };
-use redbolt::{AcquireError, LockMode, LockRequest, ReleaseOutcome, RequestError};
+use redbolt::{AcquireError, LockMode, LockRequest, RequestError};
 use redbolt_test_servers::{Reply, Server};
 
 use crate::engine::engine;
@@ -41,13 +42,13 @@ fn those_who_share_hold_it_together_and_nobody_else_beside_them() {
     let second = two.acquire(patiently(b"job").shared()).unwrap();
     assert_eq!(first.mode(), LockMode::Shared);
     assert!(refusal(writer.acquire(long(b"job"))).to_string().contains("held"));
-    assert!(matches!(first.release(), ReleaseOutcome::Released(_)));
+    assert!(first.release().is_ok());
     refusal(writer.acquire(long(b"job")));
-    assert!(matches!(second.release(), ReleaseOutcome::Released(_)));
+    assert!(second.release().is_ok());
     let alone = writer.acquire(patiently(b"job")).unwrap();
     assert_eq!(alone.mode(), LockMode::Exclusive);
     refusal(one.acquire(long(b"job").shared()));
-    assert!(matches!(alone.release(), ReleaseOutcome::Released(_)));
+    assert!(alone.release().is_ok());
     eventually("nothing is left", || held_on(&servers, "job") == 0);
 }
 
@@ -63,7 +64,7 @@ fn whoever_waits_alone_gets_it_when_the_last_who_shares_lets_go() {
             assert!(alone.is_valid());
         });
         eventually("it has been denied", || calls(&servers[0], "set") > 0);
-        assert!(matches!(shared.release(), ReleaseOutcome::Released(_)));
+        assert!(shared.release().is_ok());
     });
 }
 
@@ -193,14 +194,14 @@ fn all_who_share_have_one_odd_number_between_the_even_ones_of_those_who_do_not()
         let alone = one.acquire(patiently(b"job").fenced()).unwrap();
         let even = alone.fencing_token().unwrap().get();
         assert!(even > last && even % 2 == 0, "{even} after {last}");
-        alone.release();
+        alone.release().unwrap();
         let first = one.acquire(patiently(b"job").shared().fenced()).unwrap();
         let second = two.acquire(patiently(b"job").shared().fenced()).unwrap();
         last = first.fencing_token().unwrap().get();
         assert_eq!(second.fencing_token().unwrap().get(), last, "one phase, one number");
         assert!(last > even && last % 2 == 1, "{last} after {even}");
-        first.release();
-        second.release();
+        first.release().unwrap();
+        second.release().unwrap();
     }
 }
 
@@ -249,7 +250,7 @@ fn a_shared_lock_is_extended_detached_and_attached_as_what_it_is() {
     let mut again = other.attach(&detached).unwrap();
     assert_eq!(again.mode(), LockMode::Shared);
     again.extend(Duration::from_secs(25)).unwrap();
-    assert!(matches!(again.release(), ReleaseOutcome::Released(_)));
+    assert!(again.release().is_ok());
     eventually("nothing is left", || held_on(&servers, "job") == 0);
 }
 
@@ -257,7 +258,7 @@ fn a_shared_lock_is_extended_detached_and_attached_as_what_it_is() {
 fn a_shared_lock_on_two_resources_is_refused_at_once() {
     let servers = servers(1);
     let client = client(&servers);
-    let error = client.acquire(long(b"a").and_resource(b"b").shared()).unwrap_err();
+    let error = client.acquire(long(b"a").and(b"b").shared()).unwrap_err();
     let expected = RequestError::SharedKeys { keys: 2 };
     assert!(matches!(error, AcquireError::Request(request) if request == expected));
 }
@@ -282,7 +283,7 @@ fn an_inspection_names_those_who_share_and_an_operator_can_break_their_lock() {
     assert_eq!(one.inspect(b"job").unwrap().owner(), Some(Owner::Mine));
     let words = seen.nodes[0].to_string();
     assert!(words.contains("shared by") && words.contains("two"), "{words}");
-    let report = operator.force_unlock(b"job").unwrap();
+    let report = operator.force_unlock(b"job", UnlockScope::Locks).unwrap();
     assert!(report.is_confirmed() && report.broken() == 3, "{report}");
     assert_eq!(held_on(&servers, "job"), 0);
     let alone = operator.acquire(patiently(b"job")).unwrap();

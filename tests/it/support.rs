@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redbolt::inspect::Inspection;
 use redbolt::proto::restart_guard;
 use redbolt::{
-    AcquireError, Client, Config, ConfigBuilder, Driver, Event, LockGuard, LockId, LockRequest,
-    Profile, RefusalReport, Wait,
+    AcquireError, Client, Config, ConfigBuilder, Driver, Event, ExtendError, LockGuard, LockId,
+    LockRequest, LossCause, Profile, RefusalReport, Wait,
 };
 use redbolt_test_servers::{Reply, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -149,6 +149,14 @@ pub(crate) fn warm_client(builder: ConfigBuilder) -> Client {
 }
 
 /// A request whose key would outlast every test unless it is removed.
+/// How the lock was lost, if that is why it was not extended.
+pub(crate) fn loss(error: &ExtendError) -> Option<LossCause> {
+    match error {
+        ExtendError::Lost(lost) => Some(lost.cause()),
+        _ => None,
+    }
+}
+
 pub(crate) fn long(resource: &[u8]) -> LockRequest<'_> {
     LockRequest::new(resource).ttl(LONG)
 }

@@ -1,7 +1,7 @@
 //! redbolt's blocking API.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use redbolt::{Client, Config, ConfigBuilder, LockGuard, LockRequest, ReleaseOutcome};
+use redbolt::{Client, Config, ConfigBuilder, LockGuard, LockRequest};
 
 use super::contract::{BUSY, Contender, Node, PATIENCE, Task};
 
@@ -77,7 +77,7 @@ impl Contender for RedboltClient {
 
     fn release(&mut self) -> Result<()> {
         let outcome = self.held.take().context("no lock is held")?.release();
-        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
+        outcome?;
         Ok(())
     }
 }

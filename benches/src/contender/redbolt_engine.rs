@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use redbolt::{AcquireError, Engine, EngineLimits, LockRequest, OwnedGuard, ReleaseOutcome};
+use redbolt::{AcquireError, Engine, LockLost, LockRequest, OwnedGuard, Released};
 
 use super::contract::{Contender, PATIENCE, Task};
 use super::redbolt_client::config;
@@ -14,7 +14,7 @@ pub(super) fn start(task: &Task) -> Result<Box<dyn Contender>> {
 
 /// An engine with all nodes ready.
 pub(super) fn engine(task: &Task) -> Result<Engine> {
-    let engine = Engine::start(config(task)?.build()?, EngineLimits::default())?;
+    let engine = Engine::new(config(task)?.build()?)?;
     let until = Instant::now() + PATIENCE;
     while engine.node_report().wait()?.ready() < task.nodes.len() {
         ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);
@@ -51,7 +51,7 @@ pub(super) fn valid(outcome: Result<OwnedGuard, AcquireError>) -> Result<OwnedGu
     Ok(guard)
 }
 
-pub(super) fn released(outcome: ReleaseOutcome) -> Result<()> {
-    ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
+pub(super) fn released(outcome: Result<Released, LockLost>) -> Result<()> {
+    outcome?;
     Ok(())
 }

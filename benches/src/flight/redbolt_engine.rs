@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use redbolt::{
-    AcquireError, Engine, EngineLimits, LockRequest, ReleaseOutcome,
+    AcquireError, Engine, LockLost, LockRequest, Released,
     engine::{AcquireFuture, ReleaseFuture},
 };
 use tokio::runtime::Runtime;
@@ -27,7 +27,7 @@ fn engine(task: &Task) -> Result<Engine> {
     let (nodes, ttl) = (task.nodes.clone(), task.ttl);
     let config =
         redbolt_config(&contender::Task { nodes, resource: String::new(), ttl })?.build()?;
-    let engine = Engine::start(config, EngineLimits::default())?;
+    let engine = Engine::new(config)?;
     let until = Instant::now() + PATIENCE;
     while engine.node_report().wait()?.ready() < task.nodes.len() {
         ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);
@@ -110,8 +110,8 @@ fn refused(error: AcquireError) -> anyhow::Error {
     anyhow!("{error}")
 }
 
-fn released(outcome: ReleaseOutcome) -> Result<()> {
-    ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
+fn released(outcome: Result<Released, LockLost>) -> Result<()> {
+    outcome?;
     Ok(())
 }
 

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use futures_util::future::try_join_all;
-use redbolt::{
-    Config, ConfigBuilder, Engine, EngineLimits, Event, LockRequest, ReleaseOutcome, Wait,
-};
+use redbolt::{Config, ConfigBuilder, Engine, Event, LockRequest, Wait};
 use tokio::runtime::{Builder, Runtime};
 
 use super::at_once::Cost;
@@ -68,7 +66,7 @@ impl Tasks {
     pub fn connect(nodes: &[String]) -> Result<Self> {
         let config =
             nodes.iter().try_fold(patient().new_nodes(), |builder, node| builder.node(node))?;
-        let engine = Engine::start(config.build()?, EngineLimits::default())?;
+        let engine = Engine::new(config.build()?)?;
         let until = Instant::now() + PATIENCE;
         while engine.node_report().wait()?.ready() < nodes.len() {
             ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);
@@ -86,9 +84,8 @@ impl Tasks {
         let (start, cpu) = (Instant::now(), cpu_time());
         let one = || async {
             let guard = self.engine.acquire(request()).await.map_err(|error| anyhow!("{error}"))?;
-            let outcome = guard.release().await;
-            ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
-            Ok(())
+            guard.release().await?;
+            anyhow::Ok(())
         };
         self.runtime.block_on(try_join_all((0..waiters).map(|_| one())))?;
         Ok(cost(start, cpu))

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use redbolt::{
-    Client, Config, Driver, Engine, EngineLimits, Event, LockId, LockRequest, ReleaseOutcome,
-};
+use redbolt::{Client, Config, Driver, Engine, Event, LockId, LockLost, LockRequest, Released};
 
 use super::contract::Contender;
 use crate::contender::{Node, Task};
@@ -24,8 +22,8 @@ fn request(task: &Task) -> LockRequest<'_> {
     LockRequest::new(task.resource.as_bytes()).ttl(task.ttl)
 }
 
-fn released(outcome: ReleaseOutcome) -> Result<()> {
-    ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
+fn released(outcome: Result<Released, LockLost>) -> Result<()> {
+    outcome?;
     Ok(())
 }
 
@@ -49,7 +47,7 @@ impl Contender for Blocking {
 }
 
 pub(super) fn start_engine(task: &Task) -> Result<Box<dyn Contender>> {
-    let engine = Engine::start(config(task)?, EngineLimits::default())?;
+    let engine = Engine::new(config(task)?)?;
     let until = Instant::now() + PATIENCE;
     while engine.node_report().wait()?.ready() < task.nodes.len() {
         ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);

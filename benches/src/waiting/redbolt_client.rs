@@ -2,10 +2,7 @@
 //! task.
 
 use anyhow::{Context, Result, anyhow, ensure};
-use redbolt::{
-    Client, Engine, EngineLimits, LockGuard, LockRequest, OwnedGuard, ReleaseOutcome, Wait,
-    config::WakeStrategy,
-};
+use redbolt::{Client, Engine, LockGuard, LockRequest, OwnedGuard, Wait, config::WakeStrategy};
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -36,7 +33,7 @@ impl Contender for Waiter {
 
     fn release(&mut self) -> Result<()> {
         let outcome = self.held.take().context("no lock is held")?.release();
-        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
+        outcome?;
         Ok(())
     }
 
@@ -46,7 +43,7 @@ impl Contender for Waiter {
 }
 
 pub(super) fn start_engine(task: &Task) -> Result<Box<dyn Contender>> {
-    let engine = Engine::start(redbolt_config(task)?.build()?, EngineLimits::default())?;
+    let engine = Engine::new(redbolt_config(task)?.build()?)?;
     Ok(Box::new(EngineWaiter { engine, task: task.clone(), held: None }))
 }
 
@@ -65,7 +62,7 @@ impl Contender for EngineWaiter {
 
     fn release(&mut self) -> Result<()> {
         let outcome = self.held.take().context("no lock is held")?.release().wait();
-        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
+        outcome?;
         Ok(())
     }
 
@@ -76,7 +73,7 @@ impl Contender for EngineWaiter {
 
 pub(super) fn start_futures(task: &Task) -> Result<Box<dyn Contender>> {
     let runtime = Builder::new_current_thread().build()?;
-    let engine = Engine::start(redbolt_config(task)?.build()?, EngineLimits::default())?;
+    let engine = Engine::new(redbolt_config(task)?.build()?)?;
     Ok(Box::new(FuturesWaiter { runtime, engine, task: task.clone(), held: None }))
 }
 
@@ -97,7 +94,7 @@ impl Contender for FuturesWaiter {
     fn release(&mut self) -> Result<()> {
         let held = self.held.take().context("no lock is held")?;
         let outcome = self.runtime.block_on(held.release());
-        ensure!(matches!(outcome, ReleaseOutcome::Released(_)), "{outcome}");
+        outcome?;
         Ok(())
     }
 

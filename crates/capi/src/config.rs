@@ -364,6 +364,13 @@ pub(crate) fn built(config: Option<&ConfigHandle>) -> Result<Config, Failure> {
     Ok(given(config, "config")?.builder.clone().build()?)
 }
 
+/// The same with at most so many calls in flight; 0 is the default.
+pub(crate) fn limited(config: Option<&ConfigHandle>, in_flight: usize) -> Result<Config, Failure> {
+    let builder = given(config, "config")?.builder.clone();
+    let builder = if in_flight == 0 { builder } else { builder.in_flight(in_flight) };
+    Ok(builder.build()?)
+}
+
 /// Changes one value. It is checked where the configuration is used first.
 pub(crate) fn change(
     config: Option<&mut ConfigHandle>,

@@ -8,12 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::engine::AcquireFuture;
-use redbolt::{
-    AcquireError, AutoExtend, DetachedLock, Engine, EngineLimits, LockRequest, OwnedGuard, Wait,
-};
+use redbolt::{AcquireError, AutoExtend, DetachedLock, Engine, LockRequest, OwnedGuard, Wait};
 
 use crate::call::{call, given, in_callback, look, may_wait, place};
-use crate::config::{ConfigHandle, built};
+use crate::config::{ConfigHandle, limited};
 use crate::failure::Failure;
 use crate::foreign::{UserData, bytes, give, text, zero_ended};
 use crate::lock::LockHandle;
@@ -55,9 +53,7 @@ pub extern "C" fn redbolt_engine_start(
 ) -> Status {
     call(error, || {
         let place = place(engine, "engine")?;
-        let limits = EngineLimits::default();
-        let limits = if in_flight == 0 { limits } else { limits.in_flight(in_flight) };
-        let engine = Engine::start(built(config)?, limits)?;
+        let engine = Engine::new(limited(config, in_flight)?)?;
         *place = Some(Box::new(EngineHandle { engine }));
         Ok(())
     })

@@ -106,7 +106,7 @@ fn record(numbers: &mut Numbers, event: Event) -> Option<(EventRecord, Option<Wo
             let record = of(numbers, Kind::Lost, id)?;
             numbers.lost(record.lock);
             let record = EventRecord { status: Status::Lost, loss: cause.into(), ..record };
-            (record, Some(Box::new(move |_| cause.into())))
+            (record, Some(Box::new(move |driver| driver.lock_lost(id, cause).into())))
         }
         Event::Released(id, confirmed) => {
             let record = of(numbers, Kind::Released, id)?;

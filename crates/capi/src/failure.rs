@@ -4,7 +4,7 @@ use std::ffi::CString;
 
 use redbolt::report::{NodeReport, NodeVote, Vote};
 use redbolt::{
-    AcquireError, ConfigError, DetachedLockError, EngineError, ExtendError, LossCause,
+    AcquireError, ConfigError, DetachedLockError, EngineError, ExtendError, LockLost,
     RefusalReport, RequestError, SetupError, StartError,
 };
 
@@ -136,9 +136,9 @@ impl From<RefusalReport> for Failure {
     }
 }
 
-impl From<LossCause> for Failure {
-    fn from(cause: LossCause) -> Self {
-        Self::new(Status::Lost, &format!("the lock is lost: {cause}"))
+impl From<LockLost> for Failure {
+    fn from(lost: LockLost) -> Self {
+        Self::new(Status::Lost, &lost.to_string())
     }
 }
 
@@ -167,7 +167,7 @@ impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
             AcquireError::Engine(error) => error.into(),
-            AcquireError::Lost(cause) => cause.into(),
+            AcquireError::Lost(lost) => lost.into(),
             AcquireError::Request(error) => error.into(),
             AcquireError::Refused(report) => report.into(),
             other => Self::new(Status::Request, &other.to_string()),
@@ -178,7 +178,7 @@ impl From<AcquireError> for Failure {
 impl From<ExtendError> for Failure {
     fn from(error: ExtendError) -> Self {
         match error {
-            ExtendError::Lost(cause) => cause.into(),
+            ExtendError::Lost(lost) => lost.into(),
             ExtendError::Request(error) => error.into(),
             ExtendError::Refused(report) => report.into(),
             other => Self::new(Status::Request, &other.to_string()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redbolt::engine::{ExtendFuture, ReentrantGuard, ReleaseFuture};
 use redbolt::{
-    DetachedLock, ExtendError, FencingToken, LockMode, LossCause, OwnedGuard, ReleaseOutcome,
+    DetachedLock, ExtendError, FencingToken, LockLost, LockMode, LossCause, OwnedGuard, Released,
 };
 
 use crate::call::may_wait;
@@ -158,9 +158,7 @@ fn upgraded(outcome: Result<bool, ExtendError>) -> Result<(), Failure> {
     }
 }
 
-pub(crate) fn released(outcome: ReleaseOutcome) -> Result<(), Failure> {
-    match outcome {
-        ReleaseOutcome::Released(_) => Ok(()),
-        ReleaseOutcome::Lost(cause) => Err(cause.into()),
-    }
+pub(crate) fn released(outcome: Result<Released, LockLost>) -> Result<(), Failure> {
+    outcome?;
+    Ok(())
 }

@@ -5,6 +5,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::inspect::{ForceUnlockReport, Inspection, Owner};
 
 use crate::call::{call, given, may_wait};
@@ -184,8 +185,8 @@ fn broken_by_client(
 ) -> Result<ForceUnlockReport, Failure> {
     let client = given(client, "client")?.entered_to_wait()?;
     Ok(match foreign {
-        true => client.force_unlock_foreign(resource)?,
-        false => client.force_unlock(resource)?,
+        true => client.force_unlock(resource, UnlockScope::Anything)?,
+        false => client.force_unlock(resource, UnlockScope::Locks)?,
     })
 }
 
@@ -197,8 +198,8 @@ fn broken_by_engine(
     may_wait()?;
     let engine = given(engine, "engine")?.engine();
     let report = match foreign {
-        true => engine.force_unlock_foreign(resource),
-        false => engine.force_unlock(resource),
+        true => engine.force_unlock(resource, UnlockScope::Anything),
+        false => engine.force_unlock(resource, UnlockScope::Locks),
     };
     Ok(report.wait()?)
 }

@@ -39,16 +39,11 @@ impl RequestHandle {
     }
 
     /// What it says, for the library.
-    pub(crate) fn asked(&self) -> LockRequest<'_> {
-        let (first, more) = self.resources.split_first().expect("it is made with a resource");
-        let mut request =
-            LockRequest::new(first).ttl(self.ttl).wait(self.wait).profile(self.profile);
-        if !self.prefix.is_empty() {
-            request = request.prefix(&self.prefix);
-        }
-        for resource in more {
-            request = request.and_resource(resource);
-        }
+    pub(crate) fn asked(&self) -> LockRequest<'static> {
+        let mut names = self.resources.iter().map(|resource| [&self.prefix[..], resource].concat());
+        let first = names.next().expect("it is made with a resource");
+        let request = LockRequest::new(&first).into_owned().ttl(self.ttl).wait(self.wait);
+        let mut request = names.fold(request.format(self.profile), LockRequest::and);
         request = match self.mode {
             LockMode::Shared => request.shared(),
             LockMode::Permit { of } => request.permits(of),

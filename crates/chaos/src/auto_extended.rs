@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AcquireError, AutoExtend, Engine, EngineLimits, LockRequest, OwnedGuard, Wait};
+use redbolt::{AcquireError, AutoExtend, Engine, LockRequest, OwnedGuard, Wait};
 use redbolt_test_servers::Connection;
 
 use crate::clock::now;
@@ -20,7 +20,7 @@ use crate::wire::{Order, Report, say};
 /// Carries out orders with an engine that auto-extends each lock until it is lost. With `careless`,
 /// a second extender beside it extends the key and finally deletes it, whoever owns it.
 pub(crate) fn hold(part: &Part, careless: bool) -> Result<(), Failure> {
-    let engine = Engine::start(part.config()?, EngineLimits::default())?;
+    let engine = Engine::new(part.config()?)?;
     for line in io::stdin().lock().lines() {
         let order = Order::parse(&line?)?;
         let request = LockRequest::new(RESOURCE.as_bytes())

@@ -7,8 +7,7 @@ use std::io::{self, BufRead};
 use std::thread;
 
 use redbolt::{
-    AcquireError, Client, Config, Engine, EngineLimits, ExtendError, LockGuard, LockMode,
-    LockRequest, Wait,
+    AcquireError, Client, Config, Engine, ExtendError, LockGuard, LockMode, LockRequest, Wait,
     leader::{Campaign, Leadership},
 };
 use rustix::process::{Pid, Signal};
@@ -55,7 +54,7 @@ fn take(config: &Config) -> Result<(), Failure> {
 
 /// Campaigns, and leads for as long as it is ordered to and may.
 fn lead(config: &Config) -> Result<(), Failure> {
-    let engine = Engine::start(config.clone(), EngineLimits::default())?;
+    let engine = Engine::new(config.clone())?;
     for line in io::stdin().lock().lines() {
         let order = Order::parse(&line?)?;
         let campaign = Campaign::new(RESOURCE).ttl(order.ttl).wait(Wait::UpTo(order.wait));

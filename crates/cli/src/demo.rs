@@ -73,8 +73,9 @@ fn hand_over(guard: LockGuard<'_>, bob: Client) -> Result<(), Failure> {
     });
     thread::sleep(Duration::from_millis(100));
     let (outcome, took) = timed(|| guard.release());
+    let confirmed = outcome.map_err(unexpected)?;
     let released = Instant::now();
-    tell(format_args!("bob waits; alice lets go in {}: {outcome}", show(took)));
+    tell(format_args!("bob waits; alice lets go in {}: released, {confirmed}", show(took)));
     let outcome = waiter.join().map_err(|_| unexpected("the waiter panicked"))?;
     let (granted, token, _) = outcome.map_err(unexpected)?;
     let later = show(granted.saturating_duration_since(released));
@@ -137,7 +138,7 @@ fn token(guard: &LockGuard<'_>) -> Result<FencingToken, Failure> {
 
 fn take_and_release(client: &Client) -> Result<Duration, Failure> {
     let (guard, took) = timed(|| client.acquire(request()));
-    guard.map_err(unexpected)?.release();
+    guard.map_err(unexpected)?.release().map_err(unexpected)?;
     Ok(took)
 }
 

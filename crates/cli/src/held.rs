@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use redbolt::proto::Settings;
 use redbolt::{
-    Client, Config, DetachedLock, ExtendError, LockGuard, LossCause, Profile, ReleaseOutcome,
-    RequestError, inspect::InspectionVerdict, net, report::Confirmed,
+    Client, Config, DetachedLock, ExtendError, LockGuard, LossCause, Profile, Released,
+    RequestError, inspect::InspectionVerdict, net,
 };
 
 use crate::args::{ExtendArgs, Nodes, ReleaseArgs};
@@ -47,7 +47,7 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
     mem::forget(client);
     let refused = match outcome {
         Ok(()) => None,
-        Err(ExtendError::Lost(cause)) => return Ok(lost(&detached, cause)),
+        Err(ExtendError::Lost(loss)) => return Ok(lost(&detached, loss.cause())),
         Err(ExtendError::Request(error)) => {
             return Err(Failure::request(named(&detached), error));
         }
@@ -66,10 +66,7 @@ pub(crate) fn extend(args: &ExtendArgs) -> Result<u8, Failure> {
         say(format_args!("warning: {failure}"));
     }
     let left = show(extended.remaining(net::now()));
-    let name = named(&extended);
-    Err(Failure::no_quorum(format_args!(
-        "{name}: not extended, and held for {left} more: {report}"
-    )))
+    Err(Failure::no_quorum(format_args!("not extended, and held for {left} more: {report}")))
 }
 
 /// The lock continues without this client. If it is lost, nothing is sent about it.
@@ -95,16 +92,16 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
     let looked = if is_released { Ok(()) } else { look(&client, &mut lock, &detached) };
     let quorum = client.config().quorum();
     match (looked, lock.release()) {
-        (_, ReleaseOutcome::Lost(_)) if is_released => {
+        (_, Err(_)) if is_released => {
             // Its keys are over by now.
             tidy(path, &detached);
             Ok(exit::SUCCESS)
         }
-        (Err(ExtendError::Lost(cause)), _) | (_, ReleaseOutcome::Lost(cause)) => {
+        (Err(ExtendError::Lost(loss)), _) | (_, Err(loss)) => {
             tidy(path, &detached);
-            Ok(lost(&detached, cause))
+            Ok(lost(&detached, loss.cause()))
         }
-        (looked, ReleaseOutcome::Released(confirmed))
+        (looked, Ok(confirmed))
             if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) =>
         {
             tidy(path, &detached);
@@ -113,7 +110,7 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
                 |reason| Failure::no_quorum(format_args!("{name}: {NOT_KNOWN}\n{reason}"));
             looked.map(|()| exit::SUCCESS).map_err(unknown)
         }
-        (_, ReleaseOutcome::Released(confirmed)) => {
+        (_, Ok(confirmed)) => {
             let draft = Draft::of_known(path, &alone);
             Err(unconfirmed(&client, args, draft, &detached, confirmed))
         }
@@ -151,7 +148,7 @@ fn unconfirmed(
     args: &ReleaseArgs,
     draft: Result<Draft, Failure>,
     detached: &DetachedLock,
-    confirmed: Confirmed,
+    confirmed: Released,
 ) -> Failure {
     let path = &args.token_file;
     let written = draft

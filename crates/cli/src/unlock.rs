@@ -5,6 +5,7 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::{
     Client, Profile,
     inspect::{
@@ -30,9 +31,9 @@ pub(crate) fn run(args: &UnlockArgs) -> Result<u8, Failure> {
     }
     let key = args.key.as_bytes();
     let report = match args.format.profile {
-        _ if args.foreign => client.force_unlock_foreign(key),
-        Some(profile) => client.force_unlock_of(profile, key),
-        None => client.force_unlock(key),
+        _ if args.foreign => client.force_unlock(key, UnlockScope::Anything),
+        Some(profile) => client.force_unlock(key, UnlockScope::LocksOf(profile)),
+        None => client.force_unlock(key, UnlockScope::Locks),
     };
     let report = report.map_err(|error| Failure::request(name::show(&args.key), error))?;
     let became = format!("{}: {}", name::show(&args.key), what_became(&report));

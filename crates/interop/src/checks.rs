@@ -15,7 +15,7 @@ mod wrong_field;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redbolt::{AutoExtend, Engine, EngineLimits, Profile};
+use redbolt::{AutoExtend, Engine, Profile};
 
 pub(crate) use self::common::{Extent, Found, NONE, SETTLED, at, ms};
 use self::common::{held, percentiles, release};
@@ -48,7 +48,7 @@ pub(crate) const ALL: [Check; 10] = [
 fn extension(fleet: &Fleet<'_>, _: Extent) -> Result<Found, Failure> {
     let mut peer = fleet.peer()?;
     let ttl = Duration::from_millis(1_000);
-    let engine = Engine::start(fleet.config()?, EngineLimits::default())?;
+    let engine = Engine::new(fleet.config()?)?;
     let request = || fleet.request("long").ttl(ttl);
     let lock = engine.acquire(request().auto_extend(AutoExtend::until_released())).wait()?;
     let until = Instant::now() + 4 * ttl;

@@ -74,9 +74,9 @@ impl<'l> Fleet<'l> {
     }
 
     /// What redbolt asks for, to have the library's lock of this name.
-    pub(crate) fn request<'n>(&self, name: &'n str) -> LockRequest<'n> {
-        let request = LockRequest::new(name).prefix(self.library.prefix);
-        let request = request.profile(self.library.profile);
+    pub(crate) fn request(&self, name: &str) -> LockRequest<'static> {
+        let request = LockRequest::new(&self.key(name)).into_owned();
+        let request = request.format(self.library.profile);
         if self.library.is_fenced { request.fenced() } else { request }
     }
 
@@ -204,7 +204,7 @@ const A_LATE_SECOND: u64 = 4_100_000_000;
 pub(crate) fn tries(client: &Client, request: LockRequest<'_>) -> Result<bool, Failure> {
     match client.acquire(request) {
         Ok(lock) => {
-            lock.release();
+            lock.release()?;
             Ok(true)
         }
         Err(AcquireError::Refused(report)) if report.is_contended() => Ok(false),

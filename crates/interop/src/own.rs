@@ -9,9 +9,7 @@ use std::io::{self, BufRead, Write};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redbolt::{
-    AcquireError, Client, Config, LockGuard, LockRequest, Profile, ReleaseOutcome, Wait,
-};
+use redbolt::{AcquireError, Client, Config, LockGuard, LockRequest, Profile, Wait};
 
 use crate::failure::Failure;
 use crate::library::Library;
@@ -47,7 +45,7 @@ pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
 }
 
 fn request(name: &str, profile: Profile) -> LockRequest<'_> {
-    LockRequest::new(name).profile(profile).ttl(TTL)
+    LockRequest::new(name).format(profile).ttl(TTL)
 }
 
 /// How many nanoseconds each pair of lock and unlock takes.
@@ -103,7 +101,7 @@ fn leave(held: &mut HashMap<String, LockGuard<'_>>, name: &str) -> Result<String
 
 fn released(lock: LockGuard<'_>) -> Result<(), Failure> {
     match lock.release() {
-        ReleaseOutcome::Released(_) => Ok(()),
+        Ok(_) => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use redbolt::{
-    AcquireError, Client, Config, LockGuard, LockRequest, RefusalReport, ReleaseOutcome, Wait,
+    AcquireError, Client, Config, LockGuard, LockRequest, RefusalReport, Wait,
     inspect::InspectionVerdict,
 };
 use redbolt_node::{Memory, Node};
@@ -46,14 +46,14 @@ fn a_lock_of_one_key_and_of_many_is_held_extended_and_released() {
     let nodes = nodes(3);
     let max_ttl = Duration::from_secs(30);
     let (client, rival) = (client(&nodes, max_ttl), client(&nodes, max_ttl));
-    for wanted in [request(b"job"), request(b"job").and_resource(b"other")] {
+    for wanted in [request(b"job"), request(b"job").and(b"other")] {
         let mut guard = client.acquire(wanted).unwrap();
         let report = refusal(rival.acquire(request(b"job").wait(Wait::No)));
         assert!(report.is_contended(), "{report}");
         guard.extend(Duration::from_secs(25)).unwrap();
         assert!(guard.remaining() > Duration::from_secs(20));
-        assert!(matches!(guard.release(), ReleaseOutcome::Released(_)));
-        rival.acquire(request(b"job")).unwrap().release();
+        assert!(guard.release().is_ok());
+        rival.acquire(request(b"job")).unwrap().release().unwrap();
     }
 }
 
@@ -79,11 +79,11 @@ fn a_lock_is_shared_by_some_and_then_held_by_one_alone() {
         assert_eq!(sharers.count, 2);
         refusal(writer.acquire(request(b"job").wait(Wait::No)));
         for guard in [first, second] {
-            assert!(matches!(guard.release(), ReleaseOutcome::Released(_)));
+            assert!(guard.release().is_ok());
         }
         let alone = writer.acquire(request(b"job")).unwrap();
         refusal(one.acquire(shared().wait(Wait::No)));
-        alone.release();
+        alone.release().unwrap();
     }
 }
 
@@ -98,9 +98,9 @@ fn one_who_shares_and_dies_is_in_the_way_until_its_own_time_is_over() {
     let long = alive.acquire(request(b"job").shared()).unwrap();
     // Nobody releases or extends it any more.
     let _ = lock.detach();
-    assert!(matches!(long.release(), ReleaseOutcome::Released(_)));
+    assert!(long.release().is_ok());
     let start = Instant::now();
-    writer.acquire(request(b"job")).unwrap().release();
+    writer.acquire(request(b"job")).unwrap().release().unwrap();
     assert!(start.elapsed() < Duration::from_secs(10), "the TTL of the other was 20 s");
 }
 
@@ -110,7 +110,7 @@ fn a_minority_that_stops_does_no_harm_and_a_majority_refuses() {
     let max_ttl = Duration::from_secs(1);
     let client = client(&nodes, max_ttl);
     nodes[0].stop(Memory::Lost);
-    client.acquire(request(b"job").ttl(max_ttl)).unwrap().release();
+    client.acquire(request(b"job").ttl(max_ttl)).unwrap().release().unwrap();
 
     nodes[1].stop(Memory::Lost);
     let report = refusal(client.acquire(request(b"job").ttl(max_ttl).wait(Wait::No)));
@@ -119,5 +119,5 @@ fn a_minority_that_stops_does_no_harm_and_a_majority_refuses() {
     // The node comes back without its memory, and votes again when every lock that it may have
     // forgotten is over.
     nodes[0].start_again().unwrap();
-    client.acquire(request(b"job").ttl(max_ttl)).unwrap().release();
+    client.acquire(request(b"job").ttl(max_ttl)).unwrap().release().unwrap();
 }

@@ -7,9 +7,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use redbolt::report::{Cause, NodeState, PushState, Vote};
-use redbolt::{
-    AcquireError, Client, LockGuard, LockRequest, RefusalReport, ReleaseOutcome, SetupError, Wait,
-};
+use redbolt::{AcquireError, Client, LockGuard, LockRequest, RefusalReport, SetupError, Wait};
 use redbolt_test_servers::Reply;
 use redbolt_testkit::{NATIVE, acl_rules};
 
@@ -343,8 +341,8 @@ fn is_quarantined(client: &Client, request: LockRequest<'_>) -> Result<(), Failu
 
 fn let_go(lock: LockGuard<'_>) -> Result<(), Failure> {
     match lock.release() {
-        ReleaseOutcome::Released(_) => Ok(()),
-        ReleaseOutcome::Lost(cause) => Err(format!("a lock was lost: {cause:?}").into()),
+        Ok(_) => Ok(()),
+        Err(cause) => Err(format!("a lock was lost: {cause:?}").into()),
     }
 }
 

@@ -82,14 +82,14 @@ impl World {
         let first = keys.next().unwrap_or_default();
         let mut request = LockRequest::new(KEYS[first]).ttl(Duration::from_millis(job.ttl_ms));
         for key in keys {
-            request = request.and_resource(KEYS[key]);
+            request = request.and(KEYS[key]);
         }
         let patient = job.patience > 0;
         let wait = if patient { Wait::UpTo(Duration::from_nanos(job.patience)) } else { Wait::No };
         let now = self.clocks(client);
         self.note(0x100 + at as u64);
         let request = if job.fenced { request.fenced() } else { request };
-        let request = request.profile(job.profile);
+        let request = request.format(job.profile);
         let request = if job.shared { request.shared() } else { request };
         let request = if job.permits > 0 { request.permits(job.permits) } else { request };
         let asked = self.clients[client].core.acquire(&request.wait(wait), now);

@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redbolt::proto::UnlockScope;
 use redbolt::proto::{
     ClockReading, Config, Core, Event, LinkId, LinkOp, LockId, LockMode, LockRequest, LossCause,
     NodeSettings, Profile, RestartGuard, Settings, Timestamp, WakeStrategy, script,
@@ -51,10 +52,10 @@ impl Locks {
         let request = LockRequest::new(b"job").ttl(TTL);
         let request = match self {
             Self::Permits => return request.permits(3),
-            Self::Redisson => return request.profile(Profile::REDISSON),
+            Self::Redisson => return request.format(Profile::REDISSON),
             Self::Plain => request,
-            Self::RedissonRw => request.profile(Profile::REDISSON_RW),
-            Self::Symfony => request.profile(Profile::SYMFONY),
+            Self::RedissonRw => request.format(Profile::REDISSON_RW),
+            Self::Symfony => request.format(Profile::SYMFONY),
         };
         if shares { request.shared() } else { request }
     }
@@ -217,9 +218,11 @@ impl World {
         let anything = self.random.chance(300);
         let core = &mut self.clients[at].core;
         let order = match (anything, self.locks) {
-            (true, _) => core.force_unlock_foreign(b"job", now),
-            (_, Locks::Symfony) => core.force_unlock_of(Profile::SYMFONY, b"job", now),
-            _ => core.force_unlock(b"job", now),
+            (true, _) => core.force_unlock(b"job", UnlockScope::Anything, now),
+            (_, Locks::Symfony) => {
+                core.force_unlock(b"job", UnlockScope::LocksOf(Profile::SYMFONY), now)
+            }
+            _ => core.force_unlock(b"job", UnlockScope::Locks, now),
         };
         order.expect("the name is that of a lock");
         self.clients[at].acts_at = self.now + (300 + self.random.below(1_000)) * MS;

@@ -303,7 +303,7 @@ impl Bench {
             Teller::ByLibrary => Profile::REDISSON,
         };
         let ask = LockRequest::new(b"job").ttl(Duration::from_secs(10)).wait(Wait::UpTo(PATIENCE));
-        let ask = ask.profile(profile);
+        let ask = ask.format(profile);
         let process = &mut self.processes[at];
         (process.asked, process.is_waiting) = (self.now, true);
         process.asks_before = process.asks_at(&self.hung);

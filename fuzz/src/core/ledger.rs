@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use redbolt::proto::fence::is_exclusive;
 use redbolt::proto::{
-    ClockReading, Confirmed, Core, Lease, LockId, LockMode, LossCause, NodeSet, Refusal,
-    RefusalReason, Timestamp, Verdict,
+    ClockReading, Core, Lease, LockId, LockMode, LossCause, NodeSet, Refusal, RefusalReason,
+    Released, Timestamp, Verdict,
 };
 
 use super::fair_queue::{FairQueue, Stand};
@@ -877,7 +877,7 @@ impl Ledger {
         lock.phase = Phase::Ended;
     }
 
-    pub(super) fn released(&mut self, id: LockId, confirmed: Confirmed) {
+    pub(super) fn released(&mut self, id: LockId, confirmed: Released) {
         let nodes = self.nodes;
         let lock = self.reported(id);
         assert_eq!(lock.phase, Phase::Releasing, "what was released");

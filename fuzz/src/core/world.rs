@@ -81,7 +81,7 @@ impl World {
         let name = format!("k{}", self.ledger.locks.len());
         let more: Vec<_> = (1..keys).map(|at| format!("\r\n$-1\r\n\0{at}")).collect();
         let ask = LockRequest::new(name.as_bytes()).ttl(ttl).wait(wait);
-        let ask = more.iter().fold(ask, |ask, key| ask.and_resource(key.as_bytes()));
+        let ask = more.iter().fold(ask, |ask, key| ask.and(key.as_bytes()));
         let ask = match sort {
             Sort::Plain => ask,
             Sort::Fenced => ask.fenced(),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use super::future::{block_on, mapped_future};
 use super::guard::OwnedGuard;
-use super::handle::LockHandle;
+use super::held_lock::HeldLock;
 use crate::api::error::{AcquireError, unless_contended};
 use crate::proto::debug_by_name;
 
@@ -26,7 +26,7 @@ pub struct AcquireFuture {
 enum AcquireState {
     Refused(Box<AcquireError>),
     Done,
-    Pending(LockHandle),
+    Pending(HeldLock),
 }
 
 impl AcquireFuture {
@@ -34,7 +34,7 @@ impl AcquireFuture {
         Self { state: AcquireState::Refused(Box::new(error.into())) }
     }
 
-    pub(super) fn pending(handle: LockHandle) -> Self {
+    pub(super) fn pending(handle: HeldLock) -> Self {
         Self { state: AcquireState::Pending(handle) }
     }
 

@@ -14,10 +14,10 @@ use super::shutdown::ShutdownReport;
 use super::slot::LockSlot;
 use crate::api::driver::Driver;
 use crate::api::error::{AcquireError, EngineError};
-use crate::api::guard::{ExtendError, ReleaseOutcome, loss};
+use crate::api::guard::{ExtendError, loss};
 use crate::api::report::NodeReport;
 use crate::proto::{
-    ClockReading, Confirmed, DetachedLock, LockId, LockMode, LockState, RequestError,
+    ClockReading, DetachedLock, LockId, LockMode, LockState, Released, RequestError,
 };
 
 pub(super) struct Executor {
@@ -133,7 +133,7 @@ impl Executor {
         match error {
             RequestError::NotHeld if !slot.is_released() => {
                 let cause = slot.loss().unwrap_or_else(|| loss(self.driver.state(id)));
-                ExtendError::Lost(cause)
+                slot.not_extended_by(cause)
             }
             error => ExtendError::Request(error),
         }
@@ -142,7 +142,7 @@ impl Executor {
     fn view(&mut self, resource: &[u8], request: ViewRequest, now: ClockReading) {
         let core = self.driver.core_mut();
         let begun = match request {
-            ViewRequest::ForceUnlock { force, .. } => core.begin_force_unlock(force, resource, now),
+            ViewRequest::ForceUnlock { scope, .. } => core.force_unlock(resource, scope, now),
             ViewRequest::Inspect(_) => core.inspect(resource, now),
         };
         match begun {
@@ -195,8 +195,8 @@ impl Executor {
         if detached.is_some() {
             // No task waits for this outcome, and watchers are not to learn of a loss.
             let nodes = self.runtime.config.node_count() as u32;
-            let confirmed = Confirmed { nodes: 0, of: nodes };
-            self.outcomes.end(id, ReleaseOutcome::Released(confirmed));
+            let confirmed = Released { nodes: 0, of: nodes };
+            self.outcomes.end(id, Ok(confirmed));
         } else {
             self.release(slot, self.runtime.config.clock().now());
         }
@@ -234,7 +234,7 @@ impl Executor {
         let state = self.driver.state(id);
         self.driver.core_mut().release(id, now);
         if matches!(state, LockState::Lost(_) | LockState::Unknown) {
-            self.outcomes.end(id, ReleaseOutcome::Lost(loss(state)));
+            self.outcomes.end(id, Err(loss(state)));
         }
     }
 
@@ -255,7 +255,7 @@ impl Executor {
             match state {
                 LockState::Held | LockState::Extending => self.outcomes.revoke(id),
                 LockState::Lost(_) | LockState::Unknown => {
-                    self.outcomes.end(id, ReleaseOutcome::Lost(loss(state)));
+                    self.outcomes.end(id, Err(loss(state)));
                 }
                 _ => {}
             }

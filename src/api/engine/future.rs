@@ -3,7 +3,6 @@
 //! They wait for an outcome and nothing else: what they wait for was handed to the thread by the call. Plain `std::future`,
 //! so that any executor will do, and none is needed.
 
-use std::convert::identity;
 use std::fmt;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,13 +14,14 @@ use super::reply::Reply;
 use super::runtime::Runtime;
 use super::slot::{ExtendReply, LockSlot, Watcher};
 use crate::api::error::EngineError;
-use crate::api::guard::{ExtendError, ReleaseOutcome, unless_shared};
-use crate::proto::{LossCause, debug_by_name};
+use crate::api::guard::{ExtendError, unless_shared};
+use crate::api::lock_lost::{LockLost, LockName};
+use crate::proto::{LossCause, Released, debug_by_name};
 
-/// An extension under way: a future, or [`wait`](Self::wait) for it.
+/// An extension or a downgrade under way: a future, or [`wait`](Self::wait) for it.
 ///
 /// It was handed to the thread by the call. Dropping it does not stop it.
-#[must_use = "it says whether the lock was extended"]
+#[must_use = "it says whether the lock is still held"]
 pub struct ExtendFuture {
     reply: Arc<ExtendReply>,
     runtime: Arc<Runtime>,
@@ -56,7 +56,10 @@ impl Future for ExtendFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.runtime.is_ours() {
-            return Poll::Ready(Err(ExtendError::Lost(LossCause::Forked)));
+            return Poll::Ready(Err(ExtendError::Lost(LockLost::new(
+                LockName::default(),
+                LossCause::Forked,
+            ))));
         }
         self.reply.poll("an ExtendFuture", context.waker())
     }
@@ -120,26 +123,6 @@ mapped_future! {
     pub fn wait;
 }
 
-mapped_future! {
-    /// An exclusive lock that is shared from the call on: a future, or [`wait`](Self::wait) for it. It is ready when other
-    /// readers may come, or when it is known that they have to wait.
-    ///
-    /// Dropping it changes nothing.
-    #[must_use = "it says whether the lock was held"]
-    pub struct DowngradeFuture(ExtendFuture) -> Result<(), ExtendError> = identity;
-
-    /// Blocks until the nodes have answered: at most the configuration's `response_timeout`.
-    ///
-    /// # Errors
-    ///
-    /// [`ExtendError::Lost`]: stop. [`ExtendError::Request`]: it is shared already, or a lock on several resources.
-    ///
-    /// # Panics
-    ///
-    /// On the engine's own thread, and if it was ready before.
-    pub fn wait;
-}
-
 /// A release under way: a future, or [`wait`](Self::wait) for it.
 ///
 /// It was handed to the thread by the call. Dropping it does not stop it.
@@ -156,17 +139,21 @@ impl ReleaseFuture {
     /// Blocks until a quorum has confirmed the release, or whoever answers has: at most the
     /// configuration's `response_timeout`.
     ///
+    /// # Errors
+    ///
+    /// The lock was lost before it was released.
+    ///
     /// # Panics
     ///
     /// On the engine's own thread.
-    pub fn wait(self) -> ReleaseOutcome {
+    pub fn wait(self) -> Result<Released, LockLost> {
         self.slot.runtime.refuse_own_thread();
         block_on(self)
     }
 }
 
 impl Future for ReleaseFuture {
-    type Output = ReleaseOutcome;
+    type Output = Result<Released, LockLost>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.slot.poll_outcome(context.waker())
@@ -264,7 +251,7 @@ impl<T, E> fmt::Debug for QueryFuture<T, E> {
     }
 }
 
-debug_by_name!(DowngradeFuture, ExtendFuture, LossFuture, ReleaseFuture, UpgradeFuture);
+debug_by_name!(ExtendFuture, LossFuture, ReleaseFuture, UpgradeFuture);
 
 /// The whole executor that a blocking call needs.
 pub(super) fn block_on<F: Future>(future: F) -> F::Output {

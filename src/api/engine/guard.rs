@@ -2,10 +2,11 @@
 //!
 //! Invariant: it queues one release, or one request to detach the lock, and a forked child queues none.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use super::future::{DowngradeFuture, QueryFuture, ReleaseFuture, UpgradeFuture};
-use super::handle::{LockHandle, lock_methods};
+use super::future::{ExtendFuture, QueryFuture, ReleaseFuture, UpgradeFuture};
+use super::held_lock::HeldLock;
 use super::queue::Message;
 use super::reply::{Reply, Responder};
 use super::slot::LockSlot;
@@ -24,29 +25,29 @@ use crate::proto::{DetachedLock, LockMode, debug_by_name};
 #[must_use = "dropping the guard releases the lock"]
 pub struct OwnedGuard {
     /// Empty once it was released or detached.
-    handle: Option<LockHandle>,
+    lock: Option<HeldLock>,
 }
 
 impl OwnedGuard {
     /// A guard for a lock that was granted.
-    pub(super) fn of(handle: LockHandle) -> Self {
-        Self { handle: Some(handle) }
+    pub(super) fn of(lock: HeldLock) -> Self {
+        Self { lock: Some(lock) }
     }
 
     /// Itself, if anything is left of the lock.
     pub(super) fn if_valid(self) -> Result<Self, AcquireError> {
-        if self.is_valid() { Ok(self) } else { Err(self.its_slot().why_ended()) }
+        if self.is_valid() { Ok(self) } else { Err(self.slot().why_ended()) }
     }
 
     /// What the slot of another process would have of it.
     #[cfg(test)]
     pub(super) fn copy(&self) -> (crate::proto::Lease, crate::proto::Votes) {
-        self.its_slot().copy()
+        self.slot().copy()
     }
 
     /// The resources that it is a lock on.
     pub fn resources(&self) -> impl Iterator<Item = &[u8]> {
-        self.its_slot().request.resources()
+        self.slot().request.resources()
     }
 
     /// Tries once to become the only holder of a resource that is shared, and tells whether it is. It keeps its shared lock
@@ -67,7 +68,7 @@ impl OwnedGuard {
     /// # Ok(()) }
     /// ```
     pub fn try_upgrade(&self) -> UpgradeFuture {
-        UpgradeFuture::new(self.handle().change_mode(LockMode::Exclusive))
+        UpgradeFuture::new(self.lock().change_mode(LockMode::Exclusive))
     }
 
     /// Shares a resource from now on that it held alone, with a validity that is no shorter. The holder is a reader from the
@@ -75,17 +76,16 @@ impl OwnedGuard {
     /// that they have to wait until the lock is released or its TTL is over.
     ///
     /// It keeps its fencing token, which readers who come later may be ahead of.
-    pub fn downgrade(&self) -> DowngradeFuture {
-        DowngradeFuture::new(self.handle().change_mode(LockMode::Shared))
+    pub fn downgrade(&self) -> ExtendFuture {
+        self.lock().change_mode(LockMode::Shared)
     }
 
-    /// Releases the lock. The release is queued by the call, whether or not anybody waits for its
-    /// [`ReleaseOutcome`](crate::ReleaseOutcome); a lock that was lost before is not an error, the outcome
-    /// says so.
+    /// Releases the lock. The release is queued by the call, whether or not anybody waits for the future, which fails if the
+    /// lock was lost before.
     pub fn release(mut self) -> ReleaseFuture {
-        let handle = self.take_handle();
-        handle.release();
-        ReleaseFuture::new(handle.slot)
+        let lock = self.take_lock();
+        lock.release();
+        ReleaseFuture::new(lock.slot)
     }
 
     /// Detaches the lock, for another process on this machine to [attach](super::Engine::attach). Until then it
@@ -100,34 +100,41 @@ impl OwnedGuard {
     /// [`EngineError::ShutDown`](super::EngineError::ShutDown), and the lock is released;
     /// [`EngineError::Forked`](super::EngineError::Forked) in a forked child.
     pub fn detach(mut self) -> QueryFuture<Option<DetachedLock>> {
-        let handle = self.take_handle();
-        let (runtime, reply) = (Arc::clone(&handle.slot.runtime), Arc::new(Reply::default()));
+        let lock = self.take_lock();
+        let (runtime, reply) = (Arc::clone(&lock.slot.runtime), Arc::new(Reply::default()));
         let responder = Responder::new(Arc::clone(&reply), Arc::clone(&runtime), None);
-        handle.hand_over(Message::Detach(Arc::clone(&handle.slot), responder));
+        lock.hand_over(Message::Detach(Arc::clone(&lock.slot), responder));
         QueryFuture::new(reply, runtime)
     }
 
-    fn take_handle(&mut self) -> LockHandle {
-        self.handle.take().expect("only its end empties it, and takes the guard with it")
+    fn take_lock(&mut self) -> HeldLock {
+        self.lock.take().expect("only its end empties it, and takes the guard with it")
     }
 
-    pub(super) fn handle(&self) -> &LockHandle {
-        self.handle.as_ref().expect("only its end empties it, and takes the guard with it")
+    pub(super) fn lock(&self) -> &HeldLock {
+        self.lock.as_ref().expect("only its end empties it, and takes the guard with it")
     }
 
-    pub(super) fn its_slot(&self) -> &Arc<LockSlot> {
-        &self.handle().slot
+    pub(super) fn slot(&self) -> &Arc<LockSlot> {
+        &self.lock().slot
     }
 }
 
 impl Drop for OwnedGuard {
     fn drop(&mut self) {
         // Empty after a release or a detachment, which has queued its message.
-        if let Some(handle) = &self.handle {
-            handle.release();
+        if let Some(lock) = &self.lock {
+            lock.release();
         }
     }
 }
 
-lock_methods!(OwnedGuard);
+impl Deref for OwnedGuard {
+    type Target = HeldLock;
+
+    fn deref(&self) -> &HeldLock {
+        self.lock()
+    }
+}
+
 debug_by_name!(OwnedGuard { remaining });

@@ -1,12 +1,13 @@
 //! Leadership: the guard of an engine's lock, and the future of it, under a leader's names.
 
-use std::time::Duration;
+use std::ops::Deref;
 
 use super::acquisition::AcquireFuture;
-use super::future::{LossFuture, ReleaseFuture, mapped_future};
+use super::future::{ReleaseFuture, mapped_future};
 use super::guard::OwnedGuard;
+use super::held_lock::HeldLock;
 use crate::api::error::AcquireError;
-use crate::proto::{FencingToken, LossCause, debug_by_name};
+use crate::proto::{FencingToken, debug_by_name};
 
 /// The lead in an election: see [`Engine::campaign`](super::Engine::campaign). `Send` and `Sync`, and bound to no lifetime.
 ///
@@ -15,7 +16,7 @@ use crate::proto::{FencingToken, LossCause, debug_by_name};
 /// it has seen.
 ///
 /// Dropping it resigns, and never blocks. It does not keep the engine alive: with the last handle, or by a shutdown, the
-/// lead is lost ([`LossCause::ShutDown`]).
+/// lead is lost ([`LossCause::ShutDown`](crate::LossCause::ShutDown)).
 #[must_use = "dropping it resigns"]
 pub struct Leadership {
     guard: OwnedGuard,
@@ -27,7 +28,7 @@ impl Leadership {
         let guard = elected?;
         match guard.fencing_token() {
             Some(term) => Ok(Self { guard, term }),
-            None => Err(guard.its_slot().why_ended()),
+            None => Err(guard.slot().why_ended()),
         }
     }
 
@@ -41,35 +42,22 @@ impl Leadership {
     /// The label under which others see this leader; empty if the configuration has none.
     #[must_use]
     pub fn label(&self) -> &[u8] {
-        &self.guard.its_slot().runtime.config.settings().label
-    }
-
-    /// How long it still leads if nothing is heard of the nodes, by the clock as it is now; zero once the lead is over.
-    #[must_use]
-    pub fn remaining(&self) -> Duration {
-        self.guard.remaining()
-    }
-
-    /// Whether it leads, by the clock as it is now.
-    #[must_use]
-    pub fn is_valid(&self) -> bool {
-        self.guard.is_valid()
-    }
-
-    /// Watches for the end: gives the cause once the lead is lost, before its validity ends where that is possible, and
-    /// `None` once it has resigned. Each call makes a watcher of its own, which may outlive this.
-    pub fn lost(&self) -> LossFuture {
-        self.guard.lost()
-    }
-
-    /// Has `callback` called once if the lead is lost: as [`OwnedGuard::on_loss`].
-    pub fn on_loss(&self, callback: impl FnOnce(LossCause) + Send + 'static) {
-        self.guard.on_loss(callback);
+        &self.guard.slot().runtime.config.settings().label
     }
 
     /// Resigns, so that another one can be elected at once. Stop acting as a leader before.
     pub fn resign(self) -> ReleaseFuture {
         self.guard.release()
+    }
+}
+
+/// [`remaining`](HeldLock::remaining), [`is_valid`](HeldLock::is_valid), [`lost`](HeldLock::lost) and [`on_loss`](HeldLock::on_loss)
+/// are those of the lock: the lead is over when it is.
+impl Deref for Leadership {
+    type Target = HeldLock;
+
+    fn deref(&self) -> &HeldLock {
+        &self.guard
     }
 }
 

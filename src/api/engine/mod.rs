@@ -12,7 +12,7 @@ mod acquisition;
 mod executor;
 mod future;
 mod guard;
-mod handle;
+mod held_lock;
 mod leadership;
 mod mailbox;
 mod observer;
@@ -22,29 +22,28 @@ mod pending;
 mod queue;
 mod reentrant;
 mod reply;
+mod request;
+mod run;
 mod runtime;
 mod shared;
 mod shutdown;
 mod slot;
 mod thread;
-mod with;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use self::acquisition::{AcquireAllFuture, AcquireFuture, TryLockFuture};
-pub use self::future::{
-    DowngradeFuture, ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, UpgradeFuture,
-};
+pub use self::future::{ExtendFuture, LossFuture, QueryFuture, ReleaseFuture, UpgradeFuture};
 pub use self::guard::OwnedGuard;
+pub use self::held_lock::HeldLock;
 pub use self::leadership::{CampaignFuture, Leadership};
 pub use self::observer::{ChangeFuture, OwnedObserver};
 pub use self::reentrant::{ReentrantFuture, ReentrantGuard};
+pub use self::run::RunError;
 pub use self::shutdown::{ShutdownReport, Unreleased};
-pub use self::with::{HeldLock, WithError};
 
-use self::handle::LockHandle;
 use self::observer_slot::ObserverSlot;
 use self::queue::{Message, Queue, ViewRequest, WarmUp};
 use self::reentrant::Holds;
@@ -53,8 +52,8 @@ use self::runtime::{InFlight, Runtime};
 use self::shared::Shared;
 use self::slot::LockSlot;
 use self::thread::Thread;
-use self::with::unless_lost;
-use super::client::{WithOutcome, distinct};
+use super::builder::RequestBuilder;
+use super::client::distinct;
 use super::config::Config;
 use super::detached;
 use super::driver::{Driver, instant_in};
@@ -67,8 +66,7 @@ use super::report::NodeReport;
 use super::start::StartError;
 use crate::net::start_thread;
 use crate::proto::{
-    AutoExtend, DetachedLock, Force, LockRequest, MAX_LOCKS, Profile, Wait, check_lock_name,
-    debug_by_name,
+    AutoExtend, DetachedLock, LockRequest, UnlockScope, check_lock_name, debug_by_name,
 };
 
 /// Takes locks for all threads and tasks of a program, with one background thread of its own, named
@@ -79,19 +77,19 @@ use crate::proto::{
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use redbolt::{Config, Engine, EngineLimits, LockRequest, Wait};
+/// use redbolt::{Config, Engine, LockRequest};
 ///
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = Config::builder().node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?.build()?;
-/// let engine = Engine::start(config, EngineLimits::default())?;
+/// let engine = Engine::new(config)?;
 ///
 /// // In a task of any executor:
 /// let guard = engine.acquire(LockRequest::new("job").wait(Duration::from_secs(2))).await?;
 /// guard.extend(Duration::from_secs(10)).await?;
-/// println!("{}", guard.release().await);
+/// println!("{}", guard.release().await?);
 ///
 /// // On a thread:
-/// let guard = engine.try_acquire(LockRequest::new("job")).wait()?;
+/// let guard = engine.lock("job").acquire_blocking()?;
 /// guard.on_loss(|cause| eprintln!("stop: {cause}"));
 /// drop(guard);
 ///
@@ -130,47 +128,43 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`StartError::InFlight`]: the limit is out of its range. [`StartError::Io`]: the system has no file
-    /// descriptors or no threads left.
-    pub fn start(config: Config, limits: EngineLimits) -> Result<Self, StartError> {
-        limits.check()?;
+    /// [`StartError::Io`]: the system has no file descriptors or no threads left.
+    pub fn new(config: Config) -> Result<Self, StartError> {
         let tokens = Driver::tokens_needed(&config);
         let poll = OwnPoll::new(tokens + 1, config.clock())?;
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens))?;
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens)?;
-        let runtime = Runtime::new(config, limits.in_flight);
+        let runtime = Runtime::new(config);
         let shared = Arc::new(Shared::new(runtime, Queue::new(waker)));
         let thread = Thread::new(poll, driver, Arc::clone(&shared));
         let thread = start_thread("redbolt-engine", move || thread.run())?;
         Ok(Self { handle: Arc::new(Handle::new(shared, Some(thread))) })
     }
 
-    /// Takes the lock on `resource`, waits until it is granted, and extends it until it is released:
-    /// [`acquire`](Self::acquire) with [`Wait::Forever`] and [`AutoExtend::until_released`], and the default
-    /// TTL of 10 s.
+    /// Asks for a lock on `resource`, which is extended until it is released. It waits for the holder unless said otherwise. See
+    /// [auto-extension](crate::manual::auto_extension).
     ///
     /// ```no_run
-    /// # async fn f(engine: redbolt::Engine) -> Result<(), redbolt::AcquireError> {
-    /// let lock = engine.lock("invoices").await?;
-    /// # drop(lock); Ok(()) }
-    /// ```
-    pub fn lock(&self, resource: &(impl AsRef<[u8]> + ?Sized)) -> AcquireFuture {
-        self.acquire(extended(resource).wait(Wait::Forever))
-    }
-
-    /// Tries once to take the lock on `resource`, and extends it until it is released. `None` says that
-    /// somebody else has it: a quorum of the nodes has answered, and others have what is missing.
-    ///
-    /// ```no_run
-    /// # async fn f(engine: redbolt::Engine) -> Result<(), redbolt::AcquireError> {
-    /// match engine.try_lock("invoices").await? {
-    ///     Some(lock) => drop(lock),
-    ///     None => println!("somebody else does it"),
+    /// # use std::time::Duration;
+    /// # async fn f(engine: redbolt::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// let invoices = engine.lock("invoices").await?;
+    /// let prices = engine.lock("prices").wait(Duration::from_secs(2)).shared().await?;
+    /// if let Some(lock) = engine.lock("tidy-up").try_acquire().await? { // None: another client holds it
+    ///     lock.release().await?;
     /// }
+    /// prices.release().await?;
+    /// invoices.release().await?; // an error if it was lost: the work was not covered
     /// # Ok(()) }
     /// ```
-    pub fn try_lock(&self, resource: &(impl AsRef<[u8]> + ?Sized)) -> TryLockFuture {
-        TryLockFuture::new(self.acquire(extended(resource)))
+    pub fn lock(&self, resource: impl AsRef<[u8]>) -> RequestBuilder<Self> {
+        let RequestBuilder { handle, request } = self.lease(resource, Duration::from_secs(10));
+        RequestBuilder { handle, request: request.auto_extend(AutoExtend::until_released()) }
+    }
+
+    /// Asks for a lease on `resource`, which ends after `ttl` unless the holder extends it ([`OwnedGuard::extend`]) or releases
+    /// it before. It waits for the holder unless said otherwise.
+    pub fn lease(&self, resource: impl AsRef<[u8]>, ttl: Duration) -> RequestBuilder<Self> {
+        RequestBuilder::new(self.clone(), resource.as_ref()).ttl(ttl)
     }
 
     /// Takes a lock, waiting for as long as the request says: for its holder to let go, and as well for nodes to
@@ -192,7 +186,7 @@ impl Engine {
 
     /// Takes several locks that have nothing to do with each other, and gives their outcomes once each of them is
     /// granted or refused. They are handed over together, so that the nodes hear of them in one write each. For
-    /// all or nothing see [`LockRequest::and_resource`].
+    /// all or nothing see [`LockRequest::and`].
     ///
     /// The outcomes are in the order of the requests. A lock that was granted early waits for the others with
     /// its validity running, so give them a wait that is short against their TTL, or have them extended. A
@@ -221,17 +215,12 @@ impl Engine {
         Ok(Arc::new(LockSlot::new(Arc::clone(runtime), in_flight, request.into_owned())))
     }
 
-    fn lock_handle(&self, slot: Arc<LockSlot>) -> LockHandle {
-        LockHandle::new(slot, Arc::clone(&self.handle.shared))
+    fn lock_handle(&self, slot: Arc<LockSlot>) -> HeldLock {
+        HeldLock::new(slot, Arc::clone(&self.handle.shared))
     }
 
     fn runtime(&self) -> &Arc<Runtime> {
         &self.handle.shared.runtime
-    }
-
-    /// Takes a lock in one attempt, whatever the request says about waiting.
-    pub fn try_acquire(&self, request: LockRequest<'_>) -> AcquireFuture {
-        self.acquire(request.wait(Wait::No))
     }
 
     /// Takes a lock for `owner`, who may take it again while holding it: a task or a request, by a name that the caller
@@ -239,16 +228,16 @@ impl Engine {
     /// its guards.
     ///
     /// ```
-    /// # use redbolt::{Config, Engine, EngineLimits, LockRequest};
+    /// # use redbolt::{Config, Engine, LockRequest};
     /// # let node = redbolt_node::Node::start()?;
     /// # let config = Config::builder().node(&node.address().to_string())?.new_nodes().build()?;
-    /// # let engine = Engine::start(config, EngineLimits::default())?;
+    /// # let engine = Engine::new(config)?;
     /// let outer = engine.acquire_reentrant(LockRequest::new("invoice:7"), "request:42").wait()?;
     /// // ... somewhere below, in code that does not know of the other guard:
     /// let inner = engine.acquire_reentrant(LockRequest::new("invoice:7"), "request:42").wait()?;
     /// assert_eq!(inner.hold_count(), 2);
     /// assert!(inner.release().is_none(), "the owner has another guard");
-    /// println!("{}", outer.release().expect("it is the last").wait());
+    /// outer.release().expect("it is the last").wait()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -306,75 +295,6 @@ impl Engine {
         Ok(OwnedObserver::new(slot, Arc::clone(shared)))
     }
 
-    /// Runs `work` under a lock. If the lock is lost, `work` is cancelled: its future is dropped where it
-    /// awaits. In every case the lock is released behind it, also if `work` panics or what is returned here is
-    /// dropped.
-    ///
-    /// The nodes are asked from the moment of the call. With [`LockRequest::auto_extend`] the lock lasts as
-    /// long as the work; otherwise its lease has to, or the work extends it. A cancelled future does not get
-    /// to clear up: whoever has to do that awaits [`OwnedGuard::lost`] beside the work. Between two awaits
-    /// nobody can stop it: look at [`HeldLock::is_valid`] there.
-    ///
-    /// ```no_run
-    /// use redbolt::{AutoExtend, Engine, LockRequest};
-    ///
-    /// # async fn write(token: u64) {}
-    /// # async fn f(engine: Engine) -> Result<(), Box<dyn std::error::Error>> {
-    /// let request = LockRequest::new("invoices").auto_extend(AutoExtend::until_released()).fenced();
-    /// let done = engine.with(request, |lock| async move {
-    ///     let Some(token) = lock.fencing_token() else { return };
-    ///     write(token.into()).await;
-    /// });
-    /// println!("{}", done.await?.outcome);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`WithError::Acquire`]: `work` was not run. [`WithError::Lost`]: it was cancelled. A loss that is
-    /// noticed by the release is no error: `work` was done, and
-    /// [`WithOutcome::outcome`](crate::WithOutcome::outcome) says so.
-    pub fn with<T, F, Fut>(
-        &self,
-        request: LockRequest<'_>,
-        work: F,
-    ) -> impl Future<Output = Result<WithOutcome<T>, WithError>> + use<T, F, Fut>
-    where
-        F: FnOnce(HeldLock) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let acquire = self.acquire(request);
-        async move {
-            let guard = acquire.await?;
-            let value = unless_lost(&guard, work).await?;
-            Ok(WithOutcome { value, outcome: guard.release().await })
-        }
-    }
-
-    /// Runs `work` under a lock on the calling thread, which waits for the lock, and releases it behind the
-    /// work, also if that panics.
-    ///
-    /// Nobody can cancel a thread: `work` is told of a loss by [`HeldLock::is_valid`], which it looks at before
-    /// each step, or by [`HeldLock::on_loss`].
-    ///
-    /// # Errors
-    ///
-    /// As [`AcquireFuture::wait`](AcquireFuture::wait); `work` was not run. What is returned says whether
-    /// the lock was held to the end.
-    ///
-    /// # Panics
-    ///
-    /// On the engine's own thread, and if `work` does.
-    pub fn with_blocking<T>(
-        &self,
-        request: LockRequest<'_>,
-        work: impl FnOnce(HeldLock) -> T,
-    ) -> Result<WithOutcome<T>, AcquireError> {
-        let guard = self.acquire(request).wait()?;
-        let value = work(HeldLock::of(&guard));
-        Ok(WithOutcome { value, outcome: guard.release().wait() })
-    }
-
     /// Asks all nodes who holds `resource`. Takes no lock and writes nothing.
     ///
     /// # Errors
@@ -399,35 +319,9 @@ impl Engine {
     pub fn force_unlock(
         &self,
         resource: &(impl AsRef<[u8]> + ?Sized),
+        scope: UnlockScope,
     ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.force(Force::Locks, resource.as_ref())
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well; see
-    /// [`Client::force_unlock_of`](crate::Client::force_unlock_of).
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_of(
-        &self,
-        profile: Profile,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.force(Force::LocksOf(profile), resource.as_ref())
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
-    /// what an application keeps under that key. Look first, with [`inspect`](Self::inspect).
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_foreign(
-        &self,
-        resource: &(impl AsRef<[u8]> + ?Sized),
-    ) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.force(Force::Anything, resource.as_ref())
+        self.view(resource.as_ref(), |responder| ViewRequest::ForceUnlock { scope, responder })
     }
 
     /// Attaches a lock that was [detached](OwnedGuard::detach), by this process or another one on the same
@@ -557,10 +451,6 @@ impl Engine {
         })
     }
 
-    fn force(&self, force: Force, resource: &[u8]) -> QueryFuture<ForceUnlockReport, AcquireError> {
-        self.view(resource, |responder| ViewRequest::ForceUnlock { force, responder })
-    }
-
     /// Has the thread ask the nodes about a resource.
     fn view<T>(
         &self,
@@ -596,11 +486,6 @@ impl Engine {
     fn refused<T, E: From<EngineError>>(&self, error: E) -> QueryFuture<T, E> {
         QueryFuture::failed(error, Arc::clone(self.runtime()))
     }
-}
-
-/// The request of the short forms.
-fn extended(resource: &(impl AsRef<[u8]> + ?Sized)) -> LockRequest<'_> {
-    LockRequest::new(resource).auto_extend(AutoExtend::until_released())
 }
 
 debug_by_name!(Engine { in_flight });
@@ -641,48 +526,6 @@ impl Drop for Handle {
     }
 }
 
-/// What an engine takes at most.
-///
-/// ```
-/// let limits = redbolt::EngineLimits::default().in_flight(100);
-/// assert_eq!(limits.in_flight, 100);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EngineLimits {
-    /// The most acquisitions and looks at resources without an outcome at one time, from 1 to 2²⁰; 8192 by
-    /// default. One more is refused with [`EngineError::Busy`], and nothing is sent. Locks that are held do
-    /// not count, and neither do their extensions, of which each has one at a time; releases are always
-    /// taken, and [`Engine::node_report`] and [`Engine::metrics`] always answered.
-    ///
-    /// Above 16384 a node that answers slowly may refuse asks for a full pipeline
-    /// ([`Cause::Backlog`](crate::report::Cause::Backlog)).
-    pub in_flight: usize,
-}
-
-impl Default for EngineLimits {
-    fn default() -> Self {
-        Self { in_flight: 1 << 13 }
-    }
-}
-
-impl EngineLimits {
-    /// The most acquisitions and looks at resources without an outcome at one time; see the
-    /// [field](Self#structfield.in_flight).
-    #[must_use]
-    pub fn in_flight(mut self, in_flight: usize) -> Self {
-        self.in_flight = in_flight;
-        self
-    }
-
-    fn check(self) -> Result<(), StartError> {
-        match self.in_flight {
-            1..=MAX_LOCKS => Ok(()),
-            limit => Err(StartError::InFlight { limit }),
-        }
-    }
-}
-
 /// How long a drop of the last handle waits for confirmations.
 const LAST_RELEASES: Duration = Duration::from_millis(50);
 
@@ -706,8 +549,11 @@ mod tests {
     use redbolt_test_servers::Server;
 
     use super::*;
-    use crate::api::guard::{ExtendError, ReleaseOutcome};
+    use crate::api::guard::ExtendError;
     use crate::api::leader::Observation;
+    use crate::api::lock_lost::LockLost;
+    use crate::api::lock_lost::LockName;
+    use crate::proto::Wait;
     use crate::proto::{Lease, LossCause, Votes};
 
     fn config(node: &Node) -> Config {
@@ -716,10 +562,10 @@ mod tests {
     }
 
     /// What a forked child has in hand: everything but the thread.
-    fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, LockHandle) {
+    fn forked(config: Config, lease: Lease, votes: Votes) -> (Engine, HeldLock) {
         let poll = mio::Poll::new().unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(0)).unwrap();
-        let runtime = Runtime::new(config, 1).forked();
+        let runtime = Runtime::new(config).forked();
         let shared = Arc::new(Shared::new(runtime, Queue::new(waker)));
         let runtime = &shared.runtime;
         let request = LockRequest::new(b"job").into_owned();
@@ -744,7 +590,7 @@ mod tests {
         let server = Server::start();
         let builder = Config::builder().node(&server.address()).unwrap();
         let config = builder.new_nodes().response_timeout(LIMIT).build().unwrap();
-        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let engine = Engine::new(config).unwrap();
         drop(soon(engine.acquire(LockRequest::new(b"first").wait(LIMIT))).unwrap());
 
         // The thread does nothing until all have asked and wait.
@@ -784,7 +630,7 @@ mod tests {
     #[test]
     fn a_forked_child_holds_nothing_and_waits_for_nothing() {
         let node = Node::start().unwrap();
-        let parent = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let parent = Engine::new(config(&node)).unwrap();
         let guard = soon(parent.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap();
         let (lease, votes) = guard.copy();
         assert!(!lease.remaining(crate::net::now()).is_zero());
@@ -806,10 +652,11 @@ mod tests {
         let copy = OwnedGuard::of(handle);
         assert!(!copy.is_valid() && copy.fencing_token().is_none());
         copy.on_loss(|_| unreachable!("there is no thread that could tell"));
-        let lost = Err(ExtendError::Lost(LossCause::Forked));
+        let lost = LockLost::new(LockName::default(), LossCause::Forked);
+        let lost = Err(ExtendError::Lost(lost));
         assert_eq!(soon(copy.extend(Duration::from_secs(5))), lost);
         assert_eq!(soon(copy.lost()), Some(LossCause::Forked));
-        assert_eq!(soon(copy.release()), ReleaseOutcome::Lost(LossCause::Forked));
+        assert_eq!(soon(copy.release()).map_err(|lost| lost.cause()), Err(LossCause::Forked));
         // Nothing was handed over, and the parent's lock is as it was.
         assert!(engine.handle.shared.queue.end().is_empty());
         assert!(guard.is_valid());
@@ -821,7 +668,9 @@ mod tests {
     fn a_thread_that_fails_lets_everybody_know() {
         let node = Node::start().unwrap();
         // Both acquisitions that it leaves behind give their places back, or the last ask finds none.
-        let engine = Engine::start(config(&node), EngineLimits { in_flight: 2 }).unwrap();
+        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = builder.new_nodes().response_timeout(LIMIT).in_flight(2);
+        let engine = Engine::new(builder.build().unwrap()).unwrap();
         let guard = soon(engine.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap();
         let (told, heard) = mpsc::channel();
         guard.on_loss(move |cause| told.send(cause).unwrap());
@@ -844,13 +693,13 @@ mod tests {
         assert_eq!(soon(question).unwrap_err(), EngineError::ShutDown);
         assert_eq!(heard.recv_timeout(LIMIT), Ok(LossCause::ShutDown));
         assert!(!guard.is_valid());
-        assert_eq!(soon(guard.release()), ReleaseOutcome::Lost(LossCause::ShutDown));
+        assert_eq!(soon(guard.release()).map_err(|lost| lost.cause()), Err(LossCause::ShutDown));
         let report = engine.shutdown(LIMIT);
         assert!(report.ended && report.failed && !report.is_clean(), "{report}");
         assert_eq!(engine.in_flight(), 0);
         assert_eq!(soon(engine.acquire(LockRequest::new(b"job"))).unwrap_err(), over);
         // Its connections are closed, and their locks released.
-        let next = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let next = Engine::new(config(&node)).unwrap();
         drop(soon(next.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap());
     }
 
@@ -858,7 +707,7 @@ mod tests {
     #[test]
     fn a_shutdown_waits_for_a_report_that_is_late() {
         let node = Node::start().unwrap();
-        let engine = Engine::start(config(&node), EngineLimits::default()).unwrap();
+        let engine = Engine::new(config(&node)).unwrap();
         let guard = soon(engine.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap();
         let (began, begun) = mpsc::channel();
         drop(engine.read_driver(move |_| {

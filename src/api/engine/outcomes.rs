@@ -15,9 +15,9 @@ use super::shutdown::{ShutdownReport, Unreleased};
 use super::slot::LockSlot;
 use crate::api::driver::Driver;
 use crate::api::error::{AcquireError, EngineError};
-use crate::api::guard::{ExtendError, ReleaseOutcome};
+use crate::api::guard::ExtendError;
 use crate::proto::{
-    Confirmed, Event, LockId, LockState, LossCause, ObserverId, Refusal, RefusalReason, ViewId,
+    Event, LockId, LockState, LossCause, ObserverId, Refusal, RefusalReason, Released, ViewId,
 };
 
 type ById<I, T> = HashMap<I, T, BuildHasherDefault<IdHasher>>;
@@ -144,7 +144,7 @@ impl Outcomes {
             self.report.cancelled += 1;
             EngineError::ShutDown.into()
         } else {
-            AcquireError::Refused(driver.report(refusal))
+            AcquireError::Refused(driver.report(refusal).of_lock(slot.request.resources()))
         };
         let waiter = slot.refuse(error);
         self.wake_later(waiter);
@@ -165,7 +165,8 @@ impl Outcomes {
 
     fn fail_extension(&self, id: LockId, refusal: &Refusal, driver: &Driver) {
         if let Some(slot) = self.locks.get(&id) {
-            slot.fail_extension(ExtendError::Refused(driver.report(refusal)));
+            let report = driver.report(refusal).of_lock(slot.request.resources());
+            slot.fail_extension(ExtendError::Refused(report));
         }
     }
 
@@ -180,7 +181,8 @@ impl Outcomes {
 
     fn fail_mode_change(&self, id: LockId, refusal: &Refusal, driver: &Driver) {
         if let Some(slot) = self.locks.get(&id) {
-            slot.fail_mode_change(ExtendError::Refused(driver.report(refusal)));
+            let report = driver.report(refusal).of_lock(slot.request.resources());
+            slot.fail_mode_change(ExtendError::Refused(report));
         }
     }
 
@@ -192,7 +194,7 @@ impl Outcomes {
         }
         // It was released in the same moment: no second release will end it.
         if driver.state(id) == LockState::Unknown {
-            self.end(id, ReleaseOutcome::Lost(cause));
+            self.end(id, Err(cause));
         }
     }
 
@@ -205,14 +207,14 @@ impl Outcomes {
         }
     }
 
-    fn finish_release(&mut self, id: LockId, confirmed: Confirmed) {
+    fn finish_release(&mut self, id: LockId, confirmed: Released) {
         if self.is_closing {
             self.count(id, confirmed);
         }
-        self.end(id, ReleaseOutcome::Released(confirmed));
+        self.end(id, Ok(confirmed));
     }
 
-    fn count(&mut self, id: LockId, confirmed: Confirmed) {
+    fn count(&mut self, id: LockId, confirmed: Released) {
         if confirmed.nodes as usize >= self.runtime.config.quorum() {
             self.report.released += 1;
         } else if let Some(slot) = self.locks.get(&id) {
@@ -220,7 +222,7 @@ impl Outcomes {
         }
     }
 
-    pub(super) fn end(&mut self, id: LockId, outcome: ReleaseOutcome) {
+    pub(super) fn end(&mut self, id: LockId, outcome: Result<Released, LossCause>) {
         if let Some(slot) = self.locks.remove(&id) {
             let waiter = slot.end(outcome);
             self.wake_later(waiter);
@@ -266,9 +268,9 @@ impl Outcomes {
             let votes = driver.votes(id);
             // At most MAX_NODES.
             let (nodes, of) = (votes.grants().len() as u32, votes.node_count() as u32);
-            let confirmed = Confirmed { nodes, of };
+            let confirmed = Released { nodes, of };
             self.report.unreleased.push(unreleased(&slot, confirmed));
-            self.runtime.wake(slot.end(ReleaseOutcome::Released(confirmed)));
+            self.runtime.wake(slot.end(Ok(confirmed)));
         }
         self.observers.values().for_each(|slot| slot.close());
         self.report.failed = has_failed;
@@ -276,7 +278,7 @@ impl Outcomes {
     }
 }
 
-fn unreleased(slot: &LockSlot, confirmed: Confirmed) -> Unreleased {
+fn unreleased(slot: &LockSlot, confirmed: Released) -> Unreleased {
     Unreleased { resources: slot.request.resources().map(<[u8]>::to_vec).collect(), confirmed }
 }
 

@@ -24,7 +24,7 @@ use crate::api::driver::Driver;
 use crate::api::error::{AcquireError, EngineError};
 use crate::api::inspection::{ForceUnlockReport, Inspection};
 use crate::api::report::NodeReport;
-use crate::proto::{DetachedLock, Force, LockMode, RequestError};
+use crate::proto::{DetachedLock, LockMode, RequestError, UnlockScope};
 
 /// What the thread is asked to do.
 pub(super) enum Message {
@@ -54,7 +54,7 @@ pub(super) type Attached = Box<dyn FnOnce(Result<(), AcquireError>) + Send>;
 
 /// Why the nodes are asked about a resource, and where the answer goes.
 pub(super) enum ViewRequest {
-    ForceUnlock { force: Force, responder: Responder<ForceUnlockReport, AcquireError> },
+    ForceUnlock { scope: UnlockScope, responder: Responder<ForceUnlockReport, AcquireError> },
     Inspect(Responder<Inspection, AcquireError>),
 }
 

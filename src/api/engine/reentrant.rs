@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -20,7 +21,7 @@ use std::time::Duration;
 use super::acquisition::AcquireFuture;
 use super::future::{ExtendFuture, ReleaseFuture, block_on};
 use super::guard::OwnedGuard;
-use super::handle::{LockHandle, lock_methods};
+use super::held_lock::HeldLock;
 use super::runtime::Runtime;
 use super::slot::{LockSlot, Watcher};
 use crate::api::error::AcquireError;
@@ -149,8 +150,8 @@ impl Holds {
 
 impl CountedLock {
     fn another(&self, holds: &Arc<Holds>, owned: &Arc<Owned>) -> ReentrantGuard {
-        let (handle, holds) = (self.guard.handle().clone(), Arc::clone(holds));
-        ReentrantGuard { handle, holds, owned: Arc::clone(owned), is_out: false }
+        let (lock, holds) = (self.guard.lock().clone(), Arc::clone(holds));
+        ReentrantGuard { lock, holds, owned: Arc::clone(owned), is_out: false }
     }
 
     fn enter(
@@ -166,9 +167,11 @@ impl CountedLock {
 
     /// Whether the owner may enter it again.
     fn check(&self, wanted: Wanted) -> Result<(), AcquireError> {
-        let slot = self.guard.its_slot();
+        let slot = self.guard.slot();
         if slot.remaining().is_zero() {
-            return Err(AcquireError::Lost(slot.loss().unwrap_or(LossCause::Expired)));
+            return Err(AcquireError::Lost(
+                slot.lost_by(slot.loss().unwrap_or(LossCause::Expired)),
+            ));
         }
         let missing = match wanted {
             _ if !can_become(self.guard.mode(), wanted.mode) => match wanted.mode {
@@ -200,7 +203,7 @@ fn can_become(held: LockMode, wanted: LockMode) -> bool {
 /// end. Dropping one never blocks.
 #[must_use = "dropping the last guard releases the lock"]
 pub struct ReentrantGuard {
-    handle: LockHandle,
+    lock: HeldLock,
     holds: Arc<Holds>,
     owned: Arc<Owned>,
     /// It has left the count.
@@ -218,10 +221,6 @@ impl ReentrantGuard {
     #[must_use]
     pub fn owner(&self) -> &[u8] {
         &self.owned.owner
-    }
-
-    fn handle(&self) -> &LockHandle {
-        &self.handle
     }
 
     /// Ends this guard. The last one releases the lock, and gives its outcome; `None` if the owner has others.
@@ -244,7 +243,14 @@ impl Drop for ReentrantGuard {
     }
 }
 
-lock_methods!(ReentrantGuard);
+impl Deref for ReentrantGuard {
+    type Target = HeldLock;
+
+    fn deref(&self) -> &HeldLock {
+        &self.lock
+    }
+}
+
 debug_by_name!(ReentrantGuard { remaining, hold_count });
 
 /// A lock that an owner asks for, or enters again: a future, or [`wait`](Self::wait) for it.
@@ -384,7 +390,7 @@ impl Entering {
 
 impl Raising {
     fn new(guard: ReentrantGuard, Wanted { mode, ttl, .. }: Wanted) -> Self {
-        let settling = Settling { slot: Arc::clone(&guard.handle.slot), number: None };
+        let settling = Settling { slot: Arc::clone(&guard.lock.slot), number: None };
         Self { guard, mode, ttl, pending: None, settling }
     }
 
@@ -400,11 +406,11 @@ impl Raising {
     /// Begins the step that is missing next, unless another re-entry has begun or just done it. Returns whether any is
     /// missing.
     fn begin(&mut self) -> Result<bool, ExtendError> {
-        let LockHandle { slot, .. } = &self.guard.handle;
+        let HeldLock { slot, .. } = &self.guard.lock;
         let begun = if (slot.mode(), self.mode) == (LockMode::Shared, LockMode::Exclusive) {
-            self.guard.handle.try_change_mode(LockMode::Exclusive)
+            self.guard.lock.try_change_mode(LockMode::Exclusive)
         } else if let Some(ttl) = slot.missing_ttl(self.ttl) {
-            self.guard.handle.try_extend(ttl)
+            self.guard.lock.try_extend(ttl)
         } else {
             return Ok(false);
         };
@@ -447,7 +453,7 @@ impl Raising {
 /// Why a lock does not become what a re-entry wants it to be.
 fn refused(error: ExtendError) -> AcquireError {
     match error {
-        ExtendError::Lost(cause) => AcquireError::Lost(cause),
+        ExtendError::Lost(lost) => AcquireError::Lost(lost),
         ExtendError::Request(error) => error.into(),
         ExtendError::Refused(report) => AcquireError::Refused(report),
     }
@@ -513,7 +519,7 @@ mod tests {
 
     use super::*;
     use crate::api::config::{Config, ConfigBuilder};
-    use crate::api::engine::{Engine, EngineLimits};
+    use crate::api::engine::Engine;
 
     /// A machine that is stalled must not look like a node that hangs.
     fn patient(builder: ConfigBuilder) -> Config {
@@ -579,7 +585,7 @@ mod tests {
                     // On a resource of its own, as if the nodes had granted the same one twice: to share it.
                     let name = format!("job {}", self.slots.len());
                     let guard = self.engine.acquire(LockRequest::new(&name)).wait().unwrap();
-                    self.slots.push(Arc::clone(guard.its_slot()));
+                    self.slots.push(Arc::clone(guard.slot()));
                     let entered = self.holds().insert(&self.owned, guard, WANTED).unwrap();
                     self.guards[thread] = Some(entered.guard);
                 }
@@ -593,13 +599,11 @@ mod tests {
             let guards: Vec<_> = self.guards.iter().flatten().collect();
             assert_eq!(self.holds().count(&self.owned), guards.len());
             for slot in &self.slots {
-                let is_its = guards.iter().any(|guard| Arc::ptr_eq(&guard.handle.slot, slot));
+                let is_its = guards.iter().any(|guard| Arc::ptr_eq(&guard.lock.slot, slot));
                 assert_eq!(is_its, !slot.is_released());
             }
             assert!(
-                guards
-                    .windows(2)
-                    .all(|pair| Arc::ptr_eq(&pair[0].handle.slot, &pair[1].handle.slot))
+                guards.windows(2).all(|pair| Arc::ptr_eq(&pair[0].lock.slot, &pair[1].lock.slot))
             );
             assert_eq!(self.holds().lock().holds.len(), usize::from(!guards.is_empty()));
         }
@@ -610,7 +614,7 @@ mod tests {
         use OwnerStep::{Granted, Leave, Look};
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
-        let engine = Engine::start(patient(builder), EngineLimits::default()).unwrap();
+        let engine = Engine::new(patient(builder)).unwrap();
         let threads: [&[OwnerStep]; 3] =
             [&[Granted, Leave], &[Look, Granted, Leave], &[Look, Granted, Leave]];
         let orders = orders(&threads);
@@ -714,8 +718,8 @@ mod tests {
         use Move::{Ask, Finish, Leave};
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
-        let engine = Engine::start(patient(builder), EngineLimits::default()).unwrap();
-        let other = Engine::start(engine.config().clone(), EngineLimits::default()).unwrap();
+        let engine = Engine::new(patient(builder)).unwrap();
+        let other = Engine::new(engine.config().clone()).unwrap();
         let threads: [&[Move]; 3] = [
             &[Ask(READ), Finish, Leave],
             &[Ask(WRITE), Finish, Leave],
@@ -754,7 +758,7 @@ mod tests {
     fn nothing_is_left_of_acquisitions_that_are_over_or_dropped() {
         let node = Node::start().unwrap();
         let builder = Config::builder().node(&node.address().to_string()).unwrap();
-        let engine = Engine::start(patient(builder), EngineLimits::default()).unwrap();
+        let engine = Engine::new(patient(builder)).unwrap();
         let request = || LockRequest::new("job").wait(crate::proto::Wait::Forever);
         let first = engine.acquire_reentrant(request(), "first").wait().unwrap();
         let mut waiting: Vec<_> =

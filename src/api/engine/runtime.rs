@@ -17,8 +17,6 @@ use crate::net::Origin;
 
 pub(super) struct Runtime {
     pub(super) config: Config,
-    /// The most calls in flight.
-    limit: usize,
     in_flight: AtomicUsize,
     panics: AtomicU64,
     /// The engine's own thread, which must not wait for itself.
@@ -28,10 +26,9 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    pub(super) fn new(config: Config, limit: usize) -> Self {
+    pub(super) fn new(config: Config) -> Self {
         Self {
             config,
-            limit,
             in_flight: AtomicUsize::new(0),
             panics: AtomicU64::new(0),
             thread: OnceLock::new(),
@@ -70,7 +67,7 @@ impl Runtime {
         if !self.is_ours() {
             return Err(EngineError::Forked);
         }
-        let limit = self.limit;
+        let limit = self.config.in_flight();
         let room = |taken: usize| (taken < limit).then(|| taken + 1);
         match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
             Ok(_) => Ok(InFlight(Arc::clone(self))),

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::proto::Confirmed;
+use crate::api::lock_lost::LockName;
+use crate::proto::Released;
 
 /// What a shutdown did, and what it could not do in its time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub struct Unreleased {
     /// Its resources.
     pub resources: Vec<Vec<u8>>,
     /// On how many nodes the release is confirmed.
-    pub confirmed: Confirmed,
+    pub confirmed: Released,
 }
 
 impl ShutdownReport {
@@ -66,10 +67,7 @@ impl fmt::Display for ShutdownReport {
 
 impl fmt::Display for Unreleased {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, resource) in self.resources.iter().enumerate() {
-            let separator = if at == 0 { "" } else { ", " };
-            write!(f, "{separator}{}", resource.escape_ascii())?;
-        }
-        write!(f, " ({})", self.confirmed)
+        let name = LockName::new(self.resources.iter().map(Vec::as_slice));
+        write!(f, "{name} ({})", self.confirmed)
     }
 }

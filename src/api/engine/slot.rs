@@ -13,11 +13,12 @@ use std::time::Duration;
 use super::reply::{Reply, register};
 use super::runtime::{InFlight, Runtime};
 use crate::api::error::{AcquireError, EngineError};
-use crate::api::guard::{ExtendError, ReleaseOutcome};
+use crate::api::guard::ExtendError;
+use crate::api::lock_lost::{LockLost, LockName};
 use crate::api::report::RefusalReport;
 use crate::proto::{
     FencingToken, Lease, LockId, LockMode, LockRequest, LossCause, Refusal, RefusalReason,
-    RequestError, Votes, step,
+    Released, RequestError, Votes, step,
 };
 
 pub(super) type Callback = Box<dyn FnOnce(LossCause) + Send>;
@@ -51,7 +52,7 @@ struct SlotState {
     /// By its holder, or its acquisition was cancelled.
     is_released: bool,
     lost: Option<LossCause>,
-    outcome: Option<ReleaseOutcome>,
+    outcome: Option<Result<Released, LossCause>>,
     /// The task that waits for the acquisition, or for the release.
     waiter: Option<Waker>,
     watchers: BTreeMap<Watcher, Waker>,
@@ -128,7 +129,7 @@ impl LockSlot {
                 let config = &self.runtime.config;
                 let (addresses, core) = (config.addresses(), config.core());
                 let report = RefusalReport::described(addresses, &core, refusal, |_, _| None);
-                AcquireError::Refused(report)
+                AcquireError::Refused(report.of_lock(self.request.resources()))
             }
         }
     }
@@ -161,12 +162,12 @@ impl LockSlot {
         (std::mem::take(&mut state.on_loss), state.waiter.take())
     }
 
-    pub(super) fn poll_outcome(&self, waker: &Waker) -> Poll<ReleaseOutcome> {
+    pub(super) fn poll_outcome(&self, waker: &Waker) -> Poll<Result<Released, LockLost>> {
         let Some(state) = self.lock_if_ours() else {
-            return Poll::Ready(ReleaseOutcome::Lost(LossCause::Forked));
+            return Poll::Ready(Err(self.lost_by(LossCause::Forked)));
         };
         match state.outcome {
-            Some(outcome) => Poll::Ready(outcome),
+            Some(outcome) => Poll::Ready(outcome.map_err(|cause| self.lost_by(cause))),
             None => wait(state, waker),
         }
     }
@@ -174,10 +175,10 @@ impl LockSlot {
     /// Begins an extension, unless there can be none now. The message is to be queued by the caller.
     pub(super) fn begin_extension(&self, ttl: Duration) -> Result<Arc<ExtendReply>, ExtendError> {
         let Some(mut state) = self.lock_if_ours() else {
-            return Err(ExtendError::Lost(LossCause::Forked));
+            return Err(self.not_extended_by(LossCause::Forked));
         };
         let refused = match (state.lost, &state.extension, &state.mode_change) {
-            (Some(cause), ..) => return Err(ExtendError::Lost(cause)),
+            (Some(cause), ..) => return Err(self.not_extended_by(cause)),
             _ if state.is_released => RequestError::NotHeld,
             (None, Some(_), _) => RequestError::ExtensionUnderWay,
             (None, None, Some(_)) => RequestError::ModeChangeUnderWay,
@@ -208,12 +209,12 @@ impl LockSlot {
         mode: LockMode,
     ) -> Result<Arc<ExtendReply>, ExtendError> {
         let Some(mut state) = self.lock_if_ours() else {
-            return Err(ExtendError::Lost(LossCause::Forked));
+            return Err(self.not_extended_by(LossCause::Forked));
         };
         let keys = self.request.resources().count();
         let keeps_mode = self.request.keeps_mode();
         let refused = match (state.lost, mode, keeps_mode) {
-            (Some(cause), ..) => return Err(ExtendError::Lost(cause)),
+            (Some(cause), ..) => return Err(self.not_extended_by(cause)),
             _ if state.is_released => RequestError::NotHeld,
             (_, LockMode::Exclusive, _) if state.mode != LockMode::Shared => {
                 RequestError::NotShared
@@ -392,8 +393,8 @@ impl LockSlot {
         state.lost = Some(cause);
         let callbacks = std::mem::take(&mut state.on_loss);
         let watchers = std::mem::take(&mut state.watchers);
-        self.end_extension(state, Err(ExtendError::Lost(cause)));
-        self.fail_mode_change(ExtendError::Lost(cause));
+        self.end_extension(state, Err(self.not_extended_by(cause)));
+        self.fail_mode_change(self.not_extended_by(cause));
         self.runtime.wake(watchers.into_values());
         // Last, because each may take long, and one that panics must not keep the others from being called.
         for callback in callbacks {
@@ -403,16 +404,16 @@ impl LockSlot {
 
     /// Ends it. The first outcome stays.
     #[must_use]
-    pub(super) fn end(&self, outcome: ReleaseOutcome) -> Option<Waker> {
+    pub(super) fn end(&self, outcome: Result<Released, LossCause>) -> Option<Waker> {
         let mut state = self.lock();
         if state.outcome.is_some() {
             return None;
         }
         // A loss that was reported before the release stays the outcome: what the lock protected was in danger.
-        if let ReleaseOutcome::Lost(cause) = outcome {
+        if let Err(cause) = outcome {
             state.lost.get_or_insert(cause);
         }
-        let outcome = state.lost.map_or(outcome, ReleaseOutcome::Lost);
+        let outcome = state.lost.map_or(outcome, Err);
         state.outcome = Some(outcome);
         state.in_flight = None;
         let waiter = state.waiter.take();
@@ -433,9 +434,18 @@ impl LockSlot {
         } else {
             drop(state);
             self.lose(LossCause::ShutDown);
-            self.end(ReleaseOutcome::Lost(LossCause::ShutDown))
+            self.end(Err(LossCause::ShutDown))
         };
         self.runtime.wake(waiter);
+    }
+
+    /// Its loss in words.
+    pub(super) fn lost_by(&self, cause: LossCause) -> LockLost {
+        LockLost::new(LockName::new(self.request.resources()), cause)
+    }
+
+    pub(super) fn not_extended_by(&self, cause: LossCause) -> ExtendError {
+        ExtendError::Lost(self.lost_by(cause))
     }
 
     /// The cause of its loss, if that was reported.
@@ -514,7 +524,7 @@ mod tests {
     /// A lock of an engine without a thread.
     fn slot() -> Arc<LockSlot> {
         let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
-        let runtime = Arc::new(Runtime::new(config, 1));
+        let runtime = Arc::new(Runtime::new(config));
         let in_flight = runtime.enter().unwrap();
         Arc::new(LockSlot::new(runtime, in_flight, LockRequest::new(b"job").into_owned()))
     }

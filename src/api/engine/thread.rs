@@ -130,7 +130,7 @@ mod tests {
     use super::super::{Engine, Handle, ShutdownReport};
     use super::*;
     use crate::api::config::Config;
-    use crate::proto::{LockRequest, MAX_LOCKS, Wait, grows_in_proportion};
+    use crate::proto::{LockRequest, Wait, grows_in_proportion};
 
     /// An engine whose thread is worked by the test, and whose node cannot be reached.
     fn thread() -> Thread {
@@ -142,7 +142,7 @@ mod tests {
         let poll = OwnPoll::new(tokens + 1, config.clock()).unwrap();
         let waker = mio::Waker::new(poll.registry(), mio::Token(tokens)).unwrap();
         let driver = Driver::in_registry(config.clone(), poll.registry(), 0..tokens).unwrap();
-        let shared = Shared::new(Runtime::new(config, MAX_LOCKS), Queue::new(waker));
+        let shared = Shared::new(Runtime::new(config), Queue::new(waker));
         Thread::new(poll, driver, Arc::new(shared))
     }
 

@@ -359,7 +359,7 @@ fn resources_of_a_lock() {
         move || {
             let request = names[1..]
                 .iter()
-                .fold(LockRequest::new(&names[0]), |request, name| request.and_resource(name));
+                .fold(LockRequest::new(&names[0]), |request, name| request.and(name));
             let request = request.wait(Wait::Forever);
             let waiting: Vec<_> = (0..8).map(|_| world.request(&request)).collect();
             world.process();

@@ -86,10 +86,9 @@ use super::printable::printable;
 use super::time::{ClockReading, Timestamp};
 use super::vote::{Cause, Votes};
 
-pub(crate) use self::inspecting::Force;
 pub use self::inspecting::{
-    DataKind, FairQueue, Fate, Foreign, Holder, Kept, KeyState, NodeView, Permits, Sharers, View,
-    Waiter,
+    DataKind, FairQueue, Fate, Foreign, Holder, Kept, KeyState, NodeView, Permits, Sharers,
+    UnlockScope, View, Waiter,
 };
 pub(crate) use self::links::{HANGS, Silence};
 pub use self::links::{Replicas, Step as HandshakeStep};
@@ -241,6 +240,12 @@ impl Core {
     #[must_use]
     pub fn mode(&self, id: LockId) -> Option<LockMode> {
         self.locks.find(id).map(|lock| lock.mode())
+    }
+
+    /// The resources of a lock, as long as it is known.
+    pub(crate) fn resources(&self, id: LockId) -> impl Iterator<Item = &[u8]> {
+        let claim = self.locks.find(id).and_then(|lock| self.claims.find(lock.claim()));
+        claim.into_iter().flat_map(|claim| claim.keys().iter())
     }
 
     /// The lease of a lock that is held; `None` before, and after it was released or lost.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Config, ConfigBuilder, DetachedLock, ExtendError, FencingToken, LockMode,
-    LockRequest, LossCause, RefusalReport, ReleaseOutcome, RequestError,
+    AcquireError, Config, ConfigBuilder, DetachedLock, ExtendError, FencingToken, LockLost,
+    LockMode, LockRequest, LossCause, RefusalReport, Released, RequestError,
     inspect::{ForceUnlockReport, Inspection},
 };
 use redbolt_test_servers::Server;
@@ -50,7 +50,7 @@ pub(super) trait Api: Sized {
 
     fn downgrade(&mut self, held: &mut Self::Held) -> Result<(), ExtendError>;
 
-    fn release(&mut self, held: Self::Held) -> ReleaseOutcome;
+    fn release(&mut self, held: Self::Held) -> Result<Released, LockLost>;
 
     /// Panics while it holds a lock, as its user's code would; returns the API if it survives that.
     fn panic_holding(self, request: LockRequest<'static>) -> Option<Self>;

@@ -6,9 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::{
-    AcquireError, Client, Config, DetachedLock, ExtendError, FencingToken, LockGuard, LockMode,
-    LockRequest, ReleaseOutcome,
+    AcquireError, Client, Config, DetachedLock, ExtendError, FencingToken, LockGuard, LockLost,
+    LockMode, LockRequest, Released,
     inspect::{ForceUnlockReport, Inspection},
 };
 
@@ -24,6 +25,10 @@ pub(super) struct Blocking<const SPINS: bool = false> {
 
 type Job = Box<dyn for<'c> FnOnce(&'c Client, &mut Guarded<'c>) + Send>;
 type Guarded<'c> = HashMap<u32, LockGuard<'c>>;
+
+const ON_PURPOSE: &str = "on purpose";
+
+const TTL: Duration = Duration::from_secs(10);
 
 impl<const SPINS: bool> Blocking<SPINS> {
     /// Runs something on the thread, without waiting for it.
@@ -132,14 +137,18 @@ impl<const SPINS: bool> Api for Blocking<SPINS> {
         self.call(move |_, locks| locks.get_mut(&held).unwrap().downgrade())
     }
 
-    fn release(&mut self, held: Self::Held) -> ReleaseOutcome {
+    fn release(&mut self, held: Self::Held) -> Result<Released, LockLost> {
         self.call(move |_, locks| locks.remove(&held).unwrap().release())
     }
 
     fn panic_holding(self, request: LockRequest<'static>) -> Option<Self> {
         let panicked = self.call(|client, _| {
-            let work = || client.with(request, |_| resume_unwind(Box::new("on purpose")));
-            catch_unwind(AssertUnwindSafe(work)).is_err()
+            let work = || {
+                let _held = client.acquire(request).unwrap();
+                resume_unwind(Box::new(ON_PURPOSE))
+            };
+            let panic = catch_unwind::<_, ()>(AssertUnwindSafe(work)).unwrap_err();
+            panic.downcast_ref() == Some(&ON_PURPOSE)
         });
         assert!(panicked, "the lock was not granted");
         Some(self)
@@ -163,7 +172,7 @@ impl<const SPINS: bool> Locks for Blocking<SPINS> {
     fn lock(&mut self, resource: &'static str) -> Self::Asked {
         let number = self.number();
         self.begin(move |client, locks| {
-            locks.insert(number, client.lock(resource)?);
+            locks.insert(number, client.lease(resource, TTL).acquire()?);
             Ok(number)
         })
     }
@@ -171,7 +180,7 @@ impl<const SPINS: bool> Locks for Blocking<SPINS> {
     fn try_lock(&mut self, resource: &'static str) -> Result<Option<Self::Held>, AcquireError> {
         let number = self.number();
         self.call(move |client, locks| {
-            let guard = client.try_lock(resource)?;
+            let guard = client.lease(resource, TTL).try_acquire()?;
             Ok(guard.map(|guard| {
                 locks.insert(number, guard);
                 number
@@ -186,7 +195,7 @@ impl<const SPINS: bool> Inspects for Blocking<SPINS> {
     }
 
     fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
-        self.call(|client, _| client.force_unlock(resource).unwrap())
+        self.call(|client, _| client.force_unlock(resource, UnlockScope::Locks).unwrap())
     }
 }
 

@@ -13,10 +13,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll};
+use redbolt::inspect::UnlockScope;
 use redbolt::proto::ViewId;
 use redbolt::{
-    AcquireError, Config, DetachedLock, Driver, Event, ExtendError, FencingToken, LockId, LockMode,
-    LockRequest, LossCause, ReleaseOutcome, RequestError,
+    AcquireError, Config, DetachedLock, Driver, Event, ExtendError, FencingToken, LockId, LockLost,
+    LockMode, LockRequest, LossCause, Released, RequestError,
     inspect::{ForceUnlockReport, Inspection},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -143,7 +144,7 @@ struct Page {
     /// What became of a change of its mode.
     changed: Option<Result<(), ExtendError>>,
     losses: Vec<LossCause>,
-    outcome: Option<ReleaseOutcome>,
+    outcome: Option<Result<Released, LockLost>>,
 }
 
 impl Book {
@@ -167,12 +168,13 @@ impl Book {
             Event::Lost(id, cause) => {
                 let page = pages.of(id);
                 page.losses.push(cause);
-                page.changed = Some(Err(ExtendError::Lost(cause)));
-                page.extended = Some(Err(ExtendError::Lost(cause)));
-                page.outcome = Some(ReleaseOutcome::Lost(cause));
+                let lost = driver.lock_lost(id, cause);
+                page.changed = Some(Err(ExtendError::Lost(lost.clone())));
+                page.extended = Some(Err(ExtendError::Lost(lost.clone())));
+                page.outcome = Some(Err(lost));
             }
             Event::Released(id, confirmed) => {
-                pages.of(id).outcome = Some(ReleaseOutcome::Released(confirmed));
+                pages.of(id).outcome = Some(Ok(confirmed));
             }
             Event::Viewed(id) if pages.breaking == Some(id) => {
                 pages.broken = driver.take_force_unlock(id);
@@ -287,9 +289,9 @@ impl<L: Loop> Api for Embedded<L> {
         self.book.read_of(held, |page| page.changed.take())
     }
 
-    fn release(&mut self, held: Self::Held) -> ReleaseOutcome {
+    fn release(&mut self, held: Self::Held) -> Result<Released, LockLost> {
         self.call(move |driver| driver.release(held));
-        self.book.read_of(held, |page| page.outcome)
+        self.book.read_of(held, |page| page.outcome.clone())
     }
 
     /// It has no guards: the panic ends the host's loop, and drops the driver.
@@ -335,7 +337,7 @@ impl<L: Loop> Inspects for Embedded<L> {
     fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
         let book = Arc::clone(&self.book);
         self.call(move |driver| {
-            let id = driver.force_unlock(resource).unwrap();
+            let id = driver.force_unlock(resource, UnlockScope::Locks).unwrap();
             book.pages.lock().unwrap().breaking = Some(id);
         });
         self.book.read(|pages| pages.broken.take())

@@ -4,9 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::{
-    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken, LockMode,
-    LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
+    AcquireError, Config, DetachedLock, Engine, ExtendError, FencingToken, LockLost, LockMode,
+    LockRequest, LossCause, OwnedGuard, Released,
     engine::AcquireFuture,
     inspect::{ForceUnlockReport, Inspection},
 };
@@ -41,7 +42,7 @@ impl<const SPINS: bool> Api for Threaded<SPINS> {
     type Held = Held;
 
     fn start(config: Config) -> Self {
-        Self { engine: Engine::start(config, EngineLimits::default()).unwrap() }
+        Self { engine: Engine::new(config).unwrap() }
     }
 
     fn request(&mut self, request: LockRequest<'static>) -> AcquireFuture {
@@ -85,7 +86,7 @@ impl<const SPINS: bool> Api for Threaded<SPINS> {
         held.guard.downgrade().wait()
     }
 
-    fn release(&mut self, held: Held) -> ReleaseOutcome {
+    fn release(&mut self, held: Held) -> Result<Released, LockLost> {
         held.guard.release().wait()
     }
 
@@ -127,11 +128,11 @@ impl<const SPINS: bool> Guards for Threaded<SPINS> {
 
 impl<const SPINS: bool> Locks for Threaded<SPINS> {
     fn lock(&mut self, resource: &'static str) -> AcquireFuture {
-        self.engine.lock(resource)
+        self.engine.lock(resource).acquire()
     }
 
     fn try_lock(&mut self, resource: &'static str) -> Result<Option<Held>, AcquireError> {
-        Ok(self.engine.try_lock(resource).wait()?.map(Held::new))
+        Ok(self.engine.lock(resource).try_acquire().wait()?.map(Held::new))
     }
 }
 
@@ -141,7 +142,7 @@ impl<const SPINS: bool> Inspects for Threaded<SPINS> {
     }
 
     fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
-        self.engine.force_unlock(resource).wait().unwrap()
+        self.engine.force_unlock(resource, UnlockScope::Locks).wait().unwrap()
     }
 }
 

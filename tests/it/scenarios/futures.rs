@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use redbolt::inspect::UnlockScope;
 use redbolt::{
-    AcquireError, Config, DetachedLock, Engine, EngineLimits, ExtendError, FencingToken, LockMode,
-    LockRequest, LossCause, OwnedGuard, ReleaseOutcome,
+    AcquireError, Config, DetachedLock, Engine, ExtendError, FencingToken, LockLost, LockMode,
+    LockRequest, LossCause, OwnedGuard, Released,
     engine::{AcquireFuture, LossFuture},
     inspect::{ForceUnlockReport, Inspection},
 };
@@ -83,7 +84,7 @@ impl<E: Executor> Api for Awaited<E> {
     type Held = Held;
 
     fn start(config: Config) -> Self {
-        let engine = Engine::start(config, EngineLimits::default()).unwrap();
+        let engine = Engine::new(config).unwrap();
         Self { engine, executor: E::start() }
     }
 
@@ -128,7 +129,7 @@ impl<E: Executor> Api for Awaited<E> {
         self.executor.block_on(held.guard.downgrade())
     }
 
-    fn release(&mut self, held: Held) -> ReleaseOutcome {
+    fn release(&mut self, held: Held) -> Result<Released, LockLost> {
         self.executor.block_on(held.guard.release())
     }
 
@@ -177,11 +178,11 @@ impl<E: Executor> Guards for Awaited<E> {
 
 impl<E: Executor> Locks for Awaited<E> {
     fn lock(&mut self, resource: &'static str) -> AcquireFuture {
-        self.engine.lock(resource)
+        self.engine.lock(resource).acquire()
     }
 
     fn try_lock(&mut self, resource: &'static str) -> Result<Option<Held>, AcquireError> {
-        Ok(self.executor.block_on(self.engine.try_lock(resource))?.map(Held::new))
+        Ok(self.executor.block_on(self.engine.lock(resource).try_acquire())?.map(Held::new))
     }
 }
 
@@ -191,7 +192,7 @@ impl<E: Executor> Inspects for Awaited<E> {
     }
 
     fn force_unlock(&mut self, resource: &'static [u8]) -> ForceUnlockReport {
-        self.executor.block_on(self.engine.force_unlock(resource)).unwrap()
+        self.executor.block_on(self.engine.force_unlock(resource, UnlockScope::Locks)).unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use redbolt::proto::Refusal;
-use redbolt::{Driver, Event, LockId, LockRequest, RefusalReason, RequestError, report::Confirmed};
+use redbolt::{Driver, Event, LockId, LockRequest, RefusalReason, Released, RequestError};
 
 use super::figures::{Figures, count};
 use crate::args::BenchArgs;
@@ -155,7 +155,7 @@ impl Lanes {
         &mut self,
         driver: &mut Driver,
         id: LockId,
-        confirmed: Confirmed,
+        confirmed: Released,
         now: Instant,
         figures: Option<&mut Figures>,
     ) {

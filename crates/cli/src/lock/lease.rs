@@ -112,7 +112,7 @@ impl Lease {
 
     /// Asks for the lock. The outcome is [`News::Granted`] or [`News::Refused`].
     pub(super) fn request(&mut self, wait: Wait) -> Result<(), RequestError> {
-        let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait).profile(self.profile);
+        let request = LockRequest::new(&self.key).ttl(self.ttl).wait(wait).format(self.profile);
         let request = match self.mode {
             LockMode::Shared => request.shared(),
             LockMode::Permit { of } => request.permits(of),

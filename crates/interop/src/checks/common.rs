@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redbolt::ReleaseOutcome;
+use redbolt::{LockLost, Released};
 
 use crate::failure::Failure;
 
@@ -42,9 +42,9 @@ impl Found {
     }
 }
 
-pub(super) fn release(outcome: ReleaseOutcome) -> Result<(), Failure> {
+pub(super) fn release(outcome: Result<Released, LockLost>) -> Result<(), Failure> {
     match outcome {
-        ReleaseOutcome::Released(_) => Ok(()),
+        Ok(_) => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }

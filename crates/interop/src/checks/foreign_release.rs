@@ -52,7 +52,7 @@ fn released_by_redbolt(fleet: &Fleet<'_>) -> Result<(), Failure> {
     fleet.delete("mine");
     peer.expect("acquire mine 0 20000", "held")?;
     let before = fleet.contents("mine");
-    lock.release();
+    lock.release()?;
     if tries(&client, fleet.request("mine"))? {
         return Err("redbolt was granted what it holds".into());
     }

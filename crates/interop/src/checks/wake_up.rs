@@ -124,7 +124,7 @@ fn after_a_del(fleet: &Fleet<'_>, waiter: &mut Peer) -> Result<Duration, Failure
     fleet.delete("hand");
     let (reply, at) = waiter.reply()?;
     held(&reply)?;
-    lock.release();
+    lock.release()?;
     Ok(at.duration_since(since))
 }
 

@@ -1,7 +1,7 @@
 //! Release: from the undo to the answer of a quorum.
 
 use crate::proto::core::{Core, LockAtWork, claims::Claim, links::Pending, locks::Phase};
-use crate::proto::event::{Confirmed, Event};
+use crate::proto::event::{Event, Released};
 use crate::proto::names::{ClaimId, LockId, NodeId};
 use crate::proto::{time::ClockReading, vote::Vote};
 
@@ -12,14 +12,14 @@ impl LockAtWork<'_> {
         &mut self,
         node: NodeId,
         vote: Vote,
-    ) -> Option<(ClaimId, Confirmed)> {
+    ) -> Option<(ClaimId, Released)> {
         if self.lock.phase == Phase::Releasing {
             self.active.votes.cast(node, vote);
         }
         self.release_result()
     }
 
-    pub(crate) fn release_due(&mut self) -> Option<(ClaimId, Confirmed)> {
+    pub(crate) fn release_due(&mut self) -> Option<(ClaimId, Released)> {
         if self.active.round.is_over(self.env.now.boot) {
             return self.release_result();
         }
@@ -30,7 +30,7 @@ impl LockAtWork<'_> {
     /// A release is over when a quorum confirmed it, when nobody is left to answer but nodes that seem to
     /// hang, or when its time is. What is not confirmed stays owed.
     #[inline]
-    fn release_result(&mut self) -> Option<(ClaimId, Confirmed)> {
+    fn release_result(&mut self) -> Option<(ClaimId, Released)> {
         let (claim, votes) = (&self.claim, &self.active.votes);
         let confirmed = votes.grants().len();
         let awaited = |node: NodeId| {
@@ -46,7 +46,7 @@ impl LockAtWork<'_> {
         }
         self.env.metrics.unconfirmed += u64::from(confirmed < votes.quorum());
         // At most MAX_NODES.
-        let confirmed = Confirmed { nodes: confirmed as u32, of: votes.node_count() as u32 };
+        let confirmed = Released { nodes: confirmed as u32, of: votes.node_count() as u32 };
         Some((self.lock.claim(), confirmed))
     }
 }
@@ -80,7 +80,7 @@ impl Core {
         &mut self,
         id: LockId,
         now: ClockReading,
-        step: impl FnOnce(&mut LockAtWork<'_>) -> Option<(ClaimId, Confirmed)>,
+        step: impl FnOnce(&mut LockAtWork<'_>) -> Option<(ClaimId, Released)>,
     ) {
         if let Some((claim, confirmed)) = self.transition(id, now, step).flatten() {
             self.locks.free(id);

@@ -4,15 +4,15 @@
 //! that was asked for. Nothing is done about the holder, even if it is of this core.
 
 use super::viewing::{STRING, push};
-use super::{Fate, Force, Question, Seen, Viewing};
+use super::{Fate, Question, Seen, UnlockScope, Viewing};
 use crate::proto::core::{Core, Env, links::Node};
 use crate::proto::key_state::{Foreign, KeyState};
 use crate::proto::request::{RequestError, check_lock_name};
 use crate::proto::script::{FORCE_UNLOCK, Script};
-use crate::proto::{names::ViewId, permits, profile::Profile, time::ClockReading, vote::Cause};
+use crate::proto::{names::ViewId, permits, time::ClockReading, vote::Cause};
 use crate::resp::command;
 
-impl Force {
+impl UnlockScope {
     /// Whether data is to go that is no lock of redbolt.
     fn breaks(self, data: &Foreign) -> bool {
         match self {
@@ -46,9 +46,9 @@ impl Seen {
 
 impl Core {
     /// Breaks the lock on `resource`, whoever holds it: looks at its key on all nodes, and deletes what
-    /// was seen where that is a lock of redbolt. If several hold it, up to 2,048 holders that were seen lose it, and a holder that came
+    /// was seen where that is in the `scope`. If several hold it, up to 2,048 holders that were seen lose it, and a holder that came
     /// since keeps it. No other key is touched, no restart guard's and no fencing
-    /// counter's; members of another library who wait are told, on a channel or a list. Data that is no lock of redbolt is
+    /// counter's; members of another library who wait are told, on a channel or a list. Data that is not in the scope is
     /// left alone ([`Fate::Kept`]). The outcome is [`Event::Viewed`](crate::proto::Event::Viewed), and the view says what
     /// was seen on each node and what became of it.
     ///
@@ -60,50 +60,11 @@ impl Core {
     pub fn force_unlock(
         &mut self,
         resource: &[u8],
-        now: ClockReading,
-    ) -> Result<ViewId, RequestError> {
-        self.begin_force_unlock(Force::Locks, resource, now)
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes the lock of a member of `profile` as well, as far as that is
-    /// known by [its form](crate::proto::Foreign::is_of). The format of `profile` need not be
-    /// [configured](crate::ConfigBuilder::formats).
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_of(
-        &mut self,
-        profile: Profile,
-        resource: &[u8],
-        now: ClockReading,
-    ) -> Result<ViewId, RequestError> {
-        self.begin_force_unlock(Force::LocksOf(profile), resource, now)
-    }
-
-    /// As [`force_unlock`](Self::force_unlock), and deletes other data as well: a lock of another library, or
-    /// what an application keeps under this key. Data without holders is deleted only if all of it is as it was seen, by a digest
-    /// that the node makes with `DUMP`.
-    ///
-    /// # Errors
-    ///
-    /// As [`force_unlock`](Self::force_unlock).
-    pub fn force_unlock_foreign(
-        &mut self,
-        resource: &[u8],
-        now: ClockReading,
-    ) -> Result<ViewId, RequestError> {
-        self.begin_force_unlock(Force::Anything, resource, now)
-    }
-
-    pub(crate) fn begin_force_unlock(
-        &mut self,
-        force: Force,
-        resource: &[u8],
+        scope: UnlockScope,
         now: ClockReading,
     ) -> Result<ViewId, RequestError> {
         check_lock_name(&self.config, resource)?;
-        Ok(self.begin_view(resource, Some(force), now))
+        Ok(self.begin_view(resource, Some(scope), now))
     }
 }
 
@@ -112,10 +73,10 @@ impl Viewing {
     pub(super) fn force_unlock(&mut self, id: ViewId, node: &mut Node, env: &mut Env<'_>) -> bool {
         let at = node.id().index();
         let view = &mut self.view.nodes[at];
-        let (Some(force), Ok(state)) = (self.force, &view.state) else { return false };
+        let (Some(scope), Ok(state)) = (self.force, &view.state) else { return false };
         match state {
             KeyState::Free => return false,
-            KeyState::Foreign(data) if !force.breaks(data) => {
+            KeyState::Foreign(data) if !scope.breaks(data) => {
                 view.fate = Some(Fate::Kept);
                 return false;
             }

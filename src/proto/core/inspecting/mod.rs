@@ -53,7 +53,7 @@ struct Viewing {
     view: View,
     until: Timestamp,
     /// What is to be broken of what is seen.
-    force: Option<Force>,
+    force: Option<UnlockScope>,
     /// What the nodes have answered, in their order.
     seen: Vec<Seen>,
     /// Nodes whose link is not there yet.
@@ -102,14 +102,18 @@ struct Seen {
     digest: Result<Vec<u8>, Cause>,
 }
 
-/// What an operator wants gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Force {
+/// What a [force-unlock](crate::proto::Core::force_unlock) may delete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever deletes shall know all that can be deleted")]
+pub enum UnlockScope {
     /// Locks of redbolt.
+    #[default]
     Locks,
-    /// Locks of redbolt, and of the members of this profile.
+    /// Locks of redbolt, and those of this format, as far as that is known by [their form](crate::proto::Foreign::is_of). The format
+    /// need not be [configured](crate::ConfigBuilder::formats). Its members who wait are told, in the way that their library has.
     LocksOf(Profile),
-    /// Whatever is there.
+    /// Whatever is there: a lock of another library too, or what an application keeps under that key. Data without holders is deleted
+    /// only if all of it is as it was seen, by a digest that the node makes with `DUMP`. Look first, with an inspection.
     Anything,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use super::contents::{Contents, Reader};
-use super::{DataKind, FairQueue, Force, KeyState, NodeView, Question, Seen, View, Viewing};
+use super::{DataKind, FairQueue, KeyState, NodeView, Question, Seen, UnlockScope, View, Viewing};
 use crate::proto::core::Env;
 use crate::proto::core::links::{FIRST_CONTACT, Link, Node, Nodes, Pending};
 use crate::proto::key_state::{MOST_SHOWN, VIEWED, of_type, without_mark};
@@ -38,7 +38,7 @@ impl Seen {
 impl Viewing {
     pub(super) fn new(
         resource: &[u8],
-        force: Option<Force>,
+        force: Option<UnlockScope>,
         nodes: NodeSet,
         until: Timestamp,
     ) -> Self {
@@ -75,7 +75,7 @@ impl Viewing {
         self.queued.remove(node.id());
         let resource = &self.view.resource;
         // First, because what changes behind the look must not be taken for what was seen.
-        if self.force == Some(Force::Anything) {
+        if self.force == Some(UnlockScope::Anything) {
             push(Question::Digest, id, node, env, |out| {
                 let eval = command(out, 4).arg(b"EVAL").arg(script::VIEW_DIGEST.text.as_bytes());
                 let _ = eval.int(1).arg(resource);
@@ -262,7 +262,7 @@ impl Viewing {
     /// Reads replies, with the format that the operator has named first.
     fn reader<'a>(&'a self, config: &'a Config) -> Reader<'a> {
         let named = match self.force {
-            Some(Force::LocksOf(profile)) => Some(profile),
+            Some(UnlockScope::LocksOf(profile)) => Some(profile),
             _ => None,
         };
         Reader::new(&config.settings.formats, named, &self.view.resource)

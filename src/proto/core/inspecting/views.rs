@@ -3,7 +3,7 @@
 //! Invariant: each view completes once, and nothing changes a complete one.
 
 use super::holdings::FEW;
-use super::{Force, Question, View, Viewing, Views};
+use super::{Question, UnlockScope, View, Viewing, Views};
 use crate::proto::core::claims::{Claim, Claims};
 use crate::proto::core::links::{Mistyped, Node, Nodes};
 use crate::proto::core::{Core, Env, locks::Locks};
@@ -22,7 +22,7 @@ impl Views {
     pub(super) fn begin(
         &mut self,
         resource: &[u8],
-        force: Option<Force>,
+        force: Option<UnlockScope>,
         nodes: &mut Nodes,
         env: &mut Env<'_>,
     ) -> ViewId {
@@ -155,7 +155,7 @@ impl Core {
     pub(super) fn begin_view(
         &mut self,
         resource: &[u8],
-        force: Option<Force>,
+        force: Option<UnlockScope>,
         now: ClockReading,
     ) -> ViewId {
         let now = self.clamp(now);

@@ -196,7 +196,7 @@ impl Active {
 
     /// Makes used work that of a new lock. What belongs to a round is set when one begins.
     pub(super) fn begin(&mut self, request: &LockRequest<'_>, now: ClockReading, votes: Votes) {
-        self.keys.set(request.keys());
+        self.keys.set(request.resources());
         self.attempt = Attempt::new();
         self.waiting.begin(request.wait, now.boot);
         self.fencing.begin(request.fenced);

@@ -175,13 +175,13 @@ impl DetachedLock {
     pub(crate) fn request(&self) -> LockRequest<'_> {
         let mut keys = self.keys();
         let first = LockRequest::new(keys.next().unwrap_or_default()).ttl(self.ttl);
-        let first = first.profile(self.profile());
+        let first = first.format(self.profile());
         let first = match self.mode {
             LockMode::Exclusive => first,
             LockMode::Shared => first.shared(),
             LockMode::Permit { of } => first.permits(of),
         };
-        let request = keys.fold(first, LockRequest::and_resource);
+        let request = keys.fold(first, LockRequest::and);
         if self.fencing_token.is_some() { request.fenced() } else { request }
     }
 

@@ -1,26 +1,19 @@
-//! Work under a lock of an engine, as a future and on a thread: the work ends with its lock, and
-//! the lock with the work.
+//! Work under a lock of an engine: the work ends with its lock, and the lock with the work.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redbolt::{
-    AcquireError, AutoExtend, LockRequest, LossCause, ReleaseOutcome,
-    engine::{HeldLock, WithError},
+    AcquireError, LossCause, Wait,
+    engine::{HeldLock, RunError},
 };
 use redbolt_test_servers::Server;
 
 use crate::engine::engine;
 use crate::support::{LIMIT, eventually, held_on, long, servers};
-
-/// Extended often, so that a loss is noticed soon.
-fn kept() -> LockRequest<'static> {
-    let often = AutoExtend::until_released().every(Duration::from_millis(40));
-    LockRequest::new(b"job").ttl(Duration::from_secs(10)).auto_extend(often)
-}
 
 fn forget(servers: &[Server]) {
     servers.iter().for_each(|server| drop(server.cmd("DEL job")));
@@ -45,28 +38,19 @@ impl Drop for Flag {
 fn the_lock_is_held_while_the_work_runs_and_not_behind_it() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let done = engine.with(long(b"job").fenced(), |lock| async {
+    let done = engine.lease("job", Duration::from_secs(29)).fenced().run(|lock| async {
         assert!(lock.is_valid() && u64::from(lock.fencing_token().unwrap()) > 0);
         lock.extend(Duration::from_secs(29)).await.unwrap();
         (held_on(&servers, "job"), lock)
     });
-    let done = soon(done).unwrap();
-    let (held, lock) = done.value;
-    assert!(
-        held >= 2 && matches!(done.outcome, ReleaseOutcome::Released(_)),
-        "{held}, {}",
-        done.outcome
-    );
+    let (held, lock) = soon(done).unwrap();
+    assert!(held >= 2, "{held}");
     assert!(
         !lock.is_valid() && lock.fencing_token().is_none(),
         "the lock has ended for everyone who keeps it"
     );
     assert!(soon(lock.extend(Duration::from_secs(29))).is_err());
     eventually("no key is left", || held_on(&servers, "job") == 0);
-
-    let done = engine.with_blocking(long(b"job"), |lock| (lock.is_valid(), lock)).unwrap();
-    assert!(done.value.0 && !done.value.1.is_valid());
-    assert!(matches!(done.outcome, ReleaseOutcome::Released(_)));
 }
 
 #[test]
@@ -74,14 +58,19 @@ fn work_is_not_run_without_the_lock() {
     let servers = servers(1);
     let engine = engine(&servers);
     let _held = engine.acquire(long(b"job")).wait().unwrap();
-    let refused = soon(
-        engine
-            .with(LockRequest::new(b"job"), async |_| unreachable!("the lock is held by another")),
-    );
-    assert!(matches!(refused, Err(WithError::Acquire(AcquireError::Refused(_)))), "{refused:?}");
-    let refused = engine
-        .with_blocking(LockRequest::new(b"job"), |_| unreachable!("the lock is held by another"));
-    assert!(matches!(refused, Err(AcquireError::Refused(_))));
+    let work = async |_| unreachable!("the lock is held by another");
+    let lease = engine.lease("job", Duration::from_secs(9)).wait(Wait::No);
+    let refused = soon(lease.run::<(), _, _>(work));
+    assert!(matches!(refused, Err(RunError::Acquire(AcquireError::Refused(_)))), "{refused:?}");
+}
+
+/// How the lock was lost under which the work ran, and what it returned.
+fn lost<T>(outcome: Result<T, RunError<T>>) -> (LossCause, Option<T>) {
+    match outcome {
+        Err(RunError::Lost { lost, value, .. }) => (lost.cause(), value),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("the lock was held to the end"),
+    }
 }
 
 #[test]
@@ -90,36 +79,37 @@ fn work_is_cancelled_when_its_lock_is_lost() {
     let engine = engine(&servers);
     let dropped = Arc::new(AtomicBool::new(false));
     let flag = Flag(Arc::clone(&dropped));
-    let lost = soon(engine.with(kept(), |_| async {
+    let outcome = soon(engine.lock("job").ttl(Duration::from_secs(3)).run(|_| async {
         let _flag = flag;
         forget(&servers);
         pending::<()>().await
     }));
-    assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Gone));
+    let words = outcome.as_ref().unwrap_err().to_string();
+    assert_eq!(
+        words,
+        "lock job is lost: its key is gone on too many nodes; the work was cancelled"
+    );
+    assert_eq!(lost(outcome), (LossCause::Gone, None));
     assert!(dropped.load(Ordering::SeqCst));
 
     // A lease without auto-extension ends as well.
-    let short = LockRequest::new(b"short").ttl(Duration::from_secs(4));
-    let lost = soon(engine.with(short, |_| pending::<()>()));
-    assert_eq!(lost.unwrap_err(), WithError::Lost(LossCause::Expired));
+    let short = engine.lease("short", Duration::from_secs(4));
+    assert_eq!(lost(soon(short.run(|_| pending::<()>()))), (LossCause::Expired, None));
 }
 
+/// What it has found out is not lost with the lock.
 #[test]
-fn work_on_a_thread_is_notified_when_its_lock_is_lost() {
+fn work_that_ends_before_the_loss_is_noticed_has_a_value() {
     let servers = servers(3);
     let engine = engine(&servers);
-    let reported = Arc::new(Mutex::new(None));
-    let done = engine.with_blocking(kept(), |lock| {
-        let reported = Arc::clone(&reported);
-        lock.on_loss(move |cause| *reported.lock().unwrap() = Some(cause));
+    let outcome = soon(engine.lock("job").run(|lock| async move {
         forget(&servers);
-        eventually("the lock is lost", || !lock.is_valid());
-        lock.lost().wait()
-    });
-    let done = done.unwrap();
-    assert_eq!(done.value, Some(LossCause::Gone));
-    assert_eq!(done.outcome, ReleaseOutcome::Lost(LossCause::Gone));
-    eventually("the loss is reported", || *reported.lock().unwrap() == Some(LossCause::Gone));
+        assert!(lock.is_valid(), "nobody has noticed");
+        // It does not await, so that it cannot be cancelled.
+        lock.extend(Duration::from_secs(10)).wait().unwrap_err();
+        7
+    }));
+    assert_eq!(lost(outcome), (LossCause::Gone, Some(7)));
 }
 
 #[test]
@@ -130,17 +120,12 @@ fn the_lock_is_released_behind_a_panic_and_a_future_that_is_dropped() {
         assert!(held_on(&servers, "job") >= 2 && lock.is_valid());
         panic!("on purpose")
     };
-    for blocking in [false, true] {
-        let run = AssertUnwindSafe(|| match blocking {
-            true => drop(engine.with_blocking(long(b"job"), panics)),
-            false => drop(soon(engine.with(long(b"job"), async |lock| panics(lock)))),
-        });
-        assert!(catch_unwind(run).is_err());
-        eventually("no key is left", || held_on(&servers, "job") == 0);
-    }
+    let run = AssertUnwindSafe(|| soon(engine.lock("job").run(async |lock| panics(lock))));
+    assert!(catch_unwind(run).is_err());
+    eventually("no key is left", || held_on(&servers, "job") == 0);
 
     let begun = Arc::new(AtomicBool::new(false));
-    let work = engine.with(long(b"job"), |_| async {
+    let work = engine.lock("job").run(|_| async {
         begun.store(true, Ordering::SeqCst);
         pending::<()>().await
     });

@@ -1,0 +1,76 @@
+//! What an engine does with the requests that begin at it.
+
+use std::future::{Future, IntoFuture};
+
+use super::Engine;
+use super::acquisition::{AcquireFuture, TryLockFuture};
+use super::guard::OwnedGuard;
+use super::held_lock::HeldLock;
+use super::run::{RunError, run};
+use crate::api::builder::RequestBuilder;
+use crate::api::error::AcquireError;
+use crate::proto::Wait;
+
+impl RequestBuilder<Engine> {
+    /// Asks from this call on. To `.await` the builder is the same.
+    pub fn acquire(self) -> AcquireFuture {
+        self.handle.acquire(self.request)
+    }
+
+    /// Waits for it on this thread, for as long as it says.
+    ///
+    /// # Errors
+    ///
+    /// As [`AcquireFuture::wait`].
+    ///
+    /// # Panics
+    ///
+    /// On the engine's own thread.
+    pub fn acquire_blocking(self) -> Result<OwnedGuard, AcquireError> {
+        self.acquire().wait()
+    }
+
+    /// Tries once. `None` says that another client has the lock: a quorum of the nodes has answered, and others
+    /// have what is missing.
+    pub fn try_acquire(self) -> TryLockFuture {
+        TryLockFuture::new(self.wait(Wait::No).acquire())
+    }
+
+    /// Runs `work` under it. If the lock is lost, `work` is cancelled: its future is dropped where it awaits. In
+    /// every case the lock is released behind it, also if `work` panics or what is returned here is dropped.
+    ///
+    /// The nodes are asked from the moment of the call. A cancelled future does not get to clear up: whoever has to
+    /// do that awaits [`HeldLock::lost`] beside the work. Between two awaits nobody can stop it: look at
+    /// [`HeldLock::is_valid`] there.
+    ///
+    /// ```no_run
+    /// # async fn make_report(_: redbolt::engine::HeldLock) -> String { String::new() }
+    /// # async fn f(engine: redbolt::Engine) -> Result<(), Box<dyn std::error::Error>> {
+    /// let report = engine.lock("nightly").run(|lock| async move { make_report(lock).await }).await?;
+    /// # drop(report); Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Acquire`]: `work` was not run. [`RunError::Lost`]: it was cancelled; or it had ended before the
+    /// loss was noticed, and the error has its value.
+    pub fn run<T, F, Fut>(
+        self,
+        work: F,
+    ) -> impl Future<Output = Result<T, RunError<T>>> + use<T, F, Fut>
+    where
+        F: FnOnce(HeldLock) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        run(self.acquire(), work)
+    }
+}
+
+impl IntoFuture for RequestBuilder<Engine> {
+    type Output = Result<OwnedGuard, AcquireError>;
+    type IntoFuture = AcquireFuture;
+
+    fn into_future(self) -> AcquireFuture {
+        self.acquire()
+    }
+}

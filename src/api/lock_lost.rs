@@ -1,0 +1,63 @@
+//! What a lock is called in errors and logs, and the error of one that was lost.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::proto::{LossCause, printable};
+
+/// The names of a lock's resources, as a terminal can show them. Empty if they are not known.
+///
+/// As text: `lock invoices`, `lock invoices, orders`, or `the lock`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LockName(String);
+
+impl LockName {
+    pub(super) fn new<'r>(resources: impl Iterator<Item = &'r [u8]>) -> Self {
+        let shown = resources.map(|resource| printable(&String::from_utf8_lossy(resource)));
+        Self(shown.collect::<Vec<_>>().join(", "))
+    }
+
+    /// The names alone.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for LockName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.as_str() {
+            "" => f.write_str("the lock"),
+            names => write!(f, "lock {names}"),
+        }
+    }
+}
+
+/// A lock that was lost before its holder had let go of it: what it protects may have been in other hands.
+///
+/// As text: `lock invoices is lost: its validity ended`. The name of the lock is missing if it was lost longer ago than its TTL,
+/// and in a forked child.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockLost {
+    lock: LockName,
+    cause: LossCause,
+}
+
+impl LockLost {
+    pub(super) fn new(lock: LockName, cause: LossCause) -> Self {
+        Self { lock, cause }
+    }
+
+    /// How it was lost.
+    #[must_use]
+    pub fn cause(&self) -> LossCause {
+        self.cause
+    }
+}
+
+impl fmt::Display for LockLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is lost: {}", self.lock, self.cause)
+    }
+}
+
+impl Error for LockLost {}
