@@ -108,6 +108,11 @@ impl FairQueue {
     /// It waits: it has been refused before, has not left unless a node failed, and its place is one.
     pub(super) fn check(&mut self, id: LockId, core: &Core, may_leave: bool) {
         let quorum = core.config().quorum();
+        let Some(newest) = self.tickets.last() else { return };
+        // A lock that leaves says so only to nodes that its asks have reached. One that joins again does so at another place.
+        if newest.agreed.is_some() && !core.has_place(id) {
+            self.tickets.iter_mut().for_each(|ticket| ticket.is_left = true);
+        }
         let Some(newest) = self.tickets.last_mut() else { return };
         assert!(core.decided_votes(id).is_some(), "in the queue before it was refused");
         assert!(may_leave || !newest.is_left, "it has left the queue, and waits");
