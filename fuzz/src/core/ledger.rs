@@ -111,7 +111,11 @@ struct Change {
     proposed: Option<u64>,
     granted: u32,
     denied: u32,
+    /// Nodes that have refused it because its proposal is too far from their clock.
+    skewed: u32,
     counters: Vec<(usize, u64)>,
+    /// It asks by a second claim, because of the clock of the first.
+    is_repeated: bool,
     /// The grants and denials of the claim before the newest one, until its refusal is reported.
     refused: Option<(u32, u32)>,
 }
@@ -279,7 +283,7 @@ impl Ledger {
         is_upgrade: bool,
         proposed: Option<u64>,
     ) -> (usize, usize) {
-        let (at, now) = (place(&[key]), self.now.boot);
+        let (at, now, quorum) = (place(&[key]), self.now.boot, self.quorum);
         let lock = &mut self.locks[at];
         let asks = matches!(lock.phase, Phase::Held | Phase::Extending);
         let newest = lock.claims.iter().rposition(|claim| claim == token);
@@ -304,13 +308,14 @@ impl Ledger {
             }
             None => {
                 assert!(!lock.tokens.iter().any(|old| old == token), "a token was reused");
-                let is_first = change.claim.is_none() || !is_upgrade;
-                assert!(is_first, "an upgrade is tried once");
+                let is_repeated = is_upgrade && change.claim.is_some();
+                assert!(!is_repeated || change.may_repeat(quorum), "an upgrade is tried once");
                 // One read can bring the refusal of a downgrade and the extension behind which the next claim asks.
                 // The requests of that claim are read before the event of the refusal.
-                let refused = change.claim.map(|_| (change.granted, change.denied));
+                let refused = change.claim.filter(|_| !is_upgrade);
+                let refused = refused.map(|_| (change.granted, change.denied));
                 *change = Change::new(is_upgrade);
-                change.refused = refused;
+                (change.refused, change.is_repeated) = (refused, is_repeated);
                 change.claim = Some(lock.claims.len());
                 (change.asked, change.ttl) = (now, Duration::from_millis(ttl));
                 change.proposed = proposed;
@@ -331,6 +336,11 @@ impl Ledger {
     ) {
         let lock = &mut self.locks[lock];
         let is_in_force = lock.tokens.last() == lock.claims.get(claim);
+        if let (Some(change), Received::Clock) = (&mut lock.change, token)
+            && change.claim == Some(claim)
+        {
+            change.skewed |= 1 << node;
+        }
         let (granted, denied, counters) = match &mut lock.change {
             Some(change) if change.claim == Some(claim) => {
                 (&mut change.granted, &mut change.denied, &mut change.counters)
@@ -410,9 +420,18 @@ impl Change {
             proposed: None,
             granted: 0,
             denied: 0,
+            skewed: 0,
             counters: Vec::new(),
+            is_repeated: false,
             refused: None,
         }
+    }
+
+    /// As with the ask for a fenced lock: a refusal because of the core's clock says nothing of the lock. Once a quorum has told
+    /// what time it is, a claim with a corrected proposal follows the first.
+    fn may_repeat(&self, quorum: usize) -> bool {
+        let told = count(self.granted | self.skewed);
+        self.proposed.is_some() && !self.is_repeated && self.skewed != 0 && told >= quorum
     }
 }
 
