@@ -39,13 +39,14 @@ FUNCTIONS = {
     "redbolt_config_add_node": (c_int32, [HANDLE, c_char_p, OUT]),
     "redbolt_config_set_new_nodes": (c_int32, [HANDLE]),
     "redbolt_config_set_response_timeout_ms": (c_int32, [HANDLE, c_uint64]),
+    "redbolt_config_set_in_flight": (c_int32, [HANDLE, c_size_t]),
     "redbolt_config_free": (None, [HANDLE]),
     "redbolt_request_new": (HANDLE, [c_char_p]),
     "redbolt_request_set_permits": (c_int32, [HANDLE, c_uint16]),
     "redbolt_request_free": (None, [HANDLE]),
     "redbolt_client_new": (c_int32, [HANDLE, OUT, OUT]),
-    "redbolt_client_lock": (c_int32, [HANDLE, c_char_p, OUT, OUT]),
-    "redbolt_client_try_lock": (c_int32, [HANDLE, c_char_p, OUT, OUT]),
+    "redbolt_client_lease": (c_int32, [HANDLE, c_char_p, c_uint64, OUT, OUT]),
+    "redbolt_client_try_lease": (c_int32, [HANDLE, c_char_p, c_uint64, OUT, OUT]),
     "redbolt_client_free": (None, [HANDLE]),
     "redbolt_lock_is_valid": (c_bool, [HANDLE]),
     "redbolt_lock_remaining_ms": (c_uint64, [HANDLE]),
@@ -63,7 +64,7 @@ FUNCTIONS = {
     "redbolt_driver_release": (c_int32, [HANDLE, c_uint64]),
     "redbolt_driver_next_event": (c_bool, [HANDLE, POINTER(Event), OUT]),
     "redbolt_driver_free": (None, [HANDLE]),
-    "redbolt_engine_start": (c_int32, [HANDLE, c_size_t, OUT, OUT]),
+    "redbolt_engine_new": (c_int32, [HANDLE, OUT, OUT]),
     "redbolt_engine_acquire_async": (c_int32, [HANDLE, HANDLE, ACQUIRED, c_void_p, OUT]),
     "redbolt_engine_free": (None, [HANDLE]),
 }
@@ -99,14 +100,14 @@ def made(library, call, *arguments):
 
 def client(library, config):
     client = made(library, "redbolt_client_new", config)
-    lock = made(library, "redbolt_client_lock", client, b"job")
+    lock = made(library, "redbolt_client_lease", client, b"job", 10_000)
     assert library.redbolt_lock_is_valid(lock)
     assert 0 < library.redbolt_lock_remaining_ms(lock) <= 10_000
     slot = c_uint16(7)
     assert not library.redbolt_lock_slot(lock, byref(slot)) and slot.value == 7
 
     other, none, error = made(library, "redbolt_client_new", config), c_void_p(), c_void_p()
-    assert library.redbolt_client_try_lock(other, b"job", byref(none), byref(error)) == CONTENDED
+    assert library.redbolt_client_try_lease(other, b"job", 10_000, byref(none), byref(error)) == CONTENDED
     assert none.value is None and library.redbolt_error_node_count(error) == 3
     node = NodeError()
     assert library.redbolt_error_node(error, 2, byref(node)) == OK
@@ -163,7 +164,7 @@ def engine(library, config):
     outcomes = queue.Queue()
     callback = ACQUIRED(lambda data, status, lock, error: outcomes.put((data, status, lock, error)))
     engine, request = c_void_p(), library.redbolt_request_new(b"job")
-    done(library, "redbolt_engine_start", config, 0, byref(engine))
+    done(library, "redbolt_engine_new", config, byref(engine))
     assert library.redbolt_engine_acquire_async(engine, request, callback, 42, None) == OK
     data, status, lock, error = outcomes.get(timeout=60)
     assert (data, status, error) == (42, OK, None), (data, status, error)
@@ -184,6 +185,7 @@ def main():
         done(library, "redbolt_config_add_node", config, address.encode())
     assert library.redbolt_config_set_new_nodes(config) == OK
     assert library.redbolt_config_set_response_timeout_ms(config, 15_000) == OK
+    assert library.redbolt_config_set_in_flight(config, 64) == OK
     client(library, config)
     driver(library, config)
     engine(library, config)

@@ -83,7 +83,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     redbolt_engine *engine = NULL;
-    redbolt_status status = redbolt_engine_start(config, 0, &engine, &error);
+    redbolt_status status = redbolt_engine_new(config, &engine, &error);
     redbolt_config_free(config);
     if (status != REDBOLT_STATUS_OK) {
         return fail("no engine", error);

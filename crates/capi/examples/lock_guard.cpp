@@ -18,10 +18,10 @@ static redbolt::config nodes(int count, char **addresses) {
 
 static void work(redbolt::client &client, redbolt::client &other) {
     {
-        redbolt::mutex invoices(client, "invoices");
+        redbolt::mutex invoices(client, "invoices", 10s);
         const std::lock_guard held(invoices); // waits until it is granted
         std::cout << "held: " << std::boolalpha << invoices.is_valid() << "\n";
-        std::cout << "by another as well: " << other.try_lock("invoices").has_value() << "\n";
+        std::cout << "by another as well: " << other.try_lease("invoices", 10s).has_value() << "\n";
     } // released
 
     // With more to say about it, and moved as any owner is.

@@ -51,7 +51,7 @@ enum redbolt_status
   REDBOLT_STATUS_INVALID_ARGUMENT = 1,
   // The configuration does not hold: an address that cannot be read, a value out of its range.
   REDBOLT_STATUS_CONFIG = 2,
-  // The system has no file descriptors, threads or randomness left, or the limit of an engine is out of its range.
+  // The system has no file descriptors, threads or randomness left.
   REDBOLT_STATUS_START = 3,
   // The request cannot be carried out, whatever the nodes say. Nothing was sent.
   REDBOLT_STATUS_REQUEST = 4,
@@ -280,6 +280,27 @@ typedef int32_t redbolt_restart_trust;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// What a forced unlock may delete.
+enum redbolt_unlock
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Locks of redbolt.
+  REDBOLT_UNLOCK_LOCKS = 0,
+  // Locks of redbolt, and those of one format, which is named as in `redbolt_request_set_format`.
+  REDBOLT_UNLOCK_LOCKS_OF = 1,
+  // Whatever is there: the lock of another library too, or data that an application keeps under that key. Inspect first.
+  REDBOLT_UNLOCK_ANYTHING = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum redbolt_unlock redbolt_unlock;
+#else
+typedef int32_t redbolt_unlock;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // How those who wait for one resource get it one after the other.
 enum redbolt_wake
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -431,8 +452,15 @@ redbolt_status redbolt_client_acquire(const redbolt_client *client,
                                       redbolt_lock **lock,
                                       redbolt_error **error);
 
+// Tries once to take a lock, whatever wait the request has. `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any
+// other failure means that its holder is not known.
+redbolt_status redbolt_client_try_acquire(const redbolt_client *client,
+                                          const redbolt_request *request,
+                                          redbolt_lock **lock,
+                                          redbolt_error **error);
+
 // Takes several locks that have nothing to do with each other, with one write to each node, and returns when each of them is
-// granted or refused: for all or nothing see `redbolt_request_add_resource`. `requests`, `locks` and, if it is not null,
+// granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if it is not null,
 // `statuses` have `count` places. A lock that was not granted is null. The status and the error are those of the first
 // refusal, if there is one; the others may be held all the same, and are to be ended.
 redbolt_status redbolt_client_acquire_all(const redbolt_client *client,
@@ -442,18 +470,21 @@ redbolt_status redbolt_client_acquire_all(const redbolt_client *client,
                                           redbolt_status *statuses,
                                           redbolt_error **error);
 
-// Takes the lock on `resource`, a name that ends with a zero byte, for a lease of 10 s, and waits until it is granted.
-redbolt_status redbolt_client_lock(const redbolt_client *client,
-                                   const char *resource,
-                                   redbolt_lock **lock,
-                                   redbolt_error **error);
+// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
+// unless it is extended or released before.
+redbolt_status redbolt_client_lease(const redbolt_client *client,
+                                    const char *resource,
+                                    uint64_t ttl_ms,
+                                    redbolt_lock **lock,
+                                    redbolt_error **error);
 
-// Tries once to take the lock on `resource`, for a lease of 10 s. `REDBOLT_STATUS_CONTENDED` says that somebody else
-// has it; any other error, that it is not known.
-redbolt_status redbolt_client_try_lock(const redbolt_client *client,
-                                       const char *resource,
-                                       redbolt_lock **lock,
-                                       redbolt_error **error);
+// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
+// it. Any other failure means that its holder is not known.
+redbolt_status redbolt_client_try_lease(const redbolt_client *client,
+                                        const char *resource,
+                                        uint64_t ttl_ms,
+                                        redbolt_lock **lock,
+                                        redbolt_error **error);
 
 // Attaches a lock that was detached, by this process or another one on the same machine, from its text. Attach it once.
 redbolt_status redbolt_client_attach(const redbolt_client *client,
@@ -551,6 +582,10 @@ redbolt_status redbolt_config_set_fencing_counter_ttl_ms(redbolt_config *config,
 
 // How those who wait for one resource get it one after the other: one of `REDBOLT_WAKE_...`.
 redbolt_status redbolt_config_set_wake(redbolt_config *config, int32_t wake);
+
+// How many acquisitions of an engine may be without an outcome at one time, 1 to 1048576. Default 8192.
+redbolt_status redbolt_config_set_in_flight(redbolt_config *config,
+                                            size_t in_flight);
 
 // For how long reads are tried before each sleep, from 0, which is off and the default, to 200 microseconds.
 redbolt_status redbolt_config_set_busy_poll_us(redbolt_config *config,
@@ -693,12 +728,11 @@ redbolt_status redbolt_driver_metrics(const redbolt_driver *driver,
                                       char **metrics,
                                       redbolt_error **error);
 
-// Starts the thread and begins to connect to all nodes. At most `in_flight` acquisitions are without an outcome at one time,
-// or 8192 if it is 0. `redbolt_engine_free` ends the engine.
-redbolt_status redbolt_engine_start(const redbolt_config *config,
-                                    size_t in_flight,
-                                    redbolt_engine **engine,
-                                    redbolt_error **error);
+// Starts the thread and begins to connect to all nodes. A node that cannot be reached is not an error here. `redbolt_engine_free`
+// ends the engine.
+redbolt_status redbolt_engine_new(const redbolt_config *config,
+                                  redbolt_engine **engine,
+                                  redbolt_error **error);
 
 // Ends an engine: releases all that it holds, and waits for the nodes for no longer than 150 ms. Its locks are lost, and
 // their handles are still to be ended. It has no status to refuse with: not for a callback. Null is ignored.
@@ -729,6 +763,13 @@ redbolt_status redbolt_engine_acquire(const redbolt_engine *engine,
                                       redbolt_lock **lock,
                                       redbolt_error **error);
 
+// Tries once to take a lock, whatever wait the request has. `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any
+// other failure means that its holder is not known.
+redbolt_status redbolt_engine_try_acquire(const redbolt_engine *engine,
+                                          const redbolt_request *request,
+                                          redbolt_lock **lock,
+                                          redbolt_error **error);
+
 // Takes several locks that have nothing to do with each other: as `redbolt_client_acquire_all`.
 redbolt_status redbolt_engine_acquire_all(const redbolt_engine *engine,
                                           const redbolt_request *const *requests,
@@ -744,12 +785,28 @@ redbolt_status redbolt_engine_lock(const redbolt_engine *engine,
                                    redbolt_lock **lock,
                                    redbolt_error **error);
 
-// Tries once to take the lock on `resource`, and extends it until it is released. `REDBOLT_STATUS_CONTENDED` says that
-// somebody else has it; any other error, that it is not known.
+// Tries once to take the lock on `resource`, and extends it until it is released. `REDBOLT_STATUS_CONTENDED` means that another
+// client holds it. Any other failure means that its holder is not known.
 redbolt_status redbolt_engine_try_lock(const redbolt_engine *engine,
                                        const char *resource,
                                        redbolt_lock **lock,
                                        redbolt_error **error);
+
+// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
+// unless it is extended or released before.
+redbolt_status redbolt_engine_lease(const redbolt_engine *engine,
+                                    const char *resource,
+                                    uint64_t ttl_ms,
+                                    redbolt_lock **lock,
+                                    redbolt_error **error);
+
+// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
+// it. Any other failure means that its holder is not known.
+redbolt_status redbolt_engine_try_lease(const redbolt_engine *engine,
+                                        const char *resource,
+                                        uint64_t ttl_ms,
+                                        redbolt_lock **lock,
+                                        redbolt_error **error);
 
 // Takes a lock for an owner, a task or a request by a name of any bytes, who may take it again while holding it. Each handle is
 // to be ended, and the lock is released with the last of them: releasing an earlier one is `REDBOLT_STATUS_OK`, and sends
@@ -843,13 +900,14 @@ redbolt_status redbolt_engine_inspect_bytes(const redbolt_engine *engine,
                                             char **words,
                                             redbolt_error **error);
 
-// Breaks the lock on `resource`, a name that ends with a zero byte, whoever holds it, on every node that can be reached, and
-// other data under that key as well if `foreign` is true. The holder is not asked, and works on until it looks.
-// `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it gets what became of it on each node,
-// in one line that `redbolt_text_free` ends.
+// Breaks the lock on `resource`, a name that ends with a zero byte, on every node that can be reached, whoever holds it. `scope`
+// is one of `REDBOLT_UNLOCK_...` and limits what is deleted. `format` is the name of a format for `REDBOLT_UNLOCK_LOCKS_OF`, and
+// null otherwise. The holder is not asked, and continues until it checks its lock. `REDBOLT_STATUS_NO_QUORUM` if no quorum has
+// confirmed it. If `words` is not null, it is set to one line with the outcome on each node, which `redbolt_text_free` ends.
 redbolt_status redbolt_client_force_unlock(const redbolt_client *client,
                                            const char *resource,
-                                           bool foreign,
+                                           int32_t scope,
+                                           const char *format,
                                            char **words,
                                            redbolt_error **error);
 
@@ -857,14 +915,16 @@ redbolt_status redbolt_client_force_unlock(const redbolt_client *client,
 redbolt_status redbolt_client_force_unlock_bytes(const redbolt_client *client,
                                                  const uint8_t *resource,
                                                  size_t length,
-                                                 bool foreign,
+                                                 int32_t scope,
+                                                 const char *format,
                                                  char **words,
                                                  redbolt_error **error);
 
 // As `redbolt_client_force_unlock`, by an engine.
 redbolt_status redbolt_engine_force_unlock(const redbolt_engine *engine,
                                            const char *resource,
-                                           bool foreign,
+                                           int32_t scope,
+                                           const char *format,
                                            char **words,
                                            redbolt_error **error);
 
@@ -872,7 +932,8 @@ redbolt_status redbolt_engine_force_unlock(const redbolt_engine *engine,
 redbolt_status redbolt_engine_force_unlock_bytes(const redbolt_engine *engine,
                                                  const uint8_t *resource,
                                                  size_t length,
-                                                 bool foreign,
+                                                 int32_t scope,
+                                                 const char *format,
                                                  char **words,
                                                  redbolt_error **error);
 
@@ -963,12 +1024,12 @@ redbolt_status redbolt_request_new_bytes(const uint8_t *resource,
 void redbolt_request_free(redbolt_request *request);
 
 // Adds a resource to the same lock: all are granted together, or none is. At most 64.
-redbolt_status redbolt_request_add_resource(redbolt_request *request, const char *resource);
+redbolt_status redbolt_request_and(redbolt_request *request, const char *resource);
 
 // The same for a name of any bytes.
-redbolt_status redbolt_request_add_resource_bytes(redbolt_request *request,
-                                                  const uint8_t *resource,
-                                                  size_t length);
+redbolt_status redbolt_request_and_bytes(redbolt_request *request,
+                                         const uint8_t *resource,
+                                         size_t length);
 
 // How long the nodes keep the lock unless it is extended.
 redbolt_status redbolt_request_set_ttl_ms(redbolt_request *request, uint64_t ttl_ms);
@@ -988,9 +1049,9 @@ redbolt_status redbolt_request_set_fenced(redbolt_request *request);
 
 // Takes part in the locks of another library: `name` is `redisson`, `redisson-rw`, `spring`, `python-redis-lock`,
 // `redis-objects`, `setnx`, `symfony`, or `plain` as if nothing was said. A lock that its format has no room for is refused when
-// it is asked for. The manual's page on profiles says what each is for.
-redbolt_status redbolt_request_set_profile(redbolt_request *request,
-                                           const char *name);
+// it is asked for. The manual's page on formats says what each is for.
+redbolt_status redbolt_request_set_format(redbolt_request *request,
+                                          const char *name);
 
 // Puts `prefix` before the names of all resources, as libraries do that keep their locks under `redlock:` or `lock:`.
 redbolt_status redbolt_request_set_prefix(redbolt_request *request,

@@ -4,7 +4,7 @@
 // - A call that fails throws redbolt::error, whose text names every node with its reason. Destructors do not throw.
 // - Without exceptions (-fno-exceptions) the same calls return redbolt::result<T>, which compilers warn about if it is
 //   ignored. Constructors cannot return one: use client::create, engine::create and driver::create, which are there in both
-//   forms. Setters of a configuration or a request keep the first failure for the call that uses it. basic_mutex is missing,
+//   forms. Setters of a configuration or a request keep the first failure for the call that uses it. The mutexes are missing,
 //   because the standard's guards cannot report a failure.
 // - An owner that was moved from is empty: it holds no lock, and other calls on it fail.
 // - Times are std::chrono::milliseconds unless said otherwise.
@@ -360,6 +360,8 @@ public:
     config &connect_timeout(milliseconds timeout) {
         return set(redbolt_config_set_connect_timeout_ms(get(), detail::count(timeout)));
     }
+    // How many acquisitions of an engine may be without an outcome at one time, 1 to 1048576.
+    config &in_flight(std::size_t limit) { return set(redbolt_config_set_in_flight(get(), limit)); }
     // For how long reads are tried before each sleep, from 0, which is off, to 200 us.
     config &busy_poll(std::chrono::microseconds span) {
         return set(redbolt_config_set_busy_poll_us(get(), static_cast<std::uint64_t>(span.count())));
@@ -442,8 +444,9 @@ public:
         handle_.reset(raw);
     }
 
+    // A resource more, all or nothing. (`and` alone is a keyword of C++.)
     request &and_resource(std::string_view resource) {
-        return set(redbolt_request_add_resource_bytes(get(), detail::bytes(resource), resource.size()));
+        return set(redbolt_request_and_bytes(get(), detail::bytes(resource), resource.size()));
     }
     request &ttl(milliseconds ttl) {
         return set(redbolt_request_set_ttl_ms(get(), detail::count(ttl)));
@@ -456,8 +459,8 @@ public:
         return set(redbolt_request_set_permits(get(), permits));
     }
     request &fenced() { return set(redbolt_request_set_fenced(get())); }
-    // Of another library: such as `redisson`, or `plain`.
-    request &profile(const char *name) { return set(redbolt_request_set_profile(get(), name)); }
+    // The format of another library, such as `redisson`, or `plain`.
+    request &format(const char *name) { return set(redbolt_request_set_format(get(), name)); }
     request &prefix(std::string_view prefix) {
         return set(redbolt_request_set_prefix_bytes(get(), detail::bytes(prefix), prefix.size()));
     }
@@ -480,7 +483,7 @@ private:
 class client;
 class engine;
 
-// A lock that was granted, of a client or of an engine. Its destructor lets go of it without waiting.
+// A lock or a lease that was granted, of a client or of an engine. Its destructor releases it without waiting for the nodes.
 class [[nodiscard]] lock {
 public:
     using loss_function = std::function<void(redbolt_loss)>;
@@ -490,8 +493,9 @@ public:
     // Owns what the C functions gave.
     explicit lock(redbolt_lock *raw) noexcept : handle_(raw) {}
 #if REDBOLT_THROWS
-    // Wait until it is granted.
-    lock(client &from, std::string_view resource);
+    // Waits until a lease is granted.
+    lock(client &from, std::string_view resource, milliseconds ttl);
+    // Waits until a lock is granted, which is extended until it is released.
     lock(engine &from, std::string_view resource);
 #endif
 
@@ -576,11 +580,11 @@ public:
             wanted.failure(), [&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }));
     }
-    // Nothing if another client holds it.
+    // Tries once, whatever wait the request has. Empty exactly if another client holds it.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
         return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
-            wanted.failure(), [&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); },
+            wanted.failure(), [&](auto why) { return redbolt_client_try_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }, std::nullopt));
     }
     // Takes locks that have nothing to do with each other, with one write to each node, and returns when each is granted or
@@ -590,10 +594,13 @@ public:
             return redbolt_client_acquire_all(get(), requests, count, locks, statuses, why);
         });
     }
-    // Waits until it is granted, for a lease of 10 s.
-    [[nodiscard]] outcome<redbolt::lock> lock(std::string_view resource) { return acquire(request(resource).wait(forever)); }
-    [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lock(std::string_view resource) {
-        return try_acquire(request(resource));
+    // Takes a lease, which ends after `ttl` unless it is extended or released before, and waits until it is granted.
+    [[nodiscard]] outcome<redbolt::lock> lease(std::string_view resource, milliseconds ttl) {
+        return acquire(request(resource).ttl(ttl).wait(forever));
+    }
+    // Tries once. Empty exactly if another client holds it.
+    [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lease(std::string_view resource, milliseconds ttl) {
+        return try_acquire(request(resource).ttl(ttl));
     }
     [[nodiscard]] outcome<redbolt::lock> attach(const std::string &detached) {
         redbolt_lock *raw = nullptr;
@@ -617,10 +624,10 @@ public:
             },
             [&] { return seen; });
     }
-    // Breaks the lock, whoever holds it, and other data as well if `foreign`.
-    outcome<void> force_unlock(std::string_view resource, bool foreign = false) {
+    // Breaks the lock, whoever holds it. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
+    outcome<void> force_unlock(std::string_view resource, redbolt_unlock scope, const char *format = nullptr) {
         return detail::checked([&](auto why) {
-            return redbolt_client_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), foreign,
+            return redbolt_client_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), scope, format,
                                                      nullptr, why);
         });
     }
@@ -640,13 +647,13 @@ public:
     using acquired_function = std::function<void(redbolt::lock, const error *)>;
 
     // Does not wait for a node. Fails for a configuration that does not hold, or without system resources.
-    static result<engine> create(const config &from, std::size_t in_flight = 0) {
+    static result<engine> create(const config &from) {
         redbolt_engine *raw = nullptr;
         return detail::tried(
-            from.failure(), [&](auto why) { return redbolt_engine_start(from.get(), in_flight, &raw, why); }, [&] { return engine(raw); });
+            from.failure(), [&](auto why) { return redbolt_engine_new(from.get(), &raw, why); }, [&] { return engine(raw); });
     }
 #if REDBOLT_THROWS
-    explicit engine(const config &from, std::size_t in_flight = 0) : engine(create(from, in_flight).value()) {}
+    explicit engine(const config &from) : engine(create(from).value()) {}
 #endif
 
     outcome<void> warm_up(milliseconds within) {
@@ -658,11 +665,11 @@ public:
             wanted.failure(), [&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }));
     }
-    // Nothing if another client holds it.
+    // Tries once, whatever wait the request has. Empty exactly if another client holds it.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
         return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
-            wanted.failure(), [&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); },
+            wanted.failure(), [&](auto why) { return redbolt_engine_try_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }, std::nullopt));
     }
     // Takes locks that have nothing to do with each other, with one write to each node, and returns when each is granted or
@@ -672,12 +679,21 @@ public:
             return redbolt_engine_acquire_all(get(), requests, count, locks, statuses, why);
         });
     }
-    // Waits until it is granted, and extends it until it is released.
+    // Takes a lock, which is extended until it is released, and waits until it is granted.
     [[nodiscard]] outcome<redbolt::lock> lock(std::string_view resource) {
         return acquire(request(resource).wait(forever).auto_extend());
     }
+    // Tries once. Empty exactly if another client holds it.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lock(std::string_view resource) {
         return try_acquire(request(resource).auto_extend());
+    }
+    // Takes a lease, which ends after `ttl` unless it is extended or released before, and waits until it is granted.
+    [[nodiscard]] outcome<redbolt::lock> lease(std::string_view resource, milliseconds ttl) {
+        return acquire(request(resource).ttl(ttl).wait(forever));
+    }
+    // Tries once. Empty exactly if another client holds it.
+    [[nodiscard]] outcome<std::optional<redbolt::lock>> try_lease(std::string_view resource, milliseconds ttl) {
+        return try_acquire(request(resource).ttl(ttl));
     }
     // For an owner who may take it again while holding it; see redbolt_engine_acquire_reentrant.
     [[nodiscard]] outcome<redbolt::lock> acquire_reentrant(const request &wanted, std::string_view owner) {
@@ -735,10 +751,10 @@ public:
             },
             [&] { return seen; });
     }
-    // Breaks the lock, whoever holds it, and other data as well if `foreign`.
-    outcome<void> force_unlock(std::string_view resource, bool foreign = false) {
+    // Breaks the lock, whoever holds it. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
+    outcome<void> force_unlock(std::string_view resource, redbolt_unlock scope, const char *format = nullptr) {
         return detail::checked([&](auto why) {
-            return redbolt_engine_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), foreign,
+            return redbolt_engine_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), scope, format,
                                                      nullptr, why);
         });
     }
@@ -788,39 +804,64 @@ private:
 };
 
 #if REDBOLT_THROWS
-inline lock::lock(client &from, std::string_view resource) : lock(from.lock(resource)) {}
+inline lock::lock(client &from, std::string_view resource, milliseconds ttl) : lock(from.lease(resource, ttl)) {}
 inline lock::lock(engine &from, std::string_view resource) : lock(from.lock(resource)) {}
 
-// One resource as a mutex of the standard library sees it: for std::lock_guard and std::unique_lock. An engine's is for one
-// thread at a time, as any lock object; each thread has its own. The standard's guards cannot say that a lock was lost:
-// check `is_valid` before each step that relies on it.
-template <typename From> class basic_mutex {
-public:
-    basic_mutex(From &from, std::string_view resource) : from_(&from), resource_(resource) {}
+namespace detail {
 
-    void lock() { held_ = from_->lock(resource_); }
-    bool try_lock() {
-        auto held = from_->try_lock(resource_);
+// What the mutexes have in common: the lock that is held.
+class any_mutex {
+public:
+    // Does not wait for the nodes, so it cannot fail.
+    void unlock() noexcept { held_ = redbolt::lock(); }
+
+    [[nodiscard]] bool is_valid() const noexcept { return held_.is_valid(); }
+    // The lock that is held, to inspect and to extend.
+    redbolt::lock &held() noexcept { return held_; }
+
+protected:
+    void hold(redbolt::lock held) noexcept { held_ = std::move(held); }
+    bool try_hold(std::optional<redbolt::lock> held) noexcept {
         if (held) {
             held_ = std::move(*held);
         }
         return held.has_value();
     }
-    // Without waiting for the nodes: it cannot fail.
-    void unlock() noexcept { held_ = redbolt::lock(); }
-
-    [[nodiscard]] bool is_valid() const noexcept { return held_.is_valid(); }
-    // The lock that is held, to look at and to extend.
-    redbolt::lock &held() noexcept { return held_; }
 
 private:
-    From *from_;
-    std::string resource_;
     redbolt::lock held_;
 };
 
-using mutex = basic_mutex<client>;
-using engine_mutex = basic_mutex<engine>;
+} // namespace detail
+
+// One resource for std::lock_guard and std::unique_lock, as leases of a client. The standard's guards cannot report that a lock
+// was lost: check `is_valid` before each step that relies on it.
+class mutex : public detail::any_mutex {
+public:
+    mutex(client &from, std::string_view resource, milliseconds ttl) : from_(&from), resource_(resource), ttl_(ttl) {}
+
+    void lock() { hold(from_->lease(resource_, ttl_)); }
+    bool try_lock() { return try_hold(from_->try_lease(resource_, ttl_)); }
+
+private:
+    client *from_;
+    std::string resource_;
+    milliseconds ttl_;
+};
+
+// The same as locks of an engine, which are extended until they are released. One object is for one thread at a time, as any lock
+// object is: each thread has its own.
+class engine_mutex : public detail::any_mutex {
+public:
+    engine_mutex(engine &from, std::string_view resource) : from_(&from), resource_(resource) {}
+
+    void lock() { hold(from_->lock(resource_)); }
+    bool try_lock() { return try_hold(from_->try_lock(resource_)); }
+
+private:
+    engine *from_;
+    std::string resource_;
+};
 #endif // REDBOLT_THROWS
 
 // Locks in an event loop of one's own. They are numbers; outcomes are events.

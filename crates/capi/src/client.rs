@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redbolt::{Client, DetachedLock, LockGuard, LockRequest, Wait};
+use redbolt::{Client, DetachedLock, LockGuard, LockRequest};
 
 use crate::call::{call, given, look, may_wait, place};
 use crate::config::{ConfigHandle, built};
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::foreign::{give, text, zero_ended};
 use crate::lock::LockHandle;
 use crate::many::{Outcomes, asked};
-use crate::request::RequestHandle;
+use crate::request::{RequestHandle, lease, once, waiting};
 use crate::status::Status;
 
 /// Takes locks on the calling thread. No thread stands behind it, so nothing happens between calls. For one thread at a
@@ -76,8 +76,24 @@ pub extern "C" fn redbolt_client_acquire(
     })
 }
 
+/// Tries once to take a lock, whatever wait the request has. `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any
+/// other failure means that its holder is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_client_try_acquire(
+    client: Option<&ClientHandle>,
+    request: Option<&RequestHandle>,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        let request = given(request, "request")?.asked();
+        acquire(client, lock, once(request))
+    })
+}
+
 /// Takes several locks that have nothing to do with each other, with one write to each node, and returns when each of them is
-/// granted or refused: for all or nothing see `redbolt_request_add_resource`. `requests`, `locks` and, if it is not null,
+/// granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if it is not null,
 /// `statuses` have `count` places. A lock that was not granted is null. The status and the error are those of the first
 /// refusal, if there is one; the others may be held all the same, and are to be ended.
 #[unsafe(no_mangle)]
@@ -102,11 +118,13 @@ pub unsafe extern "C" fn redbolt_client_acquire_all(
     })
 }
 
-/// Takes the lock on `resource`, a name that ends with a zero byte, for a lease of 10 s, and waits until it is granted.
+/// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
+/// unless it is extended or released before.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn redbolt_client_lock(
+pub unsafe extern "C" fn redbolt_client_lease(
     client: Option<&ClientHandle>,
     resource: *const c_char,
+    ttl_ms: u64,
     lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
@@ -114,16 +132,17 @@ pub unsafe extern "C" fn redbolt_client_lock(
         let lock = place(lock, "lock")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let resource = unsafe { zero_ended(resource, "resource") }?;
-        acquire(client, lock, LockRequest::new(resource).wait(Wait::Forever))
+        acquire(client, lock, waiting(lease(resource, ttl_ms)))
     })
 }
 
-/// Tries once to take the lock on `resource`, for a lease of 10 s. `REDBOLT_STATUS_CONTENDED` says that somebody else
-/// has it; any other error, that it is not known.
+/// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
+/// it. Any other failure means that its holder is not known.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn redbolt_client_try_lock(
+pub unsafe extern "C" fn redbolt_client_try_lease(
     client: Option<&ClientHandle>,
     resource: *const c_char,
+    ttl_ms: u64,
     lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
@@ -131,7 +150,7 @@ pub unsafe extern "C" fn redbolt_client_try_lock(
         let lock = place(lock, "lock")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let resource = unsafe { zero_ended(resource, "resource") }?;
-        acquire(client, lock, LockRequest::new(resource))
+        acquire(client, lock, once(lease(resource, ttl_ms)))
     })
 }
 

@@ -299,6 +299,15 @@ pub extern "C" fn redbolt_config_set_wake(config: Option<&mut ConfigHandle>, wak
     })
 }
 
+/// How many acquisitions of an engine may be without an outcome at one time, 1 to 1048576. Default 8192.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_config_set_in_flight(
+    config: Option<&mut ConfigHandle>,
+    in_flight: usize,
+) -> Status {
+    change(config, |builder| Ok(builder.in_flight(in_flight)))
+}
+
 /// For how long reads are tried before each sleep, from 0, which is off and the default, to 200 microseconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_busy_poll_us(
@@ -362,13 +371,6 @@ pub extern "C" fn redbolt_init_change(
 /// The library's configuration, checked.
 pub(crate) fn built(config: Option<&ConfigHandle>) -> Result<Config, Failure> {
     Ok(given(config, "config")?.builder.clone().build()?)
-}
-
-/// The same with at most so many calls in flight; 0 is the default.
-pub(crate) fn limited(config: Option<&ConfigHandle>, in_flight: usize) -> Result<Config, Failure> {
-    let builder = given(config, "config")?.builder.clone();
-    let builder = if in_flight == 0 { builder } else { builder.in_flight(in_flight) };
-    Ok(builder.build()?)
 }
 
 /// Changes one value. It is checked where the configuration is used first.

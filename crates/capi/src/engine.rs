@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redbolt::engine::AcquireFuture;
-use redbolt::{AcquireError, AutoExtend, DetachedLock, Engine, LockRequest, OwnedGuard, Wait};
+use redbolt::{AcquireError, DetachedLock, Engine, LockRequest, OwnedGuard};
 
 use crate::call::{call, given, in_callback, look, may_wait, place};
-use crate::config::{ConfigHandle, limited};
+use crate::config::{ConfigHandle, built};
 use crate::failure::Failure;
 use crate::foreign::{UserData, bytes, give, text, zero_ended};
 use crate::lock::LockHandle;
 use crate::many::{Outcomes, asked};
-use crate::request::RequestHandle;
+use crate::request::{RequestHandle, extended, lease, once, waiting};
 use crate::status::Status;
 use crate::task::Task;
 
@@ -42,18 +42,17 @@ pub type AcquiredCallback = Option<
     ),
 >;
 
-/// Starts the thread and begins to connect to all nodes. At most `in_flight` acquisitions are without an outcome at one time,
-/// or 8192 if it is 0. `redbolt_engine_free` ends the engine.
+/// Starts the thread and begins to connect to all nodes. A node that cannot be reached is not an error here. `redbolt_engine_free`
+/// ends the engine.
 #[unsafe(no_mangle)]
-pub extern "C" fn redbolt_engine_start(
+pub extern "C" fn redbolt_engine_new(
     config: Option<&ConfigHandle>,
-    in_flight: usize,
     engine: Option<&mut MaybeUninit<Option<Box<EngineHandle>>>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     call(error, || {
         let place = place(engine, "engine")?;
-        let engine = Engine::new(limited(config, in_flight)?)?;
+        let engine = Engine::new(built(config)?)?;
         *place = Some(Box::new(EngineHandle { engine }));
         Ok(())
     })
@@ -127,7 +126,23 @@ pub extern "C" fn redbolt_engine_acquire(
     call(error, || {
         let lock = place(lock, "lock")?;
         let request = given(request, "request")?.asked();
-        waited(engine, lock, |engine| engine.acquire(request).wait())
+        acquire(engine, lock, request)
+    })
+}
+
+/// Tries once to take a lock, whatever wait the request has. `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any
+/// other failure means that its holder is not known.
+#[unsafe(no_mangle)]
+pub extern "C" fn redbolt_engine_try_acquire(
+    engine: Option<&EngineHandle>,
+    request: Option<&RequestHandle>,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        let request = given(request, "request")?.asked();
+        acquire(engine, lock, once(request))
     })
 }
 
@@ -165,12 +180,12 @@ pub unsafe extern "C" fn redbolt_engine_lock(
         let lock = place(lock, "lock")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let resource = unsafe { zero_ended(resource, "resource") }?;
-        waited(engine, lock, |engine| engine.acquire(extended(resource).wait(Wait::Forever)).wait())
+        acquire(engine, lock, waiting(extended(resource)))
     })
 }
 
-/// Tries once to take the lock on `resource`, and extends it until it is released. `REDBOLT_STATUS_CONTENDED` says that
-/// somebody else has it; any other error, that it is not known.
+/// Tries once to take the lock on `resource`, and extends it until it is released. `REDBOLT_STATUS_CONTENDED` means that another
+/// client holds it. Any other failure means that its holder is not known.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_try_lock(
     engine: Option<&EngineHandle>,
@@ -182,7 +197,43 @@ pub unsafe extern "C" fn redbolt_engine_try_lock(
         let lock = place(lock, "lock")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let resource = unsafe { zero_ended(resource, "resource") }?;
-        waited(engine, lock, |engine| engine.acquire(extended(resource)).wait())
+        acquire(engine, lock, once(extended(resource)))
+    })
+}
+
+/// Takes a lease on `resource`, a name that ends with a zero byte, and waits until it is granted. The lease ends after `ttl_ms`
+/// unless it is extended or released before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_lease(
+    engine: Option<&EngineHandle>,
+    resource: *const c_char,
+    ttl_ms: u64,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        acquire(engine, lock, waiting(lease(resource, ttl_ms)))
+    })
+}
+
+/// Tries once to take a lease on `resource`, which ends after `ttl_ms`. `REDBOLT_STATUS_CONTENDED` means that another client holds
+/// it. Any other failure means that its holder is not known.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn redbolt_engine_try_lease(
+    engine: Option<&EngineHandle>,
+    resource: *const c_char,
+    ttl_ms: u64,
+    lock: Option<&mut MaybeUninit<Option<Box<LockHandle>>>>,
+    error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
+) -> Status {
+    call(error, || {
+        let lock = place(lock, "lock")?;
+        // SAFETY: the caller passes pointers that are valid, as the crate asks.
+        let resource = unsafe { zero_ended(resource, "resource") }?;
+        acquire(engine, lock, once(lease(resource, ttl_ms)))
     })
 }
 
@@ -293,6 +344,14 @@ impl EngineHandle {
     }
 }
 
+fn acquire(
+    engine: Option<&EngineHandle>,
+    lock: &mut Option<Box<LockHandle>>,
+    request: LockRequest<'_>,
+) -> Result<(), Failure> {
+    waited(engine, lock, |engine| engine.acquire(request).wait())
+}
+
 fn waited(
     engine: Option<&EngineHandle>,
     lock: &mut Option<Box<LockHandle>>,
@@ -314,9 +373,4 @@ fn tell(
         Ok(guard) => callback(data, Status::Ok, Some(LockHandle::of_engine(guard)), None),
         Err(error) => callback(data, error.status(), None, Some(&error)),
     });
-}
-
-/// What the library's own short forms ask for.
-fn extended(resource: &[u8]) -> LockRequest<'_> {
-    LockRequest::new(resource).auto_extend(AutoExtend::until_released())
 }

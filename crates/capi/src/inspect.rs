@@ -5,8 +5,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use redbolt::inspect::UnlockScope;
-use redbolt::inspect::{ForceUnlockReport, Inspection, Owner};
+use redbolt::inspect::{ForceUnlockReport, Inspection, Owner, UnlockScope};
 
 use crate::call::{call, given, may_wait};
 use crate::client::ClientHandle;
@@ -14,6 +13,7 @@ use crate::engine::EngineHandle;
 use crate::failure::Failure;
 use crate::foreign::{bytes, give, zero_ended};
 use crate::lock::whole_ms;
+use crate::request::format_of;
 use crate::status::Status;
 
 /// Whose a resource is.
@@ -28,6 +28,18 @@ pub enum Holding {
     Other = 2,
     /// Too few nodes answered to tell.
     Unknown = 3,
+}
+
+/// What a forced unlock may delete.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlock {
+    /// Locks of redbolt.
+    Locks = 0,
+    /// Locks of redbolt, and those of one format, which is named as in `redbolt_request_set_format`.
+    LocksOf = 1,
+    /// Whatever is there: the lock of another library too, or data that an application keeps under that key. Inspect first.
+    Anything = 2,
 }
 
 /// What was seen of a resource.
@@ -104,21 +116,24 @@ pub unsafe extern "C" fn redbolt_engine_inspect_bytes(
     })
 }
 
-/// Breaks the lock on `resource`, a name that ends with a zero byte, whoever holds it, on every node that can be reached, and
-/// other data under that key as well if `foreign` is true. The holder is not asked, and works on until it looks.
-/// `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it gets what became of it on each node,
-/// in one line that `redbolt_text_free` ends.
+/// Breaks the lock on `resource`, a name that ends with a zero byte, on every node that can be reached, whoever holds it. `scope`
+/// is one of `REDBOLT_UNLOCK_...` and limits what is deleted. `format` is the name of a format for `REDBOLT_UNLOCK_LOCKS_OF`, and
+/// null otherwise. The holder is not asked, and continues until it checks its lock. `REDBOLT_STATUS_NO_QUORUM` if no quorum has
+/// confirmed it. If `words` is not null, it is set to one line with the outcome on each node, which `redbolt_text_free` ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_force_unlock(
     client: Option<&ClientHandle>,
     resource: *const c_char,
-    foreign: bool,
+    scope: i32,
+    format: *const c_char,
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        broken_by_client(client, unsafe { zero_ended(resource, "resource") }?, foreign)
+        let (resource, scope) =
+            unsafe { (zero_ended(resource, "resource")?, scope_of(scope, format)?) };
+        broken_by_client(client, resource, scope)
     })
 }
 
@@ -128,13 +143,16 @@ pub unsafe extern "C" fn redbolt_client_force_unlock_bytes(
     client: Option<&ClientHandle>,
     resource: *const u8,
     length: usize,
-    foreign: bool,
+    scope: i32,
+    format: *const c_char,
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        broken_by_client(client, unsafe { bytes(resource, length, "resource") }?, foreign)
+        let (resource, scope) =
+            unsafe { (bytes(resource, length, "resource")?, scope_of(scope, format)?) };
+        broken_by_client(client, resource, scope)
     })
 }
 
@@ -143,13 +161,16 @@ pub unsafe extern "C" fn redbolt_client_force_unlock_bytes(
 pub unsafe extern "C" fn redbolt_engine_force_unlock(
     engine: Option<&EngineHandle>,
     resource: *const c_char,
-    foreign: bool,
+    scope: i32,
+    format: *const c_char,
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        broken_by_engine(engine, unsafe { zero_ended(resource, "resource") }?, foreign)
+        let (resource, scope) =
+            unsafe { (zero_ended(resource, "resource")?, scope_of(scope, format)?) };
+        broken_by_engine(engine, resource, scope)
     })
 }
 
@@ -159,13 +180,16 @@ pub unsafe extern "C" fn redbolt_engine_force_unlock_bytes(
     engine: Option<&EngineHandle>,
     resource: *const u8,
     length: usize,
-    foreign: bool,
+    scope: i32,
+    format: *const c_char,
     words: Option<&mut MaybeUninit<*mut c_char>>,
     error: Option<&mut MaybeUninit<Option<Box<Failure>>>>,
 ) -> Status {
     broken(words, error, || {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
-        broken_by_engine(engine, unsafe { bytes(resource, length, "resource") }?, foreign)
+        let (resource, scope) =
+            unsafe { (bytes(resource, length, "resource")?, scope_of(scope, format)?) };
+        broken_by_engine(engine, resource, scope)
     })
 }
 
@@ -181,27 +205,42 @@ fn by_engine(engine: Option<&EngineHandle>, resource: &[u8]) -> Result<Inspectio
 fn broken_by_client(
     client: Option<&ClientHandle>,
     resource: &[u8],
-    foreign: bool,
+    scope: UnlockScope,
 ) -> Result<ForceUnlockReport, Failure> {
     let client = given(client, "client")?.entered_to_wait()?;
-    Ok(match foreign {
-        true => client.force_unlock(resource, UnlockScope::Anything)?,
-        false => client.force_unlock(resource, UnlockScope::Locks)?,
-    })
+    Ok(client.force_unlock(resource, scope)?)
 }
 
 fn broken_by_engine(
     engine: Option<&EngineHandle>,
     resource: &[u8],
-    foreign: bool,
+    scope: UnlockScope,
 ) -> Result<ForceUnlockReport, Failure> {
     may_wait()?;
-    let engine = given(engine, "engine")?.engine();
-    let report = match foreign {
-        true => engine.force_unlock(resource, UnlockScope::Anything),
-        false => engine.force_unlock(resource, UnlockScope::Locks),
+    Ok(given(engine, "engine")?.engine().force_unlock(resource, scope).wait()?)
+}
+
+/// The scope that a host gives. A format that does not belong to it is refused, because the host means another one.
+///
+/// # Safety
+///
+/// As [`zero_ended`], for `format`.
+unsafe fn scope_of(scope: i32, format: *const c_char) -> Result<UnlockScope, Failure> {
+    let format = match format.is_null() {
+        true => None,
+        // SAFETY: as the caller says.
+        false => Some(format_of(unsafe { zero_ended(format, "format") }?)?),
     };
-    Ok(report.wait()?)
+    match (scope, format) {
+        (it, None) if it == Unlock::Locks as i32 => Ok(UnlockScope::Locks),
+        (it, Some(format)) if it == Unlock::LocksOf as i32 => Ok(UnlockScope::LocksOf(format)),
+        (it, None) if it == Unlock::Anything as i32 => Ok(UnlockScope::Anything),
+        (it, None) if it == Unlock::LocksOf as i32 => {
+            Err(Failure::argument("REDBOLT_UNLOCK_LOCKS_OF needs the name of a format"))
+        }
+        (_, Some(_)) => Err(Failure::argument("only REDBOLT_UNLOCK_LOCKS_OF has a format")),
+        (_, None) => Err(Failure::argument("scope is none of REDBOLT_UNLOCK_...")),
+    }
 }
 
 fn inspected(

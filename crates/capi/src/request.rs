@@ -16,7 +16,7 @@ use crate::status::Status;
 pub struct RequestHandle {
     resources: Vec<Vec<u8>>,
     prefix: Vec<u8>,
-    profile: Profile,
+    format: Profile,
     ttl: Duration,
     wait: Wait,
     mode: LockMode,
@@ -29,7 +29,7 @@ impl RequestHandle {
         Self {
             resources: vec![resource.to_vec()],
             prefix: Vec::new(),
-            profile: Profile::PLAIN,
+            format: Profile::PLAIN,
             ttl: DEFAULT_TTL,
             wait: Wait::No,
             mode: LockMode::Exclusive,
@@ -43,7 +43,7 @@ impl RequestHandle {
         let mut names = self.resources.iter().map(|resource| [&self.prefix[..], resource].concat());
         let first = names.next().expect("it is made with a resource");
         let request = LockRequest::new(&first).into_owned().ttl(self.ttl).wait(self.wait);
-        let mut request = names.fold(request.format(self.profile), LockRequest::and);
+        let mut request = names.fold(request.format(self.format), LockRequest::and);
         request = match self.mode {
             LockMode::Shared => request.shared(),
             LockMode::Permit { of } => request.permits(of),
@@ -96,7 +96,7 @@ pub extern "C" fn redbolt_request_free(request: Option<Box<RequestHandle>>) {
 
 /// Adds a resource to the same lock: all are granted together, or none is. At most 64.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn redbolt_request_add_resource(
+pub unsafe extern "C" fn redbolt_request_and(
     request: Option<&mut RequestHandle>,
     resource: *const c_char,
 ) -> Status {
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn redbolt_request_add_resource(
 
 /// The same for a name of any bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn redbolt_request_add_resource_bytes(
+pub unsafe extern "C" fn redbolt_request_and_bytes(
     request: Option<&mut RequestHandle>,
     resource: *const u8,
     length: usize,
@@ -179,19 +179,16 @@ pub extern "C" fn redbolt_request_set_fenced(request: Option<&mut RequestHandle>
 
 /// Takes part in the locks of another library: `name` is `redisson`, `redisson-rw`, `spring`, `python-redis-lock`,
 /// `redis-objects`, `setnx`, `symfony`, or `plain` as if nothing was said. A lock that its format has no room for is refused when
-/// it is asked for. The manual's page on profiles says what each is for.
+/// it is asked for. The manual's page on formats says what each is for.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn redbolt_request_set_profile(
+pub unsafe extern "C" fn redbolt_request_set_format(
     request: Option<&mut RequestHandle>,
     name: *const c_char,
 ) -> Status {
     change(request, |request| {
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let name = unsafe { zero_ended(name, "name") }?;
-        let name = str::from_utf8(name).ok();
-        let profile = name.and_then(Profile::of_name);
-        request.profile =
-            profile.ok_or_else(|| Failure::argument("there is no profile of that name"))?;
+        request.format = format_of(name)?;
         Ok(())
     })
 }
@@ -243,6 +240,32 @@ pub extern "C" fn redbolt_request_set_auto_extend(
         request.auto_extend = Some(auto_extend);
         Ok(())
     })
+}
+
+/// The format of that name.
+pub(crate) fn format_of(name: &[u8]) -> Result<Profile, Failure> {
+    let format = str::from_utf8(name).ok().and_then(Profile::of_name);
+    format.ok_or_else(|| Failure::argument("there is no format of that name"))
+}
+
+/// A lease, which ends after its TTL.
+pub(crate) fn lease(resource: &[u8], ttl_ms: u64) -> LockRequest<'_> {
+    LockRequest::new(resource).ttl(Duration::from_millis(ttl_ms))
+}
+
+/// A lock, which is extended until it is released.
+pub(crate) fn extended(resource: &[u8]) -> LockRequest<'_> {
+    LockRequest::new(resource).auto_extend(AutoExtend::until_released())
+}
+
+/// The request with a wait until it is granted.
+pub(crate) fn waiting(request: LockRequest<'_>) -> LockRequest<'_> {
+    request.wait(Wait::Forever)
+}
+
+/// The request with a single attempt.
+pub(crate) fn once(request: LockRequest<'_>) -> LockRequest<'_> {
+    request.wait(Wait::No)
 }
 
 /// How long to wait, as numbers have it at this boundary.

@@ -15,7 +15,7 @@ pub enum Status {
     InvalidArgument = 1,
     /// The configuration does not hold: an address that cannot be read, a value out of its range.
     Config = 2,
-    /// The system has no file descriptors, threads or randomness left, or the limit of an engine is out of its range.
+    /// The system has no file descriptors, threads or randomness left.
     Start = 3,
     /// The request cannot be carried out, whatever the nodes say. Nothing was sent.
     Request = 4,
@@ -93,9 +93,7 @@ impl Status {
                 c"invalid argument: a pointer is null, a text is not UTF-8, or a name or number is not defined"
             }
             Self::Config => c"the configuration does not hold",
-            Self::Start => {
-                c"the system has no file descriptors, threads or randomness left, or a limit is out of range"
-            }
+            Self::Start => c"the system has no file descriptors, threads or randomness left",
             Self::Request => c"the request cannot be carried out, whatever the nodes say",
             Self::Contended => c"somebody else holds the resource",
             Self::NoQuorum => c"too few nodes vote",

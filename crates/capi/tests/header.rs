@@ -71,12 +71,12 @@ fn names_that_the_manual_has_are_in_the_header() {
 
 /// Whoever writes C looks for the names there.
 #[test]
-fn the_header_has_the_name_of_every_profile() {
+fn the_header_has_the_name_of_every_format() {
     let header = made(Path::new(env!("CARGO_MANIFEST_DIR")));
-    let before = header.split_once("redbolt_request_set_profile(").expect("the function").0;
+    let before = header.split_once("redbolt_request_set_format(").expect("the function").0;
     let comment = before.rsplit_once("\n\n").expect("a function has a comment").1;
-    for profile in redbolt::Profile::ALL {
-        let name = format!("`{}`", profile.name());
+    for format in redbolt::Profile::ALL {
+        let name = format!("`{}`", format.name());
         assert!(comment.contains(&name), "{name} is not in: {comment}");
     }
 }

@@ -40,13 +40,13 @@ fn an_error_names_the_node() {
 
 #[test]
 fn every_kind_of_lock_is_for_c() {
-    let nodes = Nodes::start();
+    let nodes = Nodes::with_data_of_others();
     assert_eq!(c("tests/c/client.c").run(&nodes.addresses), "all of it\n");
 }
 
 #[test]
 fn the_client_is_clean_under_valgrind() {
-    let nodes = Nodes::start();
+    let nodes = Nodes::with_data_of_others();
     assert_eq!(c("tests/c/client.c").run_under_valgrind(&nodes.addresses), "all of it\n");
 }
 
@@ -106,7 +106,7 @@ fn a_lock_is_held_by_a_lock_guard() {
 
 #[test]
 fn owners_in_cpp_end_what_they_own() {
-    let nodes = Nodes::start();
+    let nodes = Nodes::with_data_of_others();
     assert_eq!(cpp("tests/c/owners.cpp").run_under_valgrind(&nodes.addresses), "all of it\n");
 }
 
@@ -198,5 +198,15 @@ impl Nodes {
         let servers = servers(3);
         let addresses = servers.iter().map(Server::address).collect();
         Self { servers, addresses }
+    }
+
+    /// Nodes with a lock of the SETNX recipe and with data that is not a lock.
+    fn with_data_of_others() -> Self {
+        let nodes = Self::start();
+        for server in &nodes.servers {
+            server.cmd("SET setnx 4102444800");
+            server.cmd("SET data text");
+        }
+        nodes
     }
 }

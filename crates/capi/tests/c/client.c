@@ -22,7 +22,7 @@ static redbolt_lock *acquired(redbolt_client *client, redbolt_request *request) 
 
 static void exclusive(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_lock *lock = NULL, *none = NULL;
-    OK(redbolt_client_lock(ours, "invoices", &lock, &error));
+    OK(redbolt_client_lease(ours, "invoices", 10000, &lock, &error));
     CHECK(redbolt_lock_mode(lock) == REDBOLT_MODE_EXCLUSIVE);
     uint64_t left = redbolt_lock_remaining_ms(lock);
     CHECK(left > 0 && left <= 10000);
@@ -32,7 +32,7 @@ static void exclusive(redbolt_client *ours, redbolt_client *theirs) {
     CHECK(!redbolt_lock_slot(lock, &slot) && slot == 7);
 
     redbolt_error *error = NULL;
-    CHECK(redbolt_client_try_lock(theirs, "invoices", &none, &error) == REDBOLT_STATUS_CONTENDED);
+    CHECK(redbolt_client_try_lease(theirs, "invoices", 10000, &none, &error) == REDBOLT_STATUS_CONTENDED);
     CHECK(none == NULL && redbolt_error_is_contended(error));
     CHECK(redbolt_error_node_count(error) == 3);
     redbolt_node_error node;
@@ -46,21 +46,26 @@ static void exclusive(redbolt_client *ours, redbolt_client *theirs) {
     EXPECT(REDBOLT_STATUS_REQUEST, redbolt_lock_extend(lock, 3600000, &error));
     OK(redbolt_lock_release(lock, &error));
     // Freeing is releasing without waiting.
-    OK(redbolt_client_try_lock(ours, "invoices", &lock, &error));
+    OK(redbolt_client_try_lease(ours, "invoices", 10000, &lock, &error));
     redbolt_lock_free(lock);
-    OK(redbolt_client_lock(theirs, "invoices", &lock, &error));
+    OK(redbolt_client_lease(theirs, "invoices", 10000, &lock, &error));
     OK(redbolt_lock_release(lock, &error));
 }
 
 static void waiting(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_lock *lock = NULL, *none = NULL;
-    OK(redbolt_client_lock(ours, "queue", &lock, &error));
+    OK(redbolt_client_lease(ours, "queue", 10000, &lock, &error));
     redbolt_request *request = redbolt_request_new("queue");
     redbolt_request_set_wait_ms(request, 50);
     redbolt_error *error = NULL;
     redbolt_status status = redbolt_client_acquire(theirs, request, &none, &error);
     CHECK(status == REDBOLT_STATUS_OUT_OF_TIME && redbolt_error_is_contended(error));
     redbolt_error_free(error);
+    // A try does not wait, whatever the request says.
+    redbolt_request_set_wait_ms(request, UINT64_MAX);
+    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_acquire(theirs, request, &none, &error));
+    OK(redbolt_lock_release(lock, &error));
+    OK(redbolt_client_try_acquire(theirs, request, &lock, &error));
     OK(redbolt_lock_release(lock, &error));
     // One that nobody extends is over when another one gets it.
     redbolt_request_set_wait_ms(request, UINT64_MAX);
@@ -119,10 +124,10 @@ static void many_keys_and_tokens(redbolt_client *ours, redbolt_client *theirs) {
     const uint8_t bytes[] = {'a', 0, 0xff};
     redbolt_request *request = NULL;
     CHECK(redbolt_request_new_bytes(bytes, sizeof bytes, &request) == REDBOLT_STATUS_OK);
-    redbolt_request_add_resource(request, "b");
-    redbolt_request_add_resource_bytes(request, bytes, 2);
+    redbolt_request_and(request, "b");
+    redbolt_request_and_bytes(request, bytes, 2);
     redbolt_lock *lock = acquired(ours, request), *none = NULL;
-    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_lock(theirs, "b", &none, &error));
+    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_lease(theirs, "b", 10000, &none, &error));
     OK(redbolt_lock_release(lock, &error));
 
     uint64_t before = 0;
@@ -139,18 +144,50 @@ static void many_keys_and_tokens(redbolt_client *ours, redbolt_client *theirs) {
 
 static void formats_of_others(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_request *request = redbolt_request_new("format");
-    CHECK(redbolt_request_set_profile(request, "jedisson") == REDBOLT_STATUS_INVALID_ARGUMENT);
-    CHECK(redbolt_request_set_profile(request, NULL) == REDBOLT_STATUS_INVALID_ARGUMENT);
-    CHECK(redbolt_request_set_profile(request, "redisson") == REDBOLT_STATUS_OK);
+    CHECK(redbolt_request_set_format(request, "jedisson") == REDBOLT_STATUS_INVALID_ARGUMENT);
+    CHECK(redbolt_request_set_format(request, NULL) == REDBOLT_STATUS_INVALID_ARGUMENT);
+    CHECK(redbolt_request_set_format(request, "redisson") == REDBOLT_STATUS_OK);
     CHECK(redbolt_request_set_prefix(request, "lock:") == REDBOLT_STATUS_OK);
     redbolt_lock *lock = acquired(ours, request), *none = NULL;
-    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_lock(theirs, "lock:format", &none, &error));
+    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_lease(theirs, "lock:format", 10000, &none, &error));
     OK(redbolt_lock_release(lock, &error));
     request = redbolt_request_new("format");
-    redbolt_request_set_profile(request, "redisson");
+    redbolt_request_set_format(request, "redisson");
     redbolt_request_set_shared(request);
     EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_acquire(ours, request, &none, &error));
     redbolt_request_free(request);
+}
+
+// Only what is in the scope is deleted. The test has set "setnx" to a lock of that format, and "data" to other data.
+static void scopes(redbolt_client *client) {
+    redbolt_inspection seen;
+    EXPECT(REDBOLT_STATUS_NO_QUORUM,
+           redbolt_client_force_unlock(client, "setnx", REDBOLT_UNLOCK_LOCKS, NULL, NULL, &error));
+    EXPECT(REDBOLT_STATUS_NO_QUORUM,
+           redbolt_client_force_unlock(client, "setnx", REDBOLT_UNLOCK_LOCKS_OF, "spring", NULL, &error));
+    OK(redbolt_client_inspect(client, "setnx", &seen, NULL, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_OTHER);
+    OK(redbolt_client_force_unlock(client, "setnx", REDBOLT_UNLOCK_LOCKS_OF, "setnx", NULL, &error));
+    OK(redbolt_client_inspect(client, "setnx", &seen, NULL, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_NOBODY);
+    EXPECT(REDBOLT_STATUS_NO_QUORUM,
+           redbolt_client_force_unlock(client, "data", REDBOLT_UNLOCK_LOCKS_OF, "setnx", NULL, &error));
+    OK(redbolt_client_force_unlock(client, "data", REDBOLT_UNLOCK_ANYTHING, NULL, NULL, &error));
+    OK(redbolt_client_inspect(client, "data", &seen, NULL, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_NOBODY);
+    const struct {
+        int32_t scope;
+        const char *format;
+    } wrong[] = {{REDBOLT_UNLOCK_LOCKS, "redisson"},
+                 {REDBOLT_UNLOCK_ANYTHING, "redisson"},
+                 {REDBOLT_UNLOCK_LOCKS_OF, NULL},
+                 {REDBOLT_UNLOCK_LOCKS_OF, "jedisson"},
+                 {3, NULL},
+                 {-1, NULL}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT,
+               redbolt_client_force_unlock(client, "data", wrong[i].scope, wrong[i].format, NULL, &error));
+    }
 }
 
 static void many_locks(redbolt_client *ours, redbolt_client *theirs) {
@@ -161,7 +198,7 @@ static void many_locks(redbolt_client *ours, redbolt_client *theirs) {
     for (int i = 0; i < 4; i++) {
         requests[i] = redbolt_request_new(names[i]);
     }
-    OK(redbolt_client_lock(theirs, "two", &two, &error));
+    OK(redbolt_client_lease(theirs, "two", 10000, &two, &error));
     EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_acquire_all(ours, requests, 4, locks, statuses, &error));
     const redbolt_status wanted[] = {REDBOLT_STATUS_OK, REDBOLT_STATUS_CONTENDED, REDBOLT_STATUS_OK,
                                      REDBOLT_STATUS_REQUEST};
@@ -192,21 +229,21 @@ static void inspected(redbolt_client *ours, redbolt_client *theirs) {
     char *words = NULL;
     OK(redbolt_client_inspect(ours, "seen", &seen, NULL, &error));
     CHECK(seen.owner == REDBOLT_OWNER_NOBODY && !seen.is_locked && seen.remaining_ms == -1);
-    OK(redbolt_client_lock(ours, "seen", &lock, &error));
+    OK(redbolt_client_lease(ours, "seen", 10000, &lock, &error));
     OK(redbolt_client_inspect(ours, "seen", &seen, &words, &error));
     CHECK(seen.owner == REDBOLT_OWNER_MINE && seen.is_locked && seen.remaining_ms > 0);
     CHECK(strstr(words, "node 3 ") != NULL);
     redbolt_text_free(words);
     OK(redbolt_client_inspect(theirs, "seen", &seen, NULL, &error));
     CHECK(seen.owner == REDBOLT_OWNER_OTHER);
-    OK(redbolt_client_force_unlock(theirs, "seen", false, &words, &error));
+    OK(redbolt_client_force_unlock(theirs, "seen", REDBOLT_UNLOCK_LOCKS, NULL, &words, &error));
     CHECK(strstr(words, "of 3 nodes") != NULL);
     redbolt_text_free(words);
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_extend(lock, 10000, &error));
     redbolt_lock_free(lock);
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_inspect(ours, NULL, &seen, &words, &error));
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_inspect(ours, "seen", NULL, &words, &error));
-    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_force_unlock(ours, "", true, &words, &error));
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_force_unlock(ours, "", REDBOLT_UNLOCK_ANYTHING, NULL, &words, &error));
     CHECK(words == NULL);
 }
 
@@ -217,7 +254,7 @@ static void names_of_bytes(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_request *request = NULL;
     redbolt_inspection seen;
     char *words = NULL;
-    OK(redbolt_client_lock(ours, "a", &before, &error));
+    OK(redbolt_client_lease(ours, "a", 10000, &before, &error));
     OK(redbolt_client_inspect_bytes(theirs, name, sizeof name, &seen, NULL, &error));
     CHECK(seen.owner == REDBOLT_OWNER_NOBODY);
     CHECK(redbolt_request_new_bytes(name, sizeof name, &request) == REDBOLT_STATUS_OK);
@@ -225,7 +262,7 @@ static void names_of_bytes(redbolt_client *ours, redbolt_client *theirs) {
     OK(redbolt_client_inspect_bytes(theirs, name, sizeof name, &seen, &words, &error));
     CHECK(seen.owner == REDBOLT_OWNER_OTHER && strstr(words, "node 3 ") != NULL);
     redbolt_text_free(words);
-    OK(redbolt_client_force_unlock_bytes(theirs, name, sizeof name, false, &words, &error));
+    OK(redbolt_client_force_unlock_bytes(theirs, name, sizeof name, REDBOLT_UNLOCK_LOCKS, NULL, &words, &error));
     CHECK(strstr(words, "of 3 nodes") != NULL);
     redbolt_text_free(words);
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_extend(lock, 10000, &error));
@@ -233,7 +270,7 @@ static void names_of_bytes(redbolt_client *ours, redbolt_client *theirs) {
     OK(redbolt_lock_extend(before, 10000, &error));
     OK(redbolt_lock_release(before, &error));
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_inspect_bytes(ours, NULL, 1, &seen, &words, &error));
-    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_force_unlock_bytes(ours, NULL, 0, true, &words, &error));
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_force_unlock_bytes(ours, NULL, 0, REDBOLT_UNLOCK_ANYTHING, NULL, &words, &error));
 
     CHECK(redbolt_request_new_bytes((const uint8_t *)"c", 1, &request) == REDBOLT_STATUS_OK);
     CHECK(redbolt_request_set_prefix_bytes(request, name, sizeof name) == REDBOLT_STATUS_OK);
@@ -246,10 +283,10 @@ static void names_of_bytes(redbolt_client *ours, redbolt_client *theirs) {
 
 static void detached(redbolt_client *ours, redbolt_client *theirs) {
     redbolt_lock *lock = NULL, *none = NULL;
-    OK(redbolt_client_lock(ours, "baton", &lock, &error));
+    OK(redbolt_client_lease(ours, "baton", 10000, &lock, &error));
     char *text = NULL;
     OK(redbolt_lock_detach(lock, &text, &error));
-    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_lock(theirs, "baton", &none, &error));
+    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_client_try_lease(theirs, "baton", 10000, &none, &error));
     OK(redbolt_client_attach(theirs, text, &lock, &error));
     redbolt_text_free(text);
     CHECK(redbolt_lock_is_valid(lock));
@@ -270,14 +307,14 @@ static void doors(redbolt_client *client) {
     redbolt_lock *lock = NULL;
     redbolt_client *none = NULL;
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_new(NULL, &none, &error));
-    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_lock(NULL, "x", &lock, &error));
-    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_lock(client, NULL, &lock, &error));
-    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_lock(client, "x", NULL, &error));
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_lease(NULL, "x", 10000, &lock, &error));
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_lease(client, NULL, 10000, &lock, &error));
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_lease(client, "x", 10000, NULL, &error));
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_client_acquire(client, NULL, &lock, &error));
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_lock_release(NULL, &error));
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_lock_extend(NULL, 1, &error));
-    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_lock(client, "", &lock, &error));
-    CHECK(redbolt_client_lock(client, "", &lock, NULL) == REDBOLT_STATUS_REQUEST);
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_client_lease(client, "", 10000, &lock, &error));
+    CHECK(redbolt_client_lease(client, "", 10000, &lock, NULL) == REDBOLT_STATUS_REQUEST);
     CHECK(redbolt_request_new(NULL) == NULL);
     CHECK(redbolt_request_set_shared(NULL) == REDBOLT_STATUS_INVALID_ARGUMENT);
     CHECK(!redbolt_lock_is_valid(NULL) && redbolt_lock_remaining_ms(NULL) == 0);
@@ -316,7 +353,7 @@ static void hear(void *data, redbolt_log_level level, const char *line) {
     heard->lines++;
     redbolt_lock *none = NULL;
     if (heard->client != NULL) {
-        EXPECT(REDBOLT_STATUS_IN_USE, redbolt_client_lock(heard->client, "x", &none, &error));
+        EXPECT(REDBOLT_STATUS_IN_USE, redbolt_client_lease(heard->client, "x", 10000, &none, &error));
     }
     if (heard->lock != NULL) {
         CHECK(!redbolt_lock_is_valid(heard->lock));
@@ -333,13 +370,13 @@ static void logged(int count, char **addresses) {
     OK(redbolt_client_new(config, &client, &error));
     redbolt_config_free(config);
     redbolt_lock *first = NULL, *second = NULL;
-    OK(redbolt_client_lock(client, "first", &first, &error));
+    OK(redbolt_client_lease(client, "first", 10000, &first, &error));
     heard.client = client;
     heard.lock = first; // let go of while the next call is inside
-    OK(redbolt_client_lock(client, "second", &second, &error));
+    OK(redbolt_client_lease(client, "second", 10000, &second, &error));
     CHECK(heard.lines > 0 && heard.lock == NULL);
     heard.client = NULL;
-    OK(redbolt_client_lock(client, "first", &first, &error));
+    OK(redbolt_client_lease(client, "first", 10000, &first, &error));
     OK(redbolt_lock_release(first, &error));
     // A lock keeps the connections of a client that is gone.
     redbolt_client_free(client);
@@ -359,6 +396,7 @@ int main(int argc, char **argv) {
     permits(ours, theirs);
     many_keys_and_tokens(ours, theirs);
     formats_of_others(ours, theirs);
+    scopes(ours);
     many_locks(ours, theirs);
     inspected(ours, theirs);
     names_of_bytes(ours, theirs);

@@ -47,14 +47,14 @@ static void client_in_callback(struct heard *heard) {
     char *text = NULL;
     redbolt_request *request = redbolt_request_new("x");
     const redbolt_request *requests[] = {request};
-    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_lock(heard->client, "x", &none, &error));
-    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_try_lock(heard->client, "x", &none, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_lease(heard->client, "x", 10000, &none, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_try_lease(heard->client, "x", 10000, &none, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_acquire(heard->client, request, &none, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK,
            redbolt_client_acquire_all(heard->client, requests, 1, &none, NULL, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_warm_up(heard->client, 1, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_inspect(heard->client, "x", &seen, NULL, &error));
-    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_force_unlock(heard->client, "x", false, NULL, &error));
+    EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_client_force_unlock(heard->client, "x", REDBOLT_UNLOCK_LOCKS, NULL, NULL, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_extend(heard->held, 1000, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_downgrade(heard->held, &error));
     EXPECT(REDBOLT_STATUS_IN_CALLBACK, redbolt_lock_try_upgrade(heard->held, &error));
@@ -167,6 +167,25 @@ static void blocking(redbolt_engine *engine) {
     redbolt_lock_free(lock);
 }
 
+// A lease ends after its TTL, and a lock does not.
+static void leases(redbolt_engine *engine) {
+    redbolt_lock *lock = NULL, *lease = NULL, *none = NULL;
+    OK(redbolt_engine_lease(engine, "lease", 1000, &lease, &error));
+    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_engine_try_lease(engine, "lease", 1000, &none, &error));
+    // Waits until the lease ends.
+    OK(redbolt_engine_lock(engine, "lease", &lock, &error));
+    CHECK(!redbolt_lock_is_valid(lease) && redbolt_lock_is_valid(lock));
+    EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_release(lease, &error));
+    redbolt_request *request = redbolt_request_new("lease");
+    redbolt_request_set_wait_ms(request, UINT64_MAX);
+    EXPECT(REDBOLT_STATUS_CONTENDED, redbolt_engine_try_acquire(engine, request, &none, &error));
+    redbolt_request_free(request);
+    OK(redbolt_lock_release(lock, &error));
+    OK(redbolt_engine_try_lease(engine, "lease", 5000, &lease, &error));
+    CHECK(redbolt_lock_remaining_ms(lease) <= 5000);
+    OK(redbolt_lock_release(lease, &error));
+}
+
 static redbolt_lock *entered(redbolt_engine *engine, redbolt_request *request, const char *owner) {
     redbolt_lock *lock = NULL;
     const uint8_t *name = (const uint8_t *)owner;
@@ -230,7 +249,7 @@ static void inspected(redbolt_engine *engine) {
     CHECK(seen.owner == REDBOLT_OWNER_MINE && seen.is_locked && strstr(words, "node 1 ") != NULL);
     redbolt_text_free(words);
     OK(redbolt_lock_release(lock, &error));
-    OK(redbolt_engine_force_unlock(engine, "seen", true, NULL, &error));
+    OK(redbolt_engine_force_unlock(engine, "seen", REDBOLT_UNLOCK_ANYTHING, NULL, NULL, &error));
 
     // A name that goes on behind a zero byte is another one than what stands before it.
     const uint8_t name[] = {'s', 'e', 'e', 'n', 0, 0xff};
@@ -242,7 +261,7 @@ static void inspected(redbolt_engine *engine) {
     OK(redbolt_engine_lock(engine, "seen", &before, &error));
     OK(redbolt_engine_inspect_bytes(engine, name, sizeof name, &seen, NULL, &error));
     CHECK(seen.owner == REDBOLT_OWNER_MINE && seen.is_locked);
-    OK(redbolt_engine_force_unlock_bytes(engine, name, sizeof name, false, NULL, &error));
+    OK(redbolt_engine_force_unlock_bytes(engine, name, sizeof name, REDBOLT_UNLOCK_LOCKS, NULL, NULL, &error));
     EXPECT(REDBOLT_STATUS_LOST, redbolt_lock_extend(lock, 10000, &error));
     OK(redbolt_lock_extend(before, 10000, &error));
     OK(redbolt_lock_release(before, &error));
@@ -291,15 +310,15 @@ static void calling_back(redbolt_engine *engine) {
 static void beside_a_client(redbolt_engine *engine, redbolt_config *config) {
     struct heard heard = fresh(engine);
     OK(redbolt_client_new(config, &heard.client, &error));
-    OK(redbolt_client_lock(heard.client, "held", &heard.held, &error));
-    OK(redbolt_client_lock(heard.client, "ended", &heard.ended, &error));
+    OK(redbolt_client_lease(heard.client, "held", 10000, &heard.held, &error));
+    OK(redbolt_client_lease(heard.client, "ended", 10000, &heard.ended, &error));
     redbolt_request *request = redbolt_request_new("async");
     redbolt_request_set_wait_ms(request, UINT64_MAX);
     CHECK(redbolt_engine_acquire_async(engine, request, acquired, &heard, NULL) == REDBOLT_STATUS_OK);
     await(&heard, 1);
     OK(redbolt_lock_release(heard.lock, &error));
     OK(redbolt_lock_release(heard.held, &error));
-    OK(redbolt_client_lock(heard.client, "ended", &heard.ended, &error));
+    OK(redbolt_client_lease(heard.client, "ended", 10000, &heard.ended, &error));
     OK(redbolt_lock_release(heard.ended, &error));
     redbolt_request_free(request);
     redbolt_client_free(heard.client);
@@ -346,8 +365,10 @@ static void doors(redbolt_engine *engine, redbolt_config *config) {
     redbolt_engine *none = NULL;
     redbolt_client *client = NULL;
     redbolt_lock *lock = NULL;
-    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_engine_start(NULL, 0, &none, &error));
-    EXPECT(REDBOLT_STATUS_START, redbolt_engine_start(config, SIZE_MAX, &none, &error));
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_engine_new(NULL, &none, &error));
+    CHECK(redbolt_config_set_in_flight(config, SIZE_MAX) == REDBOLT_STATUS_OK);
+    EXPECT(REDBOLT_STATUS_CONFIG, redbolt_engine_new(config, &none, &error));
+    CHECK(redbolt_config_set_in_flight(config, 64) == REDBOLT_STATUS_OK);
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_engine_lock(engine, NULL, &lock, &error));
     redbolt_status status = redbolt_engine_acquire_async(engine, NULL, acquired, NULL, NULL);
     CHECK(status == REDBOLT_STATUS_INVALID_ARGUMENT);
@@ -357,7 +378,7 @@ static void doors(redbolt_engine *engine, redbolt_config *config) {
     redbolt_engine_free(NULL);
     // A client's lock has nobody who would call.
     OK(redbolt_client_new(config, &client, &error));
-    OK(redbolt_client_lock(client, "client", &lock, &error));
+    OK(redbolt_client_lease(client, "client", 10000, &lock, &error));
     EXPECT(REDBOLT_STATUS_REQUEST, redbolt_lock_on_loss(lock, lost, NULL, NULL, &error));
     EXPECT(REDBOLT_STATUS_REQUEST, redbolt_lock_extend_async(lock, 1000, done, NULL, &error));
     EXPECT(REDBOLT_STATUS_REQUEST, redbolt_lock_release_async(lock, done, NULL, &error));
@@ -367,10 +388,11 @@ static void doors(redbolt_engine *engine, redbolt_config *config) {
 int main(int argc, char **argv) {
     redbolt_config *config = config_of(argc - 1, argv + 1);
     redbolt_engine *engine = NULL;
-    OK(redbolt_engine_start(config, 0, &engine, &error));
+    OK(redbolt_engine_new(config, &engine, &error));
     OK(redbolt_engine_warm_up(engine, 15000, &error));
     many_threads(engine);
     blocking(engine);
+    leases(engine);
     entering(engine);
     many_locks(engine);
     inspected(engine);

@@ -71,8 +71,8 @@ int main(int argc, char **argv) {
     struct handles ours = {0};
     OK(redbolt_client_new(config, &ours.client, &error));
     OK(redbolt_driver_new(config, &ours.driver, &error));
-    OK(redbolt_engine_start(config, 0, &ours.engine, &error));
-    OK(redbolt_client_lock(ours.client, "client", &ours.of_client, &error));
+    OK(redbolt_engine_new(config, &ours.engine, &error));
+    OK(redbolt_client_lease(ours.client, "client", 10000, &ours.of_client, &error));
     OK(redbolt_engine_lock(ours.engine, "engine", &ours.of_engine, &error));
     ours.of_driver = granted(ours.driver);
     pid_t forked = fork();

@@ -14,11 +14,11 @@ int main(int argc, char **argv) {
     redbolt_lock *lock = NULL;
     OK(redbolt_client_new(config, &client, &error));
     redbolt_config_free(config);
-    OK(redbolt_client_lock(client, "job", &lock, &error));
+    OK(redbolt_client_lease(client, "job", 10000, &lock, &error));
     CHECK(kill(atoi(argv[1]), SIGKILL) == 0);
     redbolt_lock_free(lock);
     for (int i = 0; i < 20; i++) {
-        EXPECT(REDBOLT_STATUS_NO_QUORUM, redbolt_client_try_lock(client, "other", &lock, &error));
+        EXPECT(REDBOLT_STATUS_NO_QUORUM, redbolt_client_try_lease(client, "other", 10000, &lock, &error));
     }
     redbolt_client_free(client);
     printf("still here\n");

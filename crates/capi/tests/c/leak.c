@@ -7,7 +7,7 @@ int main(int argc, char **argv) {
     redbolt_lock *lock = NULL;
     OK(redbolt_client_new(config, &client, &error));
     redbolt_config_free(config);
-    OK(redbolt_client_lock(client, "leak", &lock, &error));
+    OK(redbolt_client_lease(client, "leak", 10000, &lock, &error));
     lock = NULL;
     redbolt_client_free(client);
     return 0;

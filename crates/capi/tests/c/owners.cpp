@@ -49,9 +49,9 @@ static void clients(const redbolt::config &config) {
     redbolt::client client(config), other(config);
     client.warm_up(15s);
     {
-        redbolt::lock lock(client, "job");
+        redbolt::lock lock(client, "job", 10s);
         CHECK(lock && lock.remaining() > 0ms && lock.mode() == REDBOLT_MODE_EXCLUSIVE);
-        CHECK(!lock.fencing_token() && !lock.slot() && !other.try_lock("job"));
+        CHECK(!lock.fencing_token() && !lock.slot() && !other.try_lease("job", 10s));
         const auto error = thrown(REDBOLT_STATUS_CONTENDED, [&] { (void)other.acquire(redbolt::request("job")); });
         CHECK(error.is_contended() && error.nodes().size() == 3);
         CHECK(error.nodes()[2].message.find(error.nodes()[2].address) != std::string::npos);
@@ -67,17 +67,17 @@ static void clients(const redbolt::config &config) {
     CHECK(!second && reader.try_upgrade() && reader.mode() == REDBOLT_MODE_EXCLUSIVE);
     reader.downgrade();
     reader.release();
-    const std::string text = client.lock(std::string_view("a\0b", 3)).detach();
+    const std::string text = client.lease(std::string_view("a\0b", 3), 10s).detach();
     client.attach(text).release();
-    const redbolt::lock broken = client.lock("broken");
+    const redbolt::lock broken = client.lease("broken", 10s);
     CHECK(other.inspect("broken").owner == REDBOLT_OWNER_OTHER);
-    other.force_unlock("broken");
+    other.force_unlock("broken", REDBOLT_UNLOCK_LOCKS);
     CHECK(client.inspect("broken").owner == REDBOLT_OWNER_NOBODY);
     // A name that goes on behind a zero byte is another one than what stands before it.
     const std::string before = "a", bytes("a\0b", 3);
-    redbolt::lock kept = client.lock(before), of_bytes = client.lock(bytes);
+    redbolt::lock kept = client.lease(before, 10s), of_bytes = client.lease(bytes, 10s);
     CHECK(other.inspect(bytes).owner == REDBOLT_OWNER_OTHER);
-    other.force_unlock(bytes);
+    other.force_unlock(bytes, REDBOLT_UNLOCK_LOCKS);
     CHECK(other.inspect(bytes).owner == REDBOLT_OWNER_NOBODY);
     thrown(REDBOLT_STATUS_LOST, [&] { of_bytes.extend(10s); });
     kept.release();
@@ -85,14 +85,22 @@ static void clients(const redbolt::config &config) {
     // Where C has texts, one that it would cut short is refused.
     thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().tls_server_name(bytes); });
     thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { redbolt::config().node(bytes); });
+    thrown(REDBOLT_STATUS_CONFIG, [&] { redbolt::engine none(redbolt::config().node("127.0.0.1").in_flight(0)); });
     thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { (void)client.attach(text + bytes); });
-    redbolt::mutex mutex(client, "mutex");
+    const redbolt::lock lease = client.lease("tried", 10s);
+    CHECK(!other.try_acquire(redbolt::request("tried").wait(redbolt::forever)));
+    // The test has set it to a lock of that format.
+    thrown(REDBOLT_STATUS_NO_QUORUM, [&] { other.force_unlock("setnx", REDBOLT_UNLOCK_LOCKS); });
+    other.force_unlock("setnx", REDBOLT_UNLOCK_LOCKS_OF, "setnx");
+    CHECK(other.inspect("setnx").owner == REDBOLT_OWNER_NOBODY);
+    thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [&] { other.force_unlock("setnx", REDBOLT_UNLOCK_LOCKS_OF); });
+    redbolt::mutex mutex(client, "mutex", 10s);
     std::unique_lock owner(mutex, std::try_to_lock);
     CHECK(owner.owns_lock() && mutex.is_valid());
     mutex.held().extend(15s);
     owner.unlock();
     CHECK(!mutex.is_valid());
-    thrown(REDBOLT_STATUS_REQUEST, [&] { (void)client.lock(""); });
+    thrown(REDBOLT_STATUS_REQUEST, [&] { (void)client.lease("", 10s); });
     thrown(REDBOLT_STATUS_CONFIG, [] { redbolt::client none{redbolt::config()}; });
     thrown(REDBOLT_STATUS_CONFIG, [] { redbolt::config().node("redis://:secret@"); });
 }
@@ -120,7 +128,8 @@ static void engines(redbolt::config &config) {
     CHECK(lock.slot() && *lock.slot() < 2);
     const std::string bytes("job\0b", 5);
     redbolt::lock of_bytes = engine.lock(bytes);
-    engine.force_unlock(bytes);
+    CHECK(!engine.try_lock(bytes) && !engine.try_lease(bytes, 10s) && engine.lease("lease", 5s).remaining() <= 5s);
+    engine.force_unlock(bytes, REDBOLT_UNLOCK_LOCKS);
     CHECK(lock && engine.inspect(bytes).owner == REDBOLT_OWNER_NOBODY);
     thrown(REDBOLT_STATUS_LOST, [&] { of_bytes.extend(10s); });
     redbolt::lock outer = engine.acquire_reentrant(redbolt::request("invoice"), "request:42");
@@ -169,7 +178,7 @@ static void drivers(const redbolt::config &config) {
     // Where C has no error, the status has words.
     const auto released = thrown(REDBOLT_STATUS_REQUEST, [&] { (void)driver.release(lock); });
     CHECK(released.what() == std::string("the request cannot be carried out, whatever the nodes say"));
-    const auto unknown = thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [] { redbolt::request("x").profile("jedisson"); });
+    const auto unknown = thrown(REDBOLT_STATUS_INVALID_ARGUMENT, [] { redbolt::request("x").format("jedisson"); });
     CHECK(unknown.what() == std::string(redbolt_status_message(REDBOLT_STATUS_INVALID_ARGUMENT)));
 }
 
@@ -179,7 +188,7 @@ static void crowds(redbolt::config &config) {
     redbolt::client client(config);
     redbolt::engine engine(config);
     redbolt::client other(config);
-    const redbolt::lock held = other.lock("held");
+    const redbolt::lock held = other.lease("held", 10s);
     std::vector<redbolt::request> wanted;
     for (const char *name : {"one", "two", "held"}) {
         wanted.emplace_back(name);

@@ -17,22 +17,22 @@ using namespace std::chrono_literals;
 static void clients(const redbolt::config &config) {
     redbolt::client client = redbolt::client::create(config).value();
     redbolt::client other = redbolt::client::create(config).value();
-    redbolt::lock lock = client.lock("job").value();
+    redbolt::lock lock = client.lease("job", 10s).value();
     CHECK(lock && other.inspect("job").value().owner == REDBOLT_OWNER_OTHER);
     const auto refused = other.acquire(redbolt::request("job"));
     CHECK(!refused && refused.error().is_contended() && refused.error().nodes().size() == 3);
-    const auto tried = other.try_lock("job");
+    const auto tried = other.try_lease("job", 10s);
     CHECK(tried && !*tried);
     CHECK(lock.extend(20s) && lock.release() && !lock.release());
-    redbolt::lock broken = client.lock("job").value();
-    CHECK(other.force_unlock("job"));
+    redbolt::lock broken = client.lease("job", 10s).value();
+    CHECK(other.force_unlock("job", REDBOLT_UNLOCK_LOCKS));
     const auto lost = broken.extend(10s);
     CHECK(!lost && lost.error().status() == REDBOLT_STATUS_LOST);
     const auto ended = broken.release();
     CHECK(!ended && ended.error().status() == REDBOLT_STATUS_LOST);
     // A setter that fails is the failure of the call that uses what it set.
     redbolt::request wrong("job");
-    wrong.profile("jedisson").fenced();
+    wrong.format("jedisson").fenced();
     const auto unknown = client.acquire(wrong);
     CHECK(!unknown && unknown.error().status() == REDBOLT_STATUS_INVALID_ARGUMENT);
     redbolt::config bad;
@@ -48,7 +48,7 @@ static void engines(const redbolt::config &config) {
     redbolt::lock lock = engine.acquire_future(redbolt::request("job")).get().value();
     const auto refused = engine.acquire_future(redbolt::request("job")).get();
     CHECK(!refused && refused.error().status() == REDBOLT_STATUS_CONTENDED);
-    CHECK(!engine.acquire_future(std::move(redbolt::request("job").profile("jedisson"))).get());
+    CHECK(!engine.acquire_future(std::move(redbolt::request("job").format("jedisson"))).get());
     CHECK(engine.shutdown(15s));
     const auto lost = lock.release();
     CHECK(!lost && lost.error().status() == REDBOLT_STATUS_LOST);

@@ -58,7 +58,7 @@ int main(int argc, char **argv) {
     CHECK(granted > 0 && refused > 0);
     // What was let go of is let go of, and the client works.
     redbolt_lock *lock = NULL;
-    OK(redbolt_client_lock(client, "shared client", &lock, &error));
+    OK(redbolt_client_lease(client, "shared client", 10000, &lock, &error));
     OK(redbolt_lock_release(lock, &error));
     redbolt_client_free(client);
     redbolt_config_free(config);
