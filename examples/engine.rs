@@ -112,7 +112,7 @@ fn configure(addresses: &[String]) -> Result<Config, ConfigError> {
     // less.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
-        builder = builder.node(address)?;
+        builder = builder.node(address);
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(b"example").build()

@@ -23,10 +23,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use redbolt::leader::{Campaign, Leadership};
-use redbolt::{
-    AutoExtend, Client, Config, ConfigError, Engine, FencingToken, LockLost, Released, Wait,
-};
+use redbolt::leader::Leadership;
+use redbolt::{Client, Config, ConfigError, Engine, FencingToken, LockLost, Released};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -113,10 +111,9 @@ impl<'s> Candidate<'s> {
 
     /// Waits until it is elected.
     fn campaign(&self) -> Result<Leadership, Box<dyn Error>> {
-        // The TTL: how long it still leads if this process dies. `max_hold`: how long it may lead at all.
-        let keep = AutoExtend::until_released().max_hold(TERM);
-        let campaign = Campaign::new(RESOURCE).ttl(TTL).auto_extend(keep);
-        let lead = self.engine.campaign(campaign.wait(Wait::UpTo(PATIENCE))).wait()?;
+        // The TTL: how long it still leads if this process dies. `hold_at_most`: how long it may lead at all.
+        let campaign = self.engine.lock(RESOURCE).ttl(TTL).hold_at_most(TERM).wait(PATIENCE);
+        let lead = campaign.campaign().wait()?;
         println!("{} leads in term {}", self.name, lead.term());
         Ok(lead)
     }
@@ -175,7 +172,7 @@ fn configure(addresses: &[String], label: &str) -> Result<Config, ConfigError> {
     // less.
     let mut builder = Config::builder().response_timeout(Duration::from_secs(5));
     for address in addresses {
-        builder = builder.node(address)?;
+        builder = builder.node(address);
     }
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
     builder.new_nodes().label(label).build()

@@ -11,7 +11,7 @@ use redbolt::{Config, Engine};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
-    let config = Config::builder().nodes(env::args().skip(1))?.new_nodes().build()?;
+    let config = Config::builder().nodes(env::args().skip(1)).new_nodes().build()?;
     let engine = Engine::new(config)?;
     match engine.lock("redbolt-example").try_acquire().wait()? {
         Some(lock) => println!("held, and then released: {}", lock.release().wait()?),

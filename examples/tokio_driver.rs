@@ -46,7 +46,7 @@ async fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     let embedded = if addresses.is_empty() { embedded_nodes(3)? } else { Vec::new() };
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     // Only for nodes that are really new. On real ones an operator runs `redbolt init`, once.
-    let config = Config::builder().nodes(&addresses)?.new_nodes().label(b"example").build()?;
+    let config = Config::builder().nodes(&addresses).new_nodes().label(b"example").build()?;
     let (asks, asked) = mpsc::channel(16);
     let locks = tokio::spawn(Locks::new(Driver::new(config)?)?.serve(asked));
     let workers: Vec<_> = (1..=5).map(|number| tokio::spawn(work(number, asks.clone()))).collect();

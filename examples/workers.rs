@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use redbolt::{Client, Config, ConfigBuilder, ConfigError, LockRequest};
+use redbolt::{Client, Config, ConfigBuilder, LockRequest};
 
 use crate::nodes::{addresses, embedded_nodes};
 
@@ -47,7 +47,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
     addresses.extend(embedded.iter().map(|node| node.address().to_string()));
     // All hosts are the first at the same time, so that one has to say beforehand that the nodes are new. On real ones an
     // operator runs `redbolt init`, once.
-    let operator = Client::new(configure(&addresses)?.new_nodes().build()?)?;
+    let operator = Client::new(configure(&addresses).new_nodes().build()?)?;
     operator.warm_up(Duration::from_secs(5));
     let site = Site::default();
     thread::scope(|scope| {
@@ -65,7 +65,7 @@ fn tell(mut addresses: Vec<String>) -> Result<(), Box<dyn Error>> {
 
 /// One host: waits for a permit, works in the place of its number, and gives it back.
 fn work(host: usize, addresses: &[String], site: &Site) -> Result<(), Box<dyn Error>> {
-    let client = Client::new(configure(addresses)?.label(format!("host-{host}")).build()?)?;
+    let client = Client::new(configure(addresses).label(format!("host-{host}")).build()?)?;
     // All hosts say how many permits there are. Nothing has to be set up.
     let request = LockRequest::new(RESOURCE).permits(PLACES).ttl(Duration::from_secs(10));
     let permit = client.acquire(request.wait(Duration::from_secs(20)))?;
@@ -105,11 +105,10 @@ impl Site {
     }
 }
 
-fn configure(addresses: &[String]) -> Result<ConfigBuilder, ConfigError> {
+fn configure(addresses: &[String]) -> ConfigBuilder {
     // A node that takes longer than this to answer fails its vote. On a network of your own, choose
     // less.
-    let builder = Config::builder().response_timeout(Duration::from_secs(5));
-    addresses.iter().try_fold(builder, |builder, address| builder.node(address))
+    Config::builder().response_timeout(Duration::from_secs(5)).nodes(addresses)
 }
 
 const RESOURCE: &[u8] = b"redbolt-example-workers";

@@ -8,7 +8,7 @@
 //! use std::time::Duration;
 //! use redbolt::{Client, Config};
 //!
-//! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
+//! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"]).build()?;
 //! let client = Client::new(config)?;
 //! let lease = client.lease("invoices", Duration::from_secs(10)).acquire()?; // waits for the holder
 //! // Work in steps, and check the lock before each of them: a lease can end while you work.
@@ -72,6 +72,7 @@ pub use proto::{
 
 /// What a [`Config`] is made of, and what can be wrong with it.
 pub mod config {
+    pub use crate::api::ConfigFault;
     #[cfg(feature = "tls")]
     pub use crate::net::TlsError;
     pub use crate::net::{Address, AddressError, Sentinels};
@@ -102,7 +103,7 @@ pub mod inspect {
 /// Leaders: campaigning for the lead, holding it, and observing who leads.
 pub mod leader {
     pub use crate::api::{
-        Campaign, CampaignFuture, ChangeFuture, Leadership, NodeObservation, Observation, Observer,
+        CampaignFuture, ChangeFuture, Leadership, NodeObservation, Observation, Observer,
         OwnedObserver,
     };
     pub use crate::proto::{Leader, LeaderVerdict, NodeSight, ObserverId};

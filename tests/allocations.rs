@@ -552,7 +552,7 @@ fn builder_of(addresses: impl Iterator<Item = String>) -> ConfigBuilder {
         .response_timeout(PATIENCE)
         .connect_timeout(PATIENCE)
         .dead_peer_timeout(2 * PATIENCE);
-    builder.nodes(addresses).unwrap()
+    builder.nodes(addresses)
 }
 
 const SERVICE: mio::Token = mio::Token(0);

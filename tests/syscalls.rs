@@ -469,7 +469,7 @@ fn config(nodes: &[String]) -> Config {
 fn builder(nodes: &[String]) -> ConfigBuilder {
     let builder = Config::builder().max_ttl(PATIENCE).dead_peer_timeout(PATIENCE);
     let builder = builder.response_timeout(PATIENCE).connect_timeout(PATIENCE);
-    nodes.iter().try_fold(builder, |builder, node| builder.node(node)).unwrap()
+    builder.nodes(nodes)
 }
 
 /// Marks the begin of a phase.

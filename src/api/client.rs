@@ -52,7 +52,7 @@ use crate::proto::{
 /// use redbolt::{Client, Config, LockRequest, Wait};
 ///
 /// let config = Config::builder()
-///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
+///     .node("10.0.0.1").node("10.0.0.2").node("10.0.0.3")
 ///     .build()?;
 /// let client = Client::new(config)?;
 /// let request = LockRequest::new("job").wait(Duration::from_secs(2));
@@ -74,6 +74,15 @@ impl Client {
     /// [`StartError::Io`]: the system has no file descriptors left.
     pub fn new(config: Config) -> Result<Self, StartError> {
         Ok(Self { driver: RefCell::new(Driver::new(config)?) })
+    }
+
+    /// As [`new`](Self::new), with these nodes and the defaults. Nothing is sent or waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Config`]: an address cannot be read, or there is none, or one twice. [`StartError::Io`] as `new`.
+    pub fn connect<A: AsRef<str>>(nodes: impl IntoIterator<Item = A>) -> Result<Self, StartError> {
+        Self::new(Config::builder().nodes(nodes).build()?)
     }
 
     /// Waits until every node is ready or known not to be, for at most `within`, and tells which.
@@ -409,7 +418,7 @@ mod tests {
     #[test]
     fn many_asks_have_their_outcomes_in_proportion() {
         grows_in_proportion(512, |count| {
-            let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+            let config = Config::builder().node("127.0.0.1:1").build().unwrap();
             let client = Client::new(config).unwrap();
             let names: Vec<_> = (0..count).map(|at| format!("resource {at}")).collect();
             move || {

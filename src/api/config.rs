@@ -1,5 +1,7 @@
 //! The configuration of an API: the core's, and the addresses.
 
+use std::error::Error;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -24,9 +26,9 @@ use crate::proto::{
 /// use std::time::Duration;
 ///
 /// let config = redbolt::Config::builder()
-///     .node("redis://10.0.0.1")?
-///     .node("valkey://:secret@10.0.0.2:6380/1")?
-///     .node("unix:///run/redis.sock")?
+///     .node("redis://10.0.0.1")
+///     .node("valkey://:secret@10.0.0.2:6380/1")
+///     .node("unix:///run/redis.sock")
 ///     .response_timeout(Duration::from_millis(20))
 ///     .build()?;
 /// assert_eq!(config.quorum(), 2);
@@ -53,6 +55,7 @@ impl Config {
             in_flight: 1 << 13,
             clock: Clock::default(),
             hosts: HostResolver::default(),
+            faults: Vec::new(),
             users_alone: Vec::new(),
             password: None,
             sentinel_user: None,
@@ -180,6 +183,8 @@ pub struct ConfigBuilder {
     in_flight: usize,
     clock: Clock,
     hosts: HostResolver,
+    /// Of the addresses.
+    faults: Vec<ConfigFault>,
     /// Nodes whose address has a user without a password, and what is wrong if there is none.
     users_alone: Vec<(usize, AddressError)>,
     password: Option<Password>,
@@ -203,53 +208,46 @@ impl ConfigBuilder {
     /// `valkey://…`, the same over [TLS](crate::manual::tls) with `rediss://…` or `valkeys://…`, or
     /// `unix:///path[?db=n]`, or `redis+sentinel://[user:password@]host[:port]+host…/master[/db]`, over TLS with
     /// `rediss+sentinel://…`, for the master that these [sentinels](crate::manual::sentinels) name. Nothing is looked up or
-    /// connected yet. A user without a password needs [`password_file`](Self::password_file) or [`password`](Self::password).
-    ///
-    /// # Errors
-    ///
-    /// The address cannot be read. The error shows no user and no password.
-    pub fn node(mut self, address: &str) -> Result<Self, ConfigError> {
-        let (address, settings, missing) = Address::parse_in_part(address)?;
+    /// connected yet, and an address that cannot be read is an error of [`build`](Self::build). A user without a password needs
+    /// [`password_file`](Self::password_file) or [`password`](Self::password).
+    pub fn node(mut self, address: &str) -> Self {
+        let parsed = Address::parse_in_part(address);
+        let Ok((address, settings, missing)) =
+            parsed.map_err(|error| self.faults.push(error.into()))
+        else {
+            return self;
+        };
         self.users_alone.extend(missing.map(|error| (self.addresses.len(), error)));
         let has_sentinels = matches!(address, Address::Sentinels(_));
         self.addresses.push(address);
         self.settings.nodes.push(settings.has_sentinels(has_sentinels));
-        Ok(self)
+        self
     }
 
     /// Adds all of these nodes, in this order; see [`node`](Self::node).
     ///
     /// ```
-    /// let config = redbolt::Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?.build()?;
+    /// let config = redbolt::Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"]).build()?;
     /// assert_eq!(config.node_count(), 3);
     /// # Ok::<(), redbolt::ConfigError>(())
     /// ```
-    ///
-    /// # Errors
-    ///
-    /// The first address that cannot be read. The error shows no user and no password.
-    pub fn nodes<A: AsRef<str>>(
-        self,
-        addresses: impl IntoIterator<Item = A>,
-    ) -> Result<Self, ConfigError> {
-        addresses.into_iter().try_fold(self, |builder, address| builder.node(address.as_ref()))
+    pub fn nodes<A: AsRef<str>>(self, addresses: impl IntoIterator<Item = A>) -> Self {
+        addresses.into_iter().fold(self, |builder, address| builder.node(address.as_ref()))
     }
 
     /// Adds a node whose restart guard is believed in another way; see [`RestartTrust`].
-    ///
-    /// # Errors
-    ///
-    /// As [`node`](Self::node).
-    pub fn node_with(
-        self,
-        address: &str,
-        restart_trust: RestartTrust,
-    ) -> Result<Self, ConfigError> {
-        let mut builder = self.node(address)?;
-        if let Some(node) = builder.settings.nodes.last_mut() {
-            node.restart_trust = restart_trust;
-        }
-        Ok(builder)
+    pub fn node_with(self, address: &str, restart_trust: RestartTrust) -> Self {
+        let known = self.settings.nodes.len();
+        let mut builder = self.node(address);
+        let added = builder.settings.nodes.iter_mut().skip(known);
+        added.for_each(|node| node.restart_trust = restart_trust);
+        builder
+    }
+
+    /// What is wrong with the addresses that were added so far.
+    #[must_use]
+    pub fn faults(&self) -> &[ConfigFault] {
+        &self.faults
     }
 
     /// What is said to [sentinels](crate::manual::sentinels) first: a password, or a user with one. Those of a node are in its
@@ -357,7 +355,7 @@ impl ConfigBuilder {
         /// ```
         /// use redbolt::{Config, Profile};
         ///
-        /// let config = Config::builder().node("10.0.0.1")?.formats(&[Profile::REDISSON]).build()?;
+        /// let config = Config::builder().node("10.0.0.1").formats(&[Profile::REDISSON]).build()?;
         /// # Ok::<(), redbolt::ConfigError>(())
         /// ```
         pub fn formats(formats: &[Profile]) => settings.formats = formats.to_vec();
@@ -409,39 +407,41 @@ impl ConfigBuilder {
     ///
     /// # Errors
     ///
-    /// No nodes, more than 32, the same address twice, a value out of its range, a user without a password, or a password file that
-    /// cannot be read. With TLS also: a file that cannot be used, or options of TLS where nobody is spoken with over it.
+    /// All that is wrong with it: an address that cannot be read, no nodes, more than 32, the same address twice, a value out of its
+    /// range, a user without a password, or a password file that cannot be read. With TLS also: a file that cannot be used, or options
+    /// of TLS where nobody is spoken with over it. The error shows no user and no password of an address.
     pub fn build(mut self) -> Result<Config, ConfigError> {
-        self.check_limits()?;
-        self.log_in()?;
-        let sentinel_credentials = self.sentinel_credentials_given()?;
-        let core = proto::Config::new(self.settings)?;
-        for (second, address) in self.addresses.iter().enumerate() {
-            let earlier = self.addresses[..second].iter().position(|other| other == address);
-            if let Some(first) = earlier {
-                return Err(ConfigError::Duplicate { first, second, address: address.clone() });
-            }
-        }
+        let mut faults = self.find_faults();
+        let mut found = |fault| faults.push(fault);
+        self.log_in().unwrap_or_else(&mut found);
+        let credentials = self.sentinel_credentials_given().map_err(&mut found).ok().flatten();
         #[cfg(feature = "tls")]
         let (tls, sentinel_tls) =
-            Connector::for_all(self.tls, self.sentinel_tls.clone(), &self.addresses)?;
+            Connector::for_all(self.tls, self.sentinel_tls.clone(), &self.addresses)
+                .unwrap_or_else(|error| {
+                    found(error.into());
+                    (None, None)
+                });
         let sentinels = SentinelAccess {
-            credentials: sentinel_credentials,
+            credentials,
             #[cfg(feature = "tls")]
             is_over_tls: self.sentinel_tls.is_on,
             #[cfg(feature = "tls")]
             tls: sentinel_tls,
         };
-        let Self { addresses, log, busy_poll, in_flight, clock, hosts, .. } = self;
+        let core = proto::Config::new(self.settings);
+        let (Ok(core), true) = (core, faults.is_empty()) else {
+            return Err(ConfigError { faults });
+        };
         Ok(Config {
             core: Arc::new(core),
-            addresses: addresses.into(),
-            log,
-            busy_poll,
-            in_flight,
+            addresses: self.addresses.into(),
+            log: self.log,
+            busy_poll: self.busy_poll,
+            in_flight: self.in_flight,
             net: NetAccess {
-                clock,
-                hosts,
+                clock: self.clock,
+                hosts: self.hosts,
                 sentinels,
                 #[cfg(feature = "tls")]
                 tls,
@@ -451,14 +451,25 @@ impl ConfigBuilder {
 }
 
 impl ConfigBuilder {
-    fn check_limits(&self) -> Result<(), ConfigError> {
-        match self.in_flight {
-            _ if self.busy_poll > busy::LONGEST => {
-                Err(ConfigError::BusyPoll { span: self.busy_poll })
+    /// What is wrong without a look at any file.
+    fn find_faults(&mut self) -> Vec<ConfigFault> {
+        let mut faults = std::mem::take(&mut self.faults);
+        // Without the nodes that were not understood the others have other numbers, and may be too few.
+        if faults.is_empty() {
+            faults.extend(self.settings.faults().into_iter().map(ConfigFault::Settings));
+            for (second, address) in self.addresses.iter().enumerate() {
+                let first = self.addresses[..second].iter().position(|other| other == address);
+                let address = address.clone();
+                faults.extend(first.map(|first| ConfigFault::Duplicate { first, second, address }));
             }
-            1..=MAX_LOCKS => Ok(()),
-            limit => Err(ConfigError::InFlight { limit }),
         }
+        if self.busy_poll > busy::LONGEST {
+            faults.push(ConfigFault::BusyPoll { span: self.busy_poll });
+        }
+        if !(1..=MAX_LOCKS).contains(&self.in_flight) {
+            faults.push(ConfigFault::InFlight { limit: self.in_flight });
+        }
+        faults
     }
 }
 
@@ -510,7 +521,7 @@ impl ConfigBuilder {
 
 impl ConfigBuilder {
     /// The password for all nodes whose address has none.
-    fn log_in(&mut self) -> Result<(), ConfigError> {
+    fn log_in(&mut self) -> Result<(), ConfigFault> {
         let Some(password) = self.password.take() else {
             return match self.users_alone.first() {
                 Some((_, missing)) => Err(missing.clone().into()),
@@ -528,25 +539,25 @@ impl ConfigBuilder {
         Ok(())
     }
 
-    fn sentinel_credentials_given(&mut self) -> Result<Option<Credentials>, ConfigError> {
+    fn sentinel_credentials_given(&mut self) -> Result<Option<Credentials>, ConfigFault> {
         match (self.sentinel_user.take(), self.sentinel_password.take()) {
             (None, None) => Ok(None),
-            (Some(_), None) => Err(ConfigError::SentinelUser),
+            (Some(_), None) => Err(ConfigFault::SentinelUser),
             (user, Some(password)) => Ok(Some(Credentials { user, password: password.read()? })),
         }
     }
 }
 
 impl Password {
-    fn read(self) -> Result<Secret, ConfigError> {
+    fn read(self) -> Result<Secret, ConfigFault> {
         let file = match self {
             Self::Known(password) if password.is_empty() => {
-                return Err(ConfigError::EmptyPassword);
+                return Err(ConfigFault::EmptyPassword);
             }
             Self::Known(password) => return Ok(password),
             Self::In(file) => file,
         };
-        let wrong = |reason: String| ConfigError::PasswordFile { file: file.clone(), reason };
+        let wrong = |reason: String| ConfigFault::PasswordFile { file: file.clone(), reason };
         let mut password = fs::read(&file).map_err(|error| wrong(error.to_string()))?;
         if password.pop_if(|byte| *byte == b'\n').is_some() {
             password.pop_if(|byte| *byte == b'\r');
@@ -559,10 +570,10 @@ impl Password {
 }
 
 messages! {
-    /// A configuration that does not hold.
+    /// One thing that is wrong with a configuration.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    pub enum ConfigError {
+    pub enum ConfigFault {
         /// A node's address cannot be read.
         Address(error: AddressError): "{error}",
         /// The limit of an engine is out of its range.
@@ -603,9 +614,32 @@ messages! {
 }
 
 sources! {
-    ConfigError: Address, Settings, #[cfg(feature = "tls")] Tls;
+    ConfigFault: Address, Settings, #[cfg(feature = "tls")] Tls;
     from Address(AddressError), Settings(SettingsError), #[cfg(feature = "tls")] Tls(TlsError)
 }
+
+/// A configuration that does not hold, with all that is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    faults: Vec<ConfigFault>,
+}
+
+impl ConfigError {
+    /// What is wrong: at least one thing.
+    #[must_use]
+    pub fn faults(&self) -> &[ConfigFault] {
+        &self.faults
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults: Vec<_> = self.faults.iter().map(ToString::to_string).collect();
+        f.write_str(&faults.join("; "))
+    }
+}
+
+impl Error for ConfigError {}
 
 #[cfg(test)]
 mod tests {
@@ -613,11 +647,11 @@ mod tests {
 
     #[test]
     fn a_user_without_a_password_is_an_error_unless_there_is_one_elsewhere() {
-        let builder = Config::builder().nodes(["e", "redis://ann@h/3", "redis://:own@g"]).unwrap();
+        let builder = Config::builder().nodes(["e", "redis://ann@h/3", "redis://:own@g"]);
         let error = builder.clone().build().unwrap_err().to_string();
         assert!(error.starts_with("node address `redis://(hidden)@h/3`: a user with"), "{error}");
         let secret = |text: &str| Secret::new(text.as_bytes().to_vec());
-        let config = builder.node("f").unwrap().password(secret("pw")).build().unwrap();
+        let config = builder.node("f").password(secret("pw")).build().unwrap();
         let [first, ann, own, last] = &config.settings().nodes[..] else { panic!("four") };
         let credentials = |user: Option<&str>, password| {
             Some(Credentials::new(user.map(|user| user.as_bytes().to_vec()), secret(password)))
@@ -631,16 +665,17 @@ mod tests {
     #[test]
     fn an_empty_password_is_none() {
         let nothing = || Secret::new(Vec::new());
-        let node = Config::builder().node("127.0.0.1").unwrap();
+        let node = Config::builder().node("127.0.0.1");
         let error = node.clone().password(nothing()).build().unwrap_err();
         assert_eq!(error.to_string(), "the password is empty");
         let of_sentinels = node.sentinel_credentials(Credentials::new(None, nothing()));
-        assert_eq!(of_sentinels.build().unwrap_err(), ConfigError::EmptyPassword);
+        let error = of_sentinels.build().unwrap_err();
+        assert_eq!(error.faults(), [ConfigFault::EmptyPassword]);
     }
 
     #[test]
     fn busy_poll_is_off_and_has_a_bound() {
-        let node = Config::builder().node("127.0.0.1").unwrap();
+        let node = Config::builder().node("127.0.0.1");
         assert_eq!(node.clone().build().unwrap().busy_poll(), Duration::ZERO);
         let most = Duration::from_micros(200);
         assert_eq!(node.clone().busy_poll(most).build().unwrap().busy_poll(), most);

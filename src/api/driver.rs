@@ -16,7 +16,7 @@ use super::busy;
 use super::config::Config;
 use super::detached;
 use super::inspection::{ForceUnlockReport, Inspection};
-use super::leader::{Campaign, Observation};
+use super::leader::Observation;
 use super::lock_lost::LockLost;
 use super::lock_lost::LockName;
 use super::metrics::MetricsReport;
@@ -50,7 +50,7 @@ use crate::proto::{
 /// use std::time::Duration;
 /// use redbolt::{LockRequest, Config, Driver, proto::Event};
 ///
-/// let config = Config::builder().node("127.0.0.1:6379")?.build()?;
+/// let config = Config::builder().node("127.0.0.1:6379").build()?;
 /// let mut driver = Driver::new(config)?;
 /// let id = driver.acquire(LockRequest::new("job"))?;
 /// // In the host's loop, whenever the driver's file descriptor is readable or its deadline passed:
@@ -196,7 +196,7 @@ impl Driver {
     /// ```
     /// # use redbolt::{Config, Driver, LockRequest};
     /// # let node = redbolt_node::Node::start()?;
-    /// # let config = Config::builder().node(&node.address().to_string())?.new_nodes().build()?;
+    /// # let config = Config::builder().node(&node.address().to_string()).new_nodes().build()?;
     /// let mut driver = Driver::new(config)?;
     /// let names: Vec<String> = (0..100).map(|shard| format!("shard {shard}")).collect();
     /// let locks: Result<Vec<_>, _> = driver.batch(|driver| {
@@ -254,17 +254,6 @@ impl Driver {
         let view = core.take_view(id)?;
         let mine = core.held_on(&view.resource, self.config.clock().now());
         Some(Inspection::new(&self.config, core, view, mine))
-    }
-
-    /// Stands for election: asks for an exclusive lock with a fencing token that is extended until it is released. The
-    /// outcome is that of [`acquire`](Self::acquire). The [fencing token](Self::fencing_token) is the term;
-    /// [`Event::Lost`] says that the lead is lost, and [`release`](Self::release) resigns.
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub fn campaign(&mut self, campaign: Campaign<'_>) -> Result<LockId, RequestError> {
-        self.acquire(campaign.request())
     }
 
     /// Observes who leads in `election`, until [`unobserve`](Self::unobserve). [`Event::Observed`] says that it is known, or
@@ -807,7 +796,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_there_when_its_time_is_over_counts() {
         let node = Node::start().unwrap();
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         let soon = Duration::from_millis(200);
         let mut driver =
             Driver::new(builder.response_timeout(soon).new_nodes().build().unwrap()).unwrap();
@@ -827,7 +816,7 @@ mod tests {
     #[test]
     fn connections_do_not_wait_for_answers_to_stop() {
         let node = Node::start().unwrap();
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         let config = builder.connect_timeout(Duration::from_secs(60)).build().unwrap();
         let mut driver = Driver::new(config).unwrap();
         assert!(

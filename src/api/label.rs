@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn the_label_is_host_and_process_if_it_is_asked_for() {
-        let builder = || Config::builder().nodes(["127.0.0.1"]).unwrap();
+        let builder = || Config::builder().nodes(["127.0.0.1"]);
         assert!(builder().build().unwrap().settings().label.is_empty());
         let config = builder().label_host_and_pid().build().unwrap();
         let label = str::from_utf8(&config.settings().label).unwrap();

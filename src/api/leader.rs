@@ -1,71 +1,15 @@
-//! Leaders: what a candidate asks for, and what one who observes sees.
+//! Leaders: what one who observes sees.
 //!
 //! A leader is the holder of an exclusive lock with a fencing token that is extended until it resigns. Here is the
 //! request for such a lock, and what nodes say about a leader, with their addresses. Not here: waiting for either, which
 //! each API does in its way; the rules, see the core.
 
 use std::fmt;
-use std::time::Duration;
 
 use super::config::Config;
 use super::report::explain;
 use crate::net::Address;
-use crate::proto::{
-    AutoExtend, Cause, Core, KeyState, Leader, LeaderVerdict, LeaderView, LockRequest, NodeSight,
-    Wait,
-};
-
-/// A request to lead: for an exclusive lock with a fencing token that is extended until the leader resigns.
-///
-/// Until said otherwise the TTL is 10 s, and a candidate waits until it is elected. The leader's label is that of the
-/// configuration ([`ConfigBuilder::label`](crate::ConfigBuilder::label)): let it be the address, at most 128 bytes, at
-/// which the leader is reached.
-///
-/// ```
-/// use std::time::Duration;
-/// use redbolt::leader::Campaign;
-///
-/// // Another one leads 3 s after this process has died, at the latest.
-/// let campaign = Campaign::new("leader:shop").ttl(Duration::from_secs(3));
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "a Campaign does nothing until it is given to campaign"]
-pub struct Campaign<'a> {
-    request: LockRequest<'a>,
-    auto_extend: AutoExtend,
-}
-
-impl<'a> Campaign<'a> {
-    /// For the lead in `election`: a resource, which is used for nothing else.
-    pub fn new(election: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
-        let request = LockRequest::new(election).fenced().wait(Wait::Forever);
-        Self { request, auto_extend: AutoExtend::until_released() }
-    }
-
-    /// How long the lead lasts if this process dies, and the longest for which one that has lost its nodes goes on to
-    /// lead: as [`LockRequest::ttl`].
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.request = self.request.ttl(ttl);
-        self
-    }
-
-    /// How long to wait to be elected. A duration is the longest wait.
-    pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
-        self.request = self.request.wait(wait);
-        self
-    }
-
-    /// How the lead is extended, and the longest that it may last: as [`LockRequest::auto_extend`].
-    pub fn auto_extend(mut self, auto_extend: AutoExtend) -> Self {
-        self.auto_extend = auto_extend;
-        self
-    }
-
-    /// The lock that it asks for.
-    pub(super) fn request(self) -> LockRequest<'a> {
-        self.request.auto_extend(self.auto_extend)
-    }
-}
+use crate::proto::{Cause, Core, KeyState, Leader, LeaderVerdict, LeaderView, NodeSight};
 
 /// Who leads, by every node. It is a hint: it may be over when it is read.
 ///

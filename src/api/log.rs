@@ -33,7 +33,7 @@ use crate::proto::{Cause, LockId, LossCause, RefusalReason, Released, messages};
 ///     }
 /// }
 ///
-/// let config = Config::builder().node("10.0.0.1")?.log(Arc::new(Stderr)).build()?;
+/// let config = Config::builder().node("10.0.0.1").log(Arc::new(Stderr)).build()?;
 /// # Ok::<(), redbolt::ConfigError>(())
 /// ```
 pub trait Log: Send + Sync {

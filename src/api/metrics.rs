@@ -17,7 +17,7 @@ use crate::proto::{Core, Histogram, Metrics, NodeMetrics, NodeState};
 ///
 /// ```
 /// # use redbolt::{Client, Config};
-/// # let client = Client::new(Config::builder().node("127.0.0.1:1")?.build()?)?;
+/// # let client = Client::new(Config::builder().node("127.0.0.1:1").build()?)?;
 /// let report = client.metrics();
 /// println!("{} of {} granted", report.metrics.grants, report.metrics.acquisitions);
 /// for (number, address, node) in report.node_metrics() {

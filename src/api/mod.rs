@@ -27,13 +27,13 @@ mod start;
 
 pub use builder::RequestBuilder;
 pub use client::Client;
-pub use config::{Config, ConfigBuilder, ConfigError};
+pub use config::{Config, ConfigBuilder, ConfigError, ConfigFault};
 pub use driver::Driver;
 pub use engine::*;
 pub use error::{AcquireError, EngineError};
 pub use guard::{ExtendError, LockGuard};
 pub use inspection::{ForceUnlockReport, Inspection, InspectionVerdict, NodeInspection, Owner};
-pub use leader::{Campaign, NodeObservation, Observation};
+pub use leader::{NodeObservation, Observation};
 pub use lock_lost::LockLost;
 pub use log::{Level, Log, Note};
 pub use metrics::MetricsReport;

@@ -24,7 +24,7 @@ use crate::proto::{Cause, NodeState, RestartGuard, RestartGuardState, Setup, mes
 /// use std::time::Duration;
 ///
 /// let config = redbolt::Config::builder()
-///     .node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?
+///     .node("10.0.0.1").node("10.0.0.2").node("10.0.0.3")
 ///     .build()?;
 /// println!("{}", redbolt::init(&config, Duration::from_secs(5))?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

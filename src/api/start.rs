@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::config::ConfigError;
 use crate::proto::{messages, sources};
 
 messages! {
@@ -11,6 +12,8 @@ messages! {
     #[derive(Debug)]
     #[non_exhaustive]
     pub enum StartError {
+        /// The configuration does not hold, of [`Client::connect`](crate::Client::connect) and [`Engine::connect`](crate::Engine::connect).
+        Config(error: ConfigError): "{error}",
         /// The system has no file descriptors, no threads or no randomness left.
         Io(error: io::Error): "{error}",
         /// The range of tokens for [`Driver::in_registry`](crate::Driver::in_registry) is too small.
@@ -23,7 +26,7 @@ messages! {
     }
 }
 
-sources! { StartError: Io; from Io(io::Error) }
+sources! { StartError: Config, Io; from Config(ConfigError), Io(io::Error) }
 
 impl From<StartError> for io::Error {
     fn from(error: StartError) -> Self {

@@ -281,30 +281,14 @@ impl Config {
     ///
     /// Names the first setting that is out of its range.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
+        if let Some(fault) = settings.faults().into_iter().next() {
+            return Err(fault);
+        }
         let nodes = settings.nodes.len();
-        match nodes {
-            0 => return Err(SettingsError::NoNodes),
-            1..=MAX_NODES => {}
-            _ => return Err(SettingsError::TooManyNodes { nodes }),
-        }
-        let quorum = settings.quorum.unwrap_or(nodes / 2 + 1);
-        if quorum <= nodes / 2 || quorum > nodes {
-            return Err(SettingsError::Quorum { quorum, nodes });
-        }
-        if settings.drift_ppm >= 500_000 {
-            return Err(SettingsError::Drift { ppm: settings.drift_ppm });
-        }
-        if !is_label(&settings.label) {
-            return Err(SettingsError::Text { what: "label", max: MAX_LABEL });
-        }
-        if !is_label(&settings.client_name) || settings.client_name.contains(&b' ') {
-            return Err(SettingsError::Text { what: "client name", max: MAX_LABEL });
-        }
         let drift = Drift { parts_per_million: settings.drift_ppm };
-        check_spans(&settings, drift)?;
-        check_restart_guard(&settings)?;
         // At most MAX_NODES.
-        Ok(Self { settings, quorum: quorum as u8, drift })
+        let quorum = settings.quorum.unwrap_or(nodes / 2 + 1) as u8;
+        Ok(Self { settings, quorum, drift })
     }
 
     /// How many nodes there are.
@@ -352,38 +336,53 @@ impl Config {
     }
 }
 
-fn check_spans(settings: &Settings, drift: Drift) -> Result<(), SettingsError> {
-    let (least, most) = (Duration::from_millis(1), LONGEST_SPAN);
-    let spans = [
-        ("max_ttl", settings.max_ttl),
-        ("response_timeout", settings.response_timeout),
-        ("connect_timeout", settings.connect_timeout),
-        ("dead_peer_timeout", settings.dead_peer_timeout),
-        ("the first pause", settings.retry_backoff.0),
-        ("the longest pause", settings.retry_backoff.1),
-        ("the first backoff", settings.reconnect_backoff.0),
-        ("the longest backoff", settings.reconnect_backoff.1),
-    ];
-    for (what, span) in spans {
-        if span < least || span > most {
-            return Err(SettingsError::Span { what, span });
-        }
+impl Settings {
+    /// All that is out of its range.
+    #[must_use]
+    pub fn faults(&self) -> Vec<SettingsError> {
+        let (nodes, key, ppm) = (self.nodes.len(), &self.restart_guard_key, self.drift_ppm);
+        let quorum = self.quorum.unwrap_or(nodes / 2 + 1);
+        let has_quorum = nodes == 0 || (nodes / 2 + 1..=nodes).contains(&quorum);
+        let is_name = is_label(&self.client_name) && !self.client_name.contains(&b' ');
+        let (max, max_ttl) = (MAX_LABEL, self.max_ttl);
+        let lost = Drift { parts_per_million: ppm }.of(max_ttl);
+        let (len, span) = (key.len(), self.fencing_counter_ttl);
+        let has_key = (1..=MAX_RESTART_GUARD_KEY).contains(&len);
+        let has_counter_ttl = (DAY..=365 * DAY).contains(&span);
+        let is_longer = ppm >= 500_000 || max_ttl > lost;
+        let texts = [
+            (nodes > 0, SettingsError::NoNodes),
+            (nodes <= MAX_NODES, SettingsError::TooManyNodes { nodes }),
+            (has_quorum, SettingsError::Quorum { quorum, nodes }),
+            (ppm < 500_000, SettingsError::Drift { ppm }),
+            (is_label(&self.label), SettingsError::Text { what: "label", max }),
+            (is_name, SettingsError::Text { what: "client name", max }),
+        ];
+        let spans = self.spans().map(|(what, span)| {
+            let is_in_range = (Duration::from_millis(1)..=LONGEST_SPAN).contains(&span);
+            (is_in_range, SettingsError::Span { what, span })
+        });
+        let rest = [
+            (is_longer, SettingsError::Span { what: "max_ttl (less drift)", span: max_ttl }),
+            (has_key, SettingsError::RestartGuardKey { len }),
+            (has_counter_ttl, SettingsError::FencingCounterTtl { span }),
+        ];
+        let all = texts.into_iter().chain(spans).chain(rest);
+        all.filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
     }
-    if settings.max_ttl <= drift.of(settings.max_ttl) {
-        return Err(SettingsError::Span { what: "max_ttl (less drift)", span: settings.max_ttl });
-    }
-    Ok(())
-}
 
-fn check_restart_guard(settings: &Settings) -> Result<(), SettingsError> {
-    let key = &settings.restart_guard_key;
-    if key.is_empty() || key.len() > MAX_RESTART_GUARD_KEY {
-        return Err(SettingsError::RestartGuardKey { len: key.len() });
+    fn spans(&self) -> [(&'static str, Duration); 8] {
+        [
+            ("max_ttl", self.max_ttl),
+            ("response_timeout", self.response_timeout),
+            ("connect_timeout", self.connect_timeout),
+            ("dead_peer_timeout", self.dead_peer_timeout),
+            ("the first pause", self.retry_backoff.0),
+            ("the longest pause", self.retry_backoff.1),
+            ("the first backoff", self.reconnect_backoff.0),
+            ("the longest backoff", self.reconnect_backoff.1),
+        ]
     }
-    if !(DAY..=365 * DAY).contains(&settings.fencing_counter_ttl) {
-        return Err(SettingsError::FencingCounterTtl { span: settings.fencing_counter_ttl });
-    }
-    Ok(())
 }
 
 /// The most bytes in the name of the restart guard's key.

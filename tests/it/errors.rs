@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use redbolt::{
-    AcquireError, Client, Config, ConfigError, Driver, EngineError, ExtendError, LockRequest,
-    RequestError, StartError, engine::RunError,
+    AcquireError, Client, Config, Driver, Engine, EngineError, ExtendError, LockRequest,
+    RequestError, StartError, config::ConfigFault, engine::RunError,
 };
 
 use crate::support::{client, default, long, refusal, servers};
@@ -29,15 +30,35 @@ fn a_configuration_error_has_a_type_and_not_only_a_text() {
     let StartError::Io(inner) = &error else { panic!("{error:?}") };
     assert_eq!(inner.raw_os_error(), Some(24));
     assert_eq!(io::Error::from(error).raw_os_error(), Some(24));
+}
 
-    let error = Config::builder().node("h:0").unwrap_err();
-    let ConfigError::Address(inner) = &error else { panic!("{error:?}") };
-    assert_eq!(error.to_string(), inner.to_string());
+#[test]
+fn a_configuration_reports_all_that_is_wrong_with_it_at_once() {
+    let builder = Config::builder().nodes(["127.0.0.1:1", "127.0.0.1:1"]).quorum(7);
+    let error = builder.max_ttl(Duration::ZERO).in_flight(0).build().unwrap_err();
+    let words = [
+        "a quorum of 7 does not fit 2 nodes: it must be 2 to 2",
+        "max_ttl of 0ns is out of range (1 ms to one day)",
+        "max_ttl (less drift) of 0ns is out of range (1 ms to one day)",
+        "nodes 1 and 2 have the same address 127.0.0.1:1",
+        "in_flight is 0, it must be from 1 to 1048576",
+    ];
+    assert_eq!(error.to_string(), words.join("; "));
     assert!(error.source().is_none());
-    let error = Config::builder().build().unwrap_err();
-    let ConfigError::Settings(inner) = &error else { panic!("{error:?}") };
-    assert_eq!(error.to_string(), inner.to_string());
-    assert!(error.source().is_none());
+
+    // Where addresses are wrong, what follows from that is not said as well.
+    let wrong = Config::builder().nodes(["h:0", "redis://ann:pw@h:x"]);
+    let error = wrong.clone().build().unwrap_err();
+    let [ConfigFault::Address(_), ConfigFault::Address(_)] = error.faults() else {
+        panic!("{error}")
+    };
+    assert_eq!(error.faults(), wrong.faults());
+    assert!(!error.to_string().contains("pw"), "{error}");
+
+    let error = Client::connect(["h:0"]).unwrap_err();
+    assert!(matches!(error, StartError::Config(_)), "{error}");
+    let error = Engine::connect([""; 0]).unwrap_err();
+    assert_eq!(error.to_string(), "no nodes given");
 }
 
 /// A report of all causes says nothing twice, and names the lock.

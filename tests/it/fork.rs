@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use fork::Fork;
 use redbolt::inspect::UnlockScope;
-use redbolt::leader::Campaign;
 use redbolt::{
     AcquireError, AutoExtend, Client, Driver, Engine, EngineError, Event, LockRequest, LossCause,
     RequestError, report::LockState,
@@ -198,7 +197,7 @@ fn engine_process() {
         assert_eq!(again.wait().unwrap_err(), forked);
         assert!(!entered.is_valid() && entered.hold_count() == 0);
         assert!(entered.release().is_none());
-        assert_eq!(engine.campaign(Campaign::new(b"new")).wait().unwrap_err(), forked);
+        assert_eq!(engine.campaign("new").wait().unwrap_err(), forked);
         assert_eq!(engine.node_report().wait().unwrap_err(), EngineError::Forked);
         let lost = guard.extend(LONG).wait().unwrap_err();
         assert_eq!(loss(&lost), Some(LossCause::Forked));

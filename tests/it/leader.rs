@@ -3,9 +3,10 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use redbolt::leader::{Campaign, Leader, LeaderVerdict, Leadership, Observation, OwnedObserver};
+use redbolt::leader::{Leader, LeaderVerdict, Leadership, Observation, OwnedObserver};
 use redbolt::{
-    AcquireError, AutoExtend, Config, Engine, EngineError, Event, LossCause, RequestError, Wait,
+    AcquireError, AutoExtend, Config, Engine, EngineError, Event, LockRequest, LossCause,
+    RequestBuilder, RequestError, Wait,
 };
 use redbolt_test_servers::Server;
 
@@ -19,13 +20,12 @@ fn candidate(servers: &[Server], label: &str) -> Engine {
     engine_of(builder(servers).label(label))
 }
 
-fn campaign() -> Campaign<'static> {
-    let keep = AutoExtend::until_released().every(Duration::from_millis(300));
-    Campaign::new(b"boss").ttl(Duration::from_secs(5)).auto_extend(keep).wait(Wait::UpTo(LIMIT))
+fn campaign(engine: &Engine) -> RequestBuilder<Engine> {
+    engine.lock("boss").ttl(Duration::from_secs(3)).wait(LIMIT)
 }
 
 fn elected(engine: &Engine) -> Leadership {
-    engine.campaign(campaign()).wait().unwrap()
+    campaign(engine).campaign().wait().unwrap()
 }
 
 /// What an observer says once this is true of it.
@@ -59,9 +59,9 @@ fn a_term_from_the_campaign_to_the_resignation() {
     let seen = until(&mut observer, is_led_by("one:80"));
     assert_eq!(seen.leader().unwrap().term, Some(lead.term()));
     assert_eq!(seen.to_string(), format!("one:80 leads in term {}", lead.term()));
-    let waiting = two.campaign(campaign());
+    let waiting = campaign(&two).campaign();
     assert!(matches!(
-        two.campaign(campaign().wait(Wait::No)).wait(),
+        campaign(&two).wait(Wait::No).campaign().wait(),
         Err(AcquireError::Refused(report)) if report.is_contended()
     ));
     let (first, lost) = (lead.term(), lead.lost());
@@ -103,7 +103,8 @@ fn the_next_leader_is_seen_when_the_first_has_died() {
     let two = candidate(&servers, "two:80");
     // A driver that is not processed any more is as good as dead.
     let mut one = driver_of(builder(&servers).label(b"one:80"));
-    let id = one.campaign(campaign()).unwrap();
+    let request = LockRequest::new("boss").ttl(Duration::from_secs(3)).wait(LIMIT).fenced();
+    let id = one.acquire(request.auto_extend(AutoExtend::until_released())).unwrap();
     assert_eq!(outcome(&mut one, id), Event::Granted(id));
     let term = one.fencing_token(id).unwrap();
     until(&mut observer, is_led_by("one:80"));
@@ -123,7 +124,7 @@ fn a_failover_is_seen_with_a_node_down() {
     let lead = elected(&one);
     until(&mut observer, is_led_by("one:80"));
     servers[0].kill();
-    let waiting = two.campaign(campaign());
+    let waiting = campaign(&two).campaign();
     lead.resign().wait().unwrap();
     let next = waiting.wait().unwrap();
     let seen = until(&mut observer, is_led_by("two:80"));
@@ -224,7 +225,7 @@ fn a_name_that_cannot_be_an_election_s_is_refused_at_once() {
     let config = patient([servers[0].address()]).max_ttl(Duration::from_secs(5)).build().unwrap();
     let short = Engine::new(config).unwrap();
     assert_eq!(
-        short.campaign(campaign().ttl(Duration::from_secs(1))).wait().unwrap_err(),
+        campaign(&short).ttl(Duration::from_secs(1)).campaign().wait().unwrap_err(),
         AcquireError::Request(RequestError::CannotFence)
     );
 }

@@ -91,7 +91,7 @@ fn at_most_thirty_two_nodes_are_accepted() {
     drop(client);
     assert_eq!(held_on(&servers, "job"), 0);
 
-    let error = builder(&servers).node("10.0.0.33").unwrap().build().unwrap_err();
+    let error = builder(&servers).node("10.0.0.33").build().unwrap_err();
     assert_eq!(error.to_string(), "33 nodes given, the limit is 32");
 }
 

@@ -320,7 +320,7 @@ fn a_node_that_cannot_notify_waiters_is_logged() {
 
 #[test]
 fn a_config_with_a_log_is_still_shown() {
-    let (_, config) = Heard::with(redbolt::Config::builder().node("127.0.0.1:1").unwrap());
+    let (_, config) = Heard::with(redbolt::Config::builder().node("127.0.0.1:1"));
     assert!(format!("{:?}", config.build().unwrap()).contains("Logger(..)"));
 }
 

@@ -280,8 +280,8 @@ fn locks_of_an_engine() {
 fn labels_are_escaped_and_show_no_password() {
     let config = Config::builder()
         .node("unix:///nowhere/a%22b%5Cc%0Ad")
-        .and_then(|builder| builder.node("redis://ann:s3same@127.0.0.1:1"))
-        .and_then(redbolt::ConfigBuilder::build)
+        .node("redis://ann:s3same@127.0.0.1:1")
+        .build()
         .unwrap();
     let report = Client::new(config).unwrap().metrics();
     let shown = format!("{} {report:?}", report.to_prometheus());

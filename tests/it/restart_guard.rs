@@ -162,9 +162,8 @@ fn one_server_under_two_names_has_one_vote_after_a_quarantine() {
 #[test]
 fn a_durable_node_votes_after_a_restart_and_a_strict_one_does_not() {
     let mut server = vouched(Server::with(&["--appendonly", "yes", "--appendfsync", "always"]));
-    let of = |server: &Server, trust| {
-        client_of(patient([""; 0]).node_with(&server.address(), trust).unwrap())
-    };
+    let of =
+        |server: &Server, trust| client_of(patient([""; 0]).node_with(&server.address(), trust));
     let holder = of(&server, RestartTrust::Durable);
     let lock = holder.acquire(patiently(b"job")).unwrap();
     server.restart();
@@ -198,8 +197,7 @@ fn a_user_without_info_can_be_accepted() {
     let strict = client(std::slice::from_ref(&server));
     let report = refusal(strict.acquire(long(b"job")));
     assert_eq!(report.node_votes()[0].vote, Some(Vote::Fail(Cause::NoPermission)), "{report}");
-    let marker_only =
-        || patient([""; 0]).node_with(&server.address(), RestartTrust::MarkerOnly).unwrap();
+    let marker_only = || patient([""; 0]).node_with(&server.address(), RestartTrust::MarkerOnly);
     let client = client_of(marker_only());
     assert!(client.acquire(patiently(b"job")).unwrap().release().is_ok());
     // Without INFO the client assumes nothing, and what it can check, it checks.

@@ -124,7 +124,7 @@ fn with_nodes<A: AsRef<str>>(
     builder: ConfigBuilder,
     addresses: impl IntoIterator<Item = A>,
 ) -> ConfigBuilder {
-    addresses.into_iter().fold(builder, |builder, address| builder.node(address.as_ref()).unwrap())
+    addresses.into_iter().fold(builder, |builder, address| builder.node(address.as_ref()))
 }
 
 pub(crate) fn client(servers: &[Server]) -> Client {

@@ -383,8 +383,7 @@ fn a_server_that_reads_its_data() {
     let loading = |server: &Server| matches!(server.cmd("GET x"), Reply::Error(e) if e.starts_with("LOADING"));
     assert!(loading(&server));
     // Its restart guard is saved with the rest.
-    let client =
-        client_of(patient([""; 0]).node_with(&server.address(), RestartTrust::Durable).unwrap());
+    let client = client_of(patient([""; 0]).node_with(&server.address(), RestartTrust::Durable));
     let report = refusal(client.acquire(long(b"job"))).to_string();
     assert!(report.ends_with(": LOADING: the server is still reading its data"), "{report}");
     let lock = client.acquire(patiently(b"job")).unwrap();

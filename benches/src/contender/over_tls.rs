@@ -61,7 +61,7 @@ fn start_client(task: &Task, secured: &Secured) -> Result<Box<dyn Contender>> {
     let builder =
         Config::builder().response_timeout(PATIENCE).dead_peer_timeout(2 * PATIENCE).new_nodes();
     let addresses = secured.ports.iter().map(|port| format!("rediss://127.0.0.1:{port}"));
-    let config = builder.nodes(addresses)?.tls_ca(&secured.ca).build()?;
+    let config = builder.nodes(addresses).tls_ca(&secured.ca).build()?;
     let client: &'static Client = Box::leak(Box::new(Client::new(config)?));
     let report = client.warm_up(PATIENCE);
     ensure!(report.ready() == task.nodes.len(), "{report:?}");

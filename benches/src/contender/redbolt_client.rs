@@ -36,10 +36,10 @@ fn connect(task: &Task, config: Config, kind: Kind) -> Result<Box<dyn Contender>
 pub(crate) fn config(task: &Task) -> Result<ConfigBuilder> {
     let builder =
         Config::builder().response_timeout(PATIENCE).dead_peer_timeout(2 * PATIENCE).new_nodes();
-    Ok(task.nodes.iter().try_fold(builder, |builder, node| match node {
+    Ok(task.nodes.iter().fold(builder, |builder, node| match node {
         Node::Tcp(address) => builder.node(address),
         Node::Unix(path) => builder.node(&format!("unix://{path}")),
-    })?)
+    }))
 }
 
 /// What a client asks for.

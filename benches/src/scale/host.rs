@@ -15,8 +15,7 @@ pub(crate) struct Host {
 impl Host {
     /// Connects to new nodes. Returns when all of them vote.
     pub(crate) fn connect(builder: ConfigBuilder, nodes: &[String]) -> Result<Self> {
-        let builder = builder.new_nodes();
-        let config = nodes.iter().try_fold(builder, |builder, node| builder.node(node))?.build()?;
+        let config = builder.new_nodes().nodes(nodes).build()?;
         let poll = mio::Poll::new()?;
         let tokens = 0..Driver::tokens_needed(&config);
         let events = mio::Events::with_capacity(tokens.len());

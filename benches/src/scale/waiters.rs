@@ -64,9 +64,7 @@ impl Tasks {
     ///
     /// They are not ready.
     pub fn connect(nodes: &[String]) -> Result<Self> {
-        let config =
-            nodes.iter().try_fold(patient().new_nodes(), |builder, node| builder.node(node))?;
-        let engine = Engine::new(config.build()?)?;
+        let engine = Engine::new(patient().new_nodes().nodes(nodes).build()?)?;
         let until = Instant::now() + PATIENCE;
         while engine.node_report().wait()?.ready() < nodes.len() {
             ensure!(Instant::now() < until, "{:?}", engine.node_report().wait()?);

@@ -11,10 +11,10 @@ use crate::contender::{Node, Task};
 /// The long timeouts of the other measurements would hide the cost of a dead node.
 fn config(task: &Task) -> Result<Config> {
     let builder = Config::builder().dead_peer_timeout(Duration::from_millis(250)).new_nodes();
-    let builder = task.nodes.iter().try_fold(builder, |builder, node| match node {
+    let builder = task.nodes.iter().fold(builder, |builder, node| match node {
         Node::Tcp(address) => builder.node(address),
         Node::Unix(path) => builder.node(&format!("unix://{path}")),
-    })?;
+    });
     Ok(builder.build()?)
 }
 

@@ -112,7 +112,11 @@ pub unsafe extern "C" fn redbolt_config_add_node_with(
         let config = given(config, "config")?;
         // SAFETY: the caller passes pointers that are valid, as the crate asks.
         let address = unsafe { text(address, "address") }?;
-        config.builder = config.builder.clone().node_with(address, trust)?;
+        let builder = config.builder.clone().node_with(address, trust);
+        if let Some(fault) = builder.faults().last() {
+            return Err(Failure::new(Status::Config, &fault.to_string()));
+        }
+        config.builder = builder;
         Ok(())
     })
 }

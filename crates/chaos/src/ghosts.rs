@@ -226,7 +226,7 @@ impl GhostClient {
             .connect_timeout(LIMIT)
             .dead_peer_timeout(LIMIT)
             .reconnect_backoff(Duration::from_millis(1), Duration::from_millis(4))
-            .node(&proxy.address())?
+            .node(&proxy.address())
             .build()?;
         let mut ghost_client = Self { driver: Driver::new(config)?, proxy, connection: 0 };
         let is_ready =

@@ -101,7 +101,7 @@ impl Part {
             .retry_backoff(Duration::from_millis(1), Duration::from_millis(8))
             .reconnect_backoff(Duration::from_millis(5), Duration::from_millis(20));
         for node in &self.nodes {
-            builder = builder.node(node)?;
+            builder = builder.node(node);
         }
         Ok(builder)
     }

@@ -8,7 +8,7 @@ use std::thread;
 
 use redbolt::{
     AcquireError, Client, Config, Engine, ExtendError, LockGuard, LockMode, LockRequest, Wait,
-    leader::{Campaign, Leadership},
+    leader::Leadership,
 };
 use rustix::process::{Pid, Signal};
 
@@ -57,8 +57,7 @@ fn lead(config: &Config) -> Result<(), Failure> {
     let engine = Engine::new(config.clone())?;
     for line in io::stdin().lock().lines() {
         let order = Order::parse(&line?)?;
-        let campaign = Campaign::new(RESOURCE).ttl(order.ttl).wait(Wait::UpTo(order.wait));
-        match engine.campaign(campaign).wait() {
+        match engine.lock(RESOURCE).ttl(order.ttl).wait(order.wait).campaign().wait() {
             Ok(leadership) => stay_leader(leadership, &order)?,
             Err(AcquireError::Refused(report)) => say(&Report::Refused(report.to_string()))?,
             Err(error) => return Err(error.into()),

@@ -243,7 +243,7 @@ fn changed(record: &str, changes: &[Change]) -> Vec<u8> {
 #[test]
 fn a_token_file_is_read_or_refused() {
     let node = Node::set(1).unwrap().remove(0);
-    let of_node = Config::builder().node(&node.address().to_string()).unwrap().build().unwrap();
+    let of_node = Config::builder().node(&node.address().to_string()).build().unwrap();
     let client = Client::new(of_node).unwrap();
     let request = LockRequest::new("job").fenced().ttl(Duration::from_secs(20));
     let record = client.acquire(request).unwrap().detach().unwrap().to_text();

@@ -147,7 +147,7 @@ fn config(nodes: &[Node], name: &str) -> Result<Config, Failure> {
     let mut builder = Config::builder().label(name.as_bytes()).response_timeout(SOON);
     for node in nodes {
         let address = node.address().to_string();
-        builder = builder.node_with(&address, RestartTrust::Durable).map_err(unexpected)?;
+        builder = builder.node_with(&address, RestartTrust::Durable);
     }
     builder.build().map_err(unexpected)
 }

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use redbolt::config::{Credentials, RestartTrust, Secret};
 use redbolt::proto::{Settings, SettingsError};
-use redbolt::{Config, ConfigBuilder, ConfigError, Profile};
+use redbolt::{Config, ConfigBuilder, Profile, config::ConfigFault};
 
 use crate::addresses;
 use crate::args::{Nodes, SentinelArgs, SentinelTlsWord, TlsArgs};
@@ -40,8 +40,10 @@ pub(crate) fn builder_for(nodes: &Nodes, holder: u32) -> Result<ConfigBuilder, F
     let mut builder = settings(builder, nodes);
     let given = addresses::given(nodes)?;
     for (given, restart_trust) in given.iter().zip(restart_trust(nodes, given.len())?) {
-        builder =
-            builder.node_with(&given.text, restart_trust).map_err(|error| given.wrong(error))?;
+        builder = builder.node_with(&given.text, restart_trust);
+        if let Some(fault) = builder.faults().last() {
+            return Err(given.wrong(fault));
+        }
     }
     if let Some(password) = addresses::password(nodes)? {
         builder = builder.password(Secret::new(password.to_vec()));
@@ -65,29 +67,34 @@ fn sentinel_credentials(sentinels: &SentinelArgs) -> Result<Option<Credentials>,
     }
 }
 
-/// The configuration, or an error that names the option or the variable that is wrong.
+/// The configuration, or an error that names the options and the variables that are wrong.
 pub(crate) fn build(builder: ConfigBuilder, nodes: &Nodes) -> Result<Config, Failure> {
     builder.build().map_err(|error| {
-        let origin = match &error {
-            ConfigError::Settings(SettingsError::RestartGuardKey { .. }) => {
-                restart_guard_key_origin(nodes)
-            }
-            ConfigError::Settings(SettingsError::Span { what, .. })
-                if what.starts_with("max_ttl") =>
-            {
-                max_ttl_origin(nodes)
-            }
-            ConfigError::Settings(SettingsError::Span { what: "response_timeout", .. }) => {
-                let is_said = |value: &str| duration::parse(value).ok() == nodes.response_timeout;
-                origin("--response-timeout", is_said)
-            }
-            ConfigError::Settings(SettingsError::Span { what: "connect_timeout", .. }) => {
-                let is_said = |value: &str| duration::parse(value).ok() == nodes.connect_timeout;
-                origin("--connect-timeout", is_said)
-            }
-            _ => return Failure::usage(error),
-        };
-        Failure::usage(format_args!("{origin}: {error}"))
+        let faults = error.faults().iter().map(|fault| match origin_of(fault, nodes) {
+            Some(origin) => format!("{origin}: {fault}"),
+            None => fault.to_string(),
+        });
+        Failure::usage(faults.collect::<Vec<_>>().join("; "))
+    })
+}
+
+fn origin_of(fault: &ConfigFault, nodes: &Nodes) -> Option<&'static str> {
+    Some(match fault {
+        ConfigFault::Settings(SettingsError::RestartGuardKey { .. }) => {
+            restart_guard_key_origin(nodes)
+        }
+        ConfigFault::Settings(SettingsError::Span { what, .. }) if what.starts_with("max_ttl") => {
+            max_ttl_origin(nodes)
+        }
+        ConfigFault::Settings(SettingsError::Span { what: "response_timeout", .. }) => {
+            let is_said = |value: &str| duration::parse(value).ok() == nodes.response_timeout;
+            origin("--response-timeout", is_said)
+        }
+        ConfigFault::Settings(SettingsError::Span { what: "connect_timeout", .. }) => {
+            let is_said = |value: &str| duration::parse(value).ok() == nodes.connect_timeout;
+            origin("--connect-timeout", is_said)
+        }
+        _ => return None,
     })
 }
 

@@ -65,7 +65,7 @@ fn rows(library: &Library, nodes: usize, effort: Effort) -> Result<String, Failu
     let servers = servers(nodes);
     let addresses: Vec<_> = servers.iter().map(Server::address).collect();
     fs::write(library.complaints(), "")?;
-    let config = redbolt::Config::builder().nodes(&addresses)?.build()?;
+    let config = redbolt::Config::builder().nodes(&addresses).build()?;
     redbolt::init(&config, Duration::from_secs(10))?;
     let theirs = || library.start_measured(&addresses);
     let ours = || own::start(library, &addresses);

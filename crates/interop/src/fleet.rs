@@ -50,7 +50,7 @@ impl<'l> Fleet<'l> {
             _ => format!("redis://{user:?}:{PASSWORD}@{}", server.address()),
         };
         let nodes: Vec<_> = self.servers.iter().map(node).collect();
-        Ok(Config::builder().nodes(nodes)?.build()?)
+        Ok(Config::builder().nodes(nodes).build()?)
     }
 
     /// A process of redbolt's.

@@ -25,7 +25,7 @@ pub(crate) fn start(library: &Library, nodes: &[String]) -> Result<Peer, Failure
 pub(crate) fn serve(words: &[String]) -> Result<(), Failure> {
     let (profile, nodes) = words.split_first().ok_or("no profile")?;
     let profile = Profile::of_name(profile).ok_or("no such profile")?;
-    let client = Client::new(Config::builder().nodes(nodes)?.build()?)?;
+    let client = Client::new(Config::builder().nodes(nodes).build()?)?;
     client.warm_up(Duration::from_secs(10));
     let mut held = HashMap::new();
     for order in io::stdin().lock().lines() {

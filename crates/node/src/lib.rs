@@ -10,7 +10,7 @@
 //!
 //! let mut nodes = Node::set(3)?;
 //! let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
-//! let client = Client::new(Config::builder().nodes(&addresses)?.build()?)?;
+//! let client = Client::new(Config::builder().nodes(&addresses).build()?)?;
 //!
 //! nodes[0].stop(Memory::Lost);
 //! assert!(client.acquire(LockRequest::new(b"job"))?.is_valid(), "two of three are a quorum");

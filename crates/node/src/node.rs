@@ -65,7 +65,7 @@ impl Node {
     ///
     /// let nodes = redbolt_node::Node::set(3)?;
     /// let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
-    /// let client = Client::new(Config::builder().nodes(&addresses)?.build()?)?;
+    /// let client = Client::new(Config::builder().nodes(&addresses).build()?)?;
     /// assert!(client.acquire(LockRequest::new(b"job"))?.is_valid());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -21,8 +21,7 @@ fn client(nodes: &[Node], max_ttl: Duration) -> Client {
         .response_timeout(Duration::from_secs(60))
         .dead_peer_timeout(Duration::from_secs(120))
         .new_nodes();
-    let all =
-        nodes.iter().fold(empty, |config, node| config.node(&node.address().to_string()).unwrap());
+    let all = nodes.iter().fold(empty, |config, node| config.node(&node.address().to_string()));
     let client = Client::new(all.build().unwrap()).unwrap();
     client.warm_up(Duration::from_secs(5));
     client

@@ -45,7 +45,7 @@ impl Node {
             "" => address,
             user => format!("redis://{user}:secret@{address}"),
         };
-        let builder = Config::builder().node(&address)?.max_ttl(self.max_ttl);
+        let builder = Config::builder().node(&address).max_ttl(self.max_ttl);
         Ok(builder.response_timeout(LATE).build()?)
     }
 

@@ -12,7 +12,7 @@ fn the_library_and_the_command_line_exclude_each_other_on_embedded_nodes() {
     let mut nodes = Node::set(3).unwrap();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address().to_string()).collect();
     let client =
-        Client::new(Config::builder().nodes(&addresses).unwrap().build().unwrap()).unwrap();
+        Client::new(Config::builder().nodes(&addresses).build().unwrap()).unwrap();
     let run = || {
         let mut command = Command::new(env::var_os("REDBOLT_PROGRAM").unwrap());
         command

@@ -158,7 +158,7 @@ mod tests {
     /// The thread may learn of a loss before it takes the release from the queue.
     #[test]
     fn a_loss_behind_a_release_is_told_by_the_ending_alone() {
-        let config = Config::builder().node("127.0.0.1:1").unwrap().build().unwrap();
+        let config = Config::builder().node("127.0.0.1:1").build().unwrap();
         let poll = mio::Poll::new().unwrap();
         let queue = Queue::new(mio::Waker::new(poll.registry(), mio::Token(0)).unwrap());
         let shared = Arc::new(Shared::new(Runtime::new(config), queue));

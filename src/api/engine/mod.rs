@@ -59,7 +59,6 @@ use super::detached;
 use super::driver::{Driver, instant_in};
 use super::error::{AcquireError, EngineError};
 use super::inspection::{ForceUnlockReport, Inspection};
-use super::leader::Campaign;
 use super::metrics::MetricsReport;
 use super::own_poll::OwnPoll;
 use super::report::NodeReport;
@@ -80,7 +79,7 @@ use crate::proto::{
 /// use redbolt::{Config, Engine, LockRequest};
 ///
 /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Config::builder().node("10.0.0.1")?.node("10.0.0.2")?.node("10.0.0.3")?.build()?;
+/// let config = Config::builder().node("10.0.0.1").node("10.0.0.2").node("10.0.0.3").build()?;
 /// let engine = Engine::new(config)?;
 ///
 /// // In a task of any executor:
@@ -139,6 +138,15 @@ impl Engine {
         let thread = Thread::new(poll, driver, Arc::clone(&shared));
         let thread = start_thread("redbolt-engine", move || thread.run())?;
         Ok(Self { handle: Arc::new(Handle::new(shared, Some(thread))) })
+    }
+
+    /// As [`new`](Self::new), with these nodes and the defaults. Nothing is sent or waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Config`]: an address cannot be read, or there is none, or one twice. [`StartError::Io`] as `new`.
+    pub fn connect<A: AsRef<str>>(nodes: impl IntoIterator<Item = A>) -> Result<Self, StartError> {
+        Self::new(Config::builder().nodes(nodes).build()?)
     }
 
     /// Asks for a lock on `resource`, which is extended until it is released. It waits for the holder unless said otherwise. See
@@ -230,7 +238,7 @@ impl Engine {
     /// ```
     /// # use redbolt::{Config, Engine, LockRequest};
     /// # let node = redbolt_node::Node::start()?;
-    /// # let config = Config::builder().node(&node.address().to_string())?.new_nodes().build()?;
+    /// # let config = Config::builder().node(&node.address().to_string()).new_nodes().build()?;
     /// # let engine = Engine::new(config)?;
     /// let outer = engine.acquire_reentrant(LockRequest::new("invoice:7"), "request:42").wait()?;
     /// // ... somewhere below, in code that does not know of the other guard:
@@ -255,24 +263,23 @@ impl Engine {
         ReentrantFuture::new(holds, request, owner.as_ref(), |request| self.acquire(request))
     }
 
-    /// Stands for election, and leads from the outcome on until it [resigns](Leadership::resign) or the lead is lost. See
-    /// [leaders](crate::manual::leader).
+    /// Stands for election, and leads from the outcome on until it [resigns](Leadership::resign) or the lead is lost. The leader's label
+    /// is that of the configuration ([`ConfigBuilder::label`](crate::ConfigBuilder::label)): let it be the address, at most 128 bytes, at
+    /// which the leader is reached. [`RequestBuilder::campaign`] has the options. See [leaders](crate::manual::leader).
     ///
     /// ```no_run
-    /// use redbolt::leader::Campaign;
-    ///
     /// # async fn serve(_term: redbolt::FencingToken) {}
     /// # async fn f(engine: redbolt::Engine) -> Result<(), redbolt::AcquireError> {
     /// loop {
-    ///     let lead = engine.campaign(Campaign::new("leader:shop")).await?;
+    ///     let lead = engine.campaign("leader:shop").await?;
     ///     let (work, lost) = (serve(lead.term()), lead.lost());
     ///     // ... do the work until the lead is lost ...
     /// #   let _ = (work, lost);
     /// }
     /// # }
     /// ```
-    pub fn campaign(&self, campaign: Campaign<'_>) -> CampaignFuture {
-        CampaignFuture::new(self.acquire(campaign.request()))
+    pub fn campaign(&self, election: impl AsRef<[u8]>) -> CampaignFuture {
+        self.lock(election).campaign()
     }
 
     /// Observes who leads in `election`, for as long as the result lives. Takes no part and writes nothing. What is seen is
@@ -557,7 +564,7 @@ mod tests {
     use crate::proto::{Lease, LossCause, Votes};
 
     fn config(node: &Node) -> Config {
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         builder.new_nodes().response_timeout(LIMIT).build().unwrap()
     }
 
@@ -588,7 +595,7 @@ mod tests {
     #[test]
     fn the_outcomes_of_a_turn_wake_once() {
         let server = Server::start();
-        let builder = Config::builder().node(&server.address()).unwrap();
+        let builder = Config::builder().node(&server.address());
         let config = builder.new_nodes().response_timeout(LIMIT).build().unwrap();
         let engine = Engine::new(config).unwrap();
         drop(soon(engine.acquire(LockRequest::new(b"first").wait(LIMIT))).unwrap());
@@ -668,7 +675,7 @@ mod tests {
     fn a_thread_that_fails_lets_everybody_know() {
         let node = Node::start().unwrap();
         // Both acquisitions that it leaves behind give their places back, or the last ask finds none.
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         let builder = builder.new_nodes().response_timeout(LIMIT).in_flight(2);
         let engine = Engine::new(builder.build().unwrap()).unwrap();
         let guard = soon(engine.acquire(LockRequest::new(b"job").wait(LIMIT))).unwrap();

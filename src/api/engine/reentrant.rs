@@ -613,7 +613,7 @@ mod tests {
     fn in_every_order_of_steps_all_guards_are_of_one_lock_that_ends_with_the_last() {
         use OwnerStep::{Granted, Leave, Look};
         let node = Node::start().unwrap();
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         let engine = Engine::new(patient(builder)).unwrap();
         let threads: [&[OwnerStep]; 3] =
             [&[Granted, Leave], &[Look, Granted, Leave], &[Look, Granted, Leave]];
@@ -717,7 +717,7 @@ mod tests {
         const WRITE: LockMode = LockMode::Exclusive;
         use Move::{Ask, Finish, Leave};
         let node = Node::start().unwrap();
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         let engine = Engine::new(patient(builder)).unwrap();
         let other = Engine::new(engine.config().clone()).unwrap();
         let threads: [&[Move]; 3] = [
@@ -757,7 +757,7 @@ mod tests {
     #[test]
     fn nothing_is_left_of_acquisitions_that_are_over_or_dropped() {
         let node = Node::start().unwrap();
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         let engine = Engine::new(patient(builder)).unwrap();
         let request = || LockRequest::new("job").wait(crate::proto::Wait::Forever);
         let first = engine.acquire_reentrant(request(), "first").wait().unwrap();

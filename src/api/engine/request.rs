@@ -6,6 +6,7 @@ use super::Engine;
 use super::acquisition::{AcquireFuture, TryLockFuture};
 use super::guard::OwnedGuard;
 use super::held_lock::HeldLock;
+use super::leadership::CampaignFuture;
 use super::run::{RunError, run};
 use crate::api::builder::RequestBuilder;
 use crate::api::error::AcquireError;
@@ -34,6 +35,20 @@ impl RequestBuilder<Engine> {
     /// have what is missing.
     pub fn try_acquire(self) -> TryLockFuture {
         TryLockFuture::new(self.wait(Wait::No).acquire())
+    }
+
+    /// Stands for election: the lead is this lock, with a fencing token, which is the term. See
+    /// [leaders](crate::manual::leader).
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn f(engine: redbolt::Engine) -> Result<(), redbolt::AcquireError> {
+    /// // Another one leads 3 s after this process has died, at the latest.
+    /// let lead = engine.lock("leader:shop").ttl(Duration::from_secs(3)).campaign().await?;
+    /// # drop(lead); Ok(()) }
+    /// ```
+    pub fn campaign(self) -> CampaignFuture {
+        CampaignFuture::new(self.fenced().acquire())
     }
 
     /// Runs `work` under it. If the lock is lost, `work` is cancelled: its future is dropped where it awaits. In

@@ -134,7 +134,7 @@ mod tests {
 
     /// An engine whose thread is worked by the test, and whose node cannot be reached.
     fn thread() -> Thread {
-        thread_of(Config::builder().node("127.0.0.1:1").unwrap().build().unwrap())
+        thread_of(Config::builder().node("127.0.0.1:1").build().unwrap())
     }
 
     fn thread_of(config: Config) -> Thread {
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn what_came_before_its_time_was_over_is_read_before_it_ends() {
         let node = Node::start().unwrap();
-        let builder = Config::builder().node(&node.address().to_string()).unwrap();
+        let builder = Config::builder().node(&node.address().to_string());
         let mut thread = thread_of(builder.new_nodes().build().unwrap());
         let handle = Handle::new(Arc::clone(&thread.shared), None);
         let engine = Engine { handle: Arc::new(handle) };

@@ -14,7 +14,7 @@ use crate::harness::{World, eventually};
 fn waiter(world: &World) -> Client {
     let builder = Config::builder().wake(WakeStrategy::Queue).label("web-2:7");
     let nodes = world.nodes.iter().map(|node| node.address());
-    let builder = nodes.fold(builder, |builder, node| builder.node(&node).unwrap());
+    let builder = nodes.fold(builder, |builder, node| builder.node(&node));
     Client::new(builder.build().unwrap()).unwrap()
 }
 

@@ -55,8 +55,7 @@ fn status_as_json_shows_a_reader_that_has_become_a_writer() {
     let world = World::of(3);
     let addresses = world.addresses();
     let builder = Config::builder().label("rebuilds");
-    let client =
-        Client::new(builder.nodes(addresses.split(',')).unwrap().build().unwrap()).unwrap();
+    let client = Client::new(builder.nodes(addresses.split(',')).build().unwrap()).unwrap();
     let request = || LockRequest::new("data").ttl(Duration::from_secs(20));
     let mut lock =
         client.acquire(request().shared().wait(Wait::UpTo(Duration::from_secs(15)))).unwrap();

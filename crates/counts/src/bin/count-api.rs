@@ -99,7 +99,7 @@ impl Listening {
         let builder =
             (0..self.listeners.len()).fold(builder.dead_peer_timeout(PATIENCE), |builder, node| {
                 let path = self.folder.path().join(format!("{node}"));
-                builder.node(&format!("unix://{}", path.display())).expect("an address")
+                builder.node(&format!("unix://{}", path.display()))
             });
         builder.new_nodes().build().expect("a configuration")
     }
