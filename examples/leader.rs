@@ -75,7 +75,7 @@ fn observe(client: &Client) -> Result<(), Box<dyn Error>> {
     let mut saw_second = false;
     loop {
         // A hint: it may be over when it is printed.
-        let seen = observer.next(PATIENCE).ok_or("nothing changes")?;
+        let seen = observer.changed(PATIENCE).ok_or("nothing changes")?;
         println!("seen: {seen}");
         match seen.leader() {
             Some(leader) => saw_second |= leader.label.as_deref() == Some("second"),

@@ -130,7 +130,7 @@ impl Host {
     fn serve(&mut self, event_loop: &mut EventLoop<'static, Self>) -> Result<(), Box<dyn Error>> {
         while !self.is_over {
             // One: sleep no longer than the driver's deadline.
-            event_loop.dispatch(self.driver.deadline(), self)?;
+            event_loop.dispatch(self.driver.timeout(), self)?;
             // Two: do the driver's work.
             self.driver.process();
             // Three: take the outcomes.
@@ -226,7 +226,7 @@ impl Host {
         self.jobs.keys().for_each(|id| self.driver.release(*id));
         let until = Instant::now() + PATIENCE;
         while self.driver.has_pending_releases() && Instant::now() < until {
-            let wait = self.driver.deadline().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
+            let wait = self.driver.timeout().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
             event_loop.dispatch(Some(wait), self)?;
             self.driver.process();
         }

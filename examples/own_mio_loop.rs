@@ -114,7 +114,7 @@ impl Host {
         let mut events = Events::with_capacity(64);
         loop {
             // One: sleep no longer than the driver's deadline.
-            sleep(&mut self.poll, &mut events, self.driver.deadline())?;
+            sleep(&mut self.poll, &mut events, self.driver.timeout())?;
             for event in &events {
                 match event.token() {
                     // Two: pass the driver's events on.
@@ -229,7 +229,7 @@ impl Host {
         let until = Instant::now() + PATIENCE;
         let mut events = Events::with_capacity(64);
         while self.driver.has_pending_releases() && Instant::now() < until {
-            let wait = self.driver.deadline().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
+            let wait = self.driver.timeout().map_or(PATIENCE, |deadline| deadline.min(PATIENCE));
             sleep(&mut self.poll, &mut events, Some(wait))?;
             for event in &events {
                 self.driver.on_event(event);

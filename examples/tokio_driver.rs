@@ -93,7 +93,7 @@ impl Locks {
     async fn serve(mut self, mut asked: mpsc::Receiver<Ask>) -> io::Result<()> {
         let mut is_open = true;
         while is_open || self.driver.has_pending_releases() {
-            let nap = self.driver.deadline().unwrap_or(PATIENCE);
+            let nap = self.driver.timeout().unwrap_or(PATIENCE);
             tokio::select! {
                 ask = asked.recv(), if is_open => match ask {
                     Some(ask) => self.take(ask),

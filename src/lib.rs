@@ -17,6 +17,71 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! In tasks of any executor, and on threads beside them, an engine extends its locks until they are released:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use redbolt::{Client, Engine};
+//!
+//! # async fn make_report(_: redbolt::engine::HeldLock) -> String { String::new() }
+//! # fn write(_: Option<redbolt::FencingToken>) {}
+//! # async fn f(done: impl Future<Output = ()>) -> Result<(), Box<dyn std::error::Error>> {
+//! // Blocking, on the calling thread
+//! let (client, ttl) = (Client::connect(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?, Duration::from_secs(10));
+//! let invoices = client.lease("invoices", ttl).acquire()?; // waits for the holder
+//! let orders = client.lease("orders", ttl).wait(Duration::from_secs(2)).fenced().acquire()?;
+//! if let Some(lease) = client.lease("tidy-up", ttl).try_acquire()? { // None: another client holds it
+//!     lease.release()?;
+//! }
+//! write(orders.fencing_token());
+//! invoices.release()?; // Err(LockLost): the work was not covered
+//!
+//! // Async, on tokio or any executor
+//! let engine = Engine::connect(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?;
+//! let invoices = engine.lock("invoices").await?; // extended until it is released
+//! let prices = engine.lock("prices").wait(Duration::from_secs(2)).shared().await?;
+//! if let Some(lock) = engine.lock("tidy-up").try_acquire().await? {
+//!     lock.release().await?;
+//! }
+//! let report = engine.lock("nightly").run(|lock| async move { make_report(lock).await }).await?;
+//! tokio::select! {
+//!     cause = invoices.lost() => println!("stop: {cause:?}"),
+//!     () = done => println!("done: {report}"),
+//! }
+//! invoices.release().await?;
+//! prices.release().await?;
+//! let from_a_thread = engine.lock("invoices").acquire_blocking()?;
+//! # drop(from_a_thread);
+//! engine.shutdown(Duration::from_secs(1));
+//! # Ok(()) }
+//! ```
+//!
+//! The outcome of a release cannot be ignored by accident. This compiles:
+//!
+//! ```no_run
+//! #![deny(unused_must_use)]
+//! # async fn f(lease: redbolt::LockGuard<'_>, lock: redbolt::OwnedGuard) {
+//! let _ = lease.release();
+//! let _ = lock.release().await;
+//! # }
+//! ```
+//!
+//! And this does not:
+//!
+//! ```compile_fail
+//! #![deny(unused_must_use)]
+//! # fn f(lease: redbolt::LockGuard<'_>) {
+//! lease.release();
+//! # }
+//! ```
+//!
+//! ```compile_fail
+//! #![deny(unused_must_use)]
+//! # async fn f(lock: redbolt::OwnedGuard) {
+//! lock.release().await;
+//! # }
+//! ```
+//!
 //! New nodes do not vote for their first 30 s unless [`init`] or `redbolt init` says once that they are new: see
 //! [getting started](manual::getting_started).
 //!

@@ -382,7 +382,7 @@ fn a_lock_that_is_held_and_idle_takes_at_most_256_bytes_and_its_key() {
                 granted += 1;
             }
             // The memory of an attempt is freed when no late answers are expected any more.
-            host.step_until(|driver| driver.deadline().is_none_or(|left| left > 2 * soon));
+            host.step_until(|driver| driver.timeout().is_none_or(|left| left > 2 * soon));
         }
     };
     // The freed memory is reused.
@@ -508,7 +508,7 @@ impl Host {
 
     /// Waits for work, and lets the driver do it.
     fn step(&mut self) {
-        let timeout = self.driver.deadline().unwrap_or(PATIENCE);
+        let timeout = self.driver.timeout().unwrap_or(PATIENCE);
         match &mut self.poll {
             Some((poll, events)) => {
                 match poll.poll(events, Some(timeout)) {

@@ -387,7 +387,7 @@ fn keep(nodes: &[String]) {
     let mut extended = std::collections::HashMap::new();
     while extended.len() < LOCKS || extended.values().any(|&times| times < EXTENSIONS) {
         assert!(Instant::now() < until);
-        std::thread::sleep(driver.deadline().unwrap().min(Duration::from_millis(5)));
+        std::thread::sleep(driver.timeout().unwrap().min(Duration::from_millis(5)));
         report("turn");
         driver.process();
         report("other");

@@ -63,6 +63,7 @@ use crate::proto::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Client {
+    config: Config,
     driver: RefCell<Driver>,
 }
 
@@ -73,7 +74,7 @@ impl Client {
     ///
     /// [`StartError::Io`]: the system has no file descriptors left.
     pub fn new(config: Config) -> Result<Self, StartError> {
-        Ok(Self { driver: RefCell::new(Driver::new(config)?) })
+        Ok(Self { config: config.clone(), driver: RefCell::new(Driver::new(config)?) })
     }
 
     /// As [`new`](Self::new), with these nodes and the defaults. Nothing is sent or waited for.
@@ -145,11 +146,8 @@ impl Client {
         let mut driver = self.driver.borrow_mut();
         let now = driver.catch_up();
         let id = acquire(&mut driver, &request, now)?;
-        let refusal =
-            match driver.outcome(id, |it| matches!(it, Event::Granted(_) | Event::Refused(..))) {
-                Event::Refused(_, refusal) => Some(refusal),
-                _ => None,
-            };
+        let outcome = driver.outcome(id, |it| matches!(it, Event::Granted(_) | Event::Refused(..)));
+        let refusal = if let Event::Refused(_, refusal) = outcome { Some(refusal) } else { None };
         self.granted(&mut driver, id, &request, refusal)
     }
 
@@ -226,7 +224,7 @@ impl Client {
     /// # use std::time::Duration;
     /// # fn f(client: redbolt::Client) -> Result<(), redbolt::RequestError> {
     /// // Once:
-    /// if let Some(seen) = client.observe("leader:shop")?.next(Duration::from_secs(1)) {
+    /// if let Some(seen) = client.observe("leader:shop")?.changed(Duration::from_secs(1)) {
     ///     println!("{seen}");
     /// }
     /// # Ok(()) }
@@ -296,7 +294,7 @@ impl Client {
             if !driver.is_ours() {
                 return Err(RequestError::Forked);
             }
-            let timeout = driver.deadline();
+            let timeout = driver.timeout();
             driver.wait(timeout);
             while driver.poll_event().is_some() {}
         }
@@ -317,8 +315,8 @@ impl Client {
 
     /// The configuration it was made with.
     #[must_use]
-    pub fn config(&self) -> Config {
-        self.driver.borrow().config().clone()
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 }
 

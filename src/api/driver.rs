@@ -37,7 +37,7 @@ use crate::proto::{
 ///
 /// * [`new`](Self::new): it has an epoll of its own, which is one file descriptor ([`AsFd`]). Watch
 ///   that for readability in any loop, and call [`process`](Self::process) when it is readable or when
-///   [`deadline`](Self::deadline) has passed.
+///   [`timeout`](Self::timeout) has passed.
 /// * [`in_registry`](Self::in_registry): its sockets live in the host's `mio::Poll`, under tokens that
 ///   the host chose. Pass events to [`on_event`](Self::on_event), then call `process`.
 ///
@@ -383,7 +383,7 @@ impl Driver {
     /// not replace the host's loop: only the poller reports some events, such as a completed connect, so poll
     /// without a timeout now and again. (A driver with an epoll of its own does that itself.)
     pub fn process_busy(&mut self) -> bool {
-        let (has_read, _) = self.spin(self.deadline());
+        let (has_read, _) = self.spin(self.timeout());
         self.turn(has_read, Some(Duration::ZERO));
         has_read
     }
@@ -462,7 +462,7 @@ impl Driver {
 
     /// The same, for no longer than `left`.
     pub(super) fn wait_at_most(&mut self, left: Duration) {
-        self.wait(Some(self.deadline().map_or(left, |deadline| deadline.min(left))));
+        self.wait(Some(self.timeout().map_or(left, |deadline| deadline.min(left))));
     }
 
     /// Tries reads, for as long as the configuration and `timeout` allow. Returns whether one brought
@@ -584,9 +584,10 @@ impl Driver {
         }
     }
 
-    /// When [`process`](Self::process) is due at the latest, from now; `None` if only readiness matters.
+    /// How long to wait for readiness at the most before [`process`](Self::process) is due, as a timeout of `mio::Poll::poll`; `None`
+    /// if only readiness matters.
     #[must_use]
-    pub fn deadline(&self) -> Option<Duration> {
+    pub fn timeout(&self) -> Option<Duration> {
         let clock = self.config.clock();
         if self.is_ours() { clock.sleep(self.sockets.deadline(clock.boot())) } else { None }
     }

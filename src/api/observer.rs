@@ -27,7 +27,7 @@ impl<'c> Observer<'c> {
     /// and then for a change. `None` if there is nothing new in that time; also in a forked child.
     ///
     /// Of several changes meanwhile the last one is given out.
-    pub fn next(&mut self, within: Duration) -> Option<Observation> {
+    pub fn changed(&mut self, within: Duration) -> Option<Observation> {
         let mut driver = self.driver.borrow_mut();
         let until = instant_in(within);
         driver.catch_up();

@@ -113,10 +113,10 @@ fn the_manual_s_acl_is_enough_to_lead_and_to_observe() {
         let _ = set_up(as_user(&server, 0));
         let client = client_of(as_user(&server, 0));
         let mut observer = client.observe(b"jobs:boss").unwrap();
-        assert!(observer.next(LIMIT).unwrap().leader().is_none(), "{name}");
+        assert!(observer.changed(LIMIT).unwrap().leader().is_none(), "{name}");
         let leader = client_of(as_user(&server, 0));
         let lock = leader.acquire(patiently(b"jobs:boss").fenced()).unwrap();
-        let seen = observer.next(LIMIT).unwrap();
+        let seen = observer.changed(LIMIT).unwrap();
         assert_eq!(seen.leader().and_then(|it| it.term), lock.fencing_token(), "{name}: {seen}");
         assert_eq!(denials(&server), Vec::<String>::new(), "{name}");
     }

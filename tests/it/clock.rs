@@ -158,7 +158,7 @@ fn deadlines_that_pass_in_a_suspend_are_due_at_once() {
     let mut driver = driver_of(builder);
     let id = held_by(&mut driver, long(b"job").wait(Wait::UpTo(LIMIT)));
     ahead.sleep();
-    assert_eq!(driver.deadline(), Some(Duration::ZERO));
+    assert_eq!(driver.timeout(), Some(Duration::ZERO));
     driver.process();
     let mut reported = std::iter::from_fn(|| driver.poll_event());
     assert!(reported.any(|event| event == Event::Lost(id, LossCause::Expired)));

@@ -41,7 +41,7 @@ impl Host {
     /// One iteration of the host's loop.
     fn round(&mut self) {
         let patience = Duration::from_millis(50);
-        let span = self.driver.deadline().map_or(patience, |deadline| deadline.min(patience));
+        let span = self.driver.timeout().map_or(patience, |deadline| deadline.min(patience));
         self.poll.poll(&mut self.events, Some(span)).unwrap();
         for event in &self.events {
             let guests = self.driver.on_event(event);
@@ -139,7 +139,7 @@ fn readiness_and_deadline_are_all_that_a_host_needs() {
     let until = Instant::now() + LIMIT;
     while driver.remaining(id).is_zero() {
         assert!(Instant::now() < until);
-        let span = driver.deadline().map(|deadline| Timespec {
+        let span = driver.timeout().map(|deadline| Timespec {
             tv_sec: deadline.as_secs() as _,
             tv_nsec: deadline.subsec_nanos() as _,
         });

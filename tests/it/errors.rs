@@ -82,5 +82,5 @@ fn an_error_says_all_it_knows_once() {
     ];
     assert!(errors.iter().all(|error| error.source().is_none()), "{errors:?}");
     assert_eq!(refused.to_string(), report.to_string());
-    drop(Client::new(holder.config()).unwrap());
+    drop(Client::new(holder.config().clone()).unwrap());
 }

@@ -37,7 +37,7 @@ fn client_process() {
     let other = client.acquire(long(b"other")).unwrap();
     let fenced = client.acquire(long(b"fenced").fenced()).unwrap();
     let mut observer = client.observe(b"nobody").unwrap();
-    assert!(observer.next(LIMIT).is_some());
+    assert!(observer.changed(LIMIT).is_some());
     // No request of ours is in flight.
     let _ = looks(&client, b"nobody");
 
@@ -53,7 +53,7 @@ fn client_process() {
         );
         assert_eq!(client.inspect(b"job").unwrap_err(), RequestError::Forked);
         assert_eq!(client.observe(b"job").unwrap_err(), RequestError::Forked);
-        assert_eq!(observer.next(LIMIT), None);
+        assert_eq!(observer.changed(LIMIT), None);
         assert_eq!(
             client.force_unlock(b"job", UnlockScope::Locks).unwrap_err(),
             RequestError::Forked
@@ -131,7 +131,7 @@ fn driver_process() {
         assert_eq!(driver.force_unlock(b"job", UnlockScope::Locks), Err(RequestError::Forked));
         assert!(driver.detach(held).is_none());
         assert!(
-            driver.deadline().is_none()
+            driver.timeout().is_none()
                 && !driver.has_pending_releases()
                 && !driver.awaits_answers(asked)
         );

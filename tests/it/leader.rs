@@ -142,8 +142,8 @@ fn a_client_and_a_driver_observe_as_well() {
     let client = client_of(builder(&servers));
     let mut driver = driver_of(builder(&servers));
     let mut observer = client.observe("boss").unwrap();
-    assert!(is_vacant(&observer.next(LIMIT).unwrap()));
-    assert_eq!(observer.next(Duration::ZERO), None, "nothing new");
+    assert!(is_vacant(&observer.changed(LIMIT).unwrap()));
+    assert_eq!(observer.changed(Duration::ZERO), None, "nothing new");
     let id = driver.observe("boss").unwrap();
     process_until(&mut driver, "it is told", |driver| {
         driver.poll_event() == Some(Event::Observed(id))
@@ -153,7 +153,7 @@ fn a_client_and_a_driver_observe_as_well() {
     let engine = candidate(&servers, "one:80");
     let lead = elected(&engine);
     let seen = loop {
-        let seen = observer.next(LIMIT).expect("a change comes");
+        let seen = observer.changed(LIMIT).expect("a change comes");
         if is_led_by("one:80")(&seen) {
             break seen;
         }
@@ -171,7 +171,7 @@ fn a_client_and_a_driver_observe_as_well() {
     // A client that waits for something else meanwhile misses nothing.
     lead.resign().wait().unwrap();
     assert!(client.lease("other", Duration::from_secs(9)).try_acquire().unwrap().is_some());
-    let seen = observer.next(LIMIT).unwrap();
+    let seen = observer.changed(LIMIT).unwrap();
     assert!(is_vacant(&seen), "{seen}");
 }
 

@@ -63,7 +63,7 @@ impl Waiter {
         waiter.process_until("the key is watched", |_| is_watched(&servers[0]));
         // A node that denied earlier may have been the lead at first.
         waiter.process_until("the timers are far off", |driver| {
-            driver.deadline().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
+            driver.timeout().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
         });
         waiter
     }
@@ -94,7 +94,7 @@ impl Waiter {
         thread::sleep(Duration::from_millis(100));
         self.process_until("the timers are far off", |driver| {
             driver.state(id) == LockState::Pausing
-                && driver.deadline().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
+                && driver.timeout().is_some_and(|deadline| deadline > BEFORE_ANY_TIMER)
         });
     }
 
@@ -105,12 +105,12 @@ impl Waiter {
         while !self.is_granted() {
             assert!(Instant::now() < until, "it still waits");
             let pauses = self.driver.state(self.id) == LockState::Pausing;
-            let left = self.driver.deadline().unwrap_or(LIMIT);
+            let left = self.driver.timeout().unwrap_or(LIMIT);
             let span = Timespec::try_from(left).unwrap();
             let ready = poll(&mut [PollFd::new(&self.driver, PollFlags::IN)], Some(&span)).unwrap();
             assert!(!pauses || ready > 0, "no notification came, and the timer is due");
             // If this process was stalled, both are there.
-            let due = self.driver.deadline().is_some_and(|left| left.is_zero());
+            let due = self.driver.timeout().is_some_and(|left| left.is_zero());
             let before = self.wakes();
             self.driver.process();
             assert!(!pauses || !due || self.wakes() > before, "the timer ended the pause");
@@ -837,7 +837,7 @@ fn one_push_link_serves_all_waits_of_a_driver() {
     let until = Instant::now() + LIMIT;
     while open > 0 {
         assert!(Instant::now() < until, "{open} still wait");
-        let left = driver.deadline().unwrap();
+        let left = driver.timeout().unwrap();
         let span = Timespec::try_from(left).unwrap();
         let ready = poll(&mut [PollFd::new(&driver, PollFlags::IN)], Some(&span)).unwrap();
         // A nearer timer is none that ends a pause: of an ask of the lead alone, for example.

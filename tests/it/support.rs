@@ -265,7 +265,7 @@ pub(crate) fn process_until(
 /// Sleeps until the driver has work, or for a moment.
 fn wait_readable(driver: &Driver) {
     let moment = Duration::from_millis(3);
-    let span = driver.deadline().map_or(moment, |deadline| deadline.min(moment));
+    let span = driver.timeout().map_or(moment, |deadline| deadline.min(moment));
     let span = Timespec { tv_sec: 0, tv_nsec: span.as_nanos() as _ };
     poll(&mut [PollFd::new(driver, PollFlags::IN)], Some(&span)).unwrap();
 }

@@ -77,7 +77,7 @@ impl Host {
         if self.driver.process_busy() {
             return Ok(());
         }
-        self.poll.poll(&mut self.events, self.driver.deadline())?;
+        self.poll.poll(&mut self.events, self.driver.timeout())?;
         for event in &self.events {
             self.driver.on_event(event);
         }

@@ -50,7 +50,7 @@ impl Host {
 
     /// One iteration of the loop, which sleeps for up to `longest`.
     pub(crate) fn process(&mut self, longest: Duration) -> Result<()> {
-        let wait = self.driver.deadline().map_or(longest, |due| due.min(longest));
+        let wait = self.driver.timeout().map_or(longest, |due| due.min(longest));
         self.poll.poll(&mut self.events, Some(wait))?;
         for event in &self.events {
             self.driver.on_event(event);

@@ -122,7 +122,7 @@ impl Host {
     }
 
     fn process(&mut self) -> Result<()> {
-        self.poll.poll(&mut self.events, self.driver.deadline())?;
+        self.poll.poll(&mut self.events, self.driver.timeout())?;
         for event in &self.events {
             self.driver.on_event(event);
         }

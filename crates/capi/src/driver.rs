@@ -73,7 +73,7 @@ pub extern "C" fn redbolt_driver_fd(driver: Option<&DriverHandle>) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_deadline_ms(driver: Option<&DriverHandle>) -> c_int {
     ask(driver, -1, |state| {
-        let deadline = state.driver.deadline().map(|left| left.as_nanos().div_ceil(1_000_000));
+        let deadline = state.driver.timeout().map(|left| left.as_nanos().div_ceil(1_000_000));
         deadline.map_or(-1, |left| c_int::try_from(left).unwrap_or(c_int::MAX))
     })
 }

@@ -309,7 +309,7 @@ impl Watch {
             let Ok(client) = Client::new(config) else { return };
             let Ok(mut observer) = client.observe(RESOURCE) else { return };
             while !ends.load(Ordering::Relaxed) {
-                let Some(seen) = observer.next(Duration::from_millis(50)) else { continue };
+                let Some(seen) = observer.changed(Duration::from_millis(50)) else { continue };
                 let Some(leader) = seen.leader() else { continue };
                 let label = leader.label.as_deref().and_then(|label| label.strip_prefix(LABEL));
                 let process = label.and_then(|number| number.parse().ok()).unwrap_or(usize::MAX);

@@ -30,8 +30,8 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<u8, Failure> {
         end_with_reader()?;
     }
     loop {
-        let within = if args.once { settled_within(&client.config()) } else { LONG };
-        let Some(seen) = observer.next(within) else {
+        let within = if args.once { settled_within(client.config()) } else { LONG };
+        let Some(seen) = observer.changed(within) else {
             if args.once {
                 return Err(Failure::no_quorum("the nodes did not answer in time"));
             }

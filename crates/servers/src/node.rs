@@ -88,7 +88,7 @@ impl Waiter {
 
     /// How long it will wait if nobody tells it anything, once it waits.
     pub(crate) fn timer(&self) -> Option<Duration> {
-        (self.driver.state(self.id) == LockState::Pausing).then(|| self.driver.deadline())?
+        (self.driver.state(self.id) == LockState::Pausing).then(|| self.driver.timeout())?
     }
 
     pub(crate) fn is_held(&self) -> bool {

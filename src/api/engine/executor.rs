@@ -49,7 +49,7 @@ impl Executor {
     pub(super) fn deadline(&self) -> Option<Duration> {
         let until = self.pending.iter().map(|pending| pending.until).chain(self.until).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        match (self.driver.deadline(), left) {
+        match (self.driver.timeout(), left) {
             (Some(deadline), Some(left)) => Some(deadline.min(left)),
             (deadline, left) => deadline.or(left),
         }

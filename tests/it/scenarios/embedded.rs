@@ -55,7 +55,7 @@ impl Loop for OneDescriptor {
     }
 
     fn sleep(&mut self, driver: &mut Driver, bell: &UnixStream) {
-        let span = driver.deadline().map(|deadline| Timespec {
+        let span = driver.timeout().map(|deadline| Timespec {
             tv_sec: deadline.as_secs() as _,
             tv_nsec: deadline.subsec_nanos() as _,
         });
@@ -82,7 +82,7 @@ impl Loop for HostsPoll {
     }
 
     fn sleep(&mut self, driver: &mut Driver, _: &UnixStream) {
-        match self.poll.poll(&mut self.events, driver.deadline()) {
+        match self.poll.poll(&mut self.events, driver.timeout()) {
             // The process was stopped meanwhile.
             Err(error) if error.kind() == ErrorKind::Interrupted => return,
             slept => slept.unwrap(),

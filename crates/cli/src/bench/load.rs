@@ -169,7 +169,7 @@ impl Load {
             return self.look(Duration::ZERO);
         }
         let limit = limit.min(LISTEN_EVERY);
-        self.look(self.driver.deadline().map_or(limit, |deadline| deadline.min(limit)))
+        self.look(self.driver.timeout().map_or(limit, |deadline| deadline.min(limit)))
     }
 
     fn tries_reads(&self) -> bool {

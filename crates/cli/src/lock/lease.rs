@@ -156,7 +156,7 @@ impl Lease {
             if left.is_zero() || !self.driver.awaits_answers(id) {
                 return Ok(());
             }
-            let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
+            let within = self.driver.timeout().map_or(left, |deadline| deadline.min(left));
             poller.wait_muted(&[self.as_fd()], Some(within))?;
             self.driver.process();
         }
@@ -303,7 +303,7 @@ impl Lease {
             if left.is_zero() || poller.has_request()? {
                 break;
             }
-            let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
+            let within = self.driver.timeout().map_or(left, |deadline| deadline.min(left));
             poller.wait(&[self.as_fd()], Some(within))?;
             self.driver.process();
         }
@@ -384,7 +384,7 @@ impl Lease {
 
     /// The latest time for the next turn.
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.driver.deadline()
+        self.driver.timeout()
     }
 
     /// Releases the lock, or stops asking for it. Returns whether a quorum confirmed the release of a lock that was
@@ -424,7 +424,7 @@ impl Lease {
                 until = most;
                 continue;
             }
-            let within = self.driver.deadline().map_or(left, |deadline| deadline.min(left));
+            let within = self.driver.timeout().map_or(left, |deadline| deadline.min(left));
             if until == most {
                 poller.wait(&[self.as_fd()], Some(within))?;
                 if poller.has_request()? {

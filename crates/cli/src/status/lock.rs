@@ -31,10 +31,10 @@ pub(super) fn show_lock(client: &Client, args: &StatusArgs, key: &OsStr) -> Resu
     // As the nodes were when they answered.
     let restart_guards = client.node_report();
     if args.json {
-        print(&json_line(&as_json(key, &config, &seen, &restart_guards)))?;
+        print(&json_line(&as_json(key, config, &seen, &restart_guards)))?;
     } else {
         let key = name::show(key);
-        report(&as_text(&key, &config, &seen, &restart_guards, args.format.profile))?;
+        report(&as_text(&key, config, &seen, &restart_guards, args.format.profile))?;
     }
     Ok(exit_status(&seen.verdict, args.exit_status, restart_guards.has_quorum()))
 }
