@@ -46,11 +46,11 @@ pub(crate) enum Command {
     Lead(LeadArgs),
     /// Show who leads an election, and each change
     Observe(ObserveArgs),
-    /// Take a lock and leave it taken, for a script that holds it over several commands
+    /// Take a lease, for a script that holds a lock over several commands
     Acquire(AcquireArgs),
-    /// Extend a lock that `acquire` has taken
+    /// Extend a lease that `acquire` has taken
     Extend(ExtendArgs),
-    /// Release a lock that `acquire` has taken
+    /// Release a lease that `acquire` has taken
     Release(ReleaseArgs),
     /// Show who holds a lock, node by node; without a name, show the nodes
     Status(StatusArgs),
@@ -530,7 +530,7 @@ pub(crate) struct ObserveArgs {
 #[derive(Debug, Args)]
 #[command(after_help = ACQUIRE_HELP)]
 pub(crate) struct AcquireArgs {
-    /// Where to write the secret with which the lock is extended and released
+    /// Where to write the secret with which the lease is extended and released
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
 
@@ -572,7 +572,7 @@ pub(crate) struct ExtendArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
 
-    /// For how long from now; never shortens the lock [default: the TTL of `acquire`]
+    /// For how long from now; never shortens the lease [default: the TTL of `acquire`]
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
 
@@ -968,9 +968,9 @@ fn permits() -> RangedU64ValueParser<u16> {
 }
 
 const ACQUIRE_HELP: &str = "\
-For a script that holds a lock over several commands. Nothing extends the lock when redbolt has
-exited: it lasts for --ttl, and the last 1 % and 2 ms must not be relied on. Choose a TTL that
-covers the script (up to --max-ttl, 30s unless all users of the nodes set another), or call
+For a script that holds a lock over several commands. It gets a lease, which nothing extends when
+redbolt has exited: it ends after --ttl, and the last 1 % and 2 ms must not be relied on. Choose a
+TTL that covers the script (up to --max-ttl, 30s unless all users of the nodes set another), or call
 `redbolt extend` between its steps and stop when it fails. If one command can do all the work,
 `redbolt lock` is safer: it extends the lock itself, and stops the command when the lock is lost.
 

@@ -105,10 +105,7 @@ pub(crate) fn release(args: &ReleaseArgs) -> Result<u8, Failure> {
             if usize::try_from(confirmed.nodes).is_ok_and(|nodes| nodes >= quorum) =>
         {
             tidy(path, &detached);
-            let name = named(&detached);
-            let unknown =
-                |reason| Failure::no_quorum(format_args!("{name}: {NOT_KNOWN}\n{reason}"));
-            looked.map(|()| exit::SUCCESS).map_err(unknown)
+            looked.map(|()| exit::SUCCESS).map_err(|reason| not_known(&detached, &reason))
         }
         (_, Ok(confirmed)) => {
             let draft = Draft::of_known(path, &alone);
@@ -140,6 +137,14 @@ fn is_overwritten(client: &Client, detached: &DetachedLock) -> bool {
     let verdict = client.inspect(key).map(|seen| seen.verdict);
     let Ok(InspectionVerdict::Foreign(data)) = verdict else { return false };
     foreign::lock(&data).is_some_and(|lock| lock.ends.is_some())
+}
+
+/// The lock is released, and the nodes did not say whether it was held until then. A report of theirs names the lock.
+fn not_known(detached: &DetachedLock, reason: &ExtendError) -> Failure {
+    match reason {
+        ExtendError::Refused(report) => Failure::no_quorum(format_args!("{NOT_KNOWN}\n{report}")),
+        reason => Failure::no_quorum(format_args!("{}: {NOT_KNOWN}\n{reason}", named(detached))),
+    }
 }
 
 /// Notes in the file that a release was begun, so that it can be tried again.

@@ -360,7 +360,8 @@ fn a_release_that_does_not_learn_whether_the_lock_was_held_does_not_say_so() {
     };
     run(&["acquire", "--ttl", "15s", "job"]).expect(0);
     nodes.iter().for_each(|node| node.set(Mode::Coalesce(Duration::from_millis(1500))));
-    run(&["release"]).expect(69).expect_says("not known whether it was held");
+    let ran = run(&["release"]).expect(69).expect_says("not known whether it was held");
+    assert_eq!(ran.stderr.matches("job").count(), 1, "the lock is named once: {}", ran.stderr);
     eventually("the last node hears of it too", || world.held_on("job") == 0);
     assert!(files(&world).is_empty());
 }
