@@ -25,6 +25,7 @@ class Event(ctypes.Structure):
         ("node", c_uint32),
         ("confirmed", c_uint32),
         ("lock", c_uint64),
+        ("view", c_uint64),
         ("data", c_void_p),
     ]
 

@@ -150,6 +150,8 @@ enum redbolt_event_kind
   REDBOLT_EVENT_KIND_DOWNGRADE_DELAYED = 13,
   // Node number `node` votes (`status` is OK), or does not any longer.
   REDBOLT_EVENT_KIND_NODE = 14,
+  // The inspection or the forced unlock `view` is complete: take its result.
+  REDBOLT_EVENT_KIND_VIEWED = 15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -378,7 +380,9 @@ typedef struct {
   uint32_t confirmed;
   // Which lock.
   uint64_t lock;
-  // What the host gave with the acquisition of that lock.
+  // Which view.
+  uint64_t view;
+  // What the host gave with the acquisition of that lock, or with that view.
   void *data;
 } redbolt_event;
 
@@ -1106,6 +1110,60 @@ redbolt_status redbolt_config_set_danger_accept_any_certificate(redbolt_config *
 // What a status means, in a line of UTF-8 that lives as long as the library: for calls that have no `error`. Where there is one,
 // `redbolt_error_message` says more.
 const char *redbolt_status_message(int32_t status);
+
+// Begins to ask all nodes who holds `resource`, a name that ends with a zero byte, and writes the number of the view to `view`.
+// Takes no lock and writes nothing. The outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`;
+// `redbolt_driver_take_inspection` has the result then.
+redbolt_status redbolt_driver_inspect(const redbolt_driver *driver,
+                                      const char *resource,
+                                      void *data,
+                                      uint64_t *view,
+                                      redbolt_error **error);
+
+// The same for a name of any bytes.
+redbolt_status redbolt_driver_inspect_bytes(const redbolt_driver *driver,
+                                            const uint8_t *resource,
+                                            size_t length,
+                                            void *data,
+                                            uint64_t *view,
+                                            redbolt_error **error);
+
+// Takes the result of an inspection after its event, once. `REDBOLT_STATUS_REQUEST` if there is none. If `words` is not null, it
+// is set to one line with what each node has, which `redbolt_text_free` ends.
+redbolt_status redbolt_driver_take_inspection(const redbolt_driver *driver,
+                                              uint64_t view,
+                                              redbolt_inspection *seen,
+                                              char **words,
+                                              redbolt_error **error);
+
+// Begins to break the lock on `resource`, a name that ends with a zero byte, and writes the number of the view to `view`. `scope`
+// and `format` are those of `redbolt_client_force_unlock`. The outcome is `REDBOLT_EVENT_KIND_VIEWED`, which returns `data`;
+// `redbolt_driver_take_force_unlock` has the result then.
+redbolt_status redbolt_driver_force_unlock(const redbolt_driver *driver,
+                                           const char *resource,
+                                           int32_t scope,
+                                           const char *format,
+                                           void *data,
+                                           uint64_t *view,
+                                           redbolt_error **error);
+
+// The same for a name of any bytes.
+redbolt_status redbolt_driver_force_unlock_bytes(const redbolt_driver *driver,
+                                                 const uint8_t *resource,
+                                                 size_t length,
+                                                 int32_t scope,
+                                                 const char *format,
+                                                 void *data,
+                                                 uint64_t *view,
+                                                 redbolt_error **error);
+
+// Takes the result of a forced unlock after its event, once. `REDBOLT_STATUS_REQUEST` if there is none,
+// `REDBOLT_STATUS_NO_QUORUM` if no quorum has confirmed it. If `words` is not null, it is set to one line with the outcome on each
+// node, which `redbolt_text_free` ends.
+redbolt_status redbolt_driver_take_force_unlock(const redbolt_driver *driver,
+                                                uint64_t view,
+                                                char **words,
+                                                redbolt_error **error);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -965,6 +965,38 @@ public:
             [&] { return lock; });
     }
 
+    // Begins to ask who holds it, and returns the number of the view. The outcome is an event of REDBOLT_EVENT_KIND_VIEWED.
+    [[nodiscard]] outcome<std::uint64_t> inspect(std::string_view resource, void *data = nullptr) {
+        std::uint64_t view = 0;
+        return detail::got(
+            [&](auto why) {
+                return redbolt_driver_inspect_bytes(get(), detail::bytes(resource), resource.size(), data, &view, why);
+            },
+            [&] { return view; });
+    }
+    // After the event, once.
+    [[nodiscard]] outcome<redbolt_inspection> take_inspection(std::uint64_t view) {
+        redbolt_inspection seen = {};
+        return detail::got([&](auto why) { return redbolt_driver_take_inspection(get(), view, &seen, nullptr, why); },
+                           [&] { return seen; });
+    }
+    // Begins to break the lock, whoever holds it, and returns the number of the view. The scope limits what is deleted;
+    // REDBOLT_UNLOCK_LOCKS_OF needs the name of a format. The outcome is an event of REDBOLT_EVENT_KIND_VIEWED.
+    [[nodiscard]] outcome<std::uint64_t> force_unlock(std::string_view resource, redbolt_unlock scope,
+                                                      const char *format = nullptr, void *data = nullptr) {
+        std::uint64_t view = 0;
+        return detail::got(
+            [&](auto why) {
+                return redbolt_driver_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), scope,
+                                                         format, data, &view, why);
+            },
+            [&] { return view; });
+    }
+    // After the event, once. Fails with REDBOLT_STATUS_NO_QUORUM if no quorum has confirmed it.
+    outcome<void> take_force_unlock(std::uint64_t view) {
+        return detail::checked([&](auto why) { return redbolt_driver_take_force_unlock(get(), view, nullptr, why); });
+    }
+
     [[nodiscard]] bool is_valid(std::uint64_t lock) const noexcept { return redbolt_driver_is_valid(get(), lock); }
     [[nodiscard]] milliseconds remaining(std::uint64_t lock) const noexcept {
         return detail::span(redbolt_driver_remaining_ms(get(), lock));

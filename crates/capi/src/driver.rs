@@ -30,9 +30,9 @@ pub struct DriverHandle {
     state: Mutex<State>,
 }
 
-struct State {
-    driver: Driver,
-    numbers: Numbers,
+pub(crate) struct State {
+    pub(crate) driver: Driver,
+    pub(crate) numbers: Numbers,
 }
 
 /// A driver that begins to connect. A node that cannot be reached is no error here. `redbolt_driver_free` ends it.
@@ -352,7 +352,7 @@ impl State {
 }
 
 /// Inside, in the process whose driver it is.
-fn entered(driver: Option<&DriverHandle>) -> Result<MutexGuard<'_, State>, Failure> {
+pub(crate) fn entered(driver: Option<&DriverHandle>) -> Result<MutexGuard<'_, State>, Failure> {
     let state = inside(driver)?;
     Failure::unless_ours(state.driver.is_ours())?;
     Ok(state)

@@ -42,6 +42,8 @@ pub enum EventKind {
     DowngradeDelayed = 13,
     /// Node number `node` votes (`status` is OK), or does not any longer.
     Node = 14,
+    /// The inspection or the forced unlock `view` is complete: take its result.
+    Viewed = 15,
 }
 
 /// One event. What does not belong to its kind is zero.
@@ -59,7 +61,9 @@ pub struct EventRecord {
     pub confirmed: u32,
     /// Which lock.
     pub lock: u64,
-    /// What the host gave with the acquisition of that lock.
+    /// Which view.
+    pub view: u64,
+    /// What the host gave with the acquisition of that lock, or with that view.
     pub data: *mut c_void,
 }
 
@@ -115,6 +119,10 @@ fn record(numbers: &mut Numbers, event: Event) -> Option<(EventRecord, Option<Wo
         }
         Event::Node(node, NodeState::Ready) => (of_node(node.index(), Status::Ok), None),
         Event::Node(node, _) => (of_node(node.index(), Status::NoQuorum), Some(of_all())),
+        Event::Viewed(id) => {
+            let (view, data) = numbers.of_view(id)?;
+            (EventRecord { view, data: data.0, ..EventRecord::new(Kind::Viewed) }, None)
+        }
         _ => return None,
     })
 }
@@ -148,6 +156,7 @@ impl EventRecord {
             node: 0,
             confirmed: 0,
             lock: 0,
+            view: 0,
             data: ptr::null_mut(),
         }
     }

@@ -225,7 +225,7 @@ fn broken_by_engine(
 /// # Safety
 ///
 /// As [`zero_ended`], for `format`.
-unsafe fn scope_of(scope: i32, format: *const c_char) -> Result<UnlockScope, Failure> {
+pub(crate) unsafe fn scope_of(scope: i32, format: *const c_char) -> Result<UnlockScope, Failure> {
     let format = match format.is_null() {
         true => None,
         // SAFETY: as the caller says.
@@ -269,11 +269,15 @@ fn broken(
 }
 
 /// Words for who wants them: null until there are some.
-fn empty(words: Option<&mut MaybeUninit<*mut c_char>>) -> Option<&mut *mut c_char> {
+pub(crate) fn empty(words: Option<&mut MaybeUninit<*mut c_char>>) -> Option<&mut *mut c_char> {
     words.map(|words| words.write(ptr::null_mut()))
 }
 
-fn show(inspection: &Inspection, seen: &mut MaybeUninit<Seen>, words: Option<&mut *mut c_char>) {
+pub(crate) fn show(
+    inspection: &Inspection,
+    seen: &mut MaybeUninit<Seen>,
+    words: Option<&mut *mut c_char>,
+) {
     let owner = match inspection.owner() {
         None => Holding::Nobody,
         Some(Owner::Mine) => Holding::Mine,
@@ -289,7 +293,10 @@ fn show(inspection: &Inspection, seen: &mut MaybeUninit<Seen>, words: Option<&mu
     }
 }
 
-fn confirmed(report: &ForceUnlockReport, words: Option<&mut *mut c_char>) -> Result<(), Failure> {
+pub(crate) fn confirmed(
+    report: &ForceUnlockReport,
+    words: Option<&mut *mut c_char>,
+) -> Result<(), Failure> {
     let line = report.to_string();
     if let Some(words) = words {
         *words = give(&line);

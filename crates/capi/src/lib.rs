@@ -41,6 +41,7 @@ pub mod request;
 pub mod security;
 pub mod status;
 mod task;
+pub mod view;
 
 /// The version of the binary interface that the header describes. It changes when a program that was compiled with
 /// an older header would go wrong: compare it with `redbolt_abi_version()` where the library is loaded at run time.

@@ -1,9 +1,10 @@
-//! The numbers by which a host knows the locks of a driver. A number is never used twice, and is forgotten when no event
-//! can come any more. Not here: the locks.
+//! The numbers by which a host knows the locks and views of a driver. A number is never used twice. That of a lock is forgotten
+//! after the last event, that of a view when its result is taken. Not here: the locks and the views.
 
 use std::collections::HashMap;
 
 use redbolt::LockId;
+use redbolt::proto::ViewId;
 
 use crate::foreign::UserData;
 
@@ -12,6 +13,21 @@ pub(crate) struct Numbers {
     last: u64,
     by_number: HashMap<u64, Known>,
     by_id: HashMap<LockId, u64>,
+    views: HashMap<u64, View>,
+}
+
+/// A view that has not been taken.
+struct View {
+    id: ViewId,
+    kind: ViewKind,
+    data: UserData,
+}
+
+/// The subject of a view. Each kind is taken by a function of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ViewKind {
+    ForceUnlock,
+    Inspection,
 }
 
 struct Known {
@@ -65,6 +81,30 @@ impl Numbers {
     /// Nothing more is to come.
     pub(crate) fn forget(&mut self, number: u64) {
         self.end_if(number, |_| true);
+    }
+
+    /// Gives a view that begins a number.
+    pub(crate) fn view(&mut self, id: ViewId, kind: ViewKind, data: UserData) -> u64 {
+        self.last += 1;
+        self.views.insert(self.last, View { id, kind, data });
+        self.last
+    }
+
+    /// The view of that number, if it is of that kind.
+    pub(crate) fn view_id(&self, number: u64, kind: ViewKind) -> Option<ViewId> {
+        self.views.get(&number).filter(|view| view.kind == kind).map(|view| view.id)
+    }
+
+    /// What the event of a view tells the host.
+    pub(crate) fn of_view(&self, id: ViewId) -> Option<(u64, UserData)> {
+        // A program has few views at a time.
+        let mut views = self.views.iter();
+        views.find(|(_, view)| view.id == id).map(|(number, view)| (*number, view.data))
+    }
+
+    /// The result of a view was taken.
+    pub(crate) fn forget_view(&mut self, number: u64) {
+        self.views.remove(&number);
     }
 
     fn end_if(&mut self, number: u64, is_over: impl FnOnce(&mut Known) -> bool) {

@@ -156,6 +156,58 @@ static void many(redbolt_driver *driver) {
     }
 }
 
+// The number of a view that is complete.
+static void viewed(redbolt_driver *driver, uint64_t view, void *data) {
+    redbolt_error *error = NULL;
+    redbolt_event event = next(driver, &error);
+    CHECK(event.kind == REDBOLT_EVENT_KIND_VIEWED && event.view == view && event.data == data && event.lock == 0);
+    CHECK(event.status == REDBOLT_STATUS_OK && error == NULL);
+}
+
+static void inspected(redbolt_driver *driver) {
+    int ours = 0;
+    uint64_t lock = asked(driver, redbolt_request_new("seen"), NULL), view = 0;
+    AWAIT(GRANTED, lock);
+    redbolt_inspection seen;
+    char *words = NULL;
+    OK(redbolt_driver_inspect(driver, "seen", &ours, &view, &error));
+    CHECK(view != 0 && view != lock);
+    viewed(driver, view, &ours);
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_driver_take_force_unlock(driver, view, &words, &error));
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_driver_take_inspection(driver, view, NULL, &words, &error));
+    OK(redbolt_driver_take_inspection(driver, view, &seen, &words, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_MINE && seen.is_locked && strstr(words, "node 3 ") != NULL);
+    redbolt_text_free(words);
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_driver_take_inspection(driver, view, &seen, &words, &error));
+    CHECK(words == NULL);
+
+    OK(redbolt_driver_force_unlock(driver, "seen", REDBOLT_UNLOCK_LOCKS, NULL, &ours, &view, &error));
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_driver_take_force_unlock(driver, view, NULL, &error));
+    viewed(driver, view, &ours);
+    OK(redbolt_driver_take_force_unlock(driver, view, &words, &error));
+    CHECK(strstr(words, "of 3 nodes") != NULL);
+    redbolt_text_free(words);
+    OK(redbolt_driver_extend(driver, lock, 10000, &error));
+    AWAIT(LOST, lock);
+    CHECK(redbolt_driver_release(driver, lock) == REDBOLT_STATUS_LOST);
+
+    // A name that goes on behind a zero byte is another one than what stands before it.
+    const uint8_t name[] = {'s', 'e', 'e', 'n', 0, 0xff};
+    OK(redbolt_driver_inspect_bytes(driver, name, sizeof name, NULL, &view, &error));
+    viewed(driver, view, NULL);
+    OK(redbolt_driver_take_inspection(driver, view, &seen, NULL, &error));
+    CHECK(seen.owner == REDBOLT_OWNER_NOBODY);
+    OK(redbolt_driver_force_unlock_bytes(driver, name, sizeof name, REDBOLT_UNLOCK_ANYTHING, NULL, NULL, &view, &error));
+    viewed(driver, view, NULL);
+    OK(redbolt_driver_take_force_unlock(driver, view, NULL, &error));
+
+    EXPECT(REDBOLT_STATUS_REQUEST, redbolt_driver_inspect(driver, "", NULL, &view, &error));
+    CHECK(view == 0);
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_driver_inspect(driver, "seen", NULL, NULL, &error));
+    EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT,
+           redbolt_driver_force_unlock(driver, "seen", REDBOLT_UNLOCK_LOCKS_OF, NULL, NULL, &view, &error));
+}
+
 static void detached(redbolt_driver *driver) {
     uint64_t lock = asked(driver, redbolt_request_new("baton"), NULL);
     AWAIT(GRANTED, lock);
@@ -191,6 +243,7 @@ int main(int argc, char **argv) {
     lost_and_extended(driver);
     shared_and_permits(driver);
     many(driver);
+    inspected(driver);
     detached(driver);
     OK(redbolt_driver_nodes(driver, &error));
     char *metrics = NULL;

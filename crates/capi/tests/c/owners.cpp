@@ -172,6 +172,14 @@ static void drivers(const redbolt::config &config) {
     CHECK(driver.acquire(redbolt::request("loop")) != lock);
     const auto refused = next(driver);
     CHECK(refused.kind == REDBOLT_EVENT_KIND_REFUSED && refused.why->nodes().size() == 3);
+    const std::uint64_t view = driver.inspect("loop", &driver);
+    const auto viewed = next(driver);
+    CHECK(viewed.kind == REDBOLT_EVENT_KIND_VIEWED && viewed.view == view && viewed.data == &driver);
+    CHECK(driver.take_inspection(view).owner == REDBOLT_OWNER_MINE);
+    thrown(REDBOLT_STATUS_REQUEST, [&] { (void)driver.take_inspection(view); });
+    const std::uint64_t broken = driver.force_unlock("nobody's", REDBOLT_UNLOCK_LOCKS_OF, "redisson");
+    CHECK(next(driver).view == broken);
+    driver.take_force_unlock(broken);
     CHECK(driver.release(driver.attach(driver.detach(lock))));
     CHECK(next(driver).kind == REDBOLT_EVENT_KIND_RELEASED);
     thrown(REDBOLT_STATUS_REQUEST, [&] { driver.extend(lock, 10s); });
