@@ -36,9 +36,12 @@ static void on_event(redbolt_driver *driver, const redbolt_event *event, redbolt
         job->is_done = true;
         break;
     case REDBOLT_EVENT_KIND_LOST:
-        // The status says once more that it is lost.
-        printf("%s: %s\n", job->name, redbolt_status_message(redbolt_driver_release(driver, event->lock)));
-        // fall through
+        // A lost lock is released too.
+        if (redbolt_driver_release(driver, event->lock) == REDBOLT_STATUS_LOST) {
+            printf("%s\n", redbolt_error_message(error));
+        }
+        job->is_done = true;
+        break;
     case REDBOLT_EVENT_KIND_REFUSED:
         printf("%s: %s\n", job->name, redbolt_error_message(error));
         job->is_done = true;

@@ -49,13 +49,15 @@ static void on_event(struct host *host, const redbolt_event *event, redbolt_erro
         host->done++;
         break;
     case REDBOLT_EVENT_KIND_LOST:
+        uv_timer_stop(&host->work[job]);
+        // A lost lock is released too.
+        if (redbolt_driver_release(host->driver, event->lock) == REDBOLT_STATUS_LOST) {
+            printf("job %ld: %s\n", job, redbolt_error_message(error));
+        }
+        host->done++;
+        break;
     case REDBOLT_EVENT_KIND_REFUSED:
         printf("job %ld: %s\n", job, redbolt_error_message(error));
-        uv_timer_stop(&host->work[job]);
-        if (event->kind == REDBOLT_EVENT_KIND_LOST) { // the status says so once more
-            const redbolt_status status = redbolt_driver_release(host->driver, event->lock);
-            printf("job %ld: %s\n", job, redbolt_status_message(status));
-        }
         host->done++;
         break;
     default:

@@ -29,7 +29,7 @@ static int work(redbolt_client *client) {
     }
 
     if (redbolt_lock_release(lock, &error) != REDBOLT_STATUS_OK) {
-        return fail("lost before the work was done", error);
+        return fail("the work was not covered", error);
     }
     printf("released\n");
     return 0;
