@@ -28,7 +28,7 @@ pub(crate) fn run() -> Result<u8, Failure> {
 
     let (alice, bob) = (config(&nodes, "alice")?, config(&nodes, "bob")?);
     redbolt::init(&alice, SOON).map_err(unexpected)?;
-    tell(format_args!("redbolt init: they are new, and vote at once"));
+    tell(format_args!("redbolt init declares them as new, so they vote at once"));
     let (alice, bob) = (Client::new(alice)?, Client::new(bob)?);
     tell(format_args!(
         "alice connects: {} of {NODES} nodes are ready",
@@ -73,15 +73,17 @@ fn hand_over(guard: LockGuard<'_>, bob: Client) -> Result<(), Failure> {
     });
     thread::sleep(Duration::from_millis(100));
     let (outcome, took) = timed(|| guard.release());
-    let confirmed = outcome.map_err(unexpected)?;
+    outcome.map_err(unexpected)?;
     let released = Instant::now();
-    tell(format_args!("bob waits; alice lets go in {}: released, {confirmed}", show(took)));
+    tell(format_args!("bob waits; alice releases it in {}", show(took)));
     let outcome = waiter.join().map_err(|_| unexpected("the waiter panicked"))?;
     let (granted, token, _) = outcome.map_err(unexpected)?;
     let later = show(granted.saturating_duration_since(released));
-    tell(format_args!("bob has the lock {later} later, and lets go"));
+    tell(format_args!("bob has the lock {later} later, and releases it"));
     let token = token.ok_or_else(|| unexpected("no fencing token"))?;
-    tell(format_args!("  his fencing token is {token}: larger, so a late write of alice is known"));
+    tell(format_args!(
+        "  his fencing token is {token}: larger, so a store can refuse a late write of alice"
+    ));
     Ok(())
 }
 
@@ -90,12 +92,12 @@ fn lose_nodes(alice: &Client, nodes: &mut [Node]) -> Result<(), Failure> {
     for (stopped, words) in ["one node is stopped", "another one is stopped"].iter().enumerate() {
         nodes[stopped].stop(Memory::Kept);
         let took = take_and_release(alice)?;
-        tell(format_args!("{words}: alice takes the lock in {} and lets go", show(took)));
+        tell(format_args!("{words}: alice takes the lock in {} and releases it", show(took)));
     }
     nodes[2].stop(Memory::Kept);
     match timed(|| alice.acquire(request())) {
         (Err(AcquireError::Refused(report)), took) => {
-            tell(format_args!("a third one is stopped: alice is refused in {}, for", show(took)));
+            tell(format_args!("a third one is stopped: alice is refused in {}", show(took)));
             let silent =
                 report.node_votes().iter().filter(|node| matches!(node.vote, Some(Vote::Fail(_))));
             silent.for_each(|node| tell(format_args!("  {node}")));
@@ -113,7 +115,7 @@ fn lose_nodes(alice: &Client, nodes: &mut [Node]) -> Result<(), Failure> {
         show(took)
     ));
     let took = take_and_release(alice)?;
-    tell(format_args!("alice takes the lock in {} and lets go", show(took)));
+    tell(format_args!("alice takes the lock in {} and releases it", show(took)));
     Ok(())
 }
 
