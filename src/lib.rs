@@ -106,7 +106,8 @@
 //! | refuse a holder whose time is over | [`LockRequest::fenced`], [`FencingToken`] | [fencing](manual::fencing) |
 //! | bear nodes that lose their memory | [`init`], [`RestartGuard`](config::RestartGuard), [`RestartTrust`](config::RestartTrust) | [the restart guard](manual::restart_guard) |
 //! | run it | [`log`], [`metrics`], [`report`], [`inspect`] | [operations](manual::operations) |
-//! | live in a loop of yours | [`Driver`] | [embedding](manual::embedding) |
+//! | lock on tokio | [`Engine`] | [on tokio](manual::tokio) |
+//! | lock in your own event loop | [`Driver`] | [event loop](manual::event_loop) |
 //! | be called from C or C++ | | [the C library](manual::c_library) |
 //! | know what to rely on | [`LockGuard::is_valid`], [`RefusalReport`] | [guarantees](manual::guarantees) |
 //!
@@ -223,8 +224,8 @@ pub mod manual {
         fencing: "use/fencing.md", profiles: "use/profiles.md",
         restart_guard: "use/restart-guard.md", sentinels: "use/sentinels.md", tls: "use/tls.md",
         operations: "use/operations.md", command_line: "use/command-line.md",
-        embedding: "use/embedding.md", c_library: "use/c-library.md",
-        guarantees: "use/guarantees.md",
+        c_library: "use/c-library.md", guarantees: "use/guarantees.md",
+        tokio: "use/tokio.md", shell: "use/shell.md", event_loop: "use/event-loop.md",
         protocol: "how-it-works/protocol.md", waiters: "how-it-works/waiters.md",
         kinds_of_locks: "how-it-works/kinds-of-locks.md", guard: "how-it-works/guard.md",
         holes: "how-it-works/holes.md", failover: "how-it-works/failover.md",

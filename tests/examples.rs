@@ -152,13 +152,13 @@ fn threads_share_an_engine_on_real_nodes() {
 
 #[test]
 fn tasks_await_locks_on_embedded_nodes() {
-    tells_of_futures(&run("futures", &[]));
+    tells_of_tokio(&run("tokio", &[]));
 }
 
 #[test]
 fn tasks_await_locks_on_real_nodes() {
     let servers = servers(3);
-    tells_of_futures(&run("futures", &arguments(&servers)));
+    tells_of_tokio(&run("tokio", &arguments(&servers)));
     for server in &servers {
         // Only the restart guard of the node is left.
         assert_eq!(server.cmd("DBSIZE"), Reply::Int(1));
@@ -185,11 +185,11 @@ fn a_wrong_command_line_shows_the_right_one() {
         "cache",
         "engine",
         "fenced_write",
-        "futures",
         "leader",
         "metrics",
         "own_epoll_fd",
         "own_mio_loop",
+        "tokio",
         "tokio_driver",
         "workers",
     ] {
@@ -201,7 +201,11 @@ fn a_wrong_command_line_shows_the_right_one() {
 
 fn tells_of_blocking(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
-    let lines = ["2 of 3 nodes make a lock", "held for ", "refused to another: held by another: "];
+    let lines = [
+        "2 of 3 nodes make a lock",
+        "held for ",
+        "refused to another: lock redbolt-example: held by another: ",
+    ];
     says_in_order(end, &[&lines[..], &["step 3 done, ", "released, ", "worked with "]].concat());
 }
 
@@ -214,9 +218,10 @@ fn tells_of_the_late_write(end: &End) {
         "  quick holds the lock, with token ",
         "  quick writes",
     ];
-    let lost = ["  slow wakes up and writes", "  slow: lost: ", "  at the end it says \"by slow\""];
+    let lost = ["  slow wakes up and writes", "  slow: ", "  at the end it says \"by slow\""];
     let kept = ["  slow wakes up, and is refused: token ", "  at the end it says \"by quick\""];
     says_in_order(end, &[&hand_over[..], &lost, &hand_over, &kept].concat());
+    assert_eq!(end.output.matches(" is lost: its validity ended\n").count(), 2, "{end:?}");
     let tokens: Vec<u64> = end
         .output
         .lines()
@@ -233,14 +238,29 @@ fn tells_of_the_engine(end: &End) {
     let lost = "lost, as expected: its validity ended; is it valid? false";
     let report = "0 acquisitions cancelled, 1 locks released";
     says_in_order(end, &["still held after 7 s: true", "released, "]);
-    says_in_order(end, &[lost, report, "the last holder: lost: its engine has ended"]);
+    says_in_order(
+        end,
+        &[
+            lost,
+            report,
+            "the last holder: lock redbolt-example-engine is lost: its engine has ended",
+        ],
+    );
 }
 
-fn tells_of_futures(end: &End) {
+/// Three jobs, one after the other, and the log of their grants.
+fn tells_of_tokio(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
-    let begin = ["held for ", "a second task gave up after 200 ms", "extended: held for "];
-    let lost = ["released, ", "the work was stopped: its validity ended", "lost: "];
-    says_in_order(end, &[&begin[..], &lost, &["100 locks held at once"]].concat());
+    let lines: Vec<&str> = end.output.lines().collect();
+    for pair in lines[..6].chunks(2) {
+        let task = pair[0].strip_suffix(" begins");
+        let ends = pair[1].strip_suffix(" ends, and the lock is valid: true");
+        assert!(task.is_some() && task == ends, "{end:?}");
+    }
+    let lost = ["the work was dropped where it awaited", "cancelled: lock redbolt-example-tokio"];
+    let begin = ["gave up after 200 ms", "released, "];
+    says_in_order(end, &[&begin[..], &lost, &["another client does it"]].concat());
+    assert!(end.errors.contains("ERROR") && end.errors.contains("lock lost: "), "{end:?}");
 }
 
 fn tells_of_the_loop(end: &End) {
@@ -273,8 +293,15 @@ fn tells_of_the_tasks(end: &End) {
 fn tells_of_the_leaders(end: &End) {
     assert_eq!(end.status, Some(0), "{end:?}");
     // Each in its own thread: the second can be done before the first has printed its last line.
-    says_in_order(end, &["first leads", "first stops: ", "first steps down: lost: "]);
-    says_in_order(end, &["first leads", "second leads", "second steps down: released"]);
+    says_in_order(
+        end,
+        &[
+            "first leads",
+            "first stops: ",
+            "first is deposed: lock redbolt-example-leader is lost: ",
+        ],
+    );
+    says_in_order(end, &["first leads", "second leads", "second steps down"]);
     says_in_order(end, &["second leads", "first writes late, and is refused"]);
     says_in_order(end, &["seen: first leads in", "seen: second leads in", "seen: nobody leads"]);
     let second = end.output.find("second leads");
@@ -373,7 +400,7 @@ fn one_lock_is_taken_and_released_on_real_nodes() {
     let servers = servers(3);
     let addresses: Vec<_> = servers.iter().map(Server::address).collect();
     let end = run("one_lock", &addresses);
-    assert!(end.output.starts_with("held, and then released, "), "{end:?}");
+    assert!(end.output.starts_with("held, and then released: "), "{end:?}");
 }
 
 /// Each text is in a section of its own, which the linker leaves out unless the program names the format.

@@ -378,16 +378,30 @@ fn documents_that_are_named_are_in_the_repository() {
     assert!(faults.is_empty(), "not in the repository:\n{}", faults.join("\n"));
 }
 
+/// Until there is a release, a registry does not have the crates, and may have others of these names.
 #[test]
-fn the_dependencies_line_has_the_version_of_the_crate() {
-    let cargo = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
-    let version =
-        cargo.lines().find_map(|line| line.strip_prefix("version = ")).expect("a version");
-    let (version, _) = version.trim_matches('"').rsplit_once('.').expect("three numbers");
+fn pages_depend_on_the_crates_by_path() {
+    let manual = files_ending(&[".md"]).into_iter().filter(|page| page.starts_with("docs/use/"));
+    for page in manual.chain(READMES.map(str::to_owned)) {
+        let text = fs::read_to_string(root().join(&page)).expect("the page");
+        let blocks = manual::blocks(&text).into_iter().filter(|(kind, _)| *kind == "toml");
+        for line in blocks.flat_map(|(_, lines)| lines).filter(|line| line.starts_with("redbolt")) {
+            assert!(line.contains(" = { path = \"../redbolt"), "{page}: {line}");
+        }
+        assert!(!text.contains("cargo install redbolt"), "{page}");
+    }
     for page in ["README.md", "docs/use/getting-started.md"] {
         let text = fs::read_to_string(root().join(page)).expect(page);
-        assert!(text.contains(&format!("[dependencies]\nredbolt = \"{version}\"\n")), "{page}");
+        assert!(text.contains("[dependencies]\nredbolt = { path = \"../redbolt\" }\n"), "{page}");
     }
+}
+
+#[test]
+fn the_readme_is_short_and_names_tokio() {
+    let text = fs::read_to_string(root().join("README.md")).expect("README.md");
+    assert!(text.len() <= LONGEST_README, "README.md has {} bytes", text.len());
+    let begin = fs::read_to_string(root().join("docs/use/getting-started.md")).expect("the page");
+    assert!(text.contains("#[tokio::main]") && begin.contains("tokio.md"));
 }
 
 /// The files of the repository with one of these endings.
@@ -463,7 +477,7 @@ fn root() -> &'static Path {
 
 const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
 /// The kinds of code blocks: Rust for the doctests, C for the tests of `redbolt-capi`, commands for
-/// those of `redbolt-cli`, and `toml` for the line that is checked here.
+/// those of `redbolt-cli`, and `toml` for dependencies, which are checked here.
 const KINDS: [&str; 10] =
     ["rust", "rust,no_run", "c", "cpp", "sh", "console", "crontab", "ini", "toml", "text"];
 const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
@@ -471,6 +485,9 @@ const RUSTDOC_LINKS: &str = "docs/rustdoc-links.md";
 const EVIDENCE: &str = "docs/evidence/";
 const HEAVY: [&str; 5] = ["async_std", "fred", "redis", "smol", "tokio"];
 const MAX_CRATES: usize = 12;
+const READMES: [&str; 3] = ["README.md", "crates/cli/README.md", "crates/node/README.md"];
+/// In bytes: a page that is read in two minutes.
+const LONGEST_README: usize = 8_000;
 /// In bytes: a page that is read in one sitting.
 const LONGEST_ARCHITECTURE: usize = 12_000;
 /// In bytes, of all pages in `docs/use`: what a user has to read. It only falls.

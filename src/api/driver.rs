@@ -43,8 +43,8 @@ use crate::proto::{
 ///
 /// Commands return at once and their bytes are written at once; the outcome is an
 /// [`Event`]. A driver never waits, so it has no `lock` and no guards; [what the APIs have in
-/// common](crate::manual::choosing_an_api) says the rest. After every command or call of `process`, take events until there are none and ask
-/// for the deadline anew. [Embedding](crate::manual::embedding) has more, also on its end and a `fork`.
+/// common](crate::manual::choosing_an_api) says the rest. After every command or call of `process`, take events until there are none, and
+/// ask for the deadline again. [Your own event loop](crate::manual::event_loop) has more, also on its end and a `fork`.
 ///
 /// ```no_run
 /// use std::time::Duration;

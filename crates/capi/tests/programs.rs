@@ -177,13 +177,14 @@ fn valgrind_finds_a_lock_that_nobody_ends() {
 
 #[test]
 fn the_snippets_of_the_manual_compile() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use/c-library.md");
-    let page = std::fs::read_to_string(page).unwrap();
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/use");
+    let read = |page: &str| std::fs::read_to_string(format!("{manual}/{page}")).unwrap();
+    let page = read("c-library.md") + &read("event-loop.md");
     for kind in ["c", "cpp"] {
         let fence = format!("```{kind}\n");
         let blocks = page.split(&fence).skip(1).filter_map(|rest| rest.split_once("```"));
         let snippets: Vec<&str> = blocks.map(|(snippet, _)| snippet).collect();
-        assert!(!snippets.is_empty(), "the page has no snippets in {kind}");
+        assert!(!snippets.is_empty(), "the pages have no snippets in {kind}");
         snippets.into_iter().for_each(|snippet| build::compiles(snippet, kind));
     }
 }

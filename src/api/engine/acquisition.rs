@@ -15,9 +15,13 @@ use crate::proto::debug_by_name;
 
 /// A lock that is asked for: a future, or [`wait`](Self::wait) for it.
 ///
-/// The nodes are asked from the moment of the call, whether it is polled or not. Dropping it cancels:
-/// whatever the nodes have granted by then, or grant later, is undone. Whoever polls it long after it was
-/// granted is refused ([`RefusalReason::Expired`](crate::RefusalReason::Expired)) if no validity is left.
+/// `Send + 'static`, so that any executor can spawn it.
+///
+/// # Cancellation
+///
+/// The nodes are asked from the moment of the call, whether it is polled or not. Dropping it, as `timeout` and `select!` of
+/// tokio do, cancels: everything that the nodes have granted by then, or grant later, is undone. A future that is polled long
+/// after the grant is refused ([`RefusalReason::Expired`](crate::RefusalReason::Expired)) if no validity is left.
 #[must_use = "dropping it cancels the acquisition"]
 pub struct AcquireFuture {
     state: AcquireState,

@@ -51,12 +51,16 @@ impl RequestBuilder<Engine> {
         CampaignFuture::new(self.fenced().acquire())
     }
 
-    /// Runs `work` under it. If the lock is lost, `work` is cancelled: its future is dropped where it awaits. In
-    /// every case the lock is released behind it, also if `work` panics or what is returned here is dropped.
+    /// Runs `work` while the lock is held, and releases the lock after it, also if `work` panics.
     ///
-    /// The nodes are asked from the moment of the call. A cancelled future does not get to clear up: whoever has to
-    /// do that awaits [`HeldLock::lost`] beside the work. Between two awaits nobody can stop it: look at
-    /// [`HeldLock::is_valid`] there.
+    /// The returned future is `Send` if `work`, its future and its value are, and `'static` if they are, so that it can be
+    /// spawned. The nodes are asked from the moment of the call.
+    ///
+    /// # Cancellation
+    ///
+    /// If the lock is lost, or the returned future is dropped, the future of `work` is dropped where it awaits, and the lock is
+    /// released after that. Between two awaits nothing stops it: check [`HeldLock::is_valid`] there. Work that has to
+    /// clean up does so in a `drop`, or awaits [`HeldLock::lost`] in a `select!`.
     ///
     /// ```no_run
     /// # async fn make_report(_: redbolt::engine::HeldLock) -> String { String::new() }
