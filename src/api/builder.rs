@@ -47,14 +47,17 @@ impl<H> RequestBuilder<H> {
         /// With a fencing token: see [`LockRequest::fenced`].
         pub fn fenced();
 
-        /// On one resource more, all or nothing. At most 64.
-        pub fn and(resource: impl AsRef<[u8]>);
-
         /// In the format of another library: see [the page on formats](crate::manual::profiles).
         pub fn format(format: Profile);
 
         /// How soon it ends if this process does: see [`LockRequest::ttl`]. That of a lock is 10 s unless said otherwise.
         pub fn ttl(ttl: Duration);
+    }
+
+    /// On one resource more, all or nothing. At most 64.
+    pub fn and(mut self, resource: impl AsRef<[u8]>) -> Self {
+        self.request = self.request.and(resource.as_ref()).into_owned();
+        self
     }
 
     /// For how long a lock may be held; it is lost then. A lease ends anyway.

@@ -176,18 +176,16 @@ impl<'c> LockGuard<'c> {
         self.released = true;
         let mut driver = self.driver.borrow_mut();
         let now = driver.catch_up();
-        let state = driver.state(self.id);
-        let is_held = matches!(state, LockState::Held | LockState::Extending);
-        // Before the core forgets the name.
-        let is_over = !is_held || driver.is_over(self.id, now);
-        let lost = is_over.then(|| driver.lock_lost(self.id, loss(state)));
+        // Before the core forgets the name and the cause.
+        let is_over = driver.is_over(self.id, now);
+        let lost = is_over.then(|| driver.lock_lost(self.id, loss(driver.state(self.id))));
         driver.release_at(self.id, now);
-        let outcome = match is_held {
-            true => driver.outcome(self.id, |it| matches!(it, Event::Released(..))),
-            false => Event::Lost(self.id, loss(state)),
-        };
-        match outcome {
-            Event::Lost(_, cause) => Err(lost.unwrap_or_else(|| driver.lock_lost(self.id, cause))),
+        if let Some(lost) = lost {
+            while driver.poll_event().is_some() {}
+            return Err(lost);
+        }
+        match driver.outcome(self.id, |it| matches!(it, Event::Released(..))) {
+            Event::Lost(_, cause) => Err(driver.lock_lost(self.id, cause)),
             Event::Released(_, released) => Ok(released),
             other => unreachable!("a held lock ends in released or lost, not in {other:?}"),
         }

@@ -61,8 +61,8 @@ impl<'a> LockRequest<'a> {
     }
 
     /// Adds a resource to the same lock: all are granted together or none is. At most 64.
-    pub fn and(mut self, resource: impl AsRef<[u8]>) -> Self {
-        self.more.push(Cow::Owned(resource.as_ref().to_vec()));
+    pub fn and(mut self, resource: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        self.more.push(resource.as_ref().into());
         self
     }
 

@@ -759,7 +759,7 @@ impl Abused {
             Call::Acquire { key, many, fenced, ttl, wait, mode } => {
                 let (key, more) = ([*key], [*key, 0]);
                 let request = in_mode(LockRequest::new(&key).ttl(ms(*ttl)), *mode);
-                let request = if *many { request.and(more) } else { request };
+                let request = if *many { request.and(&more) } else { request };
                 let request = if *fenced { request.fenced() } else { request };
                 let request = match *wait {
                     true => request.wait(Wait::Forever).auto_extend(AutoExtend::until_released()),

@@ -43,7 +43,8 @@ impl RequestHandle {
         let mut names = self.resources.iter().map(|resource| [&self.prefix[..], resource].concat());
         let first = names.next().expect("it is made with a resource");
         let request = LockRequest::new(&first).into_owned().ttl(self.ttl).wait(self.wait);
-        let mut request = names.fold(request.format(self.format), LockRequest::and);
+        let mut request = names
+            .fold(request.format(self.format), |request, name| request.and(&name).into_owned());
         request = match self.mode {
             LockMode::Shared => request.shared(),
             LockMode::Permit { of } => request.permits(of),
