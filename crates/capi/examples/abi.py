@@ -180,7 +180,7 @@ def main():
     library = load(path)
     assert library.redbolt_abi_version() == 1
     assert library.redbolt_version().count(b".") == 2
-    assert library.redbolt_status_message(CONTENDED) == b"somebody else holds the resource"
+    assert library.redbolt_status_message(CONTENDED) == b"another client holds the resource"
     config = library.redbolt_config_new()
     for address in addresses:
         done(library, "redbolt_config_add_node", config, address.encode())

@@ -80,7 +80,7 @@ private:
     std::vector<node_error> nodes_;
 };
 
-// A value, or the error that there is in its place.
+// A value or an error.
 template <typename T> class [[nodiscard]] result {
 public:
     result(T value) noexcept : state_(std::in_place_index<0>, std::move(value)) {}
@@ -148,7 +148,7 @@ private:
     std::optional<redbolt::error> why_;
 };
 
-// What a call that can fail returns: with exceptions a T, without them a result<T>.
+// The return type of calls that can fail: with exceptions a T, without them a result<T>.
 #if REDBOLT_THROWS
 template <typename T> using outcome = T;
 #else
@@ -194,7 +194,7 @@ auto tried(const std::optional<error> &before, Call &&call, Make &&make) -> resu
     return make();
 }
 
-// The same for a call that others can be in the way of: `otherwise` is the value then.
+// Returns `otherwise` if the call is contended.
 template <typename T, typename Call, typename Make>
 result<T> unless_contended(const std::optional<error> &before, Call &&call, Make &&make, T otherwise) {
     const result<void> made = tried(before, call);
@@ -270,7 +270,7 @@ inline std::string taken(char *text) {
     return std::string(owned.get());
 }
 
-// What a configuration and a request have in common: their first failure.
+// The first failure of a configuration or a request.
 class fallible {
 public:
     // The first failure of a setter; always nothing with exceptions, where setters throw.
@@ -540,7 +540,7 @@ public:
         return detail::got([&](auto why) { return redbolt_lock_detach(handle_.release(), &text, why); },
                            [&] { return detail::taken(text); });
     }
-    // Of an engine only. It runs on the engine's thread.
+    // Calls back if the lock is lost. For locks of an engine only, and on the engine's thread.
     outcome<void> on_loss(loss_function function) {
         auto *data = new loss_function(std::move(function));
         return detail::checked([&](auto why) {
@@ -561,7 +561,7 @@ private:
 // Takes locks on the calling thread. For one thread at a time, together with its locks.
 class client {
 public:
-    // Does not wait for a node. Fails for a configuration that does not hold, or without system resources.
+    // Does not wait for a node. Fails if the configuration is not valid, or without system resources.
     static result<client> create(const config &from) {
         redbolt_client *raw = nullptr;
         return detail::tried(
@@ -580,14 +580,14 @@ public:
             wanted.failure(), [&](auto why) { return redbolt_client_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }));
     }
-    // Tries once, whatever wait the request has. Empty exactly if another client holds it.
+    // Tries once, and ignores the wait of the request. Empty exactly if another client holds it.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
         return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
             wanted.failure(), [&](auto why) { return redbolt_client_try_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }, std::nullopt));
     }
-    // Takes locks that have nothing to do with each other, with one write to each node, and returns when each is granted or
+    // Takes independent locks, with one write to each node, and returns when each is granted or
     // refused: one result for each request, in order.
     [[nodiscard]] std::vector<result<redbolt::lock>> acquire_all(const std::vector<request> &wanted) {
         return detail::all<redbolt::lock>(wanted, [&](auto requests, auto count, auto locks, auto statuses, auto why) {
@@ -614,7 +614,7 @@ public:
                            [&] { return detail::taken(text); });
     }
 
-    // Who holds it. Takes no lock and writes nothing.
+    // Returns who holds it. Takes no lock and writes nothing.
     [[nodiscard]] outcome<redbolt_inspection> inspect(std::string_view resource) {
         redbolt_inspection seen = {};
         return detail::got(
@@ -624,7 +624,7 @@ public:
             },
             [&] { return seen; });
     }
-    // Breaks the lock, whoever holds it. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
+    // Breaks the lock of any holder. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
     outcome<void> force_unlock(std::string_view resource, redbolt_unlock scope, const char *format = nullptr) {
         return detail::checked([&](auto why) {
             return redbolt_client_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), scope, format,
@@ -640,13 +640,13 @@ private:
     detail::owner<redbolt_client, redbolt_client_free> handle_;
 };
 
-// Takes locks for all threads, with a thread of its own that extends them.
+// Takes locks for all threads, with a background thread that extends them.
 class engine {
 public:
     // The lock is empty if there is an error.
     using acquired_function = std::function<void(redbolt::lock, const error *)>;
 
-    // Does not wait for a node. Fails for a configuration that does not hold, or without system resources.
+    // Does not wait for a node. Fails if the configuration is not valid, or without system resources.
     static result<engine> create(const config &from) {
         redbolt_engine *raw = nullptr;
         return detail::tried(
@@ -665,14 +665,14 @@ public:
             wanted.failure(), [&](auto why) { return redbolt_engine_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }));
     }
-    // Tries once, whatever wait the request has. Empty exactly if another client holds it.
+    // Tries once, and ignores the wait of the request. Empty exactly if another client holds it.
     [[nodiscard]] outcome<std::optional<redbolt::lock>> try_acquire(const request &wanted) {
         redbolt_lock *raw = nullptr;
         return detail::told(detail::unless_contended<std::optional<redbolt::lock>>(
             wanted.failure(), [&](auto why) { return redbolt_engine_try_acquire(get(), wanted.get(), &raw, why); },
             [&] { return redbolt::lock(raw); }, std::nullopt));
     }
-    // Takes locks that have nothing to do with each other, with one write to each node, and returns when each is granted or
+    // Takes independent locks, with one write to each node, and returns when each is granted or
     // refused: one result for each request, in order.
     [[nodiscard]] std::vector<result<redbolt::lock>> acquire_all(const std::vector<request> &wanted) {
         return detail::all<redbolt::lock>(wanted, [&](auto requests, auto count, auto locks, auto statuses, auto why) {
@@ -711,8 +711,8 @@ public:
         return detail::got([&](auto why) { return redbolt_engine_metrics(get(), &text, why); },
                            [&] { return detail::taken(text); });
     }
-    // Calls back once, on the engine's thread or, if the outcome is there already, on this one before it returns. If it fails,
-    // nothing was asked, and nobody is called.
+    // Calls back once, on the engine's thread or, if the outcome is known already, on this one before it returns. If it fails,
+    // nothing was sent, and it does not call back.
     outcome<void> acquire(const request &wanted, acquired_function function) {
         return detail::told(ask(wanted, std::move(function)));
     }
@@ -741,7 +741,7 @@ public:
         return detail::checked([&](auto why) { return redbolt_engine_shutdown(get(), detail::count(within), why); });
     }
 
-    // Who holds it. Takes no lock and writes nothing.
+    // Returns who holds it. Takes no lock and writes nothing.
     [[nodiscard]] outcome<redbolt_inspection> inspect(std::string_view resource) {
         redbolt_inspection seen = {};
         return detail::got(
@@ -751,7 +751,7 @@ public:
             },
             [&] { return seen; });
     }
-    // Breaks the lock, whoever holds it. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
+    // Breaks the lock of any holder. The scope limits what is deleted; REDBOLT_UNLOCK_LOCKS_OF needs the name of a format.
     outcome<void> force_unlock(std::string_view resource, redbolt_unlock scope, const char *format = nullptr) {
         return detail::checked([&](auto why) {
             return redbolt_engine_force_unlock_bytes(get(), detail::bytes(resource), resource.size(), scope, format,
@@ -809,7 +809,7 @@ inline lock::lock(engine &from, std::string_view resource) : lock(from.lock(reso
 
 namespace detail {
 
-// What the mutexes have in common: the lock that is held.
+// The held lock of a mutex.
 class any_mutex {
 public:
     // Does not wait for the nodes, so it cannot fail.
@@ -849,7 +849,7 @@ private:
     milliseconds ttl_;
 };
 
-// The same as locks of an engine, which are extended until they are released. One object is for one thread at a time, as any lock
+// One resource for the same guards, as locks of an engine, which are extended until they are released. One object is for one thread at a time, as any lock
 // object is: each thread has its own.
 class engine_mutex : public detail::any_mutex {
 public:
@@ -872,7 +872,7 @@ public:
         std::optional<redbolt::error> why;
     };
 
-    // Does not wait for a node. Fails for a configuration that does not hold, or without system resources.
+    // Does not wait for a node. Fails if the configuration is not valid, or without system resources.
     static result<driver> create(const config &from) {
         redbolt_driver *raw = nullptr;
         return detail::tried(
@@ -980,7 +980,7 @@ public:
         return detail::got([&](auto why) { return redbolt_driver_take_inspection(get(), view, &seen, nullptr, why); },
                            [&] { return seen; });
     }
-    // Begins to break the lock, whoever holds it, and returns the number of the view. The scope limits what is deleted;
+    // Begins to break the lock of any holder, and returns the number of the view. The scope limits what is deleted;
     // REDBOLT_UNLOCK_LOCKS_OF needs the name of a format. The outcome is an event of REDBOLT_EVENT_KIND_VIEWED.
     [[nodiscard]] outcome<std::uint64_t> force_unlock(std::string_view resource, redbolt_unlock scope,
                                                       const char *format = nullptr, void *data = nullptr) {

@@ -18,13 +18,15 @@ use crate::many::{Outcomes, asked};
 use crate::request::{RequestHandle, lease, once, waiting};
 use crate::status::Status;
 
-/// Takes locks on the calling thread. No thread stands behind it, so nothing happens between calls. For one thread at a
-/// time, together with its locks: a call that comes too early has `REDBOLT_STATUS_IN_USE`.
+/// Takes locks on the calling thread. It has no background thread, so nothing happens between
+/// calls. For one thread at a time, together with its locks: a concurrent call returns
+/// `REDBOLT_STATUS_IN_USE`.
 pub struct ClientHandle {
     shared: Arc<Shared>,
 }
 
-/// Begins to connect to all nodes. A node that cannot be reached is no error here. `redbolt_client_free` ends the client.
+/// Begins to connect to all nodes. A node that cannot be reached is not an error here.
+/// `redbolt_client_free` ends the client.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_new(
     config: Option<&ConfigHandle>,
@@ -39,15 +41,15 @@ pub extern "C" fn redbolt_client_new(
     })
 }
 
-/// Ends a client: gives releases up to 50 ms to be confirmed. Locks that are still held keep its connections until they
-/// are let go of. It has no status to refuse with: not for a callback. Null is ignored.
+/// Ends a client, after waiting up to 50 ms for the confirmation of releases. Locks that are still
+/// held keep its connections until they are ended. Do not call it in a callback. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_free(client: Option<Box<ClientHandle>>) {
     look((), || drop(client));
 }
 
-/// Waits until every node is ready or known not to be, for at most `within_ms`. `REDBOLT_STATUS_NO_QUORUM` if too few
-/// are ready; the error says of each why.
+/// Waits until every node is ready or known not to be, for at most `within_ms`.
+/// `REDBOLT_STATUS_NO_QUORUM` if too few are ready; the error has the reason of each node.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_warm_up(
     client: Option<&ClientHandle>,
@@ -60,8 +62,8 @@ pub extern "C" fn redbolt_client_warm_up(
     })
 }
 
-/// Takes a lock, waiting for as long as the request says. On success `lock` is not null, and must be ended by
-/// `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
+/// Takes a lock, and waits for as long as the request allows. On success `lock` is not null, and
+/// must be ended by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_acquire(
     client: Option<&ClientHandle>,
@@ -76,8 +78,8 @@ pub extern "C" fn redbolt_client_acquire(
     })
 }
 
-/// Tries once to take a lock, whatever wait the request has. `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any
-/// other failure means that its holder is not known.
+/// Tries once to take a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED` means
+/// that another client holds it. Any other failure means that its holder is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_try_acquire(
     client: Option<&ClientHandle>,
@@ -92,10 +94,11 @@ pub extern "C" fn redbolt_client_try_acquire(
     })
 }
 
-/// Takes several locks that have nothing to do with each other, with one write to each node, and returns when each of them is
-/// granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if it is not null,
-/// `statuses` have `count` places. A lock that was not granted is null. The status and the error are those of the first
-/// refusal, if there is one; the others may be held all the same, and are to be ended.
+/// Takes several independent locks, with one write to each node, and returns when each of them is
+/// granted or refused: for all or nothing see `redbolt_request_and`. `requests`, `locks` and, if it
+/// is not null, `statuses` have `count` places. A lock that was not granted is null. The status and
+/// the error are those of the first refusal, if there is one; other locks may still be held, and
+/// must be ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_acquire_all(
     client: Option<&ClientHandle>,
@@ -170,7 +173,8 @@ pub unsafe extern "C" fn redbolt_client_attach(
     })
 }
 
-/// What was counted since the start, in the form of Prometheus. The text is ended by `redbolt_text_free`.
+/// Returns all counts since the start, in the format of Prometheus. `redbolt_text_free` ends the
+/// text.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_client_metrics(
     client: Option<&ClientHandle>,

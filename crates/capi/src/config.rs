@@ -14,54 +14,58 @@ use crate::failure::{Failure, words};
 use crate::foreign::{EndCallback, OwnedData, bytes, text};
 use crate::status::Status;
 
-/// Which nodes, and how: to be filled, and used for as many clients, drivers and engines as wanted, which it may end before. For
-/// one thread at a time while it is changed; many threads may start something with it at once.
+/// A configuration: the nodes and the settings. Any number of clients, drivers and engines can be
+/// made of it, and it may be freed before them. Only one thread may change it; many threads may
+/// read it at once.
 pub struct ConfigHandle {
     builder: ConfigBuilder,
 }
 
-/// How a node's restart guard is believed.
+/// How far to trust a node's restart guard.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustKind {
-    /// It must be of the server's present run. Until said otherwise.
+    /// The guard must be of the server's current run. This is the default.
     Strict = 0,
-    /// The operator's word that the server syncs every write to its disk (`appendfsync always`).
+    /// The operator guarantees that the server syncs every write to its disk (`appendfsync
+    /// always`).
     Durable = 1,
-    /// The user may not run `INFO`, so that any run will do.
+    /// The user may not run `INFO`, so a guard of any run is accepted.
     MarkerOnly = 2,
 }
 
-/// How those who wait for one resource get it one after the other.
+/// How clients that wait for one resource take turns.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
-    /// They wait in the queue on the nodes, and each asks when it is its turn. Until said otherwise.
+    /// Clients wait in the queue on the nodes, and each asks when it is its turn. This is the
+    /// default.
     Queue = 0,
-    /// Each asks the node that reported a change, and the others when that one has granted.
+    /// Each client asks the node that reported a change, and the others when that one has granted.
     Lead = 1,
-    /// No node reports changes: pauses alone.
+    /// Clients ask after pauses only, and no node reports changes.
     Timer = 2,
 }
 
-/// How much a line of the log matters.
+/// The severity of a line of the log.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
-    /// Every lock makes some of these.
+    /// Every lock writes some of these.
     Debug = 0,
-    /// As it should be, and seldom.
+    /// Normal operation, and rare.
     Info = 1,
-    /// It may mend itself.
+    /// A problem that may resolve itself.
     Warning = 2,
-    /// What a lock protected was in danger, or an operator has to do something.
+    /// The work that a lock protects was in danger, or an operator has to act.
     Error = 3,
 }
 
-/// Hears of what happens. The line is UTF-8, without an end of line, and lives until the callback returns. It runs on the
-/// thread that drives the locks: inside the calls of a client or a driver, and on the thread of an engine. It must be
-/// quick, must not use the client or driver that called it, and must not wait: calls that do are refused with
-/// `REDBOLT_STATUS_IN_CALLBACK`. No exception may leave it.
+/// Receives lines of the log. A line is UTF-8, without an end of line, and lives until the callback
+/// returns. The callback runs on the thread that drives the locks: inside the calls of a client or
+/// a driver, and on the thread of an engine. It must be quick, must not use the client or driver
+/// that called it, and must not block: calls that do return `REDBOLT_STATUS_IN_CALLBACK`. No
+/// exception may leave it.
 pub type LogCallback =
     Option<extern "C" fn(data: *mut c_void, level: LogLevel, line: *const c_char)>;
 
@@ -94,7 +98,8 @@ pub unsafe extern "C" fn redbolt_config_add_node(
     unsafe { redbolt_config_add_node_with(config, address, TrustKind::Strict as i32, error) }
 }
 
-/// Adds a node whose restart guard is believed in another way: `trust` is one of `REDBOLT_RESTART_TRUST_...`.
+/// Adds a node with another trust in its restart guard: `trust` is one of
+/// `REDBOLT_RESTART_TRUST_...`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_add_node_with(
     config: Option<&mut ConfigHandle>,
@@ -121,7 +126,7 @@ pub unsafe extern "C" fn redbolt_config_add_node_with(
     })
 }
 
-/// How many grants make a lock: more than half of the nodes, which is the default.
+/// Sets the number of grants that make a lock: more than half of the nodes, which is the default.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_quorum(
     config: Option<&mut ConfigHandle>,
@@ -130,7 +135,8 @@ pub extern "C" fn redbolt_config_set_quorum(
     change(config, |builder| Ok(builder.quorum(quorum)))
 }
 
-/// The longest TTL that is accepted. All clients of a set of nodes must have the same. Default 30 s.
+/// Sets the longest TTL that is accepted. All clients of a set of nodes must have the same. Default
+/// 30 s.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_max_ttl_ms(
     config: Option<&mut ConfigHandle>,
@@ -139,7 +145,7 @@ pub extern "C" fn redbolt_config_set_max_ttl_ms(
     change(config, |builder| Ok(builder.max_ttl(Duration::from_millis(max_ttl_ms))))
 }
 
-/// How long a lock may be held by extending it; 0 is without a limit, which is the default.
+/// Sets how long a lock may be held by extending it; 0 is without a limit, which is the default.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_max_hold_ms(
     config: Option<&mut ConfigHandle>,
@@ -149,7 +155,7 @@ pub extern "C" fn redbolt_config_set_max_hold_ms(
     change(config, |builder| Ok(builder.max_hold(max_hold)))
 }
 
-/// The rate at which clocks may drift apart, in parts per million.
+/// Sets the rate at which clocks may drift apart, in parts per million.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_drift_ppm(
     config: Option<&mut ConfigHandle>,
@@ -158,7 +164,7 @@ pub extern "C" fn redbolt_config_set_drift_ppm(
     change(config, |builder| Ok(builder.drift_ppm(drift_ppm)))
 }
 
-/// How long a node may take to answer.
+/// Sets how long a node may take to answer.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_response_timeout_ms(
     config: Option<&mut ConfigHandle>,
@@ -167,7 +173,7 @@ pub extern "C" fn redbolt_config_set_response_timeout_ms(
     change(config, |builder| Ok(builder.response_timeout(Duration::from_millis(timeout_ms))))
 }
 
-/// How long opening a connection may take.
+/// Sets how long opening a connection may take.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_connect_timeout_ms(
     config: Option<&mut ConfigHandle>,
@@ -176,7 +182,7 @@ pub extern "C" fn redbolt_config_set_connect_timeout_ms(
     change(config, |builder| Ok(builder.connect_timeout(Duration::from_millis(timeout_ms))))
 }
 
-/// The silence after which a connection is given up.
+/// Sets the silence after which a connection is closed.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_dead_peer_timeout_ms(
     config: Option<&mut ConfigHandle>,
@@ -185,7 +191,7 @@ pub extern "C" fn redbolt_config_set_dead_peer_timeout_ms(
     change(config, |builder| Ok(builder.dead_peer_timeout(Duration::from_millis(timeout_ms))))
 }
 
-/// The first and the longest pause between attempts.
+/// Sets the first and the longest pause between attempts.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_retry_backoff_ms(
     config: Option<&mut ConfigHandle>,
@@ -196,7 +202,7 @@ pub extern "C" fn redbolt_config_set_retry_backoff_ms(
     change(config, |builder| Ok(builder.retry_backoff(first, longest)))
 }
 
-/// The first and the longest pause between connections.
+/// Sets the first and the longest pause between connections.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_reconnect_backoff_ms(
     config: Option<&mut ConfigHandle>,
@@ -207,7 +213,7 @@ pub extern "C" fn redbolt_config_set_reconnect_backoff_ms(
     change(config, |builder| Ok(builder.reconnect_backoff(first, longest)))
 }
 
-/// Who we are, for the operator who looks at a lock: any bytes.
+/// Sets the label under which an inspection shows this holder: any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_label(
     config: Option<&mut ConfigHandle>,
@@ -228,7 +234,7 @@ pub extern "C" fn redbolt_config_set_label_host_and_pid(
     change(config, |builder| Ok(builder.label_host_and_pid()))
 }
 
-/// The name of our connections, as `CLIENT LIST` shows it.
+/// Sets the name of the connections, as `CLIENT LIST` shows it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_client_name(
     config: Option<&mut ConfigHandle>,
@@ -240,7 +246,7 @@ pub unsafe extern "C" fn redbolt_config_set_client_name(
     })
 }
 
-/// Whether a node that may evict locks may vote. Default no.
+/// Sets whether a node that may evict locks may vote. Default no.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_accept_evicting(
     config: Option<&mut ConfigHandle>,
@@ -249,8 +255,9 @@ pub extern "C" fn redbolt_config_set_accept_evicting(
     change(config, |builder| Ok(builder.accept_evicting(accept)))
 }
 
-/// Whether nodes have to prove that they remember every lock. Default yes. Without it a node that was restarted without
-/// its memory votes at once, so that a lock which it forgot can be granted twice.
+/// Sets whether nodes have to prove that they remember every lock. Default yes. Without it a node
+/// that has lost its data votes at once after a restart, so a lock that it forgot can be granted
+/// twice.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_restart_guard(
     config: Option<&mut ConfigHandle>,
@@ -260,7 +267,7 @@ pub extern "C" fn redbolt_config_set_restart_guard(
     change(config, |builder| Ok(builder.restart_guard(restart_guard)))
 }
 
-/// The key of the restart guard, the same for all clients: any bytes.
+/// Sets the key of the restart guard, the same for all clients: any bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_restart_guard_key(
     config: Option<&mut ConfigHandle>,
@@ -273,15 +280,15 @@ pub unsafe extern "C" fn redbolt_config_set_restart_guard_key(
     })
 }
 
-/// Says that the nodes are new if none of them has a restart guard, so that the first lock need not wait for the
-/// longest TTL. For nodes that were just made, such as those of a test; wrong where all nodes can lose their
-/// memory at once. For others see `redbolt_init`.
+/// Declares the nodes as new if none of them has a restart guard, so that the first lock does not
+/// wait for the longest TTL. For nodes that were just made, such as those of a test; wrong if all
+/// nodes can lose their data at once. For others see `redbolt_init`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_new_nodes(config: Option<&mut ConfigHandle>) -> Status {
     change(config, |builder| Ok(builder.new_nodes()))
 }
 
-/// How long a fencing counter lives.
+/// Sets how long a fencing counter lives.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_fencing_counter_ttl_ms(
     config: Option<&mut ConfigHandle>,
@@ -290,7 +297,7 @@ pub extern "C" fn redbolt_config_set_fencing_counter_ttl_ms(
     change(config, |builder| Ok(builder.fencing_counter_ttl(Duration::from_millis(ttl_ms))))
 }
 
-/// How those who wait for one resource get it one after the other: one of `REDBOLT_WAKE_...`.
+/// Sets how clients that wait for one resource take turns: one of `REDBOLT_WAKE_...`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_wake(config: Option<&mut ConfigHandle>, wake: i32) -> Status {
     change(config, |builder| {
@@ -303,7 +310,7 @@ pub extern "C" fn redbolt_config_set_wake(config: Option<&mut ConfigHandle>, wak
     })
 }
 
-/// How many acquisitions of an engine may be without an outcome at one time, 1 to 1048576. Default 8192.
+/// Sets how many acquisitions of an engine may be pending at one time, 1 to 1048576. Default 8192.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_in_flight(
     config: Option<&mut ConfigHandle>,
@@ -312,7 +319,8 @@ pub extern "C" fn redbolt_config_set_in_flight(
     change(config, |builder| Ok(builder.in_flight(in_flight)))
 }
 
-/// For how long reads are tried before each sleep, from 0, which is off and the default, to 200 microseconds.
+/// Sets for how long reads are tried before each sleep, from 0, which is off and the default, to
+/// 200 microseconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_busy_poll_us(
     config: Option<&mut ConfigHandle>,
@@ -321,8 +329,9 @@ pub extern "C" fn redbolt_config_set_busy_poll_us(
     change(config, |builder| Ok(builder.busy_poll(Duration::from_micros(span_us))))
 }
 
-/// Who hears of what happens, from `least` on, one of `REDBOLT_LOG_LEVEL_...`. `data` is passed to it. `end`, if it is not
-/// null, is called once when this configuration and all that was made of it are over. Default nobody.
+/// Sets the callback that receives the lines of the log, from the level `least` on, one of
+/// `REDBOLT_LOG_LEVEL_...`. `data` is passed to it. `end`, if it is not null, is called once after
+/// this configuration and all that was made of it have ended. Default none.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_log(
     config: Option<&mut ConfigHandle>,
@@ -340,8 +349,8 @@ pub extern "C" fn redbolt_config_set_log(
     })
 }
 
-/// Says that these nodes are new: none of them ever granted a lock, so that they can vote at once. Once in the life of a
-/// set of nodes, and never in a start script. Waits for at most `within_ms`.
+/// Declares these nodes as new: none of them has ever granted a lock, so they can vote at once.
+/// Once in the life of a set of nodes, and never in a start script. Waits for at most `within_ms`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_init(
     config: Option<&ConfigHandle>,

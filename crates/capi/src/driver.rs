@@ -24,8 +24,8 @@ use crate::numbers::Numbers;
 use crate::request::RequestHandle;
 use crate::status::Status;
 
-/// Locks for a program with an event loop of its own: one file descriptor, one deadline, and no waiting. For one thread at a
-/// time: a call that comes too early has `REDBOLT_STATUS_IN_USE`.
+/// Takes locks in the event loop of another program: one file descriptor, one deadline, and no
+/// blocking. For one thread at a time: a concurrent call returns `REDBOLT_STATUS_IN_USE`.
 pub struct DriverHandle {
     state: Mutex<State>,
 }
@@ -35,11 +35,12 @@ pub(crate) struct State {
     pub(crate) numbers: Numbers,
 }
 
-/// A driver that begins to connect. A node that cannot be reached is no error here. `redbolt_driver_free` ends it.
+/// Begins to connect to all nodes. A node that cannot be reached is not an error here.
+/// `redbolt_driver_free` ends the driver.
 ///
-/// In the host's loop: watch `redbolt_driver_fd` for readability, sleep no longer than `redbolt_driver_deadline_ms`, then call
-/// `redbolt_driver_process`, and take events until there are none. After every command take events too, and ask for the
-/// deadline anew.
+/// In the host's loop: watch `redbolt_driver_fd` for readability, sleep no longer than
+/// `redbolt_driver_deadline_ms`, then call `redbolt_driver_process`, and take events until there
+/// are none. After every command take events too, and read the deadline again.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_new(
     config: Option<&ConfigHandle>,
@@ -55,21 +56,22 @@ pub extern "C" fn redbolt_driver_new(
     })
 }
 
-/// Ends a driver: writes what the sockets take, and does not wait. Before, release what is held and process until
-/// `redbolt_driver_has_pending_releases` is false. Null is ignored.
+/// Ends a driver: writes what the sockets accept, and does not wait. Before that, release all locks
+/// and process until `redbolt_driver_has_pending_releases` is false. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_free(driver: Option<Box<DriverHandle>>) {
     look((), || drop(driver));
 }
 
-/// The file descriptor to watch for readability; it is the driver's, and stays the same. -1 for null.
+/// Returns the file descriptor to watch for readability; it belongs to the driver, and stays the
+/// same. -1 for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_fd(driver: Option<&DriverHandle>) -> c_int {
     ask(driver, -1, |state| state.driver.as_fd().as_raw_fd())
 }
 
-/// When `redbolt_driver_process` is due at the latest, in milliseconds from now, as epoll_wait takes them: rounded up, and
-/// -1 if only readability matters.
+/// Returns when `redbolt_driver_process` is due, in milliseconds from now, as epoll_wait takes
+/// them: rounded up, and -1 if only readability matters.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_deadline_ms(driver: Option<&DriverHandle>) -> c_int {
     ask(driver, -1, |state| {
@@ -87,15 +89,15 @@ pub extern "C" fn redbolt_driver_process(driver: Option<&DriverHandle>) -> Statu
     })
 }
 
-/// As `redbolt_driver_process`, but tries reads for at most the configured `busy_poll` first, without sleeping. True if one
-/// brought something: do not sleep then.
+/// As `redbolt_driver_process`, but tries reads for at most the configured `busy_poll` first,
+/// without sleeping. True if a read returned data: do not sleep then.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_process_busy(driver: Option<&DriverHandle>) -> bool {
     ask(driver, false, |state| state.driver.process_busy())
 }
 
-/// Takes the next event. False if there is none, as in a forked child. An event that is a refusal comes with an error, if the
-/// caller wants one.
+/// Takes the next event. False if there is none, as in a forked child. If `error` is not null, it becomes the error
+/// of the event, or null if it has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_next_event(
     driver: Option<&DriverHandle>,
@@ -115,8 +117,9 @@ pub extern "C" fn redbolt_driver_next_event(
     })
 }
 
-/// Asks all nodes for a lock, whose number is written to `lock`. The outcome is `REDBOLT_EVENT_KIND_GRANTED` or
-/// `REDBOLT_EVENT_KIND_REFUSED`. `data` comes back with every event of the lock.
+/// Asks all nodes for a lock, whose number is written to `lock`. The outcome is
+/// `REDBOLT_EVENT_KIND_GRANTED` or `REDBOLT_EVENT_KIND_REFUSED`. Every event of the lock returns
+/// `data`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_acquire(
     driver: Option<&DriverHandle>,
@@ -135,8 +138,9 @@ pub extern "C" fn redbolt_driver_acquire(
     })
 }
 
-/// Asks for several locks with one write to each node. `requests` and `locks` have `count` places. If a request cannot be carried
-/// out, the status and the error are its own, its number and all behind it are 0, and those before it are asked for.
+/// Asks for several locks with one write to each node. `requests` and `locks` have `count` places.
+/// If a request cannot be carried out, the call returns its status and error, its number and all
+/// after it are 0, and those before it are asked for.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_acquire_all(
     driver: Option<&DriverHandle>,
@@ -177,7 +181,7 @@ pub extern "C" fn redbolt_driver_extend(
     command(driver, lock, error, |driver, id| Ok(driver.extend(id, ttl)?))
 }
 
-/// Asks all nodes once for the resource of a shared lock alone. The outcome is `REDBOLT_EVENT_KIND_UPGRADED` or
+/// Tries once to make a shared lock exclusive. The outcome is `REDBOLT_EVENT_KIND_UPGRADED` or
 /// `..._NOT_UPGRADED`, which leaves it shared.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_try_upgrade(
@@ -188,7 +192,8 @@ pub extern "C" fn redbolt_driver_try_upgrade(
     command(driver, lock, error, |driver, id| Ok(driver.try_upgrade(id)?))
 }
 
-/// Makes a shared lock of an exclusive one, from this call on. `REDBOLT_EVENT_KIND_DOWNGRADED` says that others may share it.
+/// Makes an exclusive lock shared, from this call on. After `REDBOLT_EVENT_KIND_DOWNGRADED` other
+/// clients may share it.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_downgrade(
     driver: Option<&DriverHandle>,
@@ -198,9 +203,10 @@ pub extern "C" fn redbolt_driver_downgrade(
     command(driver, lock, error, |driver, id| Ok(driver.downgrade(id)?))
 }
 
-/// Releases a lock, or cancels its acquisition. The outcome is `REDBOLT_EVENT_KIND_RELEASED`, `..._REFUSED` or `..._LOST`.
-/// `REDBOLT_STATUS_LOST`: the lock had ended before, and what it protected may have been in other hands; it is released all the
-/// same. If its `..._LOST` event was taken, no event follows. A number means nothing after the last event of a released lock.
+/// Releases a lock, or cancels its acquisition. The outcome is `REDBOLT_EVENT_KIND_RELEASED`,
+/// `..._REFUSED` or `..._LOST`. `REDBOLT_STATUS_LOST`: the lock was lost before, and another client
+/// may have held it meanwhile; the rest of it is released. If its `..._LOST` event was taken, no
+/// event follows. A number means nothing after the last event of a released lock.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_release(driver: Option<&DriverHandle>, lock: u64) -> Status {
@@ -257,13 +263,13 @@ pub unsafe extern "C" fn redbolt_driver_attach(
     })
 }
 
-/// The validity that is left of a lock, by the clock as it is now, in whole milliseconds; 0 if it is not held.
+/// Returns the validity that a lock has left now, in whole milliseconds; 0 if it is not held.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_remaining_ms(driver: Option<&DriverHandle>, lock: u64) -> u64 {
     ask(driver, 0, |state| state.known(lock).map_or(0, |id| whole_ms(state.driver.remaining(id))))
 }
 
-/// Whether a lock is held, by the clock as it is now.
+/// Returns true if a lock is held now.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_is_valid(driver: Option<&DriverHandle>, lock: u64) -> bool {
     ask(driver, false, |state| {
@@ -271,7 +277,7 @@ pub extern "C" fn redbolt_driver_is_valid(driver: Option<&DriverHandle>, lock: u
     })
 }
 
-/// Beside whom a lock is wanted or held.
+/// Returns the sharing mode of a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_mode(driver: Option<&DriverHandle>, lock: u64) -> Mode {
     ask(driver, Mode::Unknown, |state| {
@@ -280,7 +286,7 @@ pub extern "C" fn redbolt_driver_mode(driver: Option<&DriverHandle>, lock: u64) 
     })
 }
 
-/// The number of the permit of a held lock, from 0 on. False unless it was asked for.
+/// Writes the number of the permit of a held lock, from 0 on. False unless a permit was asked for.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_slot(
     driver: Option<&DriverHandle>,
@@ -292,7 +298,7 @@ pub extern "C" fn redbolt_driver_slot(
     })
 }
 
-/// The fencing token of a held lock. False unless it was asked for.
+/// Writes the fencing token of a held lock. False unless one was asked for.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_fencing_token(
     driver: Option<&DriverHandle>,
@@ -305,13 +311,14 @@ pub extern "C" fn redbolt_driver_fencing_token(
     })
 }
 
-/// Whether a release or an undo is not confirmed yet on a node that can be reached.
+/// Returns true while a release or an undo is not confirmed on a node that can be reached.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_has_pending_releases(driver: Option<&DriverHandle>) -> bool {
     ask(driver, false, |state| state.driver.has_pending_releases())
 }
 
-/// Whether enough nodes are ready for a lock. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the error says of each why.
+/// Returns OK if enough nodes are ready for a lock. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the
+/// error has the reason of each node.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_nodes(
     driver: Option<&DriverHandle>,
@@ -320,7 +327,8 @@ pub extern "C" fn redbolt_driver_nodes(
     call(error, || Failure::unless_quorum(&entered(driver)?.driver.node_report()))
 }
 
-/// What was counted since the start, in the form of Prometheus. The text is ended by `redbolt_text_free`.
+/// Returns all counts since the start, in the format of Prometheus. `redbolt_text_free` ends the
+/// text.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_metrics(
     driver: Option<&DriverHandle>,

@@ -20,19 +20,20 @@ use crate::request::{RequestHandle, extended, lease, once, waiting};
 use crate::status::Status;
 use crate::task::Task;
 
-/// Takes locks for all threads of a program, with one background thread of its own. For many threads at once.
+/// Takes locks for all threads of a program, with one background thread. For many threads at once.
 pub struct EngineHandle {
     engine: Engine,
 }
 
-/// An acquisition under way. `redbolt_pending_free` ends the handle, and not the acquisition.
+/// A pending acquisition. `redbolt_pending_free` ends the handle, and not the acquisition.
 pub struct PendingHandle {
     task: Arc<Task<AcquireFuture>>,
 }
 
-/// Hears of the outcome of an acquisition, once: a lock, which is the callee's to end, or null and an error, which lives until
-/// the callback returns. It runs on the engine's thread, or on the thread that made or cancelled the call, before that call
-/// returns. It must be quick and must not wait: calls that do are refused with `REDBOLT_STATUS_IN_CALLBACK`.
+/// Receives the outcome of an acquisition, once: a lock, which the callback has to end, or null and
+/// an error, which lives until the callback returns. It runs on the engine's thread, or on the
+/// thread that made or cancelled the call, before that call returns. It must be quick and must not
+/// block: calls that do return `REDBOLT_STATUS_IN_CALLBACK`.
 pub type AcquiredCallback = Option<
     extern "C" fn(
         data: *mut c_void,
@@ -58,16 +59,16 @@ pub extern "C" fn redbolt_engine_new(
     })
 }
 
-/// Ends an engine: releases all that it holds, and waits for the nodes for no longer than 150 ms. Its locks are lost, and
-/// their handles are still to be ended. It has no status to refuse with: not for a callback. Null is ignored.
+/// Ends an engine: releases all locks, and waits for the nodes for up to 150 ms. Its locks are
+/// lost, and their handles must still be ended. Do not call it in a callback. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_free(engine: Option<Box<EngineHandle>>) {
     look((), || drop(engine));
 }
 
-/// Ends the engine's work, and waits for at most `within_ms` until the nodes have confirmed every release, and two seconds
-/// more if its thread is late.
-/// `REDBOLT_STATUS_UNRELEASED` if not all have. `redbolt_engine_free` is still to be called.
+/// Shuts an engine down, and waits for at most `within_ms` until the nodes have confirmed every
+/// release, and two seconds more if its thread is late. `REDBOLT_STATUS_UNRELEASED` if they have
+/// not. `redbolt_engine_free` must still be called.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_shutdown(
     engine: Option<&EngineHandle>,
@@ -86,8 +87,8 @@ pub extern "C" fn redbolt_engine_shutdown(
     })
 }
 
-/// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer, not for the nodes. Otherwise
-/// `REDBOLT_STATUS_NO_QUORUM`, and the error says of each why.
+/// Asks the engine's thread whether enough nodes are ready for a lock, and waits for its answer, not
+/// for the nodes. Otherwise `REDBOLT_STATUS_NO_QUORUM`, and the error has the reason of each node.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_nodes(
     engine: Option<&EngineHandle>,
@@ -99,8 +100,8 @@ pub extern "C" fn redbolt_engine_nodes(
     })
 }
 
-/// Waits until every node is ready or known not to be, for at most `within_ms`. `REDBOLT_STATUS_NO_QUORUM` if too few
-/// are ready; the error says of each why.
+/// Waits until every node is ready or known not to be, for at most `within_ms`.
+/// `REDBOLT_STATUS_NO_QUORUM` if too few are ready; the error has the reason of each node.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_warm_up(
     engine: Option<&EngineHandle>,
@@ -114,8 +115,8 @@ pub extern "C" fn redbolt_engine_warm_up(
     })
 }
 
-/// Takes a lock, waiting for as long as the request says. On success `lock` is not null, and must be ended by
-/// `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
+/// Takes a lock, and waits for as long as the request allows. On success `lock` is not null, and
+/// must be ended by `redbolt_lock_release`, `redbolt_lock_free` or `redbolt_lock_detach`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_acquire(
     engine: Option<&EngineHandle>,
@@ -130,8 +131,8 @@ pub extern "C" fn redbolt_engine_acquire(
     })
 }
 
-/// Tries once to take a lock, whatever wait the request has. `REDBOLT_STATUS_CONTENDED` means that another client holds it. Any
-/// other failure means that its holder is not known.
+/// Tries once to take a lock, and ignores the wait of the request. `REDBOLT_STATUS_CONTENDED` means
+/// that another client holds it. Any other failure means that its holder is not known.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_try_acquire(
     engine: Option<&EngineHandle>,
@@ -146,7 +147,7 @@ pub extern "C" fn redbolt_engine_try_acquire(
     })
 }
 
-/// Takes several locks that have nothing to do with each other: as `redbolt_client_acquire_all`.
+/// Takes several independent locks: as `redbolt_client_acquire_all`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_acquire_all(
     engine: Option<&EngineHandle>,
@@ -237,9 +238,10 @@ pub unsafe extern "C" fn redbolt_engine_try_lease(
     })
 }
 
-/// Takes a lock for an owner, a task or a request by a name of any bytes, who may take it again while holding it. Each handle is
-/// to be ended, and the lock is released with the last of them: releasing an earlier one is `REDBOLT_STATUS_OK`, and sends
-/// nothing. `redbolt_lock_hold_count` counts them. It cannot be detached, and changes its mode only by entering it.
+/// Takes a lock for an owner, such as a task, that is named by any bytes and may take it again
+/// while holding it. Each handle must be ended, and the last one releases the lock: releasing an
+/// earlier one returns `REDBOLT_STATUS_OK`, and sends nothing. `redbolt_lock_hold_count` counts the
+/// handles. The lock cannot be detached, and changes its mode only if the owner takes it again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_acquire_reentrant(
     engine: Option<&EngineHandle>,
@@ -262,7 +264,8 @@ pub unsafe extern "C" fn redbolt_engine_acquire_reentrant(
     })
 }
 
-/// What was counted since the start, in the form of Prometheus. The text is ended by `redbolt_text_free`.
+/// Returns all counts since the start, in the format of Prometheus. `redbolt_text_free` ends the
+/// text.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_metrics(
     engine: Option<&EngineHandle>,
@@ -278,9 +281,9 @@ pub extern "C" fn redbolt_engine_metrics(
     })
 }
 
-/// Asks for a lock, and returns at once. `callback` hears of the outcome, once, whatever happens; see there on which thread.
-/// If `pending` is not null, it becomes a handle by which the acquisition can be cancelled. If the status is not OK, nothing
-/// was asked, and nobody is called.
+/// Asks for a lock, and returns at once. `callback` always receives the outcome, once; its type
+/// documents on which thread. If `pending` is not null, it becomes a handle that can cancel the
+/// acquisition. If the status is not OK, nothing was sent, and the callback is not called.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_engine_acquire_async(
     engine: Option<&EngineHandle>,
@@ -309,14 +312,14 @@ pub extern "C" fn redbolt_engine_acquire_async(
     })
 }
 
-/// Cancels an acquisition, unless its callback has been called: it is called from here with `REDBOLT_STATUS_CANCELLED`.
-/// Whatever the nodes have granted, or grant later, is undone. Null is ignored.
+/// Cancels an acquisition, unless its callback has been called: this call calls it with
+/// `REDBOLT_STATUS_CANCELLED`. Grants of the nodes, also later ones, are undone. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_pending_cancel(pending: Option<&PendingHandle>) {
     look((), || pending.into_iter().for_each(|pending| pending.task.cancel()));
 }
 
-/// Ends the handle of an acquisition, which goes on. Null is ignored.
+/// Ends the handle of an acquisition, which continues. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_pending_free(pending: Option<Box<PendingHandle>>) {
     look((), || drop(pending));

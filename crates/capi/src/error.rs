@@ -12,40 +12,43 @@ use crate::status::Status;
 pub struct NodeError {
     /// Its number, from one, in the order in which nodes were added.
     pub number: u32,
-    /// What it answered.
+    /// The answer of the node.
     pub answer: NodeAnswer,
-    /// Where it listens.
+    /// The address of the node.
     pub address: *const c_char,
     /// Number, address and reason in one line.
     pub message: *const c_char,
 }
 
-/// The status that came with the error; `REDBOLT_STATUS_OK` for null.
+/// Returns the status that the call returned with the error; `REDBOLT_STATUS_OK` for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_status(error: Option<&Failure>) -> Status {
     error.map_or(Status::Ok, Failure::status)
 }
 
-/// One line of UTF-8, without an end of line. It lives as long as the error. Empty for null.
+/// Returns one line of UTF-8, without an end of line. It lives as long as the error. Empty for
+/// null.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_message(error: Option<&Failure>) -> *const c_char {
     error.map_or(c"".as_ptr(), |error| error.message.as_ptr())
 }
 
-/// Whether a quorum of the nodes voted and somebody held the resource, as opposed to nodes that do not vote. It tells
-/// the two apart also when the time was over.
+/// Returns true if a quorum of the nodes has voted and another client held the resource, and false
+/// if too few nodes voted. This also distinguishes the two after a timeout.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_is_contended(error: Option<&Failure>) -> bool {
     error.is_some_and(|error| error.is_contended)
 }
 
-/// How many nodes the error speaks of: all of the configuration, or none where it is not about nodes.
+/// Returns the number of nodes in the error: all of the configuration, or 0 if it is not about
+/// nodes.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_node_count(error: Option<&Failure>) -> usize {
     error.map_or(0, |error| error.nodes.len())
 }
 
-/// Tells of one node, from index 0 on. `REDBOLT_STATUS_INVALID_ARGUMENT` if there is none at that index.
+/// Writes the part of one node, from index 0 on. `REDBOLT_STATUS_INVALID_ARGUMENT` if there is none
+/// at that index.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_error_node(
     error: Option<&Failure>,

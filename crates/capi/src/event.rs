@@ -10,13 +10,13 @@ use crate::failure::Failure;
 use crate::numbers::Numbers;
 use crate::status::{Loss, Status};
 
-/// What happened.
+/// The kind of an event.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The lock is held. Look at what is left of it before acting on it.
+    /// The lock is held. Check the validity that is left before acting on it.
     Granted = 1,
-    /// The acquisition ended without a lock: `status` says why. It is the lock's last event.
+    /// The acquisition ended without a lock: `status` has the reason. It is the lock's last event.
     Refused = 2,
     /// An extension succeeded.
     Extended = 3,
@@ -24,46 +24,46 @@ pub enum EventKind {
     NotExtended = 4,
     /// An automatic extension succeeded.
     AutoExtended = 5,
-    /// Automatic extensions fail. They are tried again, and a series of failures is told once.
+    /// Automatic extensions fail. They are tried again, and a series of failures is reported once.
     AutoExtendFailed = 6,
-    /// The lock is held, but its validity got shorter.
+    /// The lock is held, but its validity was shortened.
     Shortened = 7,
-    /// The lock is over although nobody released it: `loss` says how. Stop what it protects, and release it.
+    /// The lock is lost: `loss` has the cause. Stop the work that it protects, and release it.
     Lost = 8,
-    /// The lock was released, as `confirmed` nodes have said. It is the lock's last event.
+    /// The lock was released, and `confirmed` nodes have confirmed it. It is the lock's last event.
     Released = 9,
     /// A shared lock is exclusive now. Its validity and its fencing token are new.
     Upgraded = 10,
     /// A shared lock did not become exclusive. It is held as before.
     NotUpgraded = 11,
-    /// Others may share the resource of a lock that was exclusive.
+    /// Other clients may share the resource of a lock that was exclusive.
     Downgraded = 12,
-    /// The nodes do not let others share the resource yet.
+    /// The nodes do not let other clients share the resource yet.
     DowngradeDelayed = 13,
-    /// Node number `node` votes (`status` is OK), or does not any longer.
+    /// Node number `node` votes (`status` is OK), or has stopped voting.
     Node = 14,
     /// The inspection or the forced unlock `view` is complete: take its result.
     Viewed = 15,
 }
 
-/// One event. What does not belong to its kind is zero.
+/// One event. Fields that do not belong to its kind are zero.
 #[repr(C)]
 pub struct EventRecord {
-    /// What happened.
+    /// The kind of an event.
     pub kind: EventKind,
-    /// Why not, if it is a refusal.
+    /// The reason of a refusal.
     pub status: Status,
-    /// How, if it is a loss.
+    /// The cause of a loss.
     pub loss: Loss,
-    /// Which node, from one.
+    /// The number of the node, from one.
     pub node: u32,
-    /// How many nodes have confirmed a release.
+    /// The number of nodes that have confirmed a release.
     pub confirmed: u32,
-    /// Which lock.
+    /// The number of the lock.
     pub lock: u64,
-    /// Which view.
+    /// The number of the view.
     pub view: u64,
-    /// What the host gave with the acquisition of that lock, or with that view.
+    /// The `data` that was passed with that lock or that view.
     pub data: *mut c_void,
 }
 

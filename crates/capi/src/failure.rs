@@ -10,7 +10,7 @@ use redbolt::{
 
 use crate::status::Status;
 
-/// Why a call was not done: a status, a line of words that names the nodes, and each node by itself.
+/// The error of a call: a status, one line of text that names the nodes, and the part of each node.
 /// `redbolt_error_free` ends it.
 pub struct Failure {
     status: Status,
@@ -27,17 +27,17 @@ pub(crate) struct NodePart {
     pub(crate) message: CString,
 }
 
-/// What a node answered.
+/// The answer of a node.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeAnswer {
-    /// It was not asked, or not waited for.
+    /// The node was not asked, or not waited for.
     None = 0,
-    /// It granted.
+    /// The node has granted.
     Granted = 1,
-    /// Somebody else holds the resource there.
+    /// Another client holds the resource there.
     Denied = 2,
-    /// It does not vote: its message says why.
+    /// The node does not vote: its message has the reason.
     Failed = 3,
 }
 

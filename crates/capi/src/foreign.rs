@@ -96,7 +96,7 @@ pub(crate) fn give(text: &str) -> *mut c_char {
     words(text).into_raw()
 }
 
-/// Frees a text that redbolt gave away. Null is ignored.
+/// Ends a text that a function of redbolt returned. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_text_free(text: *mut c_char) {
     if !text.is_null() {
@@ -105,8 +105,7 @@ pub unsafe extern "C" fn redbolt_text_free(text: *mut c_char) {
     }
 }
 
-/// Ends what a host's callback was given as `data`: called once, when the callback is never called again, on whichever thread
-/// that is.
+/// Frees the `data` of a callback: called once, on any thread, after the last call of the callback.
 pub type EndCallback = Option<extern "C" fn(data: *mut c_void)>;
 
 /// What a host wants to be told again in a callback. redbolt does not look at it.

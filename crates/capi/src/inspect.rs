@@ -16,21 +16,21 @@ use crate::lock::whole_ms;
 use crate::request::format_of;
 use crate::status::Status;
 
-/// Whose a resource is.
+/// The owner of a resource.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// So many nodes are free that nobody holds it.
+    /// No client holds it: enough nodes are free.
     Nobody = 0,
     /// The client or engine that was asked holds it.
     Mine = 1,
-    /// Somebody else holds it, or there is something that is no lock of redbolt.
+    /// Another client holds it, or there is data that is not a lock of redbolt.
     Other = 2,
-    /// Too few nodes answered to tell.
+    /// Too few nodes answered to decide.
     Unknown = 3,
 }
 
-/// What a forced unlock may delete.
+/// The scope of a forced unlock: the data that it may delete.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlock {
@@ -38,23 +38,26 @@ pub enum Unlock {
     Locks = 0,
     /// Locks of redbolt, and those of one format, which is named as in `redbolt_request_set_format`.
     LocksOf = 1,
-    /// Whatever is there: the lock of another library too, or data that an application keeps under that key. Inspect first.
+    /// Any data under the key: also locks of other libraries, and data of an application. Inspect
+    /// first.
     Anything = 2,
 }
 
-/// What was seen of a resource.
+/// The result of an inspection.
 #[repr(C)]
 pub struct Seen {
-    /// Whose it is.
+    /// The owner of the resource.
     pub owner: Holding,
-    /// Whether a quorum of the nodes keeps it from whoever wants it alone.
+    /// True if a quorum of the nodes denies it to a client that asks for it exclusively.
     pub is_locked: bool,
-    /// How long that lasts if nobody extends it, by the nodes' word; -1 if it is not known, or without end.
+    /// The time until that ends unless the holder extends it, as the nodes report it, in
+    /// milliseconds; -1 if it is unknown or without end.
     pub remaining_ms: i64,
 }
 
-/// Asks all nodes who holds `resource`, a name that ends with a zero byte. Takes no lock and writes nothing. If `words` is not
-/// null, it gets what each node has, in one line that `redbolt_text_free` ends.
+/// Asks all nodes who holds `resource`, a name that ends with a zero byte. Takes no lock and writes
+/// nothing. If `words` is not null, it is set to one line with the data of each node, which
+/// `redbolt_text_free` ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_inspect(
     client: Option<&ClientHandle>,
@@ -69,7 +72,7 @@ pub unsafe extern "C" fn redbolt_client_inspect(
     })
 }
 
-/// The same for a name of any bytes.
+/// Takes a name of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_inspect_bytes(
     client: Option<&ClientHandle>,
@@ -85,7 +88,7 @@ pub unsafe extern "C" fn redbolt_client_inspect_bytes(
     })
 }
 
-/// As `redbolt_client_inspect`, by an engine.
+/// Inspects with an engine, as `redbolt_client_inspect` does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_inspect(
     engine: Option<&EngineHandle>,
@@ -100,7 +103,7 @@ pub unsafe extern "C" fn redbolt_engine_inspect(
     })
 }
 
-/// The same for a name of any bytes.
+/// Takes a name of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_inspect_bytes(
     engine: Option<&EngineHandle>,
@@ -116,10 +119,12 @@ pub unsafe extern "C" fn redbolt_engine_inspect_bytes(
     })
 }
 
-/// Breaks the lock on `resource`, a name that ends with a zero byte, on every node that can be reached, whoever holds it. `scope`
-/// is one of `REDBOLT_UNLOCK_...` and limits what is deleted. `format` is the name of a format for `REDBOLT_UNLOCK_LOCKS_OF`, and
-/// null otherwise. The holder is not asked, and continues until it checks its lock. `REDBOLT_STATUS_NO_QUORUM` if no quorum has
-/// confirmed it. If `words` is not null, it is set to one line with the outcome on each node, which `redbolt_text_free` ends.
+/// Breaks the lock of any holder on `resource`, a name that ends with a zero byte, on every node
+/// that can be reached. `scope` is one of `REDBOLT_UNLOCK_...` and limits what is deleted. `format`
+/// is the name of a format for `REDBOLT_UNLOCK_LOCKS_OF`, and null otherwise. The holder is not
+/// asked, and continues until it checks its lock. `REDBOLT_STATUS_NO_QUORUM` if no quorum has
+/// confirmed it. If `words` is not null, it is set to one line with the outcome on each node, which
+/// `redbolt_text_free` ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_force_unlock(
     client: Option<&ClientHandle>,
@@ -137,7 +142,7 @@ pub unsafe extern "C" fn redbolt_client_force_unlock(
     })
 }
 
-/// The same for a name of any bytes.
+/// Takes a name of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_client_force_unlock_bytes(
     client: Option<&ClientHandle>,
@@ -156,7 +161,7 @@ pub unsafe extern "C" fn redbolt_client_force_unlock_bytes(
     })
 }
 
-/// As `redbolt_client_force_unlock`, by an engine.
+/// Breaks a lock with an engine, as `redbolt_client_force_unlock` does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_force_unlock(
     engine: Option<&EngineHandle>,
@@ -174,7 +179,7 @@ pub unsafe extern "C" fn redbolt_engine_force_unlock(
     })
 }
 
-/// The same for a name of any bytes.
+/// Takes a name of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_engine_force_unlock_bytes(
     engine: Option<&EngineHandle>,

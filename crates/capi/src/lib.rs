@@ -43,17 +43,19 @@ pub mod status;
 mod task;
 pub mod view;
 
-/// The version of the binary interface that the header describes. It changes when a program that was compiled with
-/// an older header would go wrong: compare it with `redbolt_abi_version()` where the library is loaded at run time.
+/// The version of the binary interface that the header describes. It changes when a program that
+/// was compiled with an older header would fail: compare it with `redbolt_abi_version()` if the
+/// library is loaded at run time.
 pub const REDBOLT_ABI_VERSION: u32 = 1;
 
-/// The version of the binary interface of the library that is loaded: `REDBOLT_ABI_VERSION` of its own header.
+/// Returns the version of the binary interface of the loaded library: `REDBOLT_ABI_VERSION` of its
+/// header.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_abi_version() -> u32 {
     REDBOLT_ABI_VERSION
 }
 
-/// The version of redbolt, such as "0.1.0". It lives as long as the library.
+/// Returns the version of redbolt, such as "0.1.0". It lives as long as the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_version() -> *const std::ffi::c_char {
     VERSION.as_ptr()

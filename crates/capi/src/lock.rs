@@ -24,42 +24,44 @@ pub struct LockHandle {
     holder: Holder,
 }
 
-/// Hears of the outcome of a call, once. The error lives until the callback returns. It runs on the engine's thread, or on the
-/// thread that made the call, before that returns. It must be quick and must not wait.
+/// Receives the outcome of a call, once. The error lives until the callback returns. It runs on the
+/// engine's thread, or on the thread that made the call, before that returns. It must be quick and
+/// must not block.
 pub type DoneCallback =
     Option<extern "C" fn(data: *mut c_void, status: Status, error: Option<&Failure>)>;
 
-/// Hears of the loss of a lock, once. It runs on the engine's thread, and all locks of the engine wait while it does: it must
-/// be quick and must not wait. If the lock is lost already, it runs on the thread that set it.
+/// Receives the loss of a lock, once. It runs on the engine's thread, and all locks of the engine
+/// wait for it: it must be quick and must not block. If the lock is lost already, it runs on the
+/// thread that set it.
 pub type LossCallback = Option<extern "C" fn(data: *mut c_void, loss: Loss)>;
 
-/// Beside whom a lock is held.
+/// The sharing mode of a lock.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// It is not known: the lock is over.
+    /// The mode is not known because the lock is lost.
     Unknown = 0,
-    /// Nobody.
+    /// No other client holds the resource.
     Exclusive = 1,
-    /// Others who share it.
+    /// Other clients may share the resource.
     Shared = 2,
-    /// Others who have permits of the same resource.
+    /// Other clients may have permits of the same resource.
     Permit = 3,
 }
 
-/// Whether the lock is held, by the clock as it is now. False for null.
+/// Returns true if the lock is held now. False for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_is_valid(lock: Option<&LockHandle>) -> bool {
     !remaining(lock).is_zero()
 }
 
-/// The validity that is left, by the clock as it is now, in whole milliseconds; 0 once the lock is lost.
+/// Returns the validity that is left now, in whole milliseconds; 0 once the lock is lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_remaining_ms(lock: Option<&LockHandle>) -> u64 {
     whole_ms(remaining(lock))
 }
 
-/// Beside whom it is held.
+/// Returns the sharing mode of the lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_mode(lock: Option<&LockHandle>) -> Mode {
     look(Mode::Unknown, || {
@@ -67,7 +69,8 @@ pub extern "C" fn redbolt_lock_mode(lock: Option<&LockHandle>) -> Mode {
     })
 }
 
-/// The number of its permit, from 0 on. False unless it was asked for, and after the lock was lost.
+/// Writes the number of the permit, from 0 on. False unless a permit was asked for, and after the
+/// lock was lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_slot(
     lock: Option<&LockHandle>,
@@ -76,13 +79,15 @@ pub extern "C" fn redbolt_lock_slot(
     look(false, || tell(slot, lock.and_then(|lock| lock.holder.slot())))
 }
 
-/// How often its owner has entered it and not left it, with this handle: 1 unless it is of `redbolt_engine_acquire_reentrant`.
+/// Returns how many handles of the lock its owner has, including this one: 1 unless it is of
+/// `redbolt_engine_acquire_reentrant`.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_hold_count(lock: Option<&LockHandle>) -> usize {
     look(0, || lock.map_or(0, |lock| lock.holder.hold_count()))
 }
 
-/// The fencing token, for whatever the lock protects. False unless it was asked for, and after the lock was lost.
+/// Writes the fencing token, for the store that the lock protects. False unless one was asked for,
+/// and after the lock was lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_fencing_token(
     lock: Option<&LockHandle>,
@@ -106,8 +111,8 @@ pub extern "C" fn redbolt_lock_extend(
     call(error, || given(lock, "lock")?.holder.extend(ttl))
 }
 
-/// Tries once to become the only holder of a resource that is shared. `REDBOLT_STATUS_CONTENDED`: others share it, and
-/// nothing is different.
+/// Tries once to make a shared lock exclusive. `REDBOLT_STATUS_CONTENDED`: other clients share it,
+/// and the lock is shared as before.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_try_upgrade(
     lock: Option<&LockHandle>,
@@ -116,7 +121,7 @@ pub extern "C" fn redbolt_lock_try_upgrade(
     call(error, || given(lock, "lock")?.holder.try_upgrade())
 }
 
-/// Shares a resource from now on that it held alone. It is shared from the call on, whatever the nodes say.
+/// Makes an exclusive lock shared. It counts as shared from the call on, also if the call fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_downgrade(
     lock: Option<&LockHandle>,
@@ -125,8 +130,9 @@ pub extern "C" fn redbolt_lock_downgrade(
     call(error, || given(lock, "lock")?.holder.downgrade())
 }
 
-/// Releases a lock, waits until a quorum has confirmed it or whoever answers has, and ends the handle, whatever the status
-/// says. `REDBOLT_STATUS_LOST`: it had ended before, and what it protected may have been in other hands.
+/// Releases a lock, waits until a quorum or all nodes that answer have confirmed it, and ends the
+/// handle for every status. `REDBOLT_STATUS_LOST`: the lock was lost before, and another client may
+/// have held it meanwhile.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_release(
@@ -136,15 +142,16 @@ pub extern "C" fn redbolt_lock_release(
     call(error, || given(lock, "lock")?.holder.release())
 }
 
-/// Lets go of a lock without waiting, and ends the handle. Null is ignored.
+/// Releases a lock without waiting, and ends the handle. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_free(lock: Option<Box<LockHandle>>) {
     look((), || drop(lock));
 }
 
-/// Detaches a lock, for another process on this machine to attach, and ends the handle, whatever the status says. Until
-/// then it stays taken, and its lease runs. The text is for `redbolt_client_attach` and the like, says nothing that is
-/// secret but the right to release the lock, and is ended by `redbolt_text_free`.
+/// Detaches a lock, for another process on this machine to attach, and ends the handle for every
+/// status. Until then the lock stays taken, and its validity runs. The text is for
+/// `redbolt_client_attach` and the like. Its reader can release the lock. `redbolt_text_free` ends
+/// it.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_detach(
     lock: Option<Box<LockHandle>>,
@@ -160,9 +167,10 @@ pub extern "C" fn redbolt_lock_detach(
     })
 }
 
-/// Has `callback` called once if a lock of an engine is lost; never if it is released or freed before that. Several may be
-/// set. `end`, if it is not null, is called once when it is clear that `callback` is not called again, also if the status is not
-/// OK. A client's lock is refused: nobody would look while the client is not used.
+/// Sets a callback that is called once if a lock of an engine is lost; never if it is released or
+/// freed before that. Several may be set. `end`, if it is not null, is called once when `callback`
+/// will not be called again, also if the status is not OK. A client's lock is refused, because
+/// nothing happens between the calls of a client.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_on_loss(
     lock: Option<&LockHandle>,
@@ -179,8 +187,8 @@ pub extern "C" fn redbolt_lock_on_loss(
     })
 }
 
-/// Asks the nodes to keep a lock of an engine for `ttl_ms` from now, and returns at once. One at a time. If the status is not
-/// OK, nothing was asked, and nobody is called.
+/// Asks the nodes to keep a lock of an engine for `ttl_ms` from now, and returns at once. One at a
+/// time. If the status is not OK, nothing was sent, and the callback is not called.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_extend_async(
     lock: Option<&LockHandle>,
@@ -201,8 +209,9 @@ pub extern "C" fn redbolt_lock_extend_async(
     })
 }
 
-/// Releases a lock of an engine, ends the handle, and returns at once. If the status is not OK, the handle is ended as well,
-/// without waiting, and nobody is called. A null callback wants to hear nothing.
+/// Releases a lock of an engine, ends the handle, and returns at once. If the status is not OK, the
+/// handle is ended as well, without waiting, and the callback is not called. The callback may be
+/// null.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_lock_release_async(
     lock: Option<Box<LockHandle>>,

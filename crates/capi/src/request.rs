@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::foreign::{bytes, zero_ended};
 use crate::status::Status;
 
-/// Which lock, and how: to be filled, and used for as many acquisitions as wanted. For one thread at a time while it is
-/// changed; many threads may ask with it at once.
+/// A request: the resources and the options. It can be used for any number of acquisitions. Only
+/// one thread may change it; many threads may read it at once.
 pub struct RequestHandle {
     resources: Vec<Vec<u8>>,
     prefix: Vec<u8>,
@@ -60,8 +60,9 @@ impl RequestHandle {
     }
 }
 
-/// A request for a lock on `resource`, a name that ends with a zero byte: one attempt, a TTL of 10 s, exclusive, not
-/// extended, without a fencing token. Null if `resource` is null. `redbolt_request_free` ends it.
+/// Makes a request for a lock on `resource`, a name that ends with a zero byte: one attempt, a TTL
+/// of 10 s, exclusive, not extended, without a fencing token. Null if `resource` is null.
+/// `redbolt_request_free` ends it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_new(
     resource: *const c_char,
@@ -73,7 +74,7 @@ pub unsafe extern "C" fn redbolt_request_new(
     })
 }
 
-/// The same for a name of any bytes, at most 64 KiB.
+/// Makes a request for a name of any bytes, at most 64 KiB.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_new_bytes(
     resource: *const u8,
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn redbolt_request_and(
     })
 }
 
-/// The same for a name of any bytes.
+/// Takes a name of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_and_bytes(
     request: Option<&mut RequestHandle>,
@@ -124,7 +125,7 @@ pub unsafe extern "C" fn redbolt_request_and_bytes(
     })
 }
 
-/// How long the nodes keep the lock unless it is extended.
+/// Sets how long the nodes keep the lock unless it is extended.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_request_set_ttl_ms(
     request: Option<&mut RequestHandle>,
@@ -136,7 +137,8 @@ pub extern "C" fn redbolt_request_set_ttl_ms(
     })
 }
 
-/// How long to wait for it; 0 is one attempt, `UINT64_MAX` is until it is granted.
+/// Sets how long to wait for the holder; 0 is one attempt, `UINT64_MAX` is until the lock is
+/// granted.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_request_set_wait_ms(
     request: Option<&mut RequestHandle>,
@@ -148,7 +150,7 @@ pub extern "C" fn redbolt_request_set_wait_ms(
     })
 }
 
-/// Asks for the lock beside others who share it, as a reader does beside readers.
+/// Asks for the lock in shared (reader) mode.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_request_set_shared(request: Option<&mut RequestHandle>) -> Status {
     change(request, |request| {
@@ -157,7 +159,8 @@ pub extern "C" fn redbolt_request_set_shared(request: Option<&mut RequestHandle>
     })
 }
 
-/// Asks for one of the resource's `permits`, 1 to 1024, as of a semaphore. `redbolt_lock_slot` tells which.
+/// Asks for one of `permits` permits, 1 to 1024, as of a semaphore. `redbolt_lock_slot` returns
+/// which.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_request_set_permits(
     request: Option<&mut RequestHandle>,
@@ -169,7 +172,7 @@ pub extern "C" fn redbolt_request_set_permits(
     })
 }
 
-/// Asks for a fencing token with the lock: `redbolt_lock_fencing_token` tells it.
+/// Asks for a fencing token with the lock: `redbolt_lock_fencing_token` returns it.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_request_set_fenced(request: Option<&mut RequestHandle>) -> Status {
     change(request, |request| {
@@ -178,9 +181,10 @@ pub extern "C" fn redbolt_request_set_fenced(request: Option<&mut RequestHandle>
     })
 }
 
-/// Takes part in the locks of another library: `name` is `redisson`, `redisson-rw`, `spring`, `python-redis-lock`,
-/// `redis-objects`, `setnx`, `symfony`, or `plain` as if nothing was said. A lock that its format has no room for is refused when
-/// it is asked for. The manual's page on formats says what each is for.
+/// Sets the format of another library, to share its locks: `name` is `redisson`, `redisson-rw`,
+/// `spring`, `python-redis-lock`, `redis-objects`, `setnx`, `symfony`, or `plain`, which is the
+/// default. A lock that the format cannot represent is refused when it is acquired. The manual has
+/// a page on formats.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_set_format(
     request: Option<&mut RequestHandle>,
@@ -194,7 +198,7 @@ pub unsafe extern "C" fn redbolt_request_set_format(
     })
 }
 
-/// Puts `prefix` before the names of all resources, as libraries do that keep their locks under `redlock:` or `lock:`.
+/// Sets a prefix for the names of all resources, such as `redlock:` or `lock:` of other libraries.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_set_prefix(
     request: Option<&mut RequestHandle>,
@@ -207,7 +211,7 @@ pub unsafe extern "C" fn redbolt_request_set_prefix(
     })
 }
 
-/// The same for a prefix of any bytes.
+/// Takes a prefix of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_request_set_prefix_bytes(
     request: Option<&mut RequestHandle>,

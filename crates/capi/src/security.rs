@@ -12,8 +12,9 @@ use crate::failure::Failure;
 use crate::foreign::{bytes, text, zero_ended};
 use crate::status::Status;
 
-/// A file with the password for each node whose address has none, of the user in the address or of the default user. One end of a
-/// line behind it is no part of it. Read where the configuration is used.
+/// Sets a file with the password for each node whose address has none, of the user in the address
+/// or of the default user. One end of line after it is ignored. The file is read when the
+/// configuration is used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_password_file(
     config: Option<&mut ConfigHandle>,
@@ -25,8 +26,9 @@ pub unsafe extern "C" fn redbolt_config_set_password_file(
     })
 }
 
-/// What is said to sentinels first: a password of `length` bytes, of `user` or, if that is null, of their default user. Those
-/// of a node are in its address, or in `redbolt_config_set_password_file`.
+/// Sets the credentials for sentinels: a password of `length` bytes, of `user` or, if that is null,
+/// of their default user. Those of a node are in its address, or in
+/// `redbolt_config_set_password_file`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_sentinel_credentials(
     config: Option<&mut ConfigHandle>,
@@ -47,8 +49,9 @@ pub unsafe extern "C" fn redbolt_config_set_sentinel_credentials(
     })
 }
 
-/// A file of certificates in PEM. Over TLS a server is believed if one of them has issued its certificate. Until said
-/// otherwise those that the system trusts. Read again before each connection, as the other files of TLS are.
+/// Sets a file of CA certificates in PEM. Over TLS a server is trusted if one of them has issued
+/// its certificate. Default the CAs that the system trusts. It is read again before each
+/// connection, as the other files of TLS are.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_tls_ca(
     config: Option<&mut ConfigHandle>,
@@ -60,8 +63,8 @@ pub unsafe extern "C" fn redbolt_config_set_tls_ca(
     })
 }
 
-/// A file with our own certificate in PEM, and those of its issuers behind it, for servers that want to know who we are. It
-/// needs `redbolt_config_set_tls_key`.
+/// Sets a file with the client certificate in PEM, followed by those of its issuers, for servers
+/// that require one. It needs `redbolt_config_set_tls_key`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_tls_cert(
     config: Option<&mut ConfigHandle>,
@@ -73,7 +76,8 @@ pub unsafe extern "C" fn redbolt_config_set_tls_cert(
     })
 }
 
-/// A file with the key of our certificate in PEM: PKCS #8, PKCS #1 or SEC1, without a password.
+/// Sets a file with the key of the client certificate in PEM: PKCS #8, PKCS #1 or SEC1, without a
+/// password.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_tls_key(
     config: Option<&mut ConfigHandle>,
@@ -85,8 +89,8 @@ pub unsafe extern "C" fn redbolt_config_set_tls_key(
     })
 }
 
-/// The name that the certificate of each node must have, and that is sent as SNI. Until said otherwise the host of its
-/// address.
+/// Sets the name that the certificate of each node must have, and that is sent as SNI. Default the
+/// host of its address.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_config_set_tls_server_name(
     config: Option<&mut ConfigHandle>,
@@ -98,8 +102,8 @@ pub unsafe extern "C" fn redbolt_config_set_tls_server_name(
     })
 }
 
-/// Believes every server, whatever certificate it shows. The connections are encrypted, and whoever is in between reads and
-/// changes what he likes: passwords, tokens, answers. For tests only.
+/// Accepts every certificate of a server. The connections are encrypted, but an attacker between
+/// client and server can read and change everything: passwords, tokens, answers. For tests only.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_config_set_danger_accept_any_certificate(
     config: Option<&mut ConfigHandle>,

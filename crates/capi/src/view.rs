@@ -32,7 +32,7 @@ pub unsafe extern "C" fn redbolt_driver_inspect(
     })
 }
 
-/// The same for a name of any bytes.
+/// Takes a name of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_inspect_bytes(
     driver: Option<&DriverHandle>,
@@ -48,8 +48,9 @@ pub unsafe extern "C" fn redbolt_driver_inspect_bytes(
     })
 }
 
-/// Takes the result of an inspection after its event, once. `REDBOLT_STATUS_REQUEST` if there is none. If `words` is not null, it
-/// is set to one line with what each node has, which `redbolt_text_free` ends.
+/// Takes the result of an inspection after its event, once. `REDBOLT_STATUS_REQUEST` if there is
+/// none. If `words` is not null, it is set to one line with the data of each node, which
+/// `redbolt_text_free` ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_take_inspection(
     driver: Option<&DriverHandle>,
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn redbolt_driver_force_unlock(
     })
 }
 
-/// The same for a name of any bytes.
+/// Takes a name of any bytes, and is otherwise the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn redbolt_driver_force_unlock_bytes(
     driver: Option<&DriverHandle>,

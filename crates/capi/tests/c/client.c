@@ -297,7 +297,7 @@ static void detached(redbolt_client *ours, redbolt_client *theirs) {
 
 static void statuses(void) {
     CHECK(strcmp(redbolt_status_message(REDBOLT_STATUS_LOST), "the lock is lost") == 0);
-    CHECK(strcmp(redbolt_status_message(REDBOLT_STATUS_OK), "it was done") == 0);
+    CHECK(strcmp(redbolt_status_message(REDBOLT_STATUS_OK), "success") == 0);
     CHECK(strstr(redbolt_status_message(redbolt_request_set_fenced(NULL)), "a pointer is null") != NULL);
     CHECK(strstr(redbolt_status_message(-7), "does not know") != NULL);
 }
