@@ -350,7 +350,7 @@ impl ConfigBuilder {
 
         /// The formats of other libraries that [inspections](super::Client::inspect) and
         /// [forced unlocks](super::Client::force_unlock) know, the likeliest first; `&Profile::ALL` for all. Locks need no such
-        /// word: each names its own [profile](crate::LockRequest::profile). A program contains only the formats that it names.
+        /// word: each names its own [format](crate::LockRequest::format). A program contains only the formats that it names.
         ///
         /// ```
         /// use redbolt::{Config, Profile};

@@ -15,7 +15,7 @@ use crate::proto::{DetachedLock, LockMode, debug_by_name};
 
 /// A lock that an [`Engine`](super::Engine) has granted. `Send` and `Sync`, and bound to no lifetime.
 ///
-/// It protects nothing by itself: check [`is_valid`](Self::is_valid) before each step that relies on it,
+/// It protects nothing by itself: check [`is_valid`](HeldLock::is_valid) before each step that relies on it,
 /// and know that a pause between the check and the step cannot be seen from here.
 ///
 /// Dropping it queues the release and never blocks. It does not keep the engine alive: with the last

@@ -11,7 +11,7 @@ use crate::proto::{FencingToken, debug_by_name};
 
 /// The lead in an election: see [`Engine::campaign`](super::Engine::campaign). `Send` and `Sync`, and bound to no lifetime.
 ///
-/// Act as a leader only while [`is_valid`](Self::is_valid), and stamp each write with the [`term`](Self::term): a pause
+/// Act as a leader only while [`is_valid`](HeldLock::is_valid), and stamp each write with the [`term`](Self::term): a pause
 /// between the look and the write cannot be seen from here, but the store can refuse a smaller term than the largest that
 /// it has seen.
 ///

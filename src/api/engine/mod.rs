@@ -169,7 +169,7 @@ impl Engine {
         RequestBuilder { handle, request: request.auto_extend(AutoExtend::until_released()) }
     }
 
-    /// Asks for a lease on `resource`, which ends after `ttl` unless the holder extends it ([`OwnedGuard::extend`]) or releases
+    /// Asks for a lease on `resource`, which ends after `ttl` unless the holder extends it ([`HeldLock::extend`]) or releases
     /// it before. It waits for the holder unless said otherwise.
     pub fn lease(&self, resource: impl AsRef<[u8]>, ttl: Duration) -> RequestBuilder<Self> {
         RequestBuilder::new(self.clone(), resource.as_ref()).ttl(ttl)
@@ -335,8 +335,8 @@ impl Engine {
     /// machine. Dropping the guard, or the future before, releases it. The engine does not extend it by itself:
     /// that did not go along.
     ///
-    /// A lock whose lease is over is no error: the guard's [`remaining`](OwnedGuard::remaining) is zero,
-    /// [`lost`](OwnedGuard::lost) says so, and its release undoes what the nodes still keep. Attach it once: two
+    /// A lock whose lease is over is no error: the guard's [`remaining`](HeldLock::remaining) is zero,
+    /// [`lost`](HeldLock::lost) says so, and its release undoes what the nodes still keep. Attach it once: two
     /// who attach it are two holders of one lock.
     ///
     /// # Errors
