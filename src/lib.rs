@@ -1,15 +1,14 @@
 //! Distributed locks on independent Redis or Valkey nodes: [Redlock], with a RESP2 codec and an
-//! event loop of its own. No driver crate, no async runtime, no thread that you did not ask for.
+//! event loop. No driver crate, no async runtime, no thread that you did not ask for.
 //!
 //! An acquisition costs one round trip to the median node, allocates nothing in steady state, and
 //! never reports a lock that the algorithm cannot defend.
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use redbolt::{Client, Config};
+//! use redbolt::Client;
 //!
-//! let config = Config::builder().nodes(["10.0.0.1", "10.0.0.2", "10.0.0.3"]).build()?;
-//! let client = Client::new(config)?;
+//! let client = Client::connect(["10.0.0.1", "10.0.0.2", "10.0.0.3"])?;
 //! let lease = client.lease("invoices", Duration::from_secs(10)).acquire()?; // waits for the holder
 //! // Work in steps, and check the lock before each of them: a lease can end while you work.
 //! assert!(lease.is_valid());

@@ -206,7 +206,10 @@ fn tells_of_blocking(end: &End) {
         "held for ",
         "refused to another: lock redbolt-example: held by another: ",
     ];
-    says_in_order(end, &[&lines[..], &["step 3 done, ", "released, ", "worked with "]].concat());
+    says_in_order(
+        end,
+        &[&lines[..], &["step 3 done, ", "released, ", "the next one has "]].concat(),
+    );
 }
 
 /// The same story twice; only the store differs.
