@@ -60,7 +60,8 @@ impl<H> RequestBuilder<H> {
         self
     }
 
-    /// For how long a lock may be held; it is lost then. A lease ends anyway.
+    /// For how long a lock is extended at the most. It is lost when its validity ends behind that, so choose a [`ttl`](Self::ttl) that is
+    /// shorter. A lease ends anyway.
     pub fn hold_at_most(mut self, most: Duration) -> Self {
         if self.request.is_auto_extended() {
             self.request = self.request.auto_extend(AutoExtend::until_released().max_hold(most));

@@ -271,7 +271,7 @@ impl AutoExtend {
         #[must_use]
         pub fn every(every: Duration) => every = Some(every);
 
-        /// Stops extending when the lock would be held for longer than this. It is lost then
+        /// Stops extending when the lock would be held for longer than this. It is lost when its validity ends behind that
         /// ([`LossCause::HeldTooLong`](super::LossCause::HeldTooLong)).
         #[must_use]
         pub fn max_hold(max_hold: Duration) => max_hold = Some(max_hold);
