@@ -59,7 +59,7 @@ FUNCTIONS = {
     "redbolt_error_free": (None, [HANDLE]),
     "redbolt_driver_new": (c_int32, [HANDLE, OUT, OUT]),
     "redbolt_driver_fd": (c_int, [HANDLE]),
-    "redbolt_driver_deadline_ms": (c_int, [HANDLE]),
+    "redbolt_driver_timeout_ms": (c_int, [HANDLE]),
     "redbolt_driver_process": (c_int32, [HANDLE]),
     "redbolt_driver_acquire": (c_int32, [HANDLE, HANDLE, c_void_p, POINTER(c_uint64), OUT]),
     "redbolt_driver_release": (c_int32, [HANDLE, c_uint64]),
@@ -150,7 +150,7 @@ def driver(library, config):
                 else:
                     assert event.confirmed >= 2
         if seen[-1:] != [RELEASED]:
-            deadline = library.redbolt_driver_deadline_ms(driver)
+            deadline = library.redbolt_driver_timeout_ms(driver)
             poll.poll(None if deadline < 0 else deadline)
             assert library.redbolt_driver_process(driver) == OK
     assert seen == [GRANTED, RELEASED], seen

@@ -81,7 +81,7 @@ static int run(redbolt_driver *driver) {
     take_events(driver);
     while (!job.is_done || redbolt_driver_has_pending_releases(driver)) {
         // Other file descriptors of the program are in the same epoll.
-        epoll_wait(epoll, &readable, 1, redbolt_driver_deadline_ms(driver));
+        epoll_wait(epoll, &readable, 1, redbolt_driver_timeout_ms(driver));
         redbolt_driver_process(driver);
         take_events(driver);
     }

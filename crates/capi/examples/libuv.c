@@ -78,7 +78,7 @@ static void step(struct host *host) {
         uv_stop(host->readable.loop);
         return;
     }
-    int left = redbolt_driver_deadline_ms(host->driver);
+    int left = redbolt_driver_timeout_ms(host->driver);
     if (left < 0) {
         uv_timer_stop(&host->deadline);
     } else {

@@ -638,7 +638,7 @@ redbolt_status redbolt_init_change(const redbolt_config *config,
 // `redbolt_driver_free` ends the driver.
 //
 // In the host's loop: watch `redbolt_driver_fd` for readability, sleep no longer than
-// `redbolt_driver_deadline_ms`, then call `redbolt_driver_process`, and take events until there
+// `redbolt_driver_timeout_ms`, then call `redbolt_driver_process`, and take events until there
 // are none. After every command take events too, and read the deadline again.
 redbolt_status redbolt_driver_new(const redbolt_config *config,
                                   redbolt_driver **driver,
@@ -654,7 +654,7 @@ int redbolt_driver_fd(const redbolt_driver *driver);
 
 // Returns when `redbolt_driver_process` is due, in milliseconds from now, as epoll_wait takes
 // them: rounded up, and -1 if only readability matters.
-int redbolt_driver_deadline_ms(const redbolt_driver *driver);
+int redbolt_driver_timeout_ms(const redbolt_driver *driver);
 
 // Does everything that can be done now, without waiting. Calling it too often is harmless.
 redbolt_status redbolt_driver_process(const redbolt_driver *driver);

@@ -884,7 +884,7 @@ public:
 
     [[nodiscard]] int fd() const noexcept { return redbolt_driver_fd(get()); }
     // As epoll_wait and poll take it: -1 if only readability matters.
-    [[nodiscard]] int deadline_ms() const noexcept { return redbolt_driver_deadline_ms(get()); }
+    [[nodiscard]] int timeout_ms() const noexcept { return redbolt_driver_timeout_ms(get()); }
     outcome<void> process() { return detail::told(detail::judged(redbolt_driver_process(get()))); }
     // Tries reads for at most the configured busy_poll first, without sleeping. True if one brought something: do not sleep.
     [[nodiscard]] bool process_busy() noexcept { return redbolt_driver_process_busy(get()); }

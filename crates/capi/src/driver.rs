@@ -39,7 +39,7 @@ pub(crate) struct State {
 /// `redbolt_driver_free` ends the driver.
 ///
 /// In the host's loop: watch `redbolt_driver_fd` for readability, sleep no longer than
-/// `redbolt_driver_deadline_ms`, then call `redbolt_driver_process`, and take events until there
+/// `redbolt_driver_timeout_ms`, then call `redbolt_driver_process`, and take events until there
 /// are none. After every command take events too, and read the deadline again.
 #[unsafe(no_mangle)]
 pub extern "C" fn redbolt_driver_new(
@@ -73,7 +73,7 @@ pub extern "C" fn redbolt_driver_fd(driver: Option<&DriverHandle>) -> c_int {
 /// Returns when `redbolt_driver_process` is due, in milliseconds from now, as epoll_wait takes
 /// them: rounded up, and -1 if only readability matters.
 #[unsafe(no_mangle)]
-pub extern "C" fn redbolt_driver_deadline_ms(driver: Option<&DriverHandle>) -> c_int {
+pub extern "C" fn redbolt_driver_timeout_ms(driver: Option<&DriverHandle>) -> c_int {
     ask(driver, -1, |state| {
         let deadline = state.driver.timeout().map(|left| left.as_nanos().div_ceil(1_000_000));
         deadline.map_or(-1, |left| c_int::try_from(left).unwrap_or(c_int::MAX))

@@ -17,7 +17,7 @@ static redbolt_event next(redbolt_driver *driver, redbolt_error **error) {
         }
         CHECK(*error == NULL);
         struct pollfd readable = {redbolt_driver_fd(driver), POLLIN, 0};
-        poll(&readable, 1, redbolt_driver_deadline_ms(driver));
+        poll(&readable, 1, redbolt_driver_timeout_ms(driver));
         CHECK(redbolt_driver_process(driver) == REDBOLT_STATUS_OK);
     }
 }
@@ -229,7 +229,7 @@ static void doors(redbolt_driver *driver) {
     EXPECT(REDBOLT_STATUS_INVALID_ARGUMENT, redbolt_driver_acquire(NULL, NULL, NULL, &lock, &error));
     CHECK(lock == 0);
     CHECK(redbolt_driver_process(NULL) == REDBOLT_STATUS_INVALID_ARGUMENT);
-    CHECK(redbolt_driver_fd(NULL) == -1 && redbolt_driver_deadline_ms(NULL) == -1);
+    CHECK(redbolt_driver_fd(NULL) == -1 && redbolt_driver_timeout_ms(NULL) == -1);
     CHECK(!redbolt_driver_next_event(NULL, &event, NULL) && !redbolt_driver_is_valid(NULL, 1));
     redbolt_driver_free(NULL);
 }

@@ -60,7 +60,7 @@ static uint64_t granted(redbolt_driver *driver) {
     redbolt_request_free(request);
     while (!redbolt_driver_is_valid(driver, lock)) {
         struct pollfd readable = {redbolt_driver_fd(driver), POLLIN, 0};
-        poll(&readable, 1, redbolt_driver_deadline_ms(driver));
+        poll(&readable, 1, redbolt_driver_timeout_ms(driver));
         CHECK(redbolt_driver_process(driver) == REDBOLT_STATUS_OK);
     }
     return lock;

@@ -158,7 +158,7 @@ static redbolt::driver::event next(redbolt::driver &driver) {
             }
         }
         pollfd readable{driver.fd(), POLLIN, 0};
-        poll(&readable, 1, driver.deadline_ms());
+        poll(&readable, 1, driver.timeout_ms());
         driver.process();
     }
 }
@@ -223,7 +223,7 @@ static void crowds(redbolt::config &config) {
         }
         if (!driver.process_busy()) {
             pollfd readable{driver.fd(), POLLIN, 0};
-            poll(&readable, 1, driver.deadline_ms());
+            poll(&readable, 1, driver.timeout_ms());
         }
     }
     driver.nodes();

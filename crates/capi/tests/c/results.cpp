@@ -59,7 +59,7 @@ static void drivers(const redbolt::config &config) {
     const std::uint64_t lock = driver.acquire(redbolt::request("loop")).value();
     while (!driver.is_valid(lock)) {
         pollfd readable{driver.fd(), POLLIN, 0};
-        poll(&readable, 1, driver.deadline_ms());
+        poll(&readable, 1, driver.timeout_ms());
         CHECK(driver.process());
         while (driver.next_event()) {
         }
