@@ -411,6 +411,7 @@ impl ConfigBuilder {
     /// range, a user without a password, or a password file that cannot be read. With TLS also: a file that cannot be used, or options
     /// of TLS where nobody is spoken with over it. The error shows no user and no password of an address.
     pub fn build(mut self) -> Result<Config, ConfigError> {
+        let all_are_known = self.faults.is_empty();
         let mut faults = self.find_faults();
         let mut found = |fault| faults.push(fault);
         self.log_in().unwrap_or_else(&mut found);
@@ -419,7 +420,8 @@ impl ConfigBuilder {
         let (tls, sentinel_tls) =
             Connector::for_all(self.tls, self.sentinel_tls.clone(), &self.addresses)
                 .unwrap_or_else(|error| {
-                    found(error.into());
+                    // Options that seem to be for nobody may be for a node that was not understood.
+                    Some(error.into()).filter(|_| all_are_known).into_iter().for_each(found);
                     (None, None)
                 });
         let sentinels = SentinelAccess {

@@ -47,7 +47,9 @@ fn a_configuration_reports_all_that_is_wrong_with_it_at_once() {
     assert!(error.source().is_none());
 
     // Where addresses are wrong, what follows from that is not said as well.
-    let wrong = Config::builder().nodes(["h:0", "redis://ann:pw@h:x"]);
+    let wrong = Config::builder().nodes(["h:0", "rediss://ann:pw@h:x"]);
+    #[cfg(feature = "tls")]
+    let wrong = wrong.tls_server_name("h");
     let error = wrong.clone().build().unwrap_err();
     let [ConfigFault::Address(_), ConfigFault::Address(_)] = error.faults() else {
         panic!("{error}")
