@@ -10,7 +10,7 @@ use redbolt::proto::{
 
 use redbolt_testkit::{Command, Kind};
 
-use crate::world::{Accept, Ran, World, Written, error, ms, secs};
+use crate::world::{Accept, HOUR, Ran, World, Written, error, ms, secs};
 
 /// A key as `ZRANGE` shows it: its members, by when they end, or the string that it is. Empty if there is none.
 fn members(world: &mut World, node: usize) -> Vec<String> {
@@ -576,4 +576,25 @@ fn an_upgrade_is_not_held_for_longer_than_a_lock_may_be() {
     let now = world.now();
     let too_long = RequestError::HeldTooLong { max_hold: secs(15) };
     assert_eq!(world.core().extend(id, secs(8), now), Err(too_long));
+}
+
+/// Its second attempt, whose proposal suits the nodes, begins later than the first.
+#[test]
+fn an_upgrade_with_a_clock_set_right_is_not_held_for_longer_either() {
+    let mut world = World::with(3, 1, |settings| {
+        settings.max_hold = Some(secs(15));
+        settings.response_timeout = secs(1);
+    })
+    .warm();
+    let begun = world.now();
+    let id = take(&mut world, 0, &LockRequest::new("job").shared().fenced());
+    world.run(secs(8));
+    (0..3).for_each(|node| world.set_clock(node, -HOUR));
+    world.delay(ms(200));
+    let now = world.now();
+    world.core().try_upgrade(id, now).unwrap();
+    world.run(ms(900));
+    assert_eq!(last(&world, 0, id), Event::Upgraded(id));
+    let held = world.now().boot.since(begun.boot) + world.remaining(id);
+    assert!(held <= secs(15), "held for {held:?}");
 }

@@ -44,14 +44,17 @@ impl Core {
         active.foreign().into_iter().for_each(|kind| claim.set_kind(kind));
         first.into_iter().for_each(|first| claim.set_other_claim(first));
         lock.begin_round(active, Phase::Asking, now, votes);
-        active.fencing.attempt_begins(self.common.ahead_us);
+        let is_repeated = active.fencing.attempt_begins(self.common.ahead_us);
         active.permit.attempt_begins();
         lock.asks_for(claim_id);
         active.attempt.lead = lead;
         active.attempt.open = open;
         // Validity counts from before the first ask leaves (Redlock, step 1): no node can have set
-        // its key earlier.
-        lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
+        // its key earlier. That of an upgrade which is repeated counts from its first attempt: a lock is not held for
+        // longer because a clock was wrong.
+        if first.is_none() || !is_repeated {
+            lock.lease = Lease::new(now, lock.ttl(), self.config.drift);
+        }
         waits
     }
 }

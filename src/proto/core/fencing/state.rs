@@ -57,10 +57,11 @@ impl Fencing {
         self.token = token;
     }
 
-    /// An attempt begins, whose proposal is made of a clock so far ahead of ours.
-    pub(crate) fn attempt_begins(&mut self, ahead_us: i64) {
+    /// An attempt begins, whose proposal is made of a clock so far ahead of ours. Whether one before it failed by our clock alone.
+    pub(crate) fn attempt_begins(&mut self, ahead_us: i64) -> bool {
         self.counters.clear();
         self.ahead_us = ahead_us;
+        self.was_set_right
     }
 
     /// How far the clock of the present attempt's proposal is ahead of our wall clock, in µs.

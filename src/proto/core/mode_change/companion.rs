@@ -71,9 +71,7 @@ impl Core {
             lock.becomes(LockMode::Exclusive);
         }
         let claim = lock.claim();
-        if let Some(claim) = self.claims.find_mut(claim) {
-            claim.downgrade();
-        }
+        self.claims.find_mut(claim).into_iter().for_each(Claim::downgrade);
         self.locks.set_mode_change(id, ModeChange::Delayed);
         if !self.ask_to_share(id, now) {
             let refusal = Refusal::new(RefusalReason::NoQuorum, votes);
@@ -224,9 +222,7 @@ impl Core {
         let Some(lock) = self.locks.find_mut(companion) else { return };
         lock.phase = Phase::Lost(cause);
         // A node that is reached later must not get a key of a lock that is lost.
-        if let Some(claim) = self.claims.find_mut(lock.claim()) {
-            claim.unqueue_all();
-        }
+        self.claims.find_mut(lock.claim()).into_iter().for_each(Claim::unqueue_all);
         self.lost_due(companion, now);
     }
 
