@@ -411,6 +411,7 @@ impl ConfigBuilder {
     /// range, a user without a password, or a password file that cannot be read. With TLS also: a file that cannot be used, or options
     /// of TLS where nobody is spoken with over it. The error shows no user and no password of an address.
     pub fn build(mut self) -> Result<Config, ConfigError> {
+        #[cfg(feature = "tls")]
         let all_are_known = self.faults.is_empty();
         let mut faults = self.find_faults();
         let mut found = |fault| faults.push(fault);
@@ -431,8 +432,7 @@ impl ConfigBuilder {
             #[cfg(feature = "tls")]
             tls: sentinel_tls,
         };
-        let core = proto::Config::new(self.settings);
-        let (Ok(core), true) = (core, faults.is_empty()) else {
+        let (Ok(core), true) = (proto::Config::new(self.settings), faults.is_empty()) else {
             return Err(ConfigError { faults });
         };
         Ok(Config {
