@@ -638,6 +638,8 @@ impl Wire {
                     ledger.change_answered(lock, claim, node, replied);
                 }
             }
+            // A server that is busy says nothing of its history: the next proof does.
+            Request::History if token.is_error() && !answered.is_for_operator => {}
             Request::History => {
                 let is_same = token == Received::Bulk && self.is_master;
                 self.is_ours &= is_same;
@@ -786,6 +788,8 @@ pub(super) struct Answered {
     places: [Option<(u64, Received)>; 2],
     /// It begins as the answers of the queue's scripts do.
     is_of_queue: bool,
+    /// An error that only an operator can fix, so that the node is looked at once more.
+    is_for_operator: bool,
 }
 
 impl Answered {
@@ -796,7 +800,9 @@ impl Answered {
         };
         let place = |of_permit| line.and_then(|line| place_in(line, of_permit));
         let is_of_queue = matches!(token, Token::Simple(line) if line.starts_with(b"OK ") || line.starts_with(b"WAIT "));
-        Self { token: Received::new(token), places: [place(false), place(true)], is_of_queue }
+        let is_for_operator = matches!(token, Token::Error(text) if FOR_OPERATOR.iter().any(|of| text.starts_with(of)));
+        let places = [place(false), place(true)];
+        Self { token: Received::new(token), places, is_of_queue, is_for_operator }
     }
 
     /// Whether data that no lock has made is in the queue of this ask: the node does not vote, and the link stays open.
@@ -814,6 +820,10 @@ impl Answered {
         }
     }
 }
+
+/// How the errors begin that only an operator can fix.
+const FOR_OPERATOR: [&[u8]; 6] =
+    [b"DENIED", b"ERR unknown command", b"NOAUTH", b"NOPERM", b"WRONGPASS", b"WRONGTYPE"];
 
 /// Reads the answer to an ask in the queue: `OK`, the stamp, and what more is granted; or `WAIT`, for how many ms, the stamp, how
 /// many stand before it, and the last two of these.
