@@ -108,6 +108,20 @@ fn a_node_that_is_far_away_is_waited_for_from_the_first_lock_on() {
     assert!(world.is_granted(id), "{:?}", world.outcomes(id));
 }
 
+/// The time of a first contact counts from its beginning, also for locks that are requested later.
+#[test]
+fn a_node_that_has_not_been_reached_for_a_while_is_not_waited_for() {
+    let mut world = World::new(3);
+    world.delay(ms(1));
+    world.servers[2].accept = Accept::Silent;
+    world.set(1, b"job", b"theirs", 60_000);
+    world.run(ms(240));
+    let id = world.lock(b"job", secs(10));
+    let took = until_refused(&mut world, id);
+    assert!(took >= ms(9) && took <= ms(15), "{took:?}");
+    assert_eq!(world.refusal(id).reason, RefusalReason::Contended);
+}
+
 #[test]
 fn suspicion_alone_is_no_failure_and_ends_no_try() {
     let mut world = split();

@@ -273,7 +273,7 @@ impl LockAtWork<'_> {
     fn wait_for_the_rest(&mut self) {
         let since = self.active.round.quorum_answered(self.env.now.boot);
         let awaited = self.active.votes.awaited().without(self.env.suspected);
-        let until = awaited.iter().map(|node| since + self.nodes.allowance(node)).min();
+        let until = awaited.iter().map(|node| self.nodes.awaited_until(node, since)).min();
         let until = until.unwrap_or(Timestamp::NEVER);
         self.active.round.wait_for_rest(until);
         self.arm(until);
@@ -308,7 +308,7 @@ impl LockAtWork<'_> {
         // Those who have more time are waited for anew, unless only a write-back is.
         active.round.wait_for_rest(Timestamp::NEVER);
         let mut late = NodeSet::default();
-        let is_late = |node: &NodeId| self.env.now.boot >= since + self.nodes.allowance(*node);
+        let is_late = |node: &NodeId| self.env.now.boot >= self.nodes.awaited_until(*node, since);
         awaited.iter().filter(is_late).for_each(|node| late.insert(node));
         Decision::Suspect(late)
     }

@@ -30,7 +30,7 @@ pub(crate) enum Link {
     /// Closed until the backoff is over.
     Down { retry_at: Timestamp },
     /// The socket is being connected.
-    Opening { until: Timestamp },
+    Opening { since: Timestamp, until: Timestamp },
     /// The handshake is under way. `fused`: asks may follow it before it is answered.
     Handshake { until: Timestamp, fused: bool },
     /// The restart guard does not let the node vote, or the server takes no writes. It is looked at again at
@@ -57,7 +57,7 @@ impl CommandLink {
 
     /// Starts to connect the socket. It is not opened again ahead of its backoff for a while.
     pub(super) fn start_opening(&mut self, now: Timestamp, until: Timestamp) {
-        self.state = Link::Opening { until };
+        self.state = Link::Opening { since: now, until };
         self.probe_at = now + PROBE.1.min(PROBE.0 * (1 << self.failures.min(8)));
     }
 

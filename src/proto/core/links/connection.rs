@@ -13,7 +13,7 @@ use super::pipeline::{Due, Pipeline};
 use crate::proto::core::{Env, effects::NodeEffect};
 use crate::proto::names::{LinkId, NodeId};
 use crate::proto::restart_guard::{RunId, Setup};
-use crate::proto::time::{Timestamp, saturating_nanos};
+use crate::proto::time::Timestamp;
 use crate::proto::{event::LinkOp, mutants::mutant, vote::Cause};
 use crate::resp::{Token, Violation, command};
 
@@ -56,11 +56,10 @@ impl Node {
         is_burdened: bool,
         env: &mut Env<'_>,
     ) -> bool {
-        let Link::Opening { until } = self.link.state() else { return false };
+        let Link::Opening { since, until } = self.link.state() else { return false };
         let (now, settings) = (env.now, env.settings());
         env.metrics.of(self.id()).connections += 1;
-        let opened = until.0.saturating_sub(saturating_nanos(settings.connect_timeout));
-        self.pace.record_connection(Timestamp(opened), now.boot);
+        self.pace.record_connection(since, now.boot);
         // Behind an ask, an undo that is still owed would come too late; before it, a kill must be
         // known to be right.
         // A node that is taken for new has no restart guard until the set is set up.
@@ -277,10 +276,12 @@ impl Node {
         match self.link.state() {
             Link::Down { retry_at } if now >= retry_at => self.open(env),
             Link::Down { retry_at } => env.arm(retry_at),
-            Link::Opening { until } if now >= until => self.close(Cause::ConnectTimeout, env),
+            Link::Opening { until, .. } if now >= until => self.close(Cause::ConnectTimeout, env),
             Link::Handshake { until, .. } if now >= until => self.time_out_handshake(env),
             Link::Leaving { until } if now >= until => self.close(Cause::NoAnswer, env),
-            Link::Opening { until } | Link::Handshake { until, .. } | Link::Leaving { until } => {
+            Link::Opening { until, .. }
+            | Link::Handshake { until, .. }
+            | Link::Leaving { until } => {
                 env.arm(until);
                 return true;
             }

@@ -12,7 +12,7 @@ use super::node::{Node, Nodes};
 use super::{FIRST_CONTACT, Silence};
 use crate::proto::core::{Core, Env, effects::NodeEffect};
 use crate::proto::names::{NodeId, NodeSet};
-use crate::proto::time::{Timestamp, saturating_nanos};
+use crate::proto::time::Timestamp;
 
 impl Core {
     /// Nobody has read the sockets for a while, so that answers which are read now say nothing of how long
@@ -23,7 +23,7 @@ impl Core {
 
     /// How far a node has come that is being connected to, and that has had the time for more.
     pub(crate) fn silence(&self, node: NodeId) -> Option<Silence> {
-        let (silence, since) = self.node(node).silence(self.config.settings.connect_timeout)?;
+        let (silence, since) = self.node(node).silence()?;
         let allowance = self.nodes.allowance(node).max(FIRST_CONTACT / 2);
         (self.boot >= since + allowance).then_some(silence)
     }
@@ -53,6 +53,16 @@ impl Nodes {
         }
     }
 
+    /// Returns until when a round waits for a node, if a quorum has answered at `since`.
+    pub(in crate::proto::core) fn awaited_until(&self, id: NodeId, since: Timestamp) -> Timestamp {
+        // Each round would wait anew for a node that cannot be reached, and meanwhile keep what it has won from others.
+        let since = match self[id.index()].link.state() {
+            Link::Opening { since: opened, .. } => since.min(opened),
+            _ => since,
+        };
+        since + self.allowance(id)
+    }
+
     /// The round trip of the node that takes longest.
     fn farthest(&self) -> Duration {
         let known = self.iter().filter_map(|node| node.pace.round_trip());
@@ -74,12 +84,9 @@ impl Nodes {
 
 impl Node {
     /// How far a node has come that is being connected to, and since when it has been there.
-    fn silence(&self, connect_timeout: Duration) -> Option<(Silence, Timestamp)> {
+    fn silence(&self) -> Option<(Silence, Timestamp)> {
         match self.link.state() {
-            Link::Opening { until } => {
-                let span = saturating_nanos(connect_timeout);
-                Some((Silence::Unreached, Timestamp(until.0.saturating_sub(span))))
-            }
+            Link::Opening { since, .. } => Some((Silence::Unreached, since)),
             Link::Handshake { .. } => Some((Silence::Unanswered, self.received_at())),
             _ => None,
         }
