@@ -98,6 +98,20 @@ fn a_release_is_noticed_although_the_holder_never_had_the_first_node() {
     assert!(world.clients[1].is_granted(id), "it is free");
 }
 
+/// Another client has the first node alone, for about as long as the holder has the other two.
+#[test]
+fn a_release_is_noticed_although_another_one_is_in_the_way_at_the_first_node() {
+    for left in [19_900, 20_100] {
+        let mut world = warm(2);
+        world.set(0, b"job", b"theirs", left);
+        let held = holds(&mut world, 0);
+        let id = waits(&mut world, 1);
+        world.let_go(0, held);
+        world.run(ms(15));
+        assert!(world.clients[1].is_granted(id), "{left} ms");
+    }
+}
+
 /// An extension is a change too. Whoever is first asks in vain once, and looks before it does so again.
 #[test]
 fn a_holder_that_extends_is_not_asked_each_time() {

@@ -68,8 +68,9 @@ impl Core {
     /// Takes the answer to an ask with a ticket.
     fn take(&mut self, id: NodeId, claim: ClaimId, reply: QueueReply, now: ClockReading) -> Answer {
         self.node_mut(id).capabilities.set_queue(Ability::Given);
-        if let Some(lock) = self.claims.find(claim).and_then(Claim::lock) {
-            self.with_waiter(lock, now, |it| it.record_place(id, reply));
+        if let Some((lock, round)) = self.claims.find(claim).and_then(Claim::listener) {
+            let next = self.with_waiter(lock, now, |it| it.record_place(id, round, reply));
+            next.into_iter().for_each(|next| self.common.effects.decided(lock, next));
         }
         match reply {
             QueueReply::Granted { grant, .. } => {

@@ -267,6 +267,12 @@ impl Claim {
         self.user = ClaimUser::Waiter(lock, round);
     }
 
+    /// The lock whose attempt it is; or the one that hears late votes, and the round in which it was refused.
+    pub(crate) fn listener(&self) -> Option<(LockId, Option<u32>)> {
+        let asking = self.lock().map(|lock| (lock, None));
+        asking.or_else(|| self.waiter().map(|(lock, round)| (lock, Some(round))))
+    }
+
     /// The lock that hears late votes, and the round in which it was refused.
     pub(crate) fn waiter(&self) -> Option<(LockId, u32)> {
         match self.user {

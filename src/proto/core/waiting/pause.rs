@@ -76,6 +76,11 @@ impl Pause {
         self.needed = needed;
     }
 
+    /// How many of the keys in the way have to go before a quorum is possible.
+    pub(super) fn needed(&self) -> usize {
+        self.needed
+    }
+
     /// How long it is to last, at least and at most, behind an attempt that took so long. After a split vote it is
     /// short, since nobody holds the resource then; where the nodes tell of changes it can be long; otherwise
     /// it grows with each refusal from `least` to `most`.

@@ -271,18 +271,28 @@ impl Ticket {
         Next::Wait
     }
 
-    /// The node that it listens to: the first in order whose holder is in the way of a quorum until `needed` of the holders
-    /// have ended. If there is none, the first that has answered.
-    fn lead(&self, suspected: NodeSet, needed: usize) -> Option<(NodeId, QueuePlace)> {
+    /// The node to listen to: one whose holder ends when a quorum of nodes is free, after `needed` of the holders have ended, or
+    /// else any that has answered. Of several the present lead, or the first. The answers came within `spread`.
+    fn lead(
+        &self,
+        (present, suspected): (NodeSet, NodeSet),
+        needed: usize,
+        spread: Duration,
+    ) -> Option<(NodeId, QueuePlace)> {
         let can = || self.places.iter().filter(|(node, _)| !suspected.contains(*node));
         let have_ended = |at| can().filter(|(_, place)| place.ends_in_ms() <= at).count();
         let ends = can().map(|(_, place)| place.ends_in_ms());
         let quorum_ends = ends.filter(|&at| have_ended(at) >= needed).min().unwrap_or(0);
-        // A node where a former holder is about to end will not report the release of the present one, who may have
-        // a quorum without it. Half of the time is enough: what nodes tell of one holder differs by less than that.
-        let is_blocking =
-            |place: &QueuePlace| place.left_ms != 0 && place.ends_in_ms() >= quorum_ends / 2;
-        can().min_by_key(|(node, place)| (!is_blocking(place), *node)).copied()
+        // A node where another one is in the way, such as a former holder or an attempt that has won this node only, will not
+        // report the release of the present holder, who may have a quorum without it.
+        let spread = spread.as_millis() as u64 + 1;
+        let is_blocking = |place: &QueuePlace| {
+            place.left_ms != 0 && place.ends_in_ms().abs_diff(quorum_ends) <= spread
+        };
+        let rank = |(node, place): &&(NodeId, QueuePlace)| {
+            (!is_blocking(place), !present.contains(*node), *node)
+        };
+        can().min_by_key(rank).copied()
     }
 
     /// Records what a node has answered to an ask with this ticket. Returns for how long nobody needs to ask there, if the

@@ -12,8 +12,10 @@ use crate::proto::core::waiting::pause::{AT_LEAST_NOTIFIED, CAP_NOTIFIED, EXPIRY
 use crate::proto::core::{
     MAX_PIPELINE, effects::Decision, locks::Phase, waiting::waiter::WaitingLock,
 };
-use crate::proto::fair_queue::{CLOSED, InQueue, MARKED_FOR, QueueReply, TICKET_PREFIX};
-use crate::proto::names::{ClaimId, NodeId, TicketName};
+use crate::proto::fair_queue::{
+    CLOSED, InQueue, MARKED_FOR, QueuePlace, QueueReply, TICKET_PREFIX,
+};
+use crate::proto::names::{ClaimId, NodeId, NodeSet, TicketName};
 use crate::proto::{
     classify::classify, config::WakeStrategy, lock_mode::LockMode, mutants::mutant, permits,
     script, time::Timestamp, vote::Cause,
@@ -51,7 +53,7 @@ impl WaitingLock<'_> {
         self.may_take_ticket() && (have_queues() || is_seen())
     }
 
-    fn may_take_ticket(&self) -> bool {
+    pub(crate) fn may_take_ticket(&self) -> bool {
         let is_of_ours = self.keys.len() == 1 && self.foreign.is_none();
         let is_wanted = is_of_ours && self.waiting.is_wanted() && !self.mode_change.is_companion();
         is_wanted && self.env.settings().wake == WakeStrategy::Queue && self.may_have_queues()
@@ -109,13 +111,55 @@ impl WaitingLock<'_> {
         *self.ticket = Some(ticket);
     }
 
-    /// A node has answered an ask that carries the ticket.
-    pub(crate) fn record_place(&mut self, node: NodeId, reply: QueueReply) {
+    /// A node has answered an ask that carries the ticket, after the verdict if it names the round of the ask.
+    pub(crate) fn record_place(
+        &mut self,
+        node: NodeId,
+        late_round: Option<u32>,
+        reply: QueueReply,
+    ) -> [Decision; 2] {
         let now = self.now();
-        let ticket = self.ticket.as_mut();
-        if let Some(grace) = ticket.and_then(|ticket| ticket.record(node, reply, now)) {
-            self.waiting.pause.key_lives(node, Some(grace), now);
+        match (late_round, reply) {
+            (None, _) => {
+                let ticket = self.ticket.as_mut();
+                if let Some(grace) = ticket.and_then(|ticket| ticket.record(node, reply, now)) {
+                    self.waiting.pause.key_lives(node, Some(grace), now);
+                }
+                [Decision::Continue; 2]
+            }
+            (Some(round), QueueReply::Waits(place)) => self.learn_place(node, round, place),
+            (Some(_), QueueReply::Granted { .. }) => [Decision::Continue; 2],
         }
+    }
+
+    /// Only now it may be known which of the nodes have the holder that is in the way of a quorum.
+    fn learn_place(&mut self, node: NodeId, round: u32, place: QueuePlace) -> [Decision; 2] {
+        let is_meant = self.lock.phase == Phase::Pausing && self.lock.round() == round;
+        let Some(ticket) = self.ticket.as_mut().filter(|_| is_meant) else {
+            return [Decision::Continue; 2];
+        };
+        ticket.places.push((node, place));
+        match self.lead() {
+            Some(lead) if !self.leads().contains(lead.0) => {
+                self.listen_to_lead(Some(lead));
+                [Decision::Listen(lead.0.into()), Decision::ReadLead]
+            }
+            _ => [Decision::Continue; 2],
+        }
+    }
+
+    /// The node to listen to by what the nodes have told, and the place there.
+    fn lead(&self) -> Option<(NodeId, QueuePlace)> {
+        let (needed, took) = (self.waiting.pause.needed(), self.round.took(self.now()));
+        self.ticket.as_ref()?.lead((self.leads(), self.env.suspected()), needed, took)
+    }
+
+    fn listen_to_lead(&mut self, lead: Option<(NodeId, QueuePlace)>) {
+        let (node, place) = lead.unzip();
+        if let Some(ticket) = self.ticket {
+            self.queues.stop_listening(ticket.set_place(place));
+        }
+        self.waiting.pause.listen_to(node.map(NodeSet::from).unwrap_or_default());
     }
 
     /// The lock is decided, one way or the other. Returns the tickets that it had.
@@ -156,11 +200,10 @@ impl WaitingLock<'_> {
             ticket.woken_in_vain_at = Some(now);
         }
         let needed = votes.quorum().saturating_sub(votes.grants().len());
-        let lead = ticket.lead(self.env.suspected(), needed);
-        self.queues.stop_listening(ticket.set_place(lead.map(|(_, place)| place)));
-        pause.listen_to(lead.map(|(node, _)| node.into()).unwrap_or_default());
-        let hurries = has_to_ask || ticket.hurries(is_split);
         pause.refused(false, needed);
+        self.listen_to_lead(self.lead());
+        let Some(ticket) = self.ticket else { return tickets };
+        let hurries = has_to_ask || ticket.hurries(is_split);
         ticket.schedule_reads(now, leave);
         let until = if hurries { now } else { self.choose_pause() };
         self.pause_until(until);
