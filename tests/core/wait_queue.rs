@@ -378,6 +378,24 @@ fn a_released_lock_is_left_to_other_processes_for_a_moment() {
     assert!(world.is_granted(ids[1]), "afterwards the first client gets it again");
 }
 
+/// Somebody asked as the turn was left to it, and got one node of three.
+#[test]
+fn a_lock_that_was_denied_by_one_node_is_left_to_other_processes_as_well() {
+    let mut world = world();
+    let ids = waiters(&mut world, 2);
+    world.set(0, b"job", b"theirs", 60_000);
+    world.run(ms(10));
+    world.release(ids[0]);
+    world.run(ms(10));
+    assert!(world.is_granted(ids[1]), "nobody was seen with it");
+    let third = waiters(&mut world, 1)[0];
+    world.release(ids[1]);
+    world.run(ms(5));
+    assert!(!world.is_granted(third), "somebody was seen at the first node");
+    world.run(ms(200));
+    assert!(world.is_granted(third));
+}
+
 /// This pause is only as long as others need to be notified and to send a request.
 #[test]
 fn a_lock_that_others_do_not_take_is_ours_soon() {

@@ -40,7 +40,13 @@ fn schedules_that_found_a_bug_find_none_again() {
     }
 }
 
-const FOUND: [(Class, u64); 42] = [
+const FOUND: [(Class, u64); 45] = [
+    // A waiter listened to a node that an attempt of a client without another node had won alone (core/fair_queue.rs).
+    (Class::Waiting, 9_893_743_659_836),
+    // A client waited in each attempt for a node that it had never reached, and missed its turn (core/hang.rs).
+    (Class::Waiting, 10_105_733_510_046),
+    // A process that had left a turn to others did not notice that one of them had come a moment too late (core/wait_queue.rs).
+    (Class::Waiting, 11_605_096_918_059),
     // Whoever stood first had stopped, and gave up within its grace: those behind it were judged by their own.
     (Class::Permits, 58_000_000_419_080),
     // An answer of before a machine stopped with its clock was taken for that to a question of after it (core/restart_guard/watch.rs).

@@ -257,10 +257,14 @@ impl WaitingLock<'_> {
         Decision::Continue
     }
 
-    /// Records how long the lock had to wait, which is granted now.
+    /// Records how long the lock had to wait, which is granted now. Outside the queue, a node that has denied says that another
+    /// process wants it, which may have got that node as the turn was left to it, and no other.
     pub(crate) fn record_wait(&mut self) {
         let waited = self.now().since(self.waiting.asked_at);
         self.waiting.queues.iter().for_each(|&key| self.queues.granted(key, waited));
+        if !self.votes.denies().is_empty() && !self.may_take_ticket() {
+            self.choose_leads();
+        }
     }
 
     /// Another process has the resources, and the leads will report when that changes.
