@@ -57,10 +57,7 @@ fn codec_and_core_do_not_touch_the_machine() {
 
 #[test]
 fn unsafe_code_is_in_two_files_of_the_library_and_between_it_and_c() {
-    check(
-        &["src", "crates", "examples", "benches/src", "resp-tests/src", "fuzz/src"],
-        rules::unsafe_code,
-    );
+    check(&["src", "crates", "examples", "benches/src", "resp-tests/src"], rules::unsafe_code);
 }
 
 /// Also in the library for C and C++. A program's signals are its own.
@@ -73,7 +70,14 @@ fn threads_of_the_library_are_started_in_one_place() {
 fn models_and_provers_see_codec_and_protocol_only() {
     // The tests of the node may use the whole library.
     check(
-        &["crates/models", "crates/node/src", "crates/sim", "crates/testkit", "resp-tests", "fuzz"],
+        &[
+            "crates/models",
+            "crates/node/src",
+            "crates/sim",
+            "crates/testkit",
+            "crates/fuzz",
+            "resp-tests",
+        ],
         rules::behind_the_protocol,
     );
 }
@@ -198,7 +202,7 @@ fn every_test_behind_a_promise_exists() {
     let (holes, performance) =
         (read("docs/how-it-works/holes.md"), read("docs/how-it-works/performance.md"));
     let more = [names_of_tests(&holes), names_of_tests(&performance)].concat();
-    let files = files_below(root(), &["src", "tests", "crates", "fuzz", "resp-tests"]);
+    let files = files_below(root(), &["src", "tests", "crates", "resp-tests"]);
     let texts = files.iter().map(|file| fs::read_to_string(root().join(file)).expect(file));
     let all = texts.collect::<Vec<_>>().concat();
     // A scenario is generic over APIs.
@@ -475,7 +479,7 @@ fn root() -> &'static Path {
     &ROOT
 }
 
-const FOLDERS: [&str; 7] = ["src", "crates", "examples", "tests", "resp-tests", "benches", "fuzz"];
+const FOLDERS: [&str; 6] = ["src", "crates", "examples", "tests", "resp-tests", "benches"];
 /// The kinds of code blocks: Rust for the doctests, C for the tests of `redbolt-capi`, commands for
 /// those of `redbolt-cli`, and `toml` for dependencies, which are checked here.
 const KINDS: [&str; 10] =

@@ -335,10 +335,10 @@ mod tests {
     #[test]
     fn the_network_is_out_of_a_model_s_sight() {
         let rule = behind_the_protocol;
-        assert!(breaks(rule, "fuzz/src/lib.rs", "use redbolt::{net::now, resp::Token};"));
-        assert!(breaks(rule, "fuzz/src/lib.rs", "use redbolt::Client;"));
+        assert!(breaks(rule, "crates/fuzz/src/lib.rs", "use redbolt::{net::now, resp::Token};"));
+        assert!(breaks(rule, "crates/fuzz/src/lib.rs", "use redbolt::Client;"));
         let good = "use redbolt::{proto, resp::Token}; use redbolt_node::Node;";
-        assert!(!breaks(rule, "fuzz/src/lib.rs", good));
+        assert!(!breaks(rule, "crates/fuzz/src/lib.rs", good));
     }
 
     #[test]

@@ -221,7 +221,7 @@ fn home() -> &'static Path {
 /// Builds, found inputs and crashes; git ignores it.
 fn scratch() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
-    target.map_or_else(|| home().join("../target"), PathBuf::from).join("fuzz")
+    target.map_or_else(|| home().join("../../target"), PathBuf::from).join("fuzz")
 }
 
 /// Edge counters for libFuzzer, and every check of a debug build.
